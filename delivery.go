@@ -1,0 +1,80 @@
+package waypost
+
+import "time"
+
+// DeliveryStatus is where the delivery of one message stands.
+type DeliveryStatus string
+
+// The states of a delivery. Succeeded, failed and canceled are final.
+const (
+	DeliveryPending   DeliveryStatus = "pending"   // stored, first attempt under way
+	DeliveryRetrying  DeliveryStatus = "retrying"  // failed, another attempt will come
+	DeliveryDeferred  DeliveryStatus = "deferred"  // held back without an attempt
+	DeliverySucceeded DeliveryStatus = "succeeded" // the receiver took it
+	DeliveryFailed    DeliveryStatus = "failed"    // given up
+	DeliveryCanceled  DeliveryStatus = "canceled"
+)
+
+// Final tells whether no further attempt will come by itself.
+func (s DeliveryStatus) Final() bool {
+	return s == DeliverySucceeded || s == DeliveryFailed || s == DeliveryCanceled
+}
+
+// Why a delivery is deferred.
+const (
+	DeferWebhookDisabled = "webhookDisabled"
+)
+
+// Delivery is the record of one message: of one touchpoint of one enrollment.
+type Delivery struct {
+	MessageID      string         `json:"messageId"`
+	EnrollmentID   string         `json:"enrollmentId"`
+	JourneyID      string         `json:"journeyId"`
+	JourneyVersion int            `json:"journeyVersion"`
+	NodeID         string         `json:"nodeId"`
+	WebhookID      string         `json:"webhookId"`
+	LeadsID        int64          `json:"leadsId"`
+	Status         DeliveryStatus `json:"status"`
+	DeferredReason string         `json:"deferredReason"`
+	Succeed        *bool          `json:"succeed"` // nil until decided
+	Message        string         `json:"message"`
+	HTTPStatus     int            `json:"httpStatus"` // of the last attempt, 0: no answer
+	Attempts       int            `json:"attempts"`
+	NextAttemptAt  *time.Time     `json:"nextAttemptAt"`
+	FirstAttemptAt *time.Time     `json:"firstAttemptAt"`
+	LastAttemptAt  *time.Time     `json:"lastAttemptAt"`
+	DurationMs     int64          `json:"durationMs"` // of the last attempt
+}
+
+// Attempt is the record of one POST.
+type Attempt struct {
+	Attempt         int       `json:"attempt"` // from 1
+	Round           int       `json:"round"`   // 1, and one more for each redelivery
+	At              time.Time `json:"at"`
+	HTTPStatus      int       `json:"httpStatus"`
+	ErrorClass      string    `json:"errorClass"`
+	Message         string    `json:"message"`
+	DurationMs      int64     `json:"durationMs"`
+	ResponseExcerpt string    `json:"responseExcerpt"`
+}
+
+// DeliveryFilter selects deliveries. Zero members do not filter.
+type DeliveryFilter struct {
+	JourneyID, WebhookID, EnrollmentID, LaunchID string
+	LeadsID                                      int64
+	Status                                       DeliveryStatus
+	From, To                                     time.Time // of the message's creation; To is exclusive
+}
+
+// Page asks for one page of a list, newest first: at most Limit rows that
+// follow After, the id of the last row of the page before.
+type Page struct {
+	After string
+	Limit int
+}
+
+// Page sizes of lists (contract, chapter 3).
+const (
+	DefaultPageSize = 50
+	MaxPageSize     = 500
+)

@@ -1,0 +1,118 @@
+package waypost
+
+import "time"
+
+// EnrollmentStatus is where an enrollment stands.
+type EnrollmentStatus string
+
+// The states of an enrollment. Completed, exited, failed and canceled are final.
+const (
+	EnrollmentPending   EnrollmentStatus = "pending"   // accepted, no workflow yet
+	EnrollmentRunning   EnrollmentStatus = "running"   // at a touchpoint or a branch
+	EnrollmentWaiting   EnrollmentStatus = "waiting"   // in a delay
+	EnrollmentPaused    EnrollmentStatus = "paused"    //
+	EnrollmentCompleted EnrollmentStatus = "completed" // reached an end of the journey
+	EnrollmentExited    EnrollmentStatus = "exited"    // left by an exitOn event
+	EnrollmentFailed    EnrollmentStatus = "failed"    // could not go on
+	EnrollmentCanceled  EnrollmentStatus = "canceled"
+)
+
+// Ended tells whether nothing more will happen to the enrollment.
+func (s EnrollmentStatus) Ended() bool {
+	switch s {
+	case EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled:
+		return true
+	}
+	return false
+}
+
+// Enrollment is one lead's way through one version of a journey.
+type Enrollment struct {
+	ID         string           `json:"enrollmentId"`
+	JourneyID  string           `json:"journeyId"`
+	Version    int              `json:"version"`
+	LeadsID    int64            `json:"leadsId"`
+	AppID      string           `json:"-"` // the application that enrolled
+	EntryKey   string           `json:"entryKey"`
+	Params     map[string]any   `json:"params"`
+	Status     EnrollmentStatus `json:"status"`
+	NodeID     string           `json:"nodeId"`
+	WorkflowID string           `json:"workflowId"` // "" until started
+	CreatedAt  time.Time        `json:"createdAt"`
+	EndedAt    *time.Time       `json:"endedAt"`
+}
+
+// Reentry says when a lead may enter a journey again (contract, chapter 6).
+type Reentry struct {
+	Policy ReentryPolicy `json:"policy"`
+	Every  Duration      `json:"every,omitzero"` // least time between two entries
+}
+
+// ReentryPolicy is one of the Reentry… values.
+type ReentryPolicy string
+
+// Re-entry policies. The first is the default: one active enrollment per lead
+// and entryKey, another after it has ended.
+const (
+	ReentryAfterExit ReentryPolicy = "afterExit"
+	ReentryNever     ReentryPolicy = "never"
+	ReentryAlways    ReentryPolicy = "always"
+)
+
+// What a timeline entry can say (contract, chapter 6).
+const (
+	WhatEntered  = "entered"
+	WhatSent     = "sent"
+	WhatFailed   = "failed"
+	WhatSkipped  = "skipped"
+	WhatDeferred = "deferred"
+	WhatWaited   = "waited"
+	WhatMatched  = "matched"
+	WhatTimedOut = "timedOut"
+	WhatTook     = "took"
+	WhatPaused   = "paused"
+	WhatResumed  = "resumed"
+	WhatExited   = "exited"
+)
+
+// TimelineEntry is one thing that happened to an enrollment. Seq counts from 1
+// and makes recording it idempotent. Reason never holds personal data.
+type TimelineEntry struct {
+	Seq    int       `json:"-"`
+	At     time.Time `json:"at"`
+	NodeID string    `json:"nodeId"`
+	What   string    `json:"what"`
+	Next   string    `json:"next"`
+	Reason string    `json:"reason"`
+	// Version is the journey version the entry belongs to; storage fills it in.
+	Version int `json:"version"`
+}
+
+// Progress is what is to be recorded of an enrollment: new timeline entries and
+// where it stands now. LastSeq orders progress: an older one never overwrites a
+// newer one.
+type Progress struct {
+	EnrollmentID string
+	Status       EnrollmentStatus
+	NodeID       string
+	LastSeq      int
+	Entries      []TimelineEntry
+}
+
+// Cohort is a group of enrollments of one journey version that one workflow
+// drives. ID is the workflow's id: the enrollment's own for a single one, else
+// coh_….
+type Cohort struct {
+	ID      string
+	Version JourneyVersion
+	Members []CohortMember
+}
+
+// CohortMember is one enrollment of a cohort.
+type CohortMember struct {
+	EnrollmentID string `json:"e"`
+	LeadsID      int64  `json:"l"`
+}
+
+// MaxCohort is the largest number of enrollments that one workflow drives.
+const MaxCohort = 100

@@ -1,0 +1,116 @@
+package waypost
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrorCode is the `code` of an error answer (lead document, "Errors", and
+// contract chapter 3).
+type ErrorCode string
+
+// The error codes. The first seven are the lead document's table; the rest are
+// the contract's additions.
+const (
+	CodeBadRequest           ErrorCode = "BadRequest"           // 400
+	CodeUnauthorized         ErrorCode = "Unauthorized"         // 401, also for a missing grant
+	CodeNotFound             ErrorCode = "NotFound"             // 404
+	CodeConflict             ErrorCode = "Conflict"             // 409
+	CodeUnprocessableEntity  ErrorCode = "UnprocessableEntity"  // 422
+	CodePreconditionRequired ErrorCode = "PreconditionRequired" // 428
+	CodeInternalError        ErrorCode = "InternalError"        // 500
+	CodePreconditionFailed   ErrorCode = "PreconditionFailed"   // 412
+	CodeMethodNotAllowed     ErrorCode = "MethodNotAllowed"     // 405
+	CodePayloadTooLarge      ErrorCode = "PayloadTooLarge"      // 413
+	CodeUnsupportedMediaType ErrorCode = "UnsupportedMediaType" // 415
+	CodeTooManyRequests      ErrorCode = "TooManyRequests"      // 429
+	CodeServiceUnavailable   ErrorCode = "ServiceUnavailable"   // 503
+)
+
+// DetailCode is the `code` of one entry of an error's `detail`.
+type DetailCode string
+
+// Detail codes of faulty fields.
+const (
+	DetailNullValue     DetailCode = "NullValue"
+	DetailInvalidType   DetailCode = "InvalidType"
+	DetailInvalidFormat DetailCode = "InvalidFormat"
+	DetailOutOfRange    DetailCode = "OutOfRange"
+	DetailTooLong       DetailCode = "TooLong"
+	DetailUnknownField  DetailCode = "UnknownField"
+	DetailDuplicate     DetailCode = "Duplicate"
+)
+
+// Detail codes of a refused signature (contract, chapter 4).
+const (
+	DetailMissingSignature   DetailCode = "MissingSignature"
+	DetailMalformedSignature DetailCode = "MalformedSignature"
+	DetailRequestExpired     DetailCode = "RequestExpired"
+	DetailSignatureMismatch  DetailCode = "SignatureMismatch"
+	DetailNonceReused        DetailCode = "NonceReused"
+	DetailGrantMissing       DetailCode = "GrantMissing"
+)
+
+// Detail is one faulty field. Target is the field's path, such as
+// "mobilePhone[0]" or "nodes[2].when".
+type Detail struct {
+	Code    DetailCode `json:"code"`
+	Target  string     `json:"target"`
+	Message string     `json:"message"`
+}
+
+// Error is a fault that the caller can act on. Everything that reaches a client
+// is one of these; any other error is answered as InternalError without its
+// cause.
+type Error struct {
+	Code    ErrorCode
+	Message string
+	Target  string
+	Details []Detail
+}
+
+func (e *Error) Error() string {
+	if len(e.Details) == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("%s (%s: %s)", e.Message, e.Details[0].Target, e.Details[0].Message)
+}
+
+// Errorf makes an Error without details.
+func Errorf(code ErrorCode, target, format string, args ...any) *Error {
+	return &Error{Code: code, Target: target, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf returns the code of the first Error in err's chain, "" for nil and
+// CodeInternalError for every other error.
+func CodeOf(err error) ErrorCode {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternalError
+}
+
+// Problems collects faulty fields, so that all of them are reported at once.
+// The zero value is ready to use.
+type Problems []Detail
+
+// Add notes one faulty field.
+func (p *Problems) Add(code DetailCode, target, format string, args ...any) {
+	*p = append(*p, Detail{Code: code, Target: target, Message: fmt.Sprintf(format, args...)})
+}
+
+// Err returns nil if nothing was noted, else one BadRequest with all of it.
+func (p Problems) Err(target string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("%d fields are faulty; see detail", len(p))
+	if len(p) == 1 {
+		message = p[0].Target + ": " + p[0].Message
+	}
+	return &Error{Code: CodeBadRequest, Message: message, Target: target, Details: p}
+}

@@ -1,0 +1,45 @@
+package waypost
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+// Prefixes of the ids that Waypost mints (contract, chapter 3).
+const (
+	PrefixApplication = "app_"
+	PrefixWebhook     = "whk_"
+	PrefixJourney     = "jrn_"
+	PrefixEnrollment  = "enr_"
+	PrefixMessage     = "msg_"
+	PrefixCohort      = "coh_"
+	PrefixLaunch      = "lch_"
+)
+
+// Crockford's alphabet in lower case: it sorts like the bytes and has no
+// letters that people mix up.
+var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// NewID mints an id: the prefix, then 26 characters that hold at's
+// milliseconds and 80 random bits. Ids sort by the time they were minted at.
+func NewID(prefix string, at time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
+	if _, err := rand.Read(b[6:]); err != nil {
+		panic(err) // crypto/rand does not fail on the systems that we run on
+	}
+	return prefix + idEncoding.EncodeToString(b[:])
+}
+
+// IsID tells whether id has the form that NewID gives ids of this prefix.
+func IsID(prefix, id string) bool {
+	rest, ok := strings.CutPrefix(id, prefix)
+	if !ok || len(rest) != 26 {
+		return false
+	}
+	_, err := idEncoding.DecodeString(rest)
+	return err == nil
+}

@@ -1,0 +1,40 @@
+package waypost
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// JourneyStatus is where a journey stands.
+type JourneyStatus string
+
+// The states of a journey.
+const (
+	JourneyDraft    JourneyStatus = "draft"  // never published
+	JourneyActive   JourneyStatus = "active" // has a published version
+	JourneyPaused   JourneyStatus = "paused"
+	JourneyArchived JourneyStatus = "archived"
+)
+
+// Journey is a journey with its draft. The definition's language is package
+// journey's.
+type Journey struct {
+	ID               string          `json:"id"`
+	Name             string          `json:"name"`
+	Draft            json.RawMessage `json:"draft"`
+	PublishedVersion int             `json:"publishedVersion"` // 0: none
+	Status           JourneyStatus   `json:"status"`
+	CreatedAt        time.Time       `json:"createdAt"`
+	UpdatedAt        time.Time       `json:"updatedAt"`
+}
+
+// JourneyVersion is a published, immutable definition.
+type JourneyVersion struct {
+	Scope       Scope           `json:"-"`
+	JourneyID   string          `json:"journeyId"`
+	Version     int             `json:"version"` // from 1
+	Name        string          `json:"name"`
+	Hash        string          `json:"-"` // of the canonical definition
+	Definition  json.RawMessage `json:"definition"`
+	PublishedAt time.Time       `json:"publishedAt"`
+}

@@ -1,0 +1,230 @@
+package waypost
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// maxJSONDepth bounds the nesting of JSON that we read.
+const maxJSONDepth = 32
+
+// DecodeJSON reads one JSON document into v (a pointer) as contract chapter 3
+// asks: invalid UTF-8, broken JSON, a wrong type, an unknown or a doubled member
+// are problems that name the member, names are case-sensitive, and everything is
+// reported at once. A null leaves its field unset. Fields are found by their
+// json tags. The standard library's decoder accepts doubled and wrongly cased
+// members and stops at the first fault, hence this one.
+func DecodeJSON(data []byte, v any) Problems {
+	var p Problems
+	if !utf8.Valid(data) {
+		p.Add(DetailInvalidFormat, "", "the body is not valid UTF-8")
+		return p
+	}
+	d := jsonReader{dec: json.NewDecoder(bytes.NewReader(data)), data: data}
+	d.dec.UseNumber()
+	root, err := d.value(&p, "", 0)
+	if err == nil {
+		if _, more := d.dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the document")
+		}
+	}
+	if err != nil {
+		return Problems{{Code: DetailInvalidFormat, Message: "the body is not valid JSON: " + err.Error()}}
+	}
+	root.assign(&p, "", reflect.ValueOf(v).Elem())
+	return p
+}
+
+type jsonReader struct {
+	dec  *json.Decoder
+	data []byte
+}
+
+type jsonNode struct {
+	token   json.Token // the scalar, or the opening delimiter
+	names   []string
+	members []jsonNode // of an object (beside names) or an array
+	raw     []byte
+}
+
+func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error) {
+	before := d.dec.InputOffset()
+	token, err := d.dec.Token()
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return jsonNode{}, err
+	}
+	if depth > maxJSONDepth {
+		return jsonNode{}, fmt.Errorf("nested deeper than %d", maxJSONDepth)
+	}
+	n := jsonNode{token: token}
+	if delim, ok := token.(json.Delim); ok {
+		for d.dec.More() {
+			name := fmt.Sprintf("[%d]", len(n.members))
+			if delim == '{' {
+				key, err := d.dec.Token()
+				if err != nil {
+					return n, err
+				}
+				name = key.(string)
+				if slices.Contains(n.names, name) {
+					p.Add(DetailDuplicate, join(path, name), "the member stands twice")
+				}
+				n.names = append(n.names, name)
+			}
+			member, err := d.value(p, join(path, name), depth+1)
+			if err != nil {
+				return n, err
+			}
+			n.members = append(n.members, member)
+		}
+		if _, err := d.dec.Token(); err != nil {
+			return n, err
+		}
+	}
+	n.raw = bytes.TrimLeft(d.data[before:d.dec.InputOffset()], " \t\r\n,:")
+	return n, nil
+}
+
+func join(path, name string) string {
+	name = clip(name, 64)
+	if path == "" || strings.HasPrefix(name, "[") {
+		return path + name
+	}
+	return path + "." + name
+}
+
+var (
+	unmarshalerType     = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
+	if n.token == nil {
+		return
+	}
+	if pt := v.Addr().Type(); pt.Implements(unmarshalerType) || pt.Implements(textUnmarshalerType) {
+		if err := json.Unmarshal(n.raw, v.Addr().Interface()); err != nil {
+			if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+				p.Add(DetailInvalidType, path, "must be a string, not %s", n.kind())
+				return
+			}
+			p.Add(DetailInvalidFormat, path, "%s", err)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		fresh := reflect.New(v.Type().Elem())
+		n.assign(p, path, fresh.Elem())
+		v.Set(fresh)
+	case reflect.Struct:
+		if n.token != json.Delim('{') {
+			p.Add(DetailInvalidType, path, "must be an object, not %s", n.kind())
+			return
+		}
+		fields := fieldsOf(v.Type())
+		for i, name := range n.names {
+			at := join(path, name)
+			if index, ok := fields[name]; ok {
+				n.members[i].assign(p, at, v.FieldByIndex(index))
+			} else {
+				p.Add(DetailUnknownField, at, "there is no member of this name")
+			}
+		}
+	case reflect.Slice:
+		if n.token != json.Delim('[') {
+			p.Add(DetailInvalidType, path, "must be an array, not %s", n.kind())
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.members), len(n.members)))
+		for i, member := range n.members {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if member.token == nil {
+				p.Add(DetailNullValue, at, "must not be null")
+			}
+			member.assign(p, at, v.Index(i))
+		}
+	case reflect.Map:
+		if n.token != json.Delim('{') {
+			p.Add(DetailInvalidType, path, "must be an object, not %s", n.kind())
+			return
+		}
+		v.Set(reflect.MakeMapWithSize(v.Type(), len(n.members)))
+		for i, member := range n.members {
+			fresh := reflect.New(v.Type().Elem()).Elem()
+			member.assign(p, join(path, n.names[i]), fresh)
+			v.SetMapIndex(reflect.ValueOf(n.names[i]), fresh)
+		}
+	default:
+		n.scalar(p, path, v)
+	}
+}
+
+func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
+	err := json.Unmarshal(n.raw, v.Addr().Interface())
+	if err == nil {
+		return
+	}
+	want := "a " + v.Kind().String()
+	switch {
+	case v.CanInt() || v.CanUint():
+		want = "an integer"
+		if _, isNumber := n.token.(json.Number); isNumber && !strings.ContainsAny(string(n.raw), ".eE") {
+			p.Add(DetailOutOfRange, path, "is too large or too small")
+			return
+		}
+	case v.CanFloat():
+		want = "a number"
+	case v.Kind() == reflect.Bool:
+		want = "true or false"
+	}
+	p.Add(DetailInvalidType, path, "must be %s, not %s", want, n.kind())
+}
+
+func (n jsonNode) kind() string {
+	switch t := n.token.(type) {
+	case json.Delim:
+		if t == '{' {
+			return "an object"
+		}
+		return "an array"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "the number " + clip(string(t), 20)
+	}
+	return "null"
+}
+
+var fieldCache sync.Map // reflect.Type → map[string][]int
+
+// fieldsOf maps a struct's json names to its fields, those of embedded structs
+// included.
+func fieldsOf(t reflect.Type) map[string][]int {
+	if known, ok := fieldCache.Load(t); ok {
+		return known.(map[string][]int)
+	}
+	fields := map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && name != "" && name != "-" {
+			fields[name] = f.Index
+		}
+	}
+	fieldCache.Store(t, fields)
+	return fields
+}

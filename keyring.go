@@ -1,0 +1,99 @@
+package waypost
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Keyring encrypts what must not lie open at rest: application secrets, webhook
+// passwords, stored messages and Temporal's payloads. The first key encrypts,
+// all of them decrypt, so keys can be rotated.
+type Keyring struct {
+	order []string
+	keys  map[string]cipher.AEAD
+}
+
+// ErrDecrypt says that a sealed value was made with a key that the ring does
+// not hold, for another purpose, or was changed.
+var ErrDecrypt = errors.New("cannot decrypt: the key is missing from WAYPOST_ENCRYPTION_KEYS or the data was changed")
+
+// ParseKeyring reads WAYPOST_ENCRYPTION_KEYS: "id:base64,id:base64", each key 32
+// bytes, each id 1 to 32 letters, digits, '-' or '_'.
+func ParseKeyring(s string) (*Keyring, error) {
+	k := &Keyring{keys: map[string]cipher.AEAD{}}
+	for i, part := range strings.Split(s, ",") {
+		id, encoded, ok := strings.Cut(strings.TrimSpace(part), ":")
+		if !ok || !isKeyID(id) {
+			return nil, fmt.Errorf("key %d: want id:base64 with an id of up to 32 letters, digits, '-' or '_'", i+1)
+		}
+		if _, doubled := k.keys[id]; doubled {
+			return nil, fmt.Errorf("key %d: the id %q stands twice", i+1, id)
+		}
+		raw, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(raw) != 32 {
+			return nil, fmt.Errorf("key %q: want 32 bytes in base64, as `openssl rand -base64 32` prints them", id)
+		}
+		block, err := aes.NewCipher(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", id, err)
+		}
+		// The nonces are random: 2^32 values for one key are safe.
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", id, err)
+		}
+		k.order = append(k.order, id)
+		k.keys[id] = aead
+	}
+	return k, nil
+}
+
+func isKeyID(id string) bool {
+	if id == "" || len(id) > 32 {
+		return false
+	}
+	return strings.IndexFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}) < 0
+}
+
+// Seal encrypts and authenticates plain with the first key. The purpose (such
+// as "message/msg_…") is bound to the result: Open must name the same one, so a
+// sealed value copied to another place does not open there. The result is
+// id ':' nonce ciphertext.
+func (k *Keyring) Seal(plain []byte, purpose string) []byte {
+	id := k.order[0]
+	aead := k.keys[id]
+	out := make([]byte, 0, len(id)+1+aead.NonceSize()+len(plain)+aead.Overhead())
+	out = append(append(out, id...), ':')
+	nonce := out[len(out) : len(out)+aead.NonceSize()]
+	if _, err := rand.Read(nonce); err != nil {
+		panic(err) // crypto/rand does not fail on the systems that we run on
+	}
+	return aead.Seal(out[:len(out)+len(nonce)], nonce, plain, []byte(purpose))
+}
+
+// Open reverses Seal. It returns ErrDecrypt if it cannot.
+func (k *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
+	for i := 0; i < len(sealed) && i <= 32; i++ {
+		if sealed[i] != ':' {
+			continue
+		}
+		aead, ok := k.keys[string(sealed[:i])]
+		rest := sealed[i+1:]
+		if !ok || len(rest) < aead.NonceSize() {
+			return nil, ErrDecrypt
+		}
+		plain, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], []byte(purpose))
+		if err != nil {
+			return nil, ErrDecrypt
+		}
+		return plain, nil
+	}
+	return nil, ErrDecrypt
+}

@@ -1,0 +1,95 @@
+package waypost
+
+import "time"
+
+// Touchpoint names one execution of a touchpoint node: the enrollment and its
+// visit (State.Visit of the interpreter). Each has one message, whatever is
+// retried, run again or redelivered.
+type Touchpoint struct {
+	EnrollmentID string
+	Visit        int
+}
+
+// TouchpointResult is what conditions and templates can ask about a touchpoint
+// that was passed.
+type TouchpointResult struct {
+	Succeed    bool   `json:"succeed"`
+	HTTPStatus int    `json:"httpStatus"`
+	Message    string `json:"message"`
+	Attempts   int    `json:"attempts"`
+}
+
+// Sending is a stored delivery as the sender needs it.
+type Sending struct {
+	MessageID      string
+	Body           []byte // nil until the message is rendered
+	Status         DeliveryStatus
+	Succeed        bool   // meaningful once Status is final
+	HTTPStatus     int    // of the last attempt
+	ErrorClass     string // of the last attempt
+	Round          int    // 1, and one more for each redelivery
+	Attempts       int    // recorded in all rounds
+	FirstAttemptAt time.Time
+	NextAttemptAt  time.Time // of a retrying or deferred one
+	DeferredReason string
+	DeferredSince  time.Time
+	// Open is the attempt that began and has no recorded end, nil if there is none.
+	Open *OpenAttempt
+}
+
+// OpenAttempt is an attempt whose POST may be under way: it was announced before
+// the POST, so that a crash in between is seen.
+type OpenAttempt struct {
+	Attempt int
+	At      time.Time
+	By      string // the process that announced it
+}
+
+// Opening announces an attempt, storing the message first if it is the first
+// one. It takes effect only if the delivery is not final, has exactly Attempt-1
+// attempts recorded, and no other attempt is open (save one that Interrupts
+// names): of two runs of the same batch, one opens it.
+type Opening struct {
+	Touchpoint
+	// Delivery holds what a new row needs: MessageID, JourneyID, JourneyVersion,
+	// NodeID, WebhookID, LeadsID. It is ignored where the row exists.
+	Scope    Scope
+	Delivery Delivery
+	Body     []byte // nil keeps the stored one
+	Attempt  int
+	At       time.Time
+	By       string
+	// Interrupts is true if an attempt left open by a process that has ended is to
+	// be recorded as interrupted first; Attempt is then the one after it.
+	Interrupts bool
+}
+
+// AttemptRecord is the end of an attempt: the attempt's row, the delivery's new
+// state and what the enrollment goes on with, written in one transaction.
+// Recording the same (message, round, attempt) again changes nothing, save that a
+// real outcome replaces "interrupted".
+type AttemptRecord struct {
+	Touchpoint
+	Scope     Scope
+	MessageID string
+	// Delivery is used as in Opening, for a touchpoint that failed before any
+	// attempt was opened (render); its row is then made here.
+	Delivery      Delivery
+	Round         int
+	Attempt       int
+	Outcome       Outcome
+	Status        DeliveryStatus // after the attempt
+	NextAttemptAt time.Time      // of a retrying one
+	Progress      *Progress      // nil while undecided
+}
+
+// Deferral holds a delivery back without an attempt.
+type Deferral struct {
+	Touchpoint
+	Scope    Scope
+	Delivery Delivery // as in Opening
+	Reason   string   // Defer… values
+	At       time.Time
+	Until    time.Time // when it is looked at again
+	Progress *Progress // the timeline's "deferred" entry, nil if there is none
+}
