@@ -1,9 +1,12 @@
 package waypost
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Grant permits an application one kind of call (contract, chapter 4).
@@ -103,6 +106,11 @@ func (a *Application) Validate() error {
 	if len(a.Grants) == 0 {
 		p.Add(DetailNullValue, "grants", "name at least one grant, such as leads.export or *")
 	}
+	for i, g := range a.Grants {
+		if _, err := ParseGrant(string(g)); err != nil {
+			p.Add(DetailInvalidFormat, fmt.Sprintf("grants[%d]", i), "%s", err)
+		}
+	}
 	if a.RatePerSecond < 1 || a.RatePerSecond > 100_000 {
 		p.Add(DetailOutOfRange, "ratePerSecond", "must be 1 to 100000")
 	}
@@ -112,7 +120,7 @@ func (a *Application) Validate() error {
 	return p.Err("application")
 }
 
-// isName tells whether s is a printable name of 1 to max bytes.
-func isName(s string, max int) bool {
-	return strings.TrimSpace(s) != "" && len(s) <= max && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+// isName tells whether s is a printable name of 1 to limit characters.
+func isName(s string, limit int) bool {
+	return strings.TrimSpace(s) != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -78,7 +78,7 @@ const (
 // TimelineEntry is one thing that happened to an enrollment. Seq counts from 1
 // and makes recording it idempotent. Reason never holds personal data.
 type TimelineEntry struct {
-	Seq    int       `json:"-"`
+	Seq    int       `json:"seq"`
 	At     time.Time `json:"at"`
 	NodeID string    `json:"nodeId"`
 	What   string    `json:"what"`

@@ -3,6 +3,7 @@ package waypost
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrorCode is the `code` of an error answer (lead document, "Errors", and
@@ -70,10 +71,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if len(e.Details) == 0 {
+	if len(e.Details) < 2 { // the message says what a single one says
 		return e.Message
 	}
-	return fmt.Sprintf("%s (%s: %s)", e.Message, e.Details[0].Target, e.Details[0].Message)
+	faults := make([]string, len(e.Details))
+	for i, d := range e.Details {
+		faults[i] = d.Target + ": " + d.Message
+	}
+	return e.Message + " (" + strings.Join(faults, "; ") + ")"
 }
 
 // Errorf makes an Error without details.
@@ -98,8 +103,15 @@ func CodeOf(err error) ErrorCode {
 // The zero value is ready to use.
 type Problems []Detail
 
-// Add notes one faulty field.
+// maxProblems bounds what is told about one request: a body can hold a hundred
+// thousand faults.
+const maxProblems = 100
+
+// Add notes one faulty field. From the 101st on they are dropped.
 func (p *Problems) Add(code DetailCode, target, format string, args ...any) {
+	if len(*p) >= maxProblems {
+		return
+	}
 	*p = append(*p, Detail{Code: code, Target: target, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -109,8 +121,13 @@ func (p Problems) Err(target string) error {
 		return nil
 	}
 	message := fmt.Sprintf("%d fields are faulty; see detail", len(p))
-	if len(p) == 1 {
+	switch {
+	case len(p) == 1 && p[0].Target == "":
+		message = p[0].Message
+	case len(p) == 1:
 		message = p[0].Target + ": " + p[0].Message
+	case len(p) == maxProblems:
+		message = fmt.Sprintf("%d or more fields are faulty; see detail for the first", len(p))
 	}
 	return &Error{Code: CodeBadRequest, Message: message, Target: target, Details: p}
 }

@@ -40,6 +40,7 @@ func IsID(prefix, id string) bool {
 	if !ok || len(rest) != 26 {
 		return false
 	}
-	_, err := idEncoding.DecodeString(rest)
-	return err == nil
+	b, err := idEncoding.DecodeString(rest)
+	// The decoder skips line feeds and ignores surplus bits.
+	return err == nil && idEncoding.EncodeToString(b) == rest
 }

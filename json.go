@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -40,7 +39,11 @@ func DecodeJSON(data []byte, v any) Problems {
 	if err != nil {
 		return Problems{{Code: DetailInvalidFormat, Message: "the body is not valid JSON: " + err.Error()}}
 	}
-	root.assign(&p, "", reflect.ValueOf(v).Elem())
+	if target := reflect.ValueOf(v).Elem(); root.token != nil || target.Kind() != reflect.Struct {
+		root.assign(&p, "", target)
+	} else {
+		p.Add(DetailInvalidType, "", "must be an object, not null")
+	}
 	return p
 }
 
@@ -69,7 +72,9 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 		return jsonNode{}, fmt.Errorf("nested deeper than %d", maxJSONDepth)
 	}
 	n := jsonNode{token: token}
+	refuseNUL(p, path, token)
 	if delim, ok := token.(json.Delim); ok {
+		seen := map[string]bool{}
 		for d.dec.More() {
 			name := fmt.Sprintf("[%d]", len(n.members))
 			if delim == '{' {
@@ -78,9 +83,11 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 					return n, err
 				}
 				name = key.(string)
-				if slices.Contains(n.names, name) {
+				refuseNUL(p, join(path, name), key)
+				if seen[name] {
 					p.Add(DetailDuplicate, join(path, name), "the member stands twice")
 				}
+				seen[name] = true
 				n.names = append(n.names, name)
 			}
 			member, err := d.value(p, join(path, name), depth+1)
@@ -95,6 +102,13 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 	}
 	n.raw = bytes.TrimLeft(d.data[before:d.dec.InputOffset()], " \t\r\n,:")
 	return n, nil
+}
+
+// refuseNUL refuses U+0000, which PostgreSQL cannot store.
+func refuseNUL(p *Problems, path string, token json.Token) {
+	if s, ok := token.(string); ok && strings.ContainsRune(s, 0) {
+		p.Add(DetailInvalidFormat, path, "must not contain the character U+0000")
+	}
 }
 
 func join(path, name string) string {
@@ -185,8 +199,13 @@ func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 			p.Add(DetailOutOfRange, path, "is too large or too small")
 			return
 		}
-	case v.CanFloat():
+	case v.CanFloat(), v.Kind() == reflect.Interface:
+		// Anything fits an interface but a number that no float64 can hold.
 		want = "a number"
+		if _, isNumber := n.token.(json.Number); isNumber || v.Kind() == reflect.Interface {
+			p.Add(DetailOutOfRange, path, "holds a number that is too large")
+			return
+		}
 	case v.Kind() == reflect.Bool:
 		want = "true or false"
 	}

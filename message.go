@@ -1,5 +1,15 @@
 package waypost
 
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// TimeFormat is how times are written on every interface: RFC 3339 with
+// milliseconds, for times in UTC.
+const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
+
 // Message is the documented body of a push (journey webhook document, "Request
 // body"). The order of the members is the order on the wire.
 type Message struct {
@@ -9,6 +19,21 @@ type Message struct {
 	UserProfile UserProfile    `json:"userProfile"`
 	JourneyInfo JourneyInfo    `json:"journeyInfo"`
 	Params      map[string]any `json:"params"` // never nil
+}
+
+// Encode writes the message as it is sent: members in the documented order, no
+// white space, and no HTML escapes, which receivers do not expect.
+func (m Message) Encode() ([]byte, error) {
+	if m.Params == nil {
+		m.Params = map[string]any{}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return nil, fmt.Errorf("encode message %s: %w", m.MessageID, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // MessageVersion is the version member of every message.

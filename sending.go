@@ -30,6 +30,7 @@ type Sending struct {
 	Round          int    // 1, and one more for each redelivery
 	Attempts       int    // recorded in all rounds
 	FirstAttemptAt time.Time
+	DecidedAt      time.Time // end of the attempt that made it final, zero before
 	NextAttemptAt  time.Time // of a retrying or deferred one
 	DeferredReason string
 	DeferredSince  time.Time

@@ -71,6 +71,7 @@ func DefaultRetry() Retry {
 // Defaults and bounds of a webhook.
 const (
 	DefaultTimeoutMs = 15_000
+	MinTimeoutMs     = 10
 	MaxTimeoutMs     = 120_000
 	// MaxRetryAfter caps what a receiver's Retry-After can ask for.
 	MaxRetryAfter = 24 * time.Hour

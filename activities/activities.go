@@ -1,0 +1,120 @@
+// Package activities holds the side effects of journeys: it reads and writes
+// what SQL holds, evaluates conditions, renders messages and has them POSTed.
+// Workflows see ids, outcomes and times of it, never personal data.
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Store is what the activities need of the database.
+type Store interface {
+	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
+	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
+	DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) error
+	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
+	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
+	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
+	RecordProgress(ctx context.Context, progress []waypost.Progress) error
+
+	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
+	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
+	RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error
+	RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error
+}
+
+// Sender POSTs one message. Whatever happens is an outcome.
+type Sender interface {
+	Send(ctx context.Context, w waypost.Webhook, messageID string, body []byte) waypost.Outcome
+}
+
+// Activities are the activities of the Journey workflow. Make them with New.
+type Activities struct {
+	store    Store
+	sender   Sender
+	log      *slog.Logger
+	now      func() time.Time
+	random   func() float64
+	process  string // names this process in attempts that it opens
+	versions definitions
+	flights  flights
+	recorder *recorder
+}
+
+// Options are what activities work with.
+type Options struct {
+	Store  Store
+	Sender Sender
+	Log    *slog.Logger
+	Now    func() time.Time // time.Now if nil
+	Random func() float64   // in [0,1), places the jitter; math/rand's if nil
+}
+
+// New makes the activities and starts the recorder that writes outcomes. Close
+// ends it.
+func New(o Options) *Activities {
+	a := &Activities{
+		store: o.Store, sender: o.Sender, log: o.Log, now: o.Now, random: o.Random,
+		process:  waypost.NewID("prc_", time.Now()),
+		recorder: newRecorder(o.Store, o.Log),
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.random == nil {
+		a.random = rand.Float64
+	}
+	return a
+}
+
+// Close waits until every outcome that was seen is recorded, or ctx ends. What
+// is not recorded by then is POSTed again by whoever runs the batch next.
+func (a *Activities) Close(ctx context.Context) error { return a.recorder.close(ctx) }
+
+// Item is one enrollment of a batch.
+type Item struct {
+	EnrollmentID string `json:"enrollment"`
+	LeadsID      int64  `json:"lead"`
+	// State is the interpreter's, without its path.
+	State journey.State `json:"state"`
+	// Unrecorded are timeline entries that no activity has written yet.
+	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
+}
+
+// Batch is a group of enrollments at one node.
+type Batch struct {
+	Scope     waypost.Scope `json:"scope"`
+	JourneyID string        `json:"journey"`
+	Version   int           `json:"version"`
+	NodeID    string        `json:"node,omitempty"`
+	// Coalesce rounds the times of further attempts up, so that a cohort sends its
+	// retries in few waves.
+	Coalesce bool   `json:"coalesce,omitempty"`
+	Items    []Item `json:"items"`
+}
+
+func (i Item) touchpoint() waypost.Touchpoint {
+	return waypost.Touchpoint{EnrollmentID: i.EnrollmentID, Visit: i.State.Visit}
+}
+
+// progress is what to record of the item: the entries that nobody wrote yet and
+// those that followed, with the state after them.
+func (i Item) progress(after journey.State, entries []waypost.TimelineEntry) *waypost.Progress {
+	all := append(append([]waypost.TimelineEntry{}, i.Unrecorded...), entries...)
+	if len(all) == 0 {
+		return nil
+	}
+	return &waypost.Progress{
+		EnrollmentID: i.EnrollmentID,
+		Status:       after.EnrollmentStatus(),
+		NodeID:       after.Node,
+		LastSeq:      after.Seq,
+		Entries:      all,
+	}
+}

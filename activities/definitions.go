@@ -1,0 +1,94 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// maxDefinitions bounds the compiled definitions that a process keeps.
+const maxDefinitions = 1000
+
+// definitions keeps compiled journey versions. They are immutable, so an entry
+// never goes stale.
+type definitions struct {
+	mu sync.Mutex
+	m  map[string]version
+}
+
+type version struct {
+	waypost.JourneyVersion
+	*journey.Definition
+}
+
+func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
+	key := fmt.Sprintf("%s/%d", b.JourneyID, b.Version)
+	a.versions.mu.Lock()
+	v, ok := a.versions.m[key]
+	a.versions.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	row, err := a.store.JourneyVersion(ctx, b.Scope, b.JourneyID, b.Version)
+	if err != nil {
+		return version{}, fmt.Errorf("load journey %s: %w", key, err)
+	}
+	def, problems := journey.Parse(row.Definition)
+	if err := problems.Err("definition"); err != nil {
+		return version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
+	}
+	v = version{row, def}
+	a.versions.mu.Lock()
+	defer a.versions.mu.Unlock()
+	if a.versions.m == nil || len(a.versions.m) >= maxDefinitions {
+		a.versions.m = map[string]version{}
+	}
+	a.versions.m[key] = v
+	return v, nil
+}
+
+// subject is whom a condition or a message is about.
+type subject struct {
+	journey.Facts
+	AppID string // the application that enrolled
+}
+
+// subjects loads what conditions and templates of the items can ask about, in
+// the order of the items.
+func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []Item) ([]subject, error) {
+	ids := make([]string, len(items))
+	leadIDs := make([]int64, len(items))
+	for i, item := range items {
+		ids[i], leadIDs[i] = item.EnrollmentID, item.LeadsID
+	}
+	leads, err := a.store.LeadsByID(ctx, b.Scope, leadIDs)
+	if err != nil {
+		return nil, fmt.Errorf("load leads: %w", err)
+	}
+	enrollments, err := a.store.EnrollmentsByID(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load enrollments: %w", err)
+	}
+	results, err := a.store.TouchpointResults(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load touchpoint results: %w", err)
+	}
+	all := make([]subject, len(items))
+	for i, item := range items {
+		enrollment := enrollments[item.EnrollmentID]
+		all[i] = subject{AppID: enrollment.AppID, Facts: journey.Facts{
+			Lead:         leads[item.LeadsID],
+			JourneyID:    v.JourneyID,
+			JourneyName:  v.JourneyVersion.Name,
+			Version:      v.Version,
+			EnrollmentID: item.EnrollmentID,
+			EntryKey:     enrollment.EntryKey,
+			Params:       enrollment.Params,
+			Touchpoints:  results[item.EnrollmentID],
+		}}
+	}
+	return all, nil
+}

@@ -1,0 +1,482 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// What a delivery of a batch came to, as WaypostOutcome names it.
+const (
+	OutcomeDelivered = "delivered"
+	OutcomeRetrying  = "retrying"
+	OutcomeDeferred  = "deferred"
+	OutcomeFailed    = "failed"
+	// OutcomeUnderWay says that the receiver has not answered yet. The POST goes on;
+	// the next batch that names the enrollment learns its end.
+	OutcomeUnderWay = "underWay"
+)
+
+// Delivery is what a batch tells the workflow about one enrollment. It holds no
+// personal data: it stands in the history.
+type Delivery struct {
+	EnrollmentID string `json:"enrollment"`
+	LeadsID      int64  `json:"lead"`
+	MessageID    string `json:"message,omitempty"`
+	Outcome      string `json:"outcome"`
+	Attempt      int    `json:"attempt"`
+	// Reason is an error class, with the HTTP status if that is why, or the reason
+	// of a deferral.
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+	Next   time.Time `json:"next,omitzero"` // when to send a batch with it again
+}
+
+// Decided tells whether the enrollment can go on.
+func (d Delivery) Decided() bool { return d.Outcome == OutcomeDelivered || d.Outcome == OutcomeFailed }
+
+// Input is what a decided delivery means to the interpreter.
+func (d Delivery) Input() journey.Input {
+	return journey.Input{Kind: journey.InputSent, At: d.At, Succeed: d.Outcome == OutcomeDelivered, Reason: d.Reason}
+}
+
+const (
+	// stragglers is how long a batch waits for slow receivers once it has
+	// something to answer for the others.
+	stragglers = 3 * time.Second
+	heartbeat  = 2 * time.Second
+	// clockSlack is how far ahead of the worker's clock a due time may lie and still
+	// be waited for inside the activity, instead of by another batch.
+	clockSlack = 2 * time.Second
+	// graceAfterTimeout is added to a webhook's time-out before an attempt that
+	// another process opened is taken for interrupted.
+	graceAfterTimeout = 2 * time.Second
+)
+
+// DeliverBatch sends the message of one touchpoint node for every item, and
+// returns what came of each, in the order of the items.
+//
+// It may run any number of times for the same items. It first reads what is
+// recorded: what is decided is answered from there, what is not due yet is
+// answered with its time, and an attempt that is under way in this process is
+// joined. Only then are messages rendered, stored, announced and POSTed.
+func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, error) {
+	stop := keepAlive(ctx)
+	defer stop()
+	v, err := a.definition(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	node, ok := v.Node(b.NodeID)
+	if !ok {
+		return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, b.NodeID)
+	}
+	hook, err := a.store.Webhook(ctx, b.Scope, node.Webhook)
+	if err != nil {
+		return nil, fmt.Errorf("load webhook %s: %w", node.Webhook, err)
+	}
+	run := batchRun{
+		Activities: a, batch: b, version: v, hook: hook,
+		results: make([]Delivery, len(b.Items)), own: map[int]*flight{}, flying: map[int]*flight{},
+	}
+	run.board()
+	err = run.read(ctx)
+	if err == nil {
+		err = run.announce(ctx)
+	}
+	run.leave(err)
+	if err == nil {
+		err = run.land(ctx)
+	}
+	return run.results, err
+}
+
+// keepAlive heartbeats until it is stopped, so that the death of the process is
+// noticed within seconds however long a receiver takes.
+func keepAlive(ctx context.Context) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				activity.RecordHeartbeat(ctx)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// batchRun is one run of DeliverBatch. Of each item it either owns the flight,
+// until it has an answer from what is recorded or the POST is under way, or it
+// waits for a flight.
+type batchRun struct {
+	*Activities
+	batch   Batch
+	version version
+	hook    waypost.Webhook
+	results []Delivery
+	due     []dueItem
+	own     map[int]*flight
+	flying  map[int]*flight
+}
+
+// board takes the touchpoints that nobody in this process is at. It comes before
+// anything is read: whoever owns a touchpoint knows that an attempt of this
+// process that is open in the database has no POST under way.
+func (r *batchRun) board() {
+	for i, item := range r.batch.Items {
+		if fl, fresh := r.flights.begin(item.touchpoint()); fresh {
+			r.own[i] = fl
+		} else {
+			r.flying[i] = fl
+		}
+	}
+}
+
+// leave ends what this run owns and does not fly: with its answer for whoever has
+// joined, or with the error.
+func (r *batchRun) leave(err error) {
+	for i, fl := range r.own {
+		fl.result, fl.err = r.results[i], err
+		r.flights.end(r.batch.Items[i].touchpoint(), fl)
+	}
+}
+
+type dueItem struct {
+	index       int
+	attempt     int
+	interrupted bool
+	stored      *waypost.Sending // nil: nothing is stored yet
+}
+
+// read sorts the items by what is recorded of them.
+func (r *batchRun) read(ctx context.Context) error {
+	keys := make([]waypost.Touchpoint, 0, len(r.own))
+	for i, item := range r.batch.Items {
+		if r.own[i] != nil {
+			keys = append(keys, item.touchpoint())
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	stored, err := r.store.Sendings(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("read deliveries: %w", err)
+	}
+	now := r.now().UTC()
+	var wait time.Duration
+	for i, item := range r.batch.Items {
+		if r.own[i] == nil {
+			continue
+		}
+		s, known := stored[item.touchpoint()]
+		if !known {
+			r.due = append(r.due, dueItem{index: i, attempt: 1})
+			continue
+		}
+		d := dueItem{index: i, attempt: s.Attempts + 1, stored: &s}
+		ahead := s.NextAttemptAt.Sub(now)
+		switch {
+		case s.Status.Final():
+			r.results[i] = r.recorded(i, s)
+		case s.Open != nil:
+			// Nobody in this process is at it. Another process may be, until the
+			// webhook's time-out has passed; after that the attempt was cut off.
+			patience := s.Open.At.Add(time.Duration(r.hook.TimeoutMs)*time.Millisecond + graceAfterTimeout)
+			if s.Open.By != r.process && patience.After(now) {
+				r.results[i] = r.answer(i, s, OutcomeUnderWay, "", minTime(patience, now.Add(clockSlack)))
+				continue
+			}
+			d.attempt, d.interrupted = s.Open.Attempt+1, true
+			r.due = append(r.due, d)
+		case s.Status == waypost.DeliveryRetrying && ahead > clockSlack:
+			r.results[i] = r.recorded(i, s)
+		default:
+			if s.Status == waypost.DeliveryRetrying {
+				wait = max(wait, ahead)
+			}
+			r.due = append(r.due, d)
+		}
+	}
+	if wait > 0 && len(r.due) > 0 {
+		return pause(ctx, wait)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// recorded answers for an item from what is stored.
+func (r *batchRun) recorded(i int, s waypost.Sending) Delivery {
+	reason := reasonOf(s.Succeed, s.ErrorClass, s.HTTPStatus)
+	if s.Status == waypost.DeliveryDeferred {
+		reason = s.DeferredReason
+	}
+	d := r.answer(i, s, outcomeOf(s.Status), reason, s.NextAttemptAt)
+	if !s.DecidedAt.IsZero() {
+		d.At = s.DecidedAt
+	}
+	return d
+}
+
+func (r *batchRun) answer(i int, s waypost.Sending, outcome, reason string, next time.Time) Delivery {
+	item := r.batch.Items[i]
+	return Delivery{
+		EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, MessageID: s.MessageID,
+		Outcome: outcome, Attempt: s.Attempts, Reason: reason, Next: next,
+		At: r.now().UTC().Truncate(time.Millisecond),
+	}
+}
+
+func outcomeOf(s waypost.DeliveryStatus) string {
+	switch s {
+	case waypost.DeliverySucceeded:
+		return OutcomeDelivered
+	case waypost.DeliveryRetrying, waypost.DeliveryPending:
+		return OutcomeRetrying
+	case waypost.DeliveryDeferred:
+		return OutcomeDeferred
+	}
+	return OutcomeFailed
+}
+
+// announce renders and stores the messages that are due, opens their attempts
+// and starts the POSTs.
+func (r *batchRun) announce(ctx context.Context) error {
+	if len(r.due) == 0 {
+		return nil
+	}
+	if !r.hook.Enabled {
+		return r.deferAll(ctx, waypost.DeferWebhookDisabled)
+	}
+	items := make([]Item, len(r.due))
+	for i, d := range r.due {
+		items[i] = r.batch.Items[d.index]
+	}
+	subjects, err := r.subjects(ctx, r.batch, r.version, items)
+	if err != nil {
+		return err
+	}
+	now := r.now().UTC().Truncate(time.Millisecond)
+	var openings []waypost.Opening
+	var unrendered []waypost.AttemptRecord
+	for i, d := range r.due {
+		opening := waypost.Opening{
+			Touchpoint: items[i].touchpoint(), Scope: r.batch.Scope, Delivery: r.delivery(items[i], d.stored, now),
+			Attempt: d.attempt, At: now, By: r.process, Interrupts: d.interrupted,
+		}
+		if d.stored == nil || d.stored.Body == nil {
+			body, err := r.render(subjects[i], opening.Delivery.MessageID, items[i], now)
+			if err != nil {
+				unrendered = append(unrendered, r.renderFault(d, items[i], opening, err))
+				continue
+			}
+			opening.Body = body
+		}
+		openings = append(openings, opening)
+	}
+	if err := r.failRender(ctx, unrendered); err != nil {
+		return err
+	}
+	return r.open(ctx, openings)
+}
+
+// delivery is the row of a touchpoint's message; one that is stored keeps its id.
+func (r *batchRun) delivery(item Item, stored *waypost.Sending, now time.Time) waypost.Delivery {
+	id := ""
+	if stored != nil {
+		id = stored.MessageID
+	} else {
+		id = waypost.NewID(waypost.PrefixMessage, now)
+	}
+	return waypost.Delivery{
+		MessageID: id, EnrollmentID: item.EnrollmentID, JourneyID: r.batch.JourneyID,
+		JourneyVersion: r.batch.Version, NodeID: r.batch.NodeID, WebhookID: r.hook.ID, LeadsID: item.LeadsID,
+	}
+}
+
+// render makes the documented message. The members' order is the type's.
+func (r *batchRun) render(s subject, messageID string, item Item, now time.Time) ([]byte, error) {
+	params, err := r.version.Render(r.batch.NodeID, r.hook.Params, s.Facts)
+	if err != nil {
+		return nil, err
+	}
+	return waypost.Message{
+		MessageID: messageID,
+		Version:   waypost.MessageVersion,
+		Timestamp: now.Format(waypost.TimeFormat),
+		UserProfile: waypost.UserProfile{
+			OrgID: r.batch.Scope.Org, AppID: s.AppID, AffID: strconv.FormatInt(item.LeadsID, 10),
+			UserID: deref(s.Lead.ExternalID), OpenID: deref(s.Lead.OpenID),
+		},
+		JourneyInfo: waypost.JourneyInfo{
+			JourneyID: item.EnrollmentID, JourneyName: s.JourneyName,
+			ActionDefID: fmt.Sprintf("%s/%d/%s", r.batch.JourneyID, r.batch.Version, r.batch.NodeID),
+			ActionID:    fmt.Sprintf("%s/%d", item.EnrollmentID, item.State.Visit),
+		},
+		Params: params,
+	}.Encode()
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// renderFault is the record of a touchpoint whose message cannot be made: failed
+// without a POST.
+func (r *batchRun) renderFault(d dueItem, item Item, o waypost.Opening, fault error) waypost.AttemptRecord {
+	record := waypost.AttemptRecord{
+		Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
+		Round: 1, Attempt: d.attempt,
+		Outcome: waypost.Outcome{ErrorClass: waypost.ClassRender, Message: fault.Error(), At: o.At},
+	}
+	return record
+}
+
+func (r *batchRun) failRender(ctx context.Context, records []waypost.AttemptRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	for i := range records {
+		index := r.index(records[i].Touchpoint)
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], records[i].Outcome.At)
+		if err != nil {
+			return err
+		}
+		r.results[index] = d
+	}
+	if err := r.store.RecordAttempts(ctx, records); err != nil {
+		return fmt.Errorf("record messages that cannot be rendered: %w", err)
+	}
+	return nil
+}
+
+func (r *batchRun) index(key waypost.Touchpoint) int {
+	for i, item := range r.batch.Items {
+		if item.touchpoint() == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// open announces the attempts and starts a flight for each that this run opened.
+func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
+	if len(openings) == 0 {
+		return nil
+	}
+	opened, err := r.store.OpenAttempts(ctx, openings)
+	if err != nil {
+		return fmt.Errorf("announce attempts: %w", err)
+	}
+	for _, o := range openings {
+		i := r.index(o.Touchpoint)
+		s, ok := opened[o.Touchpoint]
+		if !ok {
+			// Another run of this batch was faster; its end is learned in a moment.
+			r.results[i] = r.answer(i, waypost.Sending{MessageID: o.Delivery.MessageID, Attempts: o.Attempt - 1},
+				OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
+			continue
+		}
+		r.flying[i] = r.own[i]
+		delete(r.own, i)
+		go r.fly(r.flying[i], r.batch, r.version, r.hook, r.batch.Items[i], s)
+	}
+	return nil
+}
+
+// deferAll holds back what is due without an attempt. It is looked at again
+// after a while that grows with the time it has waited.
+func (r *batchRun) deferAll(ctx context.Context, reason string) error {
+	now := r.now().UTC().Truncate(time.Millisecond)
+	deferrals := make([]waypost.Deferral, len(r.due))
+	for i, d := range r.due {
+		item := r.batch.Items[d.index]
+		since, s := now, waypost.Sending{}
+		if d.stored != nil {
+			s = *d.stored
+			if s.Status == waypost.DeliveryDeferred && !s.DeferredSince.IsZero() {
+				since = s.DeferredSince
+			}
+		}
+		delivery := r.delivery(item, d.stored, now)
+		s.MessageID = delivery.MessageID
+		until := now.Add(min(max(now.Sub(since)/4, 15*time.Second), 10*time.Minute))
+		deferrals[i] = waypost.Deferral{
+			Touchpoint: item.touchpoint(), Scope: r.batch.Scope, Delivery: delivery,
+			Reason: reason, At: now, Until: until, Progress: item.progress(item.State, nil),
+		}
+		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, until)
+	}
+	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {
+		return fmt.Errorf("record deferrals: %w", err)
+	}
+	return nil
+}
+
+// land waits for the flights. Once something can be answered, slow receivers are
+// waited for a few seconds only: they must not hold up the others' journeys.
+func (r *batchRun) land(ctx context.Context) error {
+	landed := make(chan int, len(r.flying))
+	for i, fl := range r.flying {
+		go func() {
+			<-fl.landed
+			landed <- i
+		}()
+	}
+	var late <-chan time.Time
+	for waiting := len(r.flying); waiting > 0; waiting-- {
+		if waiting < len(r.batch.Items) && late == nil {
+			timer := time.NewTimer(stragglers)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case i := <-landed:
+			fl := r.flying[i]
+			if fl.err != nil {
+				return fmt.Errorf("record attempt of enrollment %s: %w", r.batch.Items[i].EnrollmentID, fl.err)
+			}
+			r.results[i] = fl.result
+			delete(r.flying, i)
+		case <-late:
+			for i := range r.flying {
+				r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC())
+			}
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

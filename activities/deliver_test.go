@@ -1,0 +1,386 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/testsuite"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/journey"
+	"waypost/store"
+	"waypost/webhook"
+)
+
+var scope = waypost.Scope{Org: "acme", Stage: waypost.StageTest}
+
+const definition = `{"name":"Welcome","start":"hello","nodes":[
+	{"id":"hello","type":"touchpoint","webhook":%q,"next":"end"},
+	{"id":"end","type":"exit"}]}`
+
+// world is a database with a published journey, some enrollments at its
+// touchpoint, and a receiver.
+type world struct {
+	t       *testing.T
+	store   *store.Store
+	clock   *clock
+	version waypost.JourneyVersion
+	items   []activities.Item
+	posts   sync.Map // message id → *atomic.Int32
+	handle  atomic.Value
+}
+
+// clock is the time that the store, the sender and the activities go by.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func newWorld(t *testing.T, leads int) *world {
+	t.Helper()
+	ctx := context.Background()
+	w := &world{t: t, clock: &clock{}}
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusOK) })
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m waypost.Message
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("the receiver got no message: %s", body)
+		}
+		n, _ := w.posts.LoadOrStore(m.MessageID, new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+		w.handle.Load().(func(http.ResponseWriter, *http.Request, string))(rw, r, m.UserProfile.UserID)
+	}))
+	t.Cleanup(server.Close)
+
+	keys, err := waypost.ParseKeyring("k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	must(t, err)
+	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
+	_, _, err = store.Migrate(ctx, url)
+	must(t, err)
+	w.store, err = store.Open(ctx, url, keys, w.clock.now)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.store.Close()) })
+
+	hook, err := w.store.CreateWebhook(ctx, scope, waypost.Webhook{
+		Name: "crm", URL: server.URL, TimeoutMs: 10_000, Retry: waypost.DefaultRetry(), Enabled: true,
+	})
+	must(t, err)
+	def, problems := journey.Parse(fmt.Appendf(nil, definition, hook.ID))
+	must(t, problems.Err("definition"))
+	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
+	must(t, err)
+	w.version, _, err = w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	must(t, err)
+	for i := range leads {
+		external := fmt.Sprintf("ext-%d", i)
+		lead, err := w.store.CreateLead(ctx, scope, waypost.LeadFields{Name: "Ada", ExternalID: &external}, nil)
+		must(t, err)
+		e, err := w.store.Enroll(ctx, scope, waypost.Enrollment{
+			JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID, AppID: "app_test",
+		}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
+		must(t, err)
+		state, effect, err := journey.Step(def, journey.State{}, journey.Input{Kind: journey.InputStart, At: w.clock.now().UTC()})
+		must(t, err)
+		state.Path = nil
+		w.items = append(w.items, activities.Item{
+			EnrollmentID: e.ID, LeadsID: lead.LeadsID, State: state, Unrecorded: effect.Entries,
+		})
+	}
+	cohort, err := w.store.ClaimCohort(ctx)
+	must(t, err)
+	must(t, w.store.MarkStarted(ctx, cohort.ID))
+	return w
+}
+
+func (w *world) answer(f func(rw http.ResponseWriter, r *http.Request, externalID string)) {
+	w.handle.Store(f)
+}
+
+// process is a worker process of its own: nothing but the database connects it
+// to another one.
+func (w *world) process(s activities.Store) *activities.Activities {
+	sender := webhook.NewSender(webhook.Options{
+		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now,
+	})
+	w.t.Cleanup(sender.Close)
+	if s == nil {
+		s = w.store
+	}
+	a := activities.New(activities.Options{Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
+	return a
+}
+
+func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(slog.New(slog.DiscardHandler))
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.RegisterActivity(a.DeliverBatch)
+	value, err := env.ExecuteActivity(a.DeliverBatch, activities.Batch{
+		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var deliveries []activities.Delivery
+	err = value.Get(&deliveries)
+	return deliveries, err
+}
+
+// deliverAll expects an answer for every item and returns the outcomes in order.
+func (w *world) deliverAll(a *activities.Activities) []string {
+	w.t.Helper()
+	deliveries, err := w.deliver(a)
+	must(w.t, err)
+	outcomes := make([]string, len(deliveries))
+	for i, d := range deliveries {
+		if d.EnrollmentID != w.items[i].EnrollmentID {
+			w.t.Errorf("answer %d is for %s, want %s", i, d.EnrollmentID, w.items[i].EnrollmentID)
+		}
+		outcomes[i] = d.Outcome
+	}
+	return outcomes
+}
+
+func (w *world) totalPosts() int {
+	total := 0
+	w.posts.Range(func(_, n any) bool { total += int(n.(*atomic.Int32).Load()); return true })
+	return total
+}
+
+func (w *world) attempts(i int) (waypost.Delivery, []waypost.Attempt) {
+	w.t.Helper()
+	list, err := w.store.ListDeliveries(context.Background(), scope,
+		waypost.DeliveryFilter{EnrollmentID: w.items[i].EnrollmentID}, waypost.Page{Limit: 2})
+	must(w.t, err)
+	if len(list) != 1 {
+		w.t.Fatalf("enrollment %d has %d deliveries, want 1", i, len(list))
+	}
+	d, attempts, _, err := w.store.Delivery(context.Background(), scope, list[0].MessageID)
+	must(w.t, err)
+	return d, attempts
+}
+
+// A batch that runs again, in this process or in another one, answers from what
+// is recorded and POSTs nothing.
+func TestRerunRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 5)
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, id string) {
+		if id == "ext-3" {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	first := w.process(nil)
+	want := "[delivered delivered delivered retrying delivered]"
+	for _, process := range []*activities.Activities{first, first, w.process(nil)} {
+		if got := fmt.Sprint(w.deliverAll(process)); got != want {
+			t.Errorf("outcomes %s, want %s", got, want)
+		}
+		if n := w.totalPosts(); n != 5 {
+			t.Fatalf("%d POSTs, want 5", n)
+		}
+	}
+	w.clock.advance(7 * time.Second)
+	w.answer(func(http.ResponseWriter, *http.Request, string) {})
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered delivered delivered delivered]" {
+		t.Errorf("outcomes %s", got)
+	}
+	if d, attempts := w.attempts(3); w.totalPosts() != 6 || d.Attempts != 2 || len(attempts) != 2 {
+		t.Errorf("%d POSTs, %d attempts recorded, %d listed", w.totalPosts(), d.Attempts, len(attempts))
+	}
+}
+
+// Many runs of one batch at once, in two processes, POST each message once.
+func TestConcurrentRunsPostOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 20)
+	inside := make(chan struct{}, 100)
+	w.answer(func(http.ResponseWriter, *http.Request, string) {
+		inside <- struct{}{}
+		time.Sleep(20 * time.Millisecond) // the runs are to overlap
+	})
+	var running sync.WaitGroup
+	for _, process := range []*activities.Activities{w.process(nil), w.process(nil)} {
+		for range 4 {
+			running.Go(func() {
+				if _, err := w.deliver(process); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	running.Wait()
+	if n := w.totalPosts(); n != 20 || len(inside) != 20 {
+		t.Errorf("%d POSTs, want 20", n)
+	}
+	for i := range w.items {
+		if d, attempts := w.attempts(i); d.Status != waypost.DeliverySucceeded || len(attempts) != 1 {
+			t.Errorf("enrollment %d: %s after %d attempts", i, d.Status, len(attempts))
+		}
+	}
+}
+
+// flakyStore is the real store whose writes of outcomes fail for a while.
+type flakyStore struct {
+	*store.Store
+	away   atomic.Bool
+	failed atomic.Int32
+	fault  func([]waypost.AttemptRecord) error
+}
+
+var errAway = errors.New("the database is away")
+
+func (s *flakyStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+	if s.fault != nil {
+		if err := s.fault(records); err != nil {
+			s.failed.Add(1)
+			return err
+		}
+	}
+	if s.away.Load() {
+		s.failed.Add(1)
+		return errAway
+	}
+	return s.Store.RecordAttempts(ctx, records)
+}
+
+// The POST is done and the database is away: the write is retried, not the POST,
+// even by another run of the batch.
+func TestWriteIsRetriedNotThePost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	s := &flakyStore{Store: w.store}
+	s.away.Store(true)
+	a := w.process(s)
+	answers := make(chan []string, 2)
+	for range 2 { // the second run is what Temporal does after a time-out
+		go func() { answers <- w.deliverAll(a) }()
+	}
+	for s.failed.Load() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	s.away.Store(false)
+	for range 2 {
+		if got := fmt.Sprint(<-answers); got != "[delivered delivered delivered]" {
+			t.Errorf("outcomes %s", got)
+		}
+	}
+	if n := w.totalPosts(); n != 3 {
+		t.Errorf("%d POSTs, want 3", n)
+	}
+}
+
+// A record that the database refuses does not hold up the others.
+func TestRefusedRecordDoesNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	var refused atomic.Value
+	refused.Store(w.items[2].EnrollmentID)
+	s := &flakyStore{Store: w.store}
+	s.fault = func(records []waypost.AttemptRecord) error {
+		for _, r := range records {
+			if r.EnrollmentID == refused.Load() {
+				return errors.New("refused")
+			}
+		}
+		return nil
+	}
+	a := w.process(s)
+	done := make(chan []string, 1)
+	go func() { done <- w.deliverAll(a) }()
+	if got := fmt.Sprint(<-done); got != "[delivered delivered underWay delivered]" {
+		t.Errorf("outcomes %s", got)
+	}
+	refused.Store("")
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered delivered delivered delivered]" {
+		t.Errorf("outcomes %s", got)
+	}
+	if n := w.totalPosts(); n != 4 {
+		t.Errorf("%d POSTs, want 4", n)
+	}
+}
+
+// An attempt that a process left open when it died is not repeated while it may
+// still be under way; then it is recorded as interrupted and followed by another.
+func TestInterruptedAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hang := make(chan struct{})
+	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
+	dying, answered := w.process(nil), make(chan error, 1)
+	go func() { _, err := w.deliver(dying); answered <- err }()
+	for w.totalPosts() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	other := w.process(nil)
+	if got := fmt.Sprint(w.deliverAll(other)); got != "[underWay]" {
+		t.Errorf("while it may be under way: %s", got)
+	}
+	w.answer(func(http.ResponseWriter, *http.Request, string) {})
+	w.clock.advance(13 * time.Second)
+	if got := fmt.Sprint(w.deliverAll(other)); got != "[delivered]" {
+		t.Errorf("after the time-out: %s", got)
+	}
+	d, attempts := w.attempts(0)
+	if len(attempts) != 2 || attempts[0].ErrorClass != waypost.ClassInterrupted || attempts[1].HTTPStatus != 200 {
+		t.Errorf("attempts %+v", attempts)
+	}
+	// The one that was thought dead answers after all: its attempt gets its real
+	// outcome, and the delivery stays as it was decided.
+	close(hang)
+	must(t, <-answered)
+	d, attempts = w.attempts(0)
+	if d.Status != waypost.DeliverySucceeded || d.Attempts != 2 || len(attempts) != 2 || attempts[0].HTTPStatus != 200 {
+		t.Errorf("%s, %d attempts: %+v", d.Status, d.Attempts, attempts)
+	}
+}
+
+// A receiver that is slow for one lead does not hold up the answer for the
+// others, and its end is learned by the next batch without another POST.
+func TestStragglers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	hang := make(chan struct{})
+	w.answer(func(_ http.ResponseWriter, _ *http.Request, id string) {
+		if id == "ext-1" {
+			<-hang
+		}
+	})
+	a := w.process(nil)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay delivered]" {
+		t.Errorf("outcomes %s", got)
+	}
+	w.items = w.items[1:2]
+	done := make(chan string, 1)
+	go func() { done <- fmt.Sprint(w.deliverAll(a)) }()
+	close(hang)
+	if got := <-done; got != "[delivered]" {
+		t.Errorf("outcome %s", got)
+	}
+	if n := w.totalPosts(); n != 3 {
+		t.Errorf("%d POSTs, want 3", n)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,146 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// flight is one attempt from its POST to the written record. It belongs to the
+// process, not to the activity that began it: a straggler goes on when the
+// activity has answered for the others, and a second run of the batch joins it
+// instead of POSTing again.
+type flight struct {
+	landed chan struct{} // closed once there is a recorded answer, or an error
+	result Delivery      // valid after that
+	err    error
+}
+
+type flights struct {
+	mu sync.Mutex
+	m  map[waypost.Touchpoint]*flight
+}
+
+// begin registers a flight, or returns the one that is under way.
+func (f *flights) begin(key waypost.Touchpoint) (fl *flight, fresh bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl, ok := f.m[key]; ok {
+		return fl, false
+	}
+	if f.m == nil {
+		f.m = map[waypost.Touchpoint]*flight{}
+	}
+	fl = &flight{landed: make(chan struct{})}
+	f.m[key] = fl
+	return fl, true
+}
+
+func (f *flights) end(key waypost.Touchpoint, fl *flight) {
+	f.mu.Lock()
+	delete(f.m, key)
+	f.mu.Unlock()
+	close(fl.landed)
+}
+
+// fly POSTs the message and has the outcome recorded.
+func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
+	defer a.flights.end(item.touchpoint(), fl)
+	// The sender bounds the exchange by the webhook's time-out.
+	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
+	if outcome.HTTPStatus == http.StatusGone {
+		if err := a.store.DisableWebhook(context.Background(), b.Scope, hook.ID, "410"); err != nil {
+			a.log.Error("disable webhook after 410", "webhook", hook.ID, "error", err)
+		}
+	}
+	record := waypost.AttemptRecord{
+		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
+		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
+	}
+	fl.result, fl.err = a.settle(&record, b, v, hook, item, s.FirstAttemptAt)
+	if fl.err == nil {
+		fl.err = a.recorder.record(record)
+	}
+	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
+		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
+		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
+}
+
+// settle decides what an attempt's outcome means: the delivery's new state, the
+// time of the next attempt, and how the enrollment goes on.
+func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, first time.Time) (Delivery, error) {
+	o := record.Outcome
+	next, again := hook.Retry.Next(first, record.Attempt, o, a.random())
+	switch {
+	case o.Succeed:
+		record.Status = waypost.DeliverySucceeded
+	case again:
+		if b.Coalesce {
+			next = RoundUp(next, next.Sub(o.At)/4)
+		}
+		record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, next
+	default:
+		record.Status = waypost.DeliveryFailed
+	}
+	d := Delivery{
+		EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, MessageID: record.MessageID,
+		Outcome: outcomeOf(record.Status), Attempt: record.Attempt,
+		Reason: reasonOf(o.Succeed, o.ErrorClass, o.HTTPStatus),
+		At:     o.At.Add(o.Duration).UTC().Truncate(time.Millisecond), Next: record.NextAttemptAt,
+	}
+	after, entries := item.State, []waypost.TimelineEntry(nil)
+	if record.Status.Final() {
+		var err error
+		if after, entries, err = follow(v, item, d); err != nil {
+			return Delivery{}, err
+		}
+	}
+	record.Progress = item.progress(after, entries)
+	return d, nil
+}
+
+// follow tells where a decided delivery leads. The workflow computes the same
+// from the same values; computing it here too lets the outcome and its
+// consequences be written in one transaction.
+func follow(v version, item Item, d Delivery) (journey.State, []waypost.TimelineEntry, error) {
+	after, effect, err := journey.Step(v.Definition, item.State, d.Input())
+	if err != nil {
+		return after, nil, fmt.Errorf("step enrollment %s: %w", item.EnrollmentID, err)
+	}
+	return after, effect.Entries, nil
+}
+
+// RoundUp moves t up to a whole multiple of a grain of at most limit, or of about
+// a minute: what is due at nearly the same time becomes due at the same time.
+// Grains are powers of two milliseconds, so that limits that differ a little, as
+// jitter makes them, still meet.
+func RoundUp(t time.Time, limit time.Duration) time.Time {
+	limit = min(limit, maxGrain)
+	grain := time.Millisecond
+	for 2*grain <= limit {
+		grain *= 2
+	}
+	if down := t.Truncate(grain); !down.Equal(t) {
+		return down.Add(grain)
+	}
+	return t
+}
+
+const maxGrain = 1 << 16 * time.Millisecond
+
+// reasonOf says in few words why an attempt came to what it came to.
+func reasonOf(succeed bool, class string, status int) string {
+	switch {
+	case succeed:
+		return ""
+	case class == waypost.ClassHTTPStatus:
+		return fmt.Sprintf("%s %d", class, status)
+	default:
+		return class
+	}
+}

@@ -1,0 +1,144 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"waypost"
+)
+
+// recorder writes the ends of attempts, many in one transaction: what arrives
+// while a transaction is under way goes into the next one. A POST that was made
+// must not be made again only because the database is away, so a write is
+// retried until it succeeds.
+type recorder struct {
+	store  Store
+	log    *slog.Logger
+	queue  chan recording
+	closed chan struct{}
+	done   chan struct{}
+}
+
+type recording struct {
+	record   waypost.AttemptRecord
+	recorded chan<- struct{}
+}
+
+const (
+	maxRecords = 200 // in one transaction
+	// linger lets the answers of one batch, which come within milliseconds of each
+	// other, share a transaction.
+	linger = 4 * time.Millisecond
+	// A transaction that failed so often is taken apart, so that one record that
+	// the database refuses does not hold up the others.
+	triesTogether = 5
+)
+
+// errRecorderClosed says that the process is stopping.
+var errRecorderClosed = errors.New("the recorder is closed")
+
+func newRecorder(store Store, log *slog.Logger) *recorder {
+	r := &recorder{
+		store: store, log: log,
+		queue:  make(chan recording, 4*maxRecords),
+		closed: make(chan struct{}),
+		done:   make(chan struct{}),
+	}
+	go r.run()
+	return r
+}
+
+// record returns once the record is written.
+func (r *recorder) record(record waypost.AttemptRecord) error {
+	recorded := make(chan struct{})
+	select {
+	case r.queue <- recording{record, recorded}:
+	case <-r.done:
+		return errRecorderClosed
+	}
+	select {
+	case <-recorded:
+		return nil
+	case <-r.done:
+		return errRecorderClosed
+	}
+}
+
+func (r *recorder) close(ctx context.Context) error {
+	close(r.closed)
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *recorder) run() {
+	defer close(r.done)
+	for {
+		batch := r.collect()
+		if len(batch) == 0 {
+			return
+		}
+		r.write(batch, triesTogether)
+	}
+}
+
+// collect waits for a record and takes what comes along. It returns nothing once
+// the recorder is closed and the queue is empty.
+func (r *recorder) collect() []recording {
+	var batch []recording
+	select {
+	case first := <-r.queue:
+		batch = append(batch, first)
+	case <-r.closed:
+		select {
+		case first := <-r.queue:
+			batch = append(batch, first)
+		default:
+			return nil
+		}
+	}
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	for len(batch) < maxRecords {
+		select {
+		case next := <-r.queue:
+			batch = append(batch, next)
+		case <-timer.C:
+			return batch
+		}
+	}
+	return batch
+}
+
+// write retries until the batch is written, or has failed so many times as it
+// may and can be taken apart.
+func (r *recorder) write(batch []recording, tries int) {
+	records := make([]waypost.AttemptRecord, len(batch))
+	for i, b := range batch {
+		records[i] = b.record
+	}
+	for try, wait := 1, 50*time.Millisecond; ; try, wait = try+1, min(2*wait, 5*time.Second) {
+		err := r.store.RecordAttempts(context.Background(), records)
+		if err == nil {
+			for _, b := range batch {
+				close(b.recorded)
+			}
+			return
+		}
+		r.log.Error("record attempts; will retry", "attempts", len(batch), "try", try, "error", err)
+		if try >= tries && len(batch) > 1 {
+			break
+		}
+		// A closing process cannot wait for the database for ever; Close is given the
+		// time that it may take.
+		time.Sleep(wait)
+	}
+	for _, b := range batch {
+		go r.write([]recording{b}, 1)
+	}
+}

@@ -1,0 +1,198 @@
+// Package app is the wiring: one function a role, from top to bottom, so that
+// both binaries run the same code.
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/redis/go-redis/v9"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/config"
+	"waypost/gateway"
+	"waypost/limits"
+	"waypost/store"
+	"waypost/webhook"
+	"waypost/worker"
+	"waypost/workflows"
+)
+
+// drainTime bounds what a stopping process still does: answering requests that
+// it has begun and recording outcomes that it has seen.
+const drainTime = 25 * time.Second
+
+// Gateway serves the HTTP API until ctx ends. It starts the enrollments that it
+// accepts; workers carry them out. ready is called with the API's address once
+// it serves.
+func Gateway(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(httpAddr string)) error {
+	return run(ctx, cfg, log, ready, parts{gateway: true})
+}
+
+// Worker carries out journeys until ctx ends. ready is called with the admin
+// address once it works.
+func Worker(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(adminAddr string)) error {
+	return run(ctx, cfg, log, ready, parts{worker: true})
+}
+
+// Serve is Gateway and Worker in one process, with one connection to Temporal:
+// a journey's first task then starts without a round trip.
+func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(httpAddr string)) error {
+	return run(ctx, cfg, log, ready, parts{gateway: true, worker: true})
+}
+
+type parts struct{ gateway, worker bool }
+
+func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(string), role parts) error {
+	var stop stack
+	defer stop.unwind()
+
+	keys, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
+	if err != nil {
+		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
+	}
+	db, err := store.Open(ctx, string(cfg.Database.URL), keys, time.Now)
+	if err != nil {
+		return err
+	}
+	stop.push(func() { closing(log, "database", db.Close()) })
+
+	temporal, err := dialTemporal(cfg, keys, log)
+	if err != nil {
+		return err
+	}
+	stop.push(temporal.Close)
+
+	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports}
+	sender := webhook.NewSender(policy)
+	stop.push(sender.Close)
+
+	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), log)
+	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
+
+	if role.worker {
+		acts := activities.New(activities.Options{Store: db, Sender: sender, Log: log})
+		stop.push(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+			defer cancel()
+			closing(log, "recorder", acts.Close(ctx))
+		})
+		w := worker.New(temporal, cfg.Temporal.TaskQueue, acts)
+		if err := startWorker(ctx, w.Start, log); err != nil {
+			return err
+		}
+		stop.push(w.Stop)
+	}
+
+	var serving *fiber.App
+	var listener net.Listener
+	if role.gateway {
+		redisOptions, err := redis.ParseURL(string(cfg.Redis.URL))
+		if err != nil {
+			return fmt.Errorf("WAYPOST_REDIS_URL: %w", err)
+		}
+		redisClient := redis.NewClient(limits.ClientOptions(redisOptions))
+		stop.push(func() { closing(log, "redis", redisClient.Close()) })
+		checks = append(checks, check{"redis", func(ctx context.Context) error { return redisClient.Ping(ctx).Err() }})
+
+		serving = gateway.New(gateway.Options{
+			Applications: db,
+			Leads:        db,
+			Webhooks:     db,
+			Journeys:     db,
+			Enrollments:  db,
+			Deliveries:   db,
+			Nonces:       limits.NewNonces(redisClient),
+			Sender:       sender,
+			CheckURL:     policy.CheckURL,
+			Waker:        pump,
+			TemporalURL:  temporalURL(cfg.Temporal),
+			PhoneRegion:  cfg.Lead.PhoneRegion,
+			Now:          time.Now,
+			Log:          log,
+		})
+		if listener, err = listen(ctx, "WAYPOST_HTTP_ADDR", cfg.HTTP.Addr); err != nil {
+			return err
+		}
+		stop.push(func() { _ = listener.Close() })
+	}
+
+	admin, err := serveAdmin(ctx, cfg.Admin.Addr, checks)
+	if err != nil {
+		return err
+	}
+	stop.push(admin.stop)
+
+	pumping, stopPump := context.WithCancel(context.WithoutCancel(ctx))
+	pumped := make(chan struct{})
+	go func() { defer close(pumped); pump.Run(pumping) }()
+	stop.push(func() { stopPump(); <-pumped })
+
+	if serving == nil {
+		ready(admin.addr)
+		<-ctx.Done()
+		return nil
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- serving.Listener(listener) }()
+	stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
+	ready(listener.Addr().String())
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return fmt.Errorf("serve the gateway on %s: %w", cfg.HTTP.Addr, err)
+	}
+}
+
+// OpenStore opens the database as the roles do, for commands that work on it
+// directly.
+func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	keys, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
+	if err != nil {
+		return nil, fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
+	}
+	return store.Open(ctx, string(cfg.Database.URL), keys, time.Now)
+}
+
+// listen opens a listener, or says which setting to change.
+func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: set %s to another address: %w", addr, setting, err)
+	}
+	return l, nil
+}
+
+// temporalURL makes the Web UI link that finds a lead's workflow of a journey.
+func temporalURL(cfg config.Temporal) func(journeyID string, leadsID int64) string {
+	base := strings.TrimRight(cfg.UIURL, "/") + "/namespaces/" + url.PathEscape(cfg.Namespace) + "/workflows?query="
+	return func(journeyID string, leadsID int64) string {
+		return base + url.QueryEscape(fmt.Sprintf("WaypostJourney=%q AND WaypostLead=\"%d\"", journeyID, leadsID))
+	}
+}
+
+func closing(log *slog.Logger, what string, err error) {
+	if err != nil {
+		log.Warn("stop "+what, "error", err)
+	}
+}
+
+// stack stops what was started, in reverse order.
+type stack []func()
+
+func (s *stack) push(f func()) { *s = append(*s, f) }
+
+func (s *stack) unwind() {
+	for i := len(*s) - 1; i >= 0; i-- {
+		(*s)[i]()
+	}
+}

@@ -1,0 +1,206 @@
+// Package config reads the settings of every role from the environment
+// (contract, chapter 2). A Config can also be filled by code: waypost-dev loads
+// its own section and fills in the rest.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Role is a way to run Waypost. It decides which variables are read, which are
+// required, and some defaults.
+type Role string
+
+// The roles.
+const (
+	RoleGateway Role = "gateway"
+	RoleWorker  Role = "worker"
+	RoleServe   Role = "serve" // gateway and worker in one process
+	RoleMigrate Role = "migrate"
+	RoleApps    Role = "apps"   // waypost apps …, directly on the database
+	RoleClient  Role = "client" // commands that call a gateway
+	RoleDev     Role = "dev"    // waypost-dev
+)
+
+// Config holds the settings of all roles; a role reads its own part. Addresses
+// are host:port, where port 0 picks a free one.
+type Config struct {
+	DataDir    string `env:"WAYPOST_DATA_DIR"`
+	HTTP       HTTP
+	Admin      Admin
+	Database   Database
+	Redis      Redis
+	Temporal   Temporal
+	Encryption Encryption
+	Webhook    Webhook
+	Lead       Lead
+	Log        Log
+	Client     Client
+	Dev        Dev
+}
+
+// HTTP is where the gateway serves its API.
+type HTTP struct {
+	Addr string `env:"WAYPOST_HTTP_ADDR"`
+}
+
+// Admin is where a role serves /healthz and /readyz.
+type Admin struct {
+	Addr string `env:"WAYPOST_ADMIN_ADDR"`
+}
+
+// Database is our own SQL database, not Temporal's.
+type Database struct {
+	// URL is sqlite:PATH or postgres://….
+	URL Secret `env:"WAYPOST_DATABASE_URL"`
+}
+
+// Redis is what gateways share nonces through.
+type Redis struct {
+	// URL is redis://…, rediss://… or unix://….
+	URL Secret `env:"WAYPOST_REDIS_URL"`
+}
+
+// Temporal says which Temporal service, namespace and task queue to use. TLS
+// and API keys are read by the SDK's envconfig from TEMPORAL_….
+type Temporal struct {
+	Address   string `env:"WAYPOST_TEMPORAL_ADDRESS"`
+	Namespace string `env:"WAYPOST_TEMPORAL_NAMESPACE"`
+	TaskQueue string `env:"WAYPOST_TEMPORAL_TASK_QUEUE"`
+	// UIURL is the base of the links to the Web UI in answers, without a slash
+	// at its end.
+	UIURL string `env:"WAYPOST_TEMPORAL_UI_URL"`
+}
+
+// Encryption is about data at rest.
+type Encryption struct {
+	// Keys is id:base64,… as waypost.ParseKeyring reads it.
+	Keys Secret `env:"WAYPOST_ENCRYPTION_KEYS"`
+}
+
+// Webhook bounds where webhook messages may go.
+type Webhook struct {
+	// AllowCIDRs are networks that may be reached although they are private,
+	// loopback or link-local. Empty: none.
+	AllowCIDRs []netip.Prefix `env:"WAYPOST_WEBHOOK_ALLOW_CIDRS"`
+	// Ports are the ports that may be reached. Empty: any.
+	Ports []int `env:"WAYPOST_WEBHOOK_PORTS"`
+}
+
+// Lead is about the leads' data.
+type Lead struct {
+	// PhoneRegion is the region of phone numbers without a country code: two
+	// upper-case letters.
+	PhoneRegion string `env:"WAYPOST_PHONE_REGION"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level slog.Level `env:"WAYPOST_LOG_LEVEL"`
+	// Format is FormatText, FormatJSON, or "" for text on a terminal and JSON
+	// otherwise.
+	Format string `env:"WAYPOST_LOG_FORMAT"`
+}
+
+// Client is what the client commands call a gateway with. Profile wins over URL
+// and the keys.
+type Client struct {
+	Profile   string `env:"WAYPOST_PROFILE"` // path of a profile.json
+	URL       string `env:"WAYPOST_URL"`     // without a slash at its end
+	AccessKey string `env:"WAYPOST_ACCESS_KEY"`
+	SecretKey Secret `env:"WAYPOST_SECRET_KEY"`
+	Stage     string `env:"WAYPOST_STAGE"` // "": the gateway's default, release
+}
+
+// Dev is where waypost-dev starts what other deployments bring along.
+type Dev struct {
+	TemporalAddr   string `env:"WAYPOST_DEV_TEMPORAL_ADDR"`
+	TemporalUIAddr string `env:"WAYPOST_DEV_TEMPORAL_UI_ADDR"`
+	ReceiverAddr   string `env:"WAYPOST_DEV_RECEIVER_ADDR"`
+	RedisAddr      string `env:"WAYPOST_DEV_REDIS_ADDR"`
+	// TemporalDatabaseURL is postgres://… for Temporal itself; "" is SQLite in
+	// the data directory.
+	TemporalDatabaseURL Secret `env:"WAYPOST_DEV_TEMPORAL_DATABASE_URL"`
+}
+
+// Load reads the variables of a role from environ (as os.Environ gives it). An
+// empty variable counts as unset. The error names everything that is wrong at
+// once, one line each; the warnings name WAYPOST_ variables that nothing reads.
+// Neither ever holds the value of a secret.
+func Load(role Role, environ []string) (Config, []string, error) {
+	set := env.ToMap(environ)
+	values := make(map[string]string, len(variables))
+	var problems []error
+	for _, v := range variables {
+		if !slices.Contains(v.Roles, role) {
+			continue
+		}
+		value := strings.TrimSpace(set[v.Name])
+		switch {
+		case value != "":
+			if err := v.check(value); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w; for example %s=%s", v.Name, err, v.Name, v.Example))
+				continue
+			}
+		case slices.Contains(v.Required, role):
+			problems = append(problems, fmt.Errorf("%s: is not set, and %s needs it; for example %s=%s", v.Name, v.Required.name(role), v.Name, v.Example))
+			continue
+		default:
+			value = v.defaultFor(role)
+		}
+		if value != "" {
+			values[v.Name] = value
+		}
+	}
+	cfg, err := parse(values)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return cfg, warnings(set), errors.Join(problems...)
+}
+
+// parse fills a Config from variables that are set.
+func parse(values map[string]string) (Config, error) {
+	var cfg Config
+	err := env.ParseWithOptions(&cfg, env.Options{Environment: values, FuncMap: map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[[]netip.Prefix](): func(s string) (any, error) { return parsePrefixes(s) },
+		reflect.TypeFor[[]int]():          func(s string) (any, error) { return parsePorts(s) },
+		reflect.TypeFor[slog.Level]():     func(s string) (any, error) { return parseLevel(s) },
+	}})
+	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
+	cfg.Client.URL = strings.TrimRight(cfg.Client.URL, "/")
+	return cfg, err
+}
+
+func parsePrefixes(s string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("%q is no network in CIDR form", strings.TrimSpace(part))
+		}
+		prefixes = append(prefixes, p.Masked())
+	}
+	return prefixes, nil
+}
+
+func parsePorts(s string) ([]int, error) {
+	var ports []int
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no port from 1 to 65535", strings.TrimSpace(part))
+		}
+		ports = append(ports, int(n))
+	}
+	return ports, nil
+}

@@ -1,0 +1,265 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caarlos0/env/v11"
+
+	"waypost/config"
+)
+
+const key = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+// needed is the least environment that a gateway starts with.
+func needed(more ...string) []string {
+	return append([]string{
+		"WAYPOST_DATABASE_URL=sqlite:/tmp/x.db", "WAYPOST_REDIS_URL=redis://127.0.0.1:6379/0", "WAYPOST_ENCRYPTION_KEYS=" + key,
+	}, more...)
+}
+
+func TestLoadDefaults(t *testing.T) {
+	t.Parallel()
+	cfg, warnings, err := config.Load(config.RoleGateway, needed())
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %q, error %v", warnings, err)
+	}
+	want := config.Config{
+		HTTP:       config.HTTP{Addr: "127.0.0.1:8080"},
+		Admin:      config.Admin{Addr: "127.0.0.1:9090"},
+		Database:   config.Database{URL: "sqlite:/tmp/x.db"},
+		Redis:      config.Redis{URL: "redis://127.0.0.1:6379/0"},
+		Temporal:   config.Temporal{Address: "127.0.0.1:7233", Namespace: "default", TaskQueue: "waypost", UIURL: "http://127.0.0.1:8233"},
+		Encryption: config.Encryption{Keys: key},
+		Lead:       config.Lead{PhoneRegion: "CN"},
+	}
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("got  %#v\nwant %#v", cfg, want)
+	}
+}
+
+func TestLoadRoles(t *testing.T) {
+	t.Parallel()
+	worker, _, err := config.Load(config.RoleWorker, needed())
+	if err != nil || worker.Admin.Addr != "127.0.0.1:9091" || worker.HTTP.Addr != "" {
+		t.Errorf("worker: admin %q, http %q, error %v", worker.Admin.Addr, worker.HTTP.Addr, err)
+	}
+	dev, _, err := config.Load(config.RoleDev, nil)
+	if err != nil || dev.Dev.TemporalAddr != "127.0.0.1:7233" || dev.DataDir != "./.waypost" || dev.Database.URL != "" {
+		t.Errorf("dev: %#v, error %v", dev, err)
+	}
+	client, _, err := config.Load(config.RoleClient, []string{"WAYPOST_URL=http://127.0.0.1:8080/", "WAYPOST_HTTP_ADDR=broken", "WAYPOST_STAGE=test"})
+	if err != nil || client.Client.URL != "http://127.0.0.1:8080" || client.Client.Stage != "test" {
+		t.Errorf("client: %#v, error %v", client, err)
+	}
+}
+
+func TestLoadValues(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := config.Load(config.RoleServe, needed(
+		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.1/8, fd00::1/8", "WAYPOST_WEBHOOK_PORTS=80, 443", "WAYPOST_LOG_LEVEL=warn",
+		"WAYPOST_LOG_FORMAT=json", "WAYPOST_TEMPORAL_UI_URL=https://ui.example.com/x/", "WAYPOST_PHONE_REGION=",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}; !slices.Equal(cfg.Webhook.AllowCIDRs, want) {
+		t.Errorf("networks %v, want %v", cfg.Webhook.AllowCIDRs, want)
+	}
+	if !slices.Equal(cfg.Webhook.Ports, []int{80, 443}) || cfg.Log.Level != slog.LevelWarn || cfg.Log.Format != config.FormatJSON {
+		t.Errorf("ports %v, log %v", cfg.Webhook.Ports, cfg.Log)
+	}
+	if cfg.Temporal.UIURL != "https://ui.example.com/x" || cfg.Lead.PhoneRegion != "CN" {
+		t.Errorf("UI %q, region %q", cfg.Temporal.UIURL, cfg.Lead.PhoneRegion)
+	}
+}
+
+func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	faults := []string{
+		"WAYPOST_HTTP_ADDR=8080", "WAYPOST_ADMIN_ADDR=127.0.0.1:70000", "WAYPOST_DATABASE_URL=mysql://u:hunter2@h/db",
+		"WAYPOST_REDIS_URL=http://:hunter2@h", "WAYPOST_ENCRYPTION_KEYS=k1:hunter2", "WAYPOST_TEMPORAL_ADDRESS=nowhere",
+		"WAYPOST_TEMPORAL_UI_URL=ftp://x", "WAYPOST_WEBHOOK_ALLOW_CIDRS=10.0.0.1", "WAYPOST_WEBHOOK_PORTS=80,http",
+		"WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
+	}
+	_, _, err := config.Load(config.RoleGateway, faults)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(faults) {
+		t.Errorf("%d problems, want %d:\n%v", len(lines), len(faults), err)
+	}
+	for _, fault := range faults {
+		name, _, _ := strings.Cut(fault, "=")
+		if !slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, name+": ") && strings.Contains(l, "; for example "+name+"=")
+		}) {
+			t.Errorf("no line with an example for %s in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret is shown:\n%v", err)
+	}
+}
+
+func TestLoadRequires(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[config.Role][]string{
+		config.RoleGateway: {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleServe:   {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleApps:    {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleMigrate: {"WAYPOST_DATABASE_URL"},
+		config.RoleClient:  nil,
+		config.RoleDev:     nil,
+	} {
+		_, _, err := config.Load(role, nil)
+		var got []string
+		if err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				name, rest, _ := strings.Cut(line, ": ")
+				if !strings.HasPrefix(rest, "is not set, and "+string(role)+" needs it") {
+					t.Errorf("%s: line %q", role, line)
+				}
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s requires %q, want %q", role, got, want)
+		}
+	}
+}
+
+func TestLoadWarnings(t *testing.T) {
+	t.Parallel()
+	_, warnings, err := config.Load(config.RoleClient, []string{
+		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2", "WAYPOST_TYPESENSE_URL=x",
+		"WAYPOST_RETENTION_DELIVERIES=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"WAYPOST_HTP_ADDR is no setting of Waypost; the nearest one is WAYPOST_HTTP_ADDR",
+		"WAYPOST_RETENTION_DELIVERIES is not used by this version yet",
+		"WAYPOST_SECRETKEY is no setting of Waypost; the nearest one is WAYPOST_SECRET_KEY",
+		"WAYPOST_TEMPORAL_ADRESS is no setting of Waypost; the nearest one is WAYPOST_TEMPORAL_ADDRESS",
+		"WAYPOST_TYPESENSE_URL is not used by this version yet",
+	}
+	if !slices.Equal(warnings, want) {
+		t.Errorf("got %q", warnings)
+	}
+}
+
+// The struct's tags and the table of variables name the same things, and what
+// the table holds as default or example is accepted.
+func TestVariablesAndStructAgree(t *testing.T) {
+	t.Parallel()
+	params, err := env.GetFieldParams(&config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags, names []string
+	for _, p := range params {
+		tags = append(tags, p.Key)
+	}
+	for _, v := range config.Variables() {
+		names = append(names, v.Name)
+		if len(v.Roles) == 0 || v.Help == "" || v.Example == "" || !strings.HasSuffix(v.Help, ".") {
+			t.Errorf("%s: roles, one sentence of help and an example are needed", v.Name)
+		}
+		for _, role := range v.Required {
+			if !slices.Contains(v.Roles, role) {
+				t.Errorf("%s is required by %s, which does not read it", v.Name, role)
+			}
+		}
+		example := v.Example
+		if v.Name == "WAYPOST_ENCRYPTION_KEYS" {
+			example = key
+		}
+		for _, value := range []string{v.Default, example} {
+			if value == "" {
+				continue
+			}
+			if _, _, err := config.Load(v.Roles[0], append(needed(), v.Name+"="+value)); err != nil {
+				t.Errorf("%s=%s: %v", v.Name, value, err)
+			}
+		}
+	}
+	slices.Sort(tags)
+	slices.Sort(names)
+	if !slices.Equal(tags, names) {
+		t.Errorf("tags  %q\nnames %q", tags, names)
+	}
+}
+
+func TestSecretDoesNotShow(t *testing.T) {
+	t.Parallel()
+	cfg := config.Config{Encryption: config.Encryption{Keys: "hunter2"}}
+	encoded, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged strings.Builder
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "config", cfg, "keys", cfg.Encryption.Keys)
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "config", cfg, "keys", cfg.Encryption.Keys)
+	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v %#v", cfg, cfg), fmt.Sprintf("%s %q", cfg.Encryption.Keys, cfg.Encryption.Keys), string(encoded), logged.String()} {
+		if strings.Contains(s, "hunter2") || !strings.Contains(s, "redacted") {
+			t.Errorf("the secret shows, or its place does not: %s", s)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	var text, auto strings.Builder
+	config.Log{Format: config.FormatText, Level: slog.LevelWarn}.Logger(&text).Info("hidden")
+	config.Log{Format: config.FormatText}.Logger(&text).Info("shown", "lead", 7)
+	config.Log{}.Logger(&auto).Info("shown", "lead", 7)
+	if got := text.String(); strings.Contains(got, "hidden") || !strings.Contains(got, "msg=shown lead=7") {
+		t.Errorf("text: %q", got)
+	}
+	if !json.Valid([]byte(auto.String())) {
+		t.Errorf("what is no terminal gets JSON, not %q", auto.String())
+	}
+}
+
+// The README's table of settings is what the program reads.
+func TestREADMETable(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(line, "| `WAYPOST_") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	var want []string
+	for _, v := range config.Variables() {
+		value := "–"
+		if v.Default != "" {
+			value = "`" + v.Default + "`"
+		}
+		for _, role := range []config.Role{config.RoleWorker} {
+			if d, ok := v.Defaults[role]; ok {
+				value += fmt.Sprintf(" (%s: `%s`)", role, d)
+			}
+		}
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s |", v.Name, value, v.Roles, v.Help))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the README's table of settings must be:\n%s", strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,230 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Variable is one environment variable that Waypost reads.
+type Variable struct {
+	Name    string
+	Default string // "" if there is none
+	// Defaults are the defaults of roles that differ from Default.
+	Defaults map[Role]string
+	Roles    Roles  // that read it
+	Required Roles  // that do not start without it
+	Help     string // one sentence
+	Example  string
+	check    func(string) error
+}
+
+// Roles is a list of roles.
+type Roles []Role
+
+// String joins the roles with ", ".
+func (r Roles) String() string {
+	names := make([]string, len(r))
+	for i, role := range r {
+		names[i] = r.name(role)
+	}
+	return strings.Join(names, ", ")
+}
+
+// name is what people call a role: its command.
+func (Roles) name(role Role) string {
+	switch role {
+	case RoleDev:
+		return "waypost-dev"
+	case RoleClient:
+		return "client commands"
+	}
+	return string(role)
+}
+
+func (v Variable) defaultFor(role Role) string {
+	if d, ok := v.Defaults[role]; ok {
+		return d
+	}
+	return v.Default
+}
+
+// Variables lists every variable that this version reads, in the order of the
+// README's table.
+func Variables() []Variable { return slices.Clone(variables) }
+
+var (
+	gatewayRoles = Roles{RoleGateway, RoleServe, RoleDev}
+	serverRoles  = Roles{RoleGateway, RoleWorker, RoleServe, RoleDev}
+	senderRoles  = Roles{RoleGateway, RoleWorker, RoleServe, RoleDev}
+	devRoles     = Roles{RoleDev}
+	clientRoles  = Roles{RoleClient}
+)
+
+var variables = []Variable{
+	{
+		Name: "WAYPOST_HTTP_ADDR", Default: "127.0.0.1:8080", Roles: gatewayRoles,
+		Help: "Where the gateway serves its API.", Example: "0.0.0.0:8080", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090", Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091"}, Roles: serverRoles,
+		Help: "Where /healthz and /readyz are served.", Example: "0.0.0.0:9090", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DATABASE_URL", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps},
+		Help:     "The SQL database: `sqlite:PATH` or `postgres://…`; waypost-dev has its own in the data directory.",
+		Example:  "postgres://waypost:PASSWORD@127.0.0.1:5432/waypost", check: checkDatabaseURL,
+	},
+	{
+		Name: "WAYPOST_REDIS_URL", Roles: gatewayRoles, Required: Roles{RoleGateway, RoleServe},
+		Help: "The Redis that all gateways share; waypost-dev brings its own.", Example: "redis://127.0.0.1:6379/0", check: checkRedisURL,
+	},
+	{
+		Name: "WAYPOST_ENCRYPTION_KEYS", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleApps, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleApps},
+		Help:     "Keys for data at rest and for Temporal's payloads, as a list of `id:base64` (32 bytes each); the first encrypts, all decrypt; waypost-dev makes its own.",
+		Example:  "k1:$(openssl rand -base64 32)", check: checkKeys,
+	},
+	{
+		Name: "WAYPOST_TEMPORAL_ADDRESS", Default: "127.0.0.1:7233", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate},
+		Help: "Temporal's frontend.", Example: "temporal.internal:7233", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_TEMPORAL_NAMESPACE", Default: "default", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate},
+		Help: "Temporal's namespace.", Example: "waypost", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_TEMPORAL_TASK_QUEUE", Default: "waypost", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleDev},
+		Help: "The task queue that workers serve.", Example: "waypost", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: Roles{RoleGateway, RoleServe},
+		Help: "The base of the links to Temporal's Web UI in answers.", Example: "https://temporal.example.com", check: checkHTTPURL,
+	},
+	{
+		Name: "WAYPOST_WEBHOOK_ALLOW_CIDRS", Roles: senderRoles,
+		Help: "Networks that webhooks may reach although they are private, loopback or link-local; waypost-dev adds 127.0.0.0/8.", Example: "10.1.0.0/16,127.0.0.0/8", check: checkPrefixes,
+	},
+	{
+		Name: "WAYPOST_WEBHOOK_PORTS", Roles: senderRoles,
+		Help: "The only ports that webhooks may reach; any if empty.", Example: "80,443", check: checkPorts,
+	},
+	{
+		Name: "WAYPOST_PHONE_REGION", Default: "CN", Roles: gatewayRoles,
+		Help: "The region of phone numbers that have no country code.", Example: "DE", check: checkRegion,
+	},
+	{
+		Name: "WAYPOST_LOG_LEVEL", Default: "info", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleDev},
+		Help: "The least level that is logged: debug, info, warn or error.", Example: "debug", check: checkLevel,
+	},
+	{
+		Name: "WAYPOST_LOG_FORMAT", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleDev},
+		Help: "text or json; if empty, text on a terminal and json otherwise.", Example: "json", check: oneOf(FormatText, FormatJSON),
+	},
+	{
+		Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleDev, RoleClient},
+		Help: "Where waypost-dev keeps its data and profile.json, and where client commands look for a profile last.", Example: "/var/lib/waypost", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_PROFILE", Roles: clientRoles,
+		Help: "A JSON file with `url`, `accessKey` and `secretKey`; it wins over the next three.", Example: "./.waypost/profile.json", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_URL", Roles: clientRoles,
+		Help: "The gateway to call.", Example: "http://127.0.0.1:8080", check: checkGatewayURL,
+	},
+	{
+		Name: "WAYPOST_ACCESS_KEY", Roles: clientRoles,
+		Help: "The access key to sign with.", Example: "AK…", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_SECRET_KEY", Roles: clientRoles,
+		Help: "The secret key to sign with.", Example: "sk_…", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_STAGE", Roles: clientRoles,
+		Help: "The stage that client commands work in: release, pre-release or test; release if empty.", Example: "test", check: oneOf("release", "pre-release", "test"),
+	},
+	{
+		Name: "WAYPOST_DEV_TEMPORAL_ADDR", Default: "127.0.0.1:7233", Roles: devRoles,
+		Help: "Where the embedded Temporal server listens; port 0 picks a free port, here and below.", Example: "127.0.0.1:0", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DEV_TEMPORAL_UI_ADDR", Default: "127.0.0.1:8233", Roles: devRoles,
+		Help: "Where its Web UI listens.", Example: "127.0.0.1:0", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DEV_RECEIVER_ADDR", Default: "127.0.0.1:8090", Roles: devRoles,
+		Help: "Where the demo webhook receiver listens.", Example: "127.0.0.1:0", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DEV_REDIS_ADDR", Default: "127.0.0.1:6380", Roles: devRoles,
+		Help: "Where the Redis stand-in listens.", Example: "127.0.0.1:0", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DEV_TEMPORAL_DATABASE_URL", Roles: devRoles,
+		Help:    "A `postgres://…` URL that puts the embedded Temporal on PostgreSQL; SQLite in the data directory if empty.",
+		Example: "postgres://temporal:PASSWORD@127.0.0.1:5432/temporal", check: checkPostgresURL,
+	},
+}
+
+// Names that the contract gives to later versions; a name that ends in '_' is a
+// prefix.
+var laterNames = []string{
+	"WAYPOST_TYPESENSE_URL", "WAYPOST_TYPESENSE_API_KEY", "WAYPOST_TRUSTED_PROXIES", "WAYPOST_ADDRESS_RATE",
+	"WAYPOST_RETENTION_", "WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY",
+}
+
+// testPrefix begins the names that only the test suite reads.
+const testPrefix = "WAYPOST_TEST_"
+
+// warnings names what is set, looks like ours and is read by nothing.
+func warnings(set map[string]string) []string {
+	var out []string
+	for name := range set {
+		switch {
+		case !strings.HasPrefix(name, "WAYPOST_") || strings.HasPrefix(name, testPrefix):
+		case slices.ContainsFunc(variables, func(v Variable) bool { return v.Name == name }):
+		case slices.ContainsFunc(laterNames, func(l string) bool { return name == l || strings.HasSuffix(l, "_") && strings.HasPrefix(name, l) }):
+			out = append(out, fmt.Sprintf("%s is not used by this version yet", name))
+		default:
+			out = append(out, fmt.Sprintf("%s is no setting of Waypost; the nearest one is %s", name, nearest(name)))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func nearest(name string) string {
+	best, least := "", -1
+	for _, v := range variables {
+		if d := distance(name, v.Name); least < 0 || d < least {
+			best, least = v.Name, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's: the insertions, deletions and replacements of one
+// byte that turn a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

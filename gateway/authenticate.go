@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+	"waypost/signature"
+)
+
+// Nonces remembers the nonces of signed requests.
+type Nonces interface {
+	// Use tells, over all processes, whether key was not used before. An error
+	// means that this cannot be known now.
+	Use(ctx context.Context, key string) (fresh bool, err error)
+	// UseLocal does the same for this process alone, while Use fails.
+	UseLocal(key string) (fresh bool, err error)
+}
+
+// authenticate checks the signature, the nonce and the grant (contract,
+// chapter 4). The body is compared later, by readBody: until then the request is
+// only known to come from somebody who has the key.
+func (a *api) authenticate(ctx context.Context, r *request) error {
+	claim, err := signature.Parse(r.signed())
+	if err != nil {
+		return unauthorized(err)
+	}
+	if err := claim.CheckTime(a.Now()); err != nil {
+		return unauthorized(err)
+	}
+	credential, err := a.credentials.find(ctx, claim.AccessKey)
+	if err != nil {
+		return err
+	}
+	// An unknown key comes with a secret that nobody has: it costs as much as a
+	// wrong signature and is answered alike.
+	if !claim.Verify(r.signed(), credential.SecretKey) || credential.Application.Disabled {
+		return mismatch()
+	}
+	r.claim, r.app = claim, credential.Application
+	if err := a.useNonce(ctx, r); err != nil {
+		return err
+	}
+	if !r.app.Allows(r.route.grant) {
+		return refuse(waypost.DetailGrantMissing, "grants", "the application lacks the grant "+string(r.route.grant))
+	}
+	return nil
+}
+
+// useNonce refuses a request that was seen before. While Redis is away, reads go
+// on with what this process knows; everything else would risk an effect twice.
+func (a *api) useNonce(ctx context.Context, r *request) error {
+	key := r.app.ID + ":" + r.claim.Nonce
+	fresh, err := a.Nonces.Use(ctx, key)
+	a.noteRedis(ctx, fresh, err)
+	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) {
+		fresh, err = a.Nonces.UseLocal(key)
+	}
+	switch {
+	case err != nil:
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "the replay guard is away; sign and send the request again in a moment")
+	case !fresh:
+		return refuse(waypost.DetailNonceReused, signature.HeaderNonce, "the nonce was used before")
+	}
+	return nil
+}
+
+// noteRedis logs when Redis goes away and when it is back, once each. Only a fresh
+// nonce shows that Redis answered: a used one may be known without asking it.
+func (a *api) noteRedis(ctx context.Context, fresh bool, err error) {
+	switch {
+	case fresh && a.nonceAway.CompareAndSwap(true, false):
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "the replay guard's Redis is back")
+	case err != nil && a.nonceAway.CompareAndSwap(false, true):
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "the replay guard's Redis is away: writes are refused, reads use this process's own memory",
+			slog.String("error", err.Error()))
+	}
+}
+
+func unauthorized(err error) error {
+	var fault *signature.Error
+	if !errors.As(err, &fault) {
+		return fmt.Errorf("check signature: %w", err)
+	}
+	return refuse(waypost.DetailCode(fault.Fault), fault.Header, fault.Message)
+}
+
+// mismatch is one and the same for unknown, revoked and disabled keys, wrong
+// signatures and other bodies.
+func mismatch() *waypost.Error {
+	return refuse(waypost.DetailSignatureMismatch, signature.HeaderSignature, "the signature does not match the request")
+}
+
+func refuse(code waypost.DetailCode, target, message string) *waypost.Error {
+	return &waypost.Error{
+		Code: waypost.CodeUnauthorized, Target: signature.HeaderSignature, Message: "the request is not authorized: " + message,
+		Details: []waypost.Detail{{Code: code, Target: target, Message: message}},
+	}
+}

@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"waypost"
+)
+
+// Deliveries reads the records of what was sent.
+type Deliveries interface {
+	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
+	// Delivery returns a delivery with its attempts and its stored message, nil if
+	// none was rendered yet.
+	Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error)
+}
+
+// deliveryAnswer is a delivery as it is answered: null where nothing is known yet.
+type deliveryAnswer struct {
+	MessageID      string                 `json:"messageId"`
+	EnrollmentID   string                 `json:"enrollmentId"`
+	JourneyID      string                 `json:"journeyId"`
+	JourneyVersion int                    `json:"journeyVersion"`
+	NodeID         string                 `json:"nodeId"`
+	WebhookID      string                 `json:"webhookId"`
+	LeadsID        int64                  `json:"leadsId"`
+	Status         waypost.DeliveryStatus `json:"status"`
+	DeferredReason *string                `json:"deferredReason"`
+	Succeed        *bool                  `json:"succeed"`
+	Message        *string                `json:"message"`
+	HTTPStatus     *int                   `json:"httpStatus"`
+	Attempts       int                    `json:"attempts"`
+	NextAttemptAt  *string                `json:"nextAttemptAt"`
+	FirstAttemptAt *string                `json:"firstAttemptAt"`
+	LastAttemptAt  *string                `json:"lastAttemptAt"`
+	DurationMs     *int64                 `json:"durationMs"`
+	TemporalURL    *string                `json:"temporalUrl"`
+}
+
+func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
+	ans := deliveryAnswer{
+		MessageID: d.MessageID, EnrollmentID: d.EnrollmentID, JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion,
+		NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID, Status: d.Status, DeferredReason: orNull(d.DeferredReason),
+		Succeed: d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), Attempts: d.Attempts,
+		NextAttemptAt: stampOrNull(d.NextAttemptAt), FirstAttemptAt: stampOrNull(d.FirstAttemptAt),
+		LastAttemptAt: stampOrNull(d.LastAttemptAt), TemporalURL: orNull(a.TemporalURL(d.JourneyID, d.LeadsID)),
+	}
+	if d.Attempts > 0 {
+		ans.DurationMs = &d.DurationMs
+	}
+	return ans
+}
+
+// deliveryStatuses are what the filter status can be.
+var deliveryStatuses = map[waypost.DeliveryStatus]bool{
+	waypost.DeliveryPending: true, waypost.DeliveryRetrying: true, waypost.DeliveryDeferred: true,
+	waypost.DeliverySucceeded: true, waypost.DeliveryFailed: true, waypost.DeliveryCanceled: true,
+}
+
+func (a *api) listDeliveries(ctx context.Context, r *request) (answer, error) {
+	var p waypost.Problems
+	page := r.page(&p)
+	filter := waypost.DeliveryFilter{
+		JourneyID: r.params["journeyId"], WebhookID: r.params["webhookId"], EnrollmentID: r.params["enrollmentId"],
+		LaunchID: r.params["launchId"], LeadsID: r.integer(&p, "leadsId", 1, math.MaxInt64, 0),
+		Status: waypost.DeliveryStatus(r.params["status"]), From: r.moment(&p, "from"), To: r.moment(&p, "to"),
+	}
+	if filter.Status != "" && !deliveryStatuses[filter.Status] {
+		p.Add(waypost.DetailInvalidFormat, "status", "must be pending, retrying, deferred, succeeded, failed or canceled")
+	}
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	rows, err := a.Deliveries.ListDeliveries(ctx, r.scope, filter, oneMore(page))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(listOf(r, page.Limit, rows, func(d waypost.Delivery) string { return d.MessageID }, a.answerDelivery))
+}
+
+// deliveryDetail is a delivery with its attempts and what they sent.
+type deliveryDetail struct {
+	deliveryAnswer
+	AttemptLog []attemptAnswer `json:"attemptLog"`
+	Request    sentRequest     `json:"request"`
+}
+
+type attemptAnswer struct {
+	Attempt         int     `json:"attempt"`
+	Round           int     `json:"round"`
+	At              string  `json:"at"`
+	HTTPStatus      *int    `json:"httpStatus"`
+	ErrorClass      *string `json:"errorClass"`
+	Message         *string `json:"message"`
+	DurationMs      int64   `json:"durationMs"`
+	ResponseExcerpt *string `json:"responseExcerpt"`
+}
+
+// sentRequest is the documented request. Its URL is the webhook's as it is now,
+// null once the webhook is deleted; Authorization is never shown.
+type sentRequest struct {
+	Method  string            `json:"method"`
+	URL     *string           `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
+	d, attempts, body, err := a.Deliveries.Delivery(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	ans := deliveryDetail{deliveryAnswer: a.answerDelivery(d), AttemptLog: make([]attemptAnswer, len(attempts))}
+	for i, t := range attempts {
+		ans.AttemptLog[i] = attemptAnswer{
+			t.Attempt, t.Round, stamp(t.At), orNull(t.HTTPStatus), orNull(t.ErrorClass), orNull(t.Message), t.DurationMs, orNull(t.ResponseExcerpt),
+		}
+	}
+	w, err := a.Webhooks.Webhook(ctx, r.scope, d.WebhookID)
+	if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
+		return answer{}, err
+	}
+	ans.Request = requestFor(w.URL, body)
+	return ok(ans)
+}
+
+// requestFor describes the push (journey webhook document, "Endpoints").
+func requestFor(address string, body []byte) sentRequest {
+	sent := sentRequest{Method: http.MethodPost, URL: orNull(address), Body: body, Headers: map[string]string{
+		"Content-Type": "application/json",
+		"User-Agent":   "Waypost/" + waypost.ProductVersion,
+		"Connection":   "keep-alive",
+	}}
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		sent.Headers["Host"] = u.Host
+	}
+	if body != nil {
+		sent.Headers["Content-Length"] = strconv.Itoa(len(body))
+	}
+	return sent
+}

@@ -1,0 +1,127 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+func TestDeliveries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook := f.newWebhook("https://example.com/hook")
+	journeyID := f.publishedJourney(welcome(hook))
+	scope := waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}
+
+	var enrollments []string
+	var leads []int64
+	var messages []string
+	for i := range 3 {
+		lead := f.newLead(fmt.Sprint("lead ", i))
+		e := f.send("POST", "/v1/journeys/"+journeyID+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
+		f.clock.advance(time.Minute)
+		message := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
+		delivery := waypost.Delivery{MessageID: message, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
+		touchpoint := waypost.Touchpoint{EnrollmentID: e, Visit: 1}
+		sendings, err := f.store.OpenAttempts(t.Context(), []waypost.Opening{{
+			Touchpoint: touchpoint, Scope: scope, Delivery: delivery, Body: []byte(`{"messageId":"` + message + `"}`), Attempt: 1, At: f.clock.Now(), By: "test",
+		}})
+		if err != nil || len(sendings) != 1 {
+			t.Fatalf("%v, %v", sendings, err)
+		}
+		enrollments, leads, messages = append(enrollments, e), append(leads, lead), append(messages, message)
+		if i == 2 {
+			continue // the third one is under way
+		}
+		record := waypost.AttemptRecord{
+			Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
+			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: f.clock.Now(), Duration: 12 * time.Millisecond},
+		}
+		if i == 1 {
+			record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, f.clock.Now().Add(5*time.Second)
+			record.Outcome = waypost.Outcome{ErrorClass: waypost.ClassHTTPStatus, HTTPStatus: 503, Message: "HTTP 503", Excerpt: "busy", At: f.clock.Now(), Duration: time.Millisecond}
+		}
+		if err := f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{record}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ids := func(query string) string {
+		t.Helper()
+		var out []string
+		for _, item := range f.get("/v1/deliveries"+query).expect(t, 200).json["items"].([]any) {
+			out = append(out, item.(map[string]any)["messageId"].(string))
+		}
+		return strings.Join(out, " ")
+	}
+	newest := func(want ...int) string {
+		var out []string
+		for _, i := range want {
+			out = append(out, messages[i])
+		}
+		return strings.Join(out, " ")
+	}
+	for query, want := range map[string]string{
+		"":                                   newest(2, 1, 0),
+		"?limit=2":                           newest(2, 1),
+		"?status=succeeded":                  newest(0),
+		"?status=retrying":                   newest(1),
+		"?status=pending":                    newest(2),
+		"?status=canceled":                   "",
+		"?journeyId=" + journeyID:            newest(2, 1, 0),
+		"?journeyId=jrn_other":               "",
+		"?webhookId=" + hook:                 newest(2, 1, 0),
+		"?enrollmentId=" + enrollments[1]:    newest(1),
+		fmt.Sprintf("?leadsId=%d", leads[0]): newest(0),
+		"?launchId=lch_none":                 "",
+		"?from=2026-01-31T12:02:00Z":         newest(2, 1),
+		"?to=2026-01-31T12:02:00Z":           newest(0),
+		"?from=2026-01-31T20:02:00%2B08:00&to=2026-01-31T12:02:30.5Z": newest(1),
+	} {
+		if got := ids(query); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", query, got, want)
+		}
+	}
+	cursor := f.get("/v1/deliveries?limit=2&webhookId="+hook).str(t, "nextCursor")
+	if got := ids("?limit=2&webhookId=" + hook + "&cursor=" + cursor); got != newest(0) {
+		t.Errorf("second page: %s", got)
+	}
+	f.get("/v1/deliveries?limit=2&cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
+	f.get("/v1/deliveries?limit=2&webhookId=whk_other&cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
+	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0&nope=1").fault(t, 400, "BadRequest", "UnknownField nope")
+	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0").fault(t, 400, "BadRequest", "OutOfRange leadsId", "InvalidFormat from", "InvalidFormat status")
+
+	// One that succeeded, one in retry, one that is under way.
+	common := func(i int) string {
+		return fmt.Sprintf(`{"messageId":"%s","enrollmentId":"%s","journeyId":"%s","journeyVersion":1,"nodeId":"hello","webhookId":"%s","leadsId":%d,`, messages[i], enrollments[i], journeyID, hook, leads[i])
+	}
+	request := func(i int) string {
+		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}}}`,
+			len(messages[i])+16, waypost.ProductVersion, messages[i])
+	}
+	for i, want := range []string{
+		`"status":"succeeded","deferredReason":null,"succeed":true,"message":null,"httpStatus":200,"attempts":1,"nextAttemptAt":null,"firstAttemptAt":"2026-01-31T12:01:00.000Z","lastAttemptAt":"2026-01-31T12:01:00.000Z","durationMs":12,` +
+			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[0]) +
+			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:01:00.000Z","httpStatus":200,"errorClass":null,"message":null,"durationMs":12,"responseExcerpt":null}],`,
+		`"status":"retrying","deferredReason":null,"succeed":null,"message":"HTTP 503","httpStatus":503,"attempts":1,"nextAttemptAt":"2026-01-31T12:02:05.000Z","firstAttemptAt":"2026-01-31T12:02:00.000Z","lastAttemptAt":"2026-01-31T12:02:00.000Z","durationMs":1,` +
+			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[1]) +
+			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:02:00.000Z","httpStatus":503,"errorClass":"httpStatus","message":"HTTP 503","durationMs":1,"responseExcerpt":"busy"}],`,
+		"",
+	} {
+		a := f.get("/v1/deliveries/"+messages[i]).expect(t, 200)
+		if want == "" {
+			if a.json["status"] != "pending" || a.json["succeed"] != nil || a.json["httpStatus"] != nil || a.json["durationMs"] != nil || len(a.json["attemptLog"].([]any)) != 0 {
+				t.Errorf("under way: %s", a.raw)
+			}
+			continue
+		}
+		if full := common(i) + want + request(i); a.raw != full {
+			t.Errorf("delivery %d\n got %s\nwant %s", i, a.raw, full)
+		}
+	}
+	f.get("/v1/deliveries/msg_nope").fault(t, 404, "NotFound")
+	f.do(call{method: "GET", target: "/v1/deliveries/" + messages[0], headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+}

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// Enrollments stores enrollments. A stored one is accepted: it will run.
+type Enrollments interface {
+	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+}
+
+// Waker is told that there are new enrollments, so that they start at once. It
+// returns at once, too.
+type Waker interface {
+	Wake()
+}
+
+// Bounds of an enrollment's members.
+const (
+	maxEntryKey         = 128      // characters
+	maxEnrollmentParams = 16 << 10 // bytes of JSON
+)
+
+type enrollBody struct {
+	LeadsID  *int64         `json:"leadsId"`
+	EntryKey string         `json:"entryKey"`
+	Params   map[string]any `json:"params"`
+}
+
+func decodeEnroll(r *request) (waypost.Enrollment, error) {
+	var body enrollBody
+	problems := waypost.DecodeJSON(r.body, &body)
+	if body.LeadsID == nil && len(problems) == 0 {
+		problems.Add(waypost.DetailNullValue, "leadsId", "is missing")
+	}
+	switch {
+	case utf8.RuneCountInString(body.EntryKey) > maxEntryKey:
+		problems.Add(waypost.DetailTooLong, "entryKey", "must be at most %d characters", maxEntryKey)
+	case bytes.ContainsFunc([]byte(body.EntryKey), unicode.IsControl):
+		problems.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
+	}
+	params, err := json.Marshal(body.Params)
+	if err != nil {
+		return waypost.Enrollment{}, fmt.Errorf("measure params: %w", err)
+	}
+	if len(params) > maxEnrollmentParams {
+		problems.Add(waypost.DetailTooLong, "params", "must be at most %d bytes of JSON", maxEnrollmentParams)
+	}
+	if err := problems.Err(""); err != nil {
+		return waypost.Enrollment{}, err
+	}
+	return waypost.Enrollment{LeadsID: *body.LeadsID, EntryKey: body.EntryKey, Params: body.Params}, nil
+}
+
+// enrolledAnswer is what a client gets for an accepted enrollment.
+type enrolledAnswer struct {
+	EnrollmentID string                   `json:"enrollmentId"`
+	JourneyID    string                   `json:"journeyId"`
+	Version      int                      `json:"version"`
+	Status       waypost.EnrollmentStatus `json:"status"`
+	WorkflowID   *string                  `json:"workflowId"`
+	TemporalURL  *string                  `json:"temporalUrl"`
+}
+
+func (a *api) answerEnrolled(e waypost.Enrollment) enrolledAnswer {
+	return enrolledAnswer{e.ID, e.JourneyID, e.Version, e.Status, orNull(e.WorkflowID), orNull(a.TemporalURL(e.JourneyID, e.LeadsID))}
+}
+
+// enroll stores an enrollment in the newest published version; the pump starts
+// it. It is accepted even if nothing can be started now.
+func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
+	e, err := decodeEnroll(r)
+	if err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if j.PublishedVersion == 0 {
+		// What does not exist comes before what is in the wrong state.
+		if _, err := a.Leads.Lead(ctx, r.scope, e.LeadsID); err != nil {
+			return answer{}, err
+		}
+		return answer{}, waypost.Errorf(waypost.CodeConflict, "id", "the journey has no published version")
+	}
+	definition, err := a.definition(ctx, r.scope, j.ID, j.PublishedVersion)
+	if err != nil {
+		return answer{}, err
+	}
+	e.JourneyID, e.Version, e.AppID = j.ID, j.PublishedVersion, r.app.ID
+	e, err = a.Enrollments.Enroll(ctx, r.scope, e, definition.Reentry())
+	if err != nil {
+		return answer{}, err
+	}
+	a.Waker.Wake()
+	return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
+}
+
+// enrollmentAnswer is an enrollment with everything that happened to it.
+type enrollmentAnswer struct {
+	enrolledAnswer
+	LeadsID   int64           `json:"leadsId"`
+	EntryKey  string          `json:"entryKey"`
+	Params    map[string]any  `json:"params"`
+	NodeID    *string         `json:"nodeId"`
+	CreatedAt string          `json:"createdAt"`
+	EndedAt   *string         `json:"endedAt"`
+	Timeline  []timelineEntry `json:"timeline"`
+}
+
+type timelineEntry struct {
+	At      string  `json:"at"`
+	NodeID  string  `json:"nodeId"`
+	What    string  `json:"what"`
+	Next    *string `json:"next"`
+	Reason  *string `json:"reason"`
+	Version int     `json:"version"`
+}
+
+func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
+	e, entries, err := a.Enrollments.Enrollment(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	ans := enrollmentAnswer{
+		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
+		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: make([]timelineEntry, len(entries)),
+	}
+	if ans.Params == nil {
+		ans.Params = map[string]any{}
+	}
+	for i, t := range entries {
+		ans.Timeline[i] = timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
+	}
+	return ok(ans)
+}

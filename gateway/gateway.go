@@ -1,0 +1,129 @@
+// Package gateway is the HTTP interface: signed requests come in, are checked in
+// the order that the contract gives (chapter 3), and end in a handler that
+// decodes, validates, calls and encodes. It knows storage, Redis and the sender
+// only as the small interfaces that stand above the handlers that use them.
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+)
+
+// Options is everything that a gateway needs; all members must be set.
+type Options struct {
+	Applications Applications
+	Leads        Leads
+	Webhooks     Webhooks
+	Journeys     Journeys
+	Enrollments  Enrollments
+	Deliveries   Deliveries
+	Nonces       Nonces
+	Sender       Sender
+	Waker        Waker
+	// CheckURL refuses, with a BadRequest, the URL of a webhook that can never be
+	// allowed.
+	CheckURL func(url string) error
+	// TemporalURL makes the Web UI's link to a lead's workflow of a journey; "" if
+	// there is no Web UI.
+	TemporalURL func(journeyID string, leadsID int64) string
+	// PhoneRegion is the country of phone numbers without one, such as "CN".
+	PhoneRegion string
+	Now         func() time.Time
+	Log         *slog.Logger
+}
+
+// Bounds of a request and of a connection.
+const (
+	maxHeaders  = 16 << 10 // bytes of request line and headers
+	maxBody     = 1 << 20  // bytes (contract, chapter 3)
+	readTime    = 30 * time.Second
+	writeTime   = 30 * time.Second
+	idleTime    = 2 * time.Minute
+	handlerTime = 30 * time.Second
+)
+
+// methodUnknown stands for all methods that Fiber does not know.
+const methodUnknown = "UNKNOWN"
+
+// api is the state behind the handlers.
+type api struct {
+	Options
+	credentials *credentials
+	definitions *definitions
+	nonceAway   atomic.Bool // whether the last nonce could not be kept in Redis
+}
+
+// New makes the gateway's server, ready to be given a listener.
+func New(o Options) *fiber.App {
+	a := &api{Options: o, credentials: newCredentials(o.Applications, o.Now), definitions: newDefinitions()}
+	app := fiber.New(fiber.Config{
+		DisableStartupMessage: true,
+		// Paths are compared byte by byte.
+		CaseSensitive: true,
+		StrictRouting: true,
+		// Fiber's strings otherwise change after the handler.
+		Immutable: true,
+		// Handlers get the body as it is on the wire, and only after the signature
+		// was checked: the limit is ours, and nothing is read or unpacked before.
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		BodyLimit:                    math.MaxInt32,
+		ReadBufferSize:               maxHeaders,
+		ReadTimeout:                  readTime,
+		WriteTimeout:                 writeTime,
+		IdleTimeout:                  idleTime,
+		DisableDefaultContentType:    true,
+		RequestMethods:               append(slices.Clone(fiber.DefaultMethods), methodUnknown),
+		ErrorHandler:                 a.refuseConnection,
+	})
+	server := app.Server()
+	server.Handler = nameUnknownMethods(server.Handler, app)
+	app.Use(a.observe)
+	for _, rt := range routes {
+		app.Add(rt.method, rt.path, a.serve(rt))
+		if rt.method == fiber.MethodGet {
+			app.Add(fiber.MethodHead, rt.path, a.serve(rt))
+		}
+	}
+	return app
+}
+
+// nameUnknownMethods lets requests with a method that Fiber does not know pass
+// through the routes like all others; Fiber itself answers them with plain text.
+// The context is a type parameter because its package is not ours to import.
+func nameUnknownMethods[C any](next func(C), app interface {
+	AcquireCtx(C) *fiber.Ctx
+	ReleaseCtx(*fiber.Ctx)
+	Config() fiber.Config
+}) func(C) {
+	known := app.Config().RequestMethods
+	return func(raw C) {
+		c := app.AcquireCtx(raw)
+		if !slices.Contains(known, c.Method()) {
+			c.Request().Header.SetMethod(methodUnknown)
+		}
+		app.ReleaseCtx(c)
+		next(raw)
+	}
+}
+
+// refuseConnection answers what Fiber refuses before it looks for a route: a
+// request that is not HTTP, or headers that are too long.
+func (a *api) refuseConnection(c *fiber.Ctx, err error) error {
+	r := &request{c: c, id: a.newRequestID(), began: time.Now()}
+	var known *waypost.Error
+	if !errors.As(err, &known) {
+		err = waypost.Errorf(waypost.CodeBadRequest, "", "the request is not valid HTTP, is too slow, or its headers are longer than %d bytes", maxHeaders)
+	}
+	c.Response().SetConnectionClose()
+	a.finish(r, err)
+	return nil
+}

@@ -1,0 +1,387 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"waypost"
+	"waypost/gateway"
+	"waypost/limits"
+	"waypost/signature"
+	"waypost/store"
+	"waypost/webhook"
+)
+
+// clock is a time that tests move.
+type clock struct{ ns atomic.Int64 }
+
+func (c *clock) Now() time.Time          { return time.Unix(0, c.ns.Load()) }
+func (c *clock) advance(d time.Duration) { c.ns.Add(int64(d)) }
+
+// logBuffer collects log lines of concurrent requests.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+type wakes struct{ n atomic.Int64 }
+
+func (w *wakes) Wake() { w.n.Add(1) }
+
+// fixture is a gateway over a real database, a Redis that speaks the real
+// protocol and the real sender, serving real connections.
+type fixture struct {
+	t       *testing.T
+	store   *store.Store
+	redis   *miniredis.Miniredis
+	clock   *clock
+	log     *logBuffer
+	wakes   *wakes
+	options gateway.Options
+	addr    string
+	client  *http.Client
+	key     signature.Key
+	app     waypost.Application
+}
+
+const testOrg = "acme"
+
+func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, clock: &clock{}, log: &logBuffer{}, wakes: &wakes{}, redis: miniredis.RunT(t)}
+	f.clock.ns.Store(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).UnixNano())
+
+	keys, err := waypost.ParseKeyring("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
+	if _, _, err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if f.store, err = store.Open(t.Context(), url, keys, f.clock.Now); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.store.Close() })
+	credential := f.newApp("*")
+	f.key, f.app = keyOf(credential), credential.Application
+
+	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()}))
+	t.Cleanup(func() { _ = client.Close() })
+	policy := webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	sender := webhook.NewSender(policy)
+	t.Cleanup(sender.Close)
+
+	f.options = gateway.Options{
+		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store, Deliveries: f.store,
+		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
+		TemporalURL: func(journeyID string, leadsID int64) string {
+			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
+		},
+		PhoneRegion: "CN", Now: f.clock.Now, Log: slog.New(slog.NewJSONHandler(f.log, nil)),
+	}
+	for _, change := range changes {
+		change(&f.options)
+	}
+	f.addr = serve(t, f.options)
+	f.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+// serve starts a gateway on a port of its own.
+func serve(t *testing.T, o gateway.Options) string {
+	t.Helper()
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := gateway.New(o)
+	done := make(chan error, 1)
+	go func() { done <- app.Listener(l) }()
+	t.Cleanup(func() {
+		if err := app.ShutdownWithTimeout(10 * time.Second); err != nil {
+			t.Errorf("shut down: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func keyOf(c waypost.Credential) signature.Key {
+	return signature.Key{AccessKey: c.AccessKey, SecretKey: c.SecretKey}
+}
+
+func (f *fixture) newApp(grants ...waypost.Grant) waypost.Credential {
+	f.t.Helper()
+	c, err := f.store.CreateApplication(f.t.Context(), waypost.Application{Org: testOrg, Name: "test", Grants: grants})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// call is a request that is going to be signed; change and tamper let tests break
+// it before and after.
+type call struct {
+	method, target, body string
+	headers              map[string]string
+	key                  *signature.Key
+	nonce                string
+	at                   time.Time
+	unsigned             bool
+	tamper               func(*http.Request)
+}
+
+// raw sends exactly these lines and the signature of them, and returns the answer
+// and whether the connection is still good for another request. A lone "SIGN" line
+// stands for the signature's headers.
+func (f *fixture) raw(method, target, body string, lines ...string) (a answer, reusable bool) {
+	f.t.Helper()
+	var dial net.Dialer
+	conn, err := dial.DialContext(f.t.Context(), "tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	path, query, _ := strings.Cut(target, "?")
+	r := signature.Request{Method: method, Path: path, Query: query}
+	for _, line := range lines {
+		if name, value, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, " ") {
+			r.Headers = append(r.Headers, signature.Header{Name: name, Value: strings.TrimSpace(value)})
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %s HTTP/1.1\r\n", method, target)
+	for _, line := range lines {
+		if line != "SIGN" {
+			out.WriteString(line + "\r\n")
+			continue
+		}
+		for _, h := range signature.Sign(r, f.key, []byte(body), f.clock.Now(), signature.NewNonce()) {
+			out.WriteString(h.Name + ": " + h.Value + "\r\n")
+		}
+	}
+	out.WriteString("\r\n" + body)
+	if _, err := io.WriteString(conn, out.String()); err != nil {
+		f.t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, &http.Request{Method: method})
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a = answer{status: res.StatusCode, header: res.Header, raw: string(raw)}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &a.json); err != nil {
+			f.t.Fatalf("status %d, no JSON: %q", res.StatusCode, raw)
+		}
+	}
+	if res.Close {
+		if _, err := in.ReadByte(); err == nil {
+			f.t.Error("the server said that it closes, and went on")
+		}
+		return a, false
+	}
+	// Whatever is left of the first request would be taken for the second.
+	if _, err := io.WriteString(conn, "GET /v1/nothing HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		f.t.Fatal(err)
+	}
+	res, err = http.ReadResponse(in, nil)
+	if err != nil {
+		f.t.Fatalf("second request: %v", err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusNotFound {
+		f.t.Errorf("the second request was answered %d, want 404", res.StatusCode)
+	}
+	return a, true
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	raw    string
+	json   map[string]any
+}
+
+func (f *fixture) do(c call) answer {
+	f.t.Helper()
+	res, err := f.try(f.t.Context(), c)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", c.method, c.target, err)
+	}
+	return res
+}
+
+func (f *fixture) try(ctx context.Context, c call) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, c.method, "http://"+f.addr, strings.NewReader(c.body))
+	if err != nil {
+		return answer{}, err
+	}
+	// The target goes out as it is written, dot segments included.
+	req.URL.Opaque, req.URL.RawQuery, _ = strings.Cut(c.target, "?")
+	if c.body != "" {
+		req.Header.Set("Content-Type", "application/json;charset=UTF-8")
+	}
+	for name, value := range c.headers {
+		req.Header.Set(name, value)
+		if value == "" {
+			req.Header.Del(name)
+		}
+	}
+	if !c.unsigned {
+		f.sign(req, c)
+	}
+	if c.tamper != nil {
+		c.tamper(req)
+	}
+	res, err := f.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{status: res.StatusCode, header: res.Header, raw: string(raw)}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &a.json); err != nil {
+			return a, fmt.Errorf("status %d, no JSON: %q", res.StatusCode, raw)
+		}
+	}
+	return a, nil
+}
+
+func (f *fixture) sign(req *http.Request, c call) {
+	key, nonce, now := f.key, c.nonce, c.at
+	if c.key != nil {
+		key = *c.key
+	}
+	if nonce == "" {
+		nonce = signature.NewNonce()
+	}
+	if now.IsZero() {
+		now = f.clock.Now()
+	}
+	path, query, _ := strings.Cut(c.target, "?")
+	r := signature.Request{Method: req.Method, Path: path, Query: query, Headers: []signature.Header{{Name: "Host", Value: f.addr}}}
+	for name, values := range req.Header {
+		for _, v := range values {
+			r.Headers = append(r.Headers, signature.Header{Name: name, Value: v})
+		}
+	}
+	for _, h := range signature.Sign(r, key, []byte(c.body), now, nonce) {
+		req.Header.Set(h.Name, h.Value)
+	}
+}
+
+func (f *fixture) get(target string) answer {
+	f.t.Helper()
+	return f.do(call{method: "GET", target: target})
+}
+
+func (f *fixture) send(method, target, body string) answer {
+	f.t.Helper()
+	return f.do(call{method: method, target: target, body: body})
+}
+
+// expect checks the status and returns the answer.
+func (a answer) expect(t *testing.T, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, want %d: %s", a.status, status, a.raw)
+	}
+	return a
+}
+
+// fault checks that the answer is an error of this status and code, with all four
+// members, and that its details are these codes and targets ("NullValue name").
+func (a answer) fault(t *testing.T, status int, code string, details ...string) answer {
+	t.Helper()
+	a.expect(t, status)
+	if a.json["code"] != code {
+		t.Fatalf("code %v, want %s: %s", a.json["code"], code, a.raw)
+	}
+	if len(a.json) != 4 {
+		t.Errorf("an error has code, message, target and detail: %s", a.raw)
+	}
+	if message, isText := a.json["message"].(string); !isText || message == "" {
+		t.Errorf("no message: %s", a.raw)
+	}
+	if _, isText := a.json["target"].(string); !isText {
+		t.Errorf("no target: %s", a.raw)
+	}
+	list, isList := a.json["detail"].([]any)
+	if !isList {
+		t.Fatalf("no detail: %s", a.raw)
+	}
+	var got []string
+	for _, d := range list {
+		m := d.(map[string]any)
+		if len(m) != 3 || m["message"] == "" {
+			t.Errorf("a detail has code, target and message: %s", a.raw)
+		}
+		got = append(got, fmt.Sprintf("%s %s", m["code"], m["target"]))
+	}
+	if details != nil && strings.Join(got, "; ") != strings.Join(details, "; ") {
+		t.Errorf("details %q, want %q", got, details)
+	}
+	return a
+}
+
+func (a answer) str(t *testing.T, name string) string {
+	t.Helper()
+	s, isText := a.json[name].(string)
+	if !isText {
+		t.Fatalf("%s is no string: %s", name, a.raw)
+	}
+	return s
+}
+
+func detailOf(a answer) string {
+	list, _ := a.json["detail"].([]any)
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].(map[string]any)["code"].(string)
+}

@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Journeys stores journeys with their drafts and their published versions.
+type Journeys interface {
+	CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error)
+	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error)
+	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error)
+	DeleteJourney(ctx context.Context, sc waypost.Scope, id string) error
+	PublishJourney(ctx context.Context, sc waypost.Scope, id, name, hash string, definition []byte, webhooks []string) (v waypost.JourneyVersion, created bool, err error)
+	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
+}
+
+// journeyAnswer is a journey as it is answered.
+type journeyAnswer struct {
+	ID               string                `json:"id"`
+	Name             string                `json:"name"`
+	Draft            json.RawMessage       `json:"draft"`
+	PublishedVersion *int                  `json:"publishedVersion"`
+	Status           waypost.JourneyStatus `json:"status"`
+	CreatedAt        string                `json:"createdAt"`
+	UpdatedAt        string                `json:"updatedAt"`
+}
+
+func answerJourney(j waypost.Journey) journeyAnswer {
+	return journeyAnswer{j.ID, j.Name, j.Draft, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
+}
+
+// versionAnswer is a published version.
+type versionAnswer struct {
+	JourneyID   string          `json:"journeyId"`
+	Version     int             `json:"version"`
+	Name        string          `json:"name"`
+	Definition  json.RawMessage `json:"definition"`
+	PublishedAt string          `json:"publishedAt"`
+}
+
+func answerVersion(v waypost.JourneyVersion) versionAnswer {
+	return versionAnswer{v.JourneyID, v.Version, v.Name, v.Definition, stamp(v.PublishedAt)}
+}
+
+// decodeDraft checks a draft's shape and no more; publishing checks the rest.
+func decodeDraft(r *request) (name string, draft []byte, err error) {
+	definition, problems := journey.Parse(r.body)
+	if err := problems.Err(""); err != nil {
+		return "", nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, r.body); err != nil {
+		return "", nil, fmt.Errorf("compact draft: %w", err)
+	}
+	return definition.Name(), b.Bytes(), nil
+}
+
+func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
+	name, draft, err := decodeDraft(r)
+	if err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.CreateJourney(ctx, r.scope, name, draft)
+	if err != nil {
+		return answer{}, err
+	}
+	return at(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
+}
+
+func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
+	var p waypost.Problems
+	page := r.page(&p)
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	rows, err := a.Journeys.ListJourneys(ctx, r.scope, oneMore(page))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(listOf(r, page.Limit, rows, func(j waypost.Journey) string { return j.ID }, answerJourney))
+}
+
+func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(answerJourney(j))
+}
+
+func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
+	name, draft, err := decodeDraft(r)
+	if err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.scope, r.param("id"), name, draft)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(answerJourney(j))
+}
+
+func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
+	if err := a.Journeys.DeleteJourney(ctx, r.scope, r.param("id")); err != nil {
+		return answer{}, err
+	}
+	return noContent()
+}
+
+// publishJourney makes the draft an immutable version, or answers with the newest
+// one if the draft says the same.
+func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
+	id := r.param("id")
+	j, err := a.Journeys.Journey(ctx, r.scope, id)
+	if err != nil {
+		return answer{}, err
+	}
+	definition, problems := journey.Parse(j.Draft)
+	if err := problems.Err(""); err != nil {
+		return answer{}, err
+	}
+	missing, err := a.Webhooks.MissingWebhooks(ctx, r.scope, definition.Webhooks())
+	if err != nil {
+		return answer{}, err
+	}
+	problems = definition.Check(func(id string) bool { return !slices.Contains(missing, id) })
+	if err := problems.Err(""); err != nil {
+		return answer{}, err
+	}
+	v, created, err := a.Journeys.PublishJourney(ctx, r.scope, id, definition.Name(), definition.Hash(), definition.Canonical(), definition.Webhooks())
+	if err != nil {
+		return answer{}, err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return at(status, "/v1/journeys/"+id+"/versions/"+strconv.Itoa(v.Version), answerVersion(v))
+}
+
+func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
+	n, err := strconv.Atoi(r.param("version"))
+	if err != nil || strconv.Itoa(n) != r.param("version") {
+		return answer{}, waypost.Errorf(waypost.CodeNotFound, "version", "there is no version of this number")
+	}
+	v, err := a.Journeys.JourneyVersion(ctx, r.scope, r.param("id"), n)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(answerVersion(v))
+}

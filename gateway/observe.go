@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+)
+
+const headerRequestID = "X-Request-Id"
+
+// maxRequestID bounds the X-Request-Id that a client may choose.
+const maxRequestID = 128
+
+// observe is around every request: it gives it an id, answers its errors, a panic
+// included, and writes one log line about it.
+func (a *api) observe(c *fiber.Ctx) error {
+	r, err := newRequest(c)
+	r.id = r.header(headerRequestID)
+	if !isRequestID(r.id) {
+		r.id = a.newRequestID()
+	}
+	c.Locals(requestKey{}, r)
+	if err != nil {
+		c.Response().SetConnectionClose()
+	} else {
+		err = next(c)
+		drain(c)
+	}
+	a.finish(r, err)
+	return nil
+}
+
+func (a *api) newRequestID() string { return waypost.NewID("req_", a.Now()) }
+
+func isRequestID(s string) bool {
+	if s == "" || len(s) > maxRequestID {
+		return false
+	}
+	for _, b := range []byte(s) {
+		if b <= ' ' || b >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func next(c *fiber.Ctx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.Next()
+}
+
+// maxDrain bounds what is read and thrown away of a refused body.
+const maxDrain = 8 * maxBody
+
+// drain throws away what is left of a body that was refused, so that the client
+// is done writing and can read the answer. A connection with more than maxDrain
+// on it is closed: the rest must not be taken for the next request.
+func drain(c *fiber.Ctx) {
+	body := c.Context().RequestBodyStream()
+	if body == nil {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, body, maxDrain); !errors.Is(err, io.EOF) {
+		c.Response().SetConnectionClose()
+	}
+}
+
+// finish answers err, if there is one, and logs the request: no query, no body,
+// no personal data, and paths only as their pattern.
+func (a *api) finish(r *request, err error) {
+	r.c.Set(headerRequestID, r.id)
+	r.c.Set("Cache-Control", "no-store")
+	level, pattern := slog.LevelInfo, ""
+	if r.route != nil {
+		pattern = r.route.path
+	}
+	var attrs []slog.Attr
+	if err != nil {
+		known := a.classify(r, err)
+		attrs = append(attrs, slog.String("code", string(known.Code)))
+		if len(known.Details) > 0 {
+			attrs = append(attrs, slog.String("detail", string(known.Details[0].Code)))
+		}
+		if known.Code == waypost.CodeInternalError {
+			level = slog.LevelError
+			attrs = append(attrs, slog.String("error", err.Error()))
+		}
+		if werr := errorAnswer(known).write(r.c); werr != nil {
+			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))
+		}
+	}
+	attrs = append([]slog.Attr{
+		slog.String("request", r.id), slog.String("method", r.method), slog.String("route", pattern),
+		slog.Int("status", r.c.Response().StatusCode()), slog.Duration("duration", time.Since(r.began)),
+		slog.String("app", r.app.ID),
+	}, attrs...)
+	a.Log.LogAttrs(r.c.UserContext(), level, "request", attrs...)
+}

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// maxQueryValue bounds one query parameter, in bytes.
+const maxQueryValue = 1024
+
+// checkQuery reads the query parameters: unknown, repeated, empty and undecodable
+// ones are refused, all at once.
+func (a *api) checkQuery(_ context.Context, r *request) error {
+	var p waypost.Problems
+	r.params = map[string]string{}
+	for piece := range strings.SplitSeq(r.query, "&") {
+		if piece == "" {
+			continue
+		}
+		rawName, rawValue, _ := strings.Cut(piece, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil || !slices.Contains(r.route.query, name) {
+			p.Add(waypost.DetailUnknownField, clip(rawName), "there is no query parameter of this name")
+			continue
+		}
+		value, err := url.QueryUnescape(rawValue)
+		_, repeated := r.params[name]
+		switch {
+		case repeated:
+			p.Add(waypost.DetailDuplicate, name, "stands twice")
+		case err != nil || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+			p.Add(waypost.DetailInvalidFormat, name, "is not percent-encoded UTF-8 text")
+		case value == "":
+			p.Add(waypost.DetailNullValue, name, "is empty; leave it out")
+		case len(value) > maxQueryValue:
+			p.Add(waypost.DetailTooLong, name, "must be at most %d bytes", maxQueryValue)
+		}
+		r.params[name] = value
+	}
+	return p.Err("query")
+}
+
+// clip keeps what is repeated in an answer short and printable.
+func clip(s string) string {
+	if len(s) > 64 {
+		s = s[:64] + "…"
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// integer reads an integer parameter of low to high; absent is def.
+func (r *request) integer(p *waypost.Problems, name string, low, high, def int64) int64 {
+	raw, given := r.params[name]
+	if !given {
+		return def
+	}
+	n, err := strconv.ParseInt(raw, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		p.Add(waypost.DetailInvalidType, name, "must be an integer")
+		return def
+	}
+	if err != nil || n < low || n > high {
+		p.Add(waypost.DetailOutOfRange, name, "must be %d to %d", low, high)
+	}
+	return n
+}
+
+// moment reads a time parameter; absent is the zero time.
+func (r *request) moment(p *waypost.Problems, name string) time.Time {
+	raw, given := r.params[name]
+	if !given {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, raw)
+	if err != nil {
+		p.Add(waypost.DetailInvalidFormat, name, "must be a time like 2026-01-31T12:00:00Z")
+	}
+	return t
+}
+
+// list is a page of a list.
+type list[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+// page reads limit and cursor. It asks for one row more than it answers, to know
+// whether there are more.
+func (r *request) page(p *waypost.Problems) waypost.Page {
+	page := waypost.Page{Limit: int(r.integer(p, "limit", 1, waypost.MaxPageSize, waypost.DefaultPageSize))}
+	raw, given := r.params["cursor"]
+	if !given {
+		return page
+	}
+	b, err := base64.RawURLEncoding.DecodeString(raw)
+	bound := r.filterHash()
+	if err != nil || len(b) <= len(bound) || subtle.ConstantTimeCompare(b[:len(bound)], bound) != 1 {
+		p.Add(waypost.DetailInvalidFormat, "cursor", "is not a cursor of this list with these filters")
+		return page
+	}
+	page.After = string(b[len(bound):])
+	return page
+}
+
+// filterHash names the list that a cursor belongs to: its path, its partition and
+// its filters.
+func (r *request) filterHash() []byte {
+	parts := []string{r.scope.Org, string(r.scope.Stage), r.path}
+	for _, name := range r.route.query {
+		if value, given := r.params[name]; given && name != "limit" && name != "cursor" {
+			parts = append(parts, name, value)
+		}
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return sum[:8]
+}
+
+// listOf makes the answer from the rows that were asked for with one more than
+// limit; id is what the next page follows.
+func listOf[R, T any](r *request, limit int, rows []R, id func(R) string, convert func(R) T) list[T] {
+	var next *string
+	// Storage gives no more than MaxPageSize at a time: a full page of that size may
+	// be followed by an empty one.
+	if more := len(rows) > limit || len(rows) == waypost.MaxPageSize; more {
+		rows = rows[:min(limit, len(rows))]
+		cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), id(rows[len(rows)-1])...))
+		next = &cursor
+	}
+	items := make([]T, len(rows))
+	for i, row := range rows {
+		items[i] = convert(row)
+	}
+	return list[T]{items, next}
+}
+
+// oneMore is the page with the row that tells whether there are more.
+func oneMore(p waypost.Page) waypost.Page {
+	p.Limit = min(p.Limit+1, waypost.MaxPageSize)
+	return p
+}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+	"waypost/signature"
+)
+
+// request is a request as far as the checks have understood it.
+type request struct {
+	c     *fiber.Ctx
+	id    string // X-Request-Id
+	began time.Time
+
+	// As received: what the signature covers is also what decides.
+	method  string
+	path    string
+	query   string
+	headers []signature.Header
+
+	route    *route
+	app      waypost.Application
+	claim    signature.Claim
+	scope    waypost.Scope
+	body     []byte
+	tooLarge bool
+	params   map[string]string // of the query
+}
+
+type requestKey struct{}
+
+func requestOf(c *fiber.Ctx) *request {
+	r, _ := c.Locals(requestKey{}).(*request)
+	return r
+}
+
+// newRequest copies what the checks need out of the connection's buffers.
+func newRequest(c *fiber.Ctx) (*request, error) {
+	h := &c.Request().Header
+	r := &request{c: c, began: time.Now(), method: string(h.Method())}
+	r.path, r.query, _ = strings.Cut(string(h.RequestURI()), "?")
+	var err error
+	r.headers, err = readHeaders(string(h.RawHeaders()))
+	if err == nil {
+		err = r.checkFraming()
+	}
+	return r, err
+}
+
+func (r *request) signed() signature.Request {
+	return signature.Request{Method: r.method, Path: r.path, Query: r.query, Headers: r.headers}
+}
+
+func (r *request) header(name string) string {
+	v, _ := r.signed().Header(name)
+	return v
+}
+
+// param returns a part of the path; it is never decoded.
+func (r *request) param(name string) string { return r.c.Params(name) }
+
+// readHeaders splits raw header lines. Fiber keeps one Host and one Content-Type
+// of several, and joins folded lines; here both are seen.
+func readHeaders(raw string) ([]signature.Header, error) {
+	var headers []signature.Header
+	for line := range strings.Lines(raw) {
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\x00") {
+			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line is malformed")
+		}
+		headers = append(headers, signature.Header{Name: name, Value: strings.Trim(value, " \t")})
+	}
+	return headers, nil
+}
+
+// checkFraming refuses what two servers could see end in two different places,
+// and bodies of GET and HEAD, whose bytes Fiber would take for the next request.
+func (r *request) checkFraming() error {
+	length, lengths := r.signed().Header("Content-Length")
+	coding, codings := r.signed().Header("Transfer-Encoding")
+	switch {
+	case lengths > 1 || codings > 1 || lengths > 0 && codings > 0:
+		return waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "the length of the body is stated twice")
+	case codings > 0 && !strings.EqualFold(coding, "chunked"):
+		return waypost.Errorf(waypost.CodeBadRequest, "Transfer-Encoding", "Transfer-Encoding can only be chunked")
+	case (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && (codings > 0 || strings.Trim(length, "0") != ""):
+		return waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "%s has no body", r.method)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+)
+
+// route is one line of the interface.
+type route struct {
+	method string
+	path   string // as Fiber writes it; a GET also serves HEAD
+	grant  waypost.Grant
+	body   bodyKind
+	query  []string // the parameters that it knows
+	handle handler
+}
+
+// handler decodes, validates, calls and returns what to answer. An error that is
+// no *waypost.Error is answered as InternalError without its cause.
+type handler func(*api, context.Context, *request) (answer, error)
+
+var (
+	pageQuery     = []string{"limit", "cursor"}
+	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
+)
+
+var routes = []route{
+	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
+	{"GET", "/v1/leads/:id", waypost.GrantLeadsExport, noBody, nil, (*api).showLead},
+
+	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).createWebhook},
+	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, pageQuery, (*api).listWebhooks},
+	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*api).showWebhook},
+	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
+	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},
+	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
+
+	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
+	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listJourneys},
+	{"GET", "/v1/journeys/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showJourney},
+	{"PUT", "/v1/journeys/:id", waypost.GrantJourneysWrite, jsonBody, nil, (*api).replaceJourney},
+	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*api).deleteJourney},
+	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*api).publishJourney},
+	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
+
+	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
+	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
+
+	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
+	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
+}
+
+// checks are what a request passes between its route and its handler, in the
+// contract's order (chapter 3).
+var checks = []func(*api, context.Context, *request) error{
+	(*api).checkPath,
+	(*api).authenticate,
+	(*api).readBody,
+	(*api).selectStage,
+	(*api).checkMedia,
+	(*api).checkQuery,
+}
+
+func (a *api) serve(rt route) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		r := requestOf(c)
+		r.route = &rt
+		ctx, cancel := context.WithTimeout(c.UserContext(), handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
+		defer cancel()
+		for _, check := range checks {
+			if err := check(a, ctx, r); err != nil {
+				return err
+			}
+		}
+		ans, err := rt.handle(a, ctx, r)
+		if err != nil {
+			return err
+		}
+		return ans.write(c)
+	}
+}

@@ -1,0 +1,316 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/gateway"
+	"waypost/signature"
+)
+
+func setHeader(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func inSignature(old, new string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Set(signature.HeaderSignature, strings.Replace(r.Header.Get(signature.HeaderSignature), old, new, 1))
+	}
+}
+
+// Every detail code of chapter 4, through real HTTP.
+func TestSignatureFaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	reader := keyOf(f.newApp(waypost.GrantWebhooksRead))
+	disabled := f.newApp("*")
+	if err := f.store.DisableApplication(t.Context(), disabled.Application.ID); err != nil {
+		t.Fatal(err)
+	}
+	disabledKey := keyOf(disabled)
+	now := f.clock.Now()
+	for _, tc := range []struct {
+		name string
+		call call
+		code waypost.DetailCode
+	}{
+		{"not signed", call{unsigned: true}, waypost.DetailMissingSignature},
+		{"malformed", call{tamper: setHeader(signature.HeaderSignature, "CLOUD1")}, waypost.DetailMalformedSignature},
+		{"upper-case hash", call{tamper: setHeader(signature.HeaderBodyHash, strings.Repeat("A", 64))}, waypost.DetailMalformedSignature},
+		{"unsigned stage", call{tamper: setHeader("X-Cloud-Stage", "test")}, waypost.DetailMalformedSignature},
+		{"unsigned idempotency key", call{tamper: setHeader("Idempotency-Key", "k")}, waypost.DetailMalformedSignature},
+		{"doubled nonce", call{tamper: func(r *http.Request) { r.Header.Add(signature.HeaderNonce, "another-nonce-012345") }}, waypost.DetailMalformedSignature},
+		{"host not signed", call{tamper: inSignature("host;", "")}, waypost.DetailMalformedSignature},
+		{"too old", call{at: now.Add(-301 * time.Second)}, waypost.DetailRequestExpired},
+		{"too new", call{at: now.Add(301 * time.Second)}, waypost.DetailRequestExpired},
+		{"unknown key", call{key: &signature.Key{AccessKey: "AKNOBODY", SecretKey: f.key.SecretKey}}, waypost.DetailSignatureMismatch},
+		{"wrong secret", call{key: &signature.Key{AccessKey: f.key.AccessKey, SecretKey: "sk_wrong"}}, waypost.DetailSignatureMismatch},
+		{"disabled application", call{key: &disabledKey}, waypost.DetailSignatureMismatch},
+		{"another path", call{tamper: func(r *http.Request) { r.URL.Opaque = "/v1/journeys" }}, waypost.DetailSignatureMismatch},
+		{"another query", call{tamper: func(r *http.Request) { r.URL.RawQuery = "limit=2" }}, waypost.DetailSignatureMismatch},
+		{"another method", call{tamper: func(r *http.Request) { r.Method = "HEAD" }}, ""},
+		{"another host", call{tamper: func(r *http.Request) { r.Host = "evil.example" }}, waypost.DetailSignatureMismatch},
+		{"another nonce", call{tamper: setHeader(signature.HeaderNonce, "another-nonce-012345")}, waypost.DetailSignatureMismatch},
+		{"other body", call{method: "POST", body: `{"name":"a"}`, tamper: func(r *http.Request) {
+			other, _ := http.NewRequest("POST", "http://h", strings.NewReader(`{"name":"b"}`))
+			r.Body, r.ContentLength, r.GetBody = other.Body, other.ContentLength, other.GetBody
+		}}, waypost.DetailSignatureMismatch},
+		{"no grant", call{method: "POST", body: "{}", key: &reader}, waypost.DetailGrantMissing},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := tc.call
+			c.target = "/v1/webhooks"
+			if c.method == "" {
+				c.method = "GET"
+			}
+			got := f.do(c)
+			if tc.code == "" { // HEAD: no body to look at
+				got.expect(t, http.StatusUnauthorized)
+				return
+			}
+			got.fault(t, http.StatusUnauthorized, "Unauthorized")
+			if detailOf(got) != string(tc.code) {
+				t.Errorf("detail %s, want %s", detailOf(got), tc.code)
+			}
+			if got.header.Get("WWW-Authenticate") == "" {
+				t.Error("no WWW-Authenticate")
+			}
+		})
+	}
+}
+
+// Headers that Fiber would fold into one are seen twice, and refused.
+func TestDoubledSignedHeaders(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, tc := range []struct {
+		name  string
+		lines []string
+	}{
+		{"host", []string{"Host: " + f.addr, "SIGN", "host: evil.example"}},
+		{"content type", []string{"Host: " + f.addr, "Content-Type: application/json", "SIGN", "content-type: text/plain"}},
+		{"stage", []string{"Host: " + f.addr, "X-Cloud-Stage: test", "SIGN", "X-CLOUD-STAGE: release"}},
+		{"signature", []string{"Host: " + f.addr, "SIGN", "X-Cloud-Signature: x"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := f.raw("GET", "/v1/webhooks", "", tc.lines...)
+			a.fault(t, http.StatusUnauthorized, "Unauthorized")
+			if detailOf(a) != string(waypost.DetailMalformedSignature) {
+				t.Errorf("detail %s", detailOf(a))
+			}
+		})
+	}
+	a, reusable := f.raw("GET", "/v1/webhooks?&limit=3", "", "hOST: "+f.addr, "X-Cloud-Stage:test", "SIGN")
+	a.expect(t, http.StatusOK)
+	if !reusable {
+		t.Error("a good request closed the connection")
+	}
+}
+
+// Nobody can tell an unknown key from a known one by the answer.
+func TestUnknownKeyLooksLikeWrongSignature(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	revoked := f.newApp("*")
+	for range waypost.MaxActiveKeys { // each rotation adds a key; the oldest goes
+		if _, err := f.store.RotateKey(t.Context(), revoked.Application.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first answer
+	for i, key := range []signature.Key{
+		{AccessKey: f.key.AccessKey, SecretKey: "sk_wrong"},
+		{AccessKey: "AKDOESNOTEXIST", SecretKey: f.key.SecretKey},
+		keyOf(revoked),
+	} {
+		a := f.do(call{method: "GET", target: "/v1/webhooks", key: &key, headers: map[string]string{"X-Request-Id": "same"}})
+		a.fault(t, http.StatusUnauthorized, "Unauthorized")
+		a.header.Del("Date")
+		if i == 0 {
+			first = a
+		}
+		if a.raw != first.raw || fmt.Sprint(a.header) != fmt.Sprint(first.header) {
+			t.Errorf("key %d:\n%s %v\nwant\n%s %v", i, a.raw, a.header, first.raw, first.header)
+		}
+	}
+}
+
+// countingApplications counts look-ups of the real store.
+type countingApplications struct {
+	gateway.Applications
+	n atomic.Int64
+}
+
+func (c *countingApplications) Credential(ctx context.Context, key string) (waypost.Credential, error) {
+	c.n.Add(1)
+	return c.Applications.Credential(ctx, key)
+}
+
+func TestRevocationHoldsWithinASecond(t *testing.T) {
+	t.Parallel()
+	var lookups *countingApplications
+	f := newFixture(t, func(o *gateway.Options) {
+		lookups = &countingApplications{Applications: o.Applications}
+		o.Applications = lookups
+	})
+	for range 20 {
+		f.get("/v1/webhooks").expect(t, http.StatusOK)
+	}
+	if n := lookups.n.Load(); n != 1 {
+		t.Errorf("%d look-ups for 20 requests in one moment, want 1", n)
+	}
+	if err := f.store.DisableApplication(t.Context(), f.app.ID); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(time.Second)
+	f.get("/v1/webhooks").fault(t, http.StatusUnauthorized, "Unauthorized")
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	c := call{method: "GET", target: "/v1/webhooks", nonce: "the-same-nonce-0123"}
+	f.do(c).expect(t, http.StatusOK)
+	if got := f.do(c).fault(t, http.StatusUnauthorized, "Unauthorized"); detailOf(got) != "NonceReused" {
+		t.Errorf("detail %s", detailOf(got))
+	}
+	// Another application may use the same nonce.
+	key := keyOf(f.newApp("*"))
+	f.do(call{method: "GET", target: "/v1/webhooks", nonce: "the-same-nonce-0123", key: &key}).expect(t, http.StatusOK)
+	// A nonce that was sent with a wrong signature is not burnt.
+	wrong := signature.Key{AccessKey: f.key.AccessKey, SecretKey: "sk_wrong"}
+	f.do(call{method: "GET", target: "/v1/webhooks", nonce: "stolen-nonce-012345", key: &wrong}).expect(t, http.StatusUnauthorized)
+	f.do(call{method: "GET", target: "/v1/webhooks", nonce: "stolen-nonce-012345"}).expect(t, http.StatusOK)
+}
+
+// 64 clients, several processes, one signed request that creates a lead: one
+// lead.
+func TestConcurrentReplay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gateways := []string{f.addr, serve(t, f.options)}
+	body := `{"businessParam":{"name":"Ada"}}`
+	req, err := http.NewRequest("POST", "http://"+f.addr+"/v1/leads", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	signature.SignHTTP(req, f.key, []byte(body), f.clock.Now(), "one-nonce-for-all-0")
+	var created, reused, others atomic.Int64
+	start := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			clone, err := http.NewRequest("POST", "http://"+gateways[i%2]+"/v1/leads", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			clone.Host, clone.Header = f.addr, req.Header
+			<-start
+			res, err := f.client.Do(clone)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = res.Body.Close() }()
+			var a answer
+			if err := json.NewDecoder(res.Body).Decode(&a.json); err != nil {
+				t.Error(err)
+			}
+			switch {
+			case res.StatusCode == http.StatusCreated:
+				created.Add(1)
+			case res.StatusCode == http.StatusUnauthorized && detailOf(a) == "NonceReused":
+				reused.Add(1)
+			default:
+				t.Errorf("status %d: %v", res.StatusCode, a.json)
+				others.Add(1)
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	if created.Load() != 1 || reused.Load() != 63 {
+		t.Errorf("%d created, %d refused as replays, %d others; want 1, 63, 0", created.Load(), reused.Load(), others.Load())
+	}
+}
+
+// Redis goes away: writes are refused, reads go on without repeats, and both heal.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada"}}`).expect(t, http.StatusCreated).header.Get("Location")
+	before := call{method: "GET", target: lead, nonce: "before-the-outage-0"}
+	f.do(before).expect(t, http.StatusOK)
+
+	f.redis.Close()
+	for _, c := range []call{
+		{method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"Bob"}}`},
+		{method: "DELETE", target: "/v1/webhooks/whk_1"},
+		{method: "PATCH", target: "/v1/webhooks/whk_1", body: "{}"},
+	} {
+		a := f.do(c).fault(t, http.StatusServiceUnavailable, "ServiceUnavailable")
+		if a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", c.method)
+		}
+	}
+	during := call{method: "GET", target: lead, nonce: "during-the-outage-0"}
+	f.do(during).expect(t, http.StatusOK)
+	for _, c := range []call{during, before} {
+		if got := f.do(c).fault(t, http.StatusUnauthorized, "Unauthorized"); detailOf(got) != "NonceReused" {
+			t.Errorf("detail %s", detailOf(got))
+		}
+	}
+	f.do(call{method: "HEAD", target: lead}).expect(t, http.StatusOK)
+	if n := strings.Count(f.log.String(), "Redis is away"); n != 1 {
+		t.Errorf("the outage was logged %d times, want once", n)
+	}
+
+	if err := f.redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for f.send("POST", "/v1/leads", `{"businessParam":{"name":"Bob"}}`).status != http.StatusCreated {
+		if time.Now().After(deadline) {
+			t.Fatal("writes are still refused 20 s after Redis came back")
+		}
+	}
+	if got := f.do(during).fault(t, http.StatusUnauthorized, "Unauthorized"); detailOf(got) != "NonceReused" {
+		t.Errorf("a nonce of the outage counts again: %s", detailOf(got))
+	}
+	if n := strings.Count(f.log.String(), "Redis is back"); n != 1 {
+		t.Errorf("the end of the outage was logged %d times, want once", n)
+	}
+}
+
+// brokenApplications fails as a database that is away does.
+type brokenApplications struct{}
+
+func (brokenApplications) Credential(context.Context, string) (waypost.Credential, error) {
+	return waypost.Credential{}, errors.New("dial tcp 10.0.0.7:5432: secret-cause")
+}
+
+func TestInternalErrorsHideTheirCause(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(o *gateway.Options) { o.Applications = brokenApplications{} })
+	a := f.do(call{method: "GET", target: "/v1/webhooks", headers: map[string]string{"X-Request-Id": "find-me"}}).
+		fault(t, http.StatusInternalServerError, "InternalError")
+	if strings.Contains(a.raw, "secret-cause") || !strings.Contains(a.raw, "find-me") {
+		t.Errorf("answer: %s", a.raw)
+	}
+	if line := f.log.String(); !strings.Contains(line, "secret-cause") || !strings.Contains(line, "find-me") {
+		t.Errorf("log: %s", line)
+	}
+}

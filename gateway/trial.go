@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Sender sends one message to a webhook. Every fault is an outcome.
+type Sender interface {
+	Send(ctx context.Context, w waypost.Webhook, messageID string, body []byte) waypost.Outcome
+}
+
+// trialAnswer is the outcome of a test message.
+type trialAnswer struct {
+	Succeed    bool    `json:"succeed"`
+	HTTPStatus *int    `json:"httpStatus"`
+	Message    *string `json:"message"`
+	ErrorClass *string `json:"errorClass"`
+	DurationMs int64   `json:"durationMs"`
+}
+
+// testWebhook sends one message, with the webhook's params rendered for a sample
+// lead, also to a webhook that is disabled: one tests before one enables.
+func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
+	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	outcome, err := a.try(ctx, r, w)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(trialAnswer{
+		outcome.Succeed, orNull(outcome.HTTPStatus), orNull(outcome.Message), orNull(outcome.ErrorClass), outcome.Duration.Milliseconds(),
+	})
+}
+
+// Names of what a test message speaks of.
+const (
+	trialJourney = "Webhook test"
+	trialNode    = "test"
+)
+
+func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.Outcome, error) {
+	now := a.Now()
+	definition, err := trialDefinition(w.ID)
+	if err != nil {
+		return waypost.Outcome{}, err
+	}
+	params, err := definition.Render(trialNode, w.Params, journey.Facts{
+		Lead:         waypost.Lead{LeadFields: waypost.LeadFields{Name: "Test"}, CreatedAt: now, UpdatedAt: now},
+		JourneyID:    trialNode,
+		JourneyName:  trialJourney,
+		Version:      1,
+		EnrollmentID: trialNode,
+	})
+	if err != nil {
+		return waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error()}, nil
+	}
+	message := waypost.Message{
+		MessageID:   waypost.NewID(waypost.PrefixMessage, now),
+		Version:     waypost.MessageVersion,
+		Timestamp:   stamp(now),
+		UserProfile: waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: "0"},
+		JourneyInfo: waypost.JourneyInfo{
+			JourneyID: trialNode, JourneyName: trialJourney, ActionDefID: trialNode, ActionID: trialNode,
+		},
+		Params: params,
+	}
+	body, err := message.Encode()
+	if err != nil {
+		return waypost.Outcome{}, err
+	}
+	return a.Sender.Send(ctx, w, message.MessageID, body), nil
+}
+
+// trialDefinition is a journey of one touchpoint: what renders params in it is
+// what renders them in any other.
+func trialDefinition(webhookID string) (*journey.Definition, error) {
+	data, err := json.Marshal(map[string]any{
+		"name": trialJourney, "start": trialNode,
+		"nodes": []any{map[string]any{"id": trialNode, "type": "touchpoint", "webhook": webhookID}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write test journey: %w", err)
+	}
+	definition, problems := journey.Parse(data)
+	if err := problems.Err(""); err != nil {
+		return nil, fmt.Errorf("parse test journey: %s", err) // ours to mend, not the client's
+	}
+	return definition, nil
+}

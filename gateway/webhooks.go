@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Webhooks stores webhook channels.
+type Webhooks interface {
+	CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error)
+	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
+	ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error)
+	UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
+	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string) error
+	// MissingWebhooks returns those of ids that do not exist.
+	MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
+}
+
+// webhookBody is a webhook as a client writes it.
+type webhookBody struct {
+	Name           string         `json:"name"`
+	URL            string         `json:"url"`
+	BasicAuth      *basicAuthBody `json:"basicAuth,omitempty"`
+	Params         map[string]any `json:"params"`
+	TimeoutMs      int            `json:"timeoutMs"`
+	Retry          waypost.Retry  `json:"retry"`
+	RateLimit      *rateLimitBody `json:"rateLimit,omitempty"`
+	MaxConcurrency int            `json:"maxConcurrency"`
+	Enabled        bool           `json:"enabled"`
+	SigningSecret  string         `json:"signingSecret"`
+}
+
+type basicAuthBody struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+type rateLimitBody struct {
+	PerSecond float64 `json:"perSecond"`
+	Burst     *int    `json:"burst"`
+}
+
+// newWebhookBody holds what members that are not written stand for.
+func newWebhookBody() webhookBody {
+	return webhookBody{TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true}
+}
+
+// writtenAs is the body that would make w.
+func writtenAs(w waypost.Webhook) webhookBody {
+	b := webhookBody{
+		Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
+		MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, SigningSecret: w.SigningSecret,
+	}
+	if w.BasicAuth != nil {
+		b.BasicAuth = &basicAuthBody{w.BasicAuth.Username, w.BasicAuth.Password}
+	}
+	if w.RateLimit != nil {
+		b.RateLimit = &rateLimitBody{w.RateLimit.PerSecond, &w.RateLimit.Burst}
+	}
+	return b
+}
+
+// apply sets what the body says.
+func (b webhookBody) apply(w *waypost.Webhook) {
+	if b.Enabled != w.Enabled {
+		w.DisabledReason = ""
+	}
+	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
+	w.MaxConcurrency, w.Enabled, w.SigningSecret = b.MaxConcurrency, b.Enabled, b.SigningSecret
+	w.BasicAuth, w.RateLimit = nil, nil
+	if b.BasicAuth != nil {
+		w.BasicAuth = &waypost.BasicAuth{Username: b.BasicAuth.Username, Password: b.BasicAuth.Password}
+	}
+	if l := b.RateLimit; l != nil {
+		w.RateLimit = &waypost.RateLimit{PerSecond: l.PerSecond, Burst: int(max(1, math.Ceil(min(l.PerSecond, math.MaxInt32))))}
+		if l.Burst != nil {
+			w.RateLimit.Burst = *l.Burst
+		}
+	}
+}
+
+// webhookAnswer is a webhook as it is answered: without its secrets.
+type webhookAnswer struct {
+	ID               string             `json:"id"`
+	Name             string             `json:"name"`
+	URL              string             `json:"url"`
+	BasicAuth        *basicAuthAnswer   `json:"basicAuth"`
+	Params           map[string]any     `json:"params"`
+	TimeoutMs        int                `json:"timeoutMs"`
+	Retry            waypost.Retry      `json:"retry"`
+	RateLimit        *waypost.RateLimit `json:"rateLimit"`
+	MaxConcurrency   int                `json:"maxConcurrency"`
+	Enabled          bool               `json:"enabled"`
+	DisabledReason   *string            `json:"disabledReason"`
+	SigningSecretSet bool               `json:"signingSecretSet"`
+	CreatedAt        string             `json:"createdAt"`
+	UpdatedAt        string             `json:"updatedAt"`
+}
+
+type basicAuthAnswer struct {
+	Username    string `json:"username"`
+	PasswordSet bool   `json:"passwordSet"`
+}
+
+func answerWebhook(w waypost.Webhook) webhookAnswer {
+	ans := webhookAnswer{
+		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
+		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
+		SigningSecretSet: w.SigningSecret != "", CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+	}
+	if w.BasicAuth != nil {
+		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != ""}
+	}
+	if ans.Params == nil {
+		ans.Params = map[string]any{}
+	}
+	if ans.Retry.On == nil {
+		ans.Retry.On = []string{}
+	}
+	return ans
+}
+
+func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
+	body := newWebhookBody()
+	problems := waypost.DecodeJSON(r.body, &body)
+	var w waypost.Webhook
+	body.apply(&w)
+	if err := a.checkWebhook(problems, w); err != nil {
+		return answer{}, err
+	}
+	w, err := a.Webhooks.CreateWebhook(ctx, r.scope, w)
+	if err != nil {
+		return answer{}, err
+	}
+	return at(http.StatusCreated, "/v1/webhooks/"+w.ID, answerWebhook(w))
+}
+
+// checkWebhook adds everything that is wrong with w to what was wrong with its
+// body.
+func (a *api) checkWebhook(problems waypost.Problems, w waypost.Webhook) error {
+	found := []error{w.Validate()}
+	if w.URL != "" {
+		found = append(found, a.CheckURL(w.URL))
+	}
+	body := problems
+	for _, err := range found {
+		var invalid *waypost.Error
+		if err != nil && !errors.As(err, &invalid) {
+			return err
+		}
+		if invalid != nil {
+			problems = append(problems, withoutTargets(invalid.Details, body)...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Params)) {
+		if template, isText := w.Params[name].(string); isText {
+			if err := journey.CheckTemplate(template); err != nil {
+				problems.Add(waypost.DetailInvalidFormat, "params."+name, "is not a valid template: %s", err)
+			}
+		}
+	}
+	return problems.Err("")
+}
+
+func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
+	var p waypost.Problems
+	page := r.page(&p)
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	rows, err := a.Webhooks.ListWebhooks(ctx, r.scope, oneMore(page))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(listOf(r, page.Limit, rows, func(w waypost.Webhook) string { return w.ID }, answerWebhook))
+}
+
+func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
+	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(answerWebhook(w))
+}
+
+// patchWebhook merges the body into the webhook (RFC 7396): absent members stay,
+// null stands for the default.
+func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
+	var shape webhookBody
+	if err := decode(r, &shape); err != nil {
+		return answer{}, err
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(r.body, &patch); err != nil {
+		return answer{}, fmt.Errorf("read patch: %w", err)
+	}
+	w, err := a.Webhooks.UpdateWebhook(ctx, r.scope, r.param("id"), func(w *waypost.Webhook) error {
+		body, problems, err := merged(writtenAs(*w), patch)
+		if err != nil {
+			return err
+		}
+		body.apply(w)
+		return a.checkWebhook(problems, *w)
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(answerWebhook(w))
+}
+
+// merged applies a merge patch to a body.
+func merged(body webhookBody, patch map[string]any) (webhookBody, waypost.Problems, error) {
+	before, err := json.Marshal(body)
+	if err != nil {
+		return body, nil, fmt.Errorf("write webhook: %w", err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(before, &doc); err != nil {
+		return body, nil, fmt.Errorf("read webhook: %w", err)
+	}
+	after, err := json.Marshal(merge(doc, patch))
+	if err != nil {
+		return body, nil, fmt.Errorf("write merged webhook: %w", err)
+	}
+	body = newWebhookBody()
+	problems := waypost.DecodeJSON(after, &body)
+	return body, problems, nil
+}
+
+// merge is JSON Merge Patch (RFC 7396) for an object.
+func merge(target, patch map[string]any) map[string]any {
+	if target == nil {
+		target = map[string]any{}
+	}
+	for name, value := range patch {
+		switch v := value.(type) {
+		case nil:
+			delete(target, name)
+		case map[string]any:
+			inner, _ := target[name].(map[string]any)
+			target[name] = merge(inner, v)
+		default:
+			target[name] = v
+		}
+	}
+	return target
+}
+
+func (a *api) deleteWebhook(ctx context.Context, r *request) (answer, error) {
+	if err := a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id")); err != nil {
+		return answer{}, err
+	}
+	return noContent()
+}

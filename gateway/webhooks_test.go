@@ -1,0 +1,222 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"waypost"
+)
+
+const secretOf32Bytes = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+func (f *fixture) newWebhook(url string) string {
+	f.t.Helper()
+	return f.send("POST", "/v1/webhooks", fmt.Sprintf(`{"name":"w","url":%q}`, url)).expect(f.t, 201).str(f.t, "id")
+}
+
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	created := f.send("POST", "/v1/webhooks", `{"name":"crm","url":"https://example.com/hook?k=<1>"}`).expect(t, 201)
+	id := created.str(t, "id")
+	if created.header.Get("Location") != "/v1/webhooks/"+id || !waypost.IsID(waypost.PrefixWebhook, id) {
+		t.Errorf("Location %q of %q", created.header.Get("Location"), id)
+	}
+	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"params":{},"timeoutMs":15000,` +
+		`"retry":{"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"],"maxAttempts":0,"giveUpAfter":"72h","jitter":0.2,` +
+		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"enabled":true,` +
+		`"disabledReason":null,"signingSecretSet":false,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`
+	if want := `{"id":"` + id + `"` + defaults; created.raw != want {
+		t.Errorf("got  %s\nwant %s", created.raw, want)
+	}
+	if got := f.get("/v1/webhooks/"+id).expect(t, 200); got.raw != created.raw {
+		t.Errorf("GET %s", got.raw)
+	}
+
+	patched := f.send("PATCH", "/v1/webhooks/"+id, `{"basicAuth":{"username":"u","password":"pässword"},"signingSecret":"`+secretOf32Bytes+`",
+		"params":{"a":"{{ lead.name }}","b":2},"retry":{"maxAttempts":3,"schedule":["1s","PT1M"]},"rateLimit":{"perSecond":2.5},"enabled":false}`).expect(t, 200)
+	for _, want := range []string{
+		`"basicAuth":{"username":"u","passwordSet":true}`, `"signingSecretSet":true`, `"params":{"a":"{{ lead.name }}","b":2}`,
+		`"schedule":["1s","1m"],"maxAttempts":3,"giveUpAfter":"72h"`, `"rateLimit":{"perSecond":2.5,"burst":3}`, `"enabled":false`, `"name":"crm"`,
+	} {
+		if !strings.Contains(patched.raw, want) {
+			t.Errorf("no %s in %s", want, patched.raw)
+		}
+	}
+	// A merge leaves what it does not name, secrets included; null clears.
+	patched = f.send("PATCH", "/v1/webhooks/"+id, `{"basicAuth":{"username":"v"},"params":{"a":null,"c":"x"},"rateLimit":null,"timeoutMs":null,"enabled":true}`).expect(t, 200)
+	for _, want := range []string{`"basicAuth":{"username":"v","passwordSet":true}`, `"params":{"b":2,"c":"x"}`, `"rateLimit":null`, `"timeoutMs":15000`, `"signingSecretSet":true`, `"enabled":true`} {
+		if !strings.Contains(patched.raw, want) {
+			t.Errorf("no %s in %s", want, patched.raw)
+		}
+	}
+	stored, err := f.store.Webhook(t.Context(), waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}, id)
+	if err != nil || stored.BasicAuth.Password != "pässword" || stored.SigningSecret != secretOf32Bytes {
+		t.Errorf("stored %+v, %v", stored.BasicAuth, err)
+	}
+	patched = f.send("PATCH", "/v1/webhooks/"+id, `{"basicAuth":null,"signingSecret":null}`).expect(t, 200)
+	if !strings.Contains(patched.raw, `"basicAuth":null`) || !strings.Contains(patched.raw, `"signingSecretSet":false`) {
+		t.Errorf("null does not clear: %s", patched.raw)
+	}
+	for _, a := range []answer{created, patched, f.get("/v1/webhooks"), f.get("/v1/webhooks/" + id)} {
+		if strings.Contains(a.raw, "pässword") || strings.Contains(a.raw, "whsec_") {
+			t.Errorf("a secret is answered: %s", a.raw)
+		}
+	}
+
+	f.do(call{method: "DELETE", target: "/v1/webhooks/" + id, headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+	if a := f.send("DELETE", "/v1/webhooks/"+id, "").expect(t, 204); a.raw != "" {
+		t.Errorf("a 204 with a body: %q", a.raw)
+	}
+	f.get("/v1/webhooks/"+id).fault(t, 404, "NotFound")
+	f.send("DELETE", "/v1/webhooks/"+id, "").fault(t, 404, "NotFound")
+	f.send("PATCH", "/v1/webhooks/"+id, "{}").fault(t, 404, "NotFound")
+	f.send("POST", "/v1/webhooks/"+id+"/test", "").fault(t, 404, "NotFound")
+}
+
+func TestWebhookFaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.newWebhook("https://example.com")
+	for _, tc := range []struct {
+		body    string
+		details []string
+	}{
+		{`{}`, []string{"NullValue name", "NullValue url"}},
+		{`{"name":"w","url":"ftp://example.com"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"https://u:p@example.com"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"http://169.254.169.254/latest"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"http://10.1.2.3"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"https://example.com","timeoutMs":0}`, []string{"OutOfRange timeoutMs"}},
+		{`{"name":"w","url":"https://example.com","timeoutMs":"1s"}`, []string{"InvalidType timeoutMs"}},
+		{`{"name":"w","url":"https://example.com","retry":{"schedule":[],"jitter":1.1,"on":["4xx","200","5xx","5xx"]}}`,
+			[]string{"OutOfRange retry.schedule", "OutOfRange retry.jitter", "InvalidFormat retry.on[0]", "InvalidFormat retry.on[1]", "Duplicate retry.on[3]"}},
+		{`{"name":"w","url":"https://example.com","retry":{"schedule":["soon"],"giveUpAfter":"1x"}}`, []string{"InvalidFormat retry.schedule[0]", "InvalidFormat retry.giveUpAfter"}},
+		{`{"name":"w","url":"https://example.com","params":{"a":[],"b":true,"c":"{{ unclosed"}}`, []string{"InvalidType params.a", "InvalidType params.b", "InvalidFormat params.c"}},
+		{`{"name":"w","url":"https://example.com","basicAuth":{"username":"a:b"}}`, []string{"InvalidFormat basicAuth.username", "NullValue basicAuth.password"}},
+		{`{"name":"w","url":"https://example.com","signingSecret":"hunter2"}`, []string{"InvalidFormat signingSecret"}},
+		{`{"name":"w","url":"https://example.com","rateLimit":{"burst":0}}`, []string{"OutOfRange rateLimit.perSecond", "OutOfRange rateLimit.burst"}},
+		{`{"name":"w","url":"https://example.com","passwordSet":true}`, []string{"UnknownField passwordSet"}},
+	} {
+		a := f.send("POST", "/v1/webhooks", tc.body).fault(t, 400, "BadRequest", tc.details...)
+		if strings.Contains(a.raw, "hunter2") {
+			t.Errorf("a secret is repeated: %s", a.raw)
+		}
+		if tc.body != `{}` {
+			f.send("PATCH", "/v1/webhooks/"+id, tc.body).fault(t, 400, "BadRequest", tc.details...)
+		}
+	}
+	before := f.get("/v1/webhooks/" + id)
+	f.send("PATCH", "/v1/webhooks/"+id, `{"name":null}`).fault(t, 400, "BadRequest", "NullValue name")
+	if after := f.get("/v1/webhooks/" + id); after.raw != before.raw {
+		t.Errorf("a refused patch changed something:\n%s\n%s", before.raw, after.raw)
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var want []string
+	for i := range 7 {
+		f.clock.advance(1_000_000)
+		want = append([]string{f.newWebhook(fmt.Sprintf("https://example.com/%d", i))}, want...)
+	}
+	for _, limit := range []int{1, 2, 3, 6, 7, 8, 500} {
+		var got []string
+		cursor := ""
+		for pages := 0; ; pages++ {
+			a := f.get(fmt.Sprintf("/v1/webhooks?limit=%d%s", limit, cursor)).expect(t, 200)
+			items := a.json["items"].([]any)
+			if len(items) == 0 || len(items) > limit || pages > 7 {
+				t.Fatalf("limit %d: a page of %d", limit, len(items))
+			}
+			for _, item := range items {
+				got = append(got, item.(map[string]any)["id"].(string))
+			}
+			next, there := a.json["nextCursor"]
+			if !there || len(a.json) != 2 {
+				t.Fatalf("a list has items and nextCursor: %s", a.raw)
+			}
+			if next == nil {
+				break
+			}
+			cursor = "&cursor=" + next.(string)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("limit %d:\n got %v\nwant %v", limit, got, want)
+		}
+	}
+	if a := f.do(call{method: "GET", target: "/v1/webhooks", headers: map[string]string{"X-Cloud-Stage": "test"}}).expect(t, 200); a.raw != `{"items":[],"nextCursor":null}` {
+		t.Errorf("an empty list: %s", a.raw)
+	}
+	cursor := f.get("/v1/webhooks?limit=1").str(t, "nextCursor")
+	f.get("/v1/journeys?cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
+	f.do(call{method: "GET", target: "/v1/webhooks?cursor=" + cursor, headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 400, "BadRequest", "InvalidFormat cursor")
+	for query, details := range map[string][]string{
+		"limit=0": {"OutOfRange limit"}, "limit=501": {"OutOfRange limit"}, "limit=99999999999999999999": {"OutOfRange limit"}, "limit=x": {"InvalidType limit"},
+		"limit=": {"NullValue limit"}, "limit=1&limit=1": {"Duplicate limit"}, "Limit=1": {"UnknownField Limit"}, "page=1&x": {"UnknownField page", "UnknownField x"},
+		"cursor=x": {"InvalidFormat cursor"}, "cursor=%zz": {"InvalidFormat cursor"}, "cursor=%00": {"InvalidFormat cursor"}, "limit=%ff": {"InvalidFormat limit"},
+	} {
+		if got := f.get("/v1/webhooks?"+query).fault(t, 400, "BadRequest", details...); got.json["target"] != "query" {
+			t.Errorf("%s: %s", query, got.raw)
+		}
+	}
+}
+
+func TestWebhookTest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	type seen struct {
+		header http.Header
+		body   string
+	}
+	got := make(chan seen, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- seen{r.Header, string(body)}
+		switch r.URL.Path {
+		case "/no":
+			_, _ = io.WriteString(w, `{"succeed":false,"message":"no thanks"}`)
+		case "/500":
+			w.WriteHeader(500)
+		default:
+			_, _ = io.WriteString(w, `{"succeed":true,"message":"fine"}`)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+
+	id := f.send("POST", "/v1/webhooks", `{"name":"w","url":"`+receiver.URL+`/yes","enabled":false,"basicAuth":{"username":"u","password":"p"},"params":{"hi":"Hello {{ lead.name }} <&>","n":7}}`).expect(t, 201).str(t, "id")
+	a := f.send("POST", "/v1/webhooks/"+id+"/test", "").expect(t, 200)
+	if len(a.json) != 5 || a.json["succeed"] != true || a.json["httpStatus"] != 200.0 || a.json["errorClass"] != nil {
+		t.Errorf("outcome %s", a.raw)
+	}
+	m := <-got
+	user, password, isBasic := (&http.Request{Header: m.header}).BasicAuth()
+	if !isBasic || user != "u" || password != "p" {
+		t.Error("no Basic auth")
+	}
+	for _, want := range []string{`{"messageId":"msg_`, `"version":"1.0","timestamp":"2026-01-31T12:00:00.000Z","userProfile":{"orgId":"acme","appId":"` + f.app.ID, `"params":{"hi":"Hello Test <&>","n":7}}`} {
+		if !strings.Contains(m.body, want) {
+			t.Errorf("no %s in %s", want, m.body)
+		}
+	}
+
+	for path, want := range map[string]string{
+		"/no":  `{"succeed":false,"httpStatus":200,"message":"no thanks","errorClass":"succeedFalse"`,
+		"/500": `{"succeed":false,"httpStatus":500,`,
+	} {
+		f.send("PATCH", "/v1/webhooks/"+id, `{"url":"`+receiver.URL+path+`"}`).expect(t, 200)
+		if a := f.send("POST", "/v1/webhooks/"+id+"/test", "{}").expect(t, 200); !strings.HasPrefix(a.raw, want) {
+			t.Errorf("%s: %s", path, a.raw)
+		}
+	}
+	receiver.Close()
+	if a := f.send("POST", "/v1/webhooks/"+id+"/test", "").expect(t, 200); a.json["errorClass"] != "network" || a.json["httpStatus"] != nil || a.json["succeed"] != false {
+		t.Errorf("refused connection: %s", a.raw)
+	}
+	f.send("POST", "/v1/webhooks/"+id+"/test", `{"x":1}`).fault(t, 400, "BadRequest", "UnknownField x")
+}

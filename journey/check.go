@@ -1,0 +1,191 @@
+package journey
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// Check reports everything that keeps the definition from being published
+// (contract, chapter 6), at once, each problem with the path of what is wrong.
+// webhookExists tells whether a touchpoint may name a webhook; nil takes all of
+// them for existing.
+func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems {
+	c := checker{d: d, webhookExists: webhookExists}
+	c.header()
+	for i := range d.body.Nodes {
+		c.node(i, element("nodes", i))
+	}
+	c.loops()
+	c.reach()
+	return c.p
+}
+
+type checker struct {
+	d             *Definition
+	webhookExists func(string) bool
+	cases         int // of the branches so far
+	p             waypost.Problems
+}
+
+func (c *checker) header() {
+	b := c.d.body
+	switch {
+	case strings.TrimSpace(b.Name) == "":
+		c.p.Add(waypost.DetailNullValue, "name", "must not be empty")
+	case utf8.RuneCountInString(b.Name) > MaxName:
+		c.p.Add(waypost.DetailTooLong, "name", "has at most %d characters", MaxName)
+	case strings.ContainsFunc(b.Name, unicode.IsControl):
+		c.p.Add(waypost.DetailInvalidFormat, "name", "must not hold control characters")
+	}
+	if b.Start == "" {
+		c.p.Add(waypost.DetailNullValue, "start", "must name the first node")
+	} else {
+		c.reference("start", b.Start)
+	}
+	if r := b.Reentry; r != nil {
+		switch waypost.ReentryPolicy(r.Policy) {
+		case "", waypost.ReentryAfterExit, waypost.ReentryNever, waypost.ReentryAlways:
+		default:
+			c.p.Add(waypost.DetailOutOfRange, "reentry.policy", "must be afterExit, never or always")
+		}
+		if r.Every != "" {
+			if _, err := waypost.ParseDuration(r.Every); err != nil {
+				c.p.Add(waypost.DetailInvalidFormat, "reentry.every", "%s", err)
+			}
+		}
+	}
+	if n := len(b.Nodes); n == 0 {
+		c.p.Add(waypost.DetailNullValue, "nodes", "a journey has at least one node")
+	} else if n > MaxNodes {
+		c.p.Add(waypost.DetailTooLong, "nodes", "a journey has at most %d nodes, not %d", MaxNodes, n)
+	}
+}
+
+func (c *checker) node(i int, path string) {
+	n := c.d.body.Nodes[i]
+	switch first, known := c.d.index[n.ID]; {
+	case n.ID == "":
+		c.p.Add(waypost.DetailNullValue, path+".id", "must not be empty")
+	case !isNodeID(n.ID):
+		c.p.Add(waypost.DetailInvalidFormat, path+".id", "must be 1 to 64 letters, digits, _ and -")
+	case known && first != i:
+		c.p.Add(waypost.DetailDuplicate, path+".id", "nodes[%d] has the same id", first)
+	}
+	for _, e := range n.edges() {
+		c.reference(path+"."+e.member, e.to)
+	}
+	switch n.Type {
+	case Touchpoint:
+		c.touchpoint(n, path)
+	case Delay:
+		c.delay(n, path+".for")
+	case Branch:
+		c.branch(i, path)
+	case Exit:
+	}
+}
+
+func (c *checker) touchpoint(n Node, path string) {
+	switch {
+	case n.Webhook == "":
+		c.p.Add(waypost.DetailNullValue, path+".webhook", "must name a webhook")
+	case c.webhookExists != nil && !c.webhookExists(n.Webhook):
+		c.p.Add(waypost.DetailOutOfRange, path+".webhook", "there is no webhook %q", clip(n.Webhook, 64))
+	}
+	path += ".params"
+	if len(n.Params) > MaxParams {
+		c.p.Add(waypost.DetailTooLong, path, "a touchpoint has at most %d params, not %d", MaxParams, len(n.Params))
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Params)) {
+		at := path + "." + clip(name, 64)
+		if length := utf8.RuneCountInString(name); length < 1 || length > 64 {
+			c.p.Add(waypost.DetailTooLong, at, "a param's name has 1 to 64 characters")
+		}
+		param := n.Params[name]
+		if number, ok := param.Number(); ok {
+			if len(number) > 64 {
+				c.p.Add(waypost.DetailTooLong, at, "a number has at most 64 characters")
+			}
+			continue
+		}
+		text, ok := param.Text()
+		if !ok {
+			c.p.Add(waypost.DetailInvalidType, at, "must be a string or a number")
+			continue
+		}
+		if len(text) > MaxTemplate {
+			c.p.Add(waypost.DetailTooLong, at, "has at most %d KiB", MaxTemplate>>10)
+		} else if err := CheckTemplate(text); err != nil {
+			c.p.Add(waypost.DetailInvalidFormat, at, "%s", err)
+		}
+	}
+}
+
+func (c *checker) delay(n Node, path string) {
+	if n.For == "" {
+		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as 72h or P3D")
+		return
+	}
+	switch wait, err := n.delay(); {
+	case err != nil:
+		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
+	case wait < minDelay:
+		c.p.Add(waypost.DetailOutOfRange, path, "must be 1ms or more")
+	}
+}
+
+func (c *checker) branch(i int, path string) {
+	cases := c.d.body.Nodes[i].Cases
+	if len(cases) == 0 {
+		c.p.Add(waypost.DetailNullValue, path+".cases", "a branch has at least one case")
+	} else if len(cases) > MaxCases {
+		c.p.Add(waypost.DetailTooLong, path+".cases", "a branch has at most %d cases, not %d", MaxCases, len(cases))
+	}
+	if c.cases += len(cases); c.cases > MaxAllCases {
+		// Compiling is the expensive part: not for a journey that is refused anyway.
+		c.p.Add(waypost.DetailTooLong, path+".cases", "the branches of a journey have at most %d cases together", MaxAllCases)
+		return
+	}
+	for j, compiled := range c.d.compiled(i) {
+		at := path + "." + element("cases", j) + ".when"
+		switch when := cases[j].When; {
+		case strings.TrimSpace(when) == "":
+			c.p.Add(waypost.DetailNullValue, at, "must be a condition")
+		case utf8.RuneCountInString(when) > MaxCondition:
+			c.p.Add(waypost.DetailTooLong, at, "has at most %d characters", MaxCondition)
+		case compiled.err != nil:
+			c.p.Add(waypost.DetailInvalidFormat, at, "%s", compiled.err)
+		}
+	}
+}
+
+// reference reports a node id that names no node.
+func (c *checker) reference(path, id string) {
+	if _, ok := c.d.index[id]; !ok {
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no node %q", clip(id, 64))
+	}
+}
+
+func isNodeID(id string) bool {
+	for _, r := range id {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (r < '0' || r > '9') && r != '_' && r != '-' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 64
+}
+
+// clip cuts s after n bytes at a character boundary, for messages and paths that
+// repeat input.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,180 @@
+package journey
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// conditionEnv declares the variables once per process. It takes no part in
+// Parse or Step.
+var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
+	fields := cel.MapType(cel.StringType, cel.DynType)
+	return cel.NewEnv(
+		cel.Variable(varLead, fields),
+		cel.Variable(varJourney, fields),
+		cel.Variable(varEnrollment, fields),
+		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
+		cel.CrossTypeNumericComparisons(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.ParserExpressionSizeLimit(MaxCondition),
+		cel.ParserRecursionLimit(60),
+	)
+})
+
+// conditions holds the compiled cases of one branch.
+type conditions struct {
+	once  sync.Once
+	cases []condition
+}
+
+// condition is one compiled case, or why it does not compile.
+type condition struct {
+	program cel.Program
+	err     error
+}
+
+// compiled compiles the cases of a branch, once.
+func (d *Definition) compiled(node int) []condition {
+	c := &d.conditions[node]
+	c.once.Do(func() {
+		c.cases = make([]condition, len(d.body.Nodes[node].Cases))
+		for i, branch := range d.body.Nodes[node].Cases {
+			c.cases[i].program, c.cases[i].err = d.compile(branch.When)
+		}
+	})
+	return c.cases
+}
+
+// compile checks a condition and plans it. Its errors name positions and repeat
+// the source, never values.
+func (d *Definition) compile(source string) (cel.Program, error) {
+	if utf8.RuneCountInString(source) > MaxCondition {
+		return nil, fmt.Errorf("has at most %d characters", MaxCondition)
+	}
+	env, err := conditionEnv()
+	if err != nil {
+		return nil, fmt.Errorf("declare the variables of conditions: %w", err)
+	}
+	checked, issues := env.Compile(source)
+	if err := d.issues(checked, issues); err != nil {
+		return nil, err
+	}
+	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("must be true or false, not %s", cel.FormatCELType(t))
+	}
+	program, err := env.Program(checked,
+		cel.CustomDecorator(strictNull),
+		cel.CustomDecorator(boundedMatch),
+		cel.CostTracking(callCost{}),
+		cel.CostLimit(maxCost),
+		cel.InterruptCheckFrequency(10),
+	)
+	if err != nil {
+		return nil, errors.New(clip(firstLine(err.Error()), 300))
+	}
+	return program, nil
+}
+
+// issues makes one error of what the compiler reports, or else of the names that
+// the types cannot check: members of the variables, and touchpoints that the
+// journey does not have.
+func (d *Definition) issues(checked *cel.Ast, issues *cel.Issues) error {
+	var found []*common.Error
+	if issues.Err() != nil {
+		found = issues.Errors()
+	} else {
+		found = d.unknownNames(checked.NativeRep())
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	var out []string
+	for _, e := range found[:min(len(found), 3)] {
+		position := ""
+		if e.Location.Line() > 0 {
+			position = fmt.Sprintf("line %d, column %d: ", e.Location.Line(), e.Location.Column()+1)
+		}
+		message := strings.TrimSuffix(firstLine(e.Message), " (in container '')")
+		out = append(out, position+clip(message, 300))
+	}
+	return errors.New(strings.Join(out, "; "))
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// members lists what the variables of fixed shape have.
+var members = sync.OnceValue(func() map[string]object {
+	var f Facts
+	out := map[string]object{}
+	for name, v := range f.variables() {
+		if o := v.(object); name != varTouchpoints {
+			out[name] = o
+		}
+	}
+	return out
+})
+
+var touchpointMembers = []string{"succeed", "httpStatus", "message", "attempts"}
+
+// unknownNames finds members such as lead.naem: at run time they would be a case
+// that is quietly never true.
+func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
+	var found []*common.Error
+	report := func(e ast.Expr, format string, args ...any) {
+		found = append(found, &common.Error{
+			Location: a.SourceInfo().GetStartLocation(e.ID()), Message: fmt.Sprintf(format, args...), ExprID: e.ID(),
+		})
+	}
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		operand, member, ok := access(e)
+		if !ok {
+			return
+		}
+		if operand.Kind() == ast.IdentKind {
+			name := operand.AsIdent()
+			if name == varTouchpoints {
+				if n, ok := d.Node(member); !ok || n.Type != Touchpoint {
+					report(e, "the journey has no touchpoint %q", clip(member, 64))
+				}
+			} else if known, ok := members()[name]; ok {
+				if _, ok := known[member]; !ok {
+					report(e, "%s has no member %q", name, clip(member, 64))
+				}
+			}
+			return
+		}
+		if of, _, ok := access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints && !slices.Contains(touchpointMembers, member) {
+			report(e, "a touchpoint has no member %q, but %s", clip(member, 64), strings.Join(touchpointMembers, ", "))
+		}
+	}))
+	return found
+}
+
+// access takes a.b, has(a.b) and a["b"] apart.
+func access(e ast.Expr) (operand ast.Expr, member string, ok bool) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return e.AsSelect().Operand(), e.AsSelect().FieldName(), true
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.FunctionName() != operators.Index || call.Args()[1].Kind() != ast.LiteralKind {
+			return nil, "", false
+		}
+		name, ok := call.Args()[1].AsLiteral().(types.String)
+		return call.Args()[0], string(name), ok
+	}
+	return nil, "", false
+}

@@ -1,0 +1,247 @@
+package journey_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// secret stands for every value of the lead that must not be told.
+const secret = "Zaphod-Beeblebrox"
+
+func facts() journey.Facts {
+	return journey.Facts{
+		Lead: waypost.Lead{
+			LeadsID: 42,
+			LeadFields: waypost.LeadFields{
+				Name: secret, Gender: ptr(int64(1)), Birthday: ptr("1990-02-03"), Email: ptr("z@example.com"),
+				MobilePhone: []string{"13800000001", "13800000002"},
+				CustomFields: map[string]any{
+					"level": 3.0, "score": json.Number("2.50"), "big": json.Number("12345678.5"), "tier": "gold", "none": nil, "vip": true,
+					secret: "x",
+				},
+			},
+			CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC),
+		},
+		JourneyID: "jrn_1", JourneyName: "Welcome", Version: 3, EnrollmentID: "enr_1", EntryKey: "order-7",
+		Params: map[string]any{"amount": 250.0, "items": []any{"a", "b"}, "nested": map[string]any{"deep": []any{map[string]any{"x": 1.5}}}},
+		Touchpoints: map[string]journey.TouchpointResult{
+			"hello": {Succeed: true, HTTPStatus: 200, Message: "ok", Attempts: 2},
+		},
+	}
+}
+
+// branchOn makes a journey whose node "b" has these conditions.
+func branchOn(t testing.TB, conditions ...string) *journey.Definition {
+	t.Helper()
+	cases := make([]map[string]string, len(conditions))
+	for i, c := range conditions {
+		cases[i] = map[string]string{"when": c, "next": "end"}
+	}
+	body, err := json.Marshal(map[string]any{
+		"name": "x", "start": "hello", "nodes": []any{
+			map[string]any{"id": "hello", "type": "touchpoint", "webhook": "w", "next": "later"},
+			map[string]any{"id": "later", "type": "touchpoint", "webhook": "w", "next": "dash-ed"},
+			map[string]any{"id": "dash-ed", "type": "touchpoint", "webhook": "w", "next": "b"},
+			map[string]any{"id": "b", "type": "branch", "cases": cases},
+			map[string]any{"id": "end", "type": "exit"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(body))
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		condition string
+		want      bool
+		fault     string
+	}{
+		{"true", true, ""},
+		{"false", false, ""},
+		{"lead.gender == 1 && touchpoints.hello.succeed", true, ""},
+		{"lead.gender == 2", false, ""},
+		{"lead.gender != 2", true, ""},
+		{"lead.gender in [1, 2]", true, ""},
+		{"lead.gender > 0.5", true, ""},
+		{"lead.leadsId == 42", true, ""},
+		{"lead.name.startsWith('Zaphod')", true, ""},
+		{"lead['name'].size() == 17", true, ""},
+		{"lead.mobilePhone.exists(p, p.endsWith('2'))", true, ""},
+		{"size(lead.mobilePhone) == 2 && lead.mobilePhone[0] == '13800000001'", true, ""},
+		{"lead.customFields.level == 3", true, ""},
+		{"lead.customFields.level % 2 == 1", true, ""},
+		{"lead.customFields.score > 2 && lead.customFields.score == 2.5", true, ""},
+		{"lead.customFields.vip", true, ""},
+		{"lead.customFields['tier'] == 'gold'", true, ""},
+		{"lead.createdAt < timestamp('2026-01-02T03:04:06Z') && lead.createdAt.getFullYear() == 2026", true, ""},
+		{"timestamp(lead.birthday + 'T00:00:00Z').getMonth() == 1", true, ""},
+		{"enrollment.entryKey == 'order-7' && enrollment.id == 'enr_1'", true, ""},
+		{"enrollment.params.amount >= 250 && enrollment.params.items[1] == 'b'", true, ""},
+		{"enrollment.params.nested.deep[0].x == 1.5", true, ""},
+		{"journey.version == 3 && journey.name == 'Welcome' && journey.id == 'jrn_1'", true, ""},
+		{"touchpoints.hello.httpStatus == 200 && touchpoints.hello.attempts == 2 && touchpoints['hello'].message == 'ok'", true, ""},
+
+		// A field that is not set.
+		{"lead.region == null", true, ""},
+		{"null == lead.region", true, ""},
+		{"lead.region != null", false, ""},
+		{"lead.gender == null", false, ""},
+		{"lead.gender != null", true, ""},
+		{"lead.updatedAt == null", true, ""},
+		{"lead.customFields.none == null", true, ""},
+		{"has(lead.customFields.absent)", false, ""},
+		{"has(lead.customFields.absent) && lead.customFields.absent > 3", false, ""},
+		{"has(touchpoints.later)", false, ""},
+		{"lead.region == lead.leadsGroup", true, ""},
+
+		// A missing value makes the case false, whichever way it is asked.
+		{"lead.region == 1", false, "missing value"},
+		{"lead.region != 1", false, "missing value"},
+		{"1 != lead.region", false, "missing value"},
+		{"!(lead.region == 1)", false, "missing value"},
+		{"lead.region == lead.gender", false, "missing value"},
+		{"lead.region < 1", false, "no such overload"},
+		{"lead.email.size() > 3 && lead.wechat.size() > 3", false, "no such overload"},
+		{"lead.customFields.absent == 'x'", false, "no such key"},
+		{"lead.customFields.none", false, "missing value"},
+		{"!touchpoints.later.succeed", false, "no such key"},
+		{"!touchpoints['dash-ed'].succeed", false, "no such key"},
+		{"lead.region == 1 || lead.gender == 1", true, ""},
+		{"lead.region == 1 && lead.gender == 2", false, ""},
+
+		// Errors, none of which may tell a value.
+		{"lead.customFields[lead.name + '?'] == 'x'", false, "no such key"},
+		{"lead.name", false, "not true or false"},
+		{"lead.name > 3", false, "no such overload"},
+		{"int(lead.name) > 3", false, "type conversion"},
+		{"timestamp(lead.name) > timestamp('2026-01-01T00:00:00Z')", false, "type conversion"},
+		{"duration(lead.name) > duration('1h')", false, "type conversion"},
+		{"lead.mobilePhone[7] == 'x'", false, "index out of range"},
+		{"lead.gender / 0 == 1", false, "division by zero"},
+		{"lead.gender % 0 == 1", false, "division by zero"},
+		{"lead.gender + 9223372036854775807 > 0", false, "overflow"},
+		{"'x'.matches('(' + lead.name)", false, "invalid pattern"},
+		{"lead.name.matches('^Zaphod-[A-Z][a-z]+$')", true, ""},
+		{"lead.region.matches('x')", false, "no such overload"},
+		{"[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, true)))))", false, "cost limit"},
+	} {
+		t.Run(test.condition, func(t *testing.T) {
+			t.Parallel()
+			d := branchOn(t, test.condition)
+			if problems := d.Check(nil); len(problems) > 0 {
+				t.Fatalf("Check: %v", problems)
+			}
+			arm, reason := d.Decide("b", facts())
+			want := "otherwise"
+			if test.want {
+				want = "case 1"
+			}
+			if test.fault != "" {
+				want += "; case 1: error: " + test.fault
+			}
+			if (arm == 0) != test.want || reason != want {
+				t.Errorf("arm %d, %q; want %q", arm, reason, want)
+			}
+			if strings.Contains(reason, secret) {
+				t.Errorf("the reason tells a value: %q", reason)
+			}
+		})
+	}
+}
+
+func TestDecide_order(t *testing.T) {
+	t.Parallel()
+	d := branchOn(t, "lead.region == 1", "false", "lead.gender == 1", "true")
+	if arm, reason := d.Decide("b", facts()); arm != 2 || reason != "case 3; case 1: error: missing value" {
+		t.Errorf("arm %d, %q", arm, reason)
+	}
+	many := make([]string, 50)
+	for i := range many {
+		many[i] = "lead.region == 1"
+	}
+	if arm, reason := branchOn(t, many...).Decide("b", facts()); arm != -1 || strings.Count(reason, "error") != 5 {
+		t.Errorf("arm %d, %q", arm, reason)
+	}
+	for _, node := range []string{"hello", "nobody", ""} {
+		if arm, reason := d.Decide(node, facts()); arm != -1 || !strings.Contains(reason, "not a branch") {
+			t.Errorf("node %q: arm %d, %q", node, arm, reason)
+		}
+	}
+	if arm, reason := branchOn(t, "nonsense(").Decide("b", facts()); arm != -1 || reason != "otherwise; case 1: error: does not compile" {
+		t.Errorf("arm %d, %q", arm, reason)
+	}
+}
+
+// TestDecide_emptyFacts gives conditions a lead of which nothing is known.
+func TestDecide_emptyFacts(t *testing.T) {
+	t.Parallel()
+	d := branchOn(t, "lead.gender == 1", "lead.mobilePhone.size() > 0", "lead.customFields.x == 1", "touchpoints.hello.succeed", "enrollment.params.x == 1", "lead.createdAt == null")
+	if arm, reason := d.Decide("b", journey.Facts{}); arm != 5 || strings.Count(reason, "error") != 4 {
+		t.Errorf("arm %d, %q", arm, reason)
+	}
+}
+
+func TestDecide_concurrent(t *testing.T) {
+	t.Parallel()
+	d := branchOn(t, "lead.region == 1", "lead.name.matches('^Z')")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if arm, reason := d.Decide("b", facts()); arm != 1 {
+					t.Errorf("arm %d, %q", arm, reason)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestDecide_costly runs the conditions that are hardest to bound, over texts as
+// large as a body can bring.
+func TestDecide_costly(t *testing.T) {
+	t.Parallel()
+	f := facts()
+	f.Lead.Remark = ptr(strings.Repeat("ab ", 20_000))
+	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400)}
+	for _, condition := range []string{
+		"enrollment.params.big.matches('((a|b| )?){500}c')",
+		"lead.remark.matches('((a|b| )?){80}c')",
+		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, 'a b a b a b'.matches('((a|b| )?){80}c'))).size() > 99",
+		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, enrollment.params.list == enrollment.params.list)))",
+		"lead.remark.matches(enrollment.params.pattern)",
+		"lead.remark.matches('(a?){900}' + 'c')",
+		strings.Repeat("enrollment.params.big == lead.remark || ", 100) + "false",
+		strings.Repeat("enrollment.params.big.contains('abababc') || ", 90) + "false",
+		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, [1,2,3,4,5,6,7,8,9].map(z, lead.remark + lead.remark))).size() > 99",
+		strings.Repeat("enrollment.params.big + ", 50) + "'' == ''",
+	} {
+		began := time.Now()
+		arm, reason := branchOn(t, condition).Decide("b", f)
+		took := time.Since(began)
+		if arm != -1 {
+			t.Errorf("%.60s: %q", condition, reason)
+		}
+		if took > 5*time.Second {
+			t.Errorf("%.60s took %s", condition, took)
+		}
+		t.Logf("%.60s: %q in %s", condition, reason, took)
+	}
+	for _, pattern := range []string{strings.Repeat("(a?){1000}", 4), strings.Repeat("a", 600)} {
+		if problems := branchOn(t, fmt.Sprintf("lead.name.matches('%s')", pattern)).Check(nil); len(problems) != 1 {
+			t.Errorf("a pattern of %d bytes is taken: %v", len(pattern), problems)
+		}
+	}
+}

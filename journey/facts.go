@@ -1,0 +1,191 @@
+package journey
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"waypost"
+)
+
+// Facts is what conditions and templates can ask about. It holds personal data
+// and never enters a state, a reason or an error.
+type Facts struct {
+	Lead                   waypost.Lead
+	JourneyID, JourneyName string
+	Version                int
+	EnrollmentID, EntryKey string
+	Params                 map[string]any // of the enrollment
+	// Touchpoints holds the latest execution of each touchpoint that was passed, by
+	// node id.
+	Touchpoints map[string]TouchpointResult
+}
+
+// TouchpointResult is what is known of a touchpoint that was passed.
+type TouchpointResult = waypost.TouchpointResult
+
+// The names that conditions and templates know (contract, chapter 6).
+const (
+	varLead        = "lead"
+	varJourney     = "journey"
+	varEnrollment  = "enrollment"
+	varTouchpoints = "touchpoints"
+)
+
+// variables returns the facts by name: objects, lists, strings, booleans,
+// integers, decimals, instants and nil for what is not set.
+func (f *Facts) variables() map[string]any {
+	touchpoints := make(object, len(f.Touchpoints))
+	for id, t := range f.Touchpoints {
+		touchpoints[id] = object{
+			"succeed": t.Succeed, "httpStatus": t.HTTPStatus, "message": t.Message, "attempts": t.Attempts,
+		}
+	}
+	params := plainObject(f.Params)
+	return map[string]any{
+		varLead:        leadObject(&f.Lead),
+		varJourney:     object{"id": f.JourneyID, "name": f.JourneyName, "version": f.Version},
+		varEnrollment:  object{"id": f.EnrollmentID, "entryKey": f.EntryKey, "params": params},
+		varTouchpoints: touchpoints,
+	}
+}
+
+func leadObject(l *waypost.Lead) object {
+	phones := make([]any, len(l.MobilePhone))
+	for i, phone := range l.MobilePhone {
+		phones[i] = phone
+	}
+	return object{
+		"leadsId":        int(l.LeadsID),
+		"leadsGroup":     integer(l.LeadsGroup),
+		"region":         integer(l.Region),
+		"address":        text(l.Address),
+		"remark":         text(l.Remark),
+		"name":           l.Name,
+		"mobilePhone":    phones,
+		"gender":         integer(l.Gender),
+		"birthday":       text(l.Birthday),
+		"email":          text(l.Email),
+		"wechat":         text(l.Wechat),
+		"qq":             text(l.QQ),
+		"telephone":      text(l.Telephone),
+		"company":        text(l.Company),
+		"companyPhone":   text(l.CompanyPhone),
+		"companyEmail":   text(l.CompanyEmail),
+		"companyWebsite": text(l.CompanyWebsite),
+		"externalId":     text(l.ExternalID),
+		"openId":         text(l.OpenID),
+		"customFields":   plainObject(l.CustomFields),
+		"createdAt":      timestamp(l.CreatedAt),
+		"updatedAt":      timestamp(l.UpdatedAt),
+	}
+}
+
+func integer(p *int64) any {
+	if p == nil {
+		return nil
+	}
+	return int(*p)
+}
+
+func text(p *string) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// object is a JSON object. A template that prints one prints JSON, not Go.
+type object map[string]any
+
+func (o object) String() string {
+	b, err := marshal(o)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// instant is a point in time: a timestamp in conditions, RFC 3339 text in
+// templates.
+type instant time.Time
+
+func (t instant) text() string { return time.Time(t).UTC().Format(timeLayout) }
+
+func timestamp(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return instant(t)
+}
+
+// decimal is a number that is no integer. It prints without an exponent where
+// people would write none.
+type decimal float64
+
+func (d decimal) String() string {
+	f := float64(d)
+	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// MarshalJSON writes the number; what JSON cannot hold is null.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(d)) || math.IsInf(float64(d), 0) {
+		return []byte("null"), nil
+	}
+	return []byte(d.String()), nil
+}
+
+// maxExact is the largest integer up to which a float64 holds every integer.
+const maxExact = 1 << 53
+
+// numeric is an integer if f is one that a float64 holds exactly.
+func numeric(f float64) any {
+	if f == math.Trunc(f) && math.Abs(f) <= maxExact {
+		return int(f)
+	}
+	return decimal(f)
+}
+
+func plainObject(m map[string]any) object {
+	out := make(object, len(m))
+	for name, v := range m {
+		out[name] = plain(v)
+	}
+	return out
+}
+
+// plain brings what JSON decodes to, whichever way it was decoded, into the few
+// types that variables hold. Anything else becomes nil.
+func plain(v any) any {
+	switch v := v.(type) {
+	case string, bool, int:
+		return v
+	case float64:
+		return numeric(v)
+	case int64:
+		return int(v)
+	case json.Number:
+		if n, err := strconv.Atoi(v.String()); err == nil {
+			return n
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return nil
+		}
+		return numeric(f)
+	case map[string]any:
+		return plainObject(v)
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = plain(e)
+		}
+		return out
+	}
+	return nil
+}

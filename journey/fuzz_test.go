@@ -1,0 +1,147 @@
+package journey_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// FuzzParse reads anything as a definition. What is accepted has a canonical form
+// that reads back the same, can be checked, and can be walked.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, uint64(0))
+	}
+	f.Add([]byte(`{"start":"a","nodes":[{"id":"a","type":"branch","cases":[{"when":"true","next":"a"}],"otherwise":"b"},{"id":"b","type":"delay","for":"1h","next":"a"}]}`), uint64(0x5a5a))
+	f.Fuzz(func(t *testing.T, data []byte, choices uint64) {
+		d, problems := journey.Parse(data)
+		if (d == nil) == (len(problems) == 0) {
+			t.Fatalf("definition %v with problems %v", d != nil, problems)
+		}
+		if d == nil {
+			return
+		}
+		canonical := d.Canonical()
+		again, problems := journey.Parse(canonical)
+		if len(problems) > 0 || string(again.Canonical()) != string(canonical) || again.Hash() != d.Hash() {
+			t.Fatalf("canonical form %s: %v", canonical, problems)
+		}
+		publishable := len(d.Check(nil)) == 0
+		var s journey.State
+		in := journey.Input{Kind: journey.InputStart, At: noon}
+		for range 100 {
+			next, effect, err := journey.Step(d, s, in)
+			if err != nil {
+				if publishable {
+					t.Fatalf("a definition without problems: %v", err)
+				}
+				return
+			}
+			s = next
+			if b, err := json.Marshal(s); err != nil || len(b) > 16<<10 {
+				t.Fatalf("a state of %d bytes, %v", len(b), err)
+			}
+			choice := choices & 3
+			choices = choices>>2 | choices<<62
+			switch c := effect.Command; c.Kind {
+			case "":
+				return
+			case journey.CommandSend:
+				if params, err := d.Render(c.Node, nil, facts()); (params == nil) == (err == nil) {
+					t.Fatalf("params %v, %v", params, err)
+				}
+				in = journey.Input{Kind: journey.InputSent, At: in.At, Succeed: choice > 0}
+			case journey.CommandDecide:
+				arm, reason := d.Decide(c.Node, facts())
+				if strings.Contains(reason, secret) {
+					t.Fatalf("reason %q", reason)
+				}
+				in = journey.Input{Kind: journey.InputDecided, At: in.At, Arm: arm, Reason: reason}
+				if choice == 0 {
+					in.Arm = -1
+				}
+			case journey.CommandWait:
+				in = journey.Input{Kind: journey.InputElapsed, At: c.Until}
+			}
+		}
+	})
+}
+
+// FuzzTemplate compiles and renders anything. Errors never tell a value, and
+// output is text that JSON can hold.
+func FuzzTemplate(f *testing.F) {
+	for _, template := range costlyTemplates {
+		f.Add(template)
+	}
+	for _, template := range []string{
+		"Hi {{ lead.name | default: 'you' }}", "{% for p in lead.mobilePhone limit: 1 %}{{ p }}{% else %}-{% endfor %}",
+		"{% case lead.gender %}{% when 1, 2 %}a{% else %}b{% endcase %}", "{% raw %}{{{% endraw %}", "{%- assign x = 'a' | split: ',' -%}{{ x[0] }}",
+		"{{ lead.createdAt | date: '%d.%m.%Y' }}", "{{ '%ff' | url_decode }}", "{% capture x %}{{ lead }}{% endcapture %}{{ x | truncate: 9 }}",
+		"{{ 99999999999999999999 }}", "{{ (1..3) | join: '-' }}", "{{ %loop x in y }}", "{% if a %}{% elsif b %}{% endif %}",
+	} {
+		f.Add(template)
+	}
+	f.Fuzz(func(t *testing.T, template string) {
+		if !utf8.ValidString(template) {
+			return // no JSON document holds it
+		}
+		if err := journey.CheckTemplate(template); err != nil {
+			return
+		}
+		d := touchpoint(t, map[string]any{"p": template})
+		params, err := d.Render("t", nil, facts())
+		if err != nil {
+			if waypost.CodeOf(err) != waypost.CodeUnprocessableEntity || strings.Contains(err.Error(), secret) || err.Error() == "params.p: the template does not compile" {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		out := params["p"].(string)
+		if !utf8.ValidString(out) || len(out) > 64<<10+64 {
+			t.Fatalf("an output of %d bytes", len(out))
+		}
+		again, err := d.Render("t", nil, facts())
+		if err != nil || again["p"] != out {
+			t.Fatalf("rendered again: %q, %v; want %q", again["p"], err, out)
+		}
+	})
+}
+
+// FuzzCondition compiles and evaluates anything as the condition of a branch.
+func FuzzCondition(f *testing.F) {
+	for _, condition := range []string{
+		"lead.gender == 1 && touchpoints.hello.succeed", "lead.region != null", "lead.customFields.x > 3", "lead.mobilePhone.exists(p, p == '1')",
+		"lead.name.matches('^(a|b)+$')", "has(lead.name) ? lead.name == 'x' : false", "[1, 2].map(x, x * 2)[0] == 2", "{'a': lead.name}.a == 'x'",
+		"timestamp(lead.birthday) < lead.createdAt", "duration('1h') > duration(lead.name)", "lead.customFields[lead.name] == 1", "type(lead.name) == string",
+	} {
+		f.Add(condition)
+	}
+	f.Fuzz(func(t *testing.T, condition string) {
+		if !utf8.ValidString(condition) || strings.ContainsRune(condition, 0) {
+			return
+		}
+		d := branchOn(t, condition)
+		problems := d.Check(nil)
+		arm, reason := d.Decide("b", facts())
+		if strings.Contains(reason, secret) || len(reason) > 100 || arm > 0 {
+			t.Fatalf("arm %d, reason %q", arm, reason)
+		}
+		if len(problems) > 0 && arm >= 0 {
+			t.Fatalf("taken although %v", problems)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package journey
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"waypost"
+)
+
+// maxInput bounds what Parse looks at: the canonical form is what MaxDefinition
+// counts, so white space may come on top.
+const maxInput = 1 << 20
+
+// draft is what DecodeJSON reads. Pointers tell an absent member from an empty
+// one, so that a member that a node's type does not have is seen.
+type draft struct {
+	Name    *string       `json:"name"`
+	Start   *string       `json:"start"`
+	Reentry *draftReentry `json:"reentry"`
+	Nodes   []draftNode   `json:"nodes"`
+}
+
+type draftReentry struct {
+	Policy *string `json:"policy"`
+	Every  *string `json:"every"`
+}
+
+type draftNode struct {
+	ID        *string          `json:"id"`
+	Type      *string          `json:"type"`
+	Webhook   *string          `json:"webhook"`
+	Params    map[string]Param `json:"params"`
+	For       *string          `json:"for"`
+	Cases     []draftCase      `json:"cases"`
+	Otherwise *string          `json:"otherwise"`
+	Next      *string          `json:"next"`
+	OnFailure *string          `json:"onFailure"`
+}
+
+type draftCase struct {
+	When *string `json:"when"`
+	Next *string `json:"next"`
+}
+
+// Parse reads a definition from JSON and checks its shape: the JSON itself, the
+// types of the members, unknown and doubled members, node types and the size.
+// All problems are returned at once, with paths such as "nodes[2].type"; the
+// definition is nil if there are any. A definition that Parse accepts can be
+// stored as a draft; whether it can be published is Check's to say.
+func Parse(data []byte) (*Definition, waypost.Problems) {
+	var p waypost.Problems
+	if len(data) > maxInput {
+		p.Add(waypost.DetailTooLong, "", "a definition has at most %d KiB", MaxDefinition>>10)
+		return nil, p
+	}
+	var in draft
+	p = waypost.DecodeJSON(data, &in)
+	d := &Definition{body: body{Name: value(in.Name), Start: value(in.Start)}}
+	if in.Reentry != nil {
+		d.body.Reentry = &reentry{Policy: value(in.Reentry.Policy), Every: value(in.Reentry.Every)}
+		if *d.body.Reentry == (reentry{}) {
+			d.body.Reentry = nil
+		}
+	}
+	for i, n := range in.Nodes {
+		d.body.Nodes = append(d.body.Nodes, n.node(&p, element("nodes", i)))
+	}
+	if len(p) > 0 {
+		return nil, p
+	}
+	if err := d.finish(); err != nil {
+		p.Add(waypost.DetailTooLong, "", "%s", err)
+		return nil, p
+	}
+	return d, nil
+}
+
+// node checks the type of a node and that it has only members of that type.
+func (n draftNode) node(p *waypost.Problems, path string) Node {
+	out := Node{
+		ID: value(n.ID), Type: NodeType(value(n.Type)),
+		Webhook: value(n.Webhook), For: value(n.For), Otherwise: value(n.Otherwise),
+		Next: value(n.Next), OnFailure: value(n.OnFailure),
+	}
+	if len(n.Params) > 0 {
+		out.Params = n.Params
+	}
+	for _, c := range n.Cases {
+		out.Cases = append(out.Cases, Case{When: value(c.When), Next: value(c.Next)})
+	}
+	var members string
+	switch out.Type {
+	case Touchpoint:
+		members = "webhook params next onFailure"
+	case Delay:
+		members = "for next"
+	case Branch:
+		members = "cases otherwise"
+	case Exit:
+	default:
+		// The members of a type that does not exist cannot be judged.
+		*p = slices.DeleteFunc(*p, func(d waypost.Detail) bool {
+			member, ok := strings.CutPrefix(d.Target, path+".")
+			return ok && d.Code == waypost.DetailUnknownField && !strings.ContainsAny(member, ".[")
+		})
+		told := slices.ContainsFunc(*p, func(d waypost.Detail) bool { return d.Target == path || d.Target == path+".type" })
+		if out.Type != "" {
+			p.Add(waypost.DetailOutOfRange, path+".type", "must be one of: %s", nodeTypes)
+		} else if !told {
+			p.Add(waypost.DetailNullValue, path+".type", "must be one of: %s", nodeTypes)
+		}
+		return out
+	}
+	foreign := func(present bool, member string) {
+		if present && !slices.Contains(strings.Fields(members), member) {
+			p.Add(waypost.DetailUnknownField, path+"."+member, "a node of type %s has no such member", out.Type)
+		}
+	}
+	foreign(n.Webhook != nil, "webhook")
+	foreign(n.Params != nil, "params")
+	foreign(n.For != nil, "for")
+	foreign(n.Cases != nil, "cases")
+	foreign(n.Otherwise != nil, "otherwise")
+	foreign(n.Next != nil, "next")
+	foreign(n.OnFailure != nil, "onFailure")
+	return out
+}
+
+// finish computes what follows from the body.
+func (d *Definition) finish() error {
+	canonical, err := marshal(d.body)
+	if err != nil {
+		return fmt.Errorf("write canonical definition: %w", err)
+	}
+	if len(canonical) > MaxDefinition {
+		return fmt.Errorf("a definition has at most %d KiB", MaxDefinition>>10)
+	}
+	d.canonical = canonical
+	d.index = make(map[string]int, len(d.body.Nodes))
+	for i, n := range d.body.Nodes {
+		if _, doubled := d.index[n.ID]; !doubled && n.ID != "" {
+			d.index[n.ID] = i
+		}
+	}
+	d.conditions = make([]conditions, len(d.body.Nodes))
+	return nil
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// element is the path of a list's element.
+func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

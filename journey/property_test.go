@@ -1,0 +1,210 @@
+package journey_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// validDefinition draws a definition that Check accepts. Nodes are reached in
+// order (each leads to the next one), and only delays lead back, so that every
+// loop has one.
+func validDefinition(t *rapid.T) *journey.Definition {
+	count := rapid.IntRange(1, 12).Draw(t, "nodes")
+	id := func(i int) string { return fmt.Sprintf("n-%d", i) }
+	forward := func(i int, label string) string {
+		return id(rapid.IntRange(i+1, count-1).Draw(t, label))
+	}
+	nodes := make([]map[string]any, count)
+	for i := range nodes {
+		n := map[string]any{"id": id(i)}
+		nodes[i] = n
+		if i == count-1 {
+			n["type"] = "exit"
+			continue
+		}
+		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "branch"}).Draw(t, "type"); kind {
+		case "touchpoint":
+			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
+			n["params"] = map[string]any{
+				"n": json.Number(rapid.StringMatching(`-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?`).Draw(t, "number")),
+				"s": rapid.SampledFrom([]string{"", "plain", "Hi {{ lead.name }}", "\u2028<&>\"\\é你"}).Draw(t, "text"),
+			}
+			if rapid.Bool().Draw(t, "has onFailure") {
+				n["onFailure"] = forward(i, "onFailure")
+			}
+		case "delay":
+			// The way to the next node goes through the first touchpoint or branch of
+			// the loop, so a delay that leads back may leave the rest unreachable;
+			// a branch before it keeps a way.
+			n["type"], n["for"], n["next"] = kind, rapid.SampledFrom([]string{"1ms", "90m", "72h", "P3D", "PT5M"}).Draw(t, "for"), id(i+1)
+		case "branch":
+			n["type"], n["otherwise"] = kind, id(i+1)
+			cases := make([]any, rapid.IntRange(1, 4).Draw(t, "cases"))
+			for j := range cases {
+				c := map[string]any{"when": rapid.SampledFrom([]string{"true", "lead.gender == 1", "lead.customFields.x > 3"}).Draw(t, "when")}
+				if rapid.Bool().Draw(t, "has next") {
+					c["next"] = forward(i, "case")
+				}
+				cases[j] = c
+			}
+			n["cases"] = cases
+		}
+	}
+	// Loops: a branch may lead to an extra delay that leads back anywhere.
+	for i, n := range nodes {
+		if n["type"] == "branch" && rapid.Bool().Draw(t, "loop") {
+			back := fmt.Sprintf("back-%d", i)
+			n["cases"] = append(n["cases"].([]any), map[string]any{"when": "false", "next": back})
+			nodes = append(nodes, map[string]any{"id": back, "type": "delay", "for": "1h", "next": id(rapid.IntRange(0, count-1).Draw(t, "back to"))})
+		}
+	}
+	body, err := json.Marshal(map[string]any{"name": "x", "start": id(0), "nodes": nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, problems := journey.Parse(body)
+	if len(problems) > 0 {
+		t.Fatalf("Parse %s: %v", body, problems)
+	}
+	if problems := d.Check(nil); len(problems) > 0 {
+		t.Fatalf("Check %s: %v", body, problems)
+	}
+	return d
+}
+
+// answer draws the input that a command asks for.
+func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) journey.Input {
+	switch c.Kind {
+	case journey.CommandSend:
+		return journey.Input{Kind: journey.InputSent, At: at, Succeed: rapid.Bool().Draw(t, "succeed"), Reason: rapid.SampledFrom([]string{"", "httpStatus 404"}).Draw(t, "reason")}
+	case journey.CommandDecide:
+		n, _ := d.Node(c.Node)
+		return journey.Input{Kind: journey.InputDecided, At: at, Arm: rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")}
+	case journey.CommandWait:
+		return journey.Input{Kind: journey.InputElapsed, At: c.Until}
+	}
+	t.Fatalf("a command %+v", c)
+	return journey.Input{}
+}
+
+var anyInputs = []journey.Input{
+	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: "other"}, {},
+}
+
+// TestStep_properties walks random journeys with random answers.
+func TestStep_properties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := validDefinition(t)
+		again, problems := journey.Parse(d.Canonical())
+		if len(problems) > 0 || again.Hash() != d.Hash() || !reflect.DeepEqual(again.Nodes(), d.Nodes()) {
+			t.Fatalf("the canonical form is another definition: %v", problems)
+		}
+
+		var s journey.State
+		in := journey.Input{Kind: journey.InputStart, At: noon}
+		seq, visits, loops := 0, 0, map[string]int{}
+		for step := 0; ; step++ {
+			before, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, effect, err := journey.Step(d, s, in)
+			if err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+
+			// The state that Step was given is left alone, and what it says after a
+			// trip through JSON is the same, to the byte.
+			if after, _ := json.Marshal(s); string(after) != string(before) {
+				t.Fatalf("Step changed its state from %s to %s", before, after)
+			}
+			var stored journey.State
+			if err := json.Unmarshal(before, &stored); err != nil {
+				t.Fatal(err)
+			}
+			same, sameEffect, err := journey.Step(again, stored, in)
+			if err != nil || !reflect.DeepEqual(same, next) || !reflect.DeepEqual(sameEffect, effect) {
+				t.Fatalf("after JSON: %+v, %+v, %v; want %+v, %+v", same, sameEffect, err, next, effect)
+			}
+
+			for _, e := range effect.Entries {
+				seq++
+				if e.Seq != seq {
+					t.Fatalf("entry %d follows %d", e.Seq, seq-1)
+				}
+			}
+			if next.Seq != seq || len(effect.Entries) == 0 {
+				t.Fatalf("state says %d entries, there were %d; this step made %d", next.Seq, seq, len(effect.Entries))
+			}
+			if next.Visit < visits || next.Visit > visits+1 || len(next.Path) > journey.MaxPath {
+				t.Fatalf("visit %d follows %d; path of %d", next.Visit, visits, len(next.Path))
+			}
+			visits = next.Visit
+
+			// A command and an end exclude each other, and one of them there is.
+			c, done := effect.Command, next.Phase == journey.PhaseDone
+			if done != (c.Kind == "") || done != next.EnrollmentStatus().Ended() {
+				t.Fatalf("phase %q, status %q, command %+v", next.Phase, next.EnrollmentStatus(), c)
+			}
+			if !done && (c.Node != next.Node || c.Visit != next.Visit || !c.Until.Equal(next.Until)) {
+				t.Fatalf("command %+v, state %+v", c, next)
+			}
+			if waiting := next.EnrollmentStatus() == waypost.EnrollmentWaiting; waiting != (c.Kind == journey.CommandWait) || waiting && !c.Until.After(in.At) {
+				t.Fatalf("status %q, command %+v at %s", next.EnrollmentStatus(), c, in.At)
+			}
+
+			s = next
+			if done {
+				break
+			}
+			if step > 200 {
+				return // in loops with a delay; those without are refused
+			}
+			in = answer(t, d, c, in.At.Add(time.Second))
+
+			// Without a wait, no node comes twice.
+			if c.Kind == journey.CommandWait {
+				clear(loops)
+			} else if loops[c.Node]++; loops[c.Node] > 1 {
+				t.Fatalf("node %q ran twice without a wait", c.Node)
+			}
+		}
+		for _, in := range anyInputs {
+			if after, effect, err := journey.Step(d, s, in); err == nil || effect.Command.Kind != "" || !reflect.DeepEqual(after, s) {
+				t.Fatalf("input %+v after the end: %+v, %+v", in, after, effect)
+			}
+		}
+	})
+}
+
+// TestStep_alwaysEnds takes loops at most a few times: then every enrollment
+// ends.
+func TestStep_alwaysEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := validDefinition(t)
+		s, effect, err := journey.Step(d, journey.State{}, journey.Input{Kind: journey.InputStart, At: noon})
+		for step := 0; err == nil && effect.Command.Kind != ""; step++ {
+			in := answer(t, d, effect.Command, noon)
+			if in.Kind == journey.InputDecided && step > 100 {
+				in.Arm = -1 // otherwise always leads on
+			}
+			if step > 200 {
+				t.Fatalf("still running after %d steps at %q", step, s.Node)
+			}
+			s, effect, err = journey.Step(d, s, in)
+		}
+		if err != nil || s.EnrollmentStatus() != waypost.EnrollmentCompleted {
+			t.Fatalf("status %q, error %v", s.EnrollmentStatus(), err)
+		}
+	})
+}

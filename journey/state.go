@@ -1,0 +1,106 @@
+package journey
+
+import (
+	"time"
+
+	"waypost"
+)
+
+// InterpreterVersion names the rules that Step follows. A state keeps the
+// version that it was begun with.
+const InterpreterVersion = 1
+
+// Phase says what an enrollment waits for.
+type Phase string
+
+// The phases. The empty one is an enrollment that has not started.
+const (
+	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
+	PhaseDecide Phase = "decide" // for the arm of a branch
+	PhaseWait   Phase = "wait"   // for a time
+	PhaseDone   Phase = "done"
+)
+
+// State is where an enrollment stands in its journey: plain data without
+// personal data, written with short names since a workflow carries a hundred of
+// them. The zero value is an enrollment that has not started.
+type State struct {
+	Version int                      `json:"v"`
+	Node    string                   `json:"n,omitempty"` // the last one once done
+	Phase   Phase                    `json:"p,omitempty"`
+	Visit   int                      `json:"k,omitempty"` // nodes executed so far: names this execution of the node
+	Seq     int                      `json:"s,omitempty"` // timeline entries so far
+	Until   time.Time                `json:"u,omitzero"`  // of a wait
+	Status  waypost.EnrollmentStatus `json:"r,omitempty"` // once done
+	Path    []Visit                  `json:"t,omitempty"` // the last MaxPath visits, oldest first
+}
+
+// MaxPath is the number of visits that a state remembers.
+const MaxPath = 50
+
+// Visit is one node that was passed and what it came to: "delivered", "failed",
+// "waited", "case 1" (counted from 1), "otherwise" or "exited".
+type Visit struct {
+	Node   string `json:"n"`
+	Result string `json:"r"`
+}
+
+// EnrollmentStatus returns the enrollment's status as far as the journey decides
+// it: pending before the start, running, waiting in a delay, or the final one.
+func (s State) EnrollmentStatus() waypost.EnrollmentStatus {
+	switch s.Phase {
+	case "":
+		return waypost.EnrollmentPending
+	case PhaseWait:
+		return waypost.EnrollmentWaiting
+	case PhaseDone:
+		return s.Status
+	}
+	return waypost.EnrollmentRunning
+}
+
+// InputKind says what happened.
+type InputKind string
+
+// The kinds of input.
+const (
+	InputStart   InputKind = "start"   // the enrollment begins
+	InputSent    InputKind = "sent"    // a touchpoint was decided
+	InputDecided InputKind = "decided" // a branch was decided
+	InputElapsed InputKind = "elapsed" // a wait is over
+)
+
+// Input is one thing that happened to an enrollment.
+type Input struct {
+	Kind    InputKind `json:"kind"`
+	At      time.Time `json:"at"`
+	Succeed bool      `json:"succeed,omitempty"` // of sent
+	Arm     int       `json:"arm,omitempty"`     // of decided: the index of the case, -1 for otherwise
+	Reason  string    `json:"reason,omitempty"`  // of sent and decided; no personal data
+}
+
+// CommandKind says what an enrollment needs next.
+type CommandKind string
+
+// The kinds of commands. The empty one asks for nothing: the enrollment has
+// ended.
+const (
+	CommandSend   CommandKind = "send"
+	CommandDecide CommandKind = "decide"
+	CommandWait   CommandKind = "wait"
+)
+
+// Command is what an enrollment needs next; its answer is the next input.
+type Command struct {
+	Kind  CommandKind `json:"kind,omitempty"`
+	Node  string      `json:"node,omitempty"`
+	Visit int         `json:"visit,omitempty"`
+	Until time.Time   `json:"until,omitzero"` // of wait
+}
+
+// Effect is what a step leads to: at most one command, and the timeline entries
+// that tell of the step, in the order of their Seq.
+type Effect struct {
+	Command Command
+	Entries []waypost.TimelineEntry
+}

@@ -1,0 +1,184 @@
+package journey
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// timeLayout is how reasons write a time: RFC 3339 with milliseconds (contract,
+// chapter 3).
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// maxReason bounds the reason of a timeline entry, in bytes.
+const maxReason = 500
+
+// Step takes one input and says what the enrollment needs next. It is pure: the
+// same arguments always give the same results, and the state that it is given is
+// left alone. It fails only for an input that the state does not expect (an
+// enrollment that has ended expects none) and for a definition that lacks the
+// node or cannot be run; the state that it returns is then the one that it was
+// given.
+func Step(d *Definition, s State, in Input) (State, Effect, error) {
+	r := stepper{d: d, s: s, at: in.At.UTC().Round(0)}
+	if err := r.take(in); err != nil {
+		return s, Effect{}, err
+	}
+	return r.s, r.effect, nil
+}
+
+type stepper struct {
+	d      *Definition
+	s      State
+	at     time.Time
+	effect Effect
+}
+
+func (r *stepper) take(in Input) error {
+	if in.Kind == InputStart && r.s.Phase == "" {
+		return r.start()
+	}
+	if r.s.Phase != "" && r.s.Version != InterpreterVersion {
+		return fmt.Errorf("the state is of interpreter version %d, this is %d", r.s.Version, InterpreterVersion)
+	}
+	n, ok := r.d.Node(r.s.Node)
+	switch expects := (phased{in.Kind, r.s.Phase}); {
+	case r.s.Phase == "" || r.s.Phase == PhaseDone:
+		return fmt.Errorf("unexpected input %q in phase %q", in.Kind, r.s.Phase)
+	case !ok:
+		return lacks(r.s.Node)
+	case expects == phased{InputSent, PhaseSend} && n.Type == Touchpoint:
+		return r.sent(n, in)
+	case expects == phased{InputDecided, PhaseDecide} && n.Type == Branch:
+		return r.decided(n, in)
+	case expects == phased{InputElapsed, PhaseWait} && n.Type == Delay:
+		return r.leave(n.ID, waypost.WhatWaited, "", "waited", n.Next)
+	}
+	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
+}
+
+type phased struct {
+	kind  InputKind
+	phase Phase
+}
+
+func lacks(node string) error {
+	return fmt.Errorf("the definition has no node %q", clip(node, 64))
+}
+
+// start enters the first node. Its entry is written even where entering a node
+// says nothing, so that a timeline always begins with one.
+func (r *stepper) start() error {
+	r.s = State{Version: InterpreterVersion}
+	n, ok := r.d.Node(r.d.Start())
+	if !ok {
+		return lacks(r.d.Start())
+	}
+	if n.Type != Delay {
+		r.entry(n.ID, waypost.WhatEntered, "", "")
+	}
+	return r.enter(n.ID)
+}
+
+func (r *stepper) sent(n Node, in Input) error {
+	if in.Succeed {
+		return r.leave(n.ID, waypost.WhatSent, in.Reason, "delivered", n.Next)
+	}
+	next := n.OnFailure
+	if next == "" {
+		next = n.Next
+	}
+	return r.leave(n.ID, waypost.WhatFailed, in.Reason, "failed", next)
+}
+
+func (r *stepper) decided(n Node, in Input) error {
+	if in.Arm < -1 || in.Arm >= len(n.Cases) {
+		return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
+	}
+	result, next := "otherwise", n.Otherwise
+	if in.Arm >= 0 {
+		result, next = caseName(in.Arm), n.Cases[in.Arm].Next
+	}
+	reason := in.Reason
+	if reason == "" {
+		reason = result
+	}
+	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
+}
+
+// leave writes what the node came to and enters the next one.
+func (r *stepper) leave(node, what, reason, result, next string) error {
+	r.entry(node, what, next, reason)
+	r.passed(node, result)
+	r.s.Until = time.Time{}
+	if next == "" {
+		r.end(node, "no next node")
+		return nil
+	}
+	return r.enter(next)
+}
+
+// enter begins an execution of a node.
+func (r *stepper) enter(id string) error {
+	n, ok := r.d.Node(id)
+	if !ok {
+		return lacks(id)
+	}
+	r.s.Node = n.ID
+	r.s.Visit++
+	command := Command{Node: n.ID, Visit: r.s.Visit}
+	switch n.Type {
+	case Touchpoint:
+		r.s.Phase, command.Kind = PhaseSend, CommandSend
+	case Branch:
+		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
+	case Delay:
+		wait, err := n.delay()
+		if err != nil {
+			return fmt.Errorf("node %q: %w", n.ID, err)
+		}
+		until := r.at.Add(wait)
+		if until.Year() > 9999 {
+			return fmt.Errorf("node %q waits beyond the year 9999", n.ID)
+		}
+		r.s.Phase, r.s.Until = PhaseWait, until
+		command.Kind, command.Until = CommandWait, until
+		r.entry(n.ID, waypost.WhatEntered, "", "until "+until.Format(timeLayout))
+	case Exit:
+		r.passed(n.ID, "exited")
+		r.end(n.ID, "")
+		return nil
+	default:
+		return fmt.Errorf("node %q is of unknown type %q", n.ID, n.Type)
+	}
+	r.effect.Command = command
+	return nil
+}
+
+// end completes the enrollment.
+func (r *stepper) end(node, reason string) {
+	r.s.Phase, r.s.Status = PhaseDone, waypost.EnrollmentCompleted
+	r.entry(node, waypost.WhatExited, "", reason)
+}
+
+func (r *stepper) entry(node, what, next, reason string) {
+	r.s.Seq++
+	r.effect.Entries = append(r.effect.Entries, waypost.TimelineEntry{
+		Seq: r.s.Seq, At: r.at, NodeID: node, What: what, Next: next, Reason: clip(reason, maxReason),
+	})
+}
+
+// passed remembers a visit. The path is copied: the state that Step was given
+// may still be in use.
+func (r *stepper) passed(node, result string) {
+	path := r.s.Path
+	if len(path) >= MaxPath {
+		path = path[len(path)-MaxPath+1:]
+	}
+	r.s.Path = append(slices.Clone(path), Visit{Node: node, Result: result})
+}
+
+// caseName names an arm as people count.
+func caseName(arm int) string { return fmt.Sprintf("case %d", arm+1) }

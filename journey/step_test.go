@@ -1,0 +1,218 @@
+package journey_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// walk steps through inputs and writes each entry and command as one line.
+func walk(t *testing.T, d *journey.Definition, inputs ...journey.Input) (journey.State, []string) {
+	t.Helper()
+	var s journey.State
+	var lines []string
+	for i, in := range inputs {
+		in.At = noon.Add(time.Duration(i) * time.Hour)
+		next, effect, err := journey.Step(d, s, in)
+		if err != nil {
+			t.Fatalf("step %d (%+v): %v", i, in, err)
+		}
+		for _, e := range effect.Entries {
+			if !e.At.Equal(in.At) {
+				t.Errorf("entry %d is at %s, the input at %s", e.Seq, e.At, in.At)
+			}
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("%d %s %s >%s %s", e.Seq, e.NodeID, e.What, e.Next, e.Reason), " "))
+		}
+		c := effect.Command
+		if c.Kind != "" {
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("-> %s %s %d %s", c.Kind, c.Node, c.Visit, strings.TrimSuffix(c.Until.Format(time.RFC3339), "0001-01-01T00:00:00Z"))))
+		}
+		s = next
+	}
+	return s, lines
+}
+
+func start() journey.Input { return journey.Input{Kind: journey.InputStart} }
+func sent(succeed bool, reason string) journey.Input {
+	return journey.Input{Kind: journey.InputSent, Succeed: succeed, Reason: reason}
+}
+func decided(arm int, reason string) journey.Input {
+	return journey.Input{Kind: journey.InputDecided, Arm: arm, Reason: reason}
+}
+func elapsed() journey.Input { return journey.Input{Kind: journey.InputElapsed} }
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	welcome := string(read(t, "testdata/valid_welcome.json"))
+	single := func(node string) string { return `{"name":"x","start":"n","nodes":[` + node + `]}` }
+	for _, test := range []struct {
+		name, definition string
+		inputs           []journey.Input
+		want             []string
+		status           waypost.EnrollmentStatus
+		path             []journey.Visit
+	}{
+		{
+			name: "delivered", definition: welcome, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), sent(true, ""), elapsed(), decided(0, ""), sent(true, "")},
+			want: []string{
+				"1 hello entered >", "-> send hello 1",
+				"2 hello sent >wait", "3 wait entered > until 2026-03-04T13:00:00.000Z", "-> wait wait 2 2026-03-04T13:00:00Z",
+				"4 wait waited >check", "-> decide check 3",
+				"5 check took >thanks case 1", "-> send thanks 4",
+				"6 thanks sent >end", "7 end exited >",
+			},
+			path: []journey.Visit{{"hello", "delivered"}, {"wait", "waited"}, {"check", "case 1"}, {"thanks", "delivered"}, {"end", "exited"}},
+		},
+		{
+			name: "failed with onFailure, failed without", definition: welcome, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), sent(false, "httpStatus 404"), sent(false, "succeedFalse")},
+			want: []string{
+				"1 hello entered >", "-> send hello 1",
+				"2 hello failed >sorry httpStatus 404", "-> send sorry 2",
+				"3 sorry failed >end succeedFalse", "4 end exited >",
+			},
+			path: []journey.Visit{{"hello", "failed"}, {"sorry", "failed"}, {"end", "exited"}},
+		},
+		{
+			name: "otherwise with a reason", definition: welcome, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), sent(true, ""), elapsed(), decided(-1, "otherwise; case 1: error: no such key")},
+			want: []string{
+				"1 hello entered >", "-> send hello 1",
+				"2 hello sent >wait", "3 wait entered > until 2026-03-04T13:00:00.000Z", "-> wait wait 2 2026-03-04T13:00:00Z",
+				"4 wait waited >check", "-> decide check 3",
+				"5 check took >end otherwise; case 1: error: no such key", "6 end exited >",
+			},
+			path: []journey.Visit{{"hello", "delivered"}, {"wait", "waited"}, {"check", "otherwise"}, {"end", "exited"}},
+		},
+		{
+			name: "waiting", definition: single(`{"id":"n","type":"delay","for":"PT90M"}`), status: waypost.EnrollmentWaiting,
+			inputs: []journey.Input{start()},
+			want:   []string{"1 n entered > until 2026-03-01T13:30:00.000Z", "-> wait n 1 2026-03-01T13:30:00Z"},
+		},
+		{
+			name: "no next", definition: single(`{"id":"n","type":"delay","for":"1h"}`), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), elapsed()},
+			want:   []string{"1 n entered > until 2026-03-01T13:00:00.000Z", "-> wait n 1 2026-03-01T13:00:00Z", "2 n waited >", "3 n exited > no next node"},
+			path:   []journey.Visit{{"n", "waited"}},
+		},
+		{
+			name: "no otherwise", definition: single(`{"id":"n","type":"branch","cases":[{"when":"false"}]}`), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decided(-1, "")},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n took > otherwise", "3 n exited > no next node"},
+			path:   []journey.Visit{{"n", "otherwise"}},
+		},
+		{
+			name: "exit at once", definition: single(`{"id":"n","type":"exit"}`), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start()},
+			want:   []string{"1 n entered >", "2 n exited >"},
+			path:   []journey.Visit{{"n", "exited"}},
+		},
+		{
+			name: "running", definition: single(`{"id":"n","type":"touchpoint","webhook":"w"}`), status: waypost.EnrollmentRunning,
+			inputs: []journey.Input{start()},
+			want:   []string{"1 n entered >", "-> send n 1"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, lines := walk(t, parse(t, test.definition), test.inputs...)
+			if got, want := strings.Join(lines, "\n"), strings.Join(test.want, "\n"); got != want {
+				t.Errorf("steps:\n%s\nwant:\n%s", got, want)
+			}
+			if s.EnrollmentStatus() != test.status {
+				t.Errorf("status %q, want %q", s.EnrollmentStatus(), test.status)
+			}
+			if !reflect.DeepEqual(s.Path, test.path) {
+				t.Errorf("path %v, want %v", s.Path, test.path)
+			}
+			if s.Version != journey.InterpreterVersion {
+				t.Errorf("version %d", s.Version)
+			}
+		})
+	}
+}
+
+// TestStep_unexpected gives every state every input that it does not expect.
+func TestStep_unexpected(t *testing.T) {
+	t.Parallel()
+	d := parse(t, string(read(t, "testdata/valid_welcome.json")))
+	sending, _ := walk(t, d, start())
+	waiting, _ := walk(t, d, start(), sent(true, ""))
+	deciding, _ := walk(t, d, start(), sent(true, ""), elapsed())
+	done, _ := walk(t, d, start(), sent(false, ""), sent(true, ""))
+	newer := sending
+	newer.Version++
+	moved := sending
+	moved.Node = "gone"
+	confused := sending
+	confused.Node = "check"
+	for name, test := range map[string]struct {
+		state  journey.State
+		inputs []journey.Input
+	}{
+		"not started": {journey.State{}, []journey.Input{sent(true, ""), decided(0, ""), elapsed(), {}, {Kind: "event"}}},
+		"sending":     {sending, []journey.Input{start(), decided(0, ""), elapsed(), {}}},
+		"waiting":     {waiting, []journey.Input{start(), sent(true, ""), decided(0, "")}},
+		"deciding":    {deciding, []journey.Input{start(), sent(true, ""), elapsed(), decided(1, ""), decided(-2, "")}},
+		"done":        {done, []journey.Input{start(), sent(true, ""), decided(0, ""), elapsed()}},
+		"newer":       {newer, []journey.Input{sent(true, "")}},
+		"moved":       {moved, []journey.Input{sent(true, "")}},
+		"confused":    {confused, []journey.Input{sent(true, ""), decided(0, "")}},
+	} {
+		for _, in := range test.inputs {
+			in.At = noon
+			s, effect, err := journey.Step(d, test.state, in)
+			if err == nil || !reflect.DeepEqual(s, test.state) || !reflect.DeepEqual(effect, journey.Effect{}) {
+				t.Errorf("%s: input %+v: state %+v, effect %+v, error %v", name, in, s, effect, err)
+			}
+		}
+	}
+	if (journey.State{}).EnrollmentStatus() != waypost.EnrollmentPending {
+		t.Error("an enrollment that has not started is not pending")
+	}
+}
+
+// TestStep_drafts steps through definitions that Check refuses: an error, never a
+// panic, and the state stays.
+func TestStep_drafts(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{
+		`{}`,
+		`{"start":"gone"}`,
+		`{"start":"n","nodes":[{"id":"n","type":"delay","for":"soon"}]}`,
+		`{"start":"n","nodes":[{"id":"n","type":"delay"}]}`,
+	} {
+		s, _, err := journey.Step(parse(t, source), journey.State{}, start())
+		if err == nil || !reflect.DeepEqual(s, journey.State{}) {
+			t.Errorf("%s: state %+v, error %v", source, s, err)
+		}
+	}
+	d := parse(t, `{"start":"n","nodes":[{"id":"n","type":"touchpoint","next":"gone"}]}`)
+	before, _ := walk(t, d, start())
+	if s, _, err := journey.Step(d, before, sent(true, "")); err == nil || !reflect.DeepEqual(s, before) {
+		t.Errorf("state %+v, error %v", s, err)
+	}
+	late := start()
+	late.At = time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)
+	if _, _, err := journey.Step(parse(t, `{"start":"n","nodes":[{"id":"n","type":"delay","for":"2h"}]}`), journey.State{}, late); err == nil {
+		t.Error("a time that JSON cannot hold was made")
+	}
+}
+
+func TestStep_longReason(t *testing.T) {
+	t.Parallel()
+	d := parse(t, `{"start":"n","nodes":[{"id":"n","type":"touchpoint"}]}`)
+	s, _ := walk(t, d, start())
+	_, effect, err := journey.Step(d, s, sent(false, strings.Repeat("é", 5000)))
+	if err != nil || len(effect.Entries[0].Reason) > 510 {
+		t.Errorf("a reason of %d bytes, error %v", len(effect.Entries[0].Reason), err)
+	}
+}

@@ -1,0 +1,220 @@
+package waypost
+
+import (
+	"fmt"
+	"math"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nyaruka/phonenumbers"
+)
+
+// Bounds of a lead's fields, in characters where nothing else is said.
+const (
+	maxLeadName      = 128
+	maxLeadText      = 256 // company
+	maxLeadLongText  = 4096
+	maxLeadShortText = 64
+	maxLeadID        = 128 // externalId, openId
+	maxLeadEmail     = 254
+	maxLeadWebsite   = 2048
+	maxMobilePhones  = 10
+	maxCustomFields  = 64
+	maxCustomText    = 1024
+)
+
+// maxExactNumber is the largest integer that every JSON reader keeps exactly.
+const maxExactNumber = 1 << 53
+
+// eastmost is where a calendar day begins first.
+var eastmost = time.FixedZone("UTC+14", 14*60*60)
+
+// Validate checks a lead's fields (lead document, "Lead creation body", and
+// contract, chapter 5) and returns its mobile numbers in E.164, without
+// duplicates; phoneRegion, such as "CN", is the country of numbers without one.
+// It reports all faulty fields at once, as BadRequest with the target
+// businessParam, or, if there is no other fault, a birthday in the future as
+// UnprocessableEntity. Custom fields that are null are taken out: like every
+// null, they are not set.
+func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []string, err error) {
+	var p Problems
+	if strings.TrimSpace(f.Name) == "" {
+		p.Add(DetailNullValue, "name", "is missing or blank")
+	} else {
+		checkLine(&p, "name", &f.Name, maxLeadName)
+	}
+	checkText(&p, "address", f.Address, maxLeadLongText)
+	checkText(&p, "remark", f.Remark, maxLeadLongText)
+	checkLine(&p, "wechat", f.Wechat, maxLeadShortText)
+	checkLine(&p, "qq", f.QQ, maxLeadShortText)
+	checkLine(&p, "telephone", f.Telephone, maxLeadShortText)
+	checkLine(&p, "company", f.Company, maxLeadText)
+	checkLine(&p, "companyPhone", f.CompanyPhone, maxLeadShortText)
+	checkKey(&p, "externalId", f.ExternalID)
+	checkKey(&p, "openId", f.OpenID)
+	checkEmail(&p, "email", f.Email)
+	checkEmail(&p, "companyEmail", f.CompanyEmail)
+	checkWebsite(&p, "companyWebsite", f.CompanyWebsite)
+	if f.Gender != nil && (*f.Gender < 0 || *f.Gender > 2) {
+		p.Add(DetailOutOfRange, "gender", "must be 0, 1 or 2")
+	}
+	phones = f.checkPhones(&p, phoneRegion)
+	f.checkCustomFields(&p)
+	born, birthday := f.checkBirthday(&p)
+	if err := p.Err("businessParam"); err != nil {
+		return nil, err
+	}
+	if birthday && born.After(today(now)) {
+		return nil, &Error{
+			Code: CodeUnprocessableEntity, Target: "businessParam", Message: "birthday: lies in the future",
+			Details: []Detail{{Code: DetailOutOfRange, Target: "birthday", Message: "lies in the future"}},
+		}
+	}
+	return phones, nil
+}
+
+// today is the latest calendar day that is somewhere on Earth, as midnight UTC.
+func today(now time.Time) time.Time {
+	y, m, d := now.In(eastmost).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+func (f *LeadFields) checkBirthday(p *Problems) (day time.Time, ok bool) {
+	if f.Birthday == nil {
+		return time.Time{}, false
+	}
+	day, err := time.Parse(time.DateOnly, *f.Birthday)
+	if err != nil || day.Year() < 1 {
+		p.Add(DetailInvalidFormat, "birthday", "must be a date like 1990-12-31")
+		return time.Time{}, false
+	}
+	return day, true
+}
+
+func (f *LeadFields) checkPhones(p *Problems, region string) []string {
+	if len(f.MobilePhone) > maxMobilePhones {
+		p.Add(DetailOutOfRange, "mobilePhone", "must be at most %d numbers", maxMobilePhones)
+		return nil
+	}
+	phones := make([]string, 0, len(f.MobilePhone))
+	for i, raw := range f.MobilePhone {
+		at := fmt.Sprintf("mobilePhone[%d]", i)
+		if !checkLine(p, at, &raw, maxLeadShortText) {
+			continue
+		}
+		number, err := phonenumbers.Parse(raw, region)
+		if err != nil || !phonenumbers.IsValidNumber(number) {
+			p.Add(DetailInvalidFormat, at, "is no valid phone number; write one from abroad with + and its country code")
+			continue
+		}
+		if e164 := phonenumbers.Format(number, phonenumbers.E164); !slices.Contains(phones, e164) {
+			phones = append(phones, e164)
+		}
+	}
+	return phones
+}
+
+func (f *LeadFields) checkCustomFields(p *Problems) {
+	if len(f.CustomFields) > maxCustomFields {
+		p.Add(DetailOutOfRange, "customFields", "must have at most %d members", maxCustomFields)
+		return
+	}
+	for _, name := range sortedKeys(f.CustomFields) {
+		at := join("customFields", name)
+		if !isName(name, maxLeadShortText) {
+			p.Add(DetailInvalidFormat, at, "the name must be 1 to %d printable characters", maxLeadShortText)
+			continue
+		}
+		switch v := f.CustomFields[name].(type) {
+		case nil:
+			delete(f.CustomFields, name)
+		case bool:
+		case string:
+			checkText(p, at, &v, maxCustomText)
+		case float64:
+			checkNumber(p, at, v)
+		default:
+			p.Add(DetailInvalidType, at, "must be a string, a number or a boolean")
+		}
+	}
+}
+
+// checkText checks a text of several lines, checkLine one without line breaks.
+// Both take nil for a text that is not set, and tell whether there is no fault.
+func checkText(p *Problems, target string, s *string, limit int) bool {
+	return checkString(p, target, s, limit, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
+}
+
+func checkLine(p *Problems, target string, s *string, limit int) bool {
+	return checkString(p, target, s, limit, unicode.IsControl)
+}
+
+func checkString(p *Problems, target string, s *string, limit int, refused func(rune) bool) bool {
+	switch {
+	case s == nil:
+		return true
+	case utf8.RuneCountInString(*s) > limit:
+		p.Add(DetailTooLong, target, "must be at most %d characters", limit)
+	case strings.ContainsFunc(*s, refused):
+		p.Add(DetailInvalidFormat, target, "must not contain control characters")
+	default:
+		return true
+	}
+	return false
+}
+
+// checkKey checks what others find a lead by: an empty one would be everybody's.
+func checkKey(p *Problems, target string, s *string) {
+	if s != nil && strings.TrimSpace(*s) == "" {
+		p.Add(DetailInvalidFormat, target, "must not be blank; leave it out or send null")
+		return
+	}
+	checkLine(p, target, s, maxLeadID)
+}
+
+func checkEmail(p *Problems, target string, s *string) {
+	if s == nil || !checkLine(p, target, s, maxLeadEmail) {
+		return
+	}
+	addr, err := mail.ParseAddress(*s)
+	if err != nil || addr.Address != *s || addr.Name != "" || strings.ContainsAny(*s, " \"[]") {
+		p.Add(DetailInvalidFormat, target, "is no e-mail address")
+	}
+}
+
+// checkWebsite takes addresses with and without a scheme, as people write them.
+func checkWebsite(p *Problems, target string, s *string) {
+	if s == nil || !checkLine(p, target, s, maxLeadWebsite) {
+		return
+	}
+	address := *s
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || strings.ContainsAny(*s, " <>\"") ||
+		!strings.Contains(strings.Trim(u.Hostname(), "."), ".") {
+		p.Add(DetailInvalidFormat, target, "is no web address; write it like https://example.com")
+	}
+}
+
+// checkNumber refuses integers that are no longer exact in a float64.
+func checkNumber(p *Problems, target string, v float64) {
+	if math.IsNaN(v) || math.Abs(v) > maxExactNumber {
+		p.Add(DetailOutOfRange, target, "must be a number between -2^53 and 2^53; send a longer one as a string")
+	}
+}
+
+func sortedKeys(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

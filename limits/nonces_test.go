@@ -1,0 +1,302 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+func connect(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(ClientOptions(&redis.Options{Addr: addr}))
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// eachRedis runs the test against the stand-in and, where there is one, a real
+// server.
+func eachRedis(t *testing.T, test func(t *testing.T, client *redis.Client)) {
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, connect(t, miniredis.RunT(t).Addr()))
+	})
+	t.Run("redis-server", func(t *testing.T) {
+		t.Parallel()
+		raw := os.Getenv("WAYPOST_TEST_REDIS_URL")
+		if raw == "" {
+			if os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
+				t.Fatal("WAYPOST_TEST_REDIS_URL is not set")
+			}
+			t.Skip("set WAYPOST_TEST_REDIS_URL to a redis-server to run this")
+		}
+		options, err := redis.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewClient(ClientOptions(options))
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, client)
+	})
+}
+
+// uniqueKey keeps runs on one server apart.
+func uniqueKey(t *testing.T) string { return fmt.Sprintf("%s/%d", t.Name(), time.Now().UnixNano()) }
+
+type testClock struct{ ns atomic.Int64 }
+
+func newTestClock() *testClock {
+	c := &testClock{}
+	c.ns.Store(time.Unix(1767225600, 0).UnixNano())
+	return c
+}
+
+func (c *testClock) Now() time.Time          { return time.Unix(0, c.ns.Load()) }
+func (c *testClock) advance(d time.Duration) { c.ns.Add(int64(d)) }
+
+func TestUseOnce(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, client *redis.Client) {
+		key := uniqueKey(t)
+		a, b := NewNonces(client), NewNonces(client) // two processes
+		for i, n := range []*Nonces{a, b, a, b} {
+			fresh, err := n.Use(t.Context(), key)
+			if err != nil || fresh != (i == 0) {
+				t.Errorf("call %d: fresh %t, %v", i, fresh, err)
+			}
+		}
+		ttl, err := client.TTL(t.Context(), "waypost:nonce:"+key).Result()
+		if err != nil || ttl <= 650*time.Second || ttl > 660*time.Second {
+			t.Errorf("kept for %s, %v; want 660 s", ttl, err)
+		}
+		if fresh, err := a.Use(t.Context(), key+"'"); err != nil || !fresh {
+			t.Errorf("another nonce: fresh %t, %v", fresh, err)
+		}
+	})
+}
+
+func TestUseConcurrently(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, client *redis.Client) {
+		// The time-outs are for a Redis that is away, not for a machine that runs many
+		// tests at once.
+		processes := []*Nonces{patient(t, client), patient(t, client), patient(t, client)}
+		for round := range 3 {
+			key := fmt.Sprintf("%s/%d", uniqueKey(t), round)
+			var fresh atomic.Int64
+			start := make(chan struct{})
+			var group sync.WaitGroup
+			for i := range 200 {
+				group.Go(func() {
+					<-start
+					ok, err := processes[i%len(processes)].Use(t.Context(), key)
+					if err != nil {
+						t.Error(err)
+					}
+					if ok {
+						fresh.Add(1)
+					}
+				})
+			}
+			close(start)
+			group.Wait()
+			if n := fresh.Load(); n != 1 {
+				t.Errorf("round %d: %d calls were told that the nonce is fresh, want 1", round, n)
+			}
+		}
+	})
+}
+
+func patient(t *testing.T, like *redis.Client) *Nonces {
+	t.Helper()
+	o := ClientOptions(&redis.Options{Addr: like.Options().Addr, Username: like.Options().Username, Password: like.Options().Password, DB: like.Options().DB})
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	n := NewNonces(client)
+	n.maxCall = time.Minute
+	return n
+}
+
+func TestNonceIsForgottenAfterItsLifetime(t *testing.T) {
+	t.Parallel()
+	server, clock := miniredis.RunT(t), newTestClock()
+	n := newNonces(connect(t, server.Addr()), clock.Now, 10)
+	for _, step := range []struct {
+		advance time.Duration
+		fresh   bool
+	}{{0, true}, {659 * time.Second, false}, {2 * time.Second, true}} {
+		clock.advance(step.advance)
+		server.FastForward(step.advance)
+		if fresh, err := n.Use(t.Context(), "key"); err != nil || fresh != step.fresh {
+			t.Errorf("after %s more: fresh %t, %v", step.advance, fresh, err)
+		}
+	}
+}
+
+// An outage from beginning to end: nothing that was used counts again, on either
+// side of it.
+func TestRedisAwayAndBack(t *testing.T) {
+	t.Parallel()
+	server, clock := miniredis.RunT(t), newTestClock()
+	n := newNonces(connect(t, server.Addr()), clock.Now, 10)
+	use := func(key string, want bool) {
+		t.Helper()
+		if fresh, err := n.Use(t.Context(), key); err != nil || fresh != want {
+			t.Errorf("Use(%s): fresh %t, %v; want %t", key, fresh, err, want)
+		}
+	}
+	local := func(key string, want bool) {
+		t.Helper()
+		if fresh, err := n.UseLocal(key); err != nil || fresh != want {
+			t.Errorf("UseLocal(%s): fresh %t, %v; want %t", key, fresh, err, want)
+		}
+	}
+	use("before", true)
+	server.Close()
+	if fresh, err := n.Use(t.Context(), "during"); err == nil || fresh {
+		t.Errorf("without Redis: fresh %t, %v", fresh, err)
+	}
+	if _, err := n.Use(t.Context(), "during"); !errors.Is(err, ErrAway) {
+		t.Errorf("right after a failure: %v, want ErrAway without another try", err)
+	}
+	local("during", true)
+	local("during", false)
+	local("before", false)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Use(t.Context(), "after"); !errors.Is(err, ErrAway) {
+		t.Errorf("before the next probe: %v", err)
+	}
+	clock.advance(probeEvery)
+	use("after", true)
+	use("during", false)
+	use("before", false)
+	local("after", false)
+	server.FlushAll() // a Redis that came back empty
+	use("after", false)
+}
+
+// The real clock and a real server that stops: calls heal without any help.
+func TestHealsByItself(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	n := NewNonces(connect(t, server.Addr()))
+	server.Close()
+	for i := range 30 {
+		if _, err := n.Use(t.Context(), fmt.Sprint("away", i)); err == nil {
+			t.Fatal("a call without Redis succeeded")
+		}
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for i := 0; ; i++ {
+		if fresh, err := n.Use(t.Context(), fmt.Sprint("back", i)); err == nil {
+			if !fresh {
+				t.Error("a new nonce is called used")
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("still failing 20 s after Redis came back")
+		}
+	}
+}
+
+// A Redis that accepts connections and never answers costs one caller the
+// time-out; the others are refused at once.
+func TestSilentRedis(t *testing.T) {
+	t.Parallel()
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted atomic.Int64
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted.Add(1)
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	clock := newTestClock()
+	n := newNonces(connect(t, l.Addr().String()), clock.Now, 10)
+	began := time.Now()
+	if _, err := n.Use(t.Context(), "key"); err == nil {
+		t.Fatal("a silent Redis answered")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the first caller waited %s", took)
+	}
+	dialled := accepted.Load()
+	for range 1000 {
+		if _, err := n.Use(t.Context(), "key"); !errors.Is(err, ErrAway) {
+			t.Fatalf("got %v, want ErrAway", err)
+		}
+	}
+	if more := accepted.Load() - dialled; more > 0 {
+		t.Errorf("%d more connections while Redis is known to be away", more)
+	}
+}
+
+// A caller that gives up does not make Redis look away.
+func TestCanceledCaller(t *testing.T) {
+	t.Parallel()
+	n := NewNonces(connect(t, miniredis.RunT(t).Addr()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Use(ctx, "key"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if fresh, err := n.Use(t.Context(), "other"); err != nil || !fresh {
+		t.Errorf("fresh %t, %v", fresh, err)
+	}
+}
+
+func TestCachesAreBounded(t *testing.T) {
+	t.Parallel()
+	server, clock := miniredis.RunT(t), newTestClock()
+	n := newNonces(connect(t, server.Addr()), clock.Now, 100)
+	for i := range 1000 {
+		if fresh, err := n.Use(t.Context(), fmt.Sprint("redis", i)); err != nil || !fresh {
+			t.Fatalf("%t, %v", fresh, err)
+		}
+	}
+	if len(n.mirror.members) != 100 || len(n.mirror.queue) > 210 {
+		t.Errorf("the mirror holds %d members in a queue of %d", len(n.mirror.members), len(n.mirror.queue))
+	}
+	for i := range 100 {
+		if fresh, err := n.UseLocal(fmt.Sprint("local", i)); err != nil || !fresh {
+			t.Fatalf("%t, %v", fresh, err)
+		}
+	}
+	if _, err := n.UseLocal("one more"); !errors.Is(err, ErrFull) {
+		t.Errorf("a full cache forgot a nonce: %v", err)
+	}
+	if fresh, err := n.UseLocal("local0"); err != nil || fresh {
+		t.Errorf("a full cache: fresh %t, %v", fresh, err)
+	}
+	clock.advance(nonceLifetime)
+	if fresh, err := n.UseLocal("one more"); err != nil || !fresh {
+		t.Errorf("after the lifetime: fresh %t, %v", fresh, err)
+	}
+	if len(n.local.members) != 1 {
+		t.Errorf("%d members are left", len(n.local.members))
+	}
+}

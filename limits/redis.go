@@ -1,0 +1,40 @@
+// Package limits is what all processes share through Redis: which nonces were
+// used, and later rates and breakers. Redis is a helper here and may be away at
+// any time: calls then fail within a second, and work again as soon as it is
+// back.
+package limits
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// callTime bounds each step of a call to Redis: dialling, waiting for a free
+// connection, writing, reading.
+const callTime = 300 * time.Millisecond
+
+// ClientOptions sets o's time-outs and retries to what this package needs and
+// returns it. A command is sent at most once: a retried SET NX would find its own
+// first try and call a fresh nonce used.
+func ClientOptions(o *redis.Options) *redis.Options {
+	o.DialTimeout = callTime
+	o.ReadTimeout = callTime
+	o.WriteTimeout = callTime
+	o.PoolTimeout = callTime
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return o
+}
+
+// The client writes a line about every failed dial to stderr. The same error
+// reaches the caller, who logs an outage once.
+func init() { redis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

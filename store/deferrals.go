@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// RecordDeferrals holds deliveries back, all in one transaction; a touchpoint
+// without a delivery gets one. A delivery that is final or was attempted after
+// the deferral's At stays as it is, and so does its enrollment. One that is
+// deferred already keeps the time since when. Of several deferrals of one
+// touchpoint the first counts.
+func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
+	if len(deferrals) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
+	if err != nil {
+		return fmt.Errorf("record deferrals: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []waypost.Deferral) error {
+	keys := make([]waypost.Touchpoint, len(deferrals))
+	for i, d := range deferrals {
+		keys[i] = d.Touchpoint
+	}
+	locked, err := s.lockDeliveries(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	var missing []deliveryRow
+	for _, d := range deferrals {
+		if locked[d.Touchpoint] == nil {
+			missing = append(missing, newDeliveryRow(d.Touchpoint, d.Scope, d.Delivery))
+		}
+	}
+	if len(missing) > 0 {
+		if err := s.addDeliveries(ctx, tx, missing, locked); err != nil {
+			return err
+		}
+	}
+	var updates []deliveryUpdate
+	var progress []waypost.Progress
+	seen := map[waypost.Touchpoint]bool{}
+	for _, d := range deferrals {
+		row := locked[d.Touchpoint]
+		if seen[d.Touchpoint] || !row.hold(d) {
+			continue
+		}
+		seen[d.Touchpoint] = true
+		updates = append(updates, deliveryUpdate{MessageID: row.MessageID, deliveryState: row.deliveryState})
+		if d.Progress != nil {
+			progress = append(progress, *d.Progress)
+		}
+	}
+	if err := updateDeliveries(ctx, tx, updates); err != nil {
+		return err
+	}
+	return s.recordProgress(ctx, tx, progress)
+}
+
+// hold defers the delivery; false if it must stay as it is.
+func (r *deliveryRow) hold(d waypost.Deferral) bool {
+	if r.Status.Final() || r.LastAttemptAt.After(d.At) {
+		return false
+	}
+	if r.Status != waypost.DeliveryDeferred {
+		r.DeferredSince = stamp{d.At}
+	}
+	r.Status, r.DeferredReason, r.NextAttemptAt = waypost.DeliveryDeferred, d.Reason, stamp{d.Until}
+	return true
+}

@@ -1,0 +1,252 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type journeyRow struct {
+	bun.BaseModel `bun:"table:journeys,alias:j"`
+
+	ID               string `bun:"id,pk"`
+	Org              string `bun:"org"`
+	Stage            string `bun:"stage"`
+	Name             string `bun:"name"`
+	Draft            string `bun:"draft"`
+	PublishedVersion int    `bun:"published_version"`
+	Status           string `bun:"status"`
+	CreatedAt        stamp  `bun:"created_at"`
+	UpdatedAt        stamp  `bun:"updated_at"`
+}
+
+func (r journeyRow) journey() waypost.Journey {
+	return waypost.Journey{
+		ID: r.ID, Name: r.Name, Draft: json.RawMessage(r.Draft), PublishedVersion: r.PublishedVersion,
+		Status: waypost.JourneyStatus(r.Status), CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+	}
+}
+
+func (r journeyRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
+}
+
+type versionRow struct {
+	bun.BaseModel `bun:"table:journey_versions,alias:v"`
+
+	JourneyID   string `bun:"journey_id,pk"`
+	Version     int    `bun:"version,pk"`
+	Name        string `bun:"name"`
+	Hash        string `bun:"hash"`
+	Definition  string `bun:"definition"`
+	PublishedAt stamp  `bun:"published_at"`
+}
+
+func (r versionRow) version(sc waypost.Scope) waypost.JourneyVersion {
+	return waypost.JourneyVersion{
+		Scope: sc, JourneyID: r.JourneyID, Version: r.Version, Name: r.Name, Hash: r.Hash,
+		Definition: json.RawMessage(r.Definition), PublishedAt: r.PublishedAt.Time,
+	}
+}
+
+type journeyWebhookRow struct {
+	bun.BaseModel `bun:"table:journey_webhooks,alias:jw"`
+
+	WebhookID string `bun:"webhook_id,pk"`
+	JourneyID string `bun:"journey_id,pk"`
+	Version   int    `bun:"version,pk"`
+}
+
+func checkJourney(name string, draft []byte) error {
+	var p waypost.Problems
+	checkText(&p, "name", name)
+	checkText(&p, "draft", string(draft))
+	return p.Err("journey")
+}
+
+// CreateJourney stores a new journey with its draft (JSON) under an id minted
+// here.
+func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error) {
+	if err := checkJourney(name, draft); err != nil {
+		return waypost.Journey{}, err
+	}
+	now := s.time()
+	row := journeyRow{
+		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, Draft: string(draft),
+		Status: string(waypost.JourneyDraft), CreatedAt: stamp{now}, UpdatedAt: stamp{now},
+	}
+	if _, err := s.w.NewInsert().Model(&row).Exec(ctx); err != nil {
+		return waypost.Journey{}, fmt.Errorf("create journey: %w", err)
+	}
+	return row.journey(), nil
+}
+
+// Journey returns a journey with its draft; NotFound if the scope has none of
+// this id.
+func (s *Store) Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
+	row, err := s.journeyRow(ctx, s.r, sc, id)
+	if err != nil {
+		return waypost.Journey{}, fmt.Errorf("load journey %s: %w", clip(id), err)
+	}
+	return row.journey(), nil
+}
+
+// journeyRow reads a journey; in a transaction of the writer it locks it.
+func (s *Store) journeyRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id string) (row journeyRow, err error) {
+	if !waypost.IsID(waypost.PrefixJourney, id) {
+		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(id))
+	}
+	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
+	if _, inTx := db.(bun.Tx); inTx {
+		q = s.lock(q, "j")
+	}
+	return row, notFound(q.Scan(ctx), "id", "there is no journey %s", id)
+}
+
+// ListJourneys returns the journeys of the scope with their drafts, newest first.
+func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error) {
+	var rows []journeyRow
+	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list journeys: %w", err)
+	}
+	list := make([]waypost.Journey, len(rows))
+	for i, row := range rows {
+		list[i] = row.journey()
+	}
+	return list, nil
+}
+
+// UpdateJourneyDraft replaces a journey's name and draft; what is published stays
+// as it is. NotFound if the scope has no journey of this id.
+func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error) {
+	if err := checkJourney(name, draft); err != nil {
+		return waypost.Journey{}, err
+	}
+	var row journeyRow
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		if row, err = s.journeyRow(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		row.Name, row.Draft, row.UpdatedAt = name, string(draft), stamp{s.time()}
+		_, err = tx.NewUpdate().Model(&row).Column("name", "draft", "updated_at").WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return waypost.Journey{}, fmt.Errorf("update journey %s: %w", clip(id), err)
+	}
+	return row.journey(), nil
+}
+
+// DeleteJourney deletes a journey that was never published; another is a
+// Conflict. NotFound if the scope has none of this id.
+func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.journeyRow(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if row.PublishedVersion > 0 {
+			return waypost.Errorf(waypost.CodeConflict, "id", "the journey was published; archive it instead")
+		}
+		_, err = tx.NewDelete().Model(&row).WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete journey %s: %w", clip(id), err)
+	}
+	return nil
+}
+
+// PublishJourney makes the next version of a journey from a definition that was
+// checked. webhooks are the ids that it names; one that is not in the scope (any
+// more) is a BadRequest. If hash is the newest version's, that version is returned
+// and created is false. Concurrent calls make consecutive versions. NotFound if
+// the scope has no journey of this id.
+func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, name, hash string, definition []byte, webhooks []string) (v waypost.JourneyVersion, created bool, err error) {
+	if err := checkJourney(name, definition); err != nil {
+		return v, false, err
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		journey, err := s.journeyRow(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		var row versionRow
+		err = tx.NewSelect().Model(&row).Where("journey_id = ?", id).Order("version DESC").Limit(1).Scan(ctx)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if created = row.Version == 0 || row.Hash != hash; !created {
+			v = row.version(sc)
+			return nil
+		}
+		row = versionRow{
+			JourneyID: id, Version: row.Version + 1, Name: name, Hash: hash,
+			Definition: string(definition), PublishedAt: stamp{s.time()},
+		}
+		v = row.version(sc)
+		return s.publish(ctx, tx, journey, row, webhooks)
+	})
+	if err != nil {
+		return waypost.JourneyVersion{}, false, fmt.Errorf("publish journey %s: %w", clip(id), err)
+	}
+	return v, created, nil
+}
+
+func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row versionRow, webhooks []string) error {
+	missing, err := s.missingWebhooks(ctx, tx, journey.scope(), webhooks)
+	if err != nil {
+		return err
+	}
+	var p waypost.Problems
+	for _, webhook := range missing {
+		p.Add(waypost.DetailInvalidFormat, "nodes", "there is no webhook %s", clip(webhook))
+	}
+	if err := p.Err("nodes"); err != nil {
+		return err
+	}
+	if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+		return err
+	}
+	var names []journeyWebhookRow
+	seen := map[string]bool{}
+	for _, webhook := range webhooks {
+		if !seen[webhook] {
+			seen[webhook] = true
+			names = append(names, journeyWebhookRow{WebhookID: webhook, JourneyID: row.JourneyID, Version: row.Version})
+		}
+	}
+	if len(names) > 0 {
+		if _, err := tx.NewInsert().Model(&names).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	journey.PublishedVersion, journey.UpdatedAt = row.Version, row.PublishedAt
+	if journey.Status == string(waypost.JourneyDraft) {
+		journey.Status = string(waypost.JourneyActive)
+	}
+	_, err = tx.NewUpdate().Model(&journey).Column("published_version", "status", "updated_at").WherePK().Exec(ctx)
+	return err
+}
+
+// JourneyVersion returns a published version; NotFound if the scope has no such
+// journey or the journey no such version.
+func (s *Store) JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error) {
+	var row versionRow
+	err := error(waypost.Errorf(waypost.CodeNotFound, "version", "there is no version %d of journey %s", version, clip(id)))
+	if waypost.IsID(waypost.PrefixJourney, id) {
+		q := s.r.NewSelect().Model(&row).Join("JOIN journeys AS j ON j.id = v.journey_id").
+			Where("v.journey_id = ? AND v.version = ? AND j.org = ? AND j.stage = ?", id, version, sc.Org, sc.Stage)
+		err = notFound(q.Scan(ctx), "version", "there is no version %d of journey %s", version, id)
+	}
+	if err != nil {
+		return waypost.JourneyVersion{}, fmt.Errorf("load journey %s: %w", clip(id), err)
+	}
+	return row.version(sc), nil
+}

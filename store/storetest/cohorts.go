@@ -1,0 +1,196 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+var cohortTests = []test{
+	{"single", func(t *testing.T, f *fixture) {
+		if c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); c != nil {
+			t.Fatalf("claimed %+v of nothing", c)
+		}
+		journey := f.journey(t)
+		id := f.enroll(t, journey, 1)[0]
+		c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+		version := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
+		want := &waypost.Cohort{ID: id, Version: version, Members: []waypost.CohortMember{{EnrollmentID: id, LeadsID: f.enrollment(t, id).LeadsID}}}
+		equal(t, "cohort", c, want)
+		if c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); c != nil {
+			t.Fatalf("claimed %+v again", c)
+		}
+		equal(t, "before the start", f.enrollment(t, id).WorkflowID, "")
+		for range 2 {
+			ok(t, f.MarkStarted(t.Context(), c.ID))
+		}
+		e := f.enrollment(t, id)
+		equal(t, "workflow id", e.WorkflowID, id)
+		equal(t, "status", e.Status, waypost.EnrollmentRunning)
+		wantCode(t, f.MarkStarted(t.Context(), "coh_none"), waypost.CodeNotFound)
+	}},
+	{"groups", func(t *testing.T, f *fixture) {
+		// Two versions and 150 of one: oldest first, at most 100, never mixed.
+		big, small := f.journey(t), f.journey(t)
+		first := f.enroll(t, big, 1)
+		other := f.enroll(t, small, 2)
+		rest := f.enroll(t, big, 149)
+		all := append(first, rest...)
+		for _, want := range [][]string{all[:100], other, all[100:]} {
+			c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+			if !waypost.IsID(waypost.PrefixCohort, c.ID) {
+				t.Fatalf("cohort id %q", c.ID)
+			}
+			var got []string
+			for _, m := range c.Members {
+				got = append(got, m.EnrollmentID)
+			}
+			equal(t, "members", got, want)
+			ok(t, f.MarkStarted(t.Context(), c.ID))
+			equal(t, "workflow id", f.enrollment(t, got[0]).WorkflowID, c.ID)
+		}
+	}},
+	{"progress before start", func(t *testing.T, f *fixture) {
+		id := f.enroll(t, f.journey(t), 1)[0]
+		c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(id, 1, waypost.EnrollmentCompleted)}))
+		ok(t, f.MarkStarted(t.Context(), c.ID))
+		e := f.enrollment(t, id)
+		equal(t, "status", e.Status, waypost.EnrollmentCompleted)
+		equal(t, "workflow id", e.WorkflowID, id)
+	}},
+	{"stale", func(t *testing.T, f *fixture) {
+		ids := f.enroll(t, f.journey(t), 3)
+		claimed := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+		stale := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
+		equal(t, "fresh claim", len(stale), 0)
+		f.clock.Advance(time.Minute)
+		// A member that the workflow has moved already belongs to it nevertheless.
+		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(ids[1], 1, waypost.EnrollmentWaiting)}))
+		limit := f.clock.Now().Add(-30 * time.Second)
+		stale = must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))
+		equal(t, "stale", stale, []waypost.Cohort{*claimed})
+		equal(t, "taken", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))), 0)
+		f.clock.Advance(time.Minute)
+		ok(t, f.MarkStarted(t.Context(), claimed.ID))
+		equal(t, "started", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))), 0)
+	}},
+	{"concurrent sweeps", func(t *testing.T, f *fixture) {
+		for range 20 {
+			f.enroll(t, f.journey(t), 1)
+			if must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())) == nil {
+				t.Fatal("nothing claimed")
+			}
+		}
+		f.clock.Advance(time.Minute)
+		limit := f.clock.Now().Add(-time.Second)
+		found := make([][]string, 6)
+		for _, err := range together(len(found), func(i int) error {
+			for range 20 {
+				cohorts, err := f.StaleCohorts(t.Context(), limit, 3)
+				if err != nil {
+					return err
+				}
+				for _, c := range cohorts {
+					found[i] = append(found[i], c.ID)
+				}
+			}
+			return nil
+		}) {
+			ok(t, err)
+		}
+		all := slices.Concat(found...)
+		slices.Sort(all)
+		equal(t, "swept", len(all), 20)
+		equal(t, "distinct", len(slices.Compact(all)), 20)
+	}},
+	{"concurrent claims", func(t *testing.T, f *fixture) {
+		var want []string
+		for range 3 {
+			want = append(want, f.enroll(t, f.journey(t), 80)...)
+		}
+		claimed := make([][]string, 8)
+		for _, err := range together(len(claimed), func(i int) error {
+			for {
+				c, err := f.ClaimCohort(t.Context())
+				if err != nil {
+					return err
+				}
+				if c == nil {
+					return nil
+				}
+				if len(c.Members) == 0 || len(c.Members) > waypost.MaxCohort {
+					return fmt.Errorf("a cohort of %d", len(c.Members))
+				}
+				for _, m := range c.Members {
+					claimed[i] = append(claimed[i], m.EnrollmentID)
+				}
+				if err := f.MarkStarted(t.Context(), c.ID); err != nil {
+					return err
+				}
+			}
+		}) {
+			ok(t, err)
+		}
+		all := slices.Concat(claimed...)
+		slices.Sort(all)
+		slices.Sort(want)
+		equal(t, "claimed", all, want)
+	}},
+	{"claims while enrolling and moving", func(t *testing.T, f *fixture) {
+		// The pump, new enrollments and progress meet on the same rows.
+		journey := f.journey(t)
+		leads := make([]int64, 100)
+		for i := range leads {
+			leads[i] = f.lead(t)
+		}
+		for _, err := range together(8, func(i int) error {
+			for n := range 25 {
+				if i < 4 {
+					_, err := f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i*25+n]}, waypost.Reentry{})
+					if err != nil {
+						return err
+					}
+					continue
+				}
+				c, err := f.ClaimCohort(t.Context())
+				if err != nil {
+					return err
+				}
+				if c == nil {
+					continue
+				}
+				var batch []waypost.Progress
+				for _, m := range c.Members {
+					batch = append(batch, f.progress(m.EnrollmentID, 1, waypost.EnrollmentCompleted))
+				}
+				errs := together(2, func(i int) error {
+					if i == 0 {
+						return f.MarkStarted(t.Context(), c.ID)
+					}
+					return f.RecordProgress(t.Context(), batch)
+				})
+				for _, err := range errs {
+					if err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}) {
+			ok(t, err)
+		}
+		for {
+			c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+			if c == nil {
+				break
+			}
+			ok(t, f.MarkStarted(t.Context(), c.ID))
+		}
+		stale := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now().Add(time.Hour), 100))
+		equal(t, "not started", len(stale), 0)
+	}},
+}

@@ -1,0 +1,141 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+var enrollmentTests = []test{
+	{"round trip", func(t *testing.T, f *fixture) {
+		journey, lead := f.journey(t), f.lead(t)
+		in := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", EntryKey: "k'?", Params: map[string]any{"a": 1.0, "b": "x"}}
+		e := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, in, waypost.Reentry{}))
+		want := in
+		want.ID, want.Status, want.CreatedAt = e.ID, waypost.EnrollmentPending, f.clock.Now()
+		equal(t, "enrolled", e, want)
+		got, entries, err := f.Enrollment(t.Context(), scope, e.ID)
+		ok(t, err)
+		equal(t, "read", got, want)
+		equal(t, "timeline", len(entries), 0)
+		equal(t, "by id", must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), []string{e.ID, "enr_none"})), map[string]waypost.Enrollment{e.ID: want})
+		for _, sc := range foreign {
+			_, _, err := f.Enrollment(t.Context(), sc, e.ID)
+			wantCode(t, err, waypost.CodeNotFound)
+		}
+	}},
+	{"unknown", func(t *testing.T, f *fixture) {
+		journey, lead := f.journey(t), f.lead(t)
+		for _, e := range []waypost.Enrollment{
+			{JourneyID: journey, Version: 1, LeadsID: lead + 1},
+			{JourneyID: journey, Version: 2, LeadsID: lead},
+			{JourneyID: "jrn_none", Version: 1, LeadsID: lead},
+		} {
+			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{})
+			wantCode(t, err, waypost.CodeNotFound)
+		}
+		for _, sc := range foreign {
+			_, err := f.Enroll(t.Context(), sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead}, waypost.Reentry{})
+			wantCode(t, err, waypost.CodeNotFound)
+		}
+		_, err := f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, EntryKey: "\x00"}, waypost.Reentry{})
+		wantCode(t, err, waypost.CodeBadRequest)
+	}},
+	{"reentry", testReentry},
+	{"policy change", func(t *testing.T, f *fixture) {
+		// Several entered under "always"; afterExit waits for the end of all of them.
+		e := waypost.Enrollment{JourneyID: f.journey(t), Version: 1, LeadsID: f.lead(t)}
+		first := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways}))
+		second := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways}))
+		for _, id := range []string{second.ID, first.ID} {
+			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{})
+			wantCode(t, err, waypost.CodeConflict)
+			ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(id, 1, waypost.EnrollmentCompleted)}))
+		}
+		must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, e, waypost.Reentry{}))
+	}},
+	{"concurrent", func(t *testing.T, f *fixture) {
+		journey := f.journey(t)
+		for _, policy := range []waypost.ReentryPolicy{waypost.ReentryAfterExit, waypost.ReentryNever} {
+			for range 3 {
+				e := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: f.lead(t)}
+				onePasses(t, together(8, func(int) error {
+					_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: policy})
+					return err
+				}))
+			}
+		}
+		e := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: f.lead(t)}
+		for _, err := range together(8, func(int) error {
+			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways})
+			return err
+		}) {
+			ok(t, err)
+		}
+		e.LeadsID = f.lead(t)
+		onePasses(t, together(8, func(int) error {
+			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways, Every: waypost.Duration(time.Hour)})
+			return err
+		}))
+	}},
+}
+
+func testReentry(t *testing.T, f *fixture) {
+	day := waypost.Duration(24 * time.Hour)
+	for _, c := range []struct {
+		name    string
+		reentry waypost.Reentry
+		// Each step says whether an entry passes: at once again, after an hour, after
+		// the first has ended, a day after the last entry.
+		again, later, ended, nextDay bool
+	}{
+		{"default", waypost.Reentry{}, false, false, true, true},
+		{"afterExit", waypost.Reentry{Policy: waypost.ReentryAfterExit}, false, false, true, true},
+		{"never", waypost.Reentry{Policy: waypost.ReentryNever}, false, false, false, false},
+		{"always", waypost.Reentry{Policy: waypost.ReentryAlways}, true, true, true, true},
+		{"afterExit every day", waypost.Reentry{Policy: waypost.ReentryAfterExit, Every: day}, false, false, false, true},
+		{"always every day", waypost.Reentry{Policy: waypost.ReentryAlways, Every: day}, false, false, false, true},
+	} {
+		e := waypost.Enrollment{JourneyID: f.journey(t), Version: 1, LeadsID: f.lead(t), EntryKey: "k"}
+		var open []string
+		step := func(name string, pass bool) {
+			t.Helper()
+			got, err := f.Enroll(t.Context(), scope, e, c.reentry)
+			if pass {
+				if err != nil {
+					t.Fatalf("%s, %s: %v", c.name, name, err)
+				}
+				open = append(open, got.ID)
+				return
+			}
+			if waypost.CodeOf(err) != waypost.CodeConflict {
+				t.Fatalf("%s, %s: got %v, want a Conflict", c.name, name, err)
+			}
+		}
+		end := func() {
+			t.Helper()
+			for _, id := range open {
+				ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(id, 1, waypost.EnrollmentCompleted)}))
+			}
+			open = nil
+		}
+		step("first", true)
+		step("again", c.again)
+		f.clock.Advance(time.Hour)
+		step("after an hour", c.later)
+		end()
+		step("after the end", c.ended)
+		end()
+		f.clock.Advance(24 * time.Hour)
+		step("next day", c.nextDay)
+
+		// Another entry key, another lead and another journey are free.
+		e.EntryKey = "other"
+		step("other key", true)
+		e.EntryKey, e.LeadsID = "k", f.lead(t)
+		step("other lead", true)
+		e.JourneyID = f.journey(t)
+		step("other journey", true)
+	}
+}

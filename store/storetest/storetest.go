@@ -1,0 +1,172 @@
+// Package storetest is the suite that every database of the store passes, and
+// the databases that tests of other packages can use. It is for tests only.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver that makes and drops databases
+
+	"waypost"
+	"waypost/store"
+)
+
+// Open opens a fresh, migrated store for one test, whose clock is now, and closes
+// it when the test ends.
+type Open func(t testing.TB, now func() time.Time) *store.Store
+
+// Run runs the suite, each test on a store of its own.
+func Run(t *testing.T, open Open) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"applications", applicationTests},
+		{"leads", leadTests},
+		{"webhooks", webhookTests},
+		{"journeys", journeyTests},
+		{"enrollments", enrollmentTests},
+		{"progress", progressTests},
+		{"cohorts", cohortTests},
+		{"deliveries", deliveryTests},
+		{"lists", listTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					clock := NewClock()
+					test.run(t, &fixture{Store: open(t, clock.Now), clock: clock})
+				})
+			}
+		})
+	}
+}
+
+type test struct {
+	name string
+	run  func(t *testing.T, f *fixture)
+}
+
+// Clock is a clock that moves only when told. It is safe for concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock that stands at a time with microseconds.
+func NewClock() *Clock {
+	return &Clock{now: time.Date(2026, 3, 14, 15, 9, 26, 535_897_000, time.UTC)}
+}
+
+// Now returns the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock on.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Keys returns a keyring with one random key.
+func Keys(t testing.TB) *waypost.Keyring {
+	t.Helper()
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := waypost.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// SQLite opens a store on a new SQLite file.
+func SQLite(t testing.TB, now func() time.Time) *store.Store {
+	t.Helper()
+	return openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "waypost.db"), now)
+}
+
+// Postgres opens a store on a new PostgreSQL database; see PostgresURL.
+func Postgres(t testing.TB, now func() time.Time) *store.Store {
+	t.Helper()
+	return openStore(t, PostgresURL(t), now)
+}
+
+func openStore(t testing.TB, dbURL string, now func() time.Time) *store.Store {
+	t.Helper()
+	ctx := context.Background()
+	if _, _, err := store.Migrate(ctx, dbURL); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, dbURL, Keys(t), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// RequirePostgres skips the test if no PostgreSQL server is named by
+// WAYPOST_TEST_POSTGRES_URL; with WAYPOST_TEST_REQUIRE_SERVERS=1 it fails instead.
+func RequirePostgres(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("WAYPOST_TEST_POSTGRES_URL")
+	if server == "" {
+		if os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
+			t.Fatal("WAYPOST_TEST_REQUIRE_SERVERS=1, but WAYPOST_TEST_POSTGRES_URL names no PostgreSQL server")
+		}
+		t.Skip("WAYPOST_TEST_POSTGRES_URL names no PostgreSQL server")
+	}
+	return server
+}
+
+// PostgresURL makes an empty database on the server of RequirePostgres, drops it
+// when the test ends, and returns its URL.
+func PostgresURL(t testing.TB) string {
+	t.Helper()
+	server := RequirePostgres(t)
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal("WAYPOST_TEST_POSTGRES_URL is no URL")
+	}
+	admin, err := sql.Open("pgx", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "waypost_test_" + strings.ToLower(rand.Text())
+	if _, err := admin.Exec("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
+		t.Fatalf("make test database: %v", err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Errorf("drop test database: %v", err)
+		}
+		if err := admin.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	u.Path = "/" + name
+	return u.String()
+}

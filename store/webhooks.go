@@ -1,0 +1,249 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type webhookRow struct {
+	bun.BaseModel `bun:"table:webhooks,alias:w"`
+
+	ID             string  `bun:"id,pk"`
+	Org            string  `bun:"org"`
+	Stage          string  `bun:"stage"`
+	Name           string  `bun:"name"`
+	URL            string  `bun:"url"`
+	BasicUsername  *string `bun:"basic_username"`
+	BasicPassword  []byte  `bun:"basic_password"`
+	Params         string  `bun:"params"`
+	TimeoutMs      int     `bun:"timeout_ms"`
+	Retry          string  `bun:"retry"`
+	RateLimit      *string `bun:"rate_limit"`
+	MaxConcurrency int     `bun:"max_concurrency"`
+	Enabled        bool    `bun:"enabled"`
+	DisabledReason string  `bun:"disabled_reason"`
+	SigningSecret  []byte  `bun:"signing_secret"`
+	CreatedAt      stamp   `bun:"created_at"`
+	UpdatedAt      stamp   `bun:"updated_at"`
+}
+
+func passwordPurpose(id string) string { return "webhook/" + id + "/password" }
+func signingPurpose(id string) string  { return "webhook/" + id + "/signing-secret" }
+
+func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
+	row := webhookRow{
+		ID: w.ID, Org: sc.Org, Stage: string(sc.Stage), Name: w.Name, URL: w.URL,
+		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
+		SigningSecret: s.seal(w.SigningSecret, signingPurpose(w.ID)),
+		CreatedAt:     stamp{w.CreatedAt}, UpdatedAt: stamp{w.UpdatedAt},
+	}
+	var p waypost.Problems
+	checkText(&p, "name", w.Name)
+	checkText(&p, "url", w.URL)
+	if w.BasicAuth != nil {
+		checkText(&p, "basicAuth.username", w.BasicAuth.Username)
+		row.BasicUsername = &w.BasicAuth.Username
+		row.BasicPassword = s.seal(w.BasicAuth.Password, passwordPurpose(w.ID))
+	}
+	if err := p.Err("webhook"); err != nil {
+		return row, err
+	}
+	if w.Params == nil {
+		w.Params = map[string]any{}
+	}
+	var err, err2, err3 error
+	row.Params, err = toJSON(w.Params)
+	row.Retry, err2 = toJSON(w.Retry)
+	if w.RateLimit != nil {
+		var limit string
+		limit, err3 = toJSON(w.RateLimit)
+		row.RateLimit = &limit
+	}
+	return row, errors.Join(err, err2, err3)
+}
+
+func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
+	w := waypost.Webhook{
+		ID: r.ID, Name: r.Name, URL: r.URL, TimeoutMs: r.TimeoutMs, MaxConcurrency: r.MaxConcurrency,
+		Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+	}
+	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry))
+	if r.RateLimit != nil {
+		err = errors.Join(err, fromJSON(*r.RateLimit, &w.RateLimit))
+	}
+	var sealErr error
+	if r.BasicUsername != nil {
+		w.BasicAuth = &waypost.BasicAuth{Username: *r.BasicUsername}
+		w.BasicAuth.Password, sealErr = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
+		err = errors.Join(err, sealErr)
+	}
+	w.SigningSecret, sealErr = s.unseal(r.SigningSecret, signingPurpose(r.ID))
+	return w, errors.Join(err, sealErr)
+}
+
+// CreateWebhook stores a new webhook under an id minted here and returns it.
+func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error) {
+	now := s.time()
+	w.ID, w.CreatedAt, w.UpdatedAt = waypost.NewID(waypost.PrefixWebhook, now), now, now
+	row, err := s.newWebhookRow(sc, w)
+	if err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	if _, err := s.w.NewInsert().Model(&row).Exec(ctx); err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	return s.webhook(row)
+}
+
+// Webhook returns a webhook, its secrets in the clear; NotFound if the scope has
+// none of this id.
+func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
+	row, err := s.webhookRow(ctx, s.r, sc, id)
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", clip(id), err)
+	}
+	w, err := s.webhook(row)
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", id, err)
+	}
+	return w, nil
+}
+
+// webhookRow reads a webhook; in a transaction of the writer it locks it.
+func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id string) (row webhookRow, err error) {
+	if !waypost.IsID(waypost.PrefixWebhook, id) {
+		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no webhook %s", clip(id))
+	}
+	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
+	if _, inTx := db.(bun.Tx); inTx && s.postgres {
+		q.For("UPDATE")
+	}
+	return row, notFound(q.Scan(ctx), "id", "there is no webhook %s", id)
+}
+
+// ListWebhooks returns the webhooks of the scope, newest first.
+func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error) {
+	var rows []webhookRow
+	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	list := make([]waypost.Webhook, len(rows))
+	for i, row := range rows {
+		w, err := s.webhook(row)
+		if err != nil {
+			return nil, fmt.Errorf("load webhook %s: %w", row.ID, err)
+		}
+		list[i] = w
+	}
+	return list, nil
+}
+
+// pageOf restricts q to a page of the scope's rows, newest first by their id.
+func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) *bun.SelectQuery {
+	q.Where("org = ? AND stage = ?", sc.Org, sc.Stage)
+	if page.After != "" {
+		q.Where("? < ?", bun.Ident(id), cleanText(page.After))
+	}
+	return q.OrderExpr("? DESC", bun.Ident(id)).Limit(pageSize(page))
+}
+
+// UpdateWebhook changes a webhook in one transaction and returns what it is now.
+// change may set everything but ID and times; it must not call the Store, and its
+// error ends the update and is returned. NotFound if the scope has none of this id.
+func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error) {
+	var w waypost.Webhook
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.webhookRow(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if w, err = s.webhook(row); err != nil {
+			return err
+		}
+		if err := change(&w); err != nil {
+			return err
+		}
+		w.ID, w.CreatedAt, w.UpdatedAt = row.ID, row.CreatedAt.Time, s.time()
+		if row, err = s.newWebhookRow(sc, w); err != nil {
+			return err
+		}
+		_, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("update webhook %s: %w", clip(id), err)
+	}
+	return w, nil
+}
+
+// DisableWebhook switches a webhook off because of reason ("410"). One that is
+// off already keeps its reason. NotFound if the scope has none of this id.
+func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) error {
+	_, err := s.UpdateWebhook(ctx, sc, id, func(w *waypost.Webhook) error {
+		if w.Enabled {
+			w.Enabled, w.DisabledReason = false, reason
+		}
+		return nil
+	})
+	return err
+}
+
+// DeleteWebhook deletes a webhook. Conflict if a published version names it,
+// NotFound if the scope has none of this id.
+func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := s.webhookRow(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		var named []journeyWebhookRow
+		err := tx.NewSelect().Model(&named).Where("webhook_id = ?", id).Order("journey_id", "version").Limit(1).Scan(ctx)
+		if err != nil {
+			return err
+		}
+		if len(named) > 0 {
+			return waypost.Errorf(waypost.CodeConflict, "id", "version %d of journey %s names the webhook", named[0].Version, named[0].JourneyID)
+		}
+		_, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete webhook %s: %w", clip(id), err)
+	}
+	return nil
+}
+
+// MissingWebhooks returns those of ids that the scope has no webhook for, sorted
+// and without duplicates.
+func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
+	return s.missingWebhooks(ctx, s.r, sc, ids)
+}
+
+// missingWebhooks locks those that are there when it runs in a transaction of
+// PostgreSQL, so that none of them is deleted before it ends.
+func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) ([]string, error) {
+	missing := slices.Compact(slices.Sorted(slices.Values(ids)))
+	var known, there []string
+	for _, id := range missing {
+		if waypost.IsID(waypost.PrefixWebhook, id) {
+			known = append(known, id)
+		}
+	}
+	if len(known) == 0 {
+		return missing, nil
+	}
+	q := db.NewSelect().Model((*webhookRow)(nil)).Column("id").
+		Where("id IN (?) AND org = ? AND stage = ?", bun.List(known), sc.Org, sc.Stage).Order("id")
+	if _, inTx := db.(bun.Tx); inTx && s.postgres {
+		q.For("KEY SHARE")
+	}
+	if err := q.Scan(ctx, &there); err != nil {
+		return nil, fmt.Errorf("look for webhooks: %w", err)
+	}
+	return slices.DeleteFunc(missing, func(id string) bool { return slices.Contains(there, id) }), nil
+}

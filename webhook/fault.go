@@ -1,0 +1,104 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"waypost"
+)
+
+// fault is why an exchange failed without a usable answer: its class, and a text
+// of our own, because the errors of net/http hold URLs, addresses and bytes of
+// the answer.
+type fault struct {
+	class, text string
+}
+
+func (f *fault) outcome() waypost.Outcome {
+	return waypost.Outcome{ErrorClass: f.class, Message: f.text}
+}
+
+// faultOf classifies an error of the exchange that ran under ctx.
+func faultOf(ctx context.Context, err error) *fault {
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		return &fault{waypost.ClassAddress, refused.Error()}
+	}
+	switch ctx.Err() {
+	case context.Canceled:
+		return &fault{waypost.ClassInterrupted, "stopped before the answer was complete"}
+	case context.DeadlineExceeded:
+		return &fault{waypost.ClassTimeout, "no complete answer in time"}
+	}
+	// Before the time-out: a resolver that does not answer is a fault of the
+	// network, not a slow receiver.
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		if dns.IsNotFound {
+			return &fault{waypost.ClassNetwork, "the host name does not resolve"}
+		}
+		return &fault{waypost.ClassNetwork, "the host name cannot be resolved at the moment"}
+	}
+	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
+		return &fault{waypost.ClassTimeout, "the connection could not be made in time"}
+	}
+	if text := tlsFault(err); text != "" {
+		return &fault{waypost.ClassTLS, text}
+	}
+	return &fault{waypost.ClassNetwork, networkFault(err)}
+}
+
+func tlsFault(err error) string {
+	var (
+		host      x509.HostnameError
+		authority x509.UnknownAuthorityError
+		invalid   x509.CertificateInvalidError
+		record    tls.RecordHeaderError
+		op        *net.OpError
+	)
+	switch {
+	case errors.As(err, &host):
+		return "the certificate is for another host name"
+	case errors.As(err, &authority):
+		return "the certificate is not signed by a known authority"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate has expired or is not valid yet"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "the certificate is not valid"
+	case errors.As(err, &record):
+		return "the receiver does not speak TLS"
+	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
+		return "the TLS handshake failed" // an alert, theirs or ours
+	}
+	// crypto/tls makes its other faults with errors.New.
+	for ; err != nil; err = errors.Unwrap(err) {
+		if strings.HasPrefix(err.Error(), "tls: ") {
+			return "the TLS handshake failed"
+		}
+	}
+	return ""
+}
+
+// networkFault words what net/http has no types for, hence the look at its texts.
+// Nothing but the wording depends on it.
+func networkFault(err error) string {
+	switch text := err.Error(); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "connection reset"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to the host"
+	case strings.Contains(text, "response headers exceeded"):
+		return "the answer's headers are too long"
+	case strings.Contains(text, "malformed"):
+		return "the answer is not valid HTTP"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "server closed"):
+		return "the receiver closed the connection without an answer"
+	}
+	return "the connection failed"
+}

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+
+	"waypost"
+)
+
+// request makes the documented request (journey webhook document, "Endpoints").
+// Content-Length and Host are written by net/http. The fault is of a webhook that
+// cannot be called at all.
+func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID string, body []byte, at time.Time) (*http.Request, *fault) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, &fault{waypost.ClassAddress, "the webhook's URL is not valid"}
+	}
+	// The URL was checked when it was set, but the installation's ports and
+	// addresses may have changed since.
+	if problem := s.options.checkURL(w.URL, req.URL); problem != "" {
+		return nil, &fault{waypost.ClassAddress, "the webhook's URL " + problem}
+	}
+	req.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {s.options.UserAgent},
+		"Connection":   {"keep-alive"}, // implied by HTTP/1.1, but documented
+		// Never on the wire: an empty value tells net/http that the request may be
+		// repeated if a kept connection turns out to be closed. Receivers know
+		// messages by messageId, so a second arrival does no harm.
+		"Idempotency-Key": nil,
+	}
+	if w.BasicAuth != nil {
+		req.SetBasicAuth(w.BasicAuth.Username, w.BasicAuth.Password)
+	}
+	if w.SigningSecret != "" {
+		if err := sign(req.Header, w.SigningSecret, messageID, at, body); err != nil {
+			return nil, &fault{waypost.ClassRender, err.Error()}
+		}
+	}
+	return req, nil
+}

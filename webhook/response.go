@@ -1,0 +1,199 @@
+package webhook
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// Limits of what is read and kept of an answer, in bytes.
+const (
+	MaxResponse = 64 << 10 // after decompression
+	MaxMessage  = 1 << 10
+	MaxExcerpt  = 2 << 10
+
+	// maxPacked bounds what is read before decompression: a gzip stream can go on
+	// for ever without unpacking to anything.
+	maxPacked = 2 * MaxResponse
+)
+
+// readOutcome reads the answer under ctx, the context of the exchange, and
+// applies the table of outcomes (journey webhook document, "Errors"; contract,
+// chapter 6). The status of an answer other than 200 decides alone: a body that
+// is late, broken or too long changes nothing then.
+func readOutcome(ctx context.Context, resp *http.Response, now func() time.Time) waypost.Outcome {
+	if resp.StatusCode < 100 || resp.StatusCode > 999 { // net/http takes any three characters that are a number
+		return (&fault{waypost.ClassNetwork, "the answer is not valid HTTP"}).outcome()
+	}
+	var body []byte
+	var err error
+	if resp.StatusCode != http.StatusSwitchingProtocols { // whose body is the open connection
+		body, err = readBody(resp)
+	}
+	o := waypost.Outcome{HTTPStatus: resp.StatusCode, Excerpt: clean(body, MaxExcerpt, true)}
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		o.ErrorClass, o.Message = waypost.ClassHTTPStatus, statusText(resp.StatusCode)
+	case err != nil && !errors.Is(err, errLong):
+		f := bodyFault(ctx, err)
+		o.ErrorClass, o.Message = f.class, f.text
+	default:
+		decide(&o, body, err != nil)
+	}
+	if !o.Succeed {
+		o.RetryAfter = retryAfter(resp.Header, now)
+	}
+	return o
+}
+
+func statusText(status int) string {
+	text := "the receiver answered " + strconv.Itoa(status)
+	if status/100 == 3 && status != http.StatusNotModified {
+		text += "; redirects are not followed"
+	}
+	return text
+}
+
+func bodyFault(ctx context.Context, err error) *fault {
+	f := faultOf(ctx, err)
+	if f.class == waypost.ClassNetwork {
+		f.text = "the answer's body is broken off or garbled"
+	}
+	return f
+}
+
+// decide applies the rules for status 200. A body that is longer than what was
+// read of it (long) is judged by its beginning: if that holds a whole JSON value
+// with nothing but blanks behind it, that value counts; if its JSON is cut off,
+// the answer is too large; if it is no JSON anyway, its length does not matter.
+func decide(o *waypost.Outcome, body []byte, long bool) {
+	if len(body) == 0 && !long {
+		o.Succeed = true
+		return
+	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which some servers cannot help writing
+	if long {
+		dec := json.NewDecoder(bytes.NewReader(body))
+		var value json.RawMessage
+		err := dec.Decode(&value)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			o.ErrorClass, o.Message = waypost.ClassResponseTooLarge, "the answer is longer than 64 KiB"
+			return
+		}
+		if err == nil && len(bytes.TrimSpace(body[dec.InputOffset():])) == 0 {
+			body = value
+		}
+	}
+	succeed, message, ok := parseAnswer(body)
+	switch {
+	case !ok:
+		o.Succeed, o.Unrecognized = true, true
+		o.Message = "unrecognizedBody: the answer is no JSON object with succeed true or false"
+	case succeed:
+		o.Succeed, o.Message = true, message
+	default:
+		o.ErrorClass, o.Message = waypost.ClassSucceedFalse, message
+		if message == "" {
+			o.Message = "the receiver answered succeed false"
+		}
+	}
+}
+
+// parseAnswer reads the documented response body (journey webhook document,
+// "Response body"). Names are case-sensitive, as in the document, hence the map.
+// ok is false if body is no JSON object with a boolean succeed.
+func parseAnswer(body []byte) (succeed bool, message string, ok bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return false, "", false
+	}
+	switch string(members["succeed"]) {
+	case "true":
+		succeed = true
+	case "false":
+	default:
+		return false, "", false
+	}
+	if json.Unmarshal(members["message"], &message) != nil {
+		message = ""
+	}
+	return succeed, clean([]byte(message), MaxMessage, false), true
+}
+
+// errLong says that there is more than what was read.
+var errLong = errors.New("the answer is too long")
+
+// readBody reads at most MaxResponse bytes of the unpacked body. With an error it
+// returns what came before.
+func readBody(resp *http.Response) ([]byte, error) {
+	var from io.Reader = resp.Body
+	switch strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))) {
+	case "gzip", "x-gzip":
+		unpacked, err := gzip.NewReader(&packedReader{from: resp.Body, left: maxPacked})
+		if err == io.EOF {
+			return nil, nil // no body at all: only then is the end not unexpected
+		}
+		if err != nil {
+			return nil, err
+		}
+		from = unpacked
+	}
+	body, err := io.ReadAll(io.LimitReader(from, MaxResponse+1))
+	if len(body) > MaxResponse {
+		return body[:MaxResponse], errLong
+	}
+	return body, err
+}
+
+// packedReader reads at most left bytes; more than that is errLong, unlike with
+// io.LimitReader, whose end looks like the stream's.
+type packedReader struct {
+	from io.Reader
+	left int
+}
+
+func (r *packedReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, errLong
+	}
+	n, err := r.from.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// clean makes a text of at most limit bytes from bytes of the receiver: valid
+// UTF-8 without control characters. Line breaks and tabs stay if lines is set and
+// become blanks otherwise.
+func clean(b []byte, limit int, lines bool) string {
+	b = b[:min(len(b), 4*limit)] // no need to look at all of a long one
+	s := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			if lines {
+				return r
+			}
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, string(b)) // Map replaces what is not UTF-8
+	if len(s) > limit {
+		for limit > 0 && !utf8.RuneStart(s[limit]) {
+			limit--
+		}
+		s = s[:limit]
+	}
+	return s
+}

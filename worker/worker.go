@@ -1,0 +1,45 @@
+// Package worker builds and runs what works in the background: the Temporal
+// worker that carries out journeys, and the pump that starts them.
+package worker
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost/activities"
+	"waypost/workflows"
+)
+
+// stopTimeout is how long a stopping worker lets its activities finish. It is
+// longer than the default time-out of a webhook, so that POSTs under way end
+// with a record.
+const stopTimeout = 20 * time.Second
+
+// New makes the Temporal worker for the task queue; Start and Stop are the
+// caller's.
+func New(c client.Client, taskQueue string, a *activities.Activities) worker.Worker {
+	w := worker.New(c, taskQueue, worker.Options{
+		WorkerStopTimeout: stopTimeout,
+		// Each of these activities holds up to 50 POSTs.
+		MaxConcurrentActivityExecutionSize:     100,
+		MaxConcurrentActivityTaskPollers:       4,
+		MaxConcurrentWorkflowTaskPollers:       4,
+		MaxHeartbeatThrottleInterval:           3 * time.Second,
+		DefaultHeartbeatThrottleInterval:       3 * time.Second,
+		MaxConcurrentWorkflowTaskExecutionSize: 200,
+	})
+	Register(w, a)
+	return w
+}
+
+// Register names the workflows and activities, for the worker and for replay
+// tests.
+func Register(r worker.Registry, a *activities.Activities) {
+	r.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+	r.RegisterActivity(a.DeliverBatch)
+	r.RegisterActivity(a.DecideBatch)
+	r.RegisterActivity(a.RecordBatch)
+}

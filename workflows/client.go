@@ -1,0 +1,97 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Client starts workflows. It hides the SDK from those who only want a journey
+// to run.
+type Client struct {
+	temporal  client.Client
+	taskQueue string
+}
+
+// NewClient returns a Client that starts workflows on the task queue.
+func NewClient(c client.Client, taskQueue string) *Client { return &Client{c, taskQueue} }
+
+// Priorities of what competes for workers; lower goes first.
+const (
+	prioritySingle = 2
+	priorityCohort = 4
+)
+
+// StartCohort starts the workflow of a cohort. It may be called again for the
+// same cohort: the workflow's id is the cohort's, and one that runs or has run is
+// left alone.
+func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
+	in, attributes, err := InputOf(cohort)
+	if err != nil {
+		return err
+	}
+	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       cohort.ID,
+		TaskQueue:                                c.taskQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		EnableEagerStart:                         true,
+		TypedSearchAttributes:                    attributes,
+		StaticSummary:                            summary(in.Name, in.Version, len(in.Members)),
+		Priority:                                 priority(in.Scope.Org, len(in.Members)),
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, TypeJourney, in)
+	if started := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &started) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start workflow %s: %w", cohort.ID, err)
+	}
+	return nil
+}
+
+func priority(org string, members int) temporal.Priority {
+	p := temporal.Priority{PriorityKey: prioritySingle, FairnessKey: org}
+	if members > 1 {
+		p.PriorityKey = priorityCohort
+	}
+	return p
+}
+
+// InputOf makes the start input of a cohort and its first search
+// attributes, so that the workflow need not upsert them.
+func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, error) {
+	v := cohort.Version
+	in := JourneyInput{
+		Scope: v.Scope, JourneyID: v.JourneyID, Version: v.Version, Name: v.Name,
+		Definition: json.RawMessage(v.Definition),
+	}
+	leads := make([]string, len(cohort.Members))
+	for i, m := range cohort.Members {
+		in.Members = append(in.Members, Member{EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID})
+		leads[i] = strconv.FormatInt(m.LeadsID, 10)
+	}
+	def, problems := journey.Parse(v.Definition)
+	if err := problems.Err("definition"); err != nil {
+		return in, temporal.SearchAttributes{}, fmt.Errorf("read definition of journey %s/%d: %w", v.JourneyID, v.Version, err)
+	}
+	in.Node = def.Start()
+	updates := []temporal.SearchAttributeUpdate{
+		AttrJourney.ValueSet(v.JourneyID), AttrLead.ValueSet(leads), AttrOrg.ValueSet(v.Scope.Org),
+		AttrStage.ValueSet(string(v.Scope.Stage)), AttrNode.ValueSet(def.Start()),
+	}
+	if node, ok := def.Node(def.Start()); ok && node.Webhook != "" {
+		in.Webhook = node.Webhook
+		updates = append(updates, AttrWebhook.ValueSet(node.Webhook))
+	}
+	return in, temporal.NewSearchAttributes(updates...), nil
+}

@@ -1,0 +1,115 @@
+package workflows
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/proto"
+
+	"waypost"
+)
+
+const (
+	encodingMetadata  = "encoding"
+	encodingEncrypted = "binary/encrypted"
+	// payloadPurpose binds ciphertexts to their use: a database value does not
+	// open as a payload.
+	payloadPurpose = "temporal/payload"
+	// Smaller payloads gain nothing from compression.
+	compressFrom = 256
+	// maxPayload bounds what a compressed payload may grow to; Temporal takes 2 MiB.
+	maxPayload = 16 << 20
+
+	formPlain   = 0
+	formGzipped = 1
+)
+
+// NewCodec returns the codec that every payload passes on its way to Temporal:
+// compressed where that helps, then encrypted. With it in the Web UI's codec
+// endpoint the payloads are readable there.
+func NewCodec(keys *waypost.Keyring) converter.PayloadCodec { return codec{keys} }
+
+type codec struct{ keys *waypost.Keyring }
+
+// Encode encrypts payloads.
+func (c codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	out := make([]*commonpb.Payload, len(payloads))
+	for i, p := range payloads {
+		plain, err := proto.Marshal(p)
+		if err != nil {
+			return nil, fmt.Errorf("encode payload: %w", err)
+		}
+		form, err := pack(plain)
+		if err != nil {
+			return nil, fmt.Errorf("compress payload: %w", err)
+		}
+		out[i] = &commonpb.Payload{
+			Metadata: map[string][]byte{encodingMetadata: []byte(encodingEncrypted)},
+			Data:     c.keys.Seal(form, payloadPurpose),
+		}
+	}
+	return out, nil
+}
+
+// Decode decrypts the payloads that Encode made and leaves others as they are.
+func (c codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	out := make([]*commonpb.Payload, len(payloads))
+	for i, p := range payloads {
+		if string(p.GetMetadata()[encodingMetadata]) != encodingEncrypted {
+			out[i] = p
+			continue
+		}
+		form, err := c.keys.Open(p.GetData(), payloadPurpose)
+		if err != nil {
+			return nil, fmt.Errorf("decode payload: %w", err)
+		}
+		plain, err := unpack(form)
+		if err != nil {
+			return nil, fmt.Errorf("decompress payload: %w", err)
+		}
+		out[i] = &commonpb.Payload{}
+		if err := proto.Unmarshal(plain, out[i]); err != nil {
+			return nil, fmt.Errorf("decode payload: %w", err)
+		}
+	}
+	return out, nil
+}
+
+func pack(plain []byte) ([]byte, error) {
+	if len(plain) >= compressFrom {
+		b := bytes.NewBuffer([]byte{formGzipped})
+		w := gzip.NewWriter(b)
+		if _, err := w.Write(plain); err != nil {
+			return nil, err
+		}
+		if err := w.Close(); err != nil {
+			return nil, err
+		}
+		if b.Len() < len(plain) {
+			return b.Bytes(), nil
+		}
+	}
+	return append([]byte{formPlain}, plain...), nil
+}
+
+func unpack(form []byte) ([]byte, error) {
+	if len(form) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if form[0] == formPlain {
+		return form[1:], nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(form[1:]))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxPayload+1))
+	if err == nil && len(plain) > maxPayload {
+		err = fmt.Errorf("larger than %d bytes", maxPayload)
+	}
+	return plain, err
+}

@@ -1,0 +1,50 @@
+// Package workflows holds the deterministic code that Temporal runs, the names
+// and ids it goes by, and the typed client that starts it.
+package workflows
+
+import (
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+)
+
+// TypeJourney is the workflow type of a cohort's way through a journey
+// (contract, chapter 6, "In the Temporal Web UI").
+const TypeJourney = "Journey"
+
+// Search attributes. They are never encrypted: no personal data in them.
+var (
+	AttrJourney = temporal.NewSearchAttributeKeyKeyword("WaypostJourney")     // journey id
+	AttrLead    = temporal.NewSearchAttributeKeyKeywordList("WaypostLead")    // leadsIds
+	AttrWebhook = temporal.NewSearchAttributeKeyKeyword("WaypostWebhook")     // of the touchpoint that was reached last
+	AttrOrg     = temporal.NewSearchAttributeKeyKeyword("WaypostOrg")         // organisation
+	AttrStage   = temporal.NewSearchAttributeKeyKeyword("WaypostStage")       // stage
+	AttrNode    = temporal.NewSearchAttributeKeyKeyword("WaypostNode")        // node that the first undecided enrollment is at
+	AttrOutcome = temporal.NewSearchAttributeKeyKeywordList("WaypostOutcome") // delivered, retrying, deferred, failed: whichever occur
+)
+
+// summary is a workflow's title in the Web UI.
+func summary(name string, version, members int) string {
+	if len(name) > 200 {
+		name = name[:200]
+	}
+	if members > 1 {
+		return fmt.Sprintf("%s, version %d, %d leads", name, version, members)
+	}
+	return fmt.Sprintf("%s, version %d", name, version)
+}
+
+// SearchAttributes lists the search attributes by name with their types, for
+// registering them.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		AttrJourney.GetName(): AttrJourney.GetValueType(),
+		AttrLead.GetName():    AttrLead.GetValueType(),
+		AttrWebhook.GetName(): AttrWebhook.GetValueType(),
+		AttrOrg.GetName():     AttrOrg.GetValueType(),
+		AttrStage.GetName():   AttrStage.GetValueType(),
+		AttrNode.GetName():    AttrNode.GetValueType(),
+		AttrOutcome.GetName(): AttrOutcome.GetValueType(),
+	}
+}

@@ -1,0 +1,194 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/journey"
+)
+
+// show keeps the search attributes and the current details of the Web UI true.
+// An attribute that did not change is not written: each write is an event.
+func (c *cohort) show(ctx workflow.Context) error {
+	var updates []temporal.SearchAttributeUpdate
+	node, webhook := c.in.Node, c.in.Webhook
+	for i := range c.in.Members {
+		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
+			node = m.State.Node
+			break
+		}
+	}
+	if n, ok := c.def.Node(node); ok && n.Webhook != "" {
+		webhook = n.Webhook
+	}
+	if node != c.in.Node {
+		c.in.Node = node
+		updates = append(updates, AttrNode.ValueSet(node))
+	}
+	if webhook != c.in.Webhook {
+		c.in.Webhook = webhook
+		updates = append(updates, AttrWebhook.ValueSet(webhook))
+	}
+	if outcomes := c.outcomes(); !slices.Equal(outcomes, c.in.Outcomes) {
+		c.in.Outcomes = outcomes
+		updates = append(updates, AttrOutcome.ValueSet(outcomes))
+	}
+	workflow.SetCurrentDetails(ctx, c.details())
+	if len(updates) == 0 {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// outcomes lists which outcomes occur: of touchpoints that were passed, and of
+// those that wait for another attempt. The order is fixed.
+func (c *cohort) outcomes() []string {
+	var found []string
+	for _, outcome := range []string{activities.OutcomeDelivered, activities.OutcomeRetrying, activities.OutcomeDeferred, activities.OutcomeFailed} {
+		if slices.ContainsFunc(c.in.Members, func(m Member) bool {
+			return m.Outcome == outcome || slices.ContainsFunc(m.State.Path, func(v journey.Visit) bool { return v.Result == outcome })
+		}) {
+			found = append(found, outcome)
+		}
+	}
+	return found
+}
+
+// details is what the Web UI shows of a running workflow: the path of a single
+// lead, or the counts of a cohort with those who are not done and why.
+func (c *cohort) details() string {
+	var b strings.Builder
+	if len(c.in.Members) == 1 {
+		m := &c.in.Members[0]
+		b.WriteString(fmt.Sprintf("Lead %d: %s\n", m.LeadsID, path(m.State)))
+		if line := m.waits(); line != "" {
+			b.WriteString(fmt.Sprintf("\n%s\n", line))
+		}
+		return b.String()
+	}
+	done := 0
+	for i := range c.in.Members {
+		if c.in.Members[i].State.Phase == journey.PhaseDone {
+			done++
+		}
+	}
+	b.WriteString(fmt.Sprintf("%d of %d enrollments have ended.\n", done, len(c.in.Members)))
+	for i := range c.in.Members {
+		m := &c.in.Members[i]
+		if line := m.waits(); line != "" && b.Len() < maxDetails {
+			b.WriteString(fmt.Sprintf("\n- lead %d: %s; %s", m.LeadsID, path(m.State), line))
+		}
+	}
+	return b.String()
+}
+
+// maxDetails keeps the details below Temporal's limit of 20,000 bytes.
+const maxDetails = 18_000
+
+// path writes the nodes that were passed with what came of them.
+func path(s journey.State) string {
+	var parts []string
+	for _, v := range s.Path {
+		parts = append(parts, v.Node+" ("+v.Result+")")
+	}
+	if s.Phase == journey.PhaseDone {
+		parts = append(parts, string(s.EnrollmentStatus()))
+	} else {
+		parts = append(parts, s.Node)
+	}
+	return strings.Join(parts, " → ")
+}
+
+// waits says what a member that has not ended waits for.
+func (m *Member) waits() string {
+	at := m.Due.UTC().Format(time.RFC3339)
+	switch {
+	case m.State.Phase == journey.PhaseDone:
+		return ""
+	case m.State.Phase == journey.PhaseWait:
+		return "waits until " + at
+	case m.Outcome == activities.OutcomeRetrying:
+		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
+	case m.Outcome == activities.OutcomeDeferred:
+		return fmt.Sprintf("deferred (%s), looked at again at %s", m.Reason, at)
+	}
+	return "in progress"
+}
+
+// JourneyResult stands in the box at the top of the workflow's page: the path
+// of a single lead, or the counts of a cohort and the leads that did not succeed.
+type JourneyResult struct {
+	Enrollment string                   `json:"enrollment,omitempty"`
+	Lead       int64                    `json:"lead,omitempty"`
+	Status     waypost.EnrollmentStatus `json:"status,omitempty"`
+	Path       []PathStep               `json:"path,omitempty"`
+
+	Enrollments  int          `json:"enrollments,omitempty"`
+	Touchpoints  []NodeCount  `json:"touchpoints,omitempty"`
+	NotSucceeded []LeadResult `json:"notSucceeded,omitempty"`
+}
+
+// PathStep is a node that was passed and what came of it.
+type PathStep struct {
+	Node   string `json:"node"`
+	Result string `json:"result"`
+}
+
+// NodeCount counts what came of a touchpoint over a cohort.
+type NodeCount struct {
+	Node      string `json:"node"`
+	Delivered int    `json:"delivered"`
+	Failed    int    `json:"failed"`
+}
+
+// LeadResult names a lead of a cohort with a touchpoint that failed.
+type LeadResult struct {
+	Enrollment string `json:"enrollment"`
+	Lead       int64  `json:"lead"`
+	Path       string `json:"path"`
+}
+
+func (c *cohort) result() JourneyResult {
+	if len(c.in.Members) == 1 {
+		m := c.in.Members[0]
+		r := JourneyResult{Enrollment: m.EnrollmentID, Lead: m.LeadsID, Status: m.State.EnrollmentStatus()}
+		for _, v := range m.State.Path {
+			r.Path = append(r.Path, PathStep{v.Node, v.Result})
+		}
+		return r
+	}
+	r := JourneyResult{Enrollments: len(c.in.Members)}
+	for _, m := range c.in.Members {
+		failed := false
+		for _, v := range m.State.Path {
+			switch v.Result {
+			case activities.OutcomeDelivered:
+				r.touchpoint(v.Node).Delivered++
+			case activities.OutcomeFailed:
+				r.touchpoint(v.Node).Failed++
+				failed = true
+			}
+		}
+		if failed {
+			r.NotSucceeded = append(r.NotSucceeded, LeadResult{m.EnrollmentID, m.LeadsID, path(m.State)})
+		}
+	}
+	return r
+}
+
+func (r *JourneyResult) touchpoint(node string) *NodeCount {
+	for i := range r.Touchpoints {
+		if r.Touchpoints[i].Node == node {
+			return &r.Touchpoints[i]
+		}
+	}
+	r.Touchpoints = append(r.Touchpoints, NodeCount{Node: node})
+	return &r.Touchpoints[len(r.Touchpoints)-1]
+}

@@ -1,0 +1,229 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/journey"
+	"waypost/store"
+	"waypost/webhook"
+	"waypost/worker"
+	"waypost/workflows"
+)
+
+var scope = waypost.Scope{Org: "acme", Stage: waypost.StageTest}
+
+// world is everything around a Journey workflow for real, save the clock, which
+// is the test environment's: a database, the sender, and a receiver.
+type world struct {
+	t        *testing.T
+	env      *testsuite.TestWorkflowEnvironment
+	store    *store.Store
+	receiver *receiver
+	webhook  waypost.Webhook
+	keys     *waypost.Keyring
+}
+
+func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
+	t.Helper()
+	w := &world{t: t, receiver: newReceiver(t)}
+	keys, err := waypost.ParseKeyring("k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	must(t, err)
+	w.keys = keys
+	w.newEnvironment()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
+	_, _, err = store.Migrate(context.Background(), url)
+	must(t, err)
+	w.store, err = store.Open(context.Background(), url, keys, func() time.Time { return w.env.Now() })
+	must(t, err)
+	t.Cleanup(func() { must(t, w.store.Close()) })
+
+	hook := waypost.Webhook{
+		Name: "crm", URL: w.receiver.server.URL + "/hook", Params: map[string]any{"greeting": "Hi {{ lead.name }}"},
+		TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true,
+	}
+	if change != nil {
+		change(&hook)
+	}
+	w.webhook, err = w.store.CreateWebhook(context.Background(), scope, hook)
+	must(t, err)
+	w.register()
+	return w
+}
+
+// newEnvironment makes a fresh workflow environment; its clock goes on where the
+// one before stopped.
+func (w *world) newEnvironment() {
+	at := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	if w.env != nil {
+		at = w.env.Now()
+	}
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(slog.New(slog.DiscardHandler))
+	w.env = suite.NewTestWorkflowEnvironment()
+	w.env.SetStartTime(at)
+	w.env.SetTestTimeout(time.Minute)
+	// Payloads pass the codec, as they do in production.
+	w.env.SetDataConverter(w.dataConverter())
+}
+
+func (w *world) dataConverter() converter.DataConverter {
+	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), workflows.NewCodec(w.keys))
+}
+
+func (w *world) register() {
+	w.t.Helper()
+	sender := webhook.NewSender(webhook.Options{
+		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Now:        func() time.Time { return w.env.Now() },
+	})
+	w.t.Cleanup(sender.Close)
+	acts := activities.New(activities.Options{
+		Store: w.store, Sender: sender, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return w.env.Now() },
+	})
+	w.t.Cleanup(func() { must(w.t, acts.Close(context.Background())) })
+	worker.Register(w.env, acts)
+}
+
+// publish stores and publishes a definition whose webhook is written WEBHOOK.
+func (w *world) publish(definition string) waypost.JourneyVersion {
+	w.t.Helper()
+	ctx := context.Background()
+	definition = strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)
+	def, problems := journey.Parse([]byte(definition))
+	problems = append(problems, def.Check(func(id string) bool { return id == w.webhook.ID })...)
+	must(w.t, problems.Err("definition"))
+	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
+	must(w.t, err)
+	v, _, err := w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	must(w.t, err)
+	return v
+}
+
+// enroll makes n leads and enrolls them.
+func (w *world) enroll(v waypost.JourneyVersion, n int) []waypost.Enrollment {
+	w.t.Helper()
+	ctx := context.Background()
+	all := make([]waypost.Enrollment, n)
+	for i := range all {
+		external := fmt.Sprintf("ext-%d", i)
+		lead, err := w.store.CreateLead(ctx, scope, waypost.LeadFields{Name: fmt.Sprintf("Lead %d", i), ExternalID: &external}, nil)
+		must(w.t, err)
+		all[i], err = w.store.Enroll(ctx, scope, waypost.Enrollment{
+			JourneyID: v.JourneyID, Version: v.Version, LeadsID: lead.LeadsID, AppID: "app_test",
+		}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
+		must(w.t, err)
+	}
+	return all
+}
+
+// run claims the cohort as the pump does and runs its workflow to the end.
+func (w *world) run() workflows.JourneyResult {
+	w.t.Helper()
+	w.env.ExecuteWorkflow(workflows.TypeJourney, w.claim())
+	must(w.t, w.env.GetWorkflowError())
+	var result workflows.JourneyResult
+	must(w.t, w.env.GetWorkflowResult(&result))
+	return result
+}
+
+func (w *world) claim() workflows.JourneyInput {
+	w.t.Helper()
+	cohort, err := w.store.ClaimCohort(context.Background())
+	must(w.t, err)
+	if cohort == nil {
+		w.t.Fatal("there is no cohort to claim")
+	}
+	must(w.t, w.store.MarkStarted(context.Background(), cohort.ID))
+	in, _, err := workflows.InputOf(*cohort)
+	must(w.t, err)
+	return in
+}
+
+// delivery returns the records of an enrollment's only message at a node.
+func (w *world) delivery(e waypost.Enrollment, node string) (waypost.Delivery, []waypost.Attempt) {
+	w.t.Helper()
+	all, err := w.store.ListDeliveries(context.Background(), scope, waypost.DeliveryFilter{EnrollmentID: e.ID}, waypost.Page{Limit: 500})
+	must(w.t, err)
+	for _, d := range all {
+		if d.NodeID == node {
+			d, attempts, _, err := w.store.Delivery(context.Background(), scope, d.MessageID)
+			must(w.t, err)
+			return d, attempts
+		}
+	}
+	w.t.Fatalf("enrollment %s has no delivery at %s", e.ID, node)
+	return waypost.Delivery{}, nil
+}
+
+// timeline writes an enrollment's timeline as "node what next" lines.
+func (w *world) timeline(e waypost.Enrollment) (status waypost.EnrollmentStatus, lines []string) {
+	w.t.Helper()
+	e, entries, err := w.store.Enrollment(context.Background(), scope, e.ID)
+	must(w.t, err)
+	for _, entry := range entries {
+		lines = append(lines, strings.TrimSpace(entry.NodeID+" "+entry.What+" "+entry.Next))
+	}
+	return e.Status, lines
+}
+
+// answer is what the receiver says to one POST.
+type answer struct {
+	status int
+	body   string
+	header map[string]string
+}
+
+// receiver answers by a script and remembers every POST.
+type receiver struct {
+	server *httptest.Server
+	mu     sync.Mutex
+	script func(m waypost.Message, attempt int) answer
+	posts  map[string][][]byte // by message id
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{posts: map[string][][]byte{}, script: func(waypost.Message, int) answer { return answer{status: 200} }}
+	r.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		var m waypost.Message
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("the receiver got no message: %s", body)
+		}
+		r.mu.Lock()
+		r.posts[m.MessageID] = append(r.posts[m.MessageID], body)
+		a := r.script(m, len(r.posts[m.MessageID]))
+		r.mu.Unlock()
+		for name, value := range a.header {
+			rw.Header().Set(name, value)
+		}
+		rw.WriteHeader(a.status)
+		_, _ = io.WriteString(rw, a.body)
+	}))
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
