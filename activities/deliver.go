@@ -401,11 +401,10 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 	}
 	for _, o := range openings {
 		i := r.index(o.Touchpoint)
-		s, ok := opened[o.Touchpoint]
-		if !ok {
-			// Another run of this batch was faster; its end is learned in a moment.
-			r.results[i] = r.answer(i, waypost.Sending{MessageID: o.Delivery.MessageID, Attempts: o.Attempt - 1},
-				OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
+		s := opened[o.Touchpoint]
+		if s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
+			// Another process was faster; its end is learned in a moment.
+			r.results[i] = r.answer(i, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
 			continue
 		}
 		r.flying[i] = r.own[i]

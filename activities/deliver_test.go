@@ -236,6 +236,42 @@ func TestConcurrentRunsPostOnce(t *testing.T) {
 	}
 }
 
+// meetingStore has two processes read before either announces its attempts.
+type meetingStore struct {
+	*store.Store
+	met *sync.WaitGroup
+}
+
+func (s meetingStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	s.met.Done()
+	s.met.Wait()
+	return s.Store.OpenAttempts(ctx, openings)
+}
+
+// Of two processes that both found nothing recorded, one POSTs.
+func TestTwoProcessesOpenOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10)
+	met := &sync.WaitGroup{}
+	met.Add(2)
+	outcomes := make(chan []string, 2)
+	for range 2 {
+		a := w.process(meetingStore{w.store, met})
+		go func() { outcomes <- w.deliverAll(a) }()
+	}
+	delivered := 0
+	for range 2 {
+		for _, outcome := range <-outcomes {
+			if outcome == activities.OutcomeDelivered {
+				delivered++
+			}
+		}
+	}
+	if n := w.totalPosts(); n != 10 || delivered != 10 {
+		t.Errorf("%d POSTs and %d answers of delivery, want 10 each", n, delivered)
+	}
+}
+
 // flakyStore is the real store whose writes of outcomes fail for a while.
 type flakyStore struct {
 	*store.Store

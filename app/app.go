@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
+	sdkworker "go.temporal.io/sdk/worker"
 
 	"waypost"
 	"waypost/activities"
@@ -77,6 +78,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), log)
 	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
 
+	var working *runningWorker
 	if role.worker {
 		acts := activities.New(activities.Options{Store: db, Sender: sender, Log: log})
 		stop.push(func() {
@@ -84,11 +86,8 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			defer cancel()
 			closing(log, "recorder", acts.Close(ctx))
 		})
-		w := worker.New(temporal, cfg.Temporal.TaskQueue, acts)
-		if err := startWorker(ctx, w.Start, log); err != nil {
-			return err
-		}
-		stop.push(w.Stop)
+		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts) }, log)
+		stop.push(working.stop)
 	}
 
 	var serving *fiber.App
@@ -135,20 +134,28 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	go func() { defer close(pumped); pump.Run(pumping) }()
 	stop.push(func() { stopPump(); <-pumped })
 
-	if serving == nil {
-		ready(admin.addr)
-		<-ctx.Done()
-		return nil
-	}
 	failed := make(chan error, 1)
-	go func() { failed <- serving.Listener(listener) }()
-	stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
-	ready(listener.Addr().String())
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return fmt.Errorf("serve the gateway on %s: %w", cfg.HTTP.Addr, err)
+	if role.gateway {
+		go func() { failed <- serving.Listener(listener) }()
+		stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
+		// It accepts enrollments whether Temporal is there or not.
+		ready(listener.Addr().String())
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return fmt.Errorf("serve the gateway on %s: %w", cfg.HTTP.Addr, err)
+		case <-working.started():
+			if working.err != nil {
+				return fmt.Errorf("start the worker: %w", working.err)
+			}
+			if !role.gateway {
+				ready(admin.addr)
+			}
+			working = nil
+		}
 	}
 }
 

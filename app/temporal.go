@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
 
 	"waypost"
 	"waypost/config"
@@ -60,21 +61,55 @@ func pingTemporal(c client.Client) func(context.Context) error {
 	}
 }
 
-// startWorker starts the worker as soon as Temporal answers: roles may be
-// started in any order.
-func startWorker(ctx context.Context, start func() error, log *slog.Logger) error {
-	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		err := start()
-		var unavailable *serviceerror.Unavailable
-		if err == nil || !errors.As(err, &unavailable) && !errors.Is(err, context.DeadlineExceeded) {
-			return err
+// runningWorker is a worker that starts as soon as Temporal answers: roles may
+// be started in any order.
+type runningWorker struct {
+	worker worker.Worker // valid once done is closed without an error
+	done   chan struct{}
+	err    error // why it did not start; valid once done is closed
+}
+
+func startWorker(ctx context.Context, build func() worker.Worker, log *slog.Logger) *runningWorker {
+	r := &runningWorker{done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for wait := 250 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+			r.worker = build() // one that failed to start does not try again
+			if r.err = r.worker.Start(); r.err == nil || !mayHeal(r.err) {
+				return
+			}
+			log.Warn("the worker cannot start; will retry", "in", wait, "error", r.err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
 		}
-		log.Warn("Temporal does not answer; will retry", "in", wait, "error", err)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for Temporal: %w", ctx.Err())
-		case <-time.After(wait):
-		}
+	}()
+	return r
+}
+
+// mayHeal tells whether an error of Temporal can go away by itself.
+func mayHeal(err error) bool {
+	var namespace *serviceerror.NamespaceNotFound
+	var denied *serviceerror.PermissionDenied
+	var invalid *serviceerror.InvalidArgument
+	return !errors.As(err, &namespace) && !errors.As(err, &denied) && !errors.As(err, &invalid)
+}
+
+// started is closed once the worker works or cannot be started. Of no worker it
+// never is.
+func (r *runningWorker) started() <-chan struct{} {
+	if r == nil {
+		return nil
+	}
+	return r.done
+}
+
+func (r *runningWorker) stop() {
+	<-r.done
+	if r.err == nil {
+		r.worker.Stop()
 	}
 }
 

@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
 	"mime"
-	"net/http"
 	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
 
 	"waypost"
 )
@@ -20,19 +23,51 @@ const (
 	jsonBody
 )
 
+// wire is a request's body on the connection. Fiber's own reader waits for more
+// when it is read again after the end of a chunked body.
+type wire struct {
+	from io.Reader
+	err  error
+}
+
+func newWire(c *fiber.Ctx) *wire {
+	from := c.Context().RequestBodyStream()
+	if from == nil {
+		return &wire{err: io.EOF}
+	}
+	// Fiber's time-out is for the headers, and short, for a connection that never
+	// says anything also keeps the server from stopping.
+	err := c.Context().Conn().SetReadDeadline(time.Now().Add(bodyTime))
+	return &wire{from: from, err: err}
+}
+
+func (w *wire) Read(p []byte) (n int, err error) {
+	if w.err == nil {
+		n, w.err = w.from.Read(p)
+	}
+	return n, w.err
+}
+
+// maxDrain bounds what is read and thrown away of a refused body.
+const maxDrain = 8 * maxBody
+
+// drain throws away what is left of a body, so that the client is done writing and
+// can read the answer, and tells whether that was all. If not, the connection must
+// be closed: the rest would be taken for the next request.
+func (w *wire) drain() (all bool) {
+	_, err := io.CopyN(io.Discard, w, maxDrain)
+	return errors.Is(err, io.EOF)
+}
+
 // readBody reads the body and compares it with the one that was signed. Of one
 // that is too large nothing more is read, and it cannot be compared: it is
 // refused by checkMedia, in its turn.
 func (a *api) readBody(_ context.Context, r *request) error {
-	stream := r.c.Context().RequestBodyStream()
-	if stream == nil {
-		stream = http.NoBody
-	}
 	if r.c.Request().Header.ContentLength() > maxBody {
 		r.tooLarge = true
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(stream, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(r.wire, maxBody+1))
 	if err != nil {
 		return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely")
 	}

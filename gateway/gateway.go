@@ -44,7 +44,8 @@ type Options struct {
 const (
 	maxHeaders  = 16 << 10 // bytes of request line and headers
 	maxBody     = 1 << 20  // bytes (contract, chapter 3)
-	readTime    = 30 * time.Second
+	headerTime  = 5 * time.Second
+	bodyTime    = 30 * time.Second
 	writeTime   = 30 * time.Second
 	idleTime    = 2 * time.Minute
 	handlerTime = 30 * time.Second
@@ -77,7 +78,7 @@ func New(o Options) *fiber.App {
 		DisablePreParseMultipartForm: true,
 		BodyLimit:                    math.MaxInt32,
 		ReadBufferSize:               maxHeaders,
-		ReadTimeout:                  readTime,
+		ReadTimeout:                  headerTime,
 		WriteTimeout:                 writeTime,
 		IdleTimeout:                  idleTime,
 		DisableDefaultContentType:    true,

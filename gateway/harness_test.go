@@ -96,7 +96,10 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	credential := f.newApp("*")
 	f.key, f.app = keyOf(credential), credential.Application
 
-	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()}))
+	redisOptions := limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()})
+	// The time-outs are for a Redis that is away, not for a busy test machine.
+	redisOptions.DialTimeout, redisOptions.ReadTimeout, redisOptions.WriteTimeout, redisOptions.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
+	client := redis.NewClient(redisOptions)
 	t.Cleanup(func() { _ = client.Close() })
 	policy := webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	sender := webhook.NewSender(policy)
@@ -113,24 +116,25 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	for _, change := range changes {
 		change(&f.options)
 	}
-	f.addr = serve(t, f.options)
 	f.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
-	t.Cleanup(f.client.CloseIdleConnections)
+	f.addr = f.serve()
 	return f
 }
 
 // serve starts a gateway on a port of its own.
-func serve(t *testing.T, o gateway.Options) string {
+func (f *fixture) serve() string {
+	t := f.t
 	t.Helper()
 	var listen net.ListenConfig
 	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := gateway.New(o)
+	app := gateway.New(f.options)
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(l) }()
 	t.Cleanup(func() {
+		f.client.CloseIdleConnections() // the server waits for those that it never heard from
 		if err := app.ShutdownWithTimeout(10 * time.Second); err != nil {
 			t.Errorf("shut down: %v", err)
 		}
@@ -139,6 +143,13 @@ func serve(t *testing.T, o gateway.Options) string {
 		}
 	})
 	return l.Addr().String()
+}
+
+// in is the fixture for a subtest.
+func (f *fixture) in(t *testing.T) *fixture {
+	sub := *f
+	sub.t = t
+	return &sub
 }
 
 func keyOf(c waypost.Credential) signature.Key {

@@ -77,6 +77,7 @@ func TestCreateLeadFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			a := f.send("POST", "/v1/leads", tc.body).expect(t, tc.status)
 			if tc.status == 201 {
 				return

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -31,7 +29,9 @@ func (a *api) observe(c *fiber.Ctx) error {
 		c.Response().SetConnectionClose()
 	} else {
 		err = next(c)
-		drain(c)
+		if !r.wire.drain() {
+			c.Response().SetConnectionClose()
+		}
 	}
 	a.finish(r, err)
 	return nil
@@ -58,22 +58,6 @@ func next(c *fiber.Ctx) (err error) {
 		}
 	}()
 	return c.Next()
-}
-
-// maxDrain bounds what is read and thrown away of a refused body.
-const maxDrain = 8 * maxBody
-
-// drain throws away what is left of a body that was refused, so that the client
-// is done writing and can read the answer. A connection with more than maxDrain
-// on it is closed: the rest must not be taken for the next request.
-func drain(c *fiber.Ctx) {
-	body := c.Context().RequestBodyStream()
-	if body == nil {
-		return
-	}
-	if _, err := io.CopyN(io.Discard, body, maxDrain); !errors.Is(err, io.EOF) {
-		c.Response().SetConnectionClose()
-	}
 }
 
 // finish answers err, if there is one, and logs the request: no query, no body,

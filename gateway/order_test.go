@@ -39,17 +39,9 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"GET", "/v1/journeys/x/publish", 405, "MethodNotAllowed", "POST"},
 		{"OPTIONS", "/v1/journeys/x", 405, "MethodNotAllowed", "GET, HEAD, PUT, DELETE"},
 		{"BREW", "/v1/webhooks/x", 405, "MethodNotAllowed", "GET, HEAD, DELETE, PATCH"},
-		{"DELETE", "/v1/webhooks/%2e", 405, "", ""}, // see below
 	} {
-		if tc.code == "" {
-			continue
-		}
 		a, _ := f.raw(tc.method, tc.target, "", "Host: "+f.addr)
-		if tc.status == 405 {
-			a.fault(t, tc.status, tc.code)
-		} else {
-			a.fault(t, tc.status, tc.code, []string{}...)
-		}
+		a.fault(t, tc.status, tc.code, []string{}...)
 		if got := a.header.Get("Allow"); got != tc.allow {
 			t.Errorf("%s %s: Allow %q, want %q", tc.method, tc.target, got, tc.allow)
 		}
@@ -99,8 +91,6 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 	stage := func(s string) map[string]string { return map[string]string{"X-Cloud-Stage": s} }
 	old := f.clock.Now().Add(-time.Hour)
-	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada"}}`).expect(t, 201)
-	_ = lead
 	draft := f.send("POST", "/v1/journeys", `{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`).expect(t, 201).str(t, "id")
 
 	for _, tc := range []struct {
@@ -135,6 +125,7 @@ func TestOrderOfChecks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			a := f.do(tc.call).expect(t, tc.status)
 			if a.json["code"] != tc.code && detailOf(a) != tc.code {
 				t.Errorf("want %s: %s", tc.code, a.raw)
@@ -178,6 +169,7 @@ func TestBodies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			a := f.do(call{method: "POST", target: "/v1/leads", body: tc.body, headers: tc.headers}).expect(t, tc.status)
 			if tc.status >= 400 {
 				a.fault(t, tc.status, a.str(t, "code"), tc.details...)
@@ -195,29 +187,28 @@ func TestFraming(t *testing.T) {
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(inner), inner)
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
 	for _, tc := range []struct {
-		name         string
-		method       string
-		body         string
-		lines        []string
-		status       int
-		reusable     bool
-		hashedBody   string
-		contentTyped bool
+		name     string
+		method   string
+		body     string
+		lines    []string
+		status   int
+		reusable bool
 	}{
-		{"unsigned POST", "POST", inner, []string{host, length(len(inner))}, 401, true, "", false},
-		{"unsigned chunked POST", "POST", chunked, []string{host, "Transfer-Encoding: chunked"}, 401, true, "", false},
-		{"large unsigned POST", "POST", strings.Repeat(inner, 50_000), []string{host, length(50_000 * len(inner))}, 401, true, "", false},
-		{"too large POST", "POST", strings.Repeat("x", 9<<20), []string{host, length(9 << 20)}, 401, false, "", false},
-		{"GET with a body", "GET", inner, []string{host, length(len(inner))}, 400, false, "", false},
-		{"GET with chunks", "GET", chunked, []string{host, "Transfer-Encoding: chunked"}, 400, false, "", false},
-		{"two lengths", "POST", inner, []string{host, length(len(inner)), length(0)}, 400, false, "", false},
-		{"length and chunks", "POST", chunked, []string{host, length(4), "Transfer-Encoding: chunked"}, 400, false, "", false},
-		{"odd coding", "POST", chunked, []string{host, "Transfer-Encoding: gzip, chunked"}, 400, false, "", false},
-		{"folded header", "POST", "", []string{host, "X-A: b", " c: d", length(0)}, 400, false, "", false},
-		{"unknown path with a body", "BREW", inner, []string{host, length(len(inner))}, 405, true, "", false},
+		{"unsigned POST", "POST", inner, []string{host, length(len(inner))}, 401, true},
+		{"unsigned chunked POST", "POST", chunked, []string{host, "Transfer-Encoding: chunked"}, 401, true},
+		{"large unsigned POST", "POST", strings.Repeat(inner, 50_000), []string{host, length(50_000 * len(inner))}, 401, true},
+		{"POST that is not read to its end", "POST", strings.Repeat("x", 8<<20), []string{host, length(9 << 20)}, 401, false},
+		{"GET with a body", "GET", inner, []string{host, length(len(inner))}, 400, false},
+		{"GET with chunks", "GET", chunked, []string{host, "Transfer-Encoding: chunked"}, 400, false},
+		{"two lengths", "POST", inner, []string{host, length(len(inner)), length(0)}, 400, false},
+		{"length and chunks", "POST", chunked, []string{host, length(4), "Transfer-Encoding: chunked"}, 400, false},
+		{"odd coding", "POST", chunked, []string{host, "Transfer-Encoding: gzip, chunked"}, 400, false},
+		{"folded header", "POST", "", []string{host, "X-A: b", " c d", length(0)}, 400, false},
+		{"unknown path with a body", "BREW", inner, []string{host, length(len(inner))}, 405, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			a, reusable := f.raw(tc.method, "/v1/webhooks", tc.body, tc.lines...)
 			a.expect(t, tc.status)
 			if reusable != tc.reusable {

@@ -21,6 +21,7 @@ type request struct {
 	path    string
 	query   string
 	headers []signature.Header
+	wire    *wire
 
 	route    *route
 	app      waypost.Application
@@ -41,7 +42,7 @@ func requestOf(c *fiber.Ctx) *request {
 // newRequest copies what the checks need out of the connection's buffers.
 func newRequest(c *fiber.Ctx) (*request, error) {
 	h := &c.Request().Header
-	r := &request{c: c, began: time.Now(), method: string(h.Method())}
+	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c)}
 	r.path, r.query, _ = strings.Cut(string(h.RequestURI()), "?")
 	var err error
 	r.headers, err = readHeaders(string(h.RawHeaders()))

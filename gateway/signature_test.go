@@ -68,6 +68,7 @@ func TestSignatureFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			c := tc.call
 			c.target = "/v1/webhooks"
 			if c.method == "" {
@@ -104,6 +105,7 @@ func TestDoubledSignedHeaders(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			f := f.in(t)
 			a, _ := f.raw("GET", "/v1/webhooks", "", tc.lines...)
 			a.fault(t, http.StatusUnauthorized, "Unauthorized")
 			if detailOf(a) != string(waypost.DetailMalformedSignature) {
@@ -199,7 +201,7 @@ func TestReplay(t *testing.T) {
 func TestConcurrentReplay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	gateways := []string{f.addr, serve(t, f.options)}
+	gateways := []string{f.addr, f.serve()}
 	body := `{"businessParam":{"name":"Ada"}}`
 	req, err := http.NewRequest("POST", "http://"+f.addr+"/v1/leads", nil)
 	if err != nil {

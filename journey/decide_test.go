@@ -2,7 +2,6 @@ package journey_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -207,41 +206,4 @@ func TestDecide_concurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// TestDecide_costly runs the conditions that are hardest to bound, over texts as
-// large as a body can bring.
-func TestDecide_costly(t *testing.T) {
-	t.Parallel()
-	f := facts()
-	f.Lead.Remark = ptr(strings.Repeat("ab ", 20_000))
-	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400)}
-	for _, condition := range []string{
-		"enrollment.params.big.matches('((a|b| )?){500}c')",
-		"lead.remark.matches('((a|b| )?){80}c')",
-		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, 'a b a b a b'.matches('((a|b| )?){80}c'))).size() > 99",
-		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, enrollment.params.list == enrollment.params.list)))",
-		"lead.remark.matches(enrollment.params.pattern)",
-		"lead.remark.matches('(a?){900}' + 'c')",
-		strings.Repeat("enrollment.params.big == lead.remark || ", 100) + "false",
-		strings.Repeat("enrollment.params.big.contains('abababc') || ", 90) + "false",
-		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, [1,2,3,4,5,6,7,8,9].map(z, lead.remark + lead.remark))).size() > 99",
-		strings.Repeat("enrollment.params.big + ", 50) + "'' == ''",
-	} {
-		began := time.Now()
-		arm, reason := branchOn(t, condition).Decide("b", f)
-		took := time.Since(began)
-		if arm != -1 {
-			t.Errorf("%.60s: %q", condition, reason)
-		}
-		if took > 5*time.Second {
-			t.Errorf("%.60s took %s", condition, took)
-		}
-		t.Logf("%.60s: %q in %s", condition, reason, took)
-	}
-	for _, pattern := range []string{strings.Repeat("(a?){1000}", 4), strings.Repeat("a", 600)} {
-		if problems := branchOn(t, fmt.Sprintf("lead.name.matches('%s')", pattern)).Check(nil); len(problems) != 1 {
-			t.Errorf("a pattern of %d bytes is taken: %v", len(pattern), problems)
-		}
-	}
 }

@@ -213,26 +213,3 @@ func TestCheck_limits(t *testing.T) {
 		}
 	}
 }
-
-// TestCheck_largest checks the definitions that cost most to check.
-func TestCheck_largest(t *testing.T) {
-	t.Parallel()
-	var conditions, templates strings.Builder
-	for i := range 20 {
-		fmt.Fprintf(&conditions, `{"id":"b%d","type":"branch","otherwise":"b%d","cases":[{"when":"true"}%s]},`, i, i+1, strings.Repeat(`,{"when":"`+strings.Repeat("1<2&&", 40)+`true"}`, 49))
-	}
-	for i := range 30 {
-		fmt.Fprintf(&templates, `{"id":"b%d","type":"touchpoint","webhook":"w","next":"b%d","params":{"t":"%s"}},`, i, i+1, strings.Repeat("{{1}}", 1600))
-	}
-	for _, nodes := range []string{conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
-		began := time.Now()
-		if problems := parse(t, `{"name":"x","start":"b0","nodes":[`+nodes+`]}`).Check(nil); len(problems) > 0 {
-			t.Errorf("problems %v", problems[:1])
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("checking took %s", took)
-		} else {
-			t.Logf("%d KiB checked in %s", len(nodes)>>10, took)
-		}
-	}
-}

@@ -14,7 +14,7 @@ import (
 )
 
 // validDefinition draws a definition that Check accepts. Nodes are reached in
-// order (each leads to the next one), and only delays lead back, so that every
+// order (each leads to the next one); only extra delays lead back, so that every
 // loop has one.
 func validDefinition(t *rapid.T) *journey.Definition {
 	count := rapid.IntRange(1, 12).Draw(t, "nodes")
@@ -41,9 +41,6 @@ func validDefinition(t *rapid.T) *journey.Definition {
 				n["onFailure"] = forward(i, "onFailure")
 			}
 		case "delay":
-			// The way to the next node goes through the first touchpoint or branch of
-			// the loop, so a delay that leads back may leave the rest unreachable;
-			// a branch before it keeps a way.
 			n["type"], n["for"], n["next"] = kind, rapid.SampledFrom([]string{"1ms", "90m", "72h", "P3D", "PT5M"}).Draw(t, "for"), id(i+1)
 		case "branch":
 			n["type"], n["otherwise"] = kind, id(i+1)

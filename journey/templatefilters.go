@@ -262,7 +262,8 @@ func urlDecode(s string, _ arguments) (any, error) {
 	if err != nil {
 		return s, nil
 	}
-	return toValid(out), nil
+	// U+0000 is refused in all that we are given, and not brought in here either.
+	return toValid(strings.ReplaceAll(out, "\x00", "")), nil
 }
 
 func toValid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -75,8 +75,9 @@ func captureTag(n render.BlockNode) (tagRenderer, error) {
 		if err := ctx.RenderChildren(w); err != nil {
 			return err
 		}
-		ctx.Set(name, w.text())
-		return b.made(w.text())
+		text := w.text()
+		ctx.Set(name, text)
+		return b.made(text)
 	}, nil
 }
 

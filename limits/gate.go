@@ -9,24 +9,28 @@ import (
 // ErrAway says that Redis did not answer a moment ago and was not asked again.
 var ErrAway = errors.New("redis is away")
 
+// A Redis is away after this many failures in a row: one slow answer on a busy
+// machine must not refuse everybody else's requests.
+const tolerated = 3
+
 // probeEvery is how often a Redis that is away is asked again.
 const probeEvery = 200 * time.Millisecond
 
-// gate keeps callers from queueing up behind a Redis that does not answer: after
-// a failure, one call in probeEvery goes through and the others fail at once.
+// gate keeps callers from queueing up behind a Redis that does not answer: while
+// it is away, one call in probeEvery goes through and the others fail at once.
 type gate struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	away  bool
-	probe time.Time // the next one while away
+	mu       sync.Mutex
+	failures int       // in a row
+	probe    time.Time // the next one while away
 }
 
 // enter tells whether the caller may call Redis; it must then call leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.away {
+	if g.failures < tolerated {
 		return true
 	}
 	now := g.now()
@@ -41,8 +45,11 @@ func (g *gate) enter() bool {
 func (g *gate) leave(ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !ok && !g.away {
+	if ok {
+		g.failures = 0
+		return
+	}
+	if g.failures++; g.failures == tolerated {
 		g.probe = g.now().Add(probeEvery)
 	}
-	g.away = !ok
 }

@@ -23,8 +23,6 @@ type Nonces struct {
 	client redis.UniversalClient
 	gate   gate
 	now    func() time.Time
-	// maxCall bounds a call to Redis with all its steps.
-	maxCall time.Duration
 	// mirror holds what this process wrote to Redis, so that it is still refused
 	// when Redis goes away. It may forget. local holds what was used while Redis
 	// was away and stands nowhere else: it is asked also when Redis is back.
@@ -36,16 +34,13 @@ type Nonces struct {
 func NewNonces(client redis.UniversalClient) *Nonces { return newNonces(client, time.Now, maxRecent) }
 
 func newNonces(client redis.UniversalClient, now func() time.Time, limit int) *Nonces {
-	return &Nonces{
-		client: client, gate: gate{now: now}, now: now, maxCall: time.Second,
-		mirror: newRecent(limit), local: newRecent(limit),
-	}
+	return &Nonces{client: client, gate: gate{now: now}, now: now, mirror: newRecent(limit), local: newRecent(limit)}
 }
 
 // Use marks key as used for 660 seconds and tells whether it was not used before:
 // of any number of concurrent calls with one key, in all processes, exactly one
-// is told true. An error means that Redis did not answer, within a second at
-// most; the key may then be marked or not.
+// is told true. An error means that Redis did not answer within the client's
+// time-outs; the key may then be marked or not.
 func (n *Nonces) Use(ctx context.Context, key string) (fresh bool, err error) {
 	print, now := fingerprintOf(key), n.now()
 	if n.local.has(print, now) || n.mirror.has(print, now) {
@@ -54,9 +49,7 @@ func (n *Nonces) Use(ctx context.Context, key string) (fresh bool, err error) {
 	if !n.gate.enter() {
 		return false, ErrAway
 	}
-	call, cancel := context.WithTimeout(ctx, n.maxCall)
-	defer cancel()
-	fresh, err = n.client.SetNX(call, "waypost:nonce:"+key, 1, nonceLifetime).Result()
+	fresh, err = n.client.SetNX(ctx, "waypost:nonce:"+key, 1, nonceLifetime).Result()
 	if err != nil {
 		if ctx.Err() == nil { // a caller that leaves says nothing about Redis
 			n.gate.leave(false)

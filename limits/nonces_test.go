@@ -121,9 +121,7 @@ func patient(t *testing.T, like *redis.Client) *Nonces {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	n := NewNonces(client)
-	n.maxCall = time.Minute
-	return n
+	return NewNonces(client)
 }
 
 func TestNonceIsForgottenAfterItsLifetime(t *testing.T) {
@@ -162,11 +160,13 @@ func TestRedisAwayAndBack(t *testing.T) {
 	}
 	use("before", true)
 	server.Close()
-	if fresh, err := n.Use(t.Context(), "during"); err == nil || fresh {
-		t.Errorf("without Redis: fresh %t, %v", fresh, err)
+	for i := range tolerated {
+		if fresh, err := n.Use(t.Context(), "during"); err == nil || fresh || errors.Is(err, ErrAway) {
+			t.Errorf("try %d without Redis: fresh %t, %v", i, fresh, err)
+		}
 	}
 	if _, err := n.Use(t.Context(), "during"); !errors.Is(err, ErrAway) {
-		t.Errorf("right after a failure: %v, want ErrAway without another try", err)
+		t.Errorf("after %d failures: %v, want ErrAway without another try", tolerated, err)
 	}
 	local("during", true)
 	local("during", false)
@@ -214,7 +214,7 @@ func TestHealsByItself(t *testing.T) {
 	}
 }
 
-// A Redis that accepts connections and never answers costs one caller the
+// A Redis that accepts connections and never answers costs the first callers the
 // time-out; the others are refused at once.
 func TestSilentRedis(t *testing.T) {
 	t.Parallel()
@@ -238,11 +238,13 @@ func TestSilentRedis(t *testing.T) {
 	clock := newTestClock()
 	n := newNonces(connect(t, l.Addr().String()), clock.Now, 10)
 	began := time.Now()
-	if _, err := n.Use(t.Context(), "key"); err == nil {
-		t.Fatal("a silent Redis answered")
+	for range tolerated {
+		if _, err := n.Use(t.Context(), "key"); err == nil {
+			t.Fatal("a silent Redis answered")
+		}
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the first caller waited %s", took)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("%d callers waited %s", tolerated, took)
 	}
 	dialled := accepted.Load()
 	for range 1000 {

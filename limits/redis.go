@@ -1,7 +1,7 @@
 // Package limits is what all processes share through Redis: which nonces were
 // used, and later rates and breakers. Redis is a helper here and may be away at
-// any time: calls then fail within a second, and work again as soon as it is
-// back.
+// any time: calls then fail within two seconds, most of them at once, and work
+// again as soon as it is back.
 package limits
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // callTime bounds each step of a call to Redis: dialling, waiting for a free
 // connection, writing, reading.
-const callTime = 300 * time.Millisecond
+const callTime = 500 * time.Millisecond
 
 // ClientOptions sets o's time-outs and retries to what this package needs and
 // returns it. A command is sent at most once: a retried SET NX would find its own

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 
@@ -13,9 +14,23 @@ import (
 
 // attemptKey names an attempt.
 type attemptKey struct {
-	MessageID string `bun:"message_id"`
-	Round     int    `bun:"round"`
-	Attempt   int    `bun:"attempt"`
+	messageID      string
+	round, attempt int
+}
+
+// upsertAttempt returns the attempts that were not known yet, or only as
+// interrupted.
+var upsertAttempt = bulk{
+	table: "attempts AS a",
+	columns: []string{
+		"message_id text", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
+		"duration_ms bigint", "response_excerpt text",
+	},
+	suffix: `ON CONFLICT (message_id, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
+		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
+		response_excerpt = EXCLUDED.response_excerpt
+		WHERE a.error_class = '` + waypost.ClassInterrupted + `' AND EXCLUDED.error_class <> '` + waypost.ClassInterrupted + `'
+		RETURNING message_id, round, attempt`,
 }
 
 // RecordAttempts writes down how attempts ended: the attempts' rows, the
@@ -78,7 +93,7 @@ func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []delivery
 			rows, keys = append(rows, row), append(keys, row.touchpoint())
 		}
 	}
-	if _, err := insertDeliveries(ctx, tx, rows); err != nil {
+	if _, err := s.insertDeliveries(ctx, tx, rows); err != nil {
 		return err
 	}
 	more, err := s.lockDeliveries(ctx, tx, keys)
@@ -121,20 +136,20 @@ func (s *Store) recordWave(ctx context.Context, tx bun.Tx, wave []waypost.Attemp
 		rows[i] = newAttemptRow(row.MessageID, wave[i])
 	}
 	slices.SortFunc(rows, func(a, b attemptRow) int { return cmp.Compare(a.MessageID, b.MessageID) })
-	var effective []attemptKey
-	err := tx.NewInsert().Model(&rows).On("CONFLICT (message_id, round, attempt) DO UPDATE").
-		Set(`at = EXCLUDED.at, http_status = EXCLUDED.http_status, error_class = EXCLUDED.error_class, message = EXCLUDED.message,
-			duration_ms = EXCLUDED.duration_ms, response_excerpt = EXCLUDED.response_excerpt`).
-		Where("a.error_class = ? AND EXCLUDED.error_class <> ?", waypost.ClassInterrupted, waypost.ClassInterrupted).
-		Returning("message_id, round, attempt").Scan(ctx, &effective)
+	isNew := make(map[attemptKey]bool, len(rows))
+	err := upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.MessageID, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt}
+	}, func(returned *sql.Rows) error {
+		var key attemptKey
+		err := returned.Scan(&key.messageID, &key.round, &key.attempt)
+		isNew[key] = true
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	isNew := make(map[attemptKey]bool, len(effective))
-	for _, key := range effective {
-		isNew[key] = true
-	}
-	var updates []deliveryUpdate
+	var updates []deliveryRow
 	var progress []waypost.Progress
 	for _, r := range wave {
 		row := locked[r.Touchpoint]
@@ -144,9 +159,9 @@ func (s *Store) recordWave(ctx context.Context, tx bun.Tx, wave []waypost.Attemp
 		if row.record(r) && r.Progress != nil {
 			progress = append(progress, *r.Progress)
 		}
-		updates = append(updates, deliveryUpdate{MessageID: row.MessageID, deliveryState: row.deliveryState})
+		updates = append(updates, *row)
 	}
-	return progress, updateDeliveries(ctx, tx, updates)
+	return progress, s.updateDeliveries(ctx, tx, updates)
 }
 
 func newAttemptRow(messageID string, r waypost.AttemptRecord) attemptRow {

@@ -44,13 +44,12 @@ func benchmarkDeliveries(b *testing.B, s *store.Store) {
 		enrollments[i] = e.ID
 	}
 	body := bytes.Repeat([]byte("0123456789"), 60)
-	var next atomic.Int64
+	var sent atomic.Int64
 	var wg sync.WaitGroup
 	b.ResetTimer()
 	for w := range writers {
 		wg.Go(func() {
-			for int(next.Add(chunk)) <= max(b.N, chunk)+chunk-1 {
-				visit := int(next.Load()) + w // rises for each writer, which is all that counts
+			for visit := 1; sent.Add(chunk)-chunk < int64(b.N); visit++ {
 				openings := make([]waypost.Opening, chunk)
 				records := make([]waypost.AttemptRecord, chunk)
 				for i := range chunk {

@@ -45,7 +45,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 			return err
 		}
 	}
-	var updates []deliveryUpdate
+	var updates []deliveryRow
 	var progress []waypost.Progress
 	seen := map[waypost.Touchpoint]bool{}
 	for _, d := range deferrals {
@@ -54,12 +54,12 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 			continue
 		}
 		seen[d.Touchpoint] = true
-		updates = append(updates, deliveryUpdate{MessageID: row.MessageID, deliveryState: row.deliveryState})
+		updates = append(updates, *row)
 		if d.Progress != nil {
 			progress = append(progress, *d.Progress)
 		}
 	}
-	if err := updateDeliveries(ctx, tx, updates); err != nil {
+	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
 	return s.recordProgress(ctx, tx, progress)

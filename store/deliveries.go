@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -12,8 +13,7 @@ import (
 	"waypost"
 )
 
-// deliveryRow is what a delivery is about and where it stands. The tags' types
-// are those of the VALUES that deliveries are updated from.
+// deliveryRow is what a delivery is about and where it stands.
 type deliveryRow struct {
 	bun.BaseModel `bun:"table:deliveries,alias:d"`
 
@@ -27,39 +27,23 @@ type deliveryRow struct {
 	NodeID         string `bun:"node_id"`
 	WebhookID      string `bun:"webhook_id"`
 	LeadsID        int64  `bun:"leads_id"`
-	deliveryState
-}
 
-type deliveryState struct {
-	Status         waypost.DeliveryStatus `bun:"status,type:text"`
-	DeferredReason string                 `bun:"deferred_reason,type:text"`
-	DeferredSince  stamp                  `bun:"deferred_since,type:bigint"`
-	Succeed        *bool                  `bun:"succeed,type:boolean"`
-	Message        string                 `bun:"message,type:text"`
-	HTTPStatus     int                    `bun:"http_status,type:bigint"`
-	ErrorClass     string                 `bun:"error_class,type:text"`
-	Round          int                    `bun:"round,type:bigint"`
-	Attempts       int                    `bun:"attempts,type:bigint"`
-	NextAttemptAt  stamp                  `bun:"next_attempt_at,type:bigint"`
-	FirstAttemptAt stamp                  `bun:"first_attempt_at,type:bigint"`
-	LastAttemptAt  stamp                  `bun:"last_attempt_at,type:bigint"`
-	DurationMs     int64                  `bun:"duration_ms,type:bigint"`
-	OpenAttempt    int                    `bun:"open_attempt,type:bigint"` // 0: none
-	OpenAt         stamp                  `bun:"open_at,type:bigint"`
-	OpenBy         string                 `bun:"open_by,type:text"`
-}
-
-// deliveryUpdate is one row of the VALUES that deliveries are updated from.
-type deliveryUpdate struct {
-	MessageID string `bun:"message_id,type:text"`
-	deliveryState
-}
-
-type messageRow struct {
-	bun.BaseModel `bun:"table:messages,alias:m"`
-
-	MessageID string `bun:"message_id,pk"`
-	Body      []byte `bun:"body"`
+	Status         waypost.DeliveryStatus `bun:"status"`
+	DeferredReason string                 `bun:"deferred_reason"`
+	DeferredSince  stamp                  `bun:"deferred_since"`
+	Succeed        *bool                  `bun:"succeed"`
+	Message        string                 `bun:"message"`
+	HTTPStatus     int                    `bun:"http_status"`
+	ErrorClass     string                 `bun:"error_class"`
+	Round          int                    `bun:"round"`
+	Attempts       int                    `bun:"attempts"`
+	NextAttemptAt  stamp                  `bun:"next_attempt_at"`
+	FirstAttemptAt stamp                  `bun:"first_attempt_at"`
+	LastAttemptAt  stamp                  `bun:"last_attempt_at"`
+	DurationMs     int64                  `bun:"duration_ms"`
+	OpenAttempt    int                    `bun:"open_attempt"` // 0: none
+	OpenAt         stamp                  `bun:"open_at"`
+	OpenBy         string                 `bun:"open_by"`
 }
 
 func messagePurpose(id string) string { return "message/" + id }
@@ -90,7 +74,7 @@ func newDeliveryRow(key waypost.Touchpoint, sc waypost.Scope, d waypost.Delivery
 	return deliveryRow{
 		MessageID: d.MessageID, Org: sc.Org, Stage: string(sc.Stage), EnrollmentID: key.EnrollmentID, Visit: key.Visit,
 		JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion, NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID,
-		deliveryState: deliveryState{Status: waypost.DeliveryPending, Round: 1},
+		Status: waypost.DeliveryPending, Round: 1,
 	}
 }
 
@@ -205,40 +189,64 @@ func (s *Store) lockDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.To
 	return locked, nil
 }
 
+// insertDelivery makes new rows, their first attempt opened or not.
+var insertDelivery = bulk{
+	table: "deliveries",
+	columns: []string{
+		"message_id text", "org text", "stage text", "enrollment_id text", "visit bigint", "journey_id text", "journey_version bigint",
+		"node_id text", "webhook_id text", "leads_id bigint", "status text", "first_attempt_at bigint",
+		"open_attempt bigint", "open_at bigint", "open_by text",
+	},
+	suffix: "ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit",
+}
+
 // insertDeliveries stores the rows that are not there yet and returns their
 // touchpoints. Of two transactions that insert the same ones, the second waits
 // for the first; the rows are sorted so that they never wait for each other.
-func insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
+func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
 	slices.SortFunc(rows, func(a, b deliveryRow) int {
 		return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
 	})
-	var inserted []touchpointRow
-	err := tx.NewInsert().Model(&rows).On("CONFLICT (enrollment_id, visit) DO NOTHING").
-		Returning("enrollment_id, visit").Scan(ctx, &inserted)
-	if err != nil {
-		return nil, err
-	}
-	fresh := make(map[waypost.Touchpoint]bool, len(inserted))
-	for _, row := range inserted {
-		fresh[waypost.Touchpoint(row)] = true
-	}
-	return fresh, nil
+	fresh := make(map[waypost.Touchpoint]bool, len(rows))
+	err := insertDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{
+			r.MessageID, r.Org, r.Stage, r.EnrollmentID, r.Visit, r.JourneyID, r.JourneyVersion,
+			r.NodeID, r.WebhookID, r.LeadsID, string(r.Status), r.FirstAttemptAt,
+			r.OpenAttempt, r.OpenAt, r.OpenBy,
+		}
+	}, func(returned *sql.Rows) error {
+		var key waypost.Touchpoint
+		err := returned.Scan(&key.EnrollmentID, &key.Visit)
+		fresh[key] = true
+		return err
+	})
+	return fresh, err
 }
 
-// updateDeliveries writes the states of locked rows. Attempts are counted anew:
-// only the database knows whether a record was added or replaced another.
-func updateDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryUpdate) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	_, err := tx.NewUpdate().With("u", tx.NewValues(&rows)).Model((*deliveryRow)(nil)).TableExpr("u").
-		Set(`status = u.status, deferred_reason = u.deferred_reason, deferred_since = u.deferred_since, succeed = u.succeed,
-			message = u.message, http_status = u.http_status, error_class = u.error_class, round = u.round,
-			attempts = (SELECT count(*) FROM attempts AS a WHERE a.message_id = d.message_id),
-			next_attempt_at = u.next_attempt_at, first_attempt_at = u.first_attempt_at, last_attempt_at = u.last_attempt_at,
-			duration_ms = u.duration_ms, open_attempt = u.open_attempt, open_at = u.open_at, open_by = u.open_by`).
-		Where("d.message_id = u.message_id").Exec(ctx)
-	return err
+// updateDelivery writes where a delivery stands. Attempts are counted anew: only
+// the database knows whether a record was added or replaced another.
+var updateDelivery = bulk{
+	table: "deliveries AS d",
+	keys:  1,
+	columns: []string{
+		"message_id text", "status text", "deferred_reason text", "deferred_since bigint", "succeed boolean", "message text",
+		"http_status bigint", "error_class text", "round bigint", "next_attempt_at bigint", "first_attempt_at bigint",
+		"last_attempt_at bigint", "duration_ms bigint", "open_attempt bigint", "open_at bigint", "open_by text",
+	},
+	set: "attempts = (SELECT count(*) FROM attempts AS a WHERE a.message_id = d.message_id)",
+}
+
+// updateDeliveries writes the states of locked rows.
+func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) error {
+	return updateDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{
+			r.MessageID, string(r.Status), r.DeferredReason, r.DeferredSince, r.Succeed, r.Message,
+			r.HTTPStatus, r.ErrorClass, r.Round, r.NextAttemptAt, r.FirstAttemptAt,
+			r.LastAttemptAt, r.DurationMs, r.OpenAttempt, r.OpenAt, r.OpenBy,
+		}
+	}, nil)
 }
 
 // TouchpointResults returns, for each enrollment, how the latest decided message
@@ -277,11 +285,16 @@ func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.
 	var rows []deliveryRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "message_id", page)
 	for _, filter := range []struct{ column, value string }{
-		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID}, {"enrollment_id", f.EnrollmentID},
+		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID},
 	} {
 		if filter.value != "" {
 			q.Where("? = ?", bun.Ident(filter.column), cleanText(filter.value))
 		}
+	}
+	if f.EnrollmentID != "" {
+		// As a subquery, so that the few rows are found by the enrollment's index and
+		// not by walking through the scope in the list's order.
+		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ?)", cleanText(f.EnrollmentID))
 	}
 	switch f.Status {
 	case "":

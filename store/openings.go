@@ -46,9 +46,9 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 		}
 	}
 	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
-	var messages []messageRow
+	var messages []message
 	if len(fresh) > 0 {
-		inserted, err := insertDeliveries(ctx, tx, fresh)
+		inserted, err := s.insertDeliveries(ctx, tx, fresh)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 			}
 			o := first[key]
 			if o.Body != nil {
-				messages = append(messages, s.newMessage(row.MessageID, o.Body))
+				messages = append(messages, message{row.MessageID, o.Body})
 			}
 			sendings[key] = row.sending(o.Body)
 		}
@@ -77,24 +77,19 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 		}
 		messages = append(messages, more...)
 	}
-	if len(messages) > 0 {
-		if _, err := tx.NewInsert().Model(&messages).Exec(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return sendings, nil
+	return sendings, s.insertMessages(ctx, tx, messages)
 }
 
 // reopen opens attempts of deliveries that are there already, adds how they stand
 // to sendings, and returns the messages to store.
-func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, sendings map[waypost.Touchpoint]waypost.Sending) ([]messageRow, error) {
+func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
 	var rows []storedRow
 	if err := s.lock(withBody(deliveriesOf(tx, &rows, keys)), "d").Scan(ctx); err != nil {
 		return nil, err
 	}
-	var messages []messageRow
+	var messages []message
 	var interrupted []attemptRow
-	var updates []deliveryUpdate
+	var updates []deliveryRow
 	for _, row := range rows {
 		o := openings[row.touchpoint()]
 		body, err := s.openBody(row.MessageID, row.Body)
@@ -109,9 +104,9 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 			row.open(o)
 			if body == nil && o.Body != nil {
 				body = o.Body
-				messages = append(messages, s.newMessage(row.MessageID, body))
+				messages = append(messages, message{row.MessageID, body})
 			}
-			updates = append(updates, deliveryUpdate{MessageID: row.MessageID, deliveryState: row.deliveryState})
+			updates = append(updates, row.deliveryRow)
 		}
 		sendings[row.touchpoint()] = row.sending(body)
 	}
@@ -120,11 +115,22 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 			return nil, err
 		}
 	}
-	return messages, updateDeliveries(ctx, tx, updates)
+	return messages, s.updateDeliveries(ctx, tx, updates)
 }
 
-func (s *Store) newMessage(id string, body []byte) messageRow {
-	return messageRow{MessageID: id, Body: s.keys.Seal(body, messagePurpose(id))}
+// message is a body to store.
+type message struct {
+	id   string
+	body []byte
+}
+
+var insertMessage = bulk{table: "messages", columns: []string{"message_id text", "body bytea"}}
+
+func (s *Store) insertMessages(ctx context.Context, tx bun.Tx, messages []message) error {
+	return insertMessage.run(ctx, s, tx, len(messages), func(i int) []any {
+		m := messages[i]
+		return []any{m.id, s.keys.Seal(m.body, messagePurpose(m.id))}
+	}, nil)
 }
 
 // mayOpen is the rule of waypost.Opening.

@@ -31,13 +31,19 @@ func (r timelineRow) entry() waypost.TimelineEntry {
 	}
 }
 
-// progressRow is one row of the VALUES that enrollments are updated from.
-type progressRow struct {
-	ID      string `bun:"id,type:text"`
-	Status  string `bun:"status,type:text"`
-	NodeID  string `bun:"node_id,type:text"`
-	LastSeq int    `bun:"last_seq,type:bigint"`
-	EndedAt stamp  `bun:"ended_at,type:bigint"`
+// moveEnrollment writes where an enrollment stands.
+var moveEnrollment = bulk{
+	table:   "enrollments AS e",
+	keys:    1,
+	columns: []string{"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint"},
+}
+
+// freeEntry takes enrollments that ended from the entry's active ones.
+var freeEntry = bulk{
+	table:   "journey_entries AS je",
+	keys:    3,
+	columns: []string{"journey_id text", "leads_id bigint", "entry_key text", "active bigint"},
+	exprs:   map[string]string{"active": "je.active - $"},
 }
 
 // endedRow counts the enrollments of one entry that end together.
@@ -82,30 +88,28 @@ func (s *Store) recordProgress(ctx context.Context, tx bun.Tx, progress []waypos
 		return err
 	}
 	versions := make(map[string]int, len(locked))
-	var updates []progressRow
+	var updates []enrollmentRow
 	ended := map[endedRow]int{}
 	for _, e := range locked {
 		versions[e.ID] = e.Version
 		p := latest[e.ID]
-		if p.LastSeq <= e.LastSeq || !e.EndedAt.IsZero() {
+		if p.LastSeq <= e.LastSeq  {
 			continue
 		}
-		update := progressRow{ID: e.ID, Status: string(p.Status), NodeID: p.NodeID, LastSeq: p.LastSeq}
+		update := enrollmentRow{ID: e.ID, Status: string(p.Status), NodeID: p.NodeID, LastSeq: p.LastSeq}
 		if p.Status.Ended() {
 			update.EndedAt = s.endOf(p)
 			ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
 		}
 		updates = append(updates, update)
 	}
-	if err := recordTimeline(ctx, tx, progress, versions); err != nil {
+	if err := s.recordTimeline(ctx, tx, progress, versions); err != nil {
 		return err
 	}
-	if len(updates) == 0 {
-		return nil
-	}
-	_, err = tx.NewUpdate().With("u", tx.NewValues(&updates)).Model((*enrollmentRow)(nil)).TableExpr("u").
-		Set("status = u.status, node_id = u.node_id, last_seq = u.last_seq, ended_at = u.ended_at").
-		Where("e.id = u.id").Exec(ctx)
+	err = moveEnrollment.run(ctx, s, tx, len(updates), func(i int) []any {
+		u := updates[i]
+		return []any{u.ID, u.Status, u.NodeID, u.LastSeq, u.EndedAt}
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -123,7 +127,15 @@ func (s *Store) endOf(p waypost.Progress) stamp {
 	return end
 }
 
-func recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress, versions map[string]int) error {
+var insertEntry = bulk{
+	table: "timeline",
+	columns: []string{
+		"enrollment_id text", "seq bigint", "at bigint", "node_id text", "what text", "next text", "reason text", "version bigint",
+	},
+	suffix: "ON CONFLICT (enrollment_id, seq) DO NOTHING",
+}
+
+func (s *Store) recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress, versions map[string]int) error {
 	var rows []timelineRow
 	for _, p := range progress {
 		version, ok := versions[p.EnrollmentID]
@@ -131,17 +143,19 @@ func recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress,
 			continue
 		}
 		for _, e := range p.Entries {
+			if e.At.IsZero() {
+				e.At = s.time()
+			}
 			rows = append(rows, timelineRow{
 				EnrollmentID: p.EnrollmentID, Seq: e.Seq, At: stamp{e.At}, NodeID: e.NodeID, What: e.What,
 				Next: e.Next, Reason: cleanText(e.Reason), Version: version,
 			})
 		}
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx)
-	return err
+	return insertEntry.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.EnrollmentID, r.Seq, r.At, r.NodeID, r.What, r.Next, r.Reason, r.Version}
+	}, nil)
 }
 
 func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]int) error {
@@ -167,8 +181,8 @@ func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]i
 			return err
 		}
 	}
-	_, err := tx.NewUpdate().With("u", tx.NewValues(&rows)).Model((*entryRow)(nil)).TableExpr("u").
-		Set("active = je.active - u.n").
-		Where("je.journey_id = u.journey_id AND je.leads_id = u.leads_id AND je.entry_key = u.entry_key").Exec(ctx)
-	return err
+	return freeEntry.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.JourneyID, r.LeadsID, r.EntryKey, r.N}
+	}, nil)
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -123,6 +125,36 @@ func TestMessage(t *testing.T) {
 		d.MessageID, attempts[0].At.UTC().Format(waypost.TimeFormat), e.LeadsID, e.ID, v.JourneyID, e.ID)
 	if got := string(w.receiver.posts[d.MessageID][0]); got != want {
 		t.Errorf("sent\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A receiver that refuses connections for a minute gets the message once it is up.
+func TestReceiverRefusesForAMinute(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	addr := w.receiver.server.Listener.Addr().String()
+	w.receiver.server.Close()
+	e := w.enroll(w.publish(oneTouchpoint), 1)[0]
+	start := w.env.Now()
+	w.env.RegisterDelayedCallback(func() {
+		listener, err := net.Listen("tcp", addr)
+		must(t, err)
+		up := httptest.NewUnstartedServer(w.receiver.server.Config.Handler)
+		must(t, up.Listener.Close())
+		up.Listener = listener
+		up.Start()
+		t.Cleanup(up.Close)
+	}, time.Minute)
+	w.run()
+	d, attempts := w.delivery(e, "hello")
+	if d.Status != waypost.DeliverySucceeded || len(attempts) < 3 {
+		t.Fatalf("%s after %d attempts", d.Status, len(attempts))
+	}
+	for i, a := range attempts {
+		down := a.At.Before(start.Add(time.Minute))
+		if down != (a.ErrorClass == waypost.ClassNetwork) || down == (i == len(attempts)-1) {
+			t.Errorf("attempt %d at %s: %q", a.Attempt, a.At.Sub(start), a.ErrorClass)
+		}
 	}
 }
 

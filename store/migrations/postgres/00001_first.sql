@@ -186,24 +186,24 @@ CREATE TABLE deliveries (
   webhook_id TEXT COLLATE "C" NOT NULL,
   leads_id BIGINT NOT NULL,
   status TEXT COLLATE "C" NOT NULL,
-  deferred_reason TEXT NOT NULL,
+  deferred_reason TEXT NOT NULL DEFAULT '',
   deferred_since BIGINT,
   succeed BOOLEAN,
-  message TEXT NOT NULL,
-  http_status BIGINT NOT NULL,
-  error_class TEXT NOT NULL,
-  round BIGINT NOT NULL,
-  attempts BIGINT NOT NULL,
+  message TEXT NOT NULL DEFAULT '',
+  http_status BIGINT NOT NULL DEFAULT 0,
+  error_class TEXT NOT NULL DEFAULT '',
+  round BIGINT NOT NULL DEFAULT 1,
+  attempts BIGINT NOT NULL DEFAULT 0,
   next_attempt_at BIGINT,
   first_attempt_at BIGINT,
   last_attempt_at BIGINT,
-  duration_ms BIGINT NOT NULL,
+  duration_ms BIGINT NOT NULL DEFAULT 0,
   open_attempt BIGINT NOT NULL,
   open_at BIGINT,
   open_by TEXT NOT NULL,
   trouble TEXT COLLATE "C" GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') THEN status END) STORED,
   UNIQUE (enrollment_id, visit)
-) WITH (fillfactor = 100);
+) WITH (fillfactor = 50);
 CREATE INDEX deliveries_by_scope ON deliveries (org, stage, message_id);
 CREATE INDEX deliveries_by_journey ON deliveries (org, stage, journey_id, message_id);
 CREATE INDEX deliveries_by_webhook ON deliveries (org, stage, webhook_id, message_id);

@@ -1,0 +1,64 @@
+# Everything works with Go and make alone; `make help` lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test check fmt vet lint determinism imports fuzz bench clean
+
+# Version control is not asked: a clone that belongs to another user builds too.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+
+# The race detector needs a C compiler; without one the tests run without it.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+TOOL := go tool -modfile=tools/go.mod
+FUZZTIME ?= 10s
+BENCH ?= .
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-18s %s\n' "$$t" "$$h"; done
+
+run: ## build and start everything in one process with a demo journey (ARGS=… for waypost-dev)
+	@echo "Building waypost-dev. It contains Temporal's server: the first build takes some minutes, the next one seconds." >&2
+	@cd devstack && ../tools/build ../bin/waypost-dev .
+	@exec ./bin/waypost-dev $(ARGS)
+
+build: ## build bin/waypost and bin/waypost-dev
+	@tools/build bin/waypost ./cmd/waypost
+	@cd devstack && ../tools/build ../bin/waypost-dev .
+
+test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=1: none may be)
+	@$(if $(RACE),,echo "No C compiler: the tests run without the race detector." >&2)
+	@go build -C tools -o ../bin/testsum ./testsum
+	@bin/testsum . $(RACE) -timeout 20m ./... -- devstack -timeout 30m ./... -- tools ./testsum
+
+check: fmt vet lint determinism imports fuzz test ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
+
+fmt: ## list files that gofmt would change, and fail if there are any
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+
+vet: ## go vet, all modules
+	go vet ./...
+	cd devstack && go vet ./...
+	cd tools && go vet ./testsum
+
+lint: ## staticcheck, all modules
+	$(TOOL) staticcheck ./...
+	cd devstack && go tool -modfile=../tools/go.mod staticcheck ./...
+	cd tools && go tool staticcheck ./testsum
+
+determinism: ## check that workflow code is deterministic
+	$(TOOL) workflowcheck ./workflows/...
+
+imports: ## check who imports whom
+	go test -run '^TestImports' -count=1 .
+
+fuzz: ## run each fuzz test for FUZZTIME (10s)
+	@grep -rE '^func Fuzz[A-Za-z0-9_]+\(' --include='*_test.go' . | \
+	sed -E 's#^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]+).*#\1 \2#' | sort | while read -r dir name; do \
+		echo "go test -fuzz $$name $$dir"; \
+		(cd "$$dir" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+	done
+
+bench: ## run the benchmarks (BENCH=pattern)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+clean: ## remove bin/
+	rm -rf bin

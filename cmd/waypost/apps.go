@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/app"
+	"waypost/config"
+)
+
+// applications is what the apps commands need of the database.
+type applications interface {
+	CreateApplication(ctx context.Context, a waypost.Application) (waypost.Credential, error)
+	Applications(ctx context.Context, org string) ([]waypost.Application, error)
+	RotateKey(ctx context.Context, id string) (waypost.Credential, error)
+	DisableApplication(ctx context.Context, id string) error
+}
+
+func (c *cli) apps() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "apps", Short: "Manage the applications that may call the gateway",
+		Long: `Manages the applications that may call the gateway, directly on the database: it needs
+WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS.`,
+		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run`,
+	}
+	cmd.AddCommand(c.appsCreate(), c.appsList(), c.appsRotate(), c.appsDisable())
+	return cmd
+}
+
+// withApplications runs do on the database.
+func (c *cli) withApplications(ctx context.Context, do func(applications) error) error {
+	cfg, err := c.load(config.RoleApps)
+	if err != nil {
+		return err
+	}
+	db, err := app.OpenStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if err := do(db); err != nil {
+		_ = db.Close()
+		return err
+	}
+	return db.Close()
+}
+
+func (c *cli) appsCreate() *cobra.Command {
+	var a waypost.Application
+	var grants []string
+	cmd := &cobra.Command{
+		Use: "create --org ORG --name NAME --grant GRANT…", Short: "Create an application; its secret is shown once",
+		Long: "Creates an application and shows its id, access key and secret key. The secret is shown\nthis once and never again. The grants are " +
+			strings.Join(grantNames(), ", ") + ";\na trailing * matches the rest.",
+		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run
+  waypost apps create --org acme --name admin --grant '*' --require-if-match -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, g := range grants {
+				grant, err := waypost.ParseGrant(g)
+				if err != nil {
+					return usageError{err}
+				}
+				a.Grants = append(a.Grants, grant)
+			}
+			if !cmd.Flags().Changed("burst") {
+				a.RateBurst = 2 * a.RatePerSecond
+			}
+			if err := a.Validate(); err != nil {
+				return usageError{err}
+			}
+			return c.withApplications(cmd.Context(), func(db applications) error {
+				made, err := db.CreateApplication(cmd.Context(), a)
+				if err != nil {
+					return err
+				}
+				return c.printCredential(made)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&a.Org, "org", "", "the organisation that it belongs to")
+	f.StringVar(&a.Name, "name", "", "what people call it")
+	f.StringArrayVar(&grants, "grant", nil, "what it may do; may stand several times")
+	f.IntVar(&a.RatePerSecond, "rate", 100, "requests per second that it may make")
+	f.IntVar(&a.RateBurst, "burst", 0, "requests that it may make at once (default twice the rate)")
+	f.BoolVar(&a.RequireIfMatch, "require-if-match", false, "demand If-Match on PATCH, PUT and DELETE")
+	return cmd
+}
+
+func grantNames() []string {
+	names := make([]string, len(waypost.AllGrants))
+	for i, g := range waypost.AllGrants {
+		names[i] = string(g)
+	}
+	return names
+}
+
+func (c *cli) appsList() *cobra.Command {
+	var org string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List applications", Args: cobra.NoArgs,
+		Example: `  waypost apps list --org acme`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.withApplications(cmd.Context(), func(db applications) error {
+				all, err := db.Applications(cmd.Context(), org)
+				if err != nil {
+					return err
+				}
+				if c.output == outputJSON {
+					return c.printJSON(map[string]any{"items": append([]waypost.Application{}, all...)})
+				}
+				t := c.table("ID", "ORG", "NAME", "GRANTS", "ACCESS KEYS", "RATE", "STATE", "CREATED")
+				for _, a := range all {
+					t.row(a.ID, a.Org, a.Name, joined(a.Grants, func(g waypost.Grant) string { return string(g) }),
+						joined(a.Keys, func(k waypost.KeyInfo) string { return k.AccessKey }),
+						fmt.Sprintf("%d/s, burst %d", a.RatePerSecond, a.RateBurst), state(a), a.CreatedAt.UTC().Format(time.RFC3339))
+				}
+				return t.flush()
+			})
+		},
+	}
+	cmd.Flags().StringVar(&org, "org", "", "only those of this organisation")
+	return cmd
+}
+
+func joined[T any](list []T, name func(T) string) string {
+	names := make([]string, len(list))
+	for i, v := range list {
+		names[i] = name(v)
+	}
+	return strings.Join(names, ",")
+}
+
+func state(a waypost.Application) string {
+	if a.Disabled {
+		return "disabled"
+	}
+	return "active"
+}
+
+func (c *cli) appsRotate() *cobra.Command {
+	return &cobra.Command{
+		Use: "rotate ID", Short: "Give an application a new key; its secret is shown once",
+		Long: `Gives an application a new key beside the one that it has, so that its clients can change
+over. Where there are two already, the older one is revoked first.`,
+		Example: `  waypost apps rotate app_…`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withApplications(cmd.Context(), func(db applications) error {
+				made, err := db.RotateKey(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return c.printCredential(made)
+			})
+		},
+	}
+}
+
+func (c *cli) appsDisable() *cobra.Command {
+	return &cobra.Command{
+		Use: "disable ID", Short: "Refuse everything that an application asks from now on",
+		Example: `  waypost apps disable app_…`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withApplications(cmd.Context(), func(db applications) error {
+				if err := db.DisableApplication(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				if c.output == outputJSON {
+					return c.printJSON(map[string]any{"id": args[0], "disabled": true})
+				}
+				_, err := fmt.Fprintf(c.stdout, "disabled %s\n", args[0])
+				return err
+			})
+		},
+	}
+}
+
+// printCredential shows a secret for its first and only time.
+func (c *cli) printCredential(made waypost.Credential) error {
+	a := made.Application
+	if c.output == outputJSON {
+		return c.printJSON(map[string]any{
+			"id": a.ID, "org": a.Org, "name": a.Name, "grants": a.Grants, "accessKey": made.AccessKey, "secretKey": made.SecretKey,
+		})
+	}
+	t := c.table()
+	t.row("id", a.ID)
+	t.row("accessKey", made.AccessKey)
+	t.row("secretKey", made.SecretKey)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stderr, "Keep the secret key now: it is not shown again.")
+	return nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"waypost/store"
+)
+
+// deployment is a database, a Redis and what roles need to use them. Temporal is
+// away: a gateway accepts enrollments nevertheless.
+func deployment(t *testing.T) []string {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
+	if _, _, err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"WAYPOST_DATABASE_URL=" + database,
+		"WAYPOST_REDIS_URL=redis://" + miniredis.RunT(t).Addr() + "/0",
+		"WAYPOST_ENCRYPTION_KEYS=k1:" + base64.StdEncoding.EncodeToString(key),
+		"WAYPOST_TEMPORAL_ADDRESS=" + strings.TrimPrefix(gone.URL, "http://"),
+		"WAYPOST_HTTP_ADDR=127.0.0.1:0", "WAYPOST_ADMIN_ADDR=127.0.0.1:0",
+		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8", "WAYPOST_LOG_FORMAT=json",
+	}
+}
+
+func TestApps(t *testing.T) {
+	t.Parallel()
+	environ := deployment(t)
+	made := runCLI(t, environ, "", "apps", "create", "--org", "acme", "--name", "crm", "--grant", "leads.*", "--grant", "journeys.run", "--rate", "7", "--require-if-match")
+	made.want(t, 0, []string{"id         app_", "accessKey  AK", "secretKey  sk_"}, []string{"it is not shown again"})
+	runCLI(t, environ, "", "apps", "create", "--org", "other", "--name", "web", "--grant", "*").want(t, 0, nil, nil)
+
+	id := regexp.MustCompile(`app_\w+`).FindString(made.stdout)
+	secret := regexp.MustCompile(`sk_\S+`).FindString(made.stdout)
+	list := runCLI(t, environ, "", "apps", "list", "--org", "acme")
+	list.want(t, 0, []string{id, "leads.*,journeys.run", "7/s, burst 14", "active"}, nil)
+	if strings.Contains(list.stdout, secret) || strings.Count(list.stdout, "\n") != 2 {
+		t.Errorf("the list shows a secret or another organisation:\n%s", list.stdout)
+	}
+
+	rotated := runCLI(t, environ, "", "-o", "json", "apps", "rotate", id)
+	rotated.want(t, 0, []string{`"id": "` + id + `"`}, nil)
+	var key struct{ AccessKey, SecretKey string }
+	if err := json.Unmarshal([]byte(rotated.stdout), &key); err != nil || key.SecretKey == secret || !strings.Contains(key.SecretKey, "sk_") {
+		t.Errorf("%v: rotating gave no other secret", err)
+	}
+	runCLI(t, environ, "", "apps", "list").want(t, 0, []string{"," + key.AccessKey, "other"}, nil)
+
+	runCLI(t, environ, "", "apps", "disable", id).want(t, 0, []string{"disabled " + id}, nil)
+	runCLI(t, environ, "", "apps", "list").want(t, 0, []string{"disabled"}, nil)
+	runCLI(t, environ, "", "apps", "disable", "app_none").want(t, 1, nil, []string{"NotFound"})
+	runCLI(t, append(environ, "WAYPOST_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "new.db")), "", "apps", "list").
+		want(t, 1, nil, []string{"waypost migrate"})
+}
+
+// startGateway runs `waypost gateway` until the test ends and returns its URL.
+func startGateway(t *testing.T, environ []string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"gateway"}, environ, nil, io.Discard, write)
+		write.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != 0 {
+			t.Errorf("the gateway ended with exit code %d", code)
+		}
+	})
+	lines := json.NewDecoder(read)
+	for {
+		var line struct{ Msg, Addr string }
+		if err := lines.Decode(&line); err != nil {
+			t.Fatalf("the gateway ended before it was ready: %v", err)
+		}
+		if line.Msg == "ready" {
+			go func() { _, _ = io.Copy(io.Discard, read) }()
+			return "http://" + line.Addr
+		}
+	}
+}
+
+// The client commands against the gateway that they are written for.
+func TestClientOfGateway(t *testing.T) {
+	t.Parallel()
+	environ := deployment(t)
+	made := runCLI(t, environ, "", "-o", "json", "apps", "create", "--org", "acme", "--name", "cli", "--grant", "*")
+	var key struct{ AccessKey, SecretKey string }
+	if err := json.Unmarshal([]byte(made.stdout), &key); err != nil {
+		t.Fatalf("%v in %s%s", err, made.stdout, made.stderr)
+	}
+	client := []string{"WAYPOST_URL=" + startGateway(t, environ), "WAYPOST_ACCESS_KEY=" + key.AccessKey, "WAYPOST_SECRET_KEY=" + key.SecretKey}
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(hook.Close)
+
+	// do runs a command that must succeed and returns a member of its answer.
+	do := func(member, stdin string, args ...string) string {
+		t.Helper()
+		r := runCLI(t, client, stdin, append([]string{"-o", "json"}, args...)...)
+		r.want(t, 0, nil, nil)
+		var m members
+		if err := json.Unmarshal([]byte(r.stdout), &m); err != nil {
+			t.Fatalf("%v in %s%s", err, r.stdout, r.stderr)
+		}
+		return m.text(member)
+	}
+	webhook := do("id", "", "webhooks", "create", "--name", "try", "--url", hook.URL+"/hook", "--basic-auth", "u:p", "--param", "a={{ lead.name }}", "--param", "b:=2")
+	if got := do("httpStatus", "", "webhooks", "test", webhook); got != "200" {
+		t.Errorf("the test message was answered with %s", got)
+	}
+	runCLI(t, client, "", "webhooks", "list").want(t, 0, []string{webhook, hook.URL}, nil)
+	runCLI(t, client, "", "webhooks", "show", webhook).want(t, 0, []string{`"passwordSet":true`}, nil)
+
+	text := strings.ReplaceAll(definition, "whk_1", webhook)
+	journey := do("id", text, "journeys", "apply", "-f", "-")
+	if again := do("id", strings.Replace(text, "start: hello", "start: hello\nreentry: {policy: always}", 1), "journeys", "apply", "-f", "-"); again != journey {
+		t.Errorf("applying again made %s beside %s", again, journey)
+	}
+	runCLI(t, client, "", "journeys", "publish", journey).want(t, 0, []string{"published " + journey + " version 1"}, nil)
+	runCLI(t, client, "", "journeys", "publish", journey).want(t, 0, []string{"unchanged " + journey + " version 1"}, nil)
+	runCLI(t, client, "", "journeys", "list").want(t, 0, []string{journey, "Welcome", "active"}, nil)
+	runCLI(t, client, "", "journeys", "show", journey).want(t, 0, []string{`"policy": "always"`}, nil)
+	broken := strings.Replace(text, "webhook: "+webhook, "webhook: whk_none, next: nowhere", 1)
+	runCLI(t, client, strings.Replace(broken, "Welcome", "Broken", 1), "journeys", "apply", "-f", "-", "--publish").
+		want(t, 1, nil, []string{"BadRequest: ", "\n  nodes[0].next: ", "\n  nodes[0].webhook: "})
+
+	lead := do("leadsId", "name: Ada\n", "leads", "create", "-f", "-")
+	runCLI(t, client, "", "leads", "show", lead).want(t, 0, []string{"Ada"}, nil)
+	runCLI(t, client, "gender: 7\n", "leads", "create", "-f", "-").want(t, 1, nil, []string{"BadRequest", "\n  name: ", "(NullValue)"})
+	enrollment := do("enrollmentId", "", "journeys", "start", journey, "--lead", lead, "--param", "coupon=SPRING")
+	runCLI(t, client, "", "enrollments", "show", enrollment).want(t, 0, []string{"pending"}, nil)
+	runCLI(t, client, "", "deliveries", "list", "--enrollment", enrollment).want(t, 0, []string{"MESSAGE"}, nil)
+	runCLI(t, client, "", "deliveries", "show", "msg_none").want(t, 1, nil, []string{"NotFound"})
+	runCLI(t, append(client, "WAYPOST_STAGE=test"), "", "leads", "show", lead).want(t, 1, nil, []string{"NotFound"})
+	runCLI(t, client, "", "api", "GET", "/v1/journeys?limit=1").want(t, 0, []string{`"nextCursor":`}, nil)
+	runCLI(t, client, "", "api", "GET", "/v1/nowhere").want(t, 1, []string{`"code":"NotFound"`}, []string{"NotFound"})
+	runCLI(t, append(client, "WAYPOST_SECRET_KEY=sk_wrong"), "", "leads", "show", lead).want(t, 1, nil, []string{"Unauthorized", "SignatureMismatch"})
+}

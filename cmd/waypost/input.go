@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// readInput reads a file, or standard input for "-".
+func (c *cli) readInput(name string) ([]byte, error) {
+	if name == "-" {
+		data, err := io.ReadAll(c.stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return data, nil
+}
+
+var nextDocument = regexp.MustCompile(`(?m)^---\s`)
+
+// readObject reads a file that holds one object, in YAML or JSON, as JSON. JSON
+// goes to the gateway as it stands, so that the gateway sees every mistake.
+func (c *cli) readObject(name string) (json.RawMessage, error) {
+	data, err := c.readInput(name)
+	if err != nil {
+		return nil, err
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
+		return trimmed, nil
+	}
+	begin := bytes.TrimPrefix(bytes.TrimSpace(data), []byte("---"))
+	if nextDocument.Match(begin) {
+		return nil, fmt.Errorf("%s holds several YAML documents; one is expected", name)
+	}
+	out, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s is neither YAML nor JSON: %w", name, err)
+	}
+	if !bytes.HasPrefix(out, []byte("{")) {
+		return nil, fmt.Errorf("%s must hold an object: members like `name: value`", name)
+	}
+	return out, nil
+}
+
+// params reads name=text and name:=JSON.
+func params(pairs []string) (map[string]any, error) {
+	out := map[string]any{}
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || name == ":" {
+			return nil, usagef("--param %q: it is name=text or name:=JSON", pair)
+		}
+		if name, isJSON := strings.CutSuffix(name, ":"); isJSON {
+			if !json.Valid([]byte(value)) {
+				return nil, usagef("--param %q: what follows := must be JSON, such as 7 or \"text\"", pair)
+			}
+			out[name] = json.RawMessage(value)
+			continue
+		}
+		out[name] = value
+	}
+	return out, nil
+}

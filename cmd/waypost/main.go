@@ -1,0 +1,181 @@
+// Command waypost is the production binary: the roles (gateway, worker, serve,
+// migrate), the management of applications, and client commands that people call
+// a gateway with.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first Ctrl-C ends things in order, a second one at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// run is the program without its process: it returns the exit code.
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second}
+	root := c.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "waypost:", describe(err))
+	if errors.As(err, new(usageError)) {
+		fmt.Fprintln(stderr, "`waypost help` lists the commands; `waypost COMMAND --help` explains one, with an example.")
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// cli is what every command works with.
+type cli struct {
+	environ []string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	output  string        // of -o
+	poll    time.Duration // between two looks of --watch
+}
+
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "waypost",
+		Short: "Customer journeys that deliver webhooks, on Temporal",
+		Long: `Waypost runs customer journeys as Temporal workflows and delivers their webhook messages.
+
+Roles of a deployment read their settings from WAYPOST_… variables. Client commands
+call a gateway, signed, with the keys of an application: from the file that
+WAYPOST_PROFILE names, from WAYPOST_URL, WAYPOST_ACCESS_KEY and WAYPOST_SECRET_KEY,
+or from ./.waypost/profile.json, which waypost-dev writes.`,
+		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook
+  waypost journeys apply -f welcome.yaml --publish
+  waypost journeys start jrn_… --lead 1001
+  waypost enrollments show enr_… --watch`,
+		Version:           waypost.ProductVersion,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if c.output != outputTable && c.output != outputJSON {
+				return usagef("-o %s: it is table or json", c.output)
+			}
+			return nil
+		},
+	}
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().StringVarP(&c.output, "output", "o", outputTable, "output format: table or json")
+	root.AddGroup(&cobra.Group{ID: "roles", Title: "Roles:"}, &cobra.Group{ID: "client", Title: "Client commands:"})
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add("roles", c.gateway(), c.worker(), c.serve(), c.migrate(), c.apps())
+	add("client", c.webhooks(), c.journeys(), c.enrollments(), c.deliveries(), c.leads(), c.api(), c.receiver())
+	checkUsage(root)
+	return root
+}
+
+// checkUsage makes wrong arguments, and commands that are only groups, a usage
+// error everywhere below cmd.
+func checkUsage(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		checkUsage(sub)
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+			}
+			return nil
+		}
+	}
+	if cmd.Runnable() {
+		return
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		if len(args) == 0 {
+			if !cmd.HasParent() {
+				return cmd.Help()
+			}
+			return usagef("%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			names = near
+		}
+		return usagef("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	}
+}
+
+// load reads the settings of a role and shows the warnings.
+func (c *cli) load(role config.Role) (config.Config, error) {
+	cfg, warnings, err := config.Load(role, c.environ)
+	for _, w := range warnings {
+		fmt.Fprintln(c.stderr, "warning:", w)
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("settings:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return cfg, nil
+}
+
+// usageError is a wrong call of the program, not a failure of what it does.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// describe shows an error with everything that it says: of a fault, every
+// faulty field on a line of its own.
+func describe(err error) string {
+	var e *waypost.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.Code, e.Message)
+	for _, d := range e.Details {
+		fmt.Fprintf(&b, "\n  %s: %s (%s)", d.Target, d.Message, d.Code)
+	}
+	return b.String()
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"waypost/app"
+	"waypost/config"
+)
+
+type roleFunc func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error
+
+func (c *cli) gateway() *cobra.Command {
+	return c.role(config.RoleGateway, app.Gateway, "Serve the HTTP API",
+		`Serves the HTTP API until it is stopped. It needs WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL
+and WAYPOST_ENCRYPTION_KEYS; journeys are carried out by workers. Several may run at once.`,
+		`  WAYPOST_HTTP_ADDR=0.0.0.0:8080 waypost gateway`)
+}
+
+func (c *cli) worker() *cobra.Command {
+	return c.role(config.RoleWorker, app.Worker, "Carry out journeys and deliver their messages",
+		`Carries out journeys and delivers their messages until it is stopped. It needs
+WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS. Several may run at once.`,
+		`  WAYPOST_TEMPORAL_ADDRESS=temporal:7233 waypost worker`)
+}
+
+func (c *cli) serve() *cobra.Command {
+	return c.role(config.RoleServe, app.Serve, "Gateway and worker in one process",
+		`Gateway and worker in one process, for small deployments. It needs WAYPOST_DATABASE_URL,
+WAYPOST_REDIS_URL and WAYPOST_ENCRYPTION_KEYS.`,
+		`  WAYPOST_DATABASE_URL=sqlite:/var/lib/waypost/waypost.db waypost serve`)
+}
+
+func (c *cli) role(role config.Role, start roleFunc, short, long, example string) *cobra.Command {
+	return &cobra.Command{
+		Use: string(role), Short: short, Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load(role)
+			if err != nil {
+				return err
+			}
+			log := cfg.Log.Logger(c.stderr)
+			err = start(cmd.Context(), cfg, log, func(addr string) {
+				log.Info("ready", "role", string(role), "addr", addr)
+			})
+			if err == nil {
+				log.Info("stopped", "role", string(role))
+			}
+			return err
+		},
+	}
+}
+
+func (c *cli) migrate() *cobra.Command {
+	return &cobra.Command{
+		Use: "migrate", Short: "Bring the database schema and Temporal's search attributes up to date",
+		Long: `Brings the SQL schema up to date and registers the search attributes with Temporal.
+It may run again, and several may run at once. Run it before the roles of a new version.`,
+		Example: `  WAYPOST_DATABASE_URL=postgres://waypost:…@db/waypost waypost migrate`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load(config.RoleMigrate)
+			if err != nil {
+				return err
+			}
+			return app.Migrate(cmd.Context(), cfg, cfg.Log.Logger(c.stderr))
+		},
+	}
+}

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/devstack/datadir"
+)
+
+var enrolledText = regexp.MustCompile(`Lead 1 was enrolled in the journey "Welcome": (enr_\w+)`)
+
+// The demo, from a fresh directory over a stop and a kill: every message is
+// delivered once, and a restart goes on with what is there.
+func TestDemoOverRestarts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, dir, nil)
+	first := p.profile
+	one := p.demoEnrollment(t)
+	if first.WebhookID == "" || first.JourneyID == "" || first.Receiver == "" || first.TemporalUI == "" || first.TemporalAddress == "" {
+		t.Errorf("the profile lacks something: %+v", first)
+	}
+	for _, want := range []string{`"greeting": "Hello Lin Xiaomei"`, `{"succeed":true,"message":"received"}`, "=> delivered", "/namespaces/default/workflows?query=WaypostJourney"} {
+		if !strings.Contains(p.output.String(), want) {
+			t.Errorf("the demo did not print %s", want)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{".": 0o700, datadir.ProfileFile: 0o600, datadir.EnvFile: 0o600, datadir.StateFile: 0o600, datadir.LedgerFile: 0o600, datadir.LogFile: 0o600} {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", name, fi.Mode().Perm(), err)
+		}
+	}
+	p.checkWelcome(t, one)
+	if code := p.interrupt(t); code != 0 {
+		t.Errorf("exit status %d after Ctrl-C", code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, datadir.LockFile)); err == nil {
+		t.Error("the lock is still there")
+	}
+	p.checkNothingListens(t)
+
+	p = startProcess(t, dir, nil)
+	if p.profile != first {
+		t.Errorf("the second start's profile is %+v, the first one's %+v", p.profile, first)
+	}
+	two := p.demoEnrollment(t)
+	if two == one || !strings.Contains(p.output.String(), "those of the former start") {
+		t.Errorf("enrollment %s, then %s", one, two)
+	}
+	p.kill9(t) // the second enrollment is in its delay
+
+	p = startProcess(t, dir, nil)
+	if p.profile != first {
+		t.Errorf("the profile after the kill is %+v, the first one's %+v", p.profile, first)
+	}
+	p.checkWelcome(t, one)
+	p.checkWelcome(t, two)
+	var journeys struct{ Items []waypost.Journey }
+	if err := p.client.Do(t.Context(), http.MethodGet, "/v1/journeys", nil, &journeys); err != nil || len(journeys.Items) != 1 {
+		t.Errorf("%d journeys, %v", len(journeys.Items), err)
+	}
+	if code := p.interrupt(t); code != 0 {
+		t.Errorf("exit status %d after Ctrl-C", code)
+	}
+}
+
+// demoEnrollment is the enrollment that the demo announced.
+func (p *process) demoEnrollment(t *testing.T) string {
+	t.Helper()
+	m := enrolledText.FindStringSubmatch(p.output.String())
+	if m == nil {
+		t.Fatalf("the demo enrolled nobody:\n%s", p.output)
+	}
+	return m[1]
+}
+
+// checkWelcome waits until an enrollment in the demo journey is through and
+// compares what was recorded with the receiver's ledger.
+func (p *process) checkWelcome(t *testing.T, id string) {
+	t.Helper()
+	e := p.awaitEnd(t, id, 30*time.Second)
+	if e.Status != waypost.EnrollmentCompleted {
+		t.Errorf("%s is %s: %+v", id, e.Status, e.Timeline)
+	}
+	recorded := p.deliveries(t, id)
+	posts := p.ledger(t)[id]
+	if len(recorded) != 2 || len(posts) != 2 {
+		t.Fatalf("%s: %d deliveries recorded, %d POSTs received", id, len(recorded), len(posts))
+	}
+	for i, node := range []string{"hello", "thanks"} {
+		d := recorded[node]
+		if d.Status != waypost.DeliverySucceeded || len(d.AttemptLog) != 1 || posts[i].MessageID != d.MessageID {
+			t.Errorf("%s of %s: recorded %+v, received %+v", node, id, d, posts[i])
+		}
+		if posts[i].Answered != http.StatusOK || posts[i].Path != "/demo" {
+			t.Errorf("%s of %s: received %+v", node, id, posts[i])
+		}
+		var m waypost.Message
+		if err := json.Unmarshal([]byte(posts[i].Body), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.UserProfile.AffID != "1" || m.UserProfile.UserID != "demo-1" || !strings.HasSuffix(m.JourneyInfo.ActionDefID, "/1/"+node) {
+			t.Errorf("%s of %s: the message is %s", node, id, posts[i].Body)
+		}
+	}
+	if ids := []string{posts[0].MessageID, posts[1].MessageID}; slices.Contains(ids, "") || ids[0] == ids[1] {
+		t.Errorf("the message ids are %v", ids)
+	}
+}
+
+// checkNothingListens tells whether the ports are free after a stop.
+func (p *process) checkNothingListens(t *testing.T) {
+	t.Helper()
+	for _, at := range []string{p.profile.URL, p.profile.TemporalUI, p.profile.Receiver, "http://" + p.profile.TemporalAddress} {
+		u, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", u.Host)
+		if err != nil {
+			t.Errorf("%s is not free after the stop: %v", at, err)
+			continue
+		}
+		l.Close()
+	}
+}

@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/proxy"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"waypost"
+	"waypost/workflows"
+)
+
+// updateHistories names the folder that real histories are written into, if it is
+// set. What is stored there stays for good: add new names, never overwrite.
+const updateHistories = "WAYPOST_TEST_WRITE_HISTORIES"
+
+// Histories of a real server replay, and they say what the Web UI is to show:
+// every failed attempt's result, and attributes to find them by.
+func TestHistories(t *testing.T) {
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+		if attempt <= 2 && len(m.UserProfile.AffID)%2 == 1 {
+			return answer{status: http.StatusServiceUnavailable}
+		}
+		return answer{status: http.StatusOK}
+	})
+	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	journeyID := p.publish(t, r.url, `{"name":"History","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait","onFailure":"end"},
+		{"id":"wait","type":"delay","for":"500ms","next":"check"},
+		{"id":"check","type":"branch","cases":[{"when":"touchpoints.hello.attempts > 1","next":"thanks"}],"otherwise":"end"},
+		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
+		{"id":"end","type":"exit"}]}`)
+
+	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+
+	single := p.enroll(t, journeyID, 1)
+	query := fmt.Sprintf("WaypostJourney=%q AND WaypostOutcome=\"retrying\"", journeyID)
+	eventually(t, 10*time.Second, func() (bool, string) {
+		found, err := temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default", Query: query})
+		return err == nil && found.Count == 1, fmt.Sprintf("no workflow is found by %s: %v", query, err)
+	})
+	many := p.enroll(t, journeyID, 60)
+	for _, id := range append(many, single...) {
+		if e := p.awaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
+			t.Errorf("%s is %s", id, e.Status)
+		}
+	}
+
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 100,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest, size := "", 0
+	for _, e := range open.Executions {
+		h := readHistory(t, temporal, ring, e.Execution.WorkflowId)
+		replay(t, h)
+		if id := e.Execution.WorkflowId; id != single[0] && len(h.Events) > size {
+			largest, size = id, len(h.Events)
+		}
+	}
+	t.Logf("%d workflows for %d enrollments", len(open.Executions), len(many)+1)
+	if folder := os.Getenv(updateHistories); folder != "" {
+		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
+		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))
+	}
+}
+
+// readHistory reads a workflow's history with its payloads in the clear.
+func readHistory(t *testing.T, c client.Client, keys *waypost.Keyring, id string) *historypb.History {
+	t.Helper()
+	h := &historypb.History{}
+	for events := c.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Events = append(h.Events, event)
+	}
+	codec, encrypted := workflows.NewCodec(keys), 0
+	err := proxy.VisitPayloads(t.Context(), h, proxy.VisitPayloadsOptions{
+		SkipSearchAttributes: true,
+		Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+			for _, payload := range payloads {
+				if string(payload.Metadata["encoding"]) != "binary/encrypted" {
+					t.Errorf("%s: a payload is not encrypted: %s", id, payload)
+				}
+				encrypted++
+			}
+			return codec.Decode(payloads)
+		},
+	})
+	if err != nil || encrypted == 0 {
+		t.Fatalf("%s: %d payloads decrypted, %v", id, encrypted, err)
+	}
+	return h
+}
+
+func replay(t *testing.T, h *historypb.History) {
+	t.Helper()
+	replayer := worker.NewWorkflowReplayer()
+	replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
+		t.Errorf("replay: %v", err)
+	}
+}
+
+func writeHistory(t *testing.T, path string, h *historypb.History) {
+	t.Helper()
+	b, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/devstack/datadir"
+	"waypost/devstack/demo"
+	"waypost/signature"
+)
+
+// Bounds of what a test waits for.
+const (
+	startTimeout = time.Minute
+	stopTimeout  = time.Minute
+	pollPause    = 25 * time.Millisecond
+)
+
+// readyText is in the banner: everything is up.
+const readyText = "Waypost is up"
+
+// process is a running waypost-dev.
+type process struct {
+	dir     string
+	profile datadir.Profile
+	client  *demo.Client
+	output  *output
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	exited  chan struct{}
+}
+
+// settings of a waypost-dev that meets nobody else's: free ports everywhere, and
+// the same ones at the next start on the directory.
+func settings(dir string) []string {
+	env := []string{runMain + "=1", "WAYPOST_DATA_DIR=" + dir}
+	for _, name := range []string{
+		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+	} {
+		env = append(env, name+"=127.0.0.1:0")
+	}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// startProcess starts waypost-dev on dir and returns when it is ready. env is laid
+// over the settings. It is killed when the test ends, if it still runs then.
+func startProcess(t *testing.T, dir string, args []string, env ...string) *process {
+	t.Helper()
+	p := launch(t, dir, args, env...)
+	select {
+	case <-p.output.ready:
+	case <-p.exited:
+		t.Fatalf("waypost-dev ended:\n%s", p.output)
+	case <-time.After(startTimeout):
+		t.Fatalf("waypost-dev is not ready after %s:\n%s", startTimeout, p.output)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, datadir.ProfileFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &p.profile); err != nil {
+		t.Fatal(err)
+	}
+	p.client = &demo.Client{
+		URL:  p.profile.URL,
+		Key:  signature.Key{AccessKey: p.profile.AccessKey, SecretKey: p.profile.SecretKey},
+		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 30 * time.Second},
+	}
+	return p
+}
+
+// launch starts waypost-dev without waiting for it.
+func launch(t *testing.T, dir string, args []string, env ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{dir: dir, output: &output{ready: make(chan struct{})}, exited: make(chan struct{})}
+	p.cmd = exec.Command(self, args...)
+	p.cmd.Env = append(settings(dir), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // the state is in p.cmd.ProcessState
+	}()
+	t.Cleanup(func() {
+		p.kill9(t)
+		if t.Failed() {
+			t.Logf("waypost-dev in %s said:\n%s", dir, p.output)
+		}
+	})
+	return p
+}
+
+// kill9 ends the process as a power cut ends it, and waits until it is gone.
+func (p *process) kill9(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil && p.running() {
+		t.Errorf("kill -9: %v", err)
+	}
+	<-p.exited
+}
+
+// interrupt sends what Ctrl-C sends and returns the exit status.
+func (p *process) interrupt(t *testing.T) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatalf("interrupt: %v", err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(stopTimeout):
+		t.Fatalf("waypost-dev runs %s after Ctrl-C:\n%s", stopTimeout, p.output)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// output collects what a process prints.
+type output struct {
+	ready chan struct{}
+
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Write(b)
+	select {
+	case <-o.ready:
+	default:
+		if bytes.Contains(o.buf.Bytes(), []byte(readyText)) {
+			close(o.ready)
+		}
+	}
+	return len(b), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// eventually asks until ok or the time is up; it then fails with what ask says.
+func eventually(t *testing.T, within time.Duration, ask func() (ok bool, state string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(pollPause)
+	defer tick.Stop()
+	for {
+		ok, state := ask()
+		if ok {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("after %s: %s", within, state)
+		case <-tick.C:
+		}
+	}
+}
+
+// enrollment is an enrollment with its timeline.
+type enrollment struct {
+	ID       string                   `json:"enrollmentId"`
+	Status   waypost.EnrollmentStatus `json:"status"`
+	Timeline []waypost.TimelineEntry  `json:"timeline"`
+}
+
+// awaitEnd waits until an enrollment has ended.
+func (p *process) awaitEnd(t *testing.T, id string, within time.Duration) (e enrollment) {
+	t.Helper()
+	eventually(t, within, func() (bool, string) {
+		e = enrollment{}
+		err := p.client.Do(t.Context(), http.MethodGet, "/v1/enrollments/"+id, nil, &e)
+		return err == nil && e.Status.Ended(), fmt.Sprintf("enrollment %s is %s, %v", id, e.Status, err)
+	})
+	return e
+}
+
+// deliveries lists an enrollment's deliveries by node, each with its attempts
+// and its message.
+func (p *process) deliveries(t *testing.T, enrollmentID string) map[string]demo.Delivery {
+	t.Helper()
+	var list struct{ Items []demo.Delivery }
+	if err := p.client.Do(t.Context(), http.MethodGet, "/v1/deliveries?enrollmentId="+enrollmentID, nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]demo.Delivery{}
+	for _, d := range list.Items {
+		if err := p.client.Do(t.Context(), http.MethodGet, "/v1/deliveries/"+d.MessageID, nil, &d); err != nil {
+			t.Fatal(err)
+		}
+		if _, doubled := out[d.NodeID]; doubled {
+			t.Errorf("two deliveries of %s for %s", d.NodeID, enrollmentID)
+		}
+		out[d.NodeID] = d
+	}
+	return out
+}
+
+// post is one POST in the receiver's ledger.
+type post struct {
+	MessageID string `json:"messageId"`
+	Path      string `json:"path"`
+	Attempt   int    `json:"attempt"`
+	Answered  int    `json:"answered"`
+	Body      string `json:"body"`
+}
+
+// ledger reads the receiver's own ledger, which outlives the process: every POST
+// that it ever got, by the enrollment that the message names.
+func (p *process) ledger(t *testing.T) map[string][]post {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(p.dir, datadir.LedgerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]post{}
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasSuffix(line, "\n") {
+			continue // killed while it wrote: not answered either
+		}
+		var entry post
+		var message waypost.Message
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("the ledger's line %q: %v", line, err)
+		}
+		if err := json.Unmarshal([]byte(entry.Body), &message); err != nil {
+			t.Fatalf("the ledger's message %q: %v", entry.Body, err)
+		}
+		out[message.JourneyInfo.JourneyID] = append(out[message.JourneyInfo.JourneyID], entry)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// address is one that the stack listens on.
+type address struct {
+	variable string
+	addr     *string // host:port, replaced where the port is 0
+	ours     bool    // false: of a part that is left out, for others to take
+}
+
+// claimAddresses gives every port 0 a free port, the remembered one if that is
+// free, and checks that all ports that the stack will listen on are free. All
+// problems are reported at once, a line each.
+func claimAddresses(ctx context.Context, addresses []address, remembered map[string]string) error {
+	var problems []error
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close() // whoever takes the port next says so if it is not free
+		}
+	}()
+	listen := func(addr string) (net.Listener, error) {
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", addr)
+		if err == nil {
+			held = append(held, l)
+		}
+		return l, err
+	}
+	taken := map[string]string{}
+	for _, a := range addresses {
+		host, port, err := net.SplitHostPort(*a.addr)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", a.variable, err))
+			continue
+		}
+		if port == "0" {
+			if before := remembered[a.variable]; before != "" && strings.HasPrefix(before, host+":") {
+				// Who runs a part that is left out may have it already.
+				if !a.ours {
+					*a.addr = before
+					continue
+				}
+				if _, err := listen(before); err == nil {
+					*a.addr = before
+					continue
+				}
+			}
+			l, err := listen(*a.addr)
+			if err != nil {
+				problems = append(problems, problem(a, port, err))
+				continue
+			}
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+			*a.addr = net.JoinHostPort(host, port)
+			remembered[a.variable] = *a.addr
+			continue
+		}
+		if other, ok := taken[*a.addr]; ok {
+			problems = append(problems, fmt.Errorf("%s and %s are both %s: change one of them", other, a.variable, *a.addr))
+			continue
+		}
+		taken[*a.addr] = a.variable
+		if !a.ours {
+			continue
+		}
+		if _, err := listen(*a.addr); err != nil {
+			problems = append(problems, problem(a, port, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func problem(a address, port string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("port %s is in use: set %s to another address than %s (port 0 picks a free one)", port, a.variable, *a.addr)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("port %s needs more rights than you have: set %s to another address than %s", port, a.variable, *a.addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is no address of this machine: set %s to another one", *a.addr, a.variable)
+	}
+	return fmt.Errorf("cannot listen on %s: set %s to another address: %w", *a.addr, a.variable, err)
+}
+
+// reachable turns an address to listen on into one to connect to.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	switch ip := net.ParseIP(host); {
+	case host == "":
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified() && ip.To4() != nil:
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// origins are the names under which a browser of this machine can know a page
+// at addr.
+func origins(addr string) []string {
+	addr = reachable(addr)
+	out := []string{"http://" + addr}
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && net.ParseIP(host).IsLoopback() {
+		out = append(out, "http://"+net.JoinHostPort("localhost", port))
+	}
+	if host == "localhost" {
+		out = append(out, "http://"+net.JoinHostPort("127.0.0.1", port))
+	}
+	return out
+}

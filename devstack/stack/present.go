@@ -1,0 +1,174 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"waypost"
+	"waypost/config"
+	"waypost/devstack/datadir"
+	"waypost/devstack/demo"
+	"waypost/signature"
+	"waypost/workflows"
+)
+
+// demoTimeout bounds the demo's preparation and the wait for its message.
+const demoTimeout = 30 * time.Second
+
+// present runs the demo, writes the profile and prints the banner.
+func (s *Stack) present(ctx context.Context, o Options, cfg config.Config, state datadir.State, began time.Time) error {
+	var shown bytes.Buffer
+	if !o.NoDemo && s.has(Temporal) && s.has(Receiver) && s.has(Gateway) && s.has(Worker) {
+		if err := s.demo(ctx, &state, &shown); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			// What people came to try runs all the same.
+			s.log.Warn("the demo could not run", "error", err)
+			fmt.Fprintf(&shown, "\nThe demo could not run: %s\n", err)
+		}
+	}
+	s.Profile.WebhookID, s.Profile.JourneyID = state.WebhookID, state.JourneyID
+	if err := s.dir.WriteJSON(datadir.ProfileFile, s.Profile); err != nil {
+		return err
+	}
+	s.banner(cfg, state, &shown, time.Since(began))
+	return nil
+}
+
+func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
+	client := &demo.Client{
+		URL:  s.Profile.URL,
+		Key:  signature.Key{AccessKey: s.Profile.AccessKey, SecretKey: s.Profile.SecretKey},
+		HTTP: &http.Client{Transport: &http.Transport{}},
+	}
+	defer client.HTTP.CloseIdleConnections()
+
+	unfinished, err := s.temporal.Running(ctx, workflows.TypeJourney)
+	if err != nil {
+		s.log.Warn("count unfinished journeys", "error", err)
+	}
+	var data demo.Data
+	var enrolled demo.Enrollment
+	var running bool
+	if err := (progress{s.out}).step("Demo data", func() error {
+		known := demo.Data{WebhookID: state.WebhookID, JourneyID: state.JourneyID, LeadsIDs: state.LeadsIDs}
+		hook := demo.Hook{URL: s.Profile.Receiver + demoPath, User: state.ReceiverUser, Password: state.ReceiverPassword}
+		var fresh bool
+		data, fresh, err = demo.Prepare(ctx, client, known, hook)
+		if err != nil {
+			return fmt.Errorf("make the demo's data: %w", err)
+		}
+		state.WebhookID, state.JourneyID, state.LeadsIDs = data.WebhookID, data.JourneyID, data.LeadsIDs
+		if !fresh {
+			fmt.Fprintf(out, "\nThe demo's webhook, journey and leads are those of the former start; journey workflows that go on: %d.\n", unfinished)
+		}
+		return s.dir.SaveState(*state)
+	}); err != nil {
+		return err
+	}
+	if enrolled, running, err = demo.Enroll(ctx, client, data); err != nil {
+		return fmt.Errorf("enroll the demo's lead: %w", err)
+	}
+	if running {
+		fmt.Fprintf(out, "Lead %d is still on its way through %q: its re-entry policy is afterExit, so no new enrollment was made.\n", data.LeadsIDs[0], demo.JourneyName)
+		return nil
+	}
+	s.EnrollmentID = enrolled.ID
+	fmt.Fprintf(out, "\nLead %d was enrolled in the journey %q: %s\n", data.LeadsIDs[0], demo.JourneyName, enrolled.ID)
+	var delivery demo.Delivery
+	if err := (progress{s.out}).step("Demo message", func() error {
+		delivery, err = demo.Await(ctx, client, enrolled.ID, demo.Hello)
+		return err
+	}); err != nil {
+		// The stack itself runs: whoever tries things out can look why.
+		fmt.Fprintf(out, "%s\n", err)
+		return nil
+	}
+	show(out, delivery)
+	fmt.Fprintf(out, "In the Temporal Web UI:\n  %s\n", enrolled.TemporalURL)
+	return nil
+}
+
+// show prints a delivery: what was sent, and what the receiver said.
+func show(out io.Writer, d demo.Delivery) {
+	sent := d.Request
+	var whole struct{ Body json.RawMessage }
+	if err := json.Unmarshal(sent, &whole); err == nil && len(whole.Body) > 0 {
+		sent = whole.Body
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, sent, "  ", "  "); err != nil {
+		pretty.Reset()
+		pretty.Write(sent)
+	}
+	fmt.Fprintf(out, "Its first touchpoint was POSTed to the demo receiver:\n  %s\n", pretty.String())
+	answer := d.Message
+	if n := len(d.AttemptLog); n > 0 && d.AttemptLog[n-1].ResponseExcerpt != "" {
+		answer = d.AttemptLog[n-1].ResponseExcerpt
+	}
+	verdict := "delivered"
+	if d.Status != waypost.DeliverySucceeded {
+		verdict = "not delivered (" + string(d.Status) + ")"
+	}
+	fmt.Fprintf(out, "The receiver answered HTTP %d in %d ms: %s\n  => %s\n", d.HTTPStatus, d.DurationMs, strings.TrimSpace(answer), verdict)
+}
+
+func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buffer, took time.Duration) {
+	_, _ = shown.WriteTo(s.out)
+	fmt.Fprintf(s.out, "\nWaypost is up after %.1f s. Ctrl-C stops it; a second start continues.\n\n", took.Seconds())
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	row := func(p Part, name, format string, args ...any) {
+		if s.has(p) {
+			fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+		}
+	}
+	row(Gateway, "Gateway", "%s", s.Profile.URL)
+	row(Temporal, "Temporal Web UI", "%s", s.Profile.TemporalUI)
+	row(Temporal, "Temporal", "%s, namespace default", s.Profile.TemporalAddress)
+	row(Receiver, "Demo receiver", "%s, what it got: %[1]s/messages", s.Profile.Receiver)
+	if s.has(Gateway) || s.has(Worker) {
+		fmt.Fprintf(w, "  Admin\thttp://%s/readyz\n", reachable(cfg.Admin.Addr))
+	}
+	row(Redis, "Redis stand-in", "redis://%s/0", reachable(cfg.Dev.RedisAddr))
+	fmt.Fprintf(w, "  Data\t%s\n", s.dir.Path())
+	fmt.Fprintf(w, "  Client profile\t%s\n", s.dir.File(datadir.ProfileFile))
+	fmt.Fprintf(w, "  Settings to join\t%s\n", s.dir.File(datadir.EnvFile))
+	fmt.Fprintf(w, "  Log\t%s\n", s.dir.File(datadir.LogFile))
+	_ = w.Flush()
+	fmt.Fprintf(s.out, "\nTry next, in another terminal:\n")
+	for _, line := range s.hints(state) {
+		fmt.Fprintf(s.out, "  %s\n", line)
+	}
+	fmt.Fprintln(s.out)
+}
+
+func (s *Stack) hints(state datadir.State) []string {
+	if !s.has(Gateway) || !s.has(Worker) {
+		join := ". " + s.dir.File(datadir.EnvFile) + " && bin/waypost "
+		var out []string
+		for _, p := range []Part{Gateway, Worker} {
+			if !s.has(p) {
+				out = append(out, join+string(p))
+			}
+		}
+		return out
+	}
+	out := []string{"export WAYPOST_PROFILE=" + s.dir.File(datadir.ProfileFile)}
+	if s.EnrollmentID != "" {
+		out = append(out, "bin/waypost enrollments show "+s.EnrollmentID)
+	}
+	out = append(out, "bin/waypost deliveries list")
+	if len(state.LeadsIDs) > 1 {
+		out = append(out, fmt.Sprintf("bin/waypost journeys start %s --lead %d", state.JourneyID, state.LeadsIDs[1]))
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package stack
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"waypost/config"
+	"waypost/devstack/datadir"
+	"waypost/devstack/temporal"
+)
+
+// loopback is what waypost-dev lets webhooks reach (contract, chapter 1).
+const loopback = "127.0.0.0/8"
+
+// settings are the variables with which a role works on this stack, whether in
+// this process or in one of its own. What is set in the environment for a part
+// that is left out stays.
+func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[string]string) map[string]string {
+	or := func(name, value string) string {
+		if set := strings.TrimSpace(environ[name]); set != "" {
+			return set
+		}
+		return value
+	}
+	set := map[string]string{
+		"WAYPOST_DATA_DIR":            s.dir.Path(),
+		"WAYPOST_PROFILE":             s.dir.File(datadir.ProfileFile),
+		"WAYPOST_HTTP_ADDR":           cfg.HTTP.Addr,
+		"WAYPOST_DATABASE_URL":        "sqlite:" + s.dir.File(datadir.DatabaseFile),
+		"WAYPOST_ENCRYPTION_KEYS":     or("WAYPOST_ENCRYPTION_KEYS", state.EncryptionKeys),
+		"WAYPOST_REDIS_URL":           "redis://" + reachable(cfg.Dev.RedisAddr) + "/0",
+		"WAYPOST_TEMPORAL_ADDRESS":    reachable(cfg.Dev.TemporalAddr),
+		"WAYPOST_TEMPORAL_NAMESPACE":  temporal.Namespace,
+		"WAYPOST_TEMPORAL_UI_URL":     "http://" + reachable(cfg.Dev.TemporalUIAddr),
+		"WAYPOST_TEMPORAL_TASK_QUEUE": cfg.Temporal.TaskQueue,
+		"WAYPOST_WEBHOOK_ALLOW_CIDRS": loopback,
+	}
+	if url := string(cfg.Database.URL); url != "" {
+		set["WAYPOST_DATABASE_URL"] = url
+		if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+			if abs, err := filepath.Abs(path); err == nil {
+				set["WAYPOST_DATABASE_URL"] = "sqlite:" + abs
+			}
+		}
+	}
+	if !s.has(Redis) {
+		set["WAYPOST_REDIS_URL"] = or("WAYPOST_REDIS_URL", set["WAYPOST_REDIS_URL"])
+	}
+	if !s.has(Temporal) {
+		for _, name := range []string{"WAYPOST_TEMPORAL_ADDRESS", "WAYPOST_TEMPORAL_NAMESPACE", "WAYPOST_TEMPORAL_UI_URL"} {
+			set[name] = or(name, set[name])
+		}
+	}
+	if cidrs := strings.TrimSpace(environ["WAYPOST_WEBHOOK_ALLOW_CIDRS"]); cidrs != "" {
+		set["WAYPOST_WEBHOOK_ALLOW_CIDRS"] = cidrs + "," + loopback
+	}
+	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_PHONE_REGION"} {
+		if value := or(name, ""); value != "" {
+			set[name] = value
+		}
+	}
+	return set
+}
+
+// envFile is what roles of their own need of the settings. A gateway beside the
+// one of this stack needs an address of its own.
+func (s *Stack) envFile(set map[string]string) []datadir.Setting {
+	var out []datadir.Setting
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if name == "WAYPOST_HTTP_ADDR" && s.has(Gateway) {
+			continue
+		}
+		out = append(out, datadir.Setting{Name: name, Value: set[name]})
+	}
+	return out
+}
+
+// over lays settings over an environment.
+func over(environ map[string]string, set map[string]string) []string {
+	merged := maps.Clone(environ)
+	maps.Copy(merged, set)
+	out := make([]string, 0, len(merged))
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		out = append(out, name+"="+merged[name])
+	}
+	return out
+}
+
+func toMap(environ []string) map[string]string {
+	m := make(map[string]string, len(environ))
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		m[name] = value
+	}
+	return m
+}

@@ -1,0 +1,100 @@
+package temporal
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/log/tag"
+)
+
+// serverLog passes what the server says on to slog. The server is talkative: of
+// it only errors are kept, whatever the level of the logger behind.
+type serverLog struct {
+	log      *slog.Logger
+	fatal    func(error)
+	stopping *atomic.Bool // errors of interrupted work are not worth a line
+}
+
+var _ interface {
+	log.Logger
+	log.WithLogger
+	log.SLogWrapper
+} = serverLog{}
+
+func (l serverLog) Debug(string, ...tag.Tag) {}
+func (l serverLog) Info(string, ...tag.Tag)  {}
+func (l serverLog) Warn(string, ...tag.Tag)  {}
+
+func (l serverLog) Error(msg string, tags ...tag.Tag) {
+	if l.stopping.Load() {
+		return
+	}
+	l.log.LogAttrs(context.Background(), slog.LevelError, msg, attrs(tags)...)
+}
+
+func (l serverLog) DPanic(msg string, tags ...tag.Tag) { l.Error(msg, tags...) }
+
+func (l serverLog) Panic(msg string, tags ...tag.Tag) {
+	l.Error(msg, tags...)
+	panic("temporal server: " + msg)
+}
+
+// Fatal must not return: the server calls it where it cannot go on.
+func (l serverLog) Fatal(msg string, tags ...tag.Tag) {
+	l.Error(msg, tags...)
+	l.fatal(fatalError{msg, tags})
+	panic("temporal server: " + msg)
+}
+
+func (l serverLog) With(tags ...tag.Tag) log.Logger {
+	l.log = slog.New(l.log.Handler().WithAttrs(attrs(tags)))
+	return l
+}
+
+// SLog gives the server's own use of slog the same treatment.
+func (l serverLog) SLog() *slog.Logger {
+	return slog.New(errorsOnly{l.log.Handler(), l.stopping})
+}
+
+func attrs(tags []tag.Tag) []slog.Attr {
+	out := make([]slog.Attr, len(tags))
+	for i, t := range tags {
+		out[i] = slog.Any(t.Key(), t.Value())
+	}
+	return out
+}
+
+type fatalError struct {
+	msg  string
+	tags []tag.Tag
+}
+
+func (e fatalError) Error() string {
+	for _, t := range e.tags {
+		if err, ok := t.Value().(error); ok {
+			return "temporal server: " + e.msg + ": " + err.Error()
+		}
+	}
+	return "temporal server: " + e.msg
+}
+
+type errorsOnly struct {
+	slog.Handler
+	stopping *atomic.Bool
+}
+
+func (h errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && !h.stopping.Load() && h.Handler.Enabled(ctx, level)
+}
+
+func (h errorsOnly) WithAttrs(a []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(a)
+	return h
+}
+
+func (h errorsOnly) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}

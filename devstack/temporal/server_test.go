@@ -1,0 +1,278 @@
+package temporal_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost/devstack/temporal"
+)
+
+func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dir := t.TempDir() + "/with % and ?"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	o := temporal.Options{Addr: freeAddr(t), DataDir: dir, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+
+	s := start(ctx, t, o)
+	c := dial(ctx, t, s.Addr())
+	ns, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: temporal.Namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration(); got != 7*24*time.Hour {
+		t.Errorf("retention is %s", got)
+	}
+	options := client.StartWorkflowOptions{
+		ID: "enr_1", TaskQueue: "q",
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			sdktemporal.NewSearchAttributeKeyKeyword("WaypostJourney").ValueSet("jrn_1"),
+			sdktemporal.NewSearchAttributeKeyKeywordList("WaypostLead").ValueSet([]string{"1", "2"}),
+			sdktemporal.NewSearchAttributeKeyKeywordList("WaypostOutcome").ValueSet([]string{"retrying"}),
+		),
+		Priority: sdktemporal.Priority{PriorityKey: 2, FairnessKey: "org/whk"},
+	}
+	if _, err := c.ExecuteWorkflow(ctx, options, "Journey"); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, temporal.DatabaseFile)); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Fatalf("the database: %v, %v", fi, err)
+	}
+
+	s = start(ctx, t, o)
+	c = dial(ctx, t, s.Addr())
+	defer c.Close()
+	w := worker.New(c, "q", worker.Options{})
+	w.RegisterWorkflowWithOptions(func(workflow.Context) (string, error) { return "done", nil }, workflow.RegisterOptions{Name: "Journey"})
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var result string
+	if err := c.GetWorkflow(ctx, "enr_1", "").Get(ctx, &result); err != nil || result != "done" {
+		t.Fatalf("%q, %v", result, err)
+	}
+	w.Stop()
+	query := `WaypostJourney="jrn_1" AND WaypostLead="2" AND WaypostOutcome="retrying"`
+	for found := 0; found == 0; {
+		list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = len(list.GetExecutions())
+	}
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.DialTimeout("tcp", s.Addr(), time.Second); err == nil {
+		t.Error("the frontend listens after Stop")
+	}
+	if logged.Len() > 0 {
+		t.Errorf("the server complained:\n%s", logged.String())
+	}
+}
+
+func TestDatabaseOfANewerVersion(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	file := filepath.Join(dir, temporal.DatabaseFile)
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = temporal.Start(ctx, temporal.Options{Addr: freeAddr(t), DataDir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "newer waypost-dev") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestUIAndCodec(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := start(ctx, t, temporal.Options{Addr: freeAddr(t), DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	defer func() {
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	uiAddr := freeAddr(t)
+	origin := "http://" + uiAddr
+	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
+	endpoint, err := temporal.StartCodec(ctx, temporal.CodecOptions{Addr: "127.0.0.1:0", Secret: "s3cret", Origins: []string{origin}, Codec: codec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ui, err := temporal.StartUI(ctx, temporal.UIOptions{Addr: uiAddr, Temporal: s.Addr(), Codec: endpoint.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := get(t, origin+"/api/v1/settings"); !strings.Contains(body, endpoint.URL()) {
+		t.Errorf("the UI does not know the codec endpoint: %s", body)
+	}
+	if body := get(t, origin+"/api/v1/namespaces/default"); !strings.Contains(body, "WaypostOutcome") {
+		t.Errorf("the UI shows the namespace as %s", body)
+	}
+	if body := get(t, origin+"/"); !strings.Contains(body, "<!") {
+		t.Errorf("no page: %s", body)
+	}
+
+	plain := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`"hello"`)}
+	sealed, err := codec.Encode([]*commonpb.Payload{plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := json.Marshal(commonpb.Payloads{Payloads: sealed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secretURL := endpoint.URL()
+	openURL := secretURL[:strings.LastIndex(secretURL, "/")]
+	cases := []struct {
+		name, method, url, origin string
+		status                    int
+		want                      string
+	}{
+		{"the UI", "POST", secretURL + "/decode", origin, 200, "ImhlbGxvIg=="},
+		{"the UI's preflight", "OPTIONS", secretURL + "/decode", origin, 204, ""},
+		{"a program", "POST", secretURL + "/decode", "", 200, "ImhlbGxvIg=="},
+		{"another page", "POST", secretURL + "/decode", "http://evil.example", 403, ""},
+		{"another page's preflight", "OPTIONS", secretURL + "/decode", "http://evil.example", 403, ""},
+		{"without the secret", "POST", openURL + "/decode", origin, 404, ""},
+		{"a wrong secret", "POST", openURL + "/secret/decode", origin, 404, ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(ctx, tc.method, tc.url, bytes.NewReader(request))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			if tc.origin != "" {
+				req.Header.Set("Origin", tc.origin)
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != tc.status || !strings.Contains(string(body), tc.want) {
+				t.Errorf("%d %s", res.StatusCode, body)
+			}
+			if allowed := res.Header.Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != origin || tc.origin != origin) {
+				t.Errorf("allows %q to %q", allowed, tc.origin)
+			}
+		})
+	}
+	if err := ui.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := endpoint.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, addr := range []string{uiAddr, strings.TrimPrefix(openURL, "http://")} {
+		if _, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			t.Errorf("%s listens after Stop", addr)
+		}
+	}
+}
+
+func TestCodecListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	_, err := temporal.StartCodec(context.Background(), temporal.CodecOptions{Addr: "0.0.0.0:0", Secret: "x"})
+	if err == nil || !strings.Contains(err.Error(), "loopback") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestSearchAttributesAreTheContracts(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for name, kind := range temporal.SearchAttributes() {
+		got = append(got, fmt.Sprint(name, " ", kind))
+	}
+	slices.Sort(got)
+	want := []string{"WaypostJourney Keyword", "WaypostLead KeywordList", "WaypostNode Keyword", "WaypostOrg Keyword",
+		"WaypostOutcome KeywordList", "WaypostStage Keyword", "WaypostWebhook Keyword"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func start(ctx context.Context, t *testing.T, o temporal.Options) *temporal.Server {
+	t.Helper()
+	began := time.Now()
+	s, err := temporal.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("started in %s", time.Since(began).Round(time.Millisecond))
+	return s
+}
+
+func dial(ctx context.Context, t *testing.T, addr string) client.Client {
+	t.Helper()
+	c, err := client.DialContext(ctx, client.Options{HostPort: addr, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

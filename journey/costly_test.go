@@ -1,0 +1,125 @@
+//go:build !race
+
+// The tests of this file measure time. Race builds are some twenty times slower,
+// and nothing here runs side by side, so that they leave it out.
+
+package journey_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost/journey"
+)
+
+// within fails if f takes longer than limit, three times in a row: another
+// program may have the processor for a while.
+func within(t *testing.T, name string, limit time.Duration, f func() any) {
+	t.Helper()
+	var took time.Duration
+	for range 3 {
+		began := time.Now()
+		result := f()
+		if took = time.Since(began); took <= limit {
+			t.Logf("%-60.60s %10s %v", name, took.Round(time.Microsecond), result)
+			return
+		}
+	}
+	t.Errorf("%.60s took %s, more than %s", name, took, limit)
+}
+
+// costlyTemplates are accepted and made to be as slow as can be.
+var costlyTemplates = map[string]string{
+	"conditions":   "{% if " + strings.Repeat("lead.remark contains 'abababc' or ", 28) + "false %}{% endif %}",
+	"nested":       "{% for i in (1..70) %}{% for j in (1..70) %}{% if lead.remark contains 'abc' %}x{% endif %}{% endfor %}{% endfor %}",
+	"nested long":  "{% for i in (1..70) %}{% for j in (1..70) %}" + strings.Repeat("{% if lead.remark contains 'abc' %}x{% endif %}", 150) + "{% endfor %}{% endfor %}",
+	"operators":    "{% assign a=lead.remark %}{% for i in (1..4999) %}" + strings.Repeat("{% if "+strings.Repeat("a contains 'abc' or ", 50)+"false %}{% endif %}", 7) + "{% endfor %}",
+	"doubling":     "{% assign s='abcdefgh' %}" + strings.Repeat("{% assign s=s|append:s %}", 30),
+	"copying":      "{% for i in (1..4999) %}{% assign s=lead.remark|append:lead.remark|append:lead.remark|append:lead.remark %}{% endfor %}",
+	"texts":        "{% assign r=lead.remark|slice:0,900 %}{% for i in (1..4999) %}{% assign s=r|replace:'a','b'|upcase|downcase|split:' '|sort|reverse|uniq|join:' ' %}{% endfor %}",
+	"filters":      "{% for i in (1..4999) %}" + strings.Repeat("{{ i"+strings.Repeat("|plus:1", 140)+"}}", 8) + "{% endfor %}",
+	"outputs":      "{% for i in (1..4999) %}" + strings.Repeat("{{a}}", 1500) + "{% endfor %}",
+	"members":      "{% for i in (1..4999) %}" + strings.Repeat("{{lead.a.b.c.d}}", 480) + "{% endfor %}",
+	"ors":          "{% for i in (1..4999) %}{% if " + strings.Repeat("a or ", 200) + "b %}{% endif %}{% endfor %}",
+	"indexes":      "{% for i in (1..4999) %}{{ " + strings.Repeat("lead[", 160) + "1" + strings.Repeat("]", 160) + "}}{% endfor %}",
+	"whole lead":   "{% for i in (1..4999) %}{% capture x %}{{ lead }}{% endcapture %}{% endfor %}",
+	"captures":     "{% for i in (1..4999) %}{% capture x %}" + strings.Repeat("x", 7000) + "{% endcapture %}{% endfor %}",
+	"whens":        strings.Repeat("{% case a %}{% when "+strings.Repeat("1,", 450)+"2 %}{% endcase %}", 8),
+	"loop of when": "{% for i in (1..4999) %}" + strings.Repeat("{% case a %}{% when "+strings.Repeat("1,", 450)+"2 %}{% endcase %}", 8) + "{% endfor %}",
+	"lists":        "{% assign l=lead.remark|slice:0,2500|split:' ' %}{% for i in (1..4999) %}{% assign m=l|sort|uniq|json|size %}{% endfor %}",
+	"list growth":  "{% assign l=lead.remark|slice:0,2500|split:' ' %}{% for i in (1..4999) %}{% assign l=l|concat:l %}{% endfor %}",
+	"dates":        "{% for i in (1..4999) %}{{ '1990-01-02'" + strings.Repeat("|date:'%F'", 95) + "}}{% endfor %}",
+	"ranges":       "{% for i in (1..4999) %}{{ (1..999) | join: '' | size }}{% endfor %}",
+	"numbers":      "{% for i in (1..4999) %}{{ '1e308' | times: '1e308' | round: 400 }}{% endfor %}",
+}
+
+// TestRender_costly shows that every template that CheckTemplate accepts is
+// compiled and rendered in well under a second, whatever it does.
+func TestRender_costly(t *testing.T) {
+	f := facts()
+	f.Lead.Remark = ptr(strings.Repeat("ab ", 5_000))
+	for name, template := range costlyTemplates {
+		if err := journey.CheckTemplate(template); err != nil {
+			t.Errorf("%s is not accepted: %v", name, err)
+			continue
+		}
+		within(t, name, 800*time.Millisecond, func() any {
+			_, err := touchpoint(t, map[string]any{"p": template}).Render("t", nil, f)
+			return err
+		})
+	}
+}
+
+// TestDecide_costly runs the conditions that are hardest to bound, over texts as
+// large as a body can bring.
+func TestDecide_costly(t *testing.T) {
+	f := facts()
+	f.Lead.Remark = ptr(strings.Repeat("ab ", 20_000))
+	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400)}
+	for _, condition := range []string{
+		"enrollment.params.big.matches('((a|b| )?){500}c')",
+		"lead.remark.matches('((a|b| )?){80}c')",
+		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, 'a b a b a b'.matches('((a|b| )?){80}c'))).size() > 99",
+		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, enrollment.params.list == enrollment.params.list)))",
+		"lead.remark.matches(enrollment.params.pattern)",
+		"lead.remark.matches('(a?){900}' + 'c')",
+		strings.Repeat("enrollment.params.big == lead.remark || ", 100) + "false",
+		strings.Repeat("enrollment.params.big.contains('abababc') || ", 90) + "false",
+		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, [1,2,3,4,5,6,7,8,9].map(z, lead.remark + lead.remark))).size() > 99",
+		strings.Repeat("enrollment.params.big + ", 50) + "'' == ''",
+	} {
+		within(t, condition, 800*time.Millisecond, func() any {
+			arm, reason := branchOn(t, condition).Decide("b", f)
+			if arm != -1 {
+				t.Errorf("%.60s: %q", condition, reason)
+			}
+			return reason
+		})
+	}
+	for _, pattern := range []string{strings.Repeat("(a?){1000}", 4), strings.Repeat("a", 600)} {
+		if problems := branchOn(t, fmt.Sprintf("lead.name.matches('%s')", pattern)).Check(nil); len(problems) != 1 {
+			t.Errorf("a pattern of %d bytes is taken: %v", len(pattern), problems)
+		}
+	}
+}
+
+// TestCheck_largest checks the definitions that cost most to check.
+func TestCheck_largest(t *testing.T) {
+	var conditions, templates strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&conditions, `{"id":"b%d","type":"branch","otherwise":"b%d","cases":[{"when":"true"}%s]},`, i, i+1, strings.Repeat(`,{"when":"`+strings.Repeat("1<2&&", 40)+`true"}`, 49))
+	}
+	for i := range 30 {
+		fmt.Fprintf(&templates, `{"id":"b%d","type":"touchpoint","webhook":"w","next":"b%d","params":{"t":"%s"}},`, i, i+1, strings.Repeat("{{1}}", 1600))
+	}
+	for _, nodes := range []string{conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
+		within(t, nodes, 10*time.Second, func() any {
+			if problems := parse(t, `{"name":"x","start":"b0","nodes":[`+nodes+`]}`).Check(nil); len(problems) > 0 {
+				t.Errorf("problems %v", problems[:1])
+			}
+			return len(nodes)
+		})
+	}
+}

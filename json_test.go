@@ -1,0 +1,177 @@
+package waypost_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+type innerDoc struct {
+	Deep string `json:"deep"`
+}
+
+type sampleDoc struct {
+	Name    string           `json:"name"`
+	Count   *int64           `json:"count"`
+	Small   int8             `json:"small"`
+	Ratio   float64          `json:"ratio"`
+	On      bool             `json:"on"`
+	List    []string         `json:"list"`
+	Any     any              `json:"any"`
+	Map     map[string]any   `json:"map"`
+	Raw     json.RawMessage  `json:"raw"`
+	Wait    waypost.Duration `json:"wait"`
+	At      time.Time        `json:"at"`
+	Inner   *innerDoc        `json:"inner"`
+	Ignored string           `json:"-"`
+	innerDoc
+}
+
+func TestDecodeJSON(t *testing.T) {
+	t.Parallel()
+	var got sampleDoc
+	problems := waypost.DecodeJSON([]byte(` {"name":"ü😀","count":9007199254740993,"small":-128,"ratio":1e3,"on":true,"list":["a",""],
+		"any":{"x":[1,null]},"map":{"k":null,"n":2.5},"raw":{ "as": "is" },"wait":"P1DT1S","at":"2026-01-31T12:00:00.5Z","inner":{"deep":"d"},"deep":"top"} `), &got)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	count := int64(9007199254740993)
+	want := sampleDoc{
+		Name: "ü😀", Count: &count, Small: -128, Ratio: 1000, On: true, List: []string{"a", ""},
+		Any: map[string]any{"x": []any{1.0, nil}}, Map: map[string]any{"k": nil, "n": 2.5}, Raw: json.RawMessage(`{ "as": "is" }`),
+		Wait: waypost.Duration(24*time.Hour + time.Second), At: time.Date(2026, 1, 31, 12, 0, 0, 5e8, time.UTC),
+		Inner: &innerDoc{"d"}, innerDoc: innerDoc{"top"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A null leaves what is there; so do members that are not written.
+func TestDecodeJSONKeepsDefaults(t *testing.T) {
+	t.Parallel()
+	got := sampleDoc{Name: "default", On: true, List: []string{"a"}, Ratio: 2}
+	if problems := waypost.DecodeJSON([]byte(`{"name":null,"on":null,"list":null,"inner":null}`), &got); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if got.Name != "default" || !got.On || len(got.List) != 1 || got.Ratio != 2 || got.Inner != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestDecodeJSONFaults(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string][]string{
+		``:                          {"InvalidFormat "},
+		` `:                         {"InvalidFormat "},
+		`{`:                         {"InvalidFormat "},
+		`{"name":"a"`:               {"InvalidFormat "},
+		`{"name":"a",}`:             {"InvalidFormat "},
+		`{"name" "a"}`:              {"InvalidFormat "},
+		`{name:"a"}`:                {"InvalidFormat "},
+		`{"name":'a'}`:              {"InvalidFormat "},
+		`{"small":01}`:              {"InvalidFormat "},
+		`{"ratio":NaN}`:             {"InvalidFormat "},
+		"{\"name\":\"a\nb\"}":       {"InvalidFormat "},
+		"{\"name\":\"\xff\"}":       {"InvalidFormat "},
+		"\xef\xbb\xbf{}":            {"InvalidFormat "},
+		`{} {}`:                     {"InvalidFormat "},
+		`{}]`:                       {"InvalidFormat "},
+		strings.Repeat("[", 10_000): {"InvalidFormat "},
+		`{"any":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: {"InvalidFormat "},
+		`null`:                          {"InvalidType "},
+		`[]`:                            {"InvalidType "},
+		`"x"`:                           {"InvalidType "},
+		`{"name":1}`:                    {"InvalidType name"},
+		`{"name":{}}`:                   {"InvalidType name"},
+		`{"count":"1"}`:                 {"InvalidType count"},
+		`{"count":1.5}`:                 {"InvalidType count"},
+		`{"count":1e2}`:                 {"InvalidType count"},
+		`{"count":9223372036854775808}`: {"OutOfRange count"},
+		`{"small":128}`:                 {"OutOfRange small"},
+		`{"ratio":"x"}`:                 {"InvalidType ratio"},
+		`{"ratio":1e999}`:               {"OutOfRange ratio"},
+		`{"any":1e999}`:                 {"OutOfRange any"},
+		`{"any":[{"x":1e999}]}`:         {"OutOfRange any"},
+		`{"on":"true"}`:                 {"InvalidType on"},
+		`{"on":0}`:                      {"InvalidType on"},
+		`{"list":"a"}`:                  {"InvalidType list"},
+		`{"list":["a",2,null]}`:         {"InvalidType list[1]", "NullValue list[2]"},
+		`{"map":[]}`:                    {"InvalidType map"},
+		`{"inner":[]}`:                  {"InvalidType inner"},
+		`{"inner":{"deep":1,"x":2}}`:    {"InvalidType inner.deep", "UnknownField inner.x"},
+		`{"wait":"soon"}`:               {"InvalidFormat wait"},
+		`{"wait":5}`:                    {"InvalidFormat wait"},
+		`{"at":"yesterday"}`:            {"InvalidFormat at"},
+		`{"Name":"a"}`:                  {"UnknownField Name"},
+		`{"ignored":"a","Ignored":"b"}`: {"UnknownField ignored", "UnknownField Ignored"},
+		`{"":1}`:                        {"UnknownField "},
+		`{"name":"a","name":"a"}`:       {"Duplicate name"},
+		`{"any":{"x":[{"y":1,"y":2}]}}`: {"Duplicate any.x[0].y"},
+		`{"na\u006de":"a","name":"b"}`:  {"Duplicate name"},
+		`{"name":"a\u0000b"}`:           {"InvalidFormat name"},
+		`{"map":{"a\u0000":1}}`:         {"InvalidFormat map.a\x00"},
+		`{"name":1,"count":"x","nope":[],"list":[1],"list":[2]}`: {"Duplicate list", "InvalidType name", "InvalidType count", "UnknownField nope", "InvalidType list[0]", "InvalidType list[0]"},
+	} {
+		var v sampleDoc
+		var got []string
+		for _, d := range waypost.DecodeJSON([]byte(doc), &v) {
+			got = append(got, fmt.Sprintf("%s %s", d.Code, d.Target))
+			if d.Message == "" {
+				t.Errorf("%.60s: no message", doc)
+			}
+		}
+		if strings.Join(got, "; ") != strings.Join(want, "; ") {
+			t.Errorf("%.60s:\n got %q\nwant %q", doc, got, want)
+		}
+	}
+}
+
+// A body full of faults costs little time and is answered with a bounded list.
+func TestDecodeJSONIsBounded(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteByte('{')
+	for i := range 120_000 {
+		fmt.Fprintf(&b, `"%d":1,`, i)
+	}
+	b.WriteString(`"` + strings.Repeat("x", 1000) + `":1}`)
+	began := time.Now()
+	var v sampleDoc
+	problems := waypost.DecodeJSON([]byte(b.String()), &v)
+	if len(problems) != 100 {
+		t.Errorf("%d problems, want the first 100", len(problems))
+	}
+	if took := time.Since(began); took > 20*time.Second { // quadratic: minutes
+		t.Errorf("took %s", took)
+	}
+	problems = waypost.DecodeJSON([]byte(`{"`+strings.Repeat("ü", 1000)+`":1}`), &v)
+	if len(problems) != 1 || len(problems[0].Target) > 80 {
+		t.Errorf("a long name is repeated: %v", problems)
+	}
+}
+
+func FuzzDecodeJSON(f *testing.F) {
+	f.Add([]byte(`{"name":"a","count":1,"list":["a"],"map":{"k":null},"wait":"1s","inner":{"deep":"d"}}`))
+	f.Add([]byte(`{"any":[[1e3,{"x":null}]],"any":2}`))
+	f.Add([]byte(`{"raw":{"a":[]},"at":"2026-01-31T12:00:00Z"`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got sampleDoc
+		if problems := waypost.DecodeJSON(data, &got); len(problems) > 0 {
+			return
+		}
+		// What is accepted, the standard library reads alike.
+		var want sampleDoc
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatalf("accepted %q, which is: %v", data, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\n got %+v\nwant %+v", data, got, want)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package waypost_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func TestLeadValidate(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		fields waypost.LeadFields
+		want   string
+	}{
+		{"only a name", waypost.LeadFields{Name: "Ada"}, ""},
+		{"no name", waypost.LeadFields{}, "NullValue name"},
+		{"blank name", waypost.LeadFields{Name: " \u3000\t"}, "NullValue name"},
+		{"longest name", waypost.LeadFields{Name: strings.Repeat("名", 128)}, ""},
+		{"too long a name", waypost.LeadFields{Name: strings.Repeat("n", 129)}, "TooLong name"},
+		{"line break in a name", waypost.LeadFields{Name: "a\nb"}, "InvalidFormat name"},
+		{"lines in remark and address", waypost.LeadFields{Name: "a", Remark: ptr("a\r\n\tb"), Address: ptr("a\nb")}, ""},
+		{"control characters", waypost.LeadFields{Name: "a", Remark: ptr("a\x01"), Company: ptr("\x7f"), QQ: ptr("1\n2")}, "InvalidFormat remark; InvalidFormat qq; InvalidFormat company"},
+		{"long texts", waypost.LeadFields{Name: "a", Address: ptr(strings.Repeat("a", 4097)), Telephone: ptr(strings.Repeat("1", 65)), Company: ptr(strings.Repeat("c", 257))},
+			"TooLong address; TooLong telephone; TooLong company"},
+		{"gender", waypost.LeadFields{Name: "a", Gender: ptr(int64(2))}, ""},
+		{"gender 3", waypost.LeadFields{Name: "a", Gender: ptr(int64(3))}, "OutOfRange gender"},
+		{"gender -1", waypost.LeadFields{Name: "a", Gender: ptr(int64(-1))}, "OutOfRange gender"},
+		{"leap day", waypost.LeadFields{Name: "a", Birthday: ptr("2000-02-29")}, ""},
+		{"no leap day", waypost.LeadFields{Name: "a", Birthday: ptr("1900-02-29")}, "InvalidFormat birthday"},
+		{"odd date", waypost.LeadFields{Name: "a", Birthday: ptr("2000-1-2")}, "InvalidFormat birthday"},
+		{"date and time", waypost.LeadFields{Name: "a", Birthday: ptr("2000-01-02T00:00:00Z")}, "InvalidFormat birthday"},
+		{"empty date", waypost.LeadFields{Name: "a", Birthday: ptr("")}, "InvalidFormat birthday"},
+		{"year 0", waypost.LeadFields{Name: "a", Birthday: ptr("0000-01-01")}, "InvalidFormat birthday"},
+		{"blank keys", waypost.LeadFields{Name: "a", ExternalID: ptr(""), OpenID: ptr(" ")}, "InvalidFormat externalId; InvalidFormat openId"},
+		{"long keys", waypost.LeadFields{Name: "a", ExternalID: ptr(strings.Repeat("e", 129)), OpenID: ptr(strings.Repeat("o", 128))}, "TooLong externalId"},
+		{"custom fields", waypost.LeadFields{Name: "a", CustomFields: map[string]any{"s": "x", "n": -1.5, "b": false, "big": float64(1 << 53)}}, ""},
+		{"custom fields that are none", waypost.LeadFields{Name: "a", CustomFields: map[string]any{"a": []any{}, "b": map[string]any{}, "c": math.Pow(2, 54), "": 1.0, strings.Repeat("k", 65): 1.0, "l": strings.Repeat("x", 1025)}},
+			"InvalidFormat customFields.; InvalidType customFields.a; InvalidType customFields.b; OutOfRange customFields.c; InvalidFormat customFields." + strings.Repeat("k", 64) + "…; TooLong customFields.l"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tc.fields.Validate("CN", noon)
+			if got := detailsOf(t, err); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+			var e *waypost.Error
+			if errors.As(err, &e) && e.Target != "businessParam" {
+				t.Errorf("target %q", e.Target)
+			}
+		})
+	}
+}
+
+func TestLeadAddresses(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"a@example.com": true, "first.last+tag@sub.example.co": true, "张三@例子.中国": true, "o'brien@example.com": true,
+		"": false, "a": false, "a@": false, "@example.com": false, "a b@example.com": false, "Ada <a@example.com>": false, "<a@example.com>": false,
+		"a@example.com, b@example.com": false, "a@@example.com": false, "a@example.com\n": false, "\"a b\"@example.com": false, "a@[127.0.0.1]": false,
+		strings.Repeat("a", 250) + "@b.co": false,
+	} {
+		f := waypost.LeadFields{Name: "a", Email: &address, CompanyEmail: &address}
+		if _, err := f.Validate("CN", noon); (err == nil) != ok {
+			t.Errorf("e-mail %q: %v", address, err)
+		}
+	}
+	for address, ok := range map[string]bool{
+		"https://example.com": true, "http://example.com:8080/a?b=c#d": true, "www.example.com": true, "example.com/path": true, "例子.中国": true,
+		"": false, "example": false, "ftp://example.com": false, "javascript://example.com/%0aalert(1)": false, "https://": false, "https://u:p@example.com": false,
+		"two words.com": false, "https://example.com/<script>": false, "http://.": false, "https://exa mple.com": false,
+	} {
+		f := waypost.LeadFields{Name: "a", CompanyWebsite: &address}
+		if _, err := f.Validate("CN", noon); (err == nil) != ok {
+			t.Errorf("web address %q: %v", address, err)
+		}
+	}
+}
+
+func TestLeadPhones(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		region string
+		in     []string
+		want   []string
+		faults string
+	}{
+		{"CN", nil, []string{}, ""},
+		{"CN", []string{"138 0000-0000", "+8613800000000", "0086 138 0000 0000"}, []string{"+8613800000000"}, ""},
+		{"CN", []string{"+1 (202) 456-1111", "13900000000"}, []string{"+12024561111", "+8613900000000"}, ""},
+		{"US", []string{"202-456-1111"}, []string{"+12024561111"}, ""},
+		{"CN", []string{"1", "", "abc", "+8613800000000000", "13800000000"}, nil, "InvalidFormat mobilePhone[0]; InvalidFormat mobilePhone[1]; InvalidFormat mobilePhone[2]; InvalidFormat mobilePhone[3]"},
+		{"CN", []string{strings.Repeat("1", 65), "1\n3800000000"}, nil, "TooLong mobilePhone[0]; InvalidFormat mobilePhone[1]"},
+		{"CN", slices.Repeat([]string{"13800000000"}, 10), []string{"+8613800000000"}, ""},
+		{"CN", slices.Repeat([]string{"13800000000"}, 11), nil, "OutOfRange mobilePhone"},
+	} {
+		f := waypost.LeadFields{Name: "a", MobilePhone: slices.Clone(tc.in)}
+		got, err := f.Validate(tc.region, noon)
+		if faults := detailsOf(t, err); faults != tc.faults {
+			t.Errorf("%q: %q, want %q", tc.in, faults, tc.faults)
+		}
+		if !slices.Equal(got, tc.want) || (got == nil) != (tc.want == nil) {
+			t.Errorf("%q: %#v, want %#v", tc.in, got, tc.want)
+		}
+		if !slices.Equal(f.MobilePhone, tc.in) {
+			t.Errorf("the numbers as sent were changed: %q", f.MobilePhone)
+		}
+	}
+}
+
+// A birthday is in the future only if its day has begun nowhere on Earth.
+func TestLeadBirthdayInTheFuture(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		birthday string
+		now      time.Time
+		ok       bool
+	}{
+		{"2026-01-31", noon, true},
+		{"2026-02-01", noon, true},
+		{"2026-02-01", time.Date(2026, 1, 31, 9, 59, 59, 0, time.UTC), false},
+		{"2026-02-01", time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), true},
+		{"2026-02-01", time.Date(2026, 1, 31, 18, 0, 0, 0, time.FixedZone("", 8*3600)), true},
+		{"2026-02-02", noon, false},
+		{"9999-12-31", noon, false},
+	} {
+		f := waypost.LeadFields{Name: "a", Birthday: &tc.birthday}
+		_, err := f.Validate("CN", tc.now)
+		if tc.ok != (err == nil) || !tc.ok && waypost.CodeOf(err) != waypost.CodeUnprocessableEntity {
+			t.Errorf("%s at %s: %v", tc.birthday, tc.now, err)
+		}
+	}
+	f := waypost.LeadFields{Birthday: ptr("2999-01-01")}
+	if _, err := f.Validate("CN", noon); detailsOf(t, err) != "NullValue name" {
+		t.Errorf("a 400 fault does not win over a 422 one: %v", err)
+	}
+}
+
+func TestLeadCustomFields(t *testing.T) {
+	t.Parallel()
+	f := waypost.LeadFields{Name: "a", CustomFields: map[string]any{"gone": nil, "kept": "x"}}
+	if _, err := f.Validate("CN", noon); err != nil || len(f.CustomFields) != 1 {
+		t.Errorf("%v, %v", f.CustomFields, err)
+	}
+	many := map[string]any{}
+	for i := range 64 {
+		many[fmt.Sprint(i)] = true
+	}
+	f = waypost.LeadFields{Name: "a", CustomFields: many}
+	if _, err := f.Validate("CN", noon); err != nil {
+		t.Error(err)
+	}
+	many["one more"] = true
+	if _, err := f.Validate("CN", noon); detailsOf(t, err) != "OutOfRange customFields" {
+		t.Error(err)
+	}
+}

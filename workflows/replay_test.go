@@ -1,0 +1,31 @@
+package workflows_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost/workflows"
+)
+
+// Every stored history replays with today's code. The files come from real runs
+// and stay for good: a change of the workflow's commands adds new ones, and keeps
+// the old ones replaying.
+func TestStoredHistoriesReplay(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/histories/*.json")
+	must(t, err)
+	if len(files) < 2 {
+		t.Fatalf("only %d stored histories", len(files))
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			replayer := worker.NewWorkflowReplayer()
+			replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+			must(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, file))
+		})
+	}
+}
