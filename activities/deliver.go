@@ -26,16 +26,17 @@ const (
 // Delivery is what a batch tells the workflow about one enrollment. It holds no
 // personal data: it stands in the history.
 type Delivery struct {
-	EnrollmentID string `json:"enrollment"`
-	LeadsID      int64  `json:"lead"`
-	MessageID    string `json:"message,omitempty"`
-	Outcome      string `json:"outcome"`
-	Attempt      int    `json:"attempt"`
+	// The Web UI's row shows the beginning of a result: what matters comes first.
+	Outcome string `json:"outcome"`
+	Attempt int    `json:"attempt"`
 	// Reason is an error class, with the HTTP status if that is why, or the reason
 	// of a deferral.
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-	Next   time.Time `json:"next,omitzero"` // when to send a batch with it again
+	Reason       string    `json:"reason,omitempty"`
+	Next         time.Time `json:"next,omitzero"` // when to send a batch with it again
+	LeadsID      int64     `json:"lead"`
+	EnrollmentID string    `json:"enrollment"`
+	MessageID    string    `json:"message,omitempty"`
+	At           time.Time `json:"at"`
 }
 
 // Decided tells whether the enrollment can go on.

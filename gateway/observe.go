@@ -86,7 +86,7 @@ func (a *api) finish(r *request, err error) {
 	}
 	attrs = append([]slog.Attr{
 		slog.String("request", r.id), slog.String("method", r.method), slog.String("route", pattern),
-		slog.Int("status", r.c.Response().StatusCode()), slog.Duration("duration", time.Since(r.began)),
+		slog.Int("status", r.c.Response().StatusCode()), slog.Int64("ms", time.Since(r.began).Milliseconds()),
 		slog.String("app", r.app.ID),
 	}, attrs...)
 	a.Log.LogAttrs(r.c.UserContext(), level, "request", attrs...)

@@ -276,7 +276,7 @@ func TestLogLine(t *testing.T) {
 			t.Errorf("the log holds %q: %s", forbidden, log)
 		}
 	}
-	for _, wanted := range []string{`"method":"POST"`, `"route":"/v1/leads"`, `"route":"/v1/leads/:id"`, `"status":201`, `"status":400`, `"duration":`, `"app":"` + f.app.ID, `"code":"BadRequest"`} {
+	for _, wanted := range []string{`"method":"POST"`, `"route":"/v1/leads"`, `"route":"/v1/leads/:id"`, `"status":201`, `"status":400`, `"ms":`, `"app":"` + f.app.ID, `"code":"BadRequest"`} {
 		if !strings.Contains(log, wanted) {
 			t.Errorf("the log lacks %s: %s", wanted, log)
 		}

@@ -255,6 +255,40 @@ func TestSealedAtRest(t *testing.T) {
 	}
 }
 
+// TestSQLiteTwoProcesses writes through two stores on one file, as a server and a
+// command do: neither may fail because the other is writing.
+func TestSQLiteTwoProcesses(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
+	if _, _, err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	var done sync.WaitGroup
+	for range 2 {
+		s, err := open(t, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			done.Go(func() {
+				for range 25 {
+					// It reads before it writes, all in one transaction.
+					if _, err := s.UpdateJourneyDraft(t.Context(), sc, j.ID, "J", []byte(`{}`)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	done.Wait()
+}
+
 // TestOtherKeys checks that a database that was sealed with other keys says so.
 func TestOtherKeys(t *testing.T) {
 	t.Parallel()

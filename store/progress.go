@@ -93,7 +93,7 @@ func (s *Store) recordProgress(ctx context.Context, tx bun.Tx, progress []waypos
 	for _, e := range locked {
 		versions[e.ID] = e.Version
 		p := latest[e.ID]
-		if p.LastSeq <= e.LastSeq  {
+		if p.LastSeq <= e.LastSeq || !e.EndedAt.IsZero() {
 			continue
 		}
 		update := enrollmentRow{ID: e.ID, Status: string(p.Status), NodeID: p.NodeID, LastSeq: p.LastSeq}

@@ -15,7 +15,6 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	"modernc.org/sqlite"
 
 	"waypost"
 )
@@ -118,26 +117,15 @@ func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
 
 // Error codes that are told apart: PostgreSQL, appendix A; SQLite, result codes.
 const (
-	pgForeignKey    = "23503"
 	pgSerialization = "40001"
 	pgDeadlock      = "40P01"
 
-	sqliteReadOnly   = 8
-	sqliteIO         = 10
-	sqliteFull       = 13
-	sqliteCantOpen   = 14
-	sqliteNotADB     = 26
-	sqliteForeignKey = 787
+	sqliteReadOnly = 8
+	sqliteIO       = 10
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteNotADB   = 26
 )
-
-// isForeignKey tells whether a row was refused for what it refers to, or for
-// what refers to it.
-func isForeignKey(err error) bool {
-	var pg *pgconn.PgError
-	var lite *sqlite.Error
-	return errors.As(err, &pg) && pg.Code == pgForeignKey ||
-		errors.As(err, &lite) && lite.Code() == sqliteForeignKey
-}
 
 // notFound turns "no rows" into a NotFound of what was looked for.
 func notFound(err error, target, format string, args ...any) error {

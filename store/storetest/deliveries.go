@@ -146,6 +146,17 @@ var deliveryTests = []test{
 		equal(t, "rows", len(attempts), 2)
 		equal(t, "status", d.Status, waypost.DeliverySucceeded)
 	}},
+	{"interrupted twice", func(t *testing.T, f *fixture) {
+		key, o := f.newTouchpoint(t)
+		f.open(t, o)
+		r := f.retrying(key, 1)
+		r.Outcome = waypost.Outcome{ErrorClass: waypost.ClassInterrupted, At: o.At}
+		f.record(t, r)
+		before := f.sending(t, key)
+		r.NextAttemptAt = r.NextAttemptAt.Add(time.Hour)
+		f.record(t, r)
+		equal(t, "after", f.sending(t, key), before)
+	}},
 	{"first final outcome wins", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
@@ -200,6 +211,27 @@ var deliveryTests = []test{
 		equal(t, "attempts", len(attempts), 2)
 		equal(t, "attempts", d.Attempts, 2)
 		equal(t, "status", d.Status, waypost.DeliverySucceeded)
+	}},
+	{"rounds", func(t *testing.T, f *fixture) {
+		// A record of a later round changes a final delivery, one of an earlier round
+		// is only listed.
+		key, o := f.newTouchpoint(t)
+		f.open(t, o)
+		f.record(t, f.failed(key, 1))
+		f.clock.Advance(time.Hour)
+		again := f.succeeded(key, 2)
+		again.Round = 2
+		f.record(t, again)
+		d, _, _ := f.delivery(t, key)
+		equal(t, "status", d.Status, waypost.DeliverySucceeded)
+		equal(t, "round", f.sending(t, key).Round, 2)
+		late := f.failed(key, 3)
+		late.Status = waypost.DeliveryCanceled
+		f.record(t, late)
+		after, attempts, _ := f.delivery(t, key)
+		equal(t, "attempts", len(attempts), 3)
+		d.Attempts = 3
+		equal(t, "delivery", after, d)
 	}},
 	{"render failure", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
