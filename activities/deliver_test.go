@@ -188,6 +188,15 @@ func TestRerunRepeatsNothing(t *testing.T) {
 	})
 	first := w.process(nil)
 	want := "[delivered delivered delivered retrying delivered]"
+	answers, err := w.deliver(first)
+	must(t, err)
+	again, err := w.deliver(w.process(nil))
+	must(t, err)
+	for i := range answers {
+		if answers[i].At.IsZero() || answers[i].Decided() && answers[i] != again[i] {
+			t.Errorf("the first run answered\n%+v, the second\n%+v", answers[i], again[i])
+		}
+	}
 	for _, process := range []*activities.Activities{first, first, w.process(nil)} {
 		if got := fmt.Sprint(w.deliverAll(process)); got != want {
 			t.Errorf("outcomes %s, want %s", got, want)

@@ -91,7 +91,8 @@ func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, h
 		EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, MessageID: record.MessageID,
 		Outcome: outcomeOf(record.Status), Attempt: record.Attempt,
 		Reason: reasonOf(o.Succeed, o.ErrorClass, o.HTTPStatus),
-		At:     o.At.Add(o.Duration).UTC().Truncate(time.Millisecond), Next: record.NextAttemptAt,
+		// As precise as it is stored: a second run must answer the same.
+		At: o.At.UTC().Truncate(time.Millisecond).Add(o.Duration.Truncate(time.Millisecond)), Next: record.NextAttemptAt,
 	}
 	after, entries := item.State, []waypost.TimelineEntry(nil)
 	if record.Status.Final() {

@@ -99,6 +99,9 @@ func (r deliveryRow) sending(body []byte) waypost.Sending {
 		FirstAttemptAt: r.FirstAttemptAt.Time, NextAttemptAt: r.NextAttemptAt.Time,
 		DeferredReason: r.DeferredReason, DeferredSince: r.DeferredSince.Time,
 	}
+	if r.Status.Final() && !r.LastAttemptAt.IsZero() {
+		s.DecidedAt = r.LastAttemptAt.Truncate(time.Millisecond).Add(time.Duration(r.DurationMs) * time.Millisecond)
+	}
 	if r.OpenAttempt > 0 {
 		s.Open = &waypost.OpenAttempt{Attempt: r.OpenAttempt, At: r.OpenAt.Time, By: r.OpenBy}
 	}

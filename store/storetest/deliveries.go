@@ -426,6 +426,7 @@ func testWayOfAMessage(t *testing.T, f *fixture) {
 	f.record(t, second)
 	want.Open, want.Status, want.Succeed, want.HTTPStatus, want.ErrorClass, want.Attempts = nil, waypost.DeliverySucceeded, true, 200, "", 2
 	want.NextAttemptAt = time.Time{}
+	want.DecidedAt = second.Outcome.At.Truncate(time.Millisecond).Add(second.Outcome.Duration.Truncate(time.Millisecond))
 	equal(t, "succeeded", f.sending(t, key), want)
 
 	d, attempts, body := f.delivery(t, key)
