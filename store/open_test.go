@@ -188,6 +188,9 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 	}
 	files := 0
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		info, err := d.Info()
 		if err != nil {
 			return err
