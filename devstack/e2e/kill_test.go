@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/devstack/datadir"
+	"waypost/store/storetest"
 )
 
 // kills is how often waypost-dev is killed, killedEnrollments how many journeys
@@ -28,6 +29,16 @@ const (
 // the middle of POSTs: every one completes, and the receiver's own ledger agrees
 // with the records message by message.
 func TestKillNine(t *testing.T) {
+	killNine(t)
+}
+
+// The same with our own data on PostgreSQL.
+func TestKillNineOnPostgres(t *testing.T) {
+	killNine(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
+}
+
+func killNine(t *testing.T, env ...string) {
+	t.Helper()
 	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
 		h := fnv.New32a()
 		fmt.Fprint(h, m.MessageID)
@@ -41,7 +52,7 @@ func TestKillNine(t *testing.T) {
 		return a
 	})
 	dir := filepath.Join(t.TempDir(), "data")
-	p := startProcess(t, dir, []string{"--no-demo"})
+	p := startProcess(t, dir, []string{"--no-demo"}, env...)
 	journeyID := p.publish(t, r.url, `{"name":"Kill","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait"},
 		{"id":"wait","type":"delay","for":"4s","next":"check"},
@@ -52,7 +63,7 @@ func TestKillNine(t *testing.T) {
 		pause := time.Duration(200+rand.IntN(1500)) * time.Millisecond
 		time.Sleep(pause) // the moment is to be random
 		p.kill9(t)
-		p = startProcess(t, dir, []string{"--no-demo"})
+		p = startProcess(t, dir, []string{"--no-demo"}, env...)
 	}
 	for _, id := range enrolled {
 		e := p.awaitEnd(t, id, 90*time.Second)
