@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt vet lint determinism imports fuzz bench clean
+.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants bench clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -29,7 +29,7 @@ test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=
 	@go build -C tools -o ../bin/testsum ./testsum
 	@bin/testsum . $(RACE) -timeout 20m ./... -- devstack -timeout 30m ./... -- tools ./testsum
 
-check: fmt vet lint determinism imports fuzz test ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
+check: fmt vet lint determinism imports fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
 
 fmt: ## list files that gofmt would change, and fail if there are any
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
@@ -56,6 +56,9 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 		echo "go test -fuzz $$name $$dir"; \
 		(cd "$$dir" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	done
+
+mutants: ## check that the fault tests fail for builds that are broken on purpose
+	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./e2e
 
 bench: ## run the benchmarks (BENCH=pattern)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
