@@ -48,8 +48,8 @@ var importTable = map[string]folder{
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
 		ours: []string{".", "app", "signature", "config", "receiver"},
-		// YAML is for the files that people write; the API takes JSON only.
-		third: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"},
+		third: []string{"github.com/spf13/cobra"},
+		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
 }
 

@@ -34,7 +34,7 @@ func TestWebhooksCreate(t *testing.T) {
 		})
 	}
 	for name, text := range map[string]string{
-		"neither YAML nor JSON": "a: [", "holds several YAML documents": "---\na: 1\n---\nb: 2\n", "must hold an object": "- a\n", "already set": "a: 1\na: 2\n",
+		"neither YAML nor JSON": "a: [", "holds several YAML documents": "---\na: 1\n---\nb: 2\n", "must hold an object": "- a\n", "stands twice": "a: 1\na: 2\n",
 	} {
 		runCLI(t, []string{"WAYPOST_URL=http://127.0.0.1:1", "WAYPOST_ACCESS_KEY=a", "WAYPOST_SECRET_KEY=b"}, text, "webhooks", "create", "-f", "-").
 			want(t, 1, nil, []string{name})

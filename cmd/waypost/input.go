@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // readInput reads a file, or standard input for "-".
@@ -28,8 +25,6 @@ func (c *cli) readInput(name string) ([]byte, error) {
 	return data, nil
 }
 
-var nextDocument = regexp.MustCompile(`(?m)^---\s`)
-
 // readObject reads a file that holds one object, in YAML or JSON, as JSON. JSON
 // goes to the gateway as it stands, so that the gateway sees every mistake.
 func (c *cli) readObject(name string) (json.RawMessage, error) {
@@ -41,11 +36,7 @@ func (c *cli) readObject(name string) (json.RawMessage, error) {
 	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
 		return trimmed, nil
 	}
-	begin := bytes.TrimPrefix(bytes.TrimSpace(data), []byte("---"))
-	if nextDocument.Match(begin) {
-		return nil, fmt.Errorf("%s holds several YAML documents; one is expected", name)
-	}
-	out, err := yaml.YAMLToJSONStrict(data)
+	out, err := yamlToJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither YAML nor JSON: %w", name, err)
 	}
