@@ -16,7 +16,8 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-18s %s\n' "$$t" "$$h"; done
 
 run: ## build and start everything in one process with a demo journey (ARGS=… for waypost-dev)
-	@echo "Building waypost-dev. It contains Temporal's server: the first build takes some minutes, the next one seconds." >&2
+	@echo "Building. waypost-dev contains Temporal's server: the first build takes some minutes, the next one seconds." >&2
+	@tools/build bin/waypost ./cmd/waypost
 	@cd devstack && ../tools/build ../bin/waypost-dev .
 	@exec ./bin/waypost-dev $(ARGS)
 

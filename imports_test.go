@@ -30,6 +30,7 @@ var importTable = map[string]folder{
 	"signature":  {},
 	"webhook":    {ours: []string{"."}},
 	"store":      {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
+	"searchsvc":  {ours: []string{"."}, third: []string{"github.com/typesense/typesense-go/v3"}},
 	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}},
 	"activities": {ours: []string{".", "journey"}, third: temporalSDK},
 	"workflows": {
@@ -47,7 +48,7 @@ var importTable = map[string]folder{
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
-		ours: []string{".", "app", "signature", "config", "receiver"},
+		ours:  []string{".", "app", "signature", "config", "receiver"},
 		third: []string{"github.com/spf13/cobra"},
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},

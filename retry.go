@@ -9,8 +9,8 @@ import (
 // Next says whether a failed attempt is followed by another one, and when.
 // first is when the first attempt began, attempts how many were made, random a
 // number in [0,1) that places the jitter. The wait counts from the end of the
-// attempt; a receiver's Retry-After makes it longer, never shorter. An
-// interrupted attempt is always followed by another one: nobody saw its end.
+// attempt; a receiver's Retry-After makes it longer, never shorter. Whatever On
+// says, an interrupted attempt may be followed by another one: nobody saw its end.
 func (r Retry) Next(first time.Time, attempts int, o Outcome, random float64) (at time.Time, again bool) {
 	if o.Succeed || !r.covers(o) {
 		return time.Time{}, false

@@ -5,6 +5,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -73,9 +74,12 @@ func New(o Options) *Activities {
 	return a
 }
 
-// Close waits until every outcome that was seen is recorded, or ctx ends. What
-// is not recorded by then is POSTed again by whoever runs the batch next.
-func (a *Activities) Close(ctx context.Context) error { return a.recorder.close(ctx) }
+// Close waits until every POST under way has ended and its outcome is recorded,
+// or ctx ends. What is not recorded by then is POSTed again by whoever runs the
+// batch next. No batch may begin once it is called.
+func (a *Activities) Close(ctx context.Context) error {
+	return errors.Join(a.flights.wait(ctx), a.recorder.close(ctx))
+}
 
 // Item is one enrollment of a batch.
 type Item struct {

@@ -194,7 +194,11 @@ func (r *batchRun) read(ctx context.Context) error {
 		case s.Open != nil:
 			// Nobody in this process is at it. Another process may be, until the
 			// webhook's time-out has passed; after that the attempt was cut off.
-			patience := s.Open.At.Add(time.Duration(r.hook.TimeoutMs)*time.Millisecond + graceAfterTimeout)
+			timeout := r.hook.TimeoutMs
+			if !r.hook.UpdatedAt.Before(s.Open.At) {
+				timeout = waypost.MaxTimeoutMs // it may have begun with another time-out
+			}
+			patience := s.Open.At.Add(time.Duration(timeout)*time.Millisecond + graceAfterTimeout)
 			if s.Open.By != r.process && patience.After(now) {
 				r.results[i] = r.answer(i, s, OutcomeUnderWay, "", minTime(patience, now.Add(clockSlack)))
 				continue
@@ -280,6 +284,13 @@ func (r *batchRun) announce(ctx context.Context) error {
 	items := make([]Item, len(r.due))
 	for i, d := range r.due {
 		items[i] = r.batch.Items[d.index]
+		// What cannot be followed cannot be recorded, so it must not be POSTed: another
+		// build knows how.
+		for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
+			if _, _, err := follow(r.version, items[i], Delivery{Outcome: outcome, At: r.now()}); err != nil {
+				return err
+			}
+		}
 	}
 	subjects, err := r.subjects(ctx, r.batch, r.version, items)
 	if err != nil {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -48,15 +49,33 @@ func (f *flights) end(key waypost.Touchpoint, fl *flight) {
 	close(fl.landed)
 }
 
+// wait returns once nothing flies, or ctx ends.
+func (f *flights) wait(ctx context.Context) error {
+	for {
+		var one *flight
+		f.mu.Lock()
+		for _, one = range f.m {
+			break
+		}
+		f.mu.Unlock()
+		if one == nil {
+			return nil
+		}
+		select {
+		case <-one.landed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // fly POSTs the message and has the outcome recorded.
 func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
 	defer a.flights.end(item.touchpoint(), fl)
 	// The sender bounds the exchange by the webhook's time-out.
 	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
 	if outcome.HTTPStatus == http.StatusGone {
-		if err := a.store.DisableWebhook(context.Background(), b.Scope, hook.ID, "410"); err != nil {
-			a.log.Error("disable webhook after 410", "webhook", hook.ID, "error", err)
-		}
+		a.disable(b.Scope, hook.ID)
 	}
 	record := waypost.AttemptRecord{
 		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
@@ -66,9 +85,46 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 	if fl.err == nil {
 		fl.err = a.recorder.record(record)
 	}
+	if fl.err == nil && record.Status == waypost.DeliveryFailed {
+		fl.result, fl.err = a.standing(fl.result, record.Touchpoint)
+	}
 	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
 		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
+}
+
+// disable disables a webhook that is gone. Like the outcome it is retried while
+// the database is away, and it comes before the outcome is recorded: a process
+// that dies in between asks the receiver again.
+func (a *Activities) disable(sc waypost.Scope, id string) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+		err := a.store.DisableWebhook(ctx, sc, id, "410")
+		cancel()
+		var refused *waypost.Error
+		if err == nil || errors.As(err, &refused) { // it may have been deleted
+			return
+		}
+		a.log.Error("disable webhook after 410; will retry", "webhook", id, "error", err)
+		time.Sleep(wait)
+	}
+}
+
+// standing corrects a failure by what is recorded: if another process took this
+// one for dead and went on, its attempt may have succeeded, or still be under way.
+func (a *Activities) standing(d Delivery, key waypost.Touchpoint) (Delivery, error) {
+	stored, err := a.store.Sendings(context.Background(), []waypost.Touchpoint{key})
+	if err != nil {
+		return Delivery{}, fmt.Errorf("read delivery: %w", err)
+	}
+	s := stored[key]
+	switch {
+	case !s.Status.Final():
+		d.Outcome, d.Reason, d.Next = OutcomeUnderWay, "", d.At
+	case s.Succeed:
+		d.Outcome, d.Reason, d.Attempt, d.At = OutcomeDelivered, "", s.Attempts, s.DecidedAt
+	}
+	return d, nil
 }
 
 // settle decides what an attempt's outcome means: the delivery's new state, the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"waypost"
@@ -17,8 +18,12 @@ type recorder struct {
 	store  Store
 	log    *slog.Logger
 	queue  chan recording
+	alone  sync.WaitGroup // writers of records that were taken apart
+	once   sync.Once
 	closed chan struct{}
 	done   chan struct{}
+
+	writeTime time.Duration
 }
 
 type recording struct {
@@ -34,6 +39,8 @@ const (
 	// A transaction that failed so often is taken apart, so that one record that
 	// the database refuses does not hold up the others.
 	triesTogether = 5
+	// writeTime bounds one try of a write.
+	writeTime = 20 * time.Second
 )
 
 // errRecorderClosed says that the process is stopping.
@@ -41,7 +48,7 @@ var errRecorderClosed = errors.New("the recorder is closed")
 
 func newRecorder(store Store, log *slog.Logger) *recorder {
 	r := &recorder{
-		store: store, log: log,
+		store: store, log: log, writeTime: writeTime,
 		queue:  make(chan recording, 4*maxRecords),
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
@@ -67,7 +74,7 @@ func (r *recorder) record(record waypost.AttemptRecord) error {
 }
 
 func (r *recorder) close(ctx context.Context) error {
-	close(r.closed)
+	r.once.Do(func() { close(r.closed) })
 	select {
 	case <-r.done:
 		return nil
@@ -81,6 +88,7 @@ func (r *recorder) run() {
 	for {
 		batch := r.collect()
 		if len(batch) == 0 {
+			r.alone.Wait()
 			return
 		}
 		r.write(batch, triesTogether)
@@ -115,6 +123,14 @@ func (r *recorder) collect() []recording {
 	return batch
 }
 
+// try writes once. A database that neither answers nor refuses must not hold up
+// every outcome of the process.
+func (r *recorder) try(records []waypost.AttemptRecord) error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.writeTime)
+	defer cancel()
+	return r.store.RecordAttempts(ctx, records)
+}
+
 // write retries until the batch is written, or has failed so many times as it
 // may and can be taken apart.
 func (r *recorder) write(batch []recording, tries int) {
@@ -123,7 +139,7 @@ func (r *recorder) write(batch []recording, tries int) {
 		records[i] = b.record
 	}
 	for try, wait := 1, 50*time.Millisecond; ; try, wait = try+1, min(2*wait, 5*time.Second) {
-		err := r.store.RecordAttempts(context.Background(), records)
+		err := r.try(records)
 		if err == nil {
 			for _, b := range batch {
 				close(b.recorded)
@@ -139,6 +155,6 @@ func (r *recorder) write(batch []recording, tries int) {
 		time.Sleep(wait)
 	}
 	for _, b := range batch {
-		go r.write([]recording{b}, 1)
+		r.alone.Go(func() { r.write([]recording{b}, 1) })
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
-	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -31,7 +30,7 @@ func dialTemporal(cfg config.Config, keys *waypost.Keyring, log *slog.Logger) (c
 	if err != nil {
 		return nil, err
 	}
-	options.DataConverter = converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), workflows.NewCodec(keys))
+	options.DataConverter = workflows.NewDataConverter(keys)
 	// Failure texts can hold what a database or a receiver said.
 	options.FailureConverter = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: options.DataConverter, EncodeCommonAttributes: true,

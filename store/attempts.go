@@ -174,14 +174,14 @@ func newAttemptRow(messageID string, r waypost.AttemptRecord) attemptRow {
 
 // record moves the delivery on by an attempt that was not known yet; false if the
 // delivery keeps its state: it is final in this round, or a newer attempt is under
-// way or recorded and this one decides nothing.
+// way or recorded and this one did not succeed: then the newer one decides.
 func (r *deliveryRow) record(a waypost.AttemptRecord) bool {
 	newest := a.Attempt >= max(r.Attempts, r.OpenAttempt)
 	r.Attempts = max(r.Attempts, a.Attempt)
 	if r.OpenAttempt <= a.Attempt {
 		r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
 	}
-	if a.Round < r.Round || a.Round == r.Round && r.Status.Final() || !newest && !a.Status.Final() {
+	if a.Round < r.Round || a.Round == r.Round && r.Status.Final() || !newest && a.Status != waypost.DeliverySucceeded {
 		return false
 	}
 	r.Round, r.Status, r.DeferredReason, r.DeferredSince = a.Round, a.Status, "", stamp{}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -100,9 +101,8 @@ func (p *Pump) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		cohorts, err := p.outbox.StaleCohorts(ctx, p.now().Add(-staleAfter), staleLimit)
 		for _, cohort := range cohorts {
-			if err == nil {
-				err = p.startOne(ctx, cohort)
-			}
+			// One that Temporal refuses must not keep the others from starting.
+			err = errors.Join(err, p.startOne(ctx, cohort))
 		}
 		wait := sweepEvery
 		if failures++; err == nil {

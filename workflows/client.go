@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +27,10 @@ type Client struct {
 
 // NewClient returns a Client that starts workflows on the task queue.
 func NewClient(c client.Client, taskQueue string) *Client { return &Client{c, taskQueue} }
+
+// maxFairnessKey is Temporal's bound, in bytes; an organisation has up to 64
+// characters. A start with a longer one is refused.
+const maxFairnessKey = 64
 
 // Priorities of what competes for workers; lower goes first.
 const (
@@ -61,6 +67,10 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 
 func priority(org string, members int) temporal.Priority {
 	p := temporal.Priority{PriorityKey: prioritySingle, FairnessKey: org}
+	if len(org) > maxFairnessKey {
+		sum := sha256.Sum256([]byte(org))
+		p.FairnessKey = hex.EncodeToString(sum[:16])
+	}
 	if members > 1 {
 		p.PriorityKey = priorityCohort
 	}

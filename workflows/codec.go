@@ -3,11 +3,13 @@ package workflows
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/proto"
 
 	"waypost"
@@ -32,6 +34,43 @@ const (
 // compressed where that helps, then encrypted. With it in the Web UI's codec
 // endpoint the payloads are readable there.
 func NewCodec(keys *waypost.Keyring) converter.PayloadCodec { return codec{keys} }
+
+// NewDataConverter returns Temporal's default converter behind NewCodec.
+func NewDataConverter(keys *waypost.Keyring) converter.DataConverter {
+	return dataConverter{converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), NewCodec(keys))}
+}
+
+// dataConverter fails the workflow task, not the workflow, on a payload that it
+// cannot read: a worker may lack a key that others have, as while keys are
+// changed. The SDK would end the workflow with the error.
+type dataConverter struct{ converter.DataConverter }
+
+// WithContext makes it a workflow.ContextAware; outside workflows nothing changes.
+func (c dataConverter) WithContext(context.Context) converter.DataConverter { return c }
+
+// WithWorkflowContext returns the converter for workflow code.
+func (c dataConverter) WithWorkflowContext(workflow.Context) converter.DataConverter {
+	return strictConverter{c.DataConverter}
+}
+
+// strictConverter panics where it cannot read.
+type strictConverter struct{ converter.DataConverter }
+
+// FromPayload decodes one value.
+func (c strictConverter) FromPayload(p *commonpb.Payload, value any) error {
+	if err := c.DataConverter.FromPayload(p, value); err != nil {
+		panic(fmt.Sprintf("read payload: %v", err))
+	}
+	return nil
+}
+
+// FromPayloads decodes several values.
+func (c strictConverter) FromPayloads(p *commonpb.Payloads, values ...any) error {
+	if err := c.DataConverter.FromPayloads(p, values...); err != nil {
+		panic(fmt.Sprintf("read payloads: %v", err))
+	}
+	return nil
+}
 
 type codec struct{ keys *waypost.Keyring }
 

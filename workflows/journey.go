@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,10 +59,18 @@ const (
 // itself: touchpoints and conditions that are due together go out as batches,
 // what failed comes again in waves, and everything else is a timer.
 func Journey(ctx workflow.Context, in JourneyInput) (JourneyResult, error) {
-	c, err := newCohort(in)
-	if err != nil {
-		return JourneyResult{}, err
+	result, err := newCohort(in).run(ctx)
+	var again *workflow.ContinueAsNewError
+	if err != nil && !errors.As(err, &again) && !temporal.IsCanceledError(err) {
+		// No journey can cause it: this build cannot go on with what another one wrote,
+		// or the other way round. Failing the task, which is tried again until a build
+		// can, and not the workflow loses nobody.
+		panic(err)
 	}
+	return result, err
+}
+
+func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 	if err := c.start(ctx); err != nil {
 		return JourneyResult{}, err
 	}
@@ -107,17 +116,16 @@ type cohort struct {
 	cancelTimer workflow.CancelFunc
 }
 
-func newCohort(in JourneyInput) (*cohort, error) {
+func newCohort(in JourneyInput) *cohort {
 	// The checker follows the JSON decoder down to the runtime's garbage collector;
 	// what Parse returns depends on the bytes alone, which its property tests show.
 	//workflowcheck:ignore
 	def, problems := journey.Parse(in.Definition)
 	if err := problems.Err("definition"); err != nil {
-		// Only a checked definition is ever published: this build cannot read what
-		// another one wrote. Failing the task, not the workflow, loses nobody.
+		// Only a checked definition is ever published. See Journey for why it panics.
 		panic(fmt.Sprintf("read definition of journey %s/%d: %v", in.JourneyID, in.Version, err))
 	}
-	return &cohort{in: in, def: def, busy: make([]bool, len(in.Members))}, nil
+	return &cohort{in: in, def: def, busy: make([]bool, len(in.Members))}
 }
 
 // start enters the journey with those who have not begun.
@@ -244,6 +252,12 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) error {
 	m := &c.in.Members[i]
 	if !d.Decided() {
+		if now := workflow.Now(ctx); d.Attempt == m.Attempt && !d.Next.After(now) {
+			// No attempt was made, because it is not due by the worker's clock, which is
+			// behind the server's: asking again at once would be answered in the same way
+			// until it has caught up.
+			d.Next = now.Add(max(0, d.Next.Sub(d.At).Truncate(time.Millisecond)))
+		}
 		if d.Outcome == activities.OutcomeUnderWay {
 			// Whether its entries were written is known only once it has landed.
 			m.Due = d.Next
@@ -262,7 +276,11 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 
 func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	ctx = c.activityOptions(ctx, fmt.Sprintf("%s: conditions, %s", node, count(len(members), "lead")), "")
-	future := workflow.ExecuteActivity(ctx, activitiesOf.DecideBatch, c.batch(node, members))
+	batch := c.batch(node, members)
+	for n := range batch.Items {
+		batch.Items[n].Unrecorded = nil // it writes nothing
+	}
+	future := workflow.ExecuteActivity(ctx, activitiesOf.DecideBatch, batch)
 	c.expect(ctx, future, members, func(ctx workflow.Context) error {
 		var decisions []activities.Decision
 		if err := future.Get(ctx, &decisions); err != nil {

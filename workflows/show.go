@@ -65,6 +65,8 @@ func (c *cohort) outcomes() []string {
 // lead, or the counts of a cohort with those who are not done and why.
 func (c *cohort) details() string {
 	var b strings.Builder
+	// A run that continues as new loses its summary; this one is set again.
+	b.WriteString(summary(c.in.Name, c.in.Version, len(c.in.Members)) + "\n\n")
 	if len(c.in.Members) == 1 {
 		m := &c.in.Members[0]
 		b.WriteString(fmt.Sprintf("Lead %d: %s\n", m.LeadsID, path(m.State)))

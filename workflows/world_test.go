@@ -84,7 +84,7 @@ func (w *world) newEnvironment() {
 }
 
 func (w *world) dataConverter() converter.DataConverter {
-	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), workflows.NewCodec(w.keys))
+	return workflows.NewDataConverter(w.keys)
 }
 
 func (w *world) register() {

@@ -54,8 +54,8 @@ func (c *cli) appsCreate() *cobra.Command {
 	var grants []string
 	cmd := &cobra.Command{
 		Use: "create --org ORG --name NAME --grant GRANT…", Short: "Create an application; its secret is shown once",
-		Long: "Creates an application and shows its id, access key and secret key. The secret is shown\nthis once and never again. The grants are " +
-			strings.Join(grantNames(), ", ") + ";\na trailing * matches the rest.",
+		Long: "Creates an application and shows its id, access key and secret key. The secret is shown\nthis once and never again. The grants, of which a trailing * matches the rest:\n\n  " +
+			strings.Join(grantNames(), "\n  "),
 		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run
   waypost apps create --org acme --name admin --grant '*' --require-if-match -o json`,
 		Args: cobra.NoArgs,

@@ -106,7 +106,7 @@ func readProfile(path string) (profile, error) {
 	var p profile
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return p, fmt.Errorf("read profile: %w", err)
+		return p, fmt.Errorf("read the profile: %w", err)
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
 		return p, fmt.Errorf("profile %s is no JSON object with url, accessKey and secretKey", path)

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -19,10 +21,10 @@ func (c *cli) readInput(name string) ([]byte, error) {
 		return data, nil
 	}
 	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return nil, fmt.Errorf("read %s: %w", name, p.Err)
 	}
-	return data, nil
+	return data, err
 }
 
 // readObject reads a file that holds one object, in YAML or JSON, as JSON. JSON
@@ -31,6 +33,9 @@ func (c *cli) readObject(name string) (json.RawMessage, error) {
 	data, err := c.readInput(name)
 	if err != nil {
 		return nil, err
+	}
+	if name == "-" {
+		name = "standard input"
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {

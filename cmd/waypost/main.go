@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,13 +40,13 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second}
 	root := c.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintln(stderr, "waypost:", describe(err))
 	if errors.As(err, new(usageError)) {
-		fmt.Fprintln(stderr, "`waypost help` lists the commands; `waypost COMMAND --help` explains one, with an example.")
+		fmt.Fprintf(stderr, "`%s --help` explains it, with an example.\n", cmd.CommandPath())
 		return exitUsage
 	}
 	return exitFailure
@@ -93,7 +95,9 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usageError{errors.New(notNumber.ReplaceAllString(err.Error(), "it is no whole number"))}
+	})
 	root.PersistentFlags().StringVarP(&c.output, "output", "o", outputTable, "output format: table or json")
 	root.AddGroup(&cobra.Group{ID: "roles", Title: "Roles:"}, &cobra.Group{ID: "client", Title: "Client commands:"})
 	add := func(group string, commands ...*cobra.Command) {
@@ -108,6 +112,9 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 	return root
 }
 
+// notNumber is what the flags' parser says about a number that is none.
+var notNumber = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": (invalid syntax|value out of range)`)
+
 // checkUsage makes wrong arguments, and commands that are only groups, a usage
 // error everywhere below cmd.
 func checkUsage(cmd *cobra.Command) {
@@ -116,8 +123,11 @@ func checkUsage(cmd *cobra.Command) {
 	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+			if check(cmd, args) != nil {
+				return usagef("wrong number of arguments (%d); usage: %s", len(args), cmd.UseLine())
+			}
+			if slices.Contains(args, "") { // "$ID" of a variable that is not set
+				return usagef("an argument is empty; usage: %s", cmd.UseLine())
 			}
 			return nil
 		}
@@ -175,7 +185,15 @@ func describe(err error) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Code, e.Message)
 	for _, d := range e.Details {
-		fmt.Fprintf(&b, "\n  %s: %s (%s)", d.Target, d.Message, d.Code)
+		line := d.Message
+		if d.Target != "" {
+			line = d.Target + ": " + line
+		}
+		if len(e.Details) == 1 && strings.HasSuffix(e.Message, line) { // said already
+			fmt.Fprintf(&b, " (%s)", d.Code)
+			continue
+		}
+		fmt.Fprintf(&b, "\n  %s (%s)", line, d.Code)
 	}
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost"
 	"waypost/signature"
 )
 
@@ -209,7 +210,9 @@ func TestUsage(t *testing.T) {
 		{"journeys apply", 2, "-f FILE"},
 		{"journeys start jrn_1", 2, "--lead N"},
 		{"leads create", 2, "-f FILE"},
-		{"api GET", 2, "accepts 2 arg(s)"},
+		{"api GET", 2, "wrong number of arguments (1); usage: waypost api METHOD PATH"},
+		{"journeys start jrn_1 --lead x", 2, `invalid argument "x" for "--lead" flag: it is no whole number` + "\n`waypost journeys start --help` explains it"},
+		{"webhooks list --limit 99999999999999999999", 2, "it is no whole number"},
 		{"api GET v1/leads", 2, "must begin with a slash"},
 		{"api GET /v1/leads -H x", 2, "'Name: value'"},
 		{"-o xml webhooks list", 2, "table or json"},
@@ -222,7 +225,36 @@ func TestUsage(t *testing.T) {
 			if tt.code == 0 {
 				r.want(t, 0, []string{tt.says}, nil)
 			} else {
-				r.want(t, tt.code, nil, []string{tt.says, "waypost help"})
+				r.want(t, tt.code, nil, []string{tt.says, "--help` explains it"})
+			}
+		})
+	}
+}
+
+// An id in a variable that is not set asks for nothing instead of for a list.
+func TestEmptyArgument(t *testing.T) {
+	t.Parallel()
+	runCLI(t, nil, "", "webhooks", "show", "").want(t, 2, nil, []string{"an argument is empty; usage: waypost webhooks show ID"})
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		message string
+		details []waypost.Detail
+		want    string
+	}{
+		{"nothing more", "there is no such path", nil, "BadRequest: there is no such path"},
+		{"said already", "url: is bad", []waypost.Detail{{Code: "InvalidFormat", Target: "url", Message: "is bad"}}, "BadRequest: url: is bad (InvalidFormat)"},
+		{"without a target", "no JSON", []waypost.Detail{{Code: "InvalidFormat", Message: "no JSON"}}, "BadRequest: no JSON (InvalidFormat)"},
+		{"one, said otherwise", "is taken", []waypost.Detail{{Code: "Duplicate", Target: "email", Message: "lead 7 has it"}}, "BadRequest: is taken\n  email: lead 7 has it (Duplicate)"},
+		{"several", "2 fields", []waypost.Detail{{Code: "TooLong", Target: "a", Message: "x"}, {Code: "NullValue", Target: "b", Message: "y"}}, "BadRequest: 2 fields\n  a: x (TooLong)\n  b: y (NullValue)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := describe(&waypost.Error{Code: waypost.CodeBadRequest, Message: tt.message, Details: tt.details}); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}

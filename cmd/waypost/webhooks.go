@@ -33,6 +33,12 @@ func (c *cli) webhooksCreate() *cobra.Command {
 both: a flag wins over the file.`,
 		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook --basic-auth waypost:s3cret \
     --param greeting='Hello {{ lead.name }}' --param priority:=1
+
+  cat > webhook.yaml <<'END'
+  name: crm
+  url: https://crm.example.com/hook
+  retry: {schedule: [5s, 1m, 1h], giveUpAfter: 24h}
+  END
   waypost webhooks create -f webhook.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

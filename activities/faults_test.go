@@ -1,0 +1,268 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/store"
+)
+
+// slowRecords holds back the records of one process: it can reach the receiver
+// but not the database.
+type slowRecords struct {
+	*store.Store
+	held chan struct{}
+}
+
+func (s slowRecords) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+	<-s.held
+	return s.Store.RecordAttempts(ctx, records)
+}
+
+// Two processes see different answers to two attempts of one message: what the
+// workflow is told, what is recorded of the delivery and what stands in the
+// timeline must be the same.
+func TestLateRecordAndAnswerAgree(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ first, second int }{
+		"late success, then refused":  {200, 409},
+		"late refusal, then accepted": {404, 200},
+	} {
+		for _, lateFirst := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, lateFirst), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 1)
+				var n atomic.Int32
+				second, answerSecond := make(chan struct{}), make(chan struct{})
+				w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
+					if n.Add(1) == 1 {
+						rw.WriteHeader(tt.first)
+						return
+					}
+					close(second)
+					<-answerSecond
+					rw.WriteHeader(tt.second)
+				})
+				held := make(chan struct{})
+				zombie := w.process(slowRecords{w.store, held})
+				zombieDone := make(chan error, 1)
+				go func() { _, err := w.deliver(zombie); zombieDone <- err }()
+				for w.totalPosts() == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				w.clock.advance(13 * time.Second)
+				other := w.process(nil)
+				type result struct {
+					d   []activities.Delivery
+					err error
+				}
+				done := make(chan result, 1)
+				go func() { d, err := w.deliver(other); done <- result{d, err} }()
+				<-second
+				var r result
+				if lateFirst {
+					close(held)
+					must(t, <-zombieDone)
+					close(answerSecond)
+					r = <-done
+				} else {
+					close(answerSecond)
+					r = <-done
+					close(held)
+					must(t, <-zombieDone)
+				}
+				must(t, r.err)
+				d, _ := w.attempts(0)
+				told := r.d[0].Outcome
+				recorded := map[waypost.DeliveryStatus]string{
+					waypost.DeliverySucceeded: activities.OutcomeDelivered, waypost.DeliveryFailed: activities.OutcomeFailed,
+				}[d.Status]
+				_, timeline, err := w.store.Enrollment(context.Background(), scope, w.items[0].EnrollmentID)
+				must(t, err)
+				what := map[string]string{waypost.WhatSent: activities.OutcomeDelivered, waypost.WhatFailed: activities.OutcomeFailed}[timeline[1].What]
+				if told != recorded || told != what {
+					t.Errorf("the workflow is told %s, recorded is %s, the timeline says %s", told, recorded, what)
+				}
+			})
+		}
+	}
+}
+
+// Close waits for records that are being retried one by one.
+func TestCloseWaitsForRetriedRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	s := &flakyStore{Store: w.store}
+	s.away.Store(true)
+	a := w.process(s)
+	go func() { _, _ = w.deliver(a) }()
+	for s.failed.Load() < 8 { // five together, then each by itself
+		time.Sleep(time.Millisecond)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close(context.Background()) }()
+	select {
+	case err := <-closed:
+		t.Fatalf("Close returned %v while nothing is recorded", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	s.away.Store(false)
+	must(t, <-closed)
+	for i := range w.items {
+		if d, _ := w.attempts(i); d.Status != waypost.DeliverySucceeded {
+			t.Errorf("enrollment %d is %s after Close", i, d.Status)
+		}
+	}
+}
+
+// Close waits for POSTs that the batch no longer waits for.
+func TestCloseWaitsForStragglers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	hang := make(chan struct{})
+	w.answer(func(_ http.ResponseWriter, _ *http.Request, id string) {
+		if id == "ext-1" {
+			<-hang
+		}
+	})
+	a := w.process(nil)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay]" {
+		t.Fatalf("outcomes %s", got)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close(context.Background()) }()
+	select {
+	case <-closed:
+		t.Error("Close returned while a POST is under way")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(hang)
+	if !t.Failed() {
+		must(t, <-closed)
+	} else {
+		time.Sleep(200 * time.Millisecond)
+	}
+	if d, _ := w.attempts(1); d.Status != waypost.DeliverySucceeded {
+		t.Errorf("the straggler is %s: its next run POSTs it again", d.Status)
+	}
+}
+
+// A webhook whose time-out is made shorter does not make attempts that began
+// before look dead.
+func TestShorterTimeoutRepeatsNoPost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hang := make(chan struct{})
+	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
+	slow, done := w.process(nil), make(chan error, 1)
+	go func() { _, err := w.deliver(slow); done <- err }()
+	for w.totalPosts() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	def, err := w.store.Webhook(context.Background(), scope, w.hookID())
+	must(t, err)
+	_, err = w.store.UpdateWebhook(context.Background(), scope, def.ID, func(h *waypost.Webhook) error { h.TimeoutMs = 1000; return nil })
+	must(t, err)
+	w.clock.advance(4 * time.Second)
+	otherDone := make(chan string, 1)
+	go func() { otherDone <- fmt.Sprint(w.deliverAll(w.process(nil))) }()
+	select {
+	case got := <-otherDone:
+		if got != "[underWay]" {
+			t.Errorf("outcome %s", got)
+		}
+	case <-time.After(time.Second):
+	}
+	if n := w.totalPosts(); n != 1 {
+		t.Errorf("%d POSTs while the first may take ten seconds", n)
+	}
+	close(hang)
+	must(t, <-done)
+}
+
+// flakyDisable cannot disable a webhook at the first try.
+type flakyDisable struct {
+	*store.Store
+	once sync.Once
+}
+
+func (s *flakyDisable) DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) (err error) {
+	s.once.Do(func() { err = errAway })
+	if err != nil {
+		return err
+	}
+	return s.Store.DisableWebhook(ctx, sc, id, reason)
+}
+
+// A 410 disables the webhook even if the database is away for a moment.
+func TestGoneDisablesDespiteFault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusGone) })
+	if got := fmt.Sprint(w.deliverAll(w.process(&flakyDisable{Store: w.store}))); got != "[failed]" {
+		t.Fatalf("outcome %s", got)
+	}
+	hook, err := w.store.Webhook(context.Background(), scope, w.hookID())
+	must(t, err)
+	if hook.Enabled || w.totalPosts() != 1 {
+		t.Errorf("enabled %v after %d POSTs answered 410", hook.Enabled, w.totalPosts())
+	}
+}
+
+func (w *world) hookID() string {
+	d, _ := w.attempts(0)
+	return d.WebhookID
+}
+
+// hungStore answers neither yes nor no to the first write of outcomes, as a
+// connection whose other end has vanished.
+type hungStore struct {
+	*store.Store
+	calls atomic.Int32
+}
+
+func (s *hungStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+	if s.calls.Add(1) == 1 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Store.RecordAttempts(ctx, records)
+}
+
+// A write that hangs is given up and made again.
+func TestHungWriteIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.process(&hungStore{Store: w.store})
+	a.SetWriteTime(50 * time.Millisecond)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered]" {
+		t.Errorf("outcome %s", got)
+	}
+	if n := w.totalPosts(); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// A worker that cannot follow an enrollment's state, as one of an older build,
+// POSTs nothing: it could not record what came of it.
+func TestUnknownStatePostsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.items[1].State.Version = 99
+	a := w.process(nil)
+	for range 2 {
+		if _, err := w.deliver(a); err == nil {
+			t.Error("no error")
+		}
+	}
+	if n := w.totalPosts(); n != 0 {
+		t.Errorf("%d POSTs that nothing records", n)
+	}
+}

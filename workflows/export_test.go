@@ -1,0 +1,3 @@
+package workflows
+
+var Priority = priority

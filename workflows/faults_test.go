@@ -1,0 +1,104 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/webhook"
+	"waypost/worker"
+	"waypost/workflows"
+)
+
+// A worker whose clock is behind the server's does not spin until it has caught
+// up, and one that is ahead sends as well.
+func TestClockSkew(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-time.Minute, -3 * time.Second, 3 * time.Second} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			w.newEnvironment()
+			now := func() time.Time { return w.env.Now().Add(skew) }
+			sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: now})
+			t.Cleanup(sender.Close)
+			acts := activities.New(activities.Options{Store: w.store, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now})
+			t.Cleanup(func() { _ = acts.Close(context.Background()) })
+			worker.Register(w.env, acts)
+			w.receiver.script = func(_ waypost.Message, attempt int) answer {
+				if attempt <= 2 {
+					return answer{status: 503}
+				}
+				return answer{status: 200}
+			}
+			e := w.enroll(w.publish(oneTouchpoint), 1)[0]
+			batches := 0
+			w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) {
+				if batches++; batches == 100 {
+					t.Error("spins")
+					w.env.CancelWorkflow()
+					return
+				}
+			})
+			w.env.SetTestTimeout(10 * time.Second)
+			w.env.ExecuteWorkflow(workflows.TypeJourney, w.claim())
+			if err := w.env.GetWorkflowError(); err != nil {
+				t.Fatalf("%v after %d batches", err, batches)
+			}
+			if d, attempts := w.delivery(e, "hello"); d.Status != waypost.DeliverySucceeded || len(attempts) != 3 || batches > 6 {
+				t.Errorf("%s, %d attempts in %d batches", d.Status, len(attempts), batches)
+			}
+		})
+	}
+}
+
+// A worker that cannot make sense of an answer fails the task, which is tried
+// again after a fix, and not the workflow, which would lose its members.
+func TestStrangeAnswerFailsTheTask(t *testing.T) {
+	t.Parallel()
+	for name, deliveries := range map[string][]activities.Delivery{
+		"too few":    {},
+		"unreadable": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			w.enroll(w.publish(oneTouchpoint), 1)
+			if deliveries != nil {
+				w.env.OnActivity("DeliverBatch", mock.Anything, mock.Anything).Return(deliveries, nil)
+			} else {
+				w.env.OnActivity("DeliverBatch", mock.Anything, mock.Anything).Return(nil, temporal.NewNonRetryableApplicationError("result too large", "x", nil))
+			}
+			w.env.ExecuteWorkflow(workflows.TypeJourney, w.claim())
+			err := w.env.GetWorkflowError()
+			var panicked *temporal.PanicError
+			if !errors.As(err, &panicked) {
+				t.Errorf("the workflow failed for good: %v", err)
+			}
+		})
+	}
+}
+
+// Whatever an organisation is called, its enrollments can be started: Temporal
+// takes fairness keys of up to 64 bytes.
+func TestFairnessKeyFits(t *testing.T) {
+	t.Parallel()
+	org := strings.Repeat("组", 64)
+	if err := (&waypost.Application{Org: org, Name: "x"}).Validate(); err != nil && strings.Contains(err.Error(), "org") {
+		t.Fatal(err)
+	}
+	if key := workflows.Priority(org, 1).FairnessKey; len(key) > 64 {
+		t.Errorf("key of %d bytes", len(key))
+	}
+}
