@@ -77,7 +77,7 @@ func startWorker(ctx context.Context, build func() worker.Worker, log *slog.Logg
 			if r.err = r.worker.Start(); r.err == nil || !mayHeal(r.err) {
 				return
 			}
-			log.Warn("the worker cannot start; will retry", "in", wait, "error", r.err)
+			log.Warn("the worker cannot start; will retry", "in", wait.String(), "error", r.err)
 			select {
 			case <-ctx.Done():
 				return

@@ -133,7 +133,7 @@ func (p *Pump) startOne(ctx context.Context, cohort waypost.Cohort) error {
 func (p *Pump) fault(ctx context.Context, what string, err error, failures int) time.Duration {
 	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
 	if ctx.Err() == nil {
-		p.log.Error(what+"; will retry", "in", wait, "error", err)
+		p.log.Error(what+"; will retry", "in", wait.String(), "error", err)
 	}
 	return wait
 }

@@ -56,7 +56,10 @@ func Run(args, environ []string, stdout, stderr io.Writer) int {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("only") && len(only) == 0 {
+				return errors.New("--only names no part; leave it out to start everything")
+			}
 			parts, err := stack.ParseParts(only)
 			if err != nil {
 				return err

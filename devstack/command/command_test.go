@@ -34,6 +34,7 @@ func TestFaultsAreOneLineEach(t *testing.T) {
 		{"unknown flag", []string{"--oly", "redis"}, nil, []string{"--oly"}},
 		{"argument", []string{"redis"}, nil, []string{"redis"}},
 		{"unknown part", []string{"--only", "kafka"}, nil, []string{`"kafka"`}},
+		{"no part", []string{"--only", ""}, nil, []string{"--only"}},
 		{"settings", nil, []string{dir, "WAYPOST_HTTP_ADDR=x", "WAYPOST_DEV_REDIS_ADDR=y"}, []string{"WAYPOST_HTTP_ADDR", "WAYPOST_DEV_REDIS_ADDR"}},
 		{"directory", nil, []string{"WAYPOST_DATA_DIR=/proc/waypost"}, []string{"WAYPOST_DATA_DIR"}},
 	}

@@ -94,16 +94,16 @@ type Setting struct{ Name, Value string }
 func (d *Dir) WriteEnv(settings []Setting) error {
 	var b strings.Builder
 	b.WriteString("# Settings with which waypost gateway and waypost worker join this waypost-dev:\n#   . " +
-		d.File(EnvFile) + " && waypost worker\n# Written at every start. It holds keys.\n")
+		Quote(d.File(EnvFile)) + " && waypost worker\n# Written at every start. It holds keys.\n")
 	for _, s := range settings {
-		fmt.Fprintf(&b, "export %s=%s\n", s.Name, quote(s.Value))
+		fmt.Fprintf(&b, "export %s=%s\n", s.Name, Quote(s.Value))
 	}
 	return d.Write(EnvFile, []byte(b.String()))
 }
 
-// quote leaves what a shell reads as it stands, so that simpler readers of the
+// Quote leaves what a shell reads as it stands, so that simpler readers of the
 // file understand it too.
-func quote(s string) string {
+func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:,+=@%", r)
 	}

@@ -138,6 +138,12 @@ func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buff
 	if s.has(Gateway) || s.has(Worker) {
 		fmt.Fprintf(w, "  Admin\thttp://%s/readyz\n", reachable(cfg.Admin.Addr))
 	}
+	if !s.has(Temporal) && (s.has(Gateway) || s.has(Worker)) {
+		fmt.Fprintf(w, "  Temporal\tnot started here, expected at %s\n", s.Profile.TemporalAddress)
+	}
+	if !s.has(Redis) && s.has(Gateway) {
+		fmt.Fprintf(w, "  Redis\tnot started here, expected where WAYPOST_REDIS_URL says (or on %s)\n", reachable(cfg.Dev.RedisAddr))
+	}
 	row(Redis, "Redis stand-in", "redis://%s/0", reachable(cfg.Dev.RedisAddr))
 	fmt.Fprintf(w, "  Data\t%s\n", s.dir.Path())
 	fmt.Fprintf(w, "  Client profile\t%s\n", s.dir.File(datadir.ProfileFile))
@@ -153,7 +159,7 @@ func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buff
 
 func (s *Stack) hints(state datadir.State) []string {
 	if !s.has(Gateway) || !s.has(Worker) {
-		join := ". " + s.dir.File(datadir.EnvFile) + " && bin/waypost "
+		join := ". " + datadir.Quote(s.dir.File(datadir.EnvFile)) + " && bin/waypost "
 		var out []string
 		for _, p := range []Part{Gateway, Worker} {
 			if !s.has(p) {
@@ -162,7 +168,7 @@ func (s *Stack) hints(state datadir.State) []string {
 		}
 		return out
 	}
-	out := []string{"export WAYPOST_PROFILE=" + s.dir.File(datadir.ProfileFile)}
+	out := []string{"export WAYPOST_PROFILE=" + datadir.Quote(s.dir.File(datadir.ProfileFile))}
 	if s.EnrollmentID != "" {
 		out = append(out, "bin/waypost enrollments show "+s.EnrollmentID)
 	}
