@@ -1,0 +1,194 @@
+package searchsvc
+
+import (
+	"html"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// The markup around matched text (article search document, "Highlight markup
+// rules"). Everything else in a highlight is HTML-escaped.
+const (
+	openTag  = `<b class="highlight">`
+	closeTag = `</b>`
+	ellipsis = "…"
+)
+
+// Lengths of an excerpt, in characters. It gets longer only to hold a match, or
+// a character of several code points, as a whole.
+const (
+	excerptLength = 60
+	excerptLead   = 20 // before the first match
+)
+
+// maxWord bounds the words of a text that are compared with those of a keyword,
+// in characters.
+const maxWord = MaxKeywords
+
+// Highlighter marks the parts of a keyword in texts. It looks at the text
+// itself, not at an engine's own snippets, so that every engine marks alike.
+type Highlighter struct {
+	anywhere map[rune][][]rune // CJK runs and symbols, by their first character
+	words    map[string]bool
+	prefix   []rune // the last word
+}
+
+// NewHighlighter prepares to mark the parts of k and those words that the engine
+// says it matched for other reasons: typing errors, accents.
+func NewHighlighter(k Keyword, matched []string) *Highlighter {
+	h := &Highlighter{anywhere: map[rune][][]rune{}, words: map[string]bool{}}
+	for i, part := range k.Parts {
+		text := []rune(foldString(part.Text))
+		switch {
+		case part.Kind != PartWord:
+			h.anywhere[text[0]] = append(h.anywhere[text[0]], text)
+		case i == k.LastWord():
+			h.prefix = text
+		default:
+			h.words[string(text)] = true
+		}
+	}
+	for _, token := range matched {
+		h.words[foldString(token)] = true
+	}
+	return h
+}
+
+// Name returns the whole title, escaped and marked.
+func (h *Highlighter) Name(name string) string {
+	runes := []rune(name)
+	spans, _ := h.find(folded(runes), 0, len(runes))
+	return render(runes, spans, 0, len(runes))
+}
+
+// Excerpt returns about 60 characters of a text around its first match, or of
+// its beginning where nothing matches, escaped and marked, with … where it was
+// cut. It never cuts a character in two.
+func (h *Highlighter) Excerpt(text string) string {
+	runes := []rune(text)
+	plain := folded(runes)
+	start, end := 0, min(len(runes), excerptLength)
+	if first := h.first(plain); first >= 0 {
+		start = max(0, first-excerptLead)
+		end = min(len(runes), start+excerptLength)
+		start = max(0, end-excerptLength)
+	}
+	start = boundary(runes, start, -1)
+	spans, end := h.find(plain, start, end)
+	return render(runes, spans, start, boundary(runes, end, +1))
+}
+
+type span struct{ start, end int }
+
+// first is where the first match begins, -1 if there is none.
+func (h *Highlighter) first(text []rune) int {
+	for i := range text {
+		if h.matchAt(text, i) > 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// find returns the matches that begin in [start,end), touching ones merged, and
+// the end moved to where the last of them ends.
+func (h *Highlighter) find(text []rune, start, end int) ([]span, int) {
+	var spans []span
+	reach := end
+	for i := start; i < end; i++ {
+		n := h.matchAt(text, i)
+		if n == 0 {
+			continue
+		}
+		reach = max(reach, i+n)
+		if last := len(spans) - 1; last >= 0 && spans[last].end >= i {
+			spans[last].end = max(spans[last].end, i+n)
+		} else {
+			spans = append(spans, span{i, i + n})
+		}
+	}
+	return spans, reach
+}
+
+// matchAt is the length of the longest match that begins at i, 0 if none does.
+func (h *Highlighter) matchAt(text []rune, i int) int {
+	longest := 0
+	for _, part := range h.anywhere[text[i]] {
+		if hasPrefix(text[i:], part) {
+			longest = max(longest, len(part))
+		}
+	}
+	if isWord(text[i]) && (i == 0 || !isWord(text[i-1])) {
+		if len(h.prefix) > 0 && hasPrefix(text[i:], h.prefix) {
+			longest = max(longest, len(h.prefix))
+		}
+		if end := wordEnd(text, i); len(h.words) > 0 && h.words[string(text[i:end])] {
+			longest = max(longest, end-i)
+		}
+	}
+	return longest
+}
+
+// wordEnd is the end of the word at i, or somewhere in it if it is too long to
+// be one that anybody looks for.
+func wordEnd(text []rune, i int) int {
+	return i + runEnd(text[i:min(len(text), i+maxWord+1)], 0, isWord)
+}
+
+func hasPrefix(text, prefix []rune) bool {
+	return len(text) >= len(prefix) && slices.Equal(text[:len(prefix)], prefix)
+}
+
+func folded(runes []rune) []rune {
+	out := make([]rune, len(runes))
+	for i, r := range runes {
+		out[i] = fold(r)
+	}
+	return out
+}
+
+// render writes runes[start:end] with its marks.
+func render(runes []rune, spans []span, start, end int) string {
+	var b strings.Builder
+	if start > 0 {
+		b.WriteString(ellipsis)
+	}
+	at := start
+	for _, s := range spans {
+		b.WriteString(html.EscapeString(string(runes[at:s.start])))
+		b.WriteString(openTag)
+		b.WriteString(html.EscapeString(string(runes[s.start:s.end])))
+		b.WriteString(closeTag)
+		at = s.end
+	}
+	b.WriteString(html.EscapeString(string(runes[at:end])))
+	if end < len(runes) {
+		b.WriteString(ellipsis)
+	}
+	return b.String()
+}
+
+// maxCluster bounds how far a cut is moved, in code points: a text may consist
+// of accents only.
+const maxCluster = 32
+
+// boundary moves a cut in the direction of step until it stands between two
+// characters as people see them: not before an accent or a variation selector,
+// not inside an emoji of several code points, not inside a line break.
+func boundary(runes []rune, cut, step int) int {
+	for at, steps := cut, 0; steps <= maxCluster; at, steps = at+step, steps+1 {
+		if at <= 0 || at >= len(runes) || !joined(runes[at-1], runes[at]) {
+			return at
+		}
+	}
+	return cut
+}
+
+const zeroWidthJoiner = '\u200D'
+
+func joined(a, b rune) bool {
+	return unicode.IsMark(b) || a == zeroWidthJoiner || b == zeroWidthJoiner ||
+		b >= 0x1F3FB && b <= 0x1F3FF || // skin tones
+		a == '\r' && b == '\n'
+}

@@ -1,0 +1,137 @@
+package searchsvc
+
+import (
+	"html"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// marks writes a highlight with brackets for its tags, to read it more easily.
+func marks(s string) string {
+	return strings.NewReplacer(openTag, "[", closeTag, "]").Replace(s)
+}
+
+func TestHighlightName(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, keyword, text, want string
+		matched                   []string
+	}{
+		{name: "inside a sentence", keyword: "学生", text: "大学生和学生会", want: "大[学生]和[学生]会"},
+		{name: "adjacent parts", keyword: "搜索 引擎", text: "搜索引擎，引擎搜索", want: "[搜索引擎]，[引擎搜索]"},
+		{name: "overlapping", keyword: "哈哈", text: "哈哈哈啊", want: "[哈哈哈]啊"},
+		{name: "English and Chinese touch", keyword: "Go语言", text: "学Go语言", want: "学[Go语言]"},
+		{name: "blank between", keyword: "search engine", text: "Search  ENGINE", want: "[Search]  [ENGINE]"},
+		{name: "whole words, but the last", keyword: "go lang", text: "go golang Language", want: "[go] golang [Lang]uage"},
+		{name: "typing error", keyword: "serch", text: "Search research", want: "[Search] research", matched: []string{"search"}},
+		{name: "full width", keyword: "abc", text: "ＡＢＣ全", want: "[ＡＢＣ]全"},
+		{name: "case that changes length", keyword: "straße", text: "İẞ STRAẞE x", want: "İẞ [STRAẞE] x"},
+		{name: "escaped", keyword: "script", text: `<script>"a" & 'b'</script>`, want: "&lt;[script]&gt;&#34;a&#34; &amp; &#39;b&#39;&lt;/[script]&gt;"},
+		{name: "our own tags", keyword: "b", text: `<b class="highlight">`, want: "&lt;[b] class=&#34;highlight&#34;&gt;"},
+		{name: "ampersand of an entity", keyword: "amp", text: "a&amp;b", want: "a&amp;[amp];b"},
+		{name: "no match", keyword: "学生", text: "老师 <i>", want: "老师 &lt;i&gt;"},
+		{name: "emoji", keyword: "🚀", text: "a🚀🚀b", want: "a[🚀🚀]b"},
+		{name: "empty", keyword: "x", text: "", want: ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := marks(NewHighlighter(ParseKeyword(tt.keyword), tt.matched).Name(tt.text))
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestHighlightExcerpt(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("一二三四五六七八九十", 20)
+	for _, tt := range []struct{ name, keyword, text, want string }{
+		{"short", "学生", "大学生", "大[学生]"},
+		{"no match", "学生", long, long[:180] + "…"},
+		{"in the middle", "学生", long + "学生" + long, "…" + long[:60] + "[学生]" + long[:114] + "…"},
+		{"at the end", "学生", long + "学生", "…" + long[len(long)-174:] + "[学生]"},
+		{"at the start", "学生", "学生" + long, "[学生]" + long[:174] + "…"},
+		{"over the cut", "学生 会议室", "学生" + long[:168] + "会议室" + long, "[学生]" + long[:168] + "[会议室]…"},
+		{"right before the cut", "学生 会", "学生" + long[:171] + "会会", "[学生]" + long[:171] + "[会]…"},
+		{"emoji of several code points", "学生", strings.Repeat("x", 57) + "👩\u200D👩\u200D👧 学", strings.Repeat("x", 57) + "👩\u200D👩\u200D👧…"},
+		{"accent at the front", "k", "xe\u0301" + strings.Repeat(",", 19) + "k" + long, "…e\u0301" + strings.Repeat(",", 19) + "[k]" + long[:117] + "…"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := marks(NewHighlighter(ParseKeyword(tt.keyword), nil).Excerpt(tt.text))
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzHighlight checks that a highlight without its tags is part of the escaped
+// text, that its tags are balanced and never touch, and that each mark holds
+// something to mark.
+func FuzzHighlight(f *testing.F) {
+	f.Add("搜索 引擎", "serch", `<b class="highlight">搜索引擎</b> Search &amp; ẞ İ ﬁ`)
+	f.Add("哈哈 c++", "", strings.Repeat("哈", 200)+" C++ \uE000\xFF\x00")
+	f.Add("👍 a", "👍", "e\u0301a👍🏽👨\u200D👩\u200D👧"+strings.Repeat("\u0301", 100))
+	f.Add("b", "class", `</b><b class="highlight"><script>…`)
+	f.Fuzz(func(t *testing.T, keyword, matched, text string) {
+		k := ParseKeyword(keyword)
+		h := NewHighlighter(k, strings.Fields(matched))
+		escaped := html.EscapeString(string([]rune(text)))
+		name, excerpt := h.Name(text), h.Excerpt(text)
+		for _, got := range []string{name, excerpt} {
+			if !utf8.ValidString(got) {
+				t.Fatalf("not valid UTF-8: %q", got)
+			}
+			if strings.Contains(got, openTag+closeTag) || strings.Contains(got, closeTag+openTag) {
+				t.Fatalf("empty or touching marks: %q", got)
+			}
+			checkBalanced(t, got)
+		}
+		if got := plain(name); got != escaped {
+			t.Fatalf("name %q is not the escaped %q", got, escaped)
+		}
+		bare := plain(excerpt)
+		if !strings.Contains(escaped, bare) { // then it was cut
+			bare = strings.TrimSuffix(bare, ellipsis)
+			if !strings.Contains(escaped, bare) {
+				bare = strings.TrimPrefix(bare, ellipsis)
+			}
+		}
+		if !strings.Contains(escaped, bare) {
+			t.Fatalf("excerpt %q is not in %q", bare, escaped)
+		}
+		if runes := utf8.RuneCountInString(html.UnescapeString(bare)); runes > excerptLength+2*maxCluster+MaxKeywords+maxWord+2 {
+			t.Fatalf("excerpt of %d characters", runes)
+		}
+		if strings.Contains(name, openTag) != strings.Contains(excerpt, openTag) {
+			t.Fatalf("marks in one only: %q, %q", name, excerpt)
+		}
+	})
+}
+
+func plain(s string) string { return strings.NewReplacer(openTag, "", closeTag, "").Replace(s) }
+
+func checkBalanced(t *testing.T, s string) {
+	open := false
+	for rest := s; ; {
+		i := strings.IndexByte(rest, '<')
+		if i < 0 {
+			break
+		}
+		tag := openTag
+		if open {
+			tag = closeTag
+		}
+		after, ok := strings.CutPrefix(rest[i:], tag)
+		if !ok {
+			t.Fatalf("other markup than ours: %q", s)
+		}
+		open, rest = !open, after
+	}
+	if open {
+		t.Fatalf("a mark is not closed: %q", s)
+	}
+}

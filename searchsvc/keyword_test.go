@@ -1,0 +1,49 @@
+package searchsvc
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseKeyword(t *testing.T) {
+	t.Parallel()
+	cjk := func(s string) Part { return Part{PartCJK, s} }
+	word := func(s string) Part { return Part{PartWord, s} }
+	symbol := func(s string) Part { return Part{PartSymbol, s} }
+	for _, tt := range []struct {
+		in   string
+		want []Part
+		last int
+	}{
+		{"搜索引擎", []Part{cjk("搜索引擎")}, -1},
+		{"Go语言 入门", []Part{word("Go"), cjk("语言"), cjk("入门")}, 0},
+		{"C++/C# node.js", []Part{word("C++"), word("C#"), word("node"), word("js")}, 3},
+		{"ＡＢＣ１！", []Part{word("ABC1")}, 0},
+		{"ー〇々 ｶﾅ 검색 ㄅ", []Part{cjk("ー〇々"), cjk("ｶﾅ"), cjk("검색"), cjk("ㄅ")}, -1},
+		{"résumé Москва e\u0301", []Part{word("résumé"), word("Москва"), word("e\u0301")}, 2},
+		{"🚀👍🏽 ❤\uFE0F €", []Part{symbol("🚀"), symbol("👍"), symbol("🏽"), symbol("❤"), symbol("€")}, -1},
+		{"预算 && name:=x || `y`", []Part{cjk("预算"), word("name"), word("x"), word("y")}, 3},
+		{"-\"*!!! ~^|<=>$`\x00", nil, -1},
+		{"，。、　「」…—\u200D\uE000", nil, -1},
+		{"", nil, -1},
+	} {
+		t.Run(tt.in, func(t *testing.T) {
+			t.Parallel()
+			got := ParseKeyword(tt.in)
+			if !slices.Equal(got.Parts, tt.want) {
+				t.Errorf("got  %v\nwant %v", got.Parts, tt.want)
+			}
+			if got.LastWord() != tt.last {
+				t.Errorf("last word %d, want %d", got.LastWord(), tt.last)
+			}
+		})
+	}
+}
+
+func TestParseKeywordBoundsParts(t *testing.T) {
+	t.Parallel()
+	if got := len(ParseKeyword(strings.Repeat("学 ", 100)).Parts); got != maxParts {
+		t.Errorf("%d parts, want %d", got, maxParts)
+	}
+}

@@ -1,0 +1,110 @@
+package typesense
+
+import (
+	"time"
+
+	"waypost"
+	"waypost/searchsvc"
+)
+
+// document is an article as the collection holds it.
+type document struct {
+	ID          string   `json:"id"` // the document's key
+	TenantKey   string   `json:"tenant_key,omitempty"`
+	TenantID    string   `json:"tenant_id"`
+	Name        string   `json:"name"`
+	Identifier  string   `json:"identifier"`
+	Content     string   `json:"content"`
+	AccessLevel int      `json:"access_level"` // the least that may see it
+	Published   bool     `json:"published"`
+	PublishedAt int64    `json:"published_at"` // unix milliseconds
+	FrontendURL string   `json:"frontend_url"`
+	Channels    []string `json:"channels"` // their ids
+
+	// What the members above do not tell; left out where they do.
+	Stage     waypost.Stage `json:"stage,omitempty"`      // if not release
+	ArticleID string        `json:"article_id,omitempty"` // if it is not the key
+	OwnLevel  *int          `json:"own_level,omitempty"`  // if a channel's is higher
+	Sections  []section     `json:"sections,omitempty"`   // the channels, if they are more than ids
+}
+
+// section is a channel as a document carries it.
+type section struct {
+	ID          string `json:"id"`
+	Slug        string `json:"slug"`
+	URL         string `json:"url"`
+	Name        string `json:"name"`
+	AccessLevel int    `json:"access_level"`
+}
+
+func newDocument(d searchsvc.Document) document {
+	out := document{
+		ID:          d.Key,
+		TenantKey:   tenantKey(d.Stage, d.TenantID),
+		TenantID:    d.TenantID,
+		Name:        encodeName(d.Name),
+		Identifier:  d.Identifier,
+		Content:     encodeContent(d.Content),
+		AccessLevel: d.VisibleFrom(),
+		Published:   d.Published,
+		PublishedAt: d.PublishedAt.UnixMilli(),
+		FrontendURL: d.FrontendURL,
+		Channels:    make([]string, len(d.Channels)),
+	}
+	if d.Stage != waypost.StageRelease {
+		out.Stage = d.Stage
+	}
+	if d.ID != d.Key {
+		out.ArticleID = d.ID
+	}
+	if d.AccessLevel != out.AccessLevel {
+		out.OwnLevel = &d.AccessLevel
+	}
+	for i, c := range d.Channels {
+		out.Channels[i] = c.ID
+		if c != (waypost.Channel{ID: c.ID}) {
+			out.Sections = make([]section, len(d.Channels))
+		}
+	}
+	for i := range out.Sections {
+		out.Sections[i] = section(d.Channels[i])
+	}
+	return out
+}
+
+// article gives back what newDocument was given, apart from what clean replaced
+// and blanks at the edges of name and content.
+func (d document) article() searchsvc.Document {
+	out := searchsvc.Document{
+		Key:   d.ID,
+		Stage: waypost.StageRelease,
+		Article: waypost.Article{
+			ID:          d.ID,
+			TenantID:    d.TenantID,
+			Name:        decode(d.Name),
+			Identifier:  d.Identifier,
+			Content:     decode(d.Content),
+			AccessLevel: d.AccessLevel,
+			Published:   d.Published,
+			FrontendURL: d.FrontendURL,
+			Channels:    make([]waypost.Channel, len(d.Channels)),
+			PublishedAt: time.UnixMilli(d.PublishedAt).UTC(),
+		},
+	}
+	if d.Stage != "" {
+		out.Stage = d.Stage
+	}
+	if d.ArticleID != "" {
+		out.ID = d.ArticleID
+	}
+	if d.OwnLevel != nil {
+		out.AccessLevel = *d.OwnLevel
+	}
+	for i, id := range d.Channels {
+		out.Channels[i] = waypost.Channel{ID: id}
+		if i < len(d.Sections) {
+			out.Channels[i] = waypost.Channel(d.Sections[i])
+		}
+	}
+	return out
+}

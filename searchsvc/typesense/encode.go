@@ -1,0 +1,157 @@
+package typesense
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+	"waypost/searchsvc"
+)
+
+// Typesense cuts Chinese by a dictionary, and then 学生 does not find 大学生. So
+// text is indexed as overlapping pairs of CJK characters with blanks between
+// them, which Typesense takes for words: 搜索引擎 is written 搜索 索引 引擎 擎.
+// The original comes back by decode, but for ASCII blanks at its edges.
+//
+// Private use characters carry what the pairs cannot; text must not hold any.
+const (
+	markStart  = '\uE000' // Typesense's highlight tags
+	markEnd    = '\uE001'
+	blank      = '\uE002' // a blank of the text beside a character that stands alone
+	textStart  = '\uE004'
+	textEnd    = '\uE005'
+	firstTaken = '\uE000'
+	lastTaken  = '\uE00F'
+)
+
+// encodeContent writes a content as it is indexed.
+func encodeContent(s string) string {
+	return string(textStart) + " " + encode(s) + " " + string(textEnd)
+}
+
+// encodeName writes a name as it is indexed. Behind its end follows each of its
+// CJK characters as a word, so that single characters are found in names.
+func encodeName(s string) string {
+	var b strings.Builder
+	b.WriteString(encodeContent(s))
+	seen := map[rune]bool{}
+	for _, r := range s {
+		if searchsvc.IsCJK(r) && !seen[r] {
+			seen[r] = true
+			b.WriteByte(' ')
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func encode(s string) string {
+	runes := []rune(clean(s))
+	keepBlanks(runes)
+	var b strings.Builder
+	b.Grow(3 * len(s))
+	for i, r := range runes {
+		if i > 0 && (alone(runes[i-1]) || alone(r)) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+		if i+1 < len(runes) && searchsvc.IsCJK(r) && searchsvc.IsCJK(runes[i+1]) {
+			b.WriteRune(runes[i+1])
+		}
+	}
+	return b.String()
+}
+
+// clean replaces what cannot be indexed or means something to decode.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == 0 || r >= firstTaken && r <= lastTaken {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// keepBlanks writes runs of blanks beside characters that stand alone in another
+// way, because decode drops blanks there.
+func keepBlanks(runes []rune) {
+	for i := 0; i < len(runes); i++ {
+		if runes[i] != ' ' {
+			continue
+		}
+		end := i
+		for end < len(runes) && runes[end] == ' ' {
+			end++
+		}
+		if i > 0 && alone(runes[i-1]) || end < len(runes) && alone(runes[end]) {
+			for j := i; j < end; j++ {
+				runes[j] = blank
+			}
+		}
+		i = end
+	}
+}
+
+// alone tells whether r has blanks around it in indexed text.
+func alone(r rune) bool {
+	if r <= unicode.MaxASCII {
+		return false
+	}
+	return searchsvc.IsCJK(r) || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
+}
+
+// decode gives back the text of an indexed name or content.
+func decode(s string) string {
+	s, _, _ = strings.Cut(s, string(textEnd))
+	runes := make([]rune, 0, len(s))
+	for _, r := range s {
+		if r != markStart && r != markEnd && r != textStart {
+			runes = append(runes, r)
+		}
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(runes); i++ {
+		r := runes[i]
+		switch {
+		case r == ' ':
+			end := i
+			for end < len(runes) && runes[end] == ' ' {
+				end++
+			}
+			if i > 0 && end < len(runes) && !alone(runes[i-1]) && !alone(runes[end]) {
+				b.WriteString(strings.Repeat(" ", end-i))
+			}
+			i = end - 1
+		case r == blank:
+			b.WriteByte(' ')
+		case i > 0 && searchsvc.IsCJK(r) && searchsvc.IsCJK(runes[i-1]):
+			// the second of a pair
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// maxTenantKey is the longest tenant id, in bytes, whose key is readable:
+// Typesense cuts tokens at 100 bytes.
+const maxTenantKey = 48
+
+// stageLetters keep the tenants of the stages apart. None of them is a
+// hexadecimal digit, so no two pairs of stage and tenant share a key.
+var stageLetters = map[waypost.Stage]string{waypost.StageRelease: "", waypost.StagePreRelease: "p", waypost.StageTest: "t"}
+
+// tenantKey is what articles are filtered by. It is hexadecimal because
+// Typesense's filters ignore case and punctuation, and because a tenant id must
+// not be able to end a filter's value.
+func tenantKey(stage waypost.Stage, tenantID string) string {
+	if len(tenantID) > maxTenantKey {
+		sum := sha256.Sum256([]byte(tenantID))
+		return stageLetters[stage] + "h" + hex.EncodeToString(sum[:])
+	}
+	return stageLetters[stage] + hex.EncodeToString([]byte(tenantID))
+}
