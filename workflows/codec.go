@@ -50,7 +50,7 @@ func (c dataConverter) WithContext(context.Context) converter.DataConverter { re
 
 // WithWorkflowContext returns the converter for workflow code.
 func (c dataConverter) WithWorkflowContext(workflow.Context) converter.DataConverter {
-	return strictConverter{c.DataConverter}
+	return strictConverter(c)
 }
 
 // strictConverter panics where it cannot read.
