@@ -87,6 +87,9 @@ type Item struct {
 	LeadsID      int64  `json:"lead"`
 	// State is the interpreter's, without its path.
 	State journey.State `json:"state"`
+	// Deferred says that the workflow knows of the touchpoint being held back, and
+	// the timeline of it.
+	Deferred bool `json:"deferred,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 }

@@ -42,8 +42,11 @@ type Delivery struct {
 // Decided tells whether the enrollment can go on.
 func (d Delivery) Decided() bool { return d.Outcome == OutcomeDelivered || d.Outcome == OutcomeFailed }
 
-// Input is what a decided delivery means to the interpreter.
+// Input is what a delivery that is decided or deferred means to the interpreter.
 func (d Delivery) Input() journey.Input {
+	if d.Outcome == OutcomeDeferred {
+		return journey.Input{Kind: journey.InputDeferred, At: d.At, Reason: d.Reason}
+	}
 	return journey.Input{Kind: journey.InputSent, At: d.At, Succeed: d.Outcome == OutcomeDelivered, Reason: d.Reason}
 }
 
@@ -443,11 +446,18 @@ func (r *batchRun) deferAll(ctx context.Context, reason string) error {
 		delivery := r.delivery(item, d.stored, now)
 		s.MessageID = delivery.MessageID
 		until := now.Add(min(max(now.Sub(since)/4, 15*time.Second), 10*time.Minute))
+		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, until)
+		after, entries := item.State, []waypost.TimelineEntry(nil)
+		if !item.Deferred {
+			var err error
+			if after, entries, err = follow(r.version, item, r.results[d.index]); err != nil {
+				return err
+			}
+		}
 		deferrals[i] = waypost.Deferral{
 			Touchpoint: item.touchpoint(), Scope: r.batch.Scope, Delivery: delivery,
-			Reason: reason, At: now, Until: until, Progress: item.progress(item.State, nil),
+			Reason: reason, At: now, Until: until, Progress: item.progress(after, entries),
 		}
-		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, until)
 	}
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {
 		return fmt.Errorf("record deferrals: %w", err)

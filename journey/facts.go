@@ -111,7 +111,7 @@ func (o object) String() string {
 // templates.
 type instant time.Time
 
-func (t instant) text() string { return time.Time(t).UTC().Format(timeLayout) }
+func (t instant) text() string { return time.Time(t).UTC().Format(waypost.TimeFormat) }
 
 func timestamp(t time.Time) any {
 	if t.IsZero() {

@@ -81,6 +81,9 @@ func validDefinition(t *rapid.T) *journey.Definition {
 func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) journey.Input {
 	switch c.Kind {
 	case journey.CommandSend:
+		if rapid.IntRange(0, 9).Draw(t, "deferred") == 0 {
+			return journey.Input{Kind: journey.InputDeferred, At: at, Reason: "webhookDisabled"}
+		}
 		return journey.Input{Kind: journey.InputSent, At: at, Succeed: rapid.Bool().Draw(t, "succeed"), Reason: rapid.SampledFrom([]string{"", "httpStatus 404"}).Draw(t, "reason")}
 	case journey.CommandDecide:
 		n, _ := d.Node(c.Node)
@@ -93,7 +96,7 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 }
 
 var anyInputs = []journey.Input{
-	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: "other"}, {},
+	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDeferred}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: "other"}, {},
 }
 
 // TestStep_properties walks random journeys with random answers.
@@ -166,11 +169,16 @@ func TestStep_properties(t *testing.T) {
 			if step > 200 {
 				return // in loops with a delay; those without are refused
 			}
+			held := in.Kind == journey.InputDeferred
 			in = answer(t, d, c, in.At.Add(time.Second))
 
-			// Without a wait, no node comes twice.
+			// Without a wait, no node comes twice; one that is held back asks again.
 			if c.Kind == journey.CommandWait {
 				clear(loops)
+			} else if held {
+				if c.Kind != journey.CommandSend || loops[c.Node] != 1 {
+					t.Fatalf("what was held back goes on with %+v", c)
+				}
 			} else if loops[c.Node]++; loops[c.Node] > 1 {
 				t.Fatalf("node %q ran twice without a wait", c.Node)
 			}
@@ -192,6 +200,9 @@ func TestStep_alwaysEnds(t *testing.T) {
 		s, effect, err := journey.Step(d, journey.State{}, journey.Input{Kind: journey.InputStart, At: noon})
 		for step := 0; err == nil && effect.Command.Kind != ""; step++ {
 			in := answer(t, d, effect.Command, noon)
+			if in.Kind == journey.InputDeferred {
+				in = journey.Input{Kind: journey.InputSent, At: noon}
+			}
 			if in.Kind == journey.InputDecided && step > 100 {
 				in.Arm = -1 // otherwise always leads on
 			}

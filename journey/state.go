@@ -64,10 +64,11 @@ type InputKind string
 
 // The kinds of input.
 const (
-	InputStart   InputKind = "start"   // the enrollment begins
-	InputSent    InputKind = "sent"    // a touchpoint was decided
-	InputDecided InputKind = "decided" // a branch was decided
-	InputElapsed InputKind = "elapsed" // a wait is over
+	InputStart    InputKind = "start"    // the enrollment begins
+	InputSent     InputKind = "sent"     // a touchpoint was decided
+	InputDeferred InputKind = "deferred" // a touchpoint is held back; it is still to be sent
+	InputDecided  InputKind = "decided"  // a branch was decided
+	InputElapsed  InputKind = "elapsed"  // a wait is over
 )
 
 // Input is one thing that happened to an enrollment.
@@ -76,7 +77,7 @@ type Input struct {
 	At      time.Time `json:"at"`
 	Succeed bool      `json:"succeed,omitempty"` // of sent
 	Arm     int       `json:"arm,omitempty"`     // of decided: the index of the case, -1 for otherwise
-	Reason  string    `json:"reason,omitempty"`  // of sent and decided; no personal data
+	Reason  string    `json:"reason,omitempty"`  // of sent, deferred and decided; no personal data
 }
 
 // CommandKind says what an enrollment needs next.

@@ -8,10 +8,6 @@ import (
 	"waypost"
 )
 
-// timeLayout is how reasons write a time: RFC 3339 with milliseconds (contract,
-// chapter 3).
-const timeLayout = "2006-01-02T15:04:05.000Z07:00"
-
 // maxReason bounds the reason of a timeline entry, in bytes.
 const maxReason = 500
 
@@ -51,6 +47,10 @@ func (r *stepper) take(in Input) error {
 		return lacks(r.s.Node)
 	case expects == phased{InputSent, PhaseSend} && n.Type == Touchpoint:
 		return r.sent(n, in)
+	case expects == phased{InputDeferred, PhaseSend} && n.Type == Touchpoint:
+		r.entry(n.ID, waypost.WhatDeferred, "", in.Reason)
+		r.effect.Command = Command{Kind: CommandSend, Node: n.ID, Visit: r.s.Visit}
+		return nil
 	case expects == phased{InputDecided, PhaseDecide} && n.Type == Branch:
 		return r.decided(n, in)
 	case expects == phased{InputElapsed, PhaseWait} && n.Type == Delay:
@@ -145,7 +145,7 @@ func (r *stepper) enter(id string) error {
 		}
 		r.s.Phase, r.s.Until = PhaseWait, until
 		command.Kind, command.Until = CommandWait, until
-		r.entry(n.ID, waypost.WhatEntered, "", "until "+until.Format(timeLayout))
+		r.entry(n.ID, waypost.WhatEntered, "", "until "+until.Format(waypost.TimeFormat))
 	case Exit:
 		r.passed(n.ID, "exited")
 		r.end(n.ID, "")

@@ -135,7 +135,7 @@ func (c *cohort) start(ctx workflow.Context) error {
 		if c.in.Members[i].State.Version != 0 {
 			continue
 		}
-		if err := c.step(ctx, i, journey.Input{Kind: journey.InputStart, At: workflow.Now(ctx)}); err != nil {
+		if err := c.step(i, journey.Input{Kind: journey.InputStart, At: workflow.Now(ctx)}); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (c *cohort) start(ctx workflow.Context) error {
 }
 
 // step feeds one input to the interpreter and keeps what it asks for.
-func (c *cohort) step(ctx workflow.Context, i int, in journey.Input) error {
+func (c *cohort) step(i int, in journey.Input) error {
 	m := &c.in.Members[i]
 	state, effect, err := journey.Step(c.def, m.State, in)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 			continue
 		}
 		if m.State.Phase == journey.PhaseWait && !m.Due.After(now) {
-			if err := c.step(ctx, i, journey.Input{Kind: journey.InputElapsed, At: now}); err != nil {
+			if err := c.step(i, journey.Input{Kind: journey.InputElapsed, At: now}); err != nil {
 				return err
 			}
 		}
@@ -263,10 +263,15 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 			m.Due = d.Next
 			return nil
 		}
+		if d.Outcome == activities.OutcomeDeferred && m.Outcome != d.Outcome {
+			if err := c.step(i, d.Input()); err != nil {
+				return err
+			}
+		}
 		m.Unrecorded, m.Due, m.Outcome, m.Attempt, m.Reason = nil, d.Next, d.Outcome, d.Attempt, d.Reason
 		return nil
 	}
-	if err := c.step(ctx, i, d.Input()); err != nil {
+	if err := c.step(i, d.Input()); err != nil {
 		return err
 	}
 	// The activity computed the same step and wrote it with the outcome.
@@ -292,7 +297,7 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		for n, i := range members {
 			d := decisions[n]
 			input := journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Reason: d.Reason}
-			if err := c.step(ctx, i, input); err != nil {
+			if err := c.step(i, input); err != nil {
 				return err
 			}
 		}
@@ -324,6 +329,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		m.State.Path = nil // activities do not need it
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
+			Deferred: m.Outcome == activities.OutcomeDeferred,
 		}
 	}
 	return b
@@ -381,10 +387,14 @@ func (c *cohort) wait(ctx workflow.Context) error {
 // setTimer keeps one timer, for what is due first.
 func (c *cohort) setTimer(ctx workflow.Context) {
 	var first time.Time
+	var what string
 	for i, m := range c.in.Members {
 		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseSend
 		if waits && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
-			first = m.Due
+			first, what = m.Due, m.State.Node+": delay"
+			if m.State.Phase == journey.PhaseSend {
+				what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
+			}
 		}
 	}
 	if first.IsZero() || c.timer != nil && !c.timerAt.After(first) {
@@ -395,7 +405,7 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 	}
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	timer := workflow.NewTimerWithOptions(timerCtx, first.Sub(workflow.Now(ctx)),
-		workflow.TimerOptions{Summary: "until " + first.UTC().Format(time.RFC3339)})
+		workflow.TimerOptions{Summary: what + " until " + first.UTC().Format(time.RFC3339)})
 	c.timer, c.timerAt, c.cancelTimer = timer, first, cancel
 	c.batches.AddFuture(timer, func(workflow.Future) {
 		if c.timer == timer {

@@ -284,6 +284,11 @@ func TestDisabledWebhookDefers(t *testing.T) {
 	if d.Status != waypost.DeliverySucceeded || len(attempts) != 1 || d.DeferredReason != "" {
 		t.Errorf("after enabling: %s (%s), %d attempts", d.Status, d.DeferredReason, len(attempts))
 	}
+	// However often it was looked at, the timeline tells of it once.
+	want := []string{"hello entered", "hello deferred", "hello sent end", "end exited"}
+	if status, timeline := w.timeline(e); status != waypost.EnrollmentCompleted || !slices.Equal(timeline, want) {
+		t.Errorf("enrollment is %s by way of %q", status, timeline)
+	}
 }
 
 // A template that fails at run time fails the touchpoint without a POST.
