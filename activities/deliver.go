@@ -301,23 +301,34 @@ func (r *batchRun) announce(ctx context.Context) error {
 	}
 	now := r.now().UTC().Truncate(time.Millisecond)
 	var openings []waypost.Opening
-	var unrendered []waypost.AttemptRecord
+	var failed []waypost.AttemptRecord // without a POST
 	for i, d := range r.due {
 		opening := waypost.Opening{
 			Touchpoint: items[i].touchpoint(), Scope: r.batch.Scope, Delivery: r.delivery(items[i], d.stored, now),
 			Attempt: d.attempt, At: now, By: r.process, Interrupts: d.interrupted,
 		}
+		if d.interrupted {
+			lost := waypost.Outcome{
+				ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer", At: d.stored.Open.At,
+			}
+			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt, d.stored.Open.Attempt, lost, 0); !again {
+				failed = append(failed, r.failure(opening, d, d.stored.Open.Attempt, lost))
+				continue
+			}
+		}
 		if d.stored == nil || d.stored.Body == nil {
 			body, err := r.render(subjects[i], opening.Delivery.MessageID, items[i], now)
 			if err != nil {
-				unrendered = append(unrendered, r.renderFault(d, items[i], opening, err))
+				failed = append(failed, r.failure(opening, d, d.attempt, waypost.Outcome{
+					ErrorClass: waypost.ClassRender, Message: err.Error(), At: now,
+				}))
 				continue
 			}
 			opening.Body = body
 		}
 		openings = append(openings, opening)
 	}
-	if err := r.failRender(ctx, unrendered); err != nil {
+	if err := r.fail(ctx, failed); err != nil {
 		return err
 	}
 	return r.open(ctx, openings)
@@ -367,31 +378,34 @@ func deref(s *string) string {
 	return *s
 }
 
-// renderFault is the record of a touchpoint whose message cannot be made: failed
-// without a POST.
-func (r *batchRun) renderFault(d dueItem, item Item, o waypost.Opening, fault error) waypost.AttemptRecord {
-	record := waypost.AttemptRecord{
-		Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
-		Round: 1, Attempt: d.attempt,
-		Outcome: waypost.Outcome{ErrorClass: waypost.ClassRender, Message: fault.Error(), At: o.At},
+// failure is the record of an attempt that is given up without a POST: its
+// message cannot be made, or it was cut off and may not be followed by another.
+func (r *batchRun) failure(o waypost.Opening, d dueItem, attempt int, outcome waypost.Outcome) waypost.AttemptRecord {
+	round := 1
+	if d.stored != nil {
+		round = d.stored.Round
 	}
-	return record
+	return waypost.AttemptRecord{
+		Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
+		Round: round, Attempt: attempt, Outcome: outcome,
+	}
 }
 
-func (r *batchRun) failRender(ctx context.Context, records []waypost.AttemptRecord) error {
+func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) error {
 	if len(records) == 0 {
 		return nil
 	}
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
-		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], records[i].Outcome.At)
+		// The first attempt's time only matters where another one may follow.
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], time.Time{})
 		if err != nil {
 			return err
 		}
 		r.results[index] = d
 	}
 	if err := r.store.RecordAttempts(ctx, records); err != nil {
-		return fmt.Errorf("record messages that cannot be rendered: %w", err)
+		return fmt.Errorf("record what is given up: %w", err)
 	}
 	return nil
 }

@@ -34,13 +34,14 @@ const definition = `{"name":"Welcome","start":"hello","nodes":[
 // world is a database with a published journey, some enrollments at its
 // touchpoint, and a receiver.
 type world struct {
-	t       *testing.T
-	store   *store.Store
-	clock   *clock
-	version waypost.JourneyVersion
-	items   []activities.Item
-	posts   sync.Map // message id → *atomic.Int32
-	handle  atomic.Value
+	t         *testing.T
+	store     *store.Store
+	clock     *clock
+	version   waypost.JourneyVersion
+	items     []activities.Item
+	webhookID string
+	posts     sync.Map // message id → *atomic.Int32
+	handle    atomic.Value
 }
 
 // clock is the time that the store, the sender and the activities go by.
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, leads int) *world {
 		Name: "crm", URL: server.URL, TimeoutMs: 10_000, Retry: waypost.DefaultRetry(), Enabled: true,
 	})
 	must(t, err)
+	w.webhookID = hook.ID
 	def, problems := journey.Parse(fmt.Appendf(nil, definition, hook.ID))
 	must(t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())

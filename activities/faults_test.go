@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -264,5 +265,62 @@ func TestUnknownStatePostsNothing(t *testing.T) {
 	}
 	if n := w.totalPosts(); n != 0 {
 		t.Errorf("%d POSTs that nothing records", n)
+	}
+}
+
+// An attempt that was cut off counts: where only one is allowed, no other follows.
+func TestInterruptedAttemptCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	_, err := w.store.UpdateWebhook(context.Background(), scope, w.webhookID, func(h *waypost.Webhook) error {
+		h.Retry.MaxAttempts = 1
+		return nil
+	})
+	must(t, err)
+	w.clock.advance(time.Second) // the webhook's change is older than the attempt
+	hang := make(chan struct{})
+	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
+	dying, answered := w.process(nil), make(chan error, 1)
+	go func() { _, err := w.deliver(dying); answered <- err }()
+	for w.totalPosts() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	w.clock.advance(13 * time.Second)
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[failed]" {
+		t.Errorf("outcomes %s", got)
+	}
+	d, attempts := w.attempts(0)
+	if d.Status != waypost.DeliveryFailed || len(attempts) != 1 || attempts[0].ErrorClass != waypost.ClassInterrupted || w.totalPosts() != 1 {
+		t.Errorf("%s with attempts %+v after %d POSTs", d.Status, attempts, w.totalPosts())
+	}
+	if e, _, err := w.store.Enrollment(context.Background(), scope, w.items[0].EnrollmentID); err != nil || e.Status != waypost.EnrollmentCompleted {
+		t.Errorf("the enrollment is %s, %v", e.Status, err)
+	}
+	close(hang)
+	must(t, <-answered)
+}
+
+// panicking is a sender with a bug that one message meets.
+type panicking struct{ activities.Sender }
+
+func (panicking) Send(context.Context, waypost.Webhook, string, []byte) waypost.Outcome {
+	panic("a bug")
+}
+
+// A panic in an attempt ends the batch with an error, not the process.
+func TestPanicInAnAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := activities.New(activities.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	t.Cleanup(func() { must(t, a.Close(context.Background())) })
+	if _, err := w.deliver(a); err == nil {
+		t.Error("no error")
+	}
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[underWay underWay]" {
+		t.Errorf("outcomes %s", got)
+	}
+	w.clock.advance(13 * time.Second)
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered]" {
+		t.Errorf("outcomes %s", got)
 	}
 }

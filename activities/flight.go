@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -72,6 +73,14 @@ func (f *flights) wait(ctx context.Context) error {
 // fly POSTs the message and has the outcome recorded.
 func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
 	defer a.flights.end(item.touchpoint(), fl)
+	defer func() {
+		// One message must not take the process, and everybody's journeys, with it.
+		if fault := recover(); fault != nil {
+			fl.err = fmt.Errorf("attempt of enrollment %s panicked", item.EnrollmentID)
+			a.log.Error("attempt panicked", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
+				"panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+		}
+	}()
 	// The sender bounds the exchange by the webhook's time-out.
 	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
 	if outcome.HTTPStatus == http.StatusGone {
@@ -97,7 +106,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 // the database is away, and it comes before the outcome is recorded: a process
 // that dies in between asks the receiver again.
 func (a *Activities) disable(sc waypost.Scope, id string) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxWriteWait) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		err := a.store.DisableWebhook(ctx, sc, id, "410")
 		cancel()

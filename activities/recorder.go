@@ -39,6 +39,9 @@ const (
 	// A transaction that failed so often is taken apart, so that one record that
 	// the database refuses does not hold up the others.
 	triesTogether = 5
+	// maxWriteWait is short: the sooner an outcome is written once the database is
+	// back, the less another process may take it for lost.
+	maxWriteWait = time.Second
 	// writeTime bounds one try of a write.
 	writeTime = 20 * time.Second
 )
@@ -138,7 +141,7 @@ func (r *recorder) write(batch []recording, tries int) {
 	for i, b := range batch {
 		records[i] = b.record
 	}
-	for try, wait := 1, 50*time.Millisecond; ; try, wait = try+1, min(2*wait, 5*time.Second) {
+	for try, wait := 1, 50*time.Millisecond; ; try, wait = try+1, min(2*wait, maxWriteWait) {
 		err := r.try(records)
 		if err == nil {
 			for _, b := range batch {
