@@ -74,7 +74,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("a duration is a string like \"72h\" or \"P3D\"")
+		return fmt.Errorf("a duration is a string like \"72h\" or \"P3D\": %w", err)
 	}
 	v, err := ParseDuration(s)
 	*d = v

@@ -189,6 +189,9 @@ func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 	err := json.Unmarshal(n.raw, v.Addr().Interface())
 	if err == nil {
+		if v.Kind() == reflect.Interface {
+			n.checkExact(p, path)
+		}
 		return
 	}
 	want := "a " + v.Kind().String()
@@ -210,6 +213,23 @@ func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 		want = "true or false"
 	}
 	p.Add(DetailInvalidType, path, "must be %s, not %s", want, n.kind())
+}
+
+// checkExact refuses integers that would not stay what they are: a number
+// without a type of its own becomes a float64.
+func (n jsonNode) checkExact(p *Problems, path string) {
+	if number, ok := n.token.(json.Number); ok && !strings.ContainsAny(string(number), ".eE") {
+		if i, err := number.Int64(); err != nil || i > maxExactNumber || i < -maxExactNumber {
+			p.Add(DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
+		}
+	}
+	for i, member := range n.members {
+		name := fmt.Sprintf("[%d]", i)
+		if n.token == json.Delim('{') {
+			name = n.names[i]
+		}
+		member.checkExact(p, join(path, name))
+	}
 }
 
 func (n jsonNode) kind() string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,15 @@ func isJSON(contentType string) bool {
 	charset, given := params["charset"]
 	return len(params) == 0 || len(params) == 1 && given && strings.EqualFold(charset, "utf-8")
 }
+
+// isNamed tells whether one of the faults is the target's.
+func isNamed(problems waypost.Problems, target string) bool {
+	return slices.ContainsFunc(problems, func(d waypost.Detail) bool { return d.Target == target })
+}
+
+// noDocument tells whether the body could not be read at all: that all its members
+// are missing is then no news.
+func noDocument(problems waypost.Problems) bool { return isNamed(problems, "") }
 
 // decode reads the body into v; all its faults are one BadRequest.
 func decode(r *request, v any) error { return waypost.DecodeJSON(r.body, v).Err("") }

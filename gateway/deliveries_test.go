@@ -91,8 +91,11 @@ func TestDeliveries(t *testing.T) {
 	}
 	f.get("/v1/deliveries?limit=2&cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
 	f.get("/v1/deliveries?limit=2&webhookId=whk_other&cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
-	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0&nope=1").fault(t, 400, "BadRequest", "UnknownField nope")
-	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0").fault(t, 400, "BadRequest", "OutOfRange leadsId", "InvalidFormat from", "InvalidFormat status")
+	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0&nope=1").fault(t, 400, "BadRequest",
+		"UnknownField nope", "OutOfRange leadsId", "InvalidFormat from", "InvalidFormat status")
+	// PostgreSQL knows no year 0.
+	f.get("/v1/deliveries?from=0000-12-31T23:59:59Z&to=0001-01-01T00:00:00%2B01:00").fault(t, 400, "BadRequest", "OutOfRange from", "OutOfRange to")
+	f.get("/v1/deliveries?from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59.999Z").expect(t, 200)
 
 	// One that succeeded, one in retry, one that is under way.
 	common := func(i int) string {

@@ -39,7 +39,7 @@ type enrollBody struct {
 func decodeEnroll(r *request) (waypost.Enrollment, error) {
 	var body enrollBody
 	problems := waypost.DecodeJSON(r.body, &body)
-	if body.LeadsID == nil && len(problems) == 0 {
+	if body.LeadsID == nil && !noDocument(problems) && !isNamed(problems, "leadsId") {
 		problems.Add(waypost.DetailNullValue, "leadsId", "is missing")
 	}
 	switch {
@@ -48,11 +48,14 @@ func decodeEnroll(r *request) (waypost.Enrollment, error) {
 	case bytes.ContainsFunc([]byte(body.EntryKey), unicode.IsControl):
 		problems.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
 	}
-	params, err := json.Marshal(body.Params)
-	if err != nil {
+	// Encoded without the escapes that only HTML needs: as long as it was sent.
+	var params bytes.Buffer
+	enc := json.NewEncoder(&params)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body.Params); err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("measure params: %w", err)
 	}
-	if len(params) > maxEnrollmentParams {
+	if params.Len() > maxEnrollmentParams {
 		problems.Add(waypost.DetailTooLong, "params", "must be at most %d bytes of JSON", maxEnrollmentParams)
 	}
 	if err := problems.Err(""); err != nil {

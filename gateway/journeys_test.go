@@ -142,13 +142,18 @@ func TestEnrollments(t *testing.T) {
 	if n := f.wakes.n.Load(); n != 2 {
 		t.Errorf("woken %d times for 2 enrollments", n)
 	}
+	f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d,"entryKey":"marks","params":{"p":"%s"}}`, lead, strings.Repeat("<", 16_000))).expect(t, 202)
 	for body, details := range map[string][]string{
 		`{}`:                                {"NullValue leadsId"},
 		`{"leadsId":"1"}`:                   {"InvalidType leadsId"},
 		`{"leadsId":1,"entryKey":"\u0007"}`: {"InvalidFormat entryKey"},
 		`{"leadsId":1,"entryKey":"` + strings.Repeat("k", 129) + `"}`:        {"TooLong entryKey"},
 		`{"leadsId":1,"params":{"p":"` + strings.Repeat("p", 17<<10) + `"}}`: {"TooLong params"},
-		`{"leadsId":1,"params":[]}`:                                          {"InvalidType params"},
+		`{"x":1}`:          {"UnknownField x", "NullValue leadsId"},
+		`{"leadsId":null}`: {"NullValue leadsId"},
+		`[]`:               {"InvalidType "},
+		`{"leadsId":1,"params":{"order":{"id":9007199254740993}}}`: {"OutOfRange params.order.id"},
+		`{"leadsId":1,"params":[]}`:                                {"InvalidType params"},
 	} {
 		f.send("POST", "/v1/journeys/"+id+"/enrollments", body).fault(t, 400, "BadRequest", details...)
 	}

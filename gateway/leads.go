@@ -55,7 +55,7 @@ const businessParam = "businessParam"
 func (a *api) decodeLead(r *request) (waypost.LeadFields, []string, error) {
 	var body leadBody
 	problems := waypost.DecodeJSON(r.body, &body)
-	if len(problems) == 0 && body.BusinessParam == nil {
+	if body.BusinessParam == nil && !noDocument(problems) && !isNamed(problems, businessParam) {
 		problems.Add(waypost.DetailNullValue, businessParam, "is missing")
 	}
 	if body.BusinessParam == nil {

@@ -64,6 +64,9 @@ func TestCreateLeadFaults(t *testing.T) {
 	}{
 		{"no businessParam", `{}`, 400, "businessParam", []string{"NullValue businessParam"}},
 		{"null businessParam", `{"businessParam":null}`, 400, "businessParam", []string{"NullValue businessParam"}},
+		{"another member", `{"name":"a"}`, 400, "businessParam", []string{"UnknownField name", "NullValue businessParam"}},
+		{"no JSON", `{"businessParam"`, 400, "", []string{"InvalidFormat "}},
+		{"custom field beyond 2^53", `{"businessParam":{"name":"a","customFields":{"n":9007199254740993}}}`, 400, "businessParam", []string{"OutOfRange customFields.n"}},
 		{"no name", `{"businessParam":{}}`, 400, "businessParam", []string{"NullValue name"}},
 		{"null name", `{"businessParam":{"name":null}}`, 400, "businessParam", []string{"NullValue name"}},
 		{"blank name", `{"businessParam":{"name":" \t"}}`, 400, "businessParam", []string{"NullValue name"}},

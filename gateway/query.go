@@ -21,7 +21,8 @@ import (
 const maxQueryValue = 1024
 
 // checkQuery reads the query parameters: unknown, repeated, empty and undecodable
-// ones are refused, all at once.
+// ones are refused, all at once. A list refuses them in page, together with those
+// whose values it does not take.
 func (a *api) checkQuery(_ context.Context, r *request) error {
 	var p waypost.Problems
 	r.params = map[string]string{}
@@ -37,6 +38,7 @@ func (a *api) checkQuery(_ context.Context, r *request) error {
 		}
 		value, err := url.QueryUnescape(rawValue)
 		_, repeated := r.params[name]
+		before := len(p)
 		switch {
 		case repeated:
 			p.Add(waypost.DetailDuplicate, name, "stands twice")
@@ -47,7 +49,13 @@ func (a *api) checkQuery(_ context.Context, r *request) error {
 		case len(value) > maxQueryValue:
 			p.Add(waypost.DetailTooLong, name, "must be at most %d bytes", maxQueryValue)
 		}
-		r.params[name] = value
+		if len(p) == before {
+			r.params[name] = value
+		}
+	}
+	if slices.Contains(r.route.query, "cursor") {
+		r.queryFaults = p
+		return nil
 	}
 	return p.Err("query")
 }
@@ -86,6 +94,8 @@ func (r *request) moment(p *waypost.Problems, name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, raw)
 	if err != nil {
 		p.Add(waypost.DetailInvalidFormat, name, "must be a time like 2026-01-31T12:00:00Z")
+	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
+		p.Add(waypost.DetailOutOfRange, name, "must lie in the years 1 to 9999")
 	}
 	return t
 }
@@ -96,9 +106,10 @@ type list[T any] struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-// page reads limit and cursor. It asks for one row more than it answers, to know
-// whether there are more.
+// page reads limit and cursor, and adds what checkQuery found. A list asks for one
+// row more than it answers, to know whether there are more.
 func (r *request) page(p *waypost.Problems) waypost.Page {
+	*p = append(*p, r.queryFaults...)
 	page := waypost.Page{Limit: int(r.integer(p, "limit", 1, waypost.MaxPageSize, waypost.DefaultPageSize))}
 	raw, given := r.params["cursor"]
 	if !given {

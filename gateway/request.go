@@ -30,6 +30,8 @@ type request struct {
 	body     []byte
 	tooLarge bool
 	params   map[string]string // of the query
+
+	queryFaults waypost.Problems // of a list's query, which page reports
 }
 
 type requestKey struct{}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,6 +133,9 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 	body := newWebhookBody()
 	problems := waypost.DecodeJSON(r.body, &body)
+	if noDocument(problems) {
+		return answer{}, problems.Err("")
+	}
 	var w waypost.Webhook
 	body.apply(&w)
 	if err := a.checkWebhook(problems, w); err != nil {
@@ -211,10 +215,29 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 		body.apply(w)
 		return a.checkWebhook(problems, *w)
 	})
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		return answer{}, cmp.Or(a.checkPatch(patch), err)
+	}
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(answerWebhook(w))
+}
+
+// checkPatch reports what is wrong with a patch whatever it is applied to: faults
+// come before what does not exist.
+func (a *api) checkPatch(patch map[string]any) error {
+	sample := newWebhookBody()
+	sample.Name, sample.URL = "sample", "https://example.com/"
+	sample.BasicAuth = &basicAuthBody{Username: "sample", Password: "sample"}
+	sample.RateLimit = &rateLimitBody{PerSecond: 1}
+	body, problems, err := merged(sample, patch)
+	if err != nil {
+		return err
+	}
+	var w waypost.Webhook
+	body.apply(&w)
+	return a.checkWebhook(problems, w)
 }
 
 // merged applies a merge patch to a body.

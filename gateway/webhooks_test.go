@@ -110,11 +110,39 @@ func TestWebhookFaults(t *testing.T) {
 			f.send("PATCH", "/v1/webhooks/"+id, tc.body).fault(t, 400, "BadRequest", tc.details...)
 		}
 	}
+	// What cannot be read has no members that could be missing.
+	for body, detail := range map[string]string{`{`: "InvalidFormat ", `null`: "InvalidType ", `[]`: "InvalidType "} {
+		f.send("POST", "/v1/webhooks", body).fault(t, 400, "BadRequest", detail)
+		f.send("PATCH", "/v1/webhooks/"+id, body).fault(t, 400, "BadRequest", detail)
+	}
+	// Faults come before existence, also those of a patch that nothing is there for.
+	for body, detail := range map[string]string{
+		`{"timeoutMs":0}`:                   "OutOfRange timeoutMs",
+		`{"url":"http://10.1.2.3"}`:         "InvalidFormat url",
+		`{"params":{"n":9007199254740993}}`: "OutOfRange params.n",
+		`{"name":null}`:                     "NullValue name",
+		`{"retry":{"schedule":[5]}}`:        "InvalidType retry.schedule[0]",
+	} {
+		f.send("PATCH", "/v1/webhooks/whk_nope", body).fault(t, 400, "BadRequest", detail)
+	}
+	for _, body := range []string{`{}`, `{"basicAuth":{"username":"u"},"rateLimit":{"burst":2},"signingSecret":null}`} {
+		f.send("PATCH", "/v1/webhooks/whk_nope", body).fault(t, 404, "NotFound")
+	}
 	before := f.get("/v1/webhooks/" + id)
 	f.send("PATCH", "/v1/webhooks/"+id, `{"name":null}`).fault(t, 400, "BadRequest", "NullValue name")
 	if after := f.get("/v1/webhooks/" + id); after.raw != before.raw {
 		t.Errorf("a refused patch changed something:\n%s\n%s", before.raw, after.raw)
 	}
+}
+
+func TestListFaultsAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.get("/v1/webhooks?x=1&limit=0&cursor=a&cursor=b").fault(t, 400, "BadRequest",
+		"UnknownField x", "Duplicate cursor", "OutOfRange limit", "InvalidFormat cursor")
+	f.get("/v1/journeys?limit=&x=1").fault(t, 400, "BadRequest", "NullValue limit", "UnknownField x")
+	f.get("/v1/deliveries?x=1&limit=0&status=lost&leadsId=q&from=1&to=").fault(t, 400, "BadRequest",
+		"UnknownField x", "NullValue to", "OutOfRange limit", "InvalidType leadsId", "InvalidFormat from", "InvalidFormat status")
 }
 
 func TestLists(t *testing.T) {
