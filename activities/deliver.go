@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -89,16 +90,13 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 		Activities: a, batch: b, version: v, hook: hook,
 		results: make([]Delivery, len(b.Items)), own: map[int]*flight{}, flying: map[int]*flight{},
 	}
-	run.board()
-	err = run.read(ctx)
-	if err == nil {
-		err = run.announce(ctx)
+	if err := run.takeOff(ctx); err != nil {
+		return nil, err
 	}
-	run.leave(err)
-	if err == nil {
-		err = run.land(ctx)
+	if err := run.land(ctx); err != nil {
+		return nil, err
 	}
-	return run.results, err
+	return run.results, nil
 }
 
 // keepAlive heartbeats until it is stopped, so that the death of the process is
@@ -132,6 +130,21 @@ type batchRun struct {
 	due     []dueItem
 	own     map[int]*flight
 	flying  map[int]*flight
+}
+
+// errUnfinished is what others see of a touchpoint whose batch panicked.
+var errUnfinished = errors.New("the batch did not finish")
+
+// takeOff answers what it can from what is recorded, and starts the POSTs of the
+// rest.
+func (r *batchRun) takeOff(ctx context.Context) (err error) {
+	r.board()
+	err = errUnfinished // until a return: touchpoints must be given back after a panic too
+	defer func() { r.leave(err) }()
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	return r.announce(ctx)
 }
 
 // board takes the touchpoints that nobody in this process is at. It comes before

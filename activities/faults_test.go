@@ -324,3 +324,27 @@ func TestPanicInAnAttempt(t *testing.T) {
 		t.Errorf("outcomes %s", got)
 	}
 }
+
+// bugged is a store with a bug that is met once, in the middle of a batch.
+type bugged struct {
+	*store.Store
+	once sync.Once
+}
+
+func (s *bugged) EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error) {
+	s.once.Do(func() { panic("a bug") })
+	return s.Store.EnrollmentsByID(ctx, ids)
+}
+
+// A panic in a batch does not keep its touchpoints taken.
+func TestPanicInABatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := w.process(&bugged{Store: w.store})
+	if _, err := w.deliver(a); err == nil {
+		t.Error("no error")
+	}
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered delivered]" {
+		t.Errorf("outcomes %s", got)
+	}
+}
