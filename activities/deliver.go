@@ -176,6 +176,9 @@ type dueItem struct {
 	stored      *waypost.Sending // nil: nothing is stored yet
 }
 
+// unrendered tells whether there is no stored message to send.
+func (d dueItem) unrendered() bool { return d.stored == nil || d.stored.Body == nil }
+
 // read sorts the items by what is recorded of them.
 func (r *batchRun) read(ctx context.Context) error {
 	keys := make([]waypost.Touchpoint, 0, len(r.own))
@@ -256,11 +259,7 @@ func minTime(a, b time.Time) time.Time {
 
 // recorded answers for an item from what is stored.
 func (r *batchRun) recorded(i int, s waypost.Sending) Delivery {
-	reason := reasonOf(s.Succeed, s.ErrorClass, s.HTTPStatus)
-	if s.Status == waypost.DeliveryDeferred {
-		reason = s.DeferredReason
-	}
-	d := r.answer(i, s, outcomeOf(s.Status), reason, s.NextAttemptAt)
+	d := r.answer(i, s, outcomeOf(s.Status), reasonOf(s.Succeed, s.ErrorClass, s.HTTPStatus), s.NextAttemptAt)
 	if !s.DecidedAt.IsZero() {
 		d.At = s.DecidedAt
 	}
@@ -276,14 +275,13 @@ func (r *batchRun) answer(i int, s waypost.Sending, outcome, reason string, next
 	}
 }
 
+// outcomeOf names the state that an attempt left a delivery in.
 func outcomeOf(s waypost.DeliveryStatus) string {
 	switch s {
 	case waypost.DeliverySucceeded:
 		return OutcomeDelivered
-	case waypost.DeliveryRetrying, waypost.DeliveryPending:
+	case waypost.DeliveryRetrying:
 		return OutcomeRetrying
-	case waypost.DeliveryDeferred:
-		return OutcomeDeferred
 	}
 	return OutcomeFailed
 }
@@ -298,8 +296,12 @@ func (r *batchRun) announce(ctx context.Context) error {
 		return r.deferAll(ctx, waypost.DeferWebhookDisabled)
 	}
 	items := make([]Item, len(r.due))
+	var unrendered []Item
 	for i, d := range r.due {
 		items[i] = r.batch.Items[d.index]
+		if d.unrendered() {
+			unrendered = append(unrendered, items[i])
+		}
 		// What cannot be followed cannot be recorded, so it must not be POSTed: another
 		// build knows how.
 		for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
@@ -308,9 +310,12 @@ func (r *batchRun) announce(ctx context.Context) error {
 			}
 		}
 	}
-	subjects, err := r.subjects(ctx, r.batch, r.version, items)
-	if err != nil {
-		return err
+	var subjects []subject // of those that are to be rendered; a retry sends what is stored
+	if len(unrendered) > 0 {
+		var err error
+		if subjects, err = r.subjects(ctx, r.batch, r.version, unrendered); err != nil {
+			return err
+		}
 	}
 	now := r.now().UTC().Truncate(time.Millisecond)
 	var openings []waypost.Opening
@@ -319,6 +324,10 @@ func (r *batchRun) announce(ctx context.Context) error {
 		opening := waypost.Opening{
 			Touchpoint: items[i].touchpoint(), Scope: r.batch.Scope, Delivery: r.delivery(items[i], d.stored, now),
 			Attempt: d.attempt, At: now, By: r.process, Interrupts: d.interrupted,
+		}
+		var about subject
+		if d.unrendered() {
+			about, subjects = subjects[0], subjects[1:]
 		}
 		if d.interrupted {
 			lost := waypost.Outcome{
@@ -329,8 +338,8 @@ func (r *batchRun) announce(ctx context.Context) error {
 				continue
 			}
 		}
-		if d.stored == nil || d.stored.Body == nil {
-			body, err := r.render(subjects[i], opening.Delivery.MessageID, items[i], now)
+		if d.unrendered() {
+			body, err := r.render(about, opening.Delivery.MessageID, items[i], now)
 			if err != nil {
 				failed = append(failed, r.failure(opening, d, d.attempt, waypost.Outcome{
 					ErrorClass: waypost.ClassRender, Message: err.Error(), At: now,

@@ -144,6 +144,17 @@ func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error)
 	return deliveries, err
 }
 
+// begin runs the batch in the background; it returns once a POST has arrived.
+func (w *world) begin(a *activities.Activities) (answered <-chan error) {
+	w.t.Helper()
+	done := make(chan error, 1)
+	go func() { _, err := w.deliver(a); done <- err }()
+	for w.totalPosts() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return done
+}
+
 // deliverAll expects an answer for every item and returns the outcomes in order.
 func (w *world) deliverAll(a *activities.Activities) []string {
 	w.t.Helper()
@@ -370,11 +381,7 @@ func TestInterruptedAttempt(t *testing.T) {
 	w := newWorld(t, 1)
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
-	dying, answered := w.process(nil), make(chan error, 1)
-	go func() { _, err := w.deliver(dying); answered <- err }()
-	for w.totalPosts() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	answered := w.begin(w.process(nil))
 	other := w.process(nil)
 	if got := fmt.Sprint(w.deliverAll(other)); got != "[underWay]" {
 		t.Errorf("while it may be under way: %s", got)

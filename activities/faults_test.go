@@ -53,11 +53,7 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				})
 				held := make(chan struct{})
 				zombie := w.process(slowRecords{w.store, held})
-				zombieDone := make(chan error, 1)
-				go func() { _, err := w.deliver(zombie); zombieDone <- err }()
-				for w.totalPosts() == 0 {
-					time.Sleep(time.Millisecond)
-				}
+				zombieDone := w.begin(zombie)
 				w.clock.advance(13 * time.Second)
 				other := w.process(nil)
 				type result struct {
@@ -162,12 +158,8 @@ func TestShorterTimeoutRepeatsNoPost(t *testing.T) {
 	w := newWorld(t, 1)
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
-	slow, done := w.process(nil), make(chan error, 1)
-	go func() { _, err := w.deliver(slow); done <- err }()
-	for w.totalPosts() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	def, err := w.store.Webhook(context.Background(), scope, w.hookID())
+	done := w.begin(w.process(nil))
+	def, err := w.store.Webhook(context.Background(), scope, w.webhookID)
 	must(t, err)
 	_, err = w.store.UpdateWebhook(context.Background(), scope, def.ID, func(h *waypost.Webhook) error { h.TimeoutMs = 1000; return nil })
 	must(t, err)
@@ -210,16 +202,11 @@ func TestGoneDisablesDespiteFault(t *testing.T) {
 	if got := fmt.Sprint(w.deliverAll(w.process(&flakyDisable{Store: w.store}))); got != "[failed]" {
 		t.Fatalf("outcome %s", got)
 	}
-	hook, err := w.store.Webhook(context.Background(), scope, w.hookID())
+	hook, err := w.store.Webhook(context.Background(), scope, w.webhookID)
 	must(t, err)
 	if hook.Enabled || w.totalPosts() != 1 {
 		t.Errorf("enabled %v after %d POSTs answered 410", hook.Enabled, w.totalPosts())
 	}
-}
-
-func (w *world) hookID() string {
-	d, _ := w.attempts(0)
-	return d.WebhookID
 }
 
 // hungStore answers neither yes nor no to the first write of outcomes, as a
@@ -280,11 +267,7 @@ func TestInterruptedAttemptCounts(t *testing.T) {
 	w.clock.advance(time.Second) // the webhook's change is older than the attempt
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
-	dying, answered := w.process(nil), make(chan error, 1)
-	go func() { _, err := w.deliver(dying); answered <- err }()
-	for w.totalPosts() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	answered := w.begin(w.process(nil))
 	w.clock.advance(13 * time.Second)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[failed]" {
 		t.Errorf("outcomes %s", got)

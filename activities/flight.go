@@ -170,8 +170,8 @@ func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, h
 	return d, nil
 }
 
-// follow tells where a decided or deferred delivery leads. The workflow computes the same
-// from the same values; computing it here too lets the outcome and its
+// follow tells where a decided or deferred delivery leads. The workflow computes
+// the same from the same values; computing it here too lets the outcome and its
 // consequences be written in one transaction.
 func follow(v version, item Item, d Delivery) (journey.State, []waypost.TimelineEntry, error) {
 	after, effect, err := journey.Step(v.Definition, item.State, d.Input())
