@@ -23,6 +23,9 @@ func (s DeliveryStatus) Final() bool {
 // Why a delivery is deferred.
 const (
 	DeferWebhookDisabled = "webhookDisabled"
+	DeferPaused          = "paused"         // the enrollment, its launch or its journey is paused
+	DeferRateLimit       = "rateLimit"      // the webhook's rateLimit is used up
+	DeferMaxConcurrency  = "maxConcurrency" // as many POSTs as the webhook may have are under way
 )
 
 // Delivery is the record of one message: of one touchpoint of one enrollment.
@@ -33,6 +36,7 @@ type Delivery struct {
 	JourneyVersion int            `json:"journeyVersion"`
 	NodeID         string         `json:"nodeId"`
 	WebhookID      string         `json:"webhookId"`
+	LaunchID       string         `json:"-"` // "" without a launch
 	LeadsID        int64          `json:"leadsId"`
 	Status         DeliveryStatus `json:"status"`
 	DeferredReason string         `json:"deferredReason"`

@@ -32,6 +32,7 @@ type Enrollment struct {
 	JourneyID  string           `json:"journeyId"`
 	Version    int              `json:"version"`
 	LeadsID    int64            `json:"leadsId"`
+	LaunchID   string           `json:"-"` // "" without a launch
 	AppID      string           `json:"-"` // the application that enrolled
 	EntryKey   string           `json:"entryKey"`
 	Params     map[string]any   `json:"params"`
@@ -103,9 +104,10 @@ type Progress struct {
 // drives. ID is the workflow's id: the enrollment's own for a single one, else
 // coh_….
 type Cohort struct {
-	ID      string
-	Version JourneyVersion
-	Members []CohortMember
+	ID       string
+	LaunchID string // that all of them come from, "" if they come from the API
+	Version  JourneyVersion
+	Members  []CohortMember
 }
 
 // CohortMember is one enrollment of a cohort.

@@ -36,6 +36,9 @@ type Sending struct {
 	DeferredSince  time.Time
 	// Open is the attempt that began and has no recorded end, nil if there is none.
 	Open *OpenAttempt
+	// Held says that an opening had no effect because the enrollment is paused or
+	// canceled.
+	Held bool
 }
 
 // OpenAttempt is an attempt whose POST may be under way: it was announced before
@@ -49,11 +52,12 @@ type OpenAttempt struct {
 // Opening announces an attempt, storing the message first if it is the first
 // one. It takes effect only if the delivery is not final, has exactly Attempt-1
 // attempts recorded, and no other attempt is open (save one that Interrupts
-// names): of two runs of the same batch, one opens it.
+// names): of two runs of the same batch, one opens it. It has none if the
+// enrollment is paused or canceled by then.
 type Opening struct {
 	Touchpoint
 	// Delivery holds what a new row needs: MessageID, JourneyID, JourneyVersion,
-	// NodeID, WebhookID, LeadsID. It is ignored where the row exists.
+	// NodeID, WebhookID, LeadsID, LaunchID. It is ignored where the row exists.
 	Scope    Scope
 	Delivery Delivery
 	Body     []byte // nil keeps the stored one

@@ -1,0 +1,59 @@
+package waypost
+
+import "time"
+
+// Event is something that a lead did, as a client reported it. EventID makes
+// reporting it again harmless.
+type Event struct {
+	EventID    string         `json:"eventId"` // unique in organisation and stage
+	Name       string         `json:"name"`
+	LeadsID    int64          `json:"leadsId"`
+	Properties map[string]any `json:"properties"`
+	AcceptedAt time.Time      `json:"acceptedAt"`
+	// Seq orders the events of a lead as they were accepted; storage sets it.
+	Seq int64 `json:"-"`
+}
+
+// Wait is an enrollment that waits for an event at a waitForEvent node.
+type Wait struct {
+	Touchpoint           // the enrollment, and its visit to the node
+	Scope      Scope     //
+	WorkflowID string    // whom to tell of an event
+	NodeID     string    //
+	Event      string    // name of the event
+	LeadsID    int64     //
+	Since      time.Time // events count that were accepted at this time or later
+	// Until is when the wait is over; events accepted after it do not count.
+	Until time.Time
+	// Expired closes the wait unless an event is left to be looked at.
+	Expired bool
+}
+
+// WaitState is where a wait stands.
+type WaitState struct {
+	Closed  bool
+	EventID string // of a closed one: the event that satisfied it, "" if its time ran out
+	// Events are those of an open wait that were not looked at yet, oldest first, at
+	// most MaxWaitEvents.
+	Events []Event
+}
+
+// MaxWaitEvents bounds the events that one look at a wait returns.
+const MaxWaitEvents = 100
+
+// WaitResult says what was found out about the events of a wait.
+type WaitResult struct {
+	Touchpoint
+	EventID string // the event that satisfies the wait and so closes it, "" if none does
+	Seen    int64  // Seq of the last event that was looked at
+	Close   bool   // close it though no event satisfies it: its time has run out
+}
+
+// Notice tells a workflow to look at what changed for its enrollments: a doorbell
+// that is kept until it was heard.
+type Notice struct {
+	ID           int64
+	WorkflowID   string
+	EnrollmentID string // "" for all of the workflow
+	EventID      string // "" if it is not about an event
+}
