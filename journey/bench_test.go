@@ -44,6 +44,18 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+func BenchmarkMatches(b *testing.B) {
+	d := waitOn(b, "event.amount > 100 && lead.gender == 1")
+	f := facts()
+	f.Event = map[string]any{"amount": 250.0, "tags": []any{"a", "b"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if yes, fault := d.Matches("w", f); !yes {
+			b.Fatal(fault)
+		}
+	}
+}
+
 func BenchmarkRender(b *testing.B) {
 	for name, params := range map[string]map[string]any{
 		"plain":     {"template": "thanks", "price": 1.5},

@@ -28,7 +28,7 @@ func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems 
 type checker struct {
 	d             *Definition
 	webhookExists func(string) bool
-	cases         int // of the branches so far
+	conditions    int // of the nodes so far
 	p             waypost.Problems
 }
 
@@ -83,7 +83,9 @@ func (c *checker) node(i int, path string) {
 	case Touchpoint:
 		c.touchpoint(n, path)
 	case Delay:
-		c.delay(n, path+".for")
+		c.wait(n, n.For, path+".for")
+	case WaitForEvent:
+		c.event(i, path)
 	case Branch:
 		c.branch(i, path)
 	case Exit:
@@ -126,16 +128,33 @@ func (c *checker) touchpoint(n Node, path string) {
 	}
 }
 
-func (c *checker) delay(n Node, path string) {
-	if n.For == "" {
+// wait checks the duration of a node that waits, as it was written.
+func (c *checker) wait(n Node, written, path string) {
+	if written == "" {
 		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as 72h or P3D")
 		return
 	}
-	switch wait, err := n.delay(); {
+	switch wait, err := n.wait(); {
 	case err != nil:
 		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
-	case wait < minDelay:
+	case wait < minWait:
 		c.p.Add(waypost.DetailOutOfRange, path, "must be 1ms or more")
+	}
+}
+
+func (c *checker) event(i int, path string) {
+	n := c.d.body.Nodes[i]
+	if n.Event == "" {
+		c.p.Add(waypost.DetailNullValue, path+".event", "must name an event")
+	} else if !isEventName(n.Event) {
+		c.p.Add(waypost.DetailInvalidFormat, path+".event", "must be 1 to 64 letters, digits, _, - and .")
+	}
+	c.wait(n, n.Timeout, path+".timeout")
+	if n.Since != "" && !n.SinceEnrollment() {
+		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
+	}
+	if n.When != "" && c.room(1, path+".when") {
+		c.condition(n.When, c.d.compiled(i)[0], path+".when")
 	}
 }
 
@@ -146,21 +165,32 @@ func (c *checker) branch(i int, path string) {
 	} else if len(cases) > MaxCases {
 		c.p.Add(waypost.DetailTooLong, path+".cases", "a branch has at most %d cases, not %d", MaxCases, len(cases))
 	}
-	if c.cases += len(cases); c.cases > MaxAllCases {
-		// Compiling is the expensive part: not for a journey that is refused anyway.
-		c.p.Add(waypost.DetailTooLong, path+".cases", "the branches of a journey have at most %d cases together", MaxAllCases)
+	if !c.room(len(cases), path+".cases") {
 		return
 	}
 	for j, compiled := range c.d.compiled(i) {
-		at := path + "." + element("cases", j) + ".when"
-		switch when := cases[j].When; {
-		case strings.TrimSpace(when) == "":
-			c.p.Add(waypost.DetailNullValue, at, "must be a condition")
-		case utf8.RuneCountInString(when) > MaxCondition:
-			c.p.Add(waypost.DetailTooLong, at, "has at most %d characters", MaxCondition)
-		case compiled.err != nil:
-			c.p.Add(waypost.DetailInvalidFormat, at, "%s", compiled.err)
-		}
+		c.condition(cases[j].When, compiled, path+"."+element("cases", j)+".when")
+	}
+}
+
+// room tells whether n more conditions may be compiled: that is the expensive
+// part, and not for a journey that is refused anyway.
+func (c *checker) room(n int, path string) bool {
+	if c.conditions += n; c.conditions <= MaxConditions {
+		return true
+	}
+	c.p.Add(waypost.DetailTooLong, path, "a journey has at most %d conditions", MaxConditions)
+	return false
+}
+
+func (c *checker) condition(when string, compiled condition, path string) {
+	switch {
+	case strings.TrimSpace(when) == "":
+		c.p.Add(waypost.DetailNullValue, path, "must be a condition")
+	case utf8.RuneCountInString(when) > MaxCondition:
+		c.p.Add(waypost.DetailTooLong, path, "has at most %d characters", MaxCondition)
+	case compiled.err != nil:
+		c.p.Add(waypost.DetailInvalidFormat, path, "%s", compiled.err)
 	}
 }
 
@@ -171,14 +201,19 @@ func (c *checker) reference(path, id string) {
 	}
 }
 
-func isNodeID(id string) bool {
-	for _, r := range id {
+func isNodeID(id string) bool { return isName(id, "_-") }
+
+func isEventName(name string) bool { return isName(name, "_-.") }
+
+// isName tells whether s is 1 to 64 ASCII letters, digits and others.
+func isName(s, others string) bool {
+	for _, r := range s {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		if !letter && (r < '0' || r > '9') && r != '_' && r != '-' {
+		if !letter && (r < '0' || r > '9') && !strings.ContainsRune(others, r) {
 			return false
 		}
 	}
-	return id != "" && len(id) <= 64
+	return s != "" && len(s) <= 64
 }
 
 // clip cuts s after n bytes at a character boundary, for messages and paths that

@@ -15,8 +15,8 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// conditionEnv declares the variables once per process. It takes no part in
-// Parse or Step.
+// conditionEnv declares the variables of branches once per process. It takes no
+// part in Parse or Step.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 	fields := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(
@@ -31,37 +31,51 @@ var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// conditions holds the compiled cases of one branch.
+// eventEnv declares what the condition of a waitForEvent sees besides.
+var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := conditionEnv()
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(cel.Variable(varEvent, cel.MapType(cel.StringType, cel.DynType)))
+})
+
+// conditions holds the compiled conditions of one node.
 type conditions struct {
-	once  sync.Once
-	cases []condition
+	once sync.Once
+	all  []condition
 }
 
-// condition is one compiled case, or why it does not compile.
+// condition is one compiled condition, or why it does not compile.
 type condition struct {
 	program cel.Program
 	err     error
 }
 
-// compiled compiles the cases of a branch, once.
+// compiled compiles the conditions of a node, once.
 func (d *Definition) compiled(node int) []condition {
 	c := &d.conditions[node]
 	c.once.Do(func() {
-		c.cases = make([]condition, len(d.body.Nodes[node].Cases))
-		for i, branch := range d.body.Nodes[node].Cases {
-			c.cases[i].program, c.cases[i].err = d.compile(branch.When)
+		n := d.body.Nodes[node]
+		env := conditionEnv
+		if n.Type == WaitForEvent {
+			env = eventEnv
+		}
+		for _, source := range n.conditions() {
+			program, err := d.compile(env, source)
+			c.all = append(c.all, condition{program, err})
 		}
 	})
-	return c.cases
+	return c.all
 }
 
 // compile checks a condition and plans it. Its errors name positions and repeat
 // the source, never values.
-func (d *Definition) compile(source string) (cel.Program, error) {
+func (d *Definition) compile(declare func() (*cel.Env, error), source string) (cel.Program, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
 		return nil, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
-	env, err := conditionEnv()
+	env, err := declare()
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of conditions: %w", err)
 	}

@@ -105,16 +105,41 @@ func TestDecide_costly(t *testing.T) {
 	}
 }
 
+// TestMatches_costly does the same with an event as large as a body can bring.
+func TestMatches_costly(t *testing.T) {
+	f := facts()
+	f.Event = map[string]any{"big": strings.Repeat("ab ", 300_000), "list": []any{strings.Repeat("x", 400_000), strings.Repeat("x", 400_000)}, "pattern": strings.Repeat("(a?){1000}", 400)}
+	for _, condition := range []string{
+		"event.big.matches('((a|b| )?){80}c')",
+		"event.big.matches(event.pattern)",
+		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, event.list == event.list)))",
+		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, event == event)))",
+		strings.Repeat("event.big.contains('abababc') || ", 90) + "false",
+		strings.Repeat("event.big + ", 50) + "'' == ''",
+	} {
+		within(t, condition, 800*time.Millisecond, func() any {
+			yes, fault := waitOn(t, condition).Matches("w", f)
+			if yes || fault == "" || fault == "does not compile" {
+				t.Errorf("%.60s: %v, %q", condition, yes, fault)
+			}
+			return fault
+		})
+	}
+}
+
 // TestCheck_largest checks the definitions that cost most to check.
 func TestCheck_largest(t *testing.T) {
-	var conditions, templates strings.Builder
+	var conditions, templates, waits strings.Builder
 	for i := range 20 {
 		fmt.Fprintf(&conditions, `{"id":"b%d","type":"branch","otherwise":"b%d","cases":[{"when":"true"}%s]},`, i, i+1, strings.Repeat(`,{"when":"`+strings.Repeat("1<2&&", 40)+`true"}`, 49))
 	}
 	for i := range 30 {
 		fmt.Fprintf(&templates, `{"id":"b%d","type":"touchpoint","webhook":"w","next":"b%d","params":{"t":"%s"}},`, i, i+1, strings.Repeat("{{1}}", 1600))
 	}
-	for _, nodes := range []string{conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
+	for i := range 190 {
+		fmt.Fprintf(&waits, `{"id":"b%d","type":"waitForEvent","event":"e","timeout":"1h","next":"b%d","when":"%strue"},`, i, i+1, strings.Repeat("event.a<2&&", 110))
+	}
+	for _, nodes := range []string{waits.String() + `{"id":"b190","type":"exit"}`, conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
 		within(t, nodes, 10*time.Second, func() any {
 			if problems := parse(t, `{"name":"x","start":"b0","nodes":[`+nodes+`]}`).Check(nil); len(problems) > 0 {
 				t.Errorf("problems %v", problems[:1])

@@ -43,6 +43,27 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	return arm, strings.Join(append([]string{reason}, faults...), "; ")
 }
 
+// Matches tells whether the event of the facts is one that a waitForEvent node
+// waits for: whether its condition is true, or it has none. The event's name is
+// the caller's to compare. fault is a word for why the condition is false without
+// having been evaluated to the end, such as "no such key", or ""; it never holds
+// a value of the facts.
+func (d *Definition) Matches(node string, f Facts) (yes bool, fault string) {
+	i, ok := d.index[node]
+	if !ok || d.body.Nodes[i].Type != WaitForEvent {
+		return false, "not a wait for an event"
+	}
+	compiled := d.compiled(i)
+	if len(compiled) == 0 {
+		return true, ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
+	defer cancel()
+	vars := conditionVariables(&f)
+	vars[varEvent] = native(plainObject(f.Event))
+	return compiled[0].holds(ctx, vars)
+}
+
 // holds evaluates one condition. fault is "" or a safe word for what went wrong.
 func (c condition) holds(ctx context.Context, vars map[string]any) (yes bool, fault string) {
 	if c.err != nil {

@@ -60,6 +60,111 @@ func branchOn(t testing.TB, conditions ...string) *journey.Definition {
 	return parse(t, string(body))
 }
 
+// waitOn makes a journey whose node "w" waits for an event with this condition.
+func waitOn(t testing.TB, condition string) *journey.Definition {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"name": "x", "start": "hello", "nodes": []any{
+			map[string]any{"id": "hello", "type": "touchpoint", "webhook": "w", "next": "w"},
+			map[string]any{"id": "w", "type": "waitForEvent", "event": "purchase", "timeout": "1h", "when": condition},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(body))
+}
+
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	f := facts()
+	f.Event = map[string]any{
+		"amount": 250.0, "price": json.Number("99.90"), "count": json.Number("3"), "sku": secret, "none": nil, "paid": true,
+		"tags": []any{"a", "b"}, "at": "2026-03-01T23:30:00Z", "cart": map[string]any{"items": []any{map[string]any{"n": 2.0}}}, "first name": "x",
+	}
+	for _, test := range []struct {
+		condition string
+		want      bool
+		fault     string
+	}{
+		{"", true, ""},
+		{"true", true, ""},
+		{"event.amount > 100", true, ""},
+		{"event.amount > 250", false, ""},
+		{"event.amount >= 250.0 && event.price < 100 && event.count == 3", true, ""},
+		{"event.count > 2.5", true, ""},
+		{"event.paid", true, ""},
+		{"event.sku == lead.name", true, ""},
+		{"event['first name'] == 'x'", true, ""},
+		{"event.cart.items[0].n == 2 && 'b' in event.tags", true, ""},
+		{"size(event) == 10", true, ""},
+		{"timestamp(event.at).getHours() == 23", true, ""},
+		{"has(event.absent)", false, ""},
+		{"event.none == null", true, ""},
+		{"lead.gender == 1 && touchpoints.hello.succeed && journey.version == 3 && enrollment.params.amount == event.amount", true, ""},
+
+		{"event.absent > 3", false, "no such key"},
+		{"event.none > 3", false, "no such overload"},
+		{"event.none != 3", false, "missing value"},
+		{"event.sku > 3", false, "no such overload"},
+		{"event.sku", false, "not true or false"},
+		{"event.tags[7] == 'x'", false, "index out of range"},
+		{"int(event.sku) == 1", false, "type conversion"},
+		{"event[lead.name] == 1", false, "no such key"},
+		{"lead.region == 1", false, "missing value"},
+		{"[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, event == event))))", false, "cost limit"},
+	} {
+		t.Run(test.condition, func(t *testing.T) {
+			t.Parallel()
+			d := waitOn(t, test.condition)
+			if problems := d.Check(nil); len(problems) > 0 {
+				t.Fatalf("Check: %v", problems)
+			}
+			if yes, fault := d.Matches("w", f); yes != test.want || fault != test.fault {
+				t.Errorf("%v, %q; want %v, %q", yes, fault, test.want, test.fault)
+			}
+			if arm, reason := branchOn(t, test.condition).Decide("b", f); strings.Contains(test.condition, "event") && (arm != -1 || reason != "otherwise; case 1: error: does not compile") {
+				t.Errorf("a branch sees the event: arm %d, %q", arm, reason)
+			}
+		})
+	}
+	for node, d := range map[string]*journey.Definition{"hello": waitOn(t, ""), "nobody": waitOn(t, ""), "": waitOn(t, ""), "b": branchOn(t, "true")} {
+		if yes, fault := d.Matches(node, f); yes || fault != "not a wait for an event" {
+			t.Errorf("node %q: %v, %q", node, yes, fault)
+		}
+	}
+	if yes, fault := waitOn(t, "nonsense(").Matches("w", f); yes || fault != "does not compile" {
+		t.Errorf("%v, %q", yes, fault)
+	}
+	for condition, want := range map[string]string{"event.amount > 100": "no such key", "event == {}": "", "lead.gender == 1": "missing value"} {
+		if yes, fault := waitOn(t, condition).Matches("w", journey.Facts{}); yes != (want == "") || fault != want {
+			t.Errorf("%s without facts: %v, %q", condition, yes, fault)
+		}
+	}
+	if len(f.Event) != 10 || f.Event["amount"] != 250.0 || f.Event["count"] != json.Number("3") {
+		t.Errorf("Matches changed the event: %v", f.Event)
+	}
+}
+
+// TestMatches_concurrent compiles and evaluates side by side.
+func TestMatches_concurrent(t *testing.T) {
+	t.Parallel()
+	d := waitOn(t, "event.n % 2 == 1")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			f := facts()
+			f.Event = map[string]any{"n": i}
+			for range 50 {
+				if yes, fault := d.Matches("w", f); yes != (i%2 == 1) || fault != "" {
+					t.Errorf("event %d: %v, %q", i, yes, fault)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

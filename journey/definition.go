@@ -13,7 +13,7 @@ const (
 	MaxDefinition = 256 << 10 // bytes of the canonical form
 	MaxNodes      = 200
 	MaxCases      = 50   // of one branch
-	MaxAllCases   = 1000 // of all branches
+	MaxConditions = 1000 // of all nodes
 	MaxParams     = 64   // of one touchpoint
 	MaxName       = 200
 	MaxCondition  = 4096    // characters of one CEL condition

@@ -20,6 +20,9 @@ type Facts struct {
 	// Touchpoints holds the latest execution of each touchpoint that was passed, by
 	// node id.
 	Touchpoints map[string]TouchpointResult
+	// Event holds the properties of the event that a waitForEvent looks at. Nothing
+	// else can ask about it.
+	Event map[string]any
 }
 
 // TouchpointResult is what is known of a touchpoint that was passed.
@@ -31,9 +34,10 @@ const (
 	varJourney     = "journey"
 	varEnrollment  = "enrollment"
 	varTouchpoints = "touchpoints"
+	varEvent       = "event" // in the condition of a waitForEvent only
 )
 
-// variables returns the facts by name: objects, lists, strings, booleans,
+// variables returns the facts by name, without the event: objects, lists, strings, booleans,
 // integers, decimals, instants and nil for what is not set.
 func (f *Facts) variables() map[string]any {
 	touchpoints := make(object, len(f.Touchpoints))

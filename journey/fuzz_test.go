@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"waypost"
@@ -76,6 +79,17 @@ func FuzzParse(f *testing.F) {
 				}
 			case journey.CommandWait:
 				in = journey.Input{Kind: journey.InputElapsed, At: c.Until}
+			case journey.CommandAwait:
+				f := facts()
+				f.Event = map[string]any{"amount": 250.0, "name": secret}
+				yes, fault := d.Matches(c.Node, f)
+				if yes && fault != "" || strings.Contains(fault, secret) {
+					t.Fatalf("%v, fault %q", yes, fault)
+				}
+				in = journey.Input{Kind: journey.InputMatched, At: in.At, Reason: fault}
+				if !yes || choice == 0 {
+					in = journey.Input{Kind: journey.InputElapsed, At: c.Until, Reason: fault}
+				}
 			}
 		}
 	})
@@ -121,11 +135,83 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzCondition compiles and evaluates anything as the condition of a branch.
+// expected lists what each phase takes: the table of Step, written once more.
+var expected = map[journey.Phase][]journey.InputKind{
+	"":                   {journey.InputStart, journey.InputCanceled},
+	journey.PhaseSend:    {journey.InputSent, journey.InputDeferred, journey.InputCanceled},
+	journey.PhaseDecide:  {journey.InputDecided, journey.InputCanceled},
+	journey.PhaseWait:    {journey.InputElapsed, journey.InputCanceled},
+	journey.PhaseAwait:   {journey.InputElapsed, journey.InputMatched, journey.InputCanceled},
+	journey.PhaseDone:    nil,
+	journey.Phase("odd"): {journey.InputCanceled},
+}
+
+// FuzzStep begins anywhere, with anything that reads as a state, and gives it any
+// inputs. Whatever a state that Step itself made is given, it takes what its phase
+// expects and nothing else.
+func FuzzStep(f *testing.F) {
+	files, err := filepath.Glob("testdata/valid_*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("%d definitions, %v", len(files), err)
+	}
+	var definitions []*journey.Definition
+	for _, file := range files {
+		definitions = append(definitions, parse(f, string(read(f, file))))
+	}
+	kinds := []journey.InputKind{
+		journey.InputStart, journey.InputSent, journey.InputDeferred, journey.InputDecided,
+		journey.InputElapsed, journey.InputMatched, journey.InputCanceled, "other",
+	}
+	for i := range definitions {
+		f.Add(uint8(i), []byte(`{}`), []byte{0, 1, 4, 5, 3, 9, 12, 6})
+		f.Add(uint8(i), []byte(`{"v":1,"n":"bought","p":"await","k":1,"s":1,"u":"2026-03-01T12:00:00Z"}`), []byte{5, 1, 5, 4, 4})
+		f.Add(uint8(i), []byte(`{"v":1,"n":"hello","p":"await","t":null}`), []byte{6, 6})
+		f.Add(uint8(i), []byte(`{"p":"odd"}`), []byte{0, 6})
+	}
+	f.Fuzz(func(t *testing.T, which uint8, begin, script []byte) {
+		d := definitions[int(which)%len(definitions)]
+		var s journey.State
+		if json.Unmarshal(begin, &s) != nil {
+			return
+		}
+		ours := reflect.DeepEqual(s, journey.State{}) // made by Step, or not begun
+		at := noon
+		for _, b := range script[:min(len(script), 200)] {
+			at = at.Add(time.Minute)
+			in := journey.Input{Kind: kinds[b&7], At: at, Succeed: b&8 != 0, Arm: int(b>>4) - 2}
+			next, effect, err := journey.Step(d, s, in)
+			takes := slices.Contains(expected[s.Phase], in.Kind)
+			if n, ok := d.Node(s.Node); in.Kind == journey.InputDecided && ok {
+				takes = takes && in.Arm >= -1 && in.Arm < len(n.Cases)
+			}
+			if ours && takes != (err == nil) {
+				t.Fatalf("input %+v in phase %q: %v", in, s.Phase, err)
+			}
+			if err != nil {
+				if !reflect.DeepEqual(next, s) || !reflect.DeepEqual(effect, journey.Effect{}) {
+					t.Fatalf("error %v with state %+v, effect %+v", err, next, effect)
+				}
+				continue
+			}
+			done := next.Phase == journey.PhaseDone
+			if done != (effect.Command.Kind == "") || done != next.EnrollmentStatus().Ended() {
+				t.Fatalf("phase %q, status %q, command %+v", next.Phase, next.EnrollmentStatus(), effect.Command)
+			}
+			if (in.Kind == journey.InputCanceled) != (len(effect.Entries) == 0) || next.Seq != s.Seq+len(effect.Entries) && in.Kind != journey.InputStart {
+				t.Fatalf("input %q: %d entries, %d after %d", in.Kind, len(effect.Entries), next.Seq, s.Seq)
+			}
+			s = next
+		}
+	})
+}
+
+// FuzzCondition compiles and evaluates anything as the condition of a branch and
+// of a wait for an event.
 func FuzzCondition(f *testing.F) {
 	for _, condition := range []string{
 		"lead.gender == 1 && touchpoints.hello.succeed", "lead.region != null", "lead.customFields.x > 3", "lead.mobilePhone.exists(p, p == '1')",
 		"lead.name.matches('^(a|b)+$')", "has(lead.name) ? lead.name == 'x' : false", "[1, 2].map(x, x * 2)[0] == 2", "{'a': lead.name}.a == 'x'",
+		"event.amount > 100", "event.tags.exists(t, t == 'a')", "event[event.name] == event", "{'x': event}.x.amount == 250",
 		"timestamp(lead.birthday) < lead.createdAt", "duration('1h') > duration(lead.name)", "lead.customFields[lead.name] == 1", "type(lead.name) == string",
 	} {
 		f.Add(condition)
@@ -142,6 +228,14 @@ func FuzzCondition(f *testing.F) {
 		}
 		if len(problems) > 0 && arm >= 0 {
 			t.Fatalf("taken although %v", problems)
+		}
+		f := facts()
+		f.Event = map[string]any{"amount": 250.0, "name": secret, "tags": []any{"a"}}
+		d = waitOn(t, condition)
+		problems = d.Check(nil)
+		yes, fault := d.Matches("w", f)
+		if strings.Contains(fault, secret) || len(fault) > 30 || yes && fault != "" || yes && len(problems) > 0 {
+			t.Fatalf("%v, fault %q, problems %v", yes, fault, problems)
 		}
 	})
 }

@@ -45,8 +45,9 @@ func (d *Definition) after(i int) []int {
 }
 
 // loops reports loops that an enrollment could run through without ever waiting:
-// the strongly connected components of what is left without the delays. A
-// touchpoint is no wait: its receiver can answer at once.
+// the strongly connected components of what is left without the nodes that wait.
+// A touchpoint is no wait: its receiver can answer at once. A waitForEvent is one,
+// though its event may be there already: an event satisfies a node only once.
 func (c *checker) loops() {
 	t := tarjan{d: c.d, order: make([]int, len(c.d.body.Nodes)), low: make([]int, len(c.d.body.Nodes)), onStack: make([]bool, len(c.d.body.Nodes))}
 	for i := range c.d.body.Nodes {
@@ -63,7 +64,7 @@ func (c *checker) loops() {
 		if len(loop) > 10 {
 			names = append(names, "…")
 		}
-		c.p.Add(waypost.DetailOutOfRange, element("nodes", loop[0]), "a loop without a delay: %s", strings.Join(names, ", "))
+		c.p.Add(waypost.DetailOutOfRange, element("nodes", loop[0]), "a loop without a delay or waitForEvent: %s", strings.Join(names, ", "))
 	}
 }
 
@@ -81,7 +82,7 @@ type tarjan struct {
 func (t *tarjan) follows(i int) bool {
 	n := t.d.body.Nodes[i]
 	first, ok := t.d.index[n.ID]
-	return n.Type != Delay && ok && first == i
+	return !n.waits() && ok && first == i
 }
 
 func (t *tarjan) visit(i int) {

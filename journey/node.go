@@ -11,14 +11,15 @@ type NodeType string
 
 // The types of nodes.
 const (
-	Touchpoint NodeType = "touchpoint" // sends one message through a webhook
-	Delay      NodeType = "delay"      // waits for a length of time
-	Branch     NodeType = "branch"     // takes the first case whose condition is true
-	Exit       NodeType = "exit"       // ends the journey
+	Touchpoint   NodeType = "touchpoint"   // sends one message through a webhook
+	Delay        NodeType = "delay"        // waits for a length of time
+	WaitForEvent NodeType = "waitForEvent" // waits for an event of the lead, or until its time is over
+	Branch       NodeType = "branch"       // takes the first case whose condition is true
+	Exit         NodeType = "exit"         // ends the journey
 )
 
 // nodeTypes is the list of the types in the order of the documentation.
-const nodeTypes = "touchpoint, delay, branch, exit"
+const nodeTypes = "touchpoint, delay, waitForEvent, branch, exit"
 
 // Node is one step of a journey. Which members it has depends on its type;
 // references to other nodes are empty where the journey ends.
@@ -31,12 +32,25 @@ type Node struct {
 
 	For string `json:"for,omitempty"` // delay: a duration as it was written
 
+	Event   string `json:"event,omitempty"`   // waitForEvent: the name of the event
+	When    string `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event; empty takes every one
+	Timeout string `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
+	Since   string `json:"since,omitempty"`   // waitForEvent: from when on events count, see SinceEnrollment
+
 	Cases     []Case `json:"cases,omitempty"`     // branch
 	Otherwise string `json:"otherwise,omitempty"` // branch: where no case is true
 
-	Next      string `json:"next,omitempty"`      // touchpoint, delay
+	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitForEvent
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint: empty goes on with Next
+	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent: empty goes on with Next
 }
+
+// sinceEnrollment is the one value that Since may have.
+const sinceEnrollment = "enrollment"
+
+// SinceEnrollment tells whether a waitForEvent takes events that were accepted
+// since the enrollment was; otherwise those since the node was entered.
+func (n Node) SinceEnrollment() bool { return n.Since == sinceEnrollment }
 
 // Case is one arm of a branch.
 type Case struct {
@@ -44,14 +58,38 @@ type Case struct {
 	Next string `json:"next,omitempty"`
 }
 
-// minDelay is the shortest delay: contract times have milliseconds, so anything
-// shorter would be no wait at all.
-const minDelay = time.Millisecond
+// minWait is the shortest delay or timeout: contract times have milliseconds, so
+// anything shorter would be no wait at all.
+const minWait = time.Millisecond
 
-// delay reads For.
-func (n Node) delay() (time.Duration, error) {
-	d, err := waypost.ParseDuration(n.For)
+// waits tells whether an enrollment spends time at the node: a loop needs one
+// that does.
+func (n Node) waits() bool { return n.Type == Delay || n.Type == WaitForEvent }
+
+// wait reads For or Timeout: how long an enrollment stays at a node that waits.
+func (n Node) wait() (time.Duration, error) {
+	written := n.For
+	if n.Type == WaitForEvent {
+		written = n.Timeout
+	}
+	d, err := waypost.ParseDuration(written)
 	return time.Duration(d), err
+}
+
+// conditions lists the sources of the node's conditions: one for each case of a
+// branch, or that of a waitForEvent if it has one.
+func (n Node) conditions() []string {
+	switch {
+	case n.Type == WaitForEvent && n.When != "":
+		return []string{n.When}
+	case n.Type == Branch:
+		out := make([]string, len(n.Cases))
+		for i, c := range n.Cases {
+			out[i] = c.When
+		}
+		return out
+	}
+	return nil
 }
 
 // edge is a reference to a node that follows; member is its path below the node.
@@ -68,6 +106,7 @@ func (n Node) edges() []edge {
 	}
 	add("next", n.Next)
 	add("onFailure", n.OnFailure)
+	add("onTimeout", n.OnTimeout)
 	for i, c := range n.Cases {
 		add(element("cases", i)+".next", c.Next)
 	}

@@ -32,10 +32,15 @@ type draftNode struct {
 	Webhook   *string          `json:"webhook"`
 	Params    map[string]Param `json:"params"`
 	For       *string          `json:"for"`
+	Event     *string          `json:"event"`
+	When      *string          `json:"when"`
+	Timeout   *string          `json:"timeout"`
+	Since     *string          `json:"since"`
 	Cases     []draftCase      `json:"cases"`
 	Otherwise *string          `json:"otherwise"`
 	Next      *string          `json:"next"`
 	OnFailure *string          `json:"onFailure"`
+	OnTimeout *string          `json:"onTimeout"`
 }
 
 type draftCase struct {
@@ -81,7 +86,8 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 	out := Node{
 		ID: value(n.ID), Type: NodeType(value(n.Type)),
 		Webhook: value(n.Webhook), For: value(n.For), Otherwise: value(n.Otherwise),
-		Next: value(n.Next), OnFailure: value(n.OnFailure),
+		Event: value(n.Event), When: value(n.When), Timeout: value(n.Timeout), Since: value(n.Since),
+		Next: value(n.Next), OnFailure: value(n.OnFailure), OnTimeout: value(n.OnTimeout),
 	}
 	if len(n.Params) > 0 {
 		out.Params = n.Params
@@ -95,6 +101,8 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 		members = "webhook params next onFailure"
 	case Delay:
 		members = "for next"
+	case WaitForEvent:
+		members = "event when timeout since next onTimeout"
 	case Branch:
 		members = "cases otherwise"
 	case Exit:
@@ -120,10 +128,15 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 	foreign(n.Webhook != nil, "webhook")
 	foreign(n.Params != nil, "params")
 	foreign(n.For != nil, "for")
+	foreign(n.Event != nil, "event")
+	foreign(n.When != nil, "when")
+	foreign(n.Timeout != nil, "timeout")
+	foreign(n.Since != nil, "since")
 	foreign(n.Cases != nil, "cases")
 	foreign(n.Otherwise != nil, "otherwise")
 	foreign(n.Next != nil, "next")
 	foreign(n.OnFailure != nil, "onFailure")
+	foreign(n.OnTimeout != nil, "onTimeout")
 	return out
 }
 

@@ -54,6 +54,25 @@ func TestParse_members(t *testing.T) {
 	}
 }
 
+func TestParse_event(t *testing.T) {
+	t.Parallel()
+	d := parse(t, string(read(t, "testdata/valid_events.json")))
+	bought, ok := d.Node("bought")
+	want := journey.Node{
+		ID: "bought", Type: journey.WaitForEvent, Event: "purchase", When: "event.amount > 100 && lead.gender != null",
+		Timeout: "168h", Since: "enrollment", Next: "thanks", OnTimeout: "nudge",
+	}
+	if !ok || !reflect.DeepEqual(bought, want) || !bought.SinceEnrollment() {
+		t.Errorf("bought is %+v", bought)
+	}
+	if last, _ := d.Node("last"); last.SinceEnrollment() {
+		t.Errorf("last is %+v", last)
+	}
+	if again := parse(t, string(d.Canonical())); !reflect.DeepEqual(again.Nodes(), d.Nodes()) {
+		t.Errorf("canonical form %s", d.Canonical())
+	}
+}
+
 func TestParse_canonical(t *testing.T) {
 	t.Parallel()
 	const want = `{"name":"A & B","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":"w","params":{"n":1.10,"s":"<é>","z":[1,{"a":null,"b":2}]},"next":"b"},{"id":"b","type":"exit"}]}`
@@ -153,6 +172,14 @@ func TestCheck_limits(t *testing.T) {
 		}
 		return string(b)
 	}
+	event := func(name, timeout, when string) string {
+		n := map[string]string{"id": "n0", "type": "waitForEvent", "event": name, "timeout": timeout, "when": when}
+		b, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
 	param := func(i int) string { return fmt.Sprintf(`"p%d":%d`, i, i) }
 	when := func(i int) string { return fmt.Sprintf(`{"when":"lead.leadsId == %d"}`, i) }
 	for _, test := range []struct {
@@ -186,6 +213,24 @@ func TestCheck_limits(t *testing.T) {
 		{"negative", `{"id":"n0","type":"delay","for":"-1h"}`, "nodes[0].for", waypost.DetailInvalidFormat},
 		{"microsecond", `{"id":"n0","type":"delay","for":"1us"}`, "nodes[0].for", waypost.DetailOutOfRange},
 		{"a month", `{"id":"n0","type":"delay","for":"P1M"}`, "nodes[0].for", waypost.DetailInvalidFormat},
+		{"event name of 64", event(strings.Repeat("a", 62)+"._", "1ms", ""), "", ""},
+		{"event name of 65", event(strings.Repeat("a", 65), "1ms", ""), "nodes[0].event", waypost.DetailInvalidFormat},
+		{"event name with umlaut", event("käse", "1h", ""), "nodes[0].event", waypost.DetailInvalidFormat},
+		{"event name with blank", event("a b", "1h", ""), "nodes[0].event", waypost.DetailInvalidFormat},
+		{"no event name", event("", "1h", ""), "nodes[0].event", waypost.DetailNullValue},
+		{"timeout of hundred years", event("e", "876000h", ""), "", ""},
+		{"timeout of more", event("e", "876001h", ""), "nodes[0].timeout", waypost.DetailInvalidFormat},
+		{"timeout of a microsecond", event("e", "1us", ""), "nodes[0].timeout", waypost.DetailOutOfRange},
+		{"no timeout", event("e", "", ""), "nodes[0].timeout", waypost.DetailNullValue},
+		{"event condition of 4096", event("e", "1h", "event.name == '"+strings.Repeat("é", 4096-16)+"'"), "", ""},
+		{"event condition of 4097", event("e", "1h", "event.name == '"+strings.Repeat("é", 4096-15)+"'"), "nodes[0].when", waypost.DetailTooLong},
+		{"deep event condition", event("e", "1h", strings.Repeat("(", 500)+"true"+strings.Repeat(")", 500)), "nodes[0].when", waypost.DetailInvalidFormat},
+		{"1001 conditions", many(20, func(i int) string {
+			return fmt.Sprintf(`{"id":"n%d","type":"branch","otherwise":"n%d","cases":[%s]}`, i, i+1, many(50, when))
+		}) + `,{"id":"n20","type":"waitForEvent","event":"e","when":"true","timeout":"1h"}`, "nodes[20].when", waypost.DetailTooLong},
+		{"loop with a wait for an event", `{"id":"n0","type":"waitForEvent","event":"e","timeout":"1h","next":"n0"}`, "", ""},
+		{"loop through onTimeout", `{"id":"n0","type":"touchpoint","webhook":"w","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","timeout":"1h","onTimeout":"n0"}`, "", ""},
+		{"reached through onTimeout", `{"id":"n0","type":"waitForEvent","event":"e","timeout":"1h","onTimeout":"n1"},{"id":"n1","type":"exit"}`, "", ""},
 		{"loop with a delay", `{"id":"n0","type":"delay","for":"1h","next":"n0"}`, "", ""},
 		{"loop of itself", `{"id":"n0","type":"branch","cases":[{"when":"false"}],"otherwise":"n0"}`, "nodes[0]", waypost.DetailOutOfRange},
 	} {

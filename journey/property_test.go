@@ -14,8 +14,8 @@ import (
 )
 
 // validDefinition draws a definition that Check accepts. Nodes are reached in
-// order (each leads to the next one); only extra delays lead back, so that every
-// loop has one.
+// order (each leads to the next one); only extra nodes that wait lead back, so that
+// every loop has one.
 func validDefinition(t *rapid.T) *journey.Definition {
 	count := rapid.IntRange(1, 12).Draw(t, "nodes")
 	id := func(i int) string { return fmt.Sprintf("n-%d", i) }
@@ -30,7 +30,7 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["type"] = "exit"
 			continue
 		}
-		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "branch"}).Draw(t, "type"); kind {
+		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitForEvent", "branch"}).Draw(t, "type"); kind {
 		case "touchpoint":
 			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
 			n["params"] = map[string]any{
@@ -42,6 +42,17 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			}
 		case "delay":
 			n["type"], n["for"], n["next"] = kind, rapid.SampledFrom([]string{"1ms", "90m", "72h", "P3D", "PT5M"}).Draw(t, "for"), id(i+1)
+		case "waitForEvent":
+			n["type"], n["event"], n["timeout"], n["next"] = kind, "purchase", rapid.SampledFrom([]string{"1ms", "168h", "P7D"}).Draw(t, "timeout"), id(i+1)
+			if when := rapid.SampledFrom([]string{"", "event.amount > 100", "lead.gender == 1 && event.tags[0] == 'x'"}).Draw(t, "when"); when != "" {
+				n["when"] = when
+			}
+			if rapid.Bool().Draw(t, "since") {
+				n["since"] = "enrollment"
+			}
+			if rapid.Bool().Draw(t, "has onTimeout") {
+				n["onTimeout"] = forward(i, "onTimeout")
+			}
 		case "branch":
 			n["type"], n["otherwise"] = kind, id(i+1)
 			cases := make([]any, rapid.IntRange(1, 4).Draw(t, "cases"))
@@ -55,12 +66,17 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["cases"] = cases
 		}
 	}
-	// Loops: a branch may lead to an extra delay that leads back anywhere.
+	// Loops: a branch may lead to an extra node that waits and leads back anywhere.
 	for i, n := range nodes {
 		if n["type"] == "branch" && rapid.Bool().Draw(t, "loop") {
 			back := fmt.Sprintf("back-%d", i)
 			n["cases"] = append(n["cases"].([]any), map[string]any{"when": "false", "next": back})
-			nodes = append(nodes, map[string]any{"id": back, "type": "delay", "for": "1h", "next": id(rapid.IntRange(0, count-1).Draw(t, "back to"))})
+			wait := map[string]any{"id": back, "type": "delay", "for": "1h", "next": id(rapid.IntRange(0, count-1).Draw(t, "back to"))}
+			if rapid.Bool().Draw(t, "back on event") {
+				delete(wait, "for")
+				wait["type"], wait["event"], wait["timeout"] = "waitForEvent", "login", "1h"
+			}
+			nodes = append(nodes, wait)
 		}
 	}
 	body, err := json.Marshal(map[string]any{"name": "x", "start": id(0), "nodes": nodes})
@@ -90,13 +106,18 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 		return journey.Input{Kind: journey.InputDecided, At: at, Arm: rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")}
 	case journey.CommandWait:
 		return journey.Input{Kind: journey.InputElapsed, At: c.Until}
+	case journey.CommandAwait:
+		if rapid.Bool().Draw(t, "matched") {
+			return journey.Input{Kind: journey.InputMatched, At: at, Reason: rapid.SampledFrom([]string{"", "event evt_1"}).Draw(t, "reason")}
+		}
+		return journey.Input{Kind: journey.InputElapsed, At: c.Until, Reason: rapid.SampledFrom([]string{"", "error: no such key"}).Draw(t, "reason")}
 	}
 	t.Fatalf("a command %+v", c)
 	return journey.Input{}
 }
 
 var anyInputs = []journey.Input{
-	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDeferred}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: "other"}, {},
+	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDeferred}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: journey.InputMatched}, {Kind: journey.InputCanceled}, {Kind: "other"}, {},
 }
 
 // TestStep_properties walks random journeys with random answers.
@@ -158,7 +179,7 @@ func TestStep_properties(t *testing.T) {
 			if !done && (c.Node != next.Node || c.Visit != next.Visit || !c.Until.Equal(next.Until)) {
 				t.Fatalf("command %+v, state %+v", c, next)
 			}
-			if waiting := next.EnrollmentStatus() == waypost.EnrollmentWaiting; waiting != (c.Kind == journey.CommandWait) || waiting && !c.Until.After(in.At) {
+			if waiting := next.EnrollmentStatus() == waypost.EnrollmentWaiting; waiting != (c.Kind == journey.CommandWait || c.Kind == journey.CommandAwait) || waiting && !c.Until.After(in.At) {
 				t.Fatalf("status %q, command %+v at %s", next.EnrollmentStatus(), c, in.At)
 			}
 
@@ -167,13 +188,13 @@ func TestStep_properties(t *testing.T) {
 				break
 			}
 			if step > 200 {
-				return // in loops with a delay; those without are refused
+				return // in loops that wait; those that do not are refused
 			}
 			held := in.Kind == journey.InputDeferred
 			in = answer(t, d, c, in.At.Add(time.Second))
 
 			// Without a wait, no node comes twice; one that is held back asks again.
-			if c.Kind == journey.CommandWait {
+			if c.Kind == journey.CommandWait || c.Kind == journey.CommandAwait {
 				clear(loops)
 			} else if held {
 				if c.Kind != journey.CommandSend || loops[c.Node] != 1 {
@@ -213,6 +234,41 @@ func TestStep_alwaysEnds(t *testing.T) {
 		}
 		if err != nil || s.EnrollmentStatus() != waypost.EnrollmentCompleted {
 			t.Fatalf("status %q, error %v", s.EnrollmentStatus(), err)
+		}
+	})
+}
+
+// TestStep_cancel cancels an enrollment anywhere on its way: it ends where it
+// stands, without a word.
+func TestStep_cancel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := validDefinition(t)
+		var s journey.State
+		in := journey.Input{Kind: journey.InputStart, At: noon}
+		for range rapid.IntRange(0, 20).Draw(t, "steps") {
+			next, effect, err := journey.Step(d, s, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s = next; s.Phase == journey.PhaseDone {
+				return
+			}
+			in = answer(t, d, effect.Command, in.At.Add(time.Second))
+		}
+		after, effect, err := journey.Step(d, s, journey.Input{Kind: journey.InputCanceled, At: noon})
+		if err != nil || !reflect.DeepEqual(effect, journey.Effect{}) {
+			t.Fatalf("effect %+v, error %v", effect, err)
+		}
+		want := s
+		want.Version, want.Phase, want.Status, want.Until = journey.InterpreterVersion, journey.PhaseDone, waypost.EnrollmentCanceled, time.Time{}
+		if !reflect.DeepEqual(after, want) || after.EnrollmentStatus() != waypost.EnrollmentCanceled {
+			t.Fatalf("canceled: %+v, want %+v", after, want)
+		}
+		for _, in := range anyInputs {
+			if again, _, err := journey.Step(d, after, in); err == nil || !reflect.DeepEqual(again, after) {
+				t.Fatalf("input %+v after the end: %+v", in, again)
+			}
 		}
 	})
 }

@@ -18,6 +18,7 @@ const (
 	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
 	PhaseDecide Phase = "decide" // for the arm of a branch
 	PhaseWait   Phase = "wait"   // for a time
+	PhaseAwait  Phase = "await"  // for an event, or for a time without one
 	PhaseDone   Phase = "done"
 )
 
@@ -30,7 +31,7 @@ type State struct {
 	Phase   Phase                    `json:"p,omitempty"`
 	Visit   int                      `json:"k,omitempty"` // nodes executed so far: names this execution of the node
 	Seq     int                      `json:"s,omitempty"` // timeline entries so far
-	Until   time.Time                `json:"u,omitzero"`  // of a wait
+	Until   time.Time                `json:"u,omitzero"`  // of a wait, or when a wait for an event times out
 	Status  waypost.EnrollmentStatus `json:"r,omitempty"` // once done
 	Path    []Visit                  `json:"t,omitempty"` // the last MaxPath visits, oldest first
 }
@@ -39,19 +40,21 @@ type State struct {
 const MaxPath = 50
 
 // Visit is one node that was passed and what it came to: "delivered", "failed",
-// "waited", "case 1" (counted from 1), "otherwise" or "exited".
+// "waited", "matched", "timedOut", "case 1" (counted from 1), "otherwise" or
+// "exited".
 type Visit struct {
 	Node   string `json:"n"`
 	Result string `json:"r"`
 }
 
 // EnrollmentStatus returns the enrollment's status as far as the journey decides
-// it: pending before the start, running, waiting in a delay, or the final one.
+// it: pending before the start, running, waiting in a delay or for an event, or
+// the final one.
 func (s State) EnrollmentStatus() waypost.EnrollmentStatus {
 	switch s.Phase {
 	case "":
 		return waypost.EnrollmentPending
-	case PhaseWait:
+	case PhaseWait, PhaseAwait:
 		return waypost.EnrollmentWaiting
 	case PhaseDone:
 		return s.Status
@@ -68,7 +71,9 @@ const (
 	InputSent     InputKind = "sent"     // a touchpoint was decided
 	InputDeferred InputKind = "deferred" // a touchpoint is held back; it is still to be sent
 	InputDecided  InputKind = "decided"  // a branch was decided
-	InputElapsed  InputKind = "elapsed"  // a wait is over
+	InputElapsed  InputKind = "elapsed"  // the time of a wait, or of a wait for an event, is over
+	InputMatched  InputKind = "matched"  // the event that is waited for came
+	InputCanceled InputKind = "canceled" // people have canceled the enrollment; it may not have started
 )
 
 // Input is one thing that happened to an enrollment.
@@ -77,7 +82,9 @@ type Input struct {
 	At      time.Time `json:"at"`
 	Succeed bool      `json:"succeed,omitempty"` // of sent
 	Arm     int       `json:"arm,omitempty"`     // of decided: the index of the case, -1 for otherwise
-	Reason  string    `json:"reason,omitempty"`  // of sent, deferred and decided; no personal data
+	// Reason is what the timeline says of it: of sent, deferred, decided, matched and
+	// an elapsed wait for an event. No personal data.
+	Reason string `json:"reason,omitempty"`
 }
 
 // CommandKind says what an enrollment needs next.
@@ -89,6 +96,7 @@ const (
 	CommandSend   CommandKind = "send"
 	CommandDecide CommandKind = "decide"
 	CommandWait   CommandKind = "wait"
+	CommandAwait  CommandKind = "await"
 )
 
 // Command is what an enrollment needs next; its answer is the next input.
@@ -96,7 +104,7 @@ type Command struct {
 	Kind  CommandKind `json:"kind,omitempty"`
 	Node  string      `json:"node,omitempty"`
 	Visit int         `json:"visit,omitempty"`
-	Until time.Time   `json:"until,omitzero"` // of wait
+	Until time.Time   `json:"until,omitzero"` // of wait, and when an await times out
 }
 
 // Effect is what a step leads to: at most one command, and the timeline entries

@@ -39,6 +39,10 @@ func (r *stepper) take(in Input) error {
 	if r.s.Phase != "" && r.s.Version != InterpreterVersion {
 		return fmt.Errorf("the state is of interpreter version %d, this is %d", r.s.Version, InterpreterVersion)
 	}
+	if in.Kind == InputCanceled && r.s.Phase != PhaseDone {
+		r.cancel()
+		return nil
+	}
 	n, ok := r.d.Node(r.s.Node)
 	switch expects := (phased{in.Kind, r.s.Phase}); {
 	case r.s.Phase == "" || r.s.Phase == PhaseDone:
@@ -55,6 +59,10 @@ func (r *stepper) take(in Input) error {
 		return r.decided(n, in)
 	case expects == phased{InputElapsed, PhaseWait} && n.Type == Delay:
 		return r.leave(n.ID, waypost.WhatWaited, "", "waited", n.Next)
+	case expects == phased{InputMatched, PhaseAwait} && n.Type == WaitForEvent:
+		return r.matched(n, in)
+	case expects == phased{InputElapsed, PhaseAwait} && n.Type == WaitForEvent:
+		return r.timedOut(n, in)
 	}
 	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
 }
@@ -76,7 +84,7 @@ func (r *stepper) start() error {
 	if !ok {
 		return lacks(r.d.Start())
 	}
-	if n.Type != Delay {
+	if !n.waits() {
 		r.entry(n.ID, waypost.WhatEntered, "", "")
 	}
 	return r.enter(n.ID)
@@ -108,6 +116,29 @@ func (r *stepper) decided(n Node, in Input) error {
 	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
 }
 
+func (r *stepper) matched(n Node, in Input) error {
+	reason := in.Reason
+	if reason == "" {
+		reason = "event " + n.Event
+	}
+	return r.leave(n.ID, waypost.WhatMatched, reason, "matched", n.Next)
+}
+
+func (r *stepper) timedOut(n Node, in Input) error {
+	next := n.OnTimeout
+	if next == "" {
+		next = n.Next
+	}
+	return r.leave(n.ID, waypost.WhatTimedOut, in.Reason, "timedOut", next)
+}
+
+// cancel ends the enrollment where it stands. It writes nothing: who canceled it
+// has done so.
+func (r *stepper) cancel() {
+	r.s.Version, r.s.Until = InterpreterVersion, time.Time{}
+	r.s.Phase, r.s.Status = PhaseDone, waypost.EnrollmentCanceled
+}
+
 // leave writes what the node came to and enters the next one.
 func (r *stepper) leave(node, what, reason, result, next string) error {
 	r.entry(node, what, next, reason)
@@ -134,8 +165,8 @@ func (r *stepper) enter(id string) error {
 		r.s.Phase, command.Kind = PhaseSend, CommandSend
 	case Branch:
 		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
-	case Delay:
-		wait, err := n.delay()
+	case Delay, WaitForEvent:
+		wait, err := n.wait()
 		if err != nil {
 			return fmt.Errorf("node %q: %w", n.ID, err)
 		}
@@ -143,9 +174,14 @@ func (r *stepper) enter(id string) error {
 		if until.Year() > 9999 {
 			return fmt.Errorf("node %q waits beyond the year 9999", n.ID)
 		}
-		r.s.Phase, r.s.Until = PhaseWait, until
-		command.Kind, command.Until = CommandWait, until
-		r.entry(n.ID, waypost.WhatEntered, "", "until "+until.Format(waypost.TimeFormat))
+		r.s.Phase, command.Kind = PhaseWait, CommandWait
+		reason := "until " + until.Format(waypost.TimeFormat)
+		if n.Type == WaitForEvent {
+			r.s.Phase, command.Kind = PhaseAwait, CommandAwait
+			reason = "event " + n.Event + " " + reason
+		}
+		r.s.Until, command.Until = until, until
+		r.entry(n.ID, waypost.WhatEntered, "", reason)
 	case Exit:
 		r.passed(n.ID, "exited")
 		r.end(n.ID, "")

@@ -47,10 +47,18 @@ func decided(arm int, reason string) journey.Input {
 	return journey.Input{Kind: journey.InputDecided, Arm: arm, Reason: reason}
 }
 func elapsed() journey.Input { return journey.Input{Kind: journey.InputElapsed} }
+func timedOut(reason string) journey.Input {
+	return journey.Input{Kind: journey.InputElapsed, Reason: reason}
+}
+func matched(reason string) journey.Input {
+	return journey.Input{Kind: journey.InputMatched, Reason: reason}
+}
+func canceled() journey.Input { return journey.Input{Kind: journey.InputCanceled} }
 
 func TestStep(t *testing.T) {
 	t.Parallel()
 	welcome := string(read(t, "testdata/valid_welcome.json"))
+	events := string(read(t, "testdata/valid_events.json"))
 	single := func(node string) string { return `{"name":"x","start":"n","nodes":[` + node + `]}` }
 	for _, test := range []struct {
 		name, definition string
@@ -120,6 +128,48 @@ func TestStep(t *testing.T) {
 			inputs: []journey.Input{start()},
 			want:   []string{"1 n entered >", "-> send n 1"},
 		},
+		{
+			name: "matched, timed out without onTimeout", definition: events, status: waypost.EnrollmentWaiting,
+			inputs: []journey.Input{start(), matched(""), sent(true, ""), timedOut("")},
+			want: []string{
+				"1 bought entered > event purchase until 2026-03-08T12:00:00.000Z", "-> await bought 1 2026-03-08T12:00:00Z",
+				"2 bought matched >thanks event purchase", "-> send thanks 2",
+				"3 thanks sent >any", "4 any entered > event app.page-view_2 until 2026-03-01T14:00:00.001Z", "-> await any 3 2026-03-01T14:00:00Z",
+				"5 any timedOut >bought", "6 bought entered > event purchase until 2026-03-08T15:00:00.000Z", "-> await bought 4 2026-03-08T15:00:00Z",
+			},
+			path: []journey.Visit{{"bought", "matched"}, {"thanks", "delivered"}, {"any", "timedOut"}},
+		},
+		{
+			name: "timed out with onTimeout, matched with a reason", definition: events, status: waypost.EnrollmentRunning,
+			inputs: []journey.Input{start(), timedOut("error: no such key"), sent(false, ""), matched("event evt_7"), timedOut("")},
+			want: []string{
+				"1 bought entered > event purchase until 2026-03-08T12:00:00.000Z", "-> await bought 1 2026-03-08T12:00:00Z",
+				"2 bought timedOut >nudge error: no such key", "-> send nudge 2",
+				"3 nudge failed >again", "4 again entered > event login until 2026-03-02T14:00:00.000Z", "-> await again 3 2026-03-02T14:00:00Z",
+				"5 again matched >again event evt_7", "6 again entered > event login until 2026-03-02T15:00:00.000Z", "-> await again 4 2026-03-02T15:00:00Z",
+				"7 again timedOut >nudge", "-> send nudge 5",
+			},
+			path: []journey.Visit{{"bought", "timedOut"}, {"nudge", "failed"}, {"again", "matched"}, {"again", "timedOut"}},
+		},
+		{
+			name: "a wait without next", definition: single(`{"id":"n","type":"waitForEvent","event":"e","timeout":"1h"}`), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), timedOut("")},
+			want:   []string{"1 n entered > event e until 2026-03-01T13:00:00.000Z", "-> await n 1 2026-03-01T13:00:00Z", "2 n timedOut >", "3 n exited > no next node"},
+			path:   []journey.Visit{{"n", "timedOut"}},
+		},
+		{
+			name: "canceled", definition: events, status: waypost.EnrollmentCanceled,
+			inputs: []journey.Input{start(), matched(""), canceled()},
+			want: []string{
+				"1 bought entered > event purchase until 2026-03-08T12:00:00.000Z", "-> await bought 1 2026-03-08T12:00:00Z",
+				"2 bought matched >thanks event purchase", "-> send thanks 2",
+			},
+			path: []journey.Visit{{"bought", "matched"}},
+		},
+		{
+			name: "canceled before it began", definition: events, status: waypost.EnrollmentCanceled,
+			inputs: []journey.Input{canceled()},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -148,22 +198,28 @@ func TestStep_unexpected(t *testing.T) {
 	waiting, _ := walk(t, d, start(), sent(true, ""))
 	deciding, _ := walk(t, d, start(), sent(true, ""), elapsed())
 	done, _ := walk(t, d, start(), sent(false, ""), sent(true, ""))
+	stopped, _ := walk(t, d, start(), canceled())
+	awaiting, _ := walk(t, parse(t, string(read(t, "testdata/valid_events.json"))), start())
 	newer := sending
 	newer.Version++
 	moved := sending
 	moved.Node = "gone"
 	confused := sending
 	confused.Node = "check"
+	elsewhere := awaiting
+	elsewhere.Node = "wait"
 	for name, test := range map[string]struct {
 		state  journey.State
 		inputs []journey.Input
 	}{
-		"not started": {journey.State{}, []journey.Input{sent(true, ""), decided(0, ""), elapsed(), {}, {Kind: "event"}}},
-		"sending":     {sending, []journey.Input{start(), decided(0, ""), elapsed(), {}}},
-		"waiting":     {waiting, []journey.Input{start(), sent(true, ""), decided(0, "")}},
-		"deciding":    {deciding, []journey.Input{start(), sent(true, ""), elapsed(), decided(1, ""), decided(-2, "")}},
-		"done":        {done, []journey.Input{start(), sent(true, ""), decided(0, ""), elapsed()}},
-		"newer":       {newer, []journey.Input{sent(true, "")}},
+		"not started": {journey.State{}, []journey.Input{sent(true, ""), decided(0, ""), elapsed(), matched(""), {}, {Kind: "event"}}},
+		"sending":     {sending, []journey.Input{start(), decided(0, ""), elapsed(), matched(""), {}}},
+		"waiting":     {waiting, []journey.Input{start(), sent(true, ""), decided(0, ""), matched("")}},
+		"deciding":    {deciding, []journey.Input{start(), sent(true, ""), elapsed(), matched(""), decided(1, ""), decided(-2, "")}},
+		"done":        {done, []journey.Input{start(), sent(true, ""), decided(0, ""), elapsed(), matched(""), canceled()}},
+		"canceled":    {stopped, []journey.Input{start(), sent(true, ""), elapsed(), canceled()}},
+		"elsewhere":   {elsewhere, []journey.Input{matched(""), elapsed()}},
+		"newer":       {newer, []journey.Input{sent(true, ""), canceled()}},
 		"moved":       {moved, []journey.Input{sent(true, "")}},
 		"confused":    {confused, []journey.Input{sent(true, ""), decided(0, "")}},
 	} {
@@ -189,6 +245,8 @@ func TestStep_drafts(t *testing.T) {
 		`{"start":"gone"}`,
 		`{"start":"n","nodes":[{"id":"n","type":"delay","for":"soon"}]}`,
 		`{"start":"n","nodes":[{"id":"n","type":"delay"}]}`,
+		`{"start":"n","nodes":[{"id":"n","type":"waitForEvent","event":"e","timeout":"soon"}]}`,
+		`{"start":"n","nodes":[{"id":"n","type":"waitForEvent"}]}`,
 	} {
 		s, _, err := journey.Step(parse(t, source), journey.State{}, start())
 		if err == nil || !reflect.DeepEqual(s, journey.State{}) {
