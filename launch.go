@@ -24,6 +24,7 @@ const MaxAudience = 1_000_000
 // Launch enrolls an audience into a journey's newest version (contract, chapter 6).
 type Launch struct {
 	ID            string
+	Scope         Scope
 	JourneyID     string
 	Version       int
 	AppID         string // the application that launched

@@ -24,6 +24,17 @@ type Store interface {
 	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
 	RecordProgress(ctx context.Context, progress []waypost.Progress) error
 
+	Controls(ctx context.Context, of waypost.ControlTargets) (map[string]waypost.Controls, error)
+	Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error)
+	CancelEnrollments(ctx context.Context, ids []string) error
+	CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error
+
+	Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error)
+	RecordWaits(ctx context.Context, results []waypost.WaitResult) error
+
+	EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error)
+	CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
+
 	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
 	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
 	RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error
@@ -39,6 +50,9 @@ type Sender interface {
 type Activities struct {
 	store    Store
 	sender   Sender
+	admit    Admission
+	observe  Observer
+	wake     func()
 	log      *slog.Logger
 	now      func() time.Time
 	random   func() float64
@@ -52,18 +66,32 @@ type Activities struct {
 type Options struct {
 	Store  Store
 	Sender Sender
-	Log    *slog.Logger
-	Now    func() time.Time // time.Now if nil
-	Random func() float64   // in [0,1), places the jitter; math/rand's if nil
+	// Admission decides how many POSTs a webhook may get; nil admits all.
+	Admission Admission
+	Observer  Observer // of metrics; nil for none
+	Wake      func()   // is called when there are new cohorts to start; nil for nobody
+	Log       *slog.Logger
+	Now       func() time.Time // time.Now if nil
+	Random    func() float64   // in [0,1), places the jitter; math/rand's if nil
 }
 
 // New makes the activities and starts the recorder that writes outcomes. Close
 // ends it.
 func New(o Options) *Activities {
 	a := &Activities{
-		store: o.Store, sender: o.Sender, log: o.Log, now: o.Now, random: o.Random,
+		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake,
+		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
 		recorder: newRecorder(o.Store, o.Log),
+	}
+	if a.admit == nil {
+		a.admit = admitAll{}
+	}
+	if a.observe == nil {
+		a.observe = nobody{}
+	}
+	if a.wake == nil {
+		a.wake = func() {}
 	}
 	if a.now == nil {
 		a.now = time.Now
@@ -81,12 +109,31 @@ func (a *Activities) Close(ctx context.Context) error {
 	return errors.Join(a.flights.wait(ctx), a.recorder.close(ctx))
 }
 
+// admitAll is the Admission of those who need none.
+type admitAll struct{}
+
+func (admitAll) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string, time.Duration) {
+	return n, "", 0
+}
+
+func (admitAll) Done(string, int) {}
+
+// nobody is the Observer of those who have none.
+type nobody struct{}
+
+func (nobody) Attempt(string, string, time.Duration) {}
+func (nobody) Deferred(string, int)                  {}
+
 // Item is one enrollment of a batch.
 type Item struct {
 	EnrollmentID string `json:"enrollment"`
 	LeadsID      int64  `json:"lead"`
 	// State is the interpreter's, without its path.
 	State journey.State `json:"state"`
+	// Since and Planned are the beginning and the end of what the enrollment waits
+	// for, as they were before any pause; Planned is zero if it waits for no time.
+	Since   time.Time `json:"since,omitzero"`
+	Planned time.Time `json:"planned,omitzero"`
 	// Deferred says that the workflow knows of the touchpoint being held back, and
 	// the timeline of it.
 	Deferred bool `json:"deferred,omitempty"`
@@ -99,7 +146,10 @@ type Batch struct {
 	Scope     waypost.Scope `json:"scope"`
 	JourneyID string        `json:"journey"`
 	Version   int           `json:"version"`
+	LaunchID  string        `json:"launch,omitempty"`
 	NodeID    string        `json:"node,omitempty"`
+	// Now is the workflow's time, of LookBatch: what is due by it is due.
+	Now time.Time `json:"now,omitzero"`
 	// Coalesce rounds the times of further attempts up, so that a cohort sends its
 	// retries in few waves.
 	Coalesce bool   `json:"coalesce,omitempty"`

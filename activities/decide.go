@@ -9,11 +9,13 @@ import (
 
 // Decision is the arm that one enrollment takes at a branch.
 type Decision struct {
-	EnrollmentID string    `json:"enrollment"`
-	LeadsID      int64     `json:"lead"`
-	Arm          int       `json:"arm"` // index of the case, -1: otherwise
-	Reason       string    `json:"reason"`
-	At           time.Time `json:"at"`
+	EnrollmentID string `json:"enrollment"`
+	LeadsID      int64  `json:"lead"`
+	Arm          int    `json:"arm"` // index of the case, -1: otherwise
+	// Stopped is FoundPaused or OutcomeCanceled where nothing was decided.
+	Stopped string    `json:"stopped,omitempty"`
+	Reason  string    `json:"reason"`
+	At      time.Time `json:"at"`
 }
 
 // DecideBatch evaluates the conditions of a branch for every item, in the order
@@ -24,6 +26,10 @@ func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, erro
 	if err != nil {
 		return nil, err
 	}
+	s, err := a.stand(ctx, b, b.Items)
+	if err != nil {
+		return nil, err
+	}
 	subjects, err := a.subjects(ctx, b, v, b.Items)
 	if err != nil {
 		return nil, err
@@ -31,8 +37,16 @@ func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, erro
 	at := a.now().UTC()
 	decisions := make([]Decision, len(b.Items))
 	for i, item := range b.Items {
-		arm, reason := v.Decide(b.NodeID, subjects[i].Facts)
-		decisions[i] = Decision{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Arm: arm, Reason: reason, At: at}
+		d := Decision{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Arm: -1, At: at}
+		switch {
+		case s.canceled(item.EnrollmentID):
+			d.Stopped = OutcomeCanceled
+		case s.paused(item.EnrollmentID):
+			d.Stopped = FoundPaused
+		default:
+			d.Arm, d.Reason = v.Decide(b.NodeID, subjects[i].Facts)
+		}
+		decisions[i] = d
 	}
 	return decisions, nil
 }
@@ -45,6 +59,9 @@ func (a *Activities) RecordBatch(ctx context.Context, b Batch) error {
 		if p := item.progress(item.State, nil); p != nil {
 			progress = append(progress, *p)
 		}
+	}
+	if len(progress) == 0 {
+		return nil
 	}
 	return a.store.RecordProgress(ctx, progress)
 }

@@ -40,13 +40,18 @@ type Delivery struct {
 	At           time.Time `json:"at"`
 }
 
-// Decided tells whether the enrollment can go on.
-func (d Delivery) Decided() bool { return d.Outcome == OutcomeDelivered || d.Outcome == OutcomeFailed }
+// Decided tells whether the touchpoint is over.
+func (d Delivery) Decided() bool {
+	return d.Outcome == OutcomeDelivered || d.Outcome == OutcomeFailed || d.Outcome == OutcomeCanceled
+}
 
 // Input is what a delivery that is decided or deferred means to the interpreter.
 func (d Delivery) Input() journey.Input {
-	if d.Outcome == OutcomeDeferred {
+	switch d.Outcome {
+	case OutcomeDeferred:
 		return journey.Input{Kind: journey.InputDeferred, At: d.At, Reason: d.Reason}
+	case OutcomeCanceled:
+		return journey.Input{Kind: journey.InputCanceled, At: d.At}
 	}
 	return journey.Input{Kind: journey.InputSent, At: d.At, Succeed: d.Outcome == OutcomeDelivered, Reason: d.Reason}
 }
@@ -55,7 +60,10 @@ const (
 	// stragglers is how long a batch waits for slow receivers once it has
 	// something to answer for the others.
 	stragglers = 3 * time.Second
-	heartbeat  = 2 * time.Second
+	// underWayPause lets others have the worker's place between two looks at a slow
+	// receiver.
+	underWayPause = time.Second
+	heartbeat     = 2 * time.Second
 	// clockSlack is how far ahead of the worker's clock a due time may lie and still
 	// be waited for inside the activity, instead of by another batch.
 	clockSlack = 2 * time.Second
@@ -88,7 +96,7 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	}
 	run := batchRun{
 		Activities: a, batch: b, version: v, hook: hook,
-		results: make([]Delivery, len(b.Items)), own: map[int]*flight{}, flying: map[int]*flight{},
+		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
 	}
 	if err := run.takeOff(ctx); err != nil {
 		return nil, err
@@ -128,8 +136,10 @@ type batchRun struct {
 	hook    waypost.Webhook
 	results []Delivery
 	due     []dueItem
+	paused  map[int]time.Duration // since the first attempt, of those that were paused
 	own     map[int]*flight
 	flying  map[int]*flight
+	started int // POSTs
 }
 
 // errUnfinished is what others see of a touchpoint whose batch panicked.
@@ -289,11 +299,23 @@ func outcomeOf(s waypost.DeliveryStatus) string {
 // announce renders and stores the messages that are due, opens their attempts
 // and starts the POSTs.
 func (r *batchRun) announce(ctx context.Context) error {
+	if err := r.stop(ctx); err != nil {
+		return err
+	}
+	if !r.hook.Enabled {
+		return r.holdBack(ctx, r.due, waypost.DeferWebhookDisabled, 0)
+	}
 	if len(r.due) == 0 {
 		return nil
 	}
-	if !r.hook.Enabled {
-		return r.deferAll(ctx, waypost.DeferWebhookDisabled)
+	granted, reason, wait := r.admit.Admit(ctx, r.hook, len(r.due))
+	// Those that take off give their slots back when they land.
+	defer func() { r.admit.Done(r.hook.ID, granted-r.started) }()
+	if granted < len(r.due) {
+		if err := r.holdBack(ctx, r.due[granted:], reason, wait); err != nil {
+			return err
+		}
+		r.due = r.due[:granted]
 	}
 	items := make([]Item, len(r.due))
 	var unrendered []Item
@@ -333,7 +355,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 			lost := waypost.Outcome{
 				ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer", At: d.stored.Open.At,
 			}
-			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt, d.stored.Open.Attempt, lost, 0); !again {
+			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt.Add(r.paused[d.index]), d.stored.Open.Attempt, lost, 0); !again {
 				failed = append(failed, r.failure(opening, d, d.stored.Open.Attempt, lost))
 				continue
 			}
@@ -367,6 +389,7 @@ func (r *batchRun) delivery(item Item, stored *waypost.Sending, now time.Time) w
 	return waypost.Delivery{
 		MessageID: id, EnrollmentID: item.EnrollmentID, JourneyID: r.batch.JourneyID,
 		JourneyVersion: r.batch.Version, NodeID: r.batch.NodeID, WebhookID: r.hook.ID, LeadsID: item.LeadsID,
+		LaunchID: r.batch.LaunchID,
 	}
 }
 
@@ -454,23 +477,74 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 		i := r.index(o.Touchpoint)
 		s := opened[o.Touchpoint]
 		if s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
-			// Another process was faster; its end is learned in a moment.
+			// Another process was faster, or it was paused or canceled a moment ago: the
+			// next batch learns which.
 			r.results[i] = r.answer(i, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
 			continue
 		}
 		r.flying[i] = r.own[i]
 		delete(r.own, i)
+		s.FirstAttemptAt = s.FirstAttemptAt.Add(r.paused[i])
+		r.started++
 		go r.fly(r.flying[i], r.batch, r.version, r.hook, r.batch.Items[i], s)
 	}
 	return nil
 }
 
-// deferAll holds back what is due without an attempt. It is looked at again
-// after a while that grows with the time it has waited.
-func (r *batchRun) deferAll(ctx context.Context, reason string) error {
-	now := r.now().UTC().Truncate(time.Millisecond)
-	deferrals := make([]waypost.Deferral, len(r.due))
+// stop takes those out of what is due who are canceled or paused.
+func (r *batchRun) stop(ctx context.Context) error {
+	if len(r.due) == 0 {
+		return nil
+	}
+	items := make([]Item, len(r.due))
 	for i, d := range r.due {
+		items[i] = r.batch.Items[d.index]
+	}
+	s, err := r.stand(ctx, r.batch, items)
+	if err != nil || len(s.controls) == 0 {
+		return err
+	}
+	now := r.now().UTC()
+	var going, paused []dueItem
+	var canceled []waypost.Touchpoint
+	for i, d := range r.due {
+		switch id := items[i].EnrollmentID; {
+		case s.canceled(id):
+			canceled = append(canceled, items[i].touchpoint())
+			r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeCanceled, "", time.Time{})
+		case s.paused(id):
+			paused = append(paused, d)
+		default:
+			going = append(going, d)
+			if d.stored != nil && !d.stored.FirstAttemptAt.IsZero() {
+				r.paused[d.index] = s.controls[id].PausedTime(d.stored.FirstAttemptAt, now)
+			}
+		}
+	}
+	r.due = going
+	if len(canceled) > 0 {
+		if err := r.store.CancelDeliveries(ctx, canceled); err != nil {
+			return fmt.Errorf("cancel deliveries: %w", err)
+		}
+	}
+	return r.holdBack(ctx, paused, waypost.DeferPaused, 0)
+}
+
+const (
+	minRecheck = 15 * time.Second
+	maxRecheck = 10 * time.Minute
+)
+
+// holdBack defers touchpoints without an attempt. They are looked at again after
+// wait, or, where nobody knows how long it takes, after a while that grows with the
+// time they have waited; paused ones only when the workflow is told to.
+func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, wait time.Duration) error {
+	if len(due) == 0 {
+		return nil
+	}
+	now := r.now().UTC().Truncate(time.Millisecond)
+	deferrals := make([]waypost.Deferral, len(due))
+	for i, d := range due {
 		item := r.batch.Items[d.index]
 		since, s := now, waypost.Sending{}
 		if d.stored != nil {
@@ -481,7 +555,16 @@ func (r *batchRun) deferAll(ctx context.Context, reason string) error {
 		}
 		delivery := r.delivery(item, d.stored, now)
 		s.MessageID = delivery.MessageID
-		until := now.Add(min(max(now.Sub(since)/4, 15*time.Second), 10*time.Minute))
+		var until time.Time
+		if reason != waypost.DeferPaused {
+			until = now.Add(wait)
+			if wait == 0 {
+				until = now.Add(min(max(now.Sub(since)/4, minRecheck), maxRecheck))
+			}
+			if r.batch.Coalesce {
+				until = RoundUp(until, until.Sub(now)/4)
+			}
+		}
 		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, until)
 		after, entries := item.State, []waypost.TimelineEntry(nil)
 		if !item.Deferred {
@@ -498,11 +581,13 @@ func (r *batchRun) deferAll(ctx context.Context, reason string) error {
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {
 		return fmt.Errorf("record deferrals: %w", err)
 	}
+	r.observe.Deferred(reason, len(due))
 	return nil
 }
 
-// land waits for the flights. Once something can be answered, slow receivers are
-// waited for a few seconds only: they must not hold up the others' journeys.
+// land waits for the flights. Once something can be answered, or if others share
+// the workflow, slow receivers are waited for a few seconds only: they must not
+// hold up the others' journeys, nor a place of a worker.
 func (r *batchRun) land(ctx context.Context) error {
 	landed := make(chan int, len(r.flying))
 	for i, fl := range r.flying {
@@ -513,7 +598,7 @@ func (r *batchRun) land(ctx context.Context) error {
 	}
 	var late <-chan time.Time
 	for waiting := len(r.flying); waiting > 0; waiting-- {
-		if waiting < len(r.batch.Items) && late == nil {
+		if (r.batch.Coalesce || waiting < len(r.batch.Items)) && late == nil {
 			timer := time.NewTimer(stragglers)
 			defer timer.Stop()
 			late = timer.C
@@ -528,7 +613,7 @@ func (r *batchRun) land(ctx context.Context) error {
 			delete(r.flying, i)
 		case <-late:
 			for i := range r.flying {
-				r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC())
+				r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(underWayPause))
 			}
 			return nil
 		case <-ctx.Done():

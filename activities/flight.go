@@ -73,6 +73,7 @@ func (f *flights) wait(ctx context.Context) error {
 // fly POSTs the message and has the outcome recorded.
 func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
 	defer a.flights.end(item.touchpoint(), fl)
+	defer a.admit.Done(hook.ID, 1)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
 		if fault := recover(); fault != nil {
@@ -97,6 +98,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = a.standing(fl.result, record.Touchpoint)
 	}
+	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
 		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())

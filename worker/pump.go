@@ -9,136 +9,298 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/workflows"
 )
 
-// Outbox is where accepted enrollments wait for their workflow.
+// Outbox is where accepted enrollments and launches wait for their workflow, and
+// notices for the workflow to be told.
 type Outbox interface {
 	ClaimCohort(ctx context.Context) (*waypost.Cohort, error)
+	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)
 	StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error)
-	MarkStarted(ctx context.Context, cohortID string) error
+	MarkStarted(ctx context.Context, cohortIDs ...string) error
+
+	UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error)
+	MarkLaunchStarted(ctx context.Context, id string) error
+
+	ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error)
+	DeleteNotices(ctx context.Context, ids []int64) error
+
+	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 }
 
-// Starter starts the workflow of a cohort; again for the same cohort has no
-// effect.
+// Starter starts workflows, again for the same cohort or launch without effect,
+// and tells them to look at what has changed.
 type Starter interface {
 	StartCohort(ctx context.Context, cohort waypost.Cohort) error
+	StartLaunch(ctx context.Context, l waypost.Launch) error
+	Look(ctx context.Context, workflowID string, ring workflows.Ring) error
 }
 
-// Pump is the only way of enrollments into Temporal. Enrollments of the same
-// journey version that wait at the same time share a workflow; in a quiet system
-// each has its own. Several pumps, in one process or in many, share the work.
+// Pump is the only way of enrollments, launches and notices into Temporal.
+// Enrollments of the same journey version that wait at the same time share a
+// workflow; in a quiet system each has its own. Several pumps, in one process or
+// in many, share the work.
 type Pump struct {
 	outbox  Outbox
 	starter Starter
+	observe PumpObserver
 	log     *slog.Logger
-	wake    chan struct{}
 	now     func() time.Time
+	wakes   []chan struct{} // of the lanes
 }
 
 const (
-	// sweepEvery is how soon an enrollment is found whose writer could not wake
-	// this pump.
+	// sweepEvery is how soon something is found whose writer could not wake this
+	// pump.
 	sweepEvery = time.Second
-	// A cohort that was claimed and is not started after this time was left by a
-	// process that ended.
+	// noticesEvery is shorter: notices for a cohort gather for a while, and nobody
+	// wakes the pump when that is over.
+	noticesEvery = 250 * time.Millisecond
+	// What was claimed and is not started after this time was left by a process that
+	// ended.
 	staleAfter = 10 * time.Second
 	staleLimit = 20
 	// startTimeout bounds one start; Temporal answers within milliseconds or is away.
 	startTimeout = 10 * time.Second
 	maxPumpWait  = 10 * time.Second
-	// starts is the number of cohorts that are started at a time.
-	starts = 4
+	// singles is the number of cohorts of API enrollments that are started at a time,
+	// launched that of launches: those have a lane of their own, so that a launch of
+	// a million does not keep one enrollment waiting.
+	singles  = 4
+	launched = 2
+	// cohortsAtOnce are claimed together of a launch.
+	cohortsAtOnce = 4
+	noticesAtOnce = 1000
+	cancelsAtOnce = 500
 )
 
-// NewPump makes a pump; Run runs it.
-func NewPump(outbox Outbox, starter Starter, log *slog.Logger) *Pump {
-	return &Pump{outbox: outbox, starter: starter, log: log, wake: make(chan struct{}, starts), now: time.Now}
+// NewPump makes a pump; Run runs it. observe may be nil.
+func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Logger) *Pump {
+	if observe == nil {
+		observe = unobserved{}
+	}
+	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, now: time.Now}
+	p.wakes = make([]chan struct{}, len(p.lanes()))
+	for i := range p.wakes {
+		p.wakes[i] = make(chan struct{}, 1)
+	}
+	return p
 }
 
-// Wake has the pump look for new enrollments at once. It never blocks.
+type unobserved struct{}
+
+func (unobserved) Started(string, int) {}
+func (unobserved) Signaled(int)        {}
+
+// lane is one thing that the pump does over and over. It returns whether there
+// may be more to do at once.
+type lane struct {
+	what  string
+	every time.Duration
+	do    func(*Pump, context.Context) (more bool, err error)
+}
+
+func (p *Pump) lanes() []lane {
+	lanes := []lane{
+		{"start left enrollments", sweepEvery, (*Pump).startLeft},
+		{"start launches", sweepEvery, (*Pump).startLaunches},
+		{"tell workflows", noticesEvery, (*Pump).tell},
+		{"cancel", sweepEvery, (*Pump).sweepCanceled},
+	}
+	for range singles {
+		lanes = append(lanes, lane{"start enrollments", sweepEvery, (*Pump).startClaimed})
+	}
+	for range launched {
+		lanes = append(lanes, lane{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
+	}
+	return lanes
+}
+
+// Wake has the pump look at once for what there is to do. It never blocks.
 func (p *Pump) Wake() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // as many looks as can be under way are due already
+	for _, wake := range p.wakes {
+		select {
+		case wake <- struct{}{}:
+		default: // it is awake
+		}
 	}
 }
 
 // Run pumps until ctx ends.
 func (p *Pump) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for range starts {
-		running.Go(func() { p.start(ctx) })
+	for i, l := range p.lanes() {
+		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
-	running.Go(func() { p.sweep(ctx) })
 	running.Wait()
 }
 
-// start starts new cohorts as they come.
-func (p *Pump) start(ctx context.Context) {
+func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 	failures := 0
 	for ctx.Err() == nil {
-		cohort, err := p.outbox.ClaimCohort(ctx)
-		if err == nil && cohort != nil {
-			err = p.startOne(ctx, *cohort)
-		}
+		more, err := l.do(p, ctx)
 		switch {
 		case err != nil:
-			// What was claimed is not lost: the sweep starts it again.
+			// What was claimed is not lost: it is claimed again after a while.
 			failures++
-			p.wait(ctx, p.fault(ctx, "start enrollments", err, failures), nil)
-		case cohort == nil:
+			wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
+			if ctx.Err() == nil {
+				p.log.Error(l.what+"; will retry", "in", wait.String(), "error", err)
+			}
+			sleep(ctx, wait, nil)
+		case !more:
 			failures = 0
-			p.wait(ctx, sweepEvery, p.wake)
+			sleep(ctx, l.every, wake)
 		default:
 			failures = 0
 		}
 	}
 }
 
-// sweep starts what was claimed and left.
-func (p *Pump) sweep(ctx context.Context) {
-	failures := 0
-	for ctx.Err() == nil {
-		cohorts, err := p.outbox.StaleCohorts(ctx, p.now().Add(-staleAfter), staleLimit)
-		for _, cohort := range cohorts {
-			// One that Temporal refuses must not keep the others from starting.
-			err = errors.Join(err, p.startOne(ctx, cohort))
-		}
-		wait := sweepEvery
-		if failures++; err == nil {
-			failures = 0
-		} else {
-			wait = p.fault(ctx, "start left enrollments", err, failures)
-		}
-		if err == nil && len(cohorts) == staleLimit {
+// startClaimed starts the oldest enrollments of the API.
+func (p *Pump) startClaimed(ctx context.Context) (more bool, err error) {
+	cohort, err := p.outbox.ClaimCohort(ctx)
+	if err != nil || cohort == nil {
+		return false, err
+	}
+	return true, p.startCohorts(ctx, []waypost.Cohort{*cohort})
+}
+
+// startLaunched starts cohorts that a launch has made.
+func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
+	cohorts, err := p.outbox.ClaimLaunchCohorts(ctx, cohortsAtOnce)
+	if err != nil || len(cohorts) == 0 {
+		return false, err
+	}
+	return true, p.startCohorts(ctx, cohorts)
+}
+
+// startLeft starts what was claimed and left.
+func (p *Pump) startLeft(ctx context.Context) (more bool, err error) {
+	cohorts, err := p.outbox.StaleCohorts(ctx, p.now().Add(-staleAfter), staleLimit)
+	if err != nil {
+		return false, err
+	}
+	return len(cohorts) == staleLimit, p.startCohorts(ctx, cohorts)
+}
+
+// startCohorts starts each of the cohorts: one that Temporal refuses must not
+// keep the others from starting.
+func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error {
+	var errs error
+	var started []string
+	for _, cohort := range cohorts {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartCohort(ctx, cohort) }); err != nil {
+			errs = errors.Join(errs, err)
 			continue
 		}
-		p.wait(ctx, wait, nil)
+		started = append(started, cohort.ID)
+		p.observe.Started(KindEnrollment, len(cohort.Members))
 	}
+	if len(started) > 0 {
+		if err := p.outbox.MarkStarted(ctx, started...); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("mark cohorts as started: %w", err))
+		}
+	}
+	return errs
 }
 
-func (p *Pump) startOne(ctx context.Context, cohort waypost.Cohort) error {
+func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
+	launches, err := p.outbox.UnstartedLaunches(ctx, p.now().Add(-staleAfter), staleLimit)
+	if err != nil {
+		return false, err
+	}
+	var errs error
+	for _, l := range launches {
+		err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartLaunch(ctx, l) })
+		if err == nil {
+			p.observe.Started(KindLaunch, 1)
+			if err = p.outbox.MarkLaunchStarted(ctx, l.ID); err != nil {
+				err = fmt.Errorf("mark launch %s as started: %w", l.ID, err)
+			}
+		}
+		errs = errors.Join(errs, err)
+	}
+	return len(launches) == staleLimit, errs
+}
+
+// tell signals workflows, each once for all that has gathered for it.
+func (p *Pump) tell(ctx context.Context) (more bool, err error) {
+	notices, err := p.outbox.ClaimNotices(ctx, noticesAtOnce)
+	if err != nil {
+		return false, err
+	}
+	var errs error
+	var told []int64
+	for _, g := range gather(notices) {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.Look(ctx, g.workflow, g.ring) }); err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		p.observe.Signaled(len(g.ids))
+		told = append(told, g.ids...)
+	}
+	if len(told) > 0 {
+		if err := p.outbox.DeleteNotices(ctx, told); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("delete notices: %w", err))
+		}
+	}
+	return len(notices) == noticesAtOnce, errs
+}
+
+// gathered is what one workflow is told at once.
+type gathered struct {
+	workflow string
+	ring     workflows.Ring
+	ids      []int64
+}
+
+// gather groups notices by workflow, in the order in which workflows first occur.
+// One that is for a whole workflow covers the others.
+func gather(notices []waypost.Notice) []*gathered {
+	var groups []*gathered
+	byWorkflow := map[string]*gathered{}
+	whole := map[string]bool{}
+	seen := map[[2]string]bool{}
+	for _, n := range notices {
+		g := byWorkflow[n.WorkflowID]
+		if g == nil {
+			g = &gathered{workflow: n.WorkflowID}
+			byWorkflow[n.WorkflowID] = g
+			groups = append(groups, g)
+		}
+		g.ids = append(g.ids, n.ID)
+		if n.EnrollmentID == "" {
+			whole[n.WorkflowID] = true
+		} else if key := [2]string{n.WorkflowID, n.EnrollmentID}; !seen[key] {
+			seen[key] = true
+			g.ring.Enrollments = append(g.ring.Enrollments, n.EnrollmentID)
+		}
+		if n.EventID != "" {
+			g.ring.Events = append(g.ring.Events, n.EventID)
+		}
+	}
+	for _, g := range groups {
+		if whole[g.workflow] {
+			g.ring.Enrollments = nil
+		}
+	}
+	return groups
+}
+
+func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
+	return p.outbox.SweepCanceled(ctx, cancelsAtOnce)
+}
+
+func (p *Pump) limited(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := p.starter.StartCohort(ctx, cohort); err != nil {
-		return err
-	}
-	if err := p.outbox.MarkStarted(ctx, cohort.ID); err != nil {
-		return fmt.Errorf("mark cohort %s started: %w", cohort.ID, err)
-	}
-	return nil
+	return call(ctx)
 }
 
-// fault logs an error and tells how long to wait after it.
-func (p *Pump) fault(ctx context.Context, what string, err error, failures int) time.Duration {
-	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
-	if ctx.Err() == nil {
-		p.log.Error(what+"; will retry", "in", wait.String(), "error", err)
-	}
-	return wait
-}
-
-func (p *Pump) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+// sleep waits for the time, for ctx to end, or to be woken.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/store/storetest"
+	"waypost/workflows"
 )
 
 // unreliable is a Temporal that is away now and then, and that sometimes starts
@@ -45,6 +46,10 @@ func (u *unreliable) StartCohort(_ context.Context, cohort waypost.Cohort) error
 	return nil
 }
 
+func (u *unreliable) StartLaunch(context.Context, waypost.Launch) error { return nil }
+
+func (u *unreliable) Look(context.Context, string, workflows.Ring) error { return nil }
+
 // Whatever Temporal does, several pumps start every enrollment, each in one
 // cohort.
 func TestPumpStartsEachOnce(t *testing.T) {
@@ -70,7 +75,7 @@ func TestPumpStartsEachOnce(t *testing.T) {
 	var pumping sync.WaitGroup
 	var pumps []*Pump
 	for range 3 {
-		p := NewPump(db, temporal, slog.New(slog.DiscardHandler))
+		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
 		// What is claimed and not started counts as left at once.
 		p.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)

@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"waypost"
+	"waypost/workflows"
 )
 
 // leftOutbox holds cohorts that were claimed and left. As in the database, those
 // that are looked at go to the back, all at the same time and in the order of
 // their ids.
 type leftOutbox struct {
+	Outbox  // nothing else is asked of it
 	mu      sync.Mutex
 	cohorts []waypost.Cohort
 	started chan string
@@ -22,26 +25,39 @@ type leftOutbox struct {
 
 func (o *leftOutbox) ClaimCohort(context.Context) (*waypost.Cohort, error) { return nil, nil }
 
+func (o *leftOutbox) ClaimLaunchCohorts(context.Context, int) ([]waypost.Cohort, error) {
+	return nil, nil
+}
+
+func (o *leftOutbox) UnstartedLaunches(context.Context, time.Time, int) ([]waypost.Launch, error) {
+	return nil, nil
+}
+
+func (o *leftOutbox) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return nil, nil }
+
+func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
+
 func (o *leftOutbox) StaleCohorts(context.Context, time.Time, int) ([]waypost.Cohort, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]waypost.Cohort{}, o.cohorts...), nil
 }
 
-func (o *leftOutbox) MarkStarted(_ context.Context, id string) error {
+func (o *leftOutbox) MarkStarted(_ context.Context, ids ...string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i, c := range o.cohorts {
-		if c.ID == id {
-			o.cohorts = append(o.cohorts[:i:i], o.cohorts[i+1:]...)
-			break
-		}
+	for _, id := range ids {
+		o.cohorts = slices.DeleteFunc(o.cohorts, func(c waypost.Cohort) bool { return c.ID == id })
+		o.started <- id
 	}
-	o.started <- id
 	return nil
 }
 
 type refusing string
+
+func (refusing) StartLaunch(context.Context, waypost.Launch) error { return nil }
+
+func (refusing) Look(context.Context, string, workflows.Ring) error { return nil }
 
 func (r refusing) StartCohort(_ context.Context, c waypost.Cohort) error {
 	if c.ID == string(r) {
@@ -55,7 +71,7 @@ func TestSweepPassesARefusedCohort(t *testing.T) {
 	t.Parallel()
 	o := &leftOutbox{started: make(chan string, 3), cohorts: []waypost.Cohort{{ID: "coh_1"}, {ID: "coh_2"}, {ID: "coh_3"}}}
 	ctx, cancel := context.WithCancel(context.Background())
-	pump := NewPump(o, refusing("coh_1"), slog.New(slog.DiscardHandler))
+	pump := NewPump(o, refusing("coh_1"), nil, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() { defer close(done); pump.Run(ctx) }()
 	defer func() { cancel(); <-done }()

@@ -39,7 +39,12 @@ func New(c client.Client, taskQueue string, a *activities.Activities) worker.Wor
 // tests.
 func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+	r.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
 	r.RegisterActivity(a.DeliverBatch)
 	r.RegisterActivity(a.DecideBatch)
 	r.RegisterActivity(a.RecordBatch)
+	r.RegisterActivity(a.LookBatch)
+	r.RegisterActivity(a.CancelBatch)
+	r.RegisterActivity(a.CancelLaunch)
+	r.RegisterActivity(a.EnrollAudience)
 }

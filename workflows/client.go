@@ -35,7 +35,8 @@ const maxFairnessKey = 64
 // Priorities of what competes for workers; lower goes first.
 const (
 	prioritySingle = 2
-	priorityCohort = 4
+	priorityCohort = 3
+	priorityLaunch = 4
 )
 
 // StartCohort starts the workflow of a cohort. It may be called again for the
@@ -53,7 +54,7 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 		EnableEagerStart:                         true,
 		TypedSearchAttributes:                    attributes,
 		StaticSummary:                            summary(in.Name, in.Version, len(in.Members)),
-		Priority:                                 priority(in.Scope.Org, len(in.Members)),
+		Priority:                                 priority(in.Scope.Org, in.LaunchID, len(in.Members)),
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, TypeJourney, in)
 	if started := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &started) {
@@ -65,13 +66,58 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 	return nil
 }
 
-func priority(org string, members int) temporal.Priority {
+// StartLaunch starts the workflow of a launch; again for the same launch has no
+// effect.
+func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
+	sc := l.Scope
+	in := LaunchInput{Scope: sc, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
+	if l.StartAt != nil {
+		in.StartAt = *l.StartAt
+	}
+	p := priority(sc.Org, "", 1)
+	p.PriorityKey = priorityCohort
+	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                    l.ID,
+		TaskQueue:             c.taskQueue,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			AttrJourney.ValueSet(l.JourneyID), AttrOrg.ValueSet(sc.Org), AttrStage.ValueSet(string(sc.Stage))),
+		StaticSummary:                            "Launch of journey " + l.JourneyID,
+		Priority:                                 p,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, TypeLaunch, in)
+	if started := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &started) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start workflow %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+// Look tells a workflow that something has changed that it should look at. One
+// that has ended needs not to be told: that is no error.
+func (c *Client) Look(ctx context.Context, workflowID string, ring Ring) error {
+	err := c.temporal.SignalWorkflow(ctx, workflowID, "", SignalLook, ring)
+	if ended := (*serviceerror.NotFound)(nil); errors.As(err, &ended) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("signal workflow %s: %w", workflowID, err)
+	}
+	return nil
+}
+
+func priority(org, launch string, members int) temporal.Priority {
 	p := temporal.Priority{PriorityKey: prioritySingle, FairnessKey: org}
 	if len(org) > maxFairnessKey {
 		sum := sha256.Sum256([]byte(org))
 		p.FairnessKey = hex.EncodeToString(sum[:16])
 	}
-	if members > 1 {
+	switch {
+	case launch != "":
+		p.PriorityKey = priorityLaunch
+	case members > 1:
 		p.PriorityKey = priorityCohort
 	}
 	return p
@@ -83,7 +129,7 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	v := cohort.Version
 	in := JourneyInput{
 		Scope: v.Scope, JourneyID: v.JourneyID, Version: v.Version, Name: v.Name,
-		Definition: json.RawMessage(v.Definition),
+		Definition: json.RawMessage(v.Definition), LaunchID: cohort.LaunchID, Rules: rules,
 	}
 	leads := make([]string, len(cohort.Members))
 	for i, m := range cohort.Members {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/store"
 	"waypost/webhook"
 	"waypost/worker"
 	"waypost/workflows"
@@ -98,7 +100,60 @@ func TestFairnessKeyFits(t *testing.T) {
 	if err := (&waypost.Application{Org: org, Name: "x"}).Validate(); err != nil && strings.Contains(err.Error(), "org") {
 		t.Fatal(err)
 	}
-	if key := workflows.Priority(org, 1).FairnessKey; len(key) > 64 {
+	if key := workflows.Priority(org, "", 1).FairnessKey; len(key) > 64 {
 		t.Errorf("key of %d bytes", len(key))
+	}
+}
+
+// awayStore is a database that refuses to tell of controls for a while.
+type awayStore struct {
+	*store.Store
+	until func() bool
+	asked *atomic.Int32
+}
+
+func (s awayStore) Controls(ctx context.Context, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
+	if s.asked.Add(1); !s.until() {
+		return nil, errors.New("the database is away")
+	}
+	return s.Store.Controls(ctx, of)
+}
+
+// While the database is away, what only asks it waits as a regular activity does:
+// the workflow task ends, and nothing is lost.
+func TestDatabaseAwayDuringLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	v := w.publish(`{"name":"J","start":"wait","nodes":[
+		{"id":"wait","type":"delay","for":"1h","next":"check"},
+		{"id":"check","type":"branch","cases":[{"when":"lead.name == 'Lead 0'","next":"hello"}]},
+		{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+	e := w.enroll(v, 1)[0]
+	begin := w.env.Now()
+	w.newEnvironment()
+	var asked atomic.Int32
+	sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(sender.Close)
+	acts := activities.New(activities.Options{
+		Store:  awayStore{w.store, func() bool { return w.env.Now().Sub(begin) > 62*time.Minute }, &asked},
+		Sender: sender, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.env.Now() },
+	})
+	t.Cleanup(func() { _ = acts.Close(context.Background()) })
+	worker.Register(w.env, acts)
+	regular := 0
+	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if info.ActivityType.Name == "LookBatch" {
+			regular++
+		}
+	})
+	w.run()
+	if status, timeline := w.timeline(e); status != waypost.EnrollmentCompleted || len(w.receiver.posts) != 1 {
+		t.Errorf("%s by way of %q, %d messages", status, timeline, len(w.receiver.posts))
+	}
+	if elapsed := w.env.Now().Sub(begin); elapsed < 62*time.Minute || elapsed > 64*time.Minute {
+		t.Errorf("it went on %s after the start", elapsed)
+	}
+	if regular == 0 || asked.Load() < 3 {
+		t.Errorf("%d regular looks, %d questions: the test shows nothing", regular, asked.Load())
 	}
 }

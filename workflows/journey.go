@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -23,7 +24,11 @@ type JourneyInput struct {
 	Version    int             `json:"version"`
 	Name       string          `json:"name"`
 	Definition json.RawMessage `json:"definition"`
+	LaunchID   string          `json:"launch,omitempty"`
 	Members    []Member        `json:"members"`
+	// Rules names the commands that this run uses: a history replays with those
+	// that it was written with.
+	Rules int `json:"rules,omitempty"`
 	// What the search attributes say already.
 	Node     string   `json:"node,omitempty"`
 	Webhook  string   `json:"webhook,omitempty"`
@@ -38,11 +43,31 @@ type Member struct {
 	State        journey.State `json:"s"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"u,omitempty"`
-	// Due is when the delay ends, or when the touchpoint is to be tried again.
+	// Due is when the wait ends, or when the touchpoint is to be tried again; zero is
+	// at once.
 	Due     time.Time `json:"d,omitzero"`
 	Outcome string    `json:"o,omitempty"` // of the last batch it was in
 	Attempt int       `json:"a,omitempty"`
 	Reason  string    `json:"r,omitempty"`
+	// Since is when the wait or the touchpoint's turn began, Planned when it was to
+	// end: what pauses move Due away from.
+	Since   time.Time `json:"f,omitzero"`
+	Planned time.Time `json:"w,omitzero"`
+	// Held says that it is paused: nothing is done until somebody rings.
+	Held bool `json:"h,omitempty"`
+	// Rung says that something has changed that is to be looked at.
+	Rung bool `json:"b,omitempty"`
+}
+
+// rules of new runs. 0 was the first: delays ended without a look at what was
+// decided meanwhile, and everything was a regular activity.
+const rules = 1
+
+// Ring is what a SignalLook carries: who is to be looked at, and which events are
+// the reason. Without enrollments, all are.
+type Ring struct {
+	Enrollments []string `json:"enrollments,omitempty"`
+	Events      []string `json:"events,omitempty"`
 }
 
 const (
@@ -52,12 +77,17 @@ const (
 	// heartbeats tell within seconds that its process has died.
 	batchTimeout     = 5 * time.Minute
 	heartbeatTimeout = 10 * time.Second
+	// A quick activity asks the database only. It runs within the workflow task, and
+	// apart from it if the database does not answer.
+	quickTimeout  = 3 * time.Second
+	quickAttempts = 2
 )
 
 // Journey drives a cohort of 1 to 100 enrollments through one version of a
 // journey. It carries out what the interpreter asks for and does nothing by
 // itself: touchpoints and conditions that are due together go out as batches,
-// what failed comes again in waves, and everything else is a timer.
+// what failed comes again in waves, and everything else is a timer. A signal
+// (SignalLook) only has it look at what is recorded.
 func Journey(ctx workflow.Context, in JourneyInput) (JourneyResult, error) {
 	result, err := newCohort(in).run(ctx)
 	var again *workflow.ContinueAsNewError
@@ -89,6 +119,7 @@ func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 				return c.result(), nil
 			}
 			if full {
+				c.in.Rules = rules
 				return JourneyResult{}, workflow.NewContinueAsNewError(ctx, TypeJourney, c.in)
 			}
 		}
@@ -98,7 +129,29 @@ func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 		if err := c.wait(ctx); err != nil {
 			return JourneyResult{}, err
 		}
+		if ctx.Err() != nil {
+			return JourneyResult{}, c.cancel(ctx)
+		}
 	}
+}
+
+// cancel cancels everybody who is left: an operator canceled the workflow.
+func (c *cohort) cancel(ctx workflow.Context) error {
+	var left []int
+	for i := range c.in.Members {
+		if c.in.Members[i].State.Phase != journey.PhaseDone {
+			left = append(left, i)
+		}
+	}
+	if len(left) > 0 {
+		apart, stop := workflow.NewDisconnectedContext(ctx)
+		defer stop()
+		apart = c.activityOptions(apart, "cancel "+count(len(left), "lead"), "")
+		if err := workflow.ExecuteActivity(apart, activitiesOf.CancelBatch, c.batch("", left)).Get(apart, nil); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // cohort is a Journey workflow at work.
@@ -131,6 +184,12 @@ func newCohort(in JourneyInput) *cohort {
 // start enters the journey with those who have not begun.
 func (c *cohort) start(ctx workflow.Context) error {
 	c.batches = workflow.NewSelector(ctx)
+	c.batches.AddReceive(workflow.GetSignalChannel(ctx, SignalLook), func(rings workflow.ReceiveChannel, _ bool) {
+		var r Ring
+		rings.Receive(ctx, &r)
+		c.rung(r)
+	})
+	c.batches.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	for i := range c.in.Members {
 		if c.in.Members[i].State.Version != 0 {
 			continue
@@ -142,6 +201,16 @@ func (c *cohort) start(ctx workflow.Context) error {
 	return nil
 }
 
+// rung notes who is to be looked at.
+func (c *cohort) rung(r Ring) {
+	for i := range c.in.Members {
+		m := &c.in.Members[i]
+		if m.State.Phase != journey.PhaseDone && (len(r.Enrollments) == 0 || slices.Contains(r.Enrollments, m.EnrollmentID)) {
+			m.Rung = true
+		}
+	}
+}
+
 // step feeds one input to the interpreter and keeps what it asks for.
 func (c *cohort) step(i int, in journey.Input) error {
 	m := &c.in.Members[i]
@@ -150,32 +219,50 @@ func (c *cohort) step(i int, in journey.Input) error {
 		return fmt.Errorf("step enrollment %s: %w", m.EnrollmentID, err)
 	}
 	m.State, m.Due, m.Outcome, m.Attempt, m.Reason = state, time.Time{}, "", 0, ""
+	m.Since, m.Planned, m.Held = in.At, time.Time{}, false
 	m.Unrecorded = append(m.Unrecorded, effect.Entries...)
-	if effect.Command.Kind == journey.CommandWait {
-		m.Due = effect.Command.Until
-		if len(c.in.Members) > 1 {
-			m.Due = activities.RoundUp(m.Due, m.Due.Sub(in.At)/10)
-		}
+	switch effect.Command.Kind {
+	case journey.CommandWait:
+		m.Planned = effect.Command.Until
+		m.Due = c.wave(in.At, m.Planned)
+	case journey.CommandAwait:
+		// The wait is registered at once, by a look.
+		m.Planned = effect.Command.Until
 	}
 	return nil
+}
+
+// wave is when a wait ends: in a cohort with those that end at nearly the same
+// time.
+func (c *cohort) wave(since, due time.Time) time.Time {
+	if len(c.in.Members) > 1 {
+		return activities.RoundUp(due, due.Sub(since)/10)
+	}
+	return due
 }
 
 // dispatch sends everything that is due.
 func (c *cohort) dispatch(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	var send, decide groups
-	var record []int
+	var look, record []int
 	for i := range c.in.Members {
 		m := &c.in.Members[i]
 		if c.busy[i] {
 			continue
 		}
-		if m.State.Phase == journey.PhaseWait && !m.Due.After(now) {
+		if c.in.Rules == 0 && m.State.Phase == journey.PhaseWait && !m.Rung && !m.Held && !m.Due.After(now) {
 			if err := c.step(i, journey.Input{Kind: journey.InputElapsed, At: now}); err != nil {
 				return err
 			}
 		}
+		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait
 		switch {
+		case m.State.Phase != journey.PhaseDone && (m.Rung || waits && !m.Held && !m.Due.After(now)):
+			look = append(look, i)
+		case m.Held && len(m.Unrecorded) > 0:
+			record = append(record, i)
+		case m.Held:
 		case m.State.Phase == journey.PhaseSend:
 			if !m.Due.After(now) {
 				send.add(m.State.Node, i)
@@ -185,6 +272,9 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 		case len(m.Unrecorded) > 0:
 			record = append(record, i)
 		}
+	}
+	if len(look) > 0 {
+		c.look(ctx, look)
 	}
 	for _, g := range decide {
 		c.decide(ctx, g.node, g.members)
@@ -263,12 +353,22 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 			m.Due = d.Next
 			return nil
 		}
+		since, planned := m.Since, m.Planned
 		if d.Outcome == activities.OutcomeDeferred && m.Outcome != d.Outcome {
 			if err := c.step(i, d.Input()); err != nil {
 				return err
 			}
 		}
 		m.Unrecorded, m.Due, m.Outcome, m.Attempt, m.Reason = nil, d.Next, d.Outcome, d.Attempt, d.Reason
+		switch {
+		case d.Outcome == activities.OutcomeRetrying:
+			m.Since, m.Planned = d.At, d.Next
+		case d.Reason == waypost.DeferPaused:
+			// When it was due is still what counts.
+			m.Since, m.Planned, m.Held = since, planned, true
+		default:
+			m.Since, m.Planned = d.At, time.Time{}
+		}
 		return nil
 	}
 	if err := c.step(i, d.Input()); err != nil {
@@ -279,16 +379,70 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 	return nil
 }
 
+// look has an activity find out how members go on: who was rung for, whose wait
+// is over, and who begins to wait for an event.
+func (c *cohort) look(ctx workflow.Context, members []int) {
+	batch := c.batch("", members)
+	batch.Now = workflow.Now(ctx)
+	for _, i := range members {
+		c.in.Members[i].Rung = false
+	}
+	c.quick(ctx, "look at "+count(len(members), "lead"), activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
+		var findings []activities.Finding
+		if err := answer.Get(ctx, &findings); err != nil {
+			return err
+		}
+		if len(findings) != len(members) {
+			return fmt.Errorf("LookBatch answered for %d of %d enrollments", len(findings), len(members))
+		}
+		for n, i := range members {
+			if err := c.found(ctx, i, findings[n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// found takes over what a look found out about a member.
+func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error {
+	m := &c.in.Members[i]
+	m.Unrecorded, m.Held = nil, false // what there was is written
+	at := workflow.Now(ctx)
+	switch f.Outcome {
+	case activities.OutcomeCanceled:
+		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: at})
+	case activities.FoundPaused:
+		m.Held = true
+	case activities.FoundMatched:
+		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at})
+	case activities.FoundOver, activities.FoundTimedOut:
+		reason := m.Reason
+		if f.Reason != "" {
+			reason = f.Reason
+		}
+		return c.step(i, journey.Input{Kind: journey.InputElapsed, At: at, Reason: reason})
+	default:
+		if f.Reason != "" {
+			m.Reason = f.Reason // told when the time has run out
+		}
+		m.Due = f.Due
+		if m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait {
+			m.Due = c.wave(m.Since, f.Due)
+		}
+	}
+	return nil
+}
+
 func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
-	ctx = c.activityOptions(ctx, fmt.Sprintf("%s: conditions, %s", node, count(len(members), "lead")), "")
 	batch := c.batch(node, members)
 	for n := range batch.Items {
 		batch.Items[n].Unrecorded = nil // it writes nothing
 	}
-	future := workflow.ExecuteActivity(ctx, activitiesOf.DecideBatch, batch)
-	c.expect(ctx, future, members, func(ctx workflow.Context) error {
+	title := fmt.Sprintf("%s: conditions, %s", node, count(len(members), "lead"))
+	c.quick(ctx, title, activitiesOf.DecideBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
 		var decisions []activities.Decision
-		if err := future.Get(ctx, &decisions); err != nil {
+		if err := answer.Get(ctx, &decisions); err != nil {
 			return err
 		}
 		if len(decisions) != len(members) {
@@ -297,6 +451,13 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		for n, i := range members {
 			d := decisions[n]
 			input := journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Reason: d.Reason}
+			switch d.Stopped {
+			case activities.FoundPaused:
+				c.in.Members[i].Held = true
+				continue
+			case activities.OutcomeCanceled:
+				input = journey.Input{Kind: journey.InputCanceled, At: d.At}
+			}
 			if err := c.step(i, input); err != nil {
 				return err
 			}
@@ -312,15 +473,41 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 	for _, i := range members {
 		c.in.Members[i].Unrecorded = nil
 	}
-	ctx = c.activityOptions(ctx, "timeline, "+count(len(members), "lead"), "")
-	future := workflow.ExecuteActivity(ctx, activitiesOf.RecordBatch, batch)
-	c.expect(ctx, future, nil, func(ctx workflow.Context) error { return future.Get(ctx, nil) })
+	c.quick(ctx, "timeline, "+count(len(members), "lead"), activitiesOf.RecordBatch, batch, nil, func(ctx workflow.Context, answer workflow.Future) error {
+		return answer.Get(ctx, nil)
+	})
+}
+
+// quick runs an activity that only asks the database: as a local activity, which
+// is one event instead of six, and as a regular one if that fails. The checker is
+// given the activity's name by the SDK.
+func (c *cohort) quick(ctx workflow.Context, title string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
+	regular := func(ctx workflow.Context) {
+		answer := workflow.ExecuteActivity(c.activityOptions(ctx, title, ""), activity, batch)
+		c.expect(ctx, answer, members, func(ctx workflow.Context) error { return done(ctx, answer) })
+	}
+	if c.in.Rules == 0 {
+		regular(ctx)
+		return
+	}
+	answer := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: quickTimeout,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: quickAttempts},
+		Summary:             title,
+	}), activity, batch)
+	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
+		if err := answer.Get(ctx, nil); err != nil && !temporal.IsCanceledError(err) {
+			regular(ctx)
+			return nil
+		}
+		return done(ctx, answer)
+	})
 }
 
 // batch is the input of an activity for these members.
 func (c *cohort) batch(node string, members []int) activities.Batch {
 	b := activities.Batch{
-		Scope: c.in.Scope, JourneyID: c.in.JourneyID, Version: c.in.Version, NodeID: node,
+		Scope: c.in.Scope, JourneyID: c.in.JourneyID, Version: c.in.Version, LaunchID: c.in.LaunchID, NodeID: node,
 		Coalesce: len(c.in.Members) > 1,
 		Items:    make([]activities.Item, len(members)),
 	}
@@ -329,7 +516,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		m.State.Path = nil // activities do not need it
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
-			Deferred: m.Outcome == activities.OutcomeDeferred,
+			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred,
 		}
 	}
 	return b
@@ -339,7 +526,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 var activitiesOf *activities.Activities
 
 func (c *cohort) activityOptions(ctx workflow.Context, title, webhook string) workflow.Context {
-	p := priority(c.in.Scope.Org, len(c.in.Members))
+	p := priority(c.in.Scope.Org, c.in.LaunchID, len(c.in.Members))
 	if webhook != "" {
 		p.FairnessKey = webhook
 	}
@@ -368,7 +555,7 @@ func (c *cohort) expect(ctx workflow.Context, future workflow.Future, members []
 		for _, i := range members {
 			c.busy[i] = false
 		}
-		if err := done(ctx); err != nil && c.err == nil {
+		if err := done(ctx); err != nil && c.err == nil && ctx.Err() == nil {
 			c.err = err
 		}
 	})
@@ -378,7 +565,7 @@ func (c *cohort) expect(ctx workflow.Context, future workflow.Future, members []
 // everything that is ready by then.
 func (c *cohort) wait(ctx workflow.Context) error {
 	c.batches.Select(ctx)
-	for c.err == nil && c.batches.HasPending() {
+	for c.err == nil && ctx.Err() == nil && c.batches.HasPending() {
 		c.batches.Select(ctx)
 	}
 	return c.err
@@ -389,11 +576,14 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 	var first time.Time
 	var what string
 	for i, m := range c.in.Members {
-		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseSend
-		if waits && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
+		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait || m.State.Phase == journey.PhaseSend
+		if waits && !m.Held && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
 			first, what = m.Due, m.State.Node+": delay"
-			if m.State.Phase == journey.PhaseSend {
+			switch m.State.Phase {
+			case journey.PhaseSend:
 				what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
+			case journey.PhaseAwait:
+				what = m.State.Node + ": event"
 			}
 		}
 	}

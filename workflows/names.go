@@ -13,6 +13,14 @@ import (
 // (contract, chapter 6, "In the Temporal Web UI").
 const TypeJourney = "Journey"
 
+// TypeLaunch is the workflow type that enrolls the audience of a launch; its id is
+// the launch's.
+const TypeLaunch = "Launch"
+
+// SignalLook tells a workflow to look at what is recorded: something has changed
+// there. It carries a Ring.
+const SignalLook = "look"
+
 // Search attributes. They are never encrypted: no personal data in them.
 var (
 	AttrJourney = temporal.NewSearchAttributeKeyKeyword("WaypostJourney")     // journey id

@@ -25,6 +25,7 @@ func TestStoredHistoriesReplay(t *testing.T) {
 			t.Parallel()
 			replayer := worker.NewWorkflowReplayer()
 			replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+			replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
 			must(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, file))
 		})
 	}

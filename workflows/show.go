@@ -114,8 +114,12 @@ func (m *Member) waits() string {
 	switch {
 	case m.State.Phase == journey.PhaseDone:
 		return ""
+	case m.Held:
+		return "paused"
 	case m.State.Phase == journey.PhaseWait:
 		return "waits until " + at
+	case m.State.Phase == journey.PhaseAwait:
+		return "waits for an event until " + at
 	case m.Outcome == activities.OutcomeRetrying:
 		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
 	case m.Outcome == activities.OutcomeDeferred:

@@ -38,6 +38,7 @@ type world struct {
 	receiver *receiver
 	webhook  waypost.Webhook
 	keys     *waypost.Keyring
+	told     int // notices
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -74,6 +75,10 @@ func (w *world) newEnvironment() {
 	if w.env != nil {
 		at = w.env.Now()
 	}
+	w.newEnvironmentAt(at)
+}
+
+func (w *world) newEnvironmentAt(at time.Time) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	w.env = suite.NewTestWorkflowEnvironment()

@@ -279,12 +279,17 @@ func freePorts(n int) ([]int, error) {
 // dynamicConfig suits one user on one machine: one task-queue partition, as
 // there is one matching service; limits that a benchmark does not meet; fairness
 // keys honoured.
+// HistoryEvents is the number of events after which Temporal suggests that a
+// workflow continues as new. Tests set it before Start.
+var HistoryEvents = 4096
+
 func dynamicConfig() dynamicconfig.StaticClient {
 	const unlimited = 1_000_000
 	return dynamicconfig.StaticClient{
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():                  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():                 1,
 		dynamicconfig.MatchingEnableFairness.Key():                              true,
+		dynamicconfig.HistoryCountSuggestContinueAsNew.Key():                    HistoryEvents,
 		dynamicconfig.FrontendRPS.Key():                                         unlimited,
 		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():                  unlimited,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key():        1_000,

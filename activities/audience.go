@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// AudienceInput names the launch whose audience is to be enrolled.
+type AudienceInput struct {
+	LaunchID string `json:"launch"`
+	// RatePerSecond bounds the enrollments a second; 0 does not.
+	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
+	// Early asks only whether the launch is canceled or paused: its time has not come.
+	Early bool `json:"early,omitempty"`
+}
+
+// AudienceProgress is how far a run of EnrollAudience got.
+type AudienceProgress struct {
+	Enrolled int  `json:"enrolled"` // in this run
+	Skipped  int  `json:"skipped"`  // in this run
+	Done     bool `json:"done,omitempty"`
+	Canceled bool `json:"canceled,omitempty"`
+	// Paused says that the workflow will be told when to go on.
+	Paused bool `json:"paused,omitempty"`
+}
+
+const (
+	// audienceStep is the number of leads in one transaction.
+	audienceStep = 500
+	// audienceRun bounds one run of the activity, so that a launch that takes days
+	// shows its progress in the history.
+	audienceRun = 5 * time.Minute
+)
+
+// EnrollAudience enrolls the audience of a launch step by step, until nobody is
+// left, it is paused or canceled, or some minutes have passed. Every step is one
+// transaction with the launch's place in its audience: a run that is cut off
+// neither loses nor repeats a lead.
+func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (AudienceProgress, error) {
+	stop := keepAlive(ctx)
+	defer stop()
+	var p AudienceProgress
+	if in.Early {
+		step, err := a.store.EnrollAudience(ctx, in.LaunchID, 0)
+		if err != nil {
+			return p, fmt.Errorf("look at launch %s: %w", in.LaunchID, err)
+		}
+		p.Canceled = step.Canceled
+		return p, nil
+	}
+	begin := time.Now()
+	for time.Since(begin) < audienceRun {
+		n := audienceStep
+		if in.RatePerSecond > 0 {
+			// As many as are due since the beginning, some times a second.
+			allowed := int(in.RatePerSecond*(time.Since(begin)+rateTick).Seconds()) - p.Enrolled - p.Skipped
+			if allowed < 1 {
+				if err := pause(ctx, rateTick); err != nil {
+					return p, err
+				}
+				continue
+			}
+			n = min(n, allowed)
+		}
+		step, err := a.store.EnrollAudience(ctx, in.LaunchID, n)
+		if err != nil {
+			return p, fmt.Errorf("enroll the audience of launch %s: %w", in.LaunchID, err)
+		}
+		p.Enrolled += step.Enrolled
+		p.Skipped += step.Skipped
+		if step.Enrolled > 0 {
+			a.wake()
+		}
+		if step.Done || step.Canceled || len(step.Held) > 0 {
+			p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
+			return p, nil
+		}
+		activity.RecordHeartbeat(ctx, p)
+		if in.RatePerSecond > 0 {
+			if err := pause(ctx, rateTick); err != nil {
+				return p, err
+			}
+		}
+	}
+	return p, nil
+}
+
+// rateTick is how often a launch with a rate enrolls.
+const rateTick = 100 * time.Millisecond

@@ -1,0 +1,86 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// What LookBatch finds out about an enrollment, beside OutcomeCanceled.
+const (
+	FoundPaused   = "paused"   // nothing is to be done until the workflow is told to look again
+	FoundWaiting  = "waiting"  // it goes on at Due
+	FoundOver     = "over"     // its delay is over
+	FoundMatched  = "matched"  // the event that it waits for has come
+	FoundTimedOut = "timedOut" // it has not come in time
+)
+
+// Finding is what LookBatch tells about one enrollment. It holds no personal data.
+type Finding struct {
+	Outcome      string    `json:"outcome"` // OutcomeCanceled or a Found… value
+	Due          time.Time `json:"due,omitzero"`
+	Reason       string    `json:"reason,omitempty"` // what went wrong with the condition of an event
+	LeadsID      int64     `json:"lead"`
+	EnrollmentID string    `json:"enrollment"`
+	At           time.Time `json:"at"`
+}
+
+// LookBatch finds out from what is recorded how enrollments go on: whether they
+// were paused or canceled, when their waits end, and whether the events have come
+// that they wait for. It registers waits for events, and writes the timeline
+// entries that nobody wrote yet. It returns a finding for each item, in their
+// order, and may run any number of times.
+func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) {
+	v, err := a.definition(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.RecordBatch(ctx, b); err != nil {
+		return nil, err
+	}
+	s, err := a.stand(ctx, b, b.Items)
+	if err != nil {
+		return nil, err
+	}
+	findings := make([]Finding, len(b.Items))
+	var awaiting []int
+	var canceled []waypost.Touchpoint
+	for i, item := range b.Items {
+		due := item.Since
+		if !item.Planned.IsZero() {
+			due = item.Planned
+		}
+		if controls := s.controls[item.EnrollmentID]; len(controls) > 0 {
+			due = controls.Due(item.Since, due)
+		}
+		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
+		switch {
+		case s.canceled(item.EnrollmentID):
+			f.Outcome = OutcomeCanceled
+			if item.State.Phase == journey.PhaseSend {
+				canceled = append(canceled, item.touchpoint())
+			}
+		case s.paused(item.EnrollmentID):
+			f.Outcome = FoundPaused
+		case item.State.Phase == journey.PhaseAwait:
+			awaiting = append(awaiting, i)
+		case item.State.Phase == journey.PhaseWait && !due.After(b.Now):
+			f.Outcome = FoundOver
+		}
+		findings[i] = f
+	}
+	if len(canceled) > 0 {
+		if err := a.store.CancelDeliveries(ctx, canceled); err != nil {
+			return nil, fmt.Errorf("cancel deliveries: %w", err)
+		}
+	}
+	if len(awaiting) > 0 {
+		if err := a.await(ctx, b, v, awaiting, findings); err != nil {
+			return nil, err
+		}
+	}
+	return findings, nil
+}

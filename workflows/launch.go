@@ -1,0 +1,126 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost"
+	"waypost/activities"
+)
+
+// LaunchInput is what a Launch workflow starts with and, in the same form,
+// continues as new with.
+type LaunchInput struct {
+	Scope         waypost.Scope `json:"scope"`
+	LaunchID      string        `json:"launch"`
+	JourneyID     string        `json:"journey"`
+	StartAt       time.Time     `json:"startAt,omitzero"`
+	RatePerSecond float64       `json:"ratePerSecond,omitempty"`
+	Enrolled      int           `json:"enrolled,omitempty"` // by runs before
+	Skipped       int           `json:"skipped,omitempty"`
+}
+
+// LaunchResult stands in the box at the top of the workflow's page.
+type LaunchResult struct {
+	Launch   string `json:"launch"`
+	Journey  string `json:"journey"`
+	Enrolled int    `json:"enrolled"`
+	Skipped  int    `json:"skipped"`
+	Canceled bool   `json:"canceled,omitempty"`
+}
+
+// Launch enrolls the audience of a launch, once it is time, and waits while the
+// launch is paused. Where it stands is in the database: a run that is cut off goes
+// on where its last step ended. The counts are of what activities answered, and may
+// lack what one did that was cut off.
+func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
+	rings := workflow.GetSignalChannel(ctx, SignalLook)
+	result := func(canceled bool) LaunchResult {
+		return LaunchResult{in.LaunchID, in.JourneyID, in.Enrolled, in.Skipped, canceled}
+	}
+	show := func(what string) {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s. %d enrolled, %d skipped.", what, in.Enrolled, in.Skipped))
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: audienceTimeout,
+		HeartbeatTimeout:    heartbeatTimeout,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
+		},
+		Summary: "enroll the audience",
+	})
+	for {
+		early := workflow.Now(ctx).Before(in.StartAt)
+		if early {
+			show("Begins at " + in.StartAt.UTC().Format(time.RFC3339))
+			if err := receive(ctx, rings, in.StartAt); err != nil {
+				return result(true), cancelLaunch(ctx, in, err)
+			}
+			early = workflow.Now(ctx).Before(in.StartAt)
+		}
+		if !early {
+			show("Enrolls its audience")
+		}
+		var p activities.AudienceProgress
+		// Whoever rings before it is time has canceled it, perhaps: that is all it asks.
+		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Early: early}
+		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
+			return result(true), cancelLaunch(ctx, in, err)
+		}
+		in.Enrolled += p.Enrolled
+		in.Skipped += p.Skipped
+		switch {
+		case p.Done || p.Canceled:
+			show("Done")
+			return result(p.Canceled), nil
+		case p.Paused:
+			show("Paused")
+			if err := receive(ctx, rings, time.Time{}); err != nil {
+				return result(true), cancelLaunch(ctx, in, err)
+			}
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			for rings.ReceiveAsync(nil) { // the next run looks anyway
+			}
+			return LaunchResult{}, workflow.NewContinueAsNewError(ctx, TypeLaunch, in)
+		}
+	}
+}
+
+// cancelLaunch cancels the launch if an operator canceled its workflow, and
+// returns why the workflow ends.
+func cancelLaunch(ctx workflow.Context, in LaunchInput, why error) error {
+	if ctx.Err() == nil {
+		return why
+	}
+	apart, stop := workflow.NewDisconnectedContext(ctx)
+	defer stop()
+	input := activities.CancelInput{Scope: in.Scope, LaunchID: in.LaunchID}
+	if err := workflow.ExecuteActivity(apart, activitiesOf.CancelLaunch, input).Get(apart, nil); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// audienceTimeout bounds one run of EnrollAudience, which ends by itself after
+// minutes.
+const audienceTimeout = 15 * time.Minute
+
+// receive waits until somebody rings, the time has come, or the workflow is
+// canceled. The zero time never comes.
+func receive(ctx workflow.Context, rings workflow.ReceiveChannel, until time.Time) error {
+	timing, stop := workflow.WithCancel(ctx)
+	defer stop()
+	selector := workflow.NewSelector(ctx).
+		AddReceive(rings, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) }).
+		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+	if !until.IsZero() {
+		timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "startAt"})
+		selector.AddFuture(timer, func(workflow.Future) {})
+	}
+	selector.Select(ctx)
+	return ctx.Err()
+}

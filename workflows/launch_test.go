@@ -1,0 +1,155 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/workflows"
+)
+
+// leads makes n leads.
+func (w *world) leads(n int) []int64 {
+	w.t.Helper()
+	ids := make([]int64, n)
+	for i := range ids {
+		external := fmt.Sprintf("ext-%d", i)
+		lead, err := w.store.CreateLead(context.Background(), scope, waypost.LeadFields{Name: fmt.Sprintf("Lead %d", i), ExternalID: &external}, nil)
+		must(w.t, err)
+		ids[i] = lead.LeadsID
+	}
+	return ids
+}
+
+func (w *world) launch(l waypost.Launch) waypost.Launch {
+	w.t.Helper()
+	l, err := w.store.CreateLaunch(context.Background(), scope, l)
+	must(w.t, err)
+	return l
+}
+
+func (w *world) runLaunch(l waypost.Launch) workflows.LaunchResult {
+	w.t.Helper()
+	in := workflows.LaunchInput{Scope: scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
+	if l.StartAt != nil {
+		in.StartAt = *l.StartAt
+	}
+	w.env.ExecuteWorkflow(workflows.TypeLaunch, in)
+	must(w.t, w.env.GetWorkflowError())
+	var result workflows.LaunchResult
+	must(w.t, w.env.GetWorkflowResult(&result))
+	return result
+}
+
+// A launch enrolls each lead of its audience once, when it is time.
+func TestLaunch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	v := w.publish(oneTouchpoint)
+	ids := w.leads(230)
+	startAt := w.env.Now().Add(5 * time.Hour)
+	l := w.launch(waypost.Launch{
+		JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", StartAt: &startAt,
+		Audience: waypost.Audience{LeadsIDs: append(ids, 999_999_999)},
+	})
+	if l.Status != waypost.LaunchScheduled {
+		t.Errorf("before its time it is %s", l.Status)
+	}
+	begin := w.env.Now()
+	result := w.runLaunch(l)
+	if at := w.env.Now().Sub(begin); at < 5*time.Hour || at > 6*time.Hour {
+		t.Errorf("it was done %s after its creation", at)
+	}
+	if result.Enrolled != 230 || result.Skipped != 1 {
+		t.Errorf("result %+v", result)
+	}
+	members := map[int64]int{}
+	for {
+		cohorts, err := w.store.ClaimLaunchCohorts(context.Background(), 10)
+		must(t, err)
+		if len(cohorts) == 0 {
+			break
+		}
+		for _, c := range cohorts {
+			if c.LaunchID != l.ID || len(c.Members) > waypost.MaxCohort {
+				t.Errorf("cohort %s of %q has %d members", c.ID, c.LaunchID, len(c.Members))
+			}
+			for _, m := range c.Members {
+				members[m.LeadsID]++
+			}
+		}
+	}
+	for _, id := range ids {
+		if members[id] != 1 {
+			t.Errorf("lead %d is in %d cohorts", id, members[id])
+		}
+	}
+	l, err := w.store.Launch(context.Background(), scope, l.ID)
+	must(t, err)
+	if p := l.Progress; p.Total != 231 || p.Enrolled != 230 || p.Skipped != 1 || p.Completed != 0 || l.Status != waypost.LaunchRunning {
+		t.Errorf("%s with %+v", l.Status, p)
+	}
+}
+
+// A paused launch enrolls nobody until it is resumed; a canceled one nobody more,
+// also before its time.
+func TestLaunchControl(t *testing.T) {
+	t.Parallel()
+	t.Run("pause", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, nil)
+		v := w.publish(oneTouchpoint)
+		w.leads(20)
+		l := w.launch(waypost.Launch{JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}}})
+		_, err := w.store.PauseLaunch(context.Background(), scope, l.ID)
+		must(t, err)
+		w.at(3*time.Hour, func(ctx context.Context) {
+			paused, err := w.store.Launch(ctx, scope, l.ID)
+			must(t, err)
+			if paused.Status != waypost.LaunchPaused || paused.Progress.Enrolled != 0 {
+				t.Errorf("paused: %s with %+v", paused.Status, paused.Progress)
+			}
+			_, err = w.store.ResumeLaunch(ctx, scope, l.ID, true)
+			must(t, err)
+		})
+		if result := w.runLaunch(l); result.Enrolled != 20 || result.Canceled {
+			t.Errorf("result %+v", result)
+		}
+	})
+	t.Run("cancel before its time", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, nil)
+		v := w.publish(oneTouchpoint)
+		w.leads(20)
+		startAt := w.env.Now().Add(50 * time.Hour)
+		l := w.launch(waypost.Launch{
+			JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", StartAt: &startAt, Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+		})
+		w.at(time.Hour, func(ctx context.Context) {
+			// Pausing and resuming it does not start it early.
+			_, err := w.store.PauseLaunch(ctx, scope, l.ID)
+			must(t, err)
+			_, err = w.store.ResumeLaunch(ctx, scope, l.ID, true)
+			must(t, err)
+		})
+		w.env.RegisterDelayedCallback(func() { w.env.SignalWorkflow(workflows.SignalLook, workflows.Ring{}) }, 2*time.Hour)
+		w.at(10*time.Hour, func(ctx context.Context) {
+			_, err := w.store.CancelLaunch(ctx, scope, l.ID)
+			must(t, err)
+		})
+		begin := w.env.Now()
+		if result := w.runLaunch(l); result.Enrolled != 0 || !result.Canceled {
+			t.Errorf("result %+v", result)
+		}
+		if at := w.env.Now().Sub(begin); at > 11*time.Hour {
+			t.Errorf("the workflow ended %s after the start", at)
+		}
+		l, err := w.store.Launch(context.Background(), scope, l.ID)
+		must(t, err)
+		if l.Status != waypost.LaunchCanceled || l.Progress.Enrolled != 0 {
+			t.Errorf("%s with %+v", l.Status, l.Progress)
+		}
+	})
+}
