@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants bench clean
+.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants scale bench bench-deliveries clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -13,7 +13,7 @@ FUZZTIME ?= 10s
 BENCH ?= .
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-18s %s\n' "$$t" "$$h"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-23s %s\n' "$$t" "$$h"; done
 
 run: ## build and start everything in one process with a demo journey (ARGS=… for waypost-dev)
 	@echo "Building. waypost-dev contains Temporal's server: the first build takes some minutes, the next one seconds." >&2
@@ -61,8 +61,15 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 mutants: ## check that the fault tests fail for builds that are broken on purpose
 	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./e2e
 
+scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
+	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e
+
 bench: ## run the benchmarks (BENCH=pattern)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+bench-deliveries: build ## measure launches, single enrollments, latency and cost on a stack of its own (ARGS=--help lists the flags)
+	@go build -o bin/bench ./bench
+	@exec ./bin/bench $(ARGS)
 
 clean: ## remove bin/
 	rm -rf bin

@@ -43,8 +43,9 @@ var importTable = map[string]folder{
 	"receiver": {},
 	"app": {
 		ours: []string{".", "journey", "signature", "webhook", "store", "limits", "activities", "workflows", "worker", "gateway", "config"},
-		// The wiring makes the clients and the server that others are given.
-		third: append([]string{"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9"}, temporalSDK...),
+		// The wiring makes the clients and the server that others are given, and counts
+		// for all of them.
+		third: append([]string{"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang"}, temporalSDK...),
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
@@ -52,6 +53,9 @@ var importTable = map[string]folder{
 		third: []string{"github.com/spf13/cobra"},
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
+	// It works from outside: the signed API, histories as Temporal keeps them, and
+	// fresh databases on a PostgreSQL server.
+	"bench": {ours: []string{".", "signature"}, third: append([]string{"github.com/jackc/pgx/v5"}, temporalSDK...)},
 }
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -13,41 +14,97 @@ type check struct {
 	ask  func(context.Context) error
 }
 
+// adminServer serves /healthz (the process runs), /readyz (what it depends on
+// answers, and it is not stopping) and /metrics.
 type adminServer struct {
-	addr string
-	stop func()
+	addr   string
+	checks []check
+	server *http.Server
+
+	mu       sync.Mutex
+	asked    time.Time // when /readyz was asked last
+	stopping bool
+	told     chan struct{} // gets something whenever somebody was told so
 }
 
-// checkTime bounds one readiness check.
-const checkTime = 2 * time.Second
+const (
+	// checkTime bounds one readiness check.
+	checkTime = 2 * time.Second
+	// Whoever asked /readyz within watchedTime is likely to ask again: a process that
+	// is to stop goes on accepting until it was asked, or for noticeTime.
+	watchedTime = 30 * time.Second
+	noticeTime  = 5 * time.Second
+)
 
-// serveAdmin serves /healthz (the process runs) and /readyz (what it depends on
-// answers).
-func serveAdmin(ctx context.Context, addr string, checks []check) (adminServer, error) {
+// serveAdmin begins to serve on addr; stop ends it.
+func serveAdmin(ctx context.Context, addr string, checks []check, metrics http.Handler) (*adminServer, error) {
 	listener, err := listen(ctx, "WAYPOST_ADMIN_ADDR", addr)
 	if err != nil {
-		return adminServer{}, err
+		return nil, err
 	}
+	a := &adminServer{addr: listener.Addr().String(), checks: checks, told: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), checkTime)
-		defer cancel()
-		status, answers := http.StatusOK, map[string]string{}
-		for _, c := range checks {
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.Handle("GET /metrics", metrics)
+	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = a.server.Serve(listener) }() // ends with Close
+	return a, nil
+}
+
+func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
+	defer cancel()
+	status, answers := http.StatusOK, map[string]string{}
+	if !a.isStopping() {
+		for _, c := range a.checks {
 			answers[c.name] = "ok"
 			if c.ask(ctx) != nil { // the cause is for the log, not for whoever asks
 				answers[c.name], status = "away", http.StatusServiceUnavailable
 			}
 		}
-		writeStatus(w, status, answers)
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	return adminServer{addr: listener.Addr().String(), stop: func() { _ = server.Close() }}, nil
+	}
+	stopping := a.isStopping() // also while they were asked
+	if stopping {
+		status, answers = http.StatusServiceUnavailable, map[string]string{"process": "stopping"}
+	}
+	writeStatus(w, status, answers)
+	if stopping && http.NewResponseController(w).Flush() == nil {
+		select {
+		case a.told <- struct{}{}:
+		default: // somebody else was
+		}
+	}
 }
+
+// isStopping notes that somebody asks.
+func (a *adminServer) isStopping() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = time.Now()
+	return a.stopping
+}
+
+// announce has /readyz say that the process stops. With wait it returns once
+// whoever watches it knows, so that no new requests are sent to a listener that
+// closes; at once if nobody does.
+func (a *adminServer) announce(wait bool) {
+	a.mu.Lock()
+	watched := time.Since(a.asked) < watchedTime
+	a.stopping = true
+	a.mu.Unlock()
+	if !wait || !watched {
+		return
+	}
+	select {
+	case <-a.told:
+	case <-time.After(noticeTime):
+	}
+}
+
+func (a *adminServer) stop() { _ = a.server.Close() }
 
 func writeStatus(w http.ResponseWriter, status int, body map[string]string) {
 	w.Header().Set("Content-Type", "application/json")

@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -65,6 +66,15 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	}
 	stop.push(func() { closing(log, "database", db.Close()) })
 
+	// It answers until all that is under way has ended.
+	var admin *adminServer
+	stop.push(func() {
+		if admin != nil {
+			admin.stop()
+		}
+	})
+	counts := newMetrics()
+
 	temporal, err := dialTemporal(cfg, keys, log)
 	if err != nil {
 		return err
@@ -75,12 +85,28 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	sender := webhook.NewSender(policy)
 	stop.push(sender.Close)
 
-	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), log)
+	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
+	counts.watchBacklog(db)
 	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
+
+	var shared redis.UniversalClient
+	if cfg.Redis.URL != "" {
+		options, err := redis.ParseURL(string(cfg.Redis.URL))
+		if err != nil {
+			return fmt.Errorf("WAYPOST_REDIS_URL: %w", err)
+		}
+		shared = redis.NewClient(limits.ClientOptions(options))
+		stop.push(func() { closing(log, "redis", shared.Close()) })
+	}
 
 	var working *runningWorker
 	if role.worker {
-		acts := activities.New(activities.Options{Store: db, Sender: sender, Log: log})
+		rates := limits.NewRates(shared, log)
+		counts.watchRedis("rates", rates)
+		acts := activities.New(activities.Options{
+			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), time.Now),
+			Observer: counts, Wake: pump.Wake, Log: log,
+		})
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()
@@ -93,13 +119,12 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	var serving *fiber.App
 	var listener net.Listener
 	if role.gateway {
-		redisOptions, err := redis.ParseURL(string(cfg.Redis.URL))
-		if err != nil {
-			return fmt.Errorf("WAYPOST_REDIS_URL: %w", err)
+		if shared == nil {
+			return errors.New("WAYPOST_REDIS_URL is not set")
 		}
-		redisClient := redis.NewClient(limits.ClientOptions(redisOptions))
-		stop.push(func() { closing(log, "redis", redisClient.Close()) })
-		checks = append(checks, check{"redis", func(ctx context.Context) error { return redisClient.Ping(ctx).Err() }})
+		checks = append(checks, check{"redis", func(ctx context.Context) error { return shared.Ping(ctx).Err() }})
+		nonces := limits.NewNonces(shared)
+		counts.watchRedis("nonces", nonces)
 
 		serving = gateway.New(gateway.Options{
 			Applications: db,
@@ -107,27 +132,32 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			Webhooks:     db,
 			Journeys:     db,
 			Enrollments:  db,
+			Launches:     db,
+			Controls:     db,
+			Events:       db,
 			Deliveries:   db,
-			Nonces:       limits.NewNonces(redisClient),
+			Nonces:       nonces,
 			Sender:       sender,
 			CheckURL:     policy.CheckURL,
 			Waker:        pump,
 			TemporalURL:  temporalURL(cfg.Temporal),
+			LaunchURL:    launchURL(cfg.Temporal),
 			PhoneRegion:  cfg.Lead.PhoneRegion,
 			Now:          time.Now,
 			Log:          log,
+			Observe:      counts.Request,
 		})
+		// Who keeps a connection open is told to open no further request on it.
+		serving.Server().CloseOnShutdown = true
 		if listener, err = listen(ctx, "WAYPOST_HTTP_ADDR", cfg.HTTP.Addr); err != nil {
 			return err
 		}
 		stop.push(func() { _ = listener.Close() })
 	}
 
-	admin, err := serveAdmin(ctx, cfg.Admin.Addr, checks)
-	if err != nil {
+	if admin, err = serveAdmin(ctx, cfg.Admin.Addr, checks, counts.handler()); err != nil {
 		return err
 	}
-	stop.push(admin.stop)
 
 	pumping, stopPump := context.WithCancel(context.WithoutCancel(ctx))
 	pumped := make(chan struct{})
@@ -141,6 +171,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		// It accepts enrollments whether Temporal is there or not.
 		ready(listener.Addr().String())
 	}
+	stop.push(func() { admin.announce(role.gateway) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,6 +200,14 @@ func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
 	return store.Open(ctx, string(cfg.Database.URL), keys, time.Now)
 }
 
+// tokensOf gives an Admission the rates that all processes share.
+func tokensOf(rates *limits.Rates) activities.Tokens {
+	return func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
+		taken := rates.Take(ctx, key, perSecond, burst, n)
+		return taken.Allowed, taken.RetryAfter
+	}
+}
+
 // listen opens a listener, or says which setting to change.
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -177,6 +216,12 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %s: set %s to another address: %w", addr, setting, err)
 	}
 	return l, nil
+}
+
+// launchURL makes the Web UI link to a launch's workflow.
+func launchURL(cfg config.Temporal) func(launchID string) string {
+	base := strings.TrimRight(cfg.UIURL, "/") + "/namespaces/" + url.PathEscape(cfg.Namespace) + "/workflows/"
+	return func(launchID string) string { return base + url.PathEscape(launchID) }
 }
 
 // temporalURL makes the Web UI link that finds a lead's workflow of a journey.

@@ -3,8 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"unicode"
 	"unicode/utf8"
@@ -18,8 +16,8 @@ type Enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 }
 
-// Waker is told that there are new enrollments, so that they start at once. It
-// returns at once, too.
+// Waker is told that there is something for workflows to do: new enrollments and
+// launches, events, what was resumed, canceled or enabled. It returns at once.
 type Waker interface {
 	Wake()
 }
@@ -48,14 +46,11 @@ func decodeEnroll(r *request) (waypost.Enrollment, error) {
 	case bytes.ContainsFunc([]byte(body.EntryKey), unicode.IsControl):
 		problems.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
 	}
-	// Encoded without the escapes that only HTML needs: as long as it was sent.
-	var params bytes.Buffer
-	enc := json.NewEncoder(&params)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body.Params); err != nil {
-		return waypost.Enrollment{}, fmt.Errorf("measure params: %w", err)
+	size, err := sizeOf(body.Params)
+	if err != nil {
+		return waypost.Enrollment{}, err
 	}
-	if params.Len() > maxEnrollmentParams {
+	if size > maxEnrollmentParams {
 		problems.Add(waypost.DetailTooLong, "params", "must be at most %d bytes of JSON", maxEnrollmentParams)
 	}
 	if err := problems.Err(""); err != nil {
@@ -89,12 +84,12 @@ func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if j.PublishedVersion == 0 {
+	if refused := takesLeads(j); refused != nil {
 		// What does not exist comes before what is in the wrong state.
 		if _, err := a.Leads.Lead(ctx, r.scope, e.LeadsID); err != nil {
 			return answer{}, err
 		}
-		return answer{}, waypost.Errorf(waypost.CodeConflict, "id", "the journey has no published version")
+		return answer{}, refused
 	}
 	definition, err := a.definition(ctx, r.scope, j.ID, j.PublishedVersion)
 	if err != nil {

@@ -17,13 +17,17 @@ import (
 	"waypost"
 )
 
-// Options is everything that a gateway needs; all members must be set.
+// Options is everything that a gateway needs; all members but LaunchURL and Observe
+// must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
 	Webhooks     Webhooks
 	Journeys     Journeys
 	Enrollments  Enrollments
+	Launches     Launches
+	Controls     Controls
+	Events       Events
 	Deliveries   Deliveries
 	Nonces       Nonces
 	Sender       Sender
@@ -34,16 +38,25 @@ type Options struct {
 	// TemporalURL makes the Web UI's link to a lead's workflow of a journey; "" if
 	// there is no Web UI.
 	TemporalURL func(journeyID string, leadsID int64) string
+	// LaunchURL makes the Web UI's link to the workflow of a launch. Nil: there is no
+	// Web UI.
+	LaunchURL func(launchID string) string
 	// PhoneRegion is the country of phone numbers without one, such as "CN".
 	PhoneRegion string
 	Now         func() time.Time
 	Log         *slog.Logger
+	// Observe is told of every request once its answer is decided, for metrics:
+	// route is a pattern of the route table, or "" where the path matches none;
+	// method is one that Fiber knows, UNKNOWN, or "" for what is no HTTP. Nil: nobody
+	// looks.
+	Observe func(route, method string, status int, took time.Duration)
 }
 
 // Bounds of a request and of a connection.
 const (
 	maxHeaders  = 16 << 10 // bytes of request line and headers
-	maxBody     = 1 << 20  // bytes (contract, chapter 3)
+	maxBody     = 1 << 20  // bytes (contract, chapter 3), of most routes
+	maxLongBody = 16 << 20 // bytes, of a route that takes a list of up to a million ids
 	headerTime  = 5 * time.Second
 	bodyTime    = 30 * time.Second
 	writeTime   = 30 * time.Second

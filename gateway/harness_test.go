@@ -106,11 +106,13 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	t.Cleanup(sender.Close)
 
 	f.options = gateway.Options{
-		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store, Deliveries: f.store,
+		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store,
+		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store,
 		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
 		TemporalURL: func(journeyID string, leadsID int64) string {
 			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
 		},
+		LaunchURL:   func(launchID string) string { return "http://ui/" + launchID },
 		PhoneRegion: "CN", Now: f.clock.Now, Log: slog.New(slog.NewJSONHandler(f.log, nil)),
 	}
 	for _, change := range changes {

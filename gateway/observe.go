@@ -84,9 +84,13 @@ func (a *api) finish(r *request, err error) {
 			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))
 		}
 	}
+	status, took := r.c.Response().StatusCode(), time.Since(r.began)
+	if a.Observe != nil {
+		a.Observe(pattern, r.method, status, took)
+	}
 	attrs = append([]slog.Attr{
 		slog.String("request", r.id), slog.String("method", r.method), slog.String("route", pattern),
-		slog.Int("status", r.c.Response().StatusCode()), slog.Int64("ms", time.Since(r.began).Milliseconds()),
+		slog.Int("status", status), slog.Int64("ms", took.Milliseconds()),
 		slog.String("app", r.app.ID),
 	}, attrs...)
 	a.Log.LogAttrs(r.c.UserContext(), level, "request", attrs...)

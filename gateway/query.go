@@ -91,11 +91,16 @@ func (r *request) moment(p *waypost.Problems, name string) time.Time {
 	if !given {
 		return time.Time{}
 	}
+	return moment(p, name, raw)
+}
+
+// moment reads a time as the contract writes it (chapter 3).
+func moment(p *waypost.Problems, target, raw string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, raw)
 	if err != nil {
-		p.Add(waypost.DetailInvalidFormat, name, "must be a time like 2026-01-31T12:00:00Z")
+		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z")
 	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
-		p.Add(waypost.DetailOutOfRange, name, "must lie in the years 1 to 9999")
+		p.Add(waypost.DetailOutOfRange, target, "must lie in the years 1 to 9999")
 	}
 	return t
 }

@@ -14,7 +14,7 @@ type route struct {
 	method string
 	path   string // as Fiber writes it; a GET also serves HEAD
 	grant  waypost.Grant
-	body   bodyKind
+	body   bodyKind // whether it takes a body, and how large a one
 	query  []string // the parameters that it knows
 	handle handler
 }
@@ -25,6 +25,7 @@ type handler func(*api, context.Context, *request) (answer, error)
 
 var (
 	pageQuery     = []string{"limit", "cursor"}
+	launchQuery   = append([]string{"journeyId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
 )
 
@@ -49,6 +50,21 @@ var routes = []route{
 
 	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
 	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
+	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, (*api).launch},
+	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*api).listLaunches},
+	{"GET", "/v1/launches/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showLaunch},
+
+	{"POST", "/v1/enrollments/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseEnrollment},
+	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeEnrollment},
+	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelEnrollment},
+	{"POST", "/v1/launches/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseLaunch},
+	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeLaunch},
+	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelLaunch},
+	{"POST", "/v1/journeys/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseJourney},
+	{"POST", "/v1/journeys/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeJourney},
+	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelJourney},
+
+	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*api).acceptEvent},
 
 	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
 	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
@@ -69,6 +85,7 @@ func (a *api) serve(rt route) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		r := requestOf(c)
 		r.route = &rt
+		r.wire.most = maxDrain + int64(rt.body.limit())
 		ctx, cancel := context.WithTimeout(c.UserContext(), handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
 		defer cancel()
 		for _, check := range checks {

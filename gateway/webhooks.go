@@ -221,6 +221,9 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if w.Enabled {
+		a.Waker.Wake() // what was held back for the webhook may go out now
+	}
 	return ok(answerWebhook(w))
 }
 

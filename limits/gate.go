@@ -24,6 +24,8 @@ type gate struct {
 	mu       sync.Mutex
 	failures int       // in a row
 	probe    time.Time // the next one while away
+	missed   uint64    // calls that Redis did not answer or was not asked
+	outages  uint64    // how often it went away
 }
 
 // enter tells whether the caller may call Redis; it must then call leave.
@@ -35,21 +37,34 @@ func (g *gate) enter() bool {
 	}
 	now := g.now()
 	if now.Before(g.probe) {
+		g.missed++
 		return false
 	}
 	g.probe = now.Add(probeEvery)
 	return true
 }
 
-// leave notes how the call went.
-func (g *gate) leave(ok bool) {
+// leave notes how the call went, and tells whether Redis went away with it or
+// came back.
+func (g *gate) leave(ok bool) (turned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ok {
+		turned = g.failures >= tolerated
 		g.failures = 0
-		return
+		return turned
 	}
+	g.missed++
 	if g.failures++; g.failures == tolerated {
 		g.probe = g.now().Add(probeEvery)
+		g.outages++
+		return true
 	}
+	return false
+}
+
+func (g *gate) fallbacks() (calls, outages uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.missed, g.outages
 }

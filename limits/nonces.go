@@ -75,3 +75,7 @@ func (n *Nonces) UseLocal(key string) (fresh bool, err error) {
 	}
 	return fresh, nil
 }
+
+// Fallbacks tells how many calls of Use Redis has not answered since the process
+// began, and how often Redis went away.
+func (n *Nonces) Fallbacks() (calls, outages uint64) { return n.gate.fallbacks() }

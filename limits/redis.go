@@ -1,5 +1,5 @@
 // Package limits is what all processes share through Redis: which nonces were
-// used, and later rates and breakers. Redis is a helper here and may be away at
+// used, and how much of a rate is left. Redis is a helper here and may be away at
 // any time: calls then fail within two seconds, most of them at once, and work
 // again as soon as it is back.
 package limits

@@ -1,10 +1,9 @@
 package store
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/uptrace/bun"
@@ -12,37 +11,78 @@ import (
 	"waypost"
 )
 
+// attemptRow is an attempt. The one that a delivery's outcome columns describe
+// stands in the delivery's row alone, all others in a row of their own; if an
+// attempt has one, that is the record of it.
+type attemptRow struct {
+	bun.BaseModel `bun:"table:attempts,alias:a"`
+
+	EnrollmentID    string `bun:"enrollment_id,pk"`
+	Visit           int    `bun:"visit,pk"`
+	Round           int    `bun:"round,pk"`
+	Attempt         int    `bun:"attempt,pk"`
+	At              stamp  `bun:"at"`
+	HTTPStatus      int    `bun:"http_status"`
+	ErrorClass      string `bun:"error_class"`
+	Message         string `bun:"message"`
+	DurationMs      int64  `bun:"duration_ms"`
+	ResponseExcerpt string `bun:"response_excerpt"`
+}
+
+func newAttemptRow(r waypost.AttemptRecord) attemptRow {
+	return attemptRow{
+		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.Attempt, At: stamp{r.Outcome.At}, HTTPStatus: r.Outcome.HTTPStatus,
+		ErrorClass: r.Outcome.ErrorClass, Message: cleanText(r.Outcome.Message), DurationMs: r.Outcome.Duration.Milliseconds(),
+		ResponseExcerpt: cleanText(r.Outcome.Excerpt),
+	}
+}
+
+func (r attemptRow) attempt() waypost.Attempt {
+	return waypost.Attempt{
+		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
+		Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
+	}
+}
+
 // attemptKey names an attempt.
 type attemptKey struct {
-	messageID      string
+	waypost.Touchpoint
 	round, attempt int
 }
 
-// upsertAttempt returns the attempts that were not known yet, or only as
-// interrupted.
-var upsertAttempt = bulk{
-	table: "attempts AS a",
-	columns: []string{
-		"message_id text", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
-		"duration_ms bigint", "response_excerpt text",
-	},
-	suffix: `ON CONFLICT (message_id, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
-		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
-		response_excerpt = EXCLUDED.response_excerpt
-		WHERE a.error_class = '` + waypost.ClassInterrupted + `' AND EXCLUDED.error_class <> '` + waypost.ClassInterrupted + `'
-		RETURNING message_id, round, attempt`,
+func (r attemptRow) key() attemptKey {
+	return attemptKey{waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}, r.Round, r.Attempt}
 }
 
-// RecordAttempts writes down how attempts ended: the attempts' rows, the
-// deliveries' new states and the enrollments' progress, all in one transaction.
-// See waypost.AttemptRecord for what a repeated record does. A delivery that has
+// last returns the attempt that the outcome columns describe, none before the
+// first one was recorded.
+func (r *deliveryRow) last() []attemptRow {
+	if r.LastAttempt == 0 {
+		return nil
+	}
+	return []attemptRow{{
+		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.LastRound, Attempt: r.LastAttempt, At: r.LastAttemptAt, HTTPStatus: r.HTTPStatus,
+		ErrorClass: r.ErrorClass, Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
+	}}
+}
+
+// setLast makes the outcome columns describe another attempt.
+func (r *deliveryRow) setLast(a attemptRow) {
+	r.LastRound, r.LastAttempt, r.LastAttemptAt, r.HTTPStatus = a.Round, a.Attempt, a.At, a.HTTPStatus
+	r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt = a.ErrorClass, a.Message, a.DurationMs, a.ResponseExcerpt
+}
+
+// RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
+// states and the enrollments' progress, all in one transaction. See
+// waypost.AttemptRecord for what a repeated record does. A delivery that has
 // become final stays as it is in its round; a later record only adds its attempt.
-// A touchpoint without a delivery gets one from Delivery (render failures).
+// A touchpoint without a delivery gets one from Delivery (render failures). What
+// would be retried is canceled if its enrollment was.
 func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
 	if len(records) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
+	err := s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
 	if err != nil {
 		return fmt.Errorf("record attempts: %w", err)
 	}
@@ -54,35 +94,53 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	for i, r := range records {
 		keys[i] = r.Touchpoint
 	}
-	locked, err := s.lockDeliveries(ctx, tx, keys)
+	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
 	}
 	var missing []deliveryRow
 	for _, r := range records {
-		if locked[r.Touchpoint] == nil {
+		if deliveries[r.Touchpoint] == nil {
 			missing = append(missing, newDeliveryRow(r.Touchpoint, r.Scope, r.Delivery))
 		}
 	}
-	if len(missing) > 0 {
-		if err := s.addDeliveries(ctx, tx, missing, locked); err != nil {
-			return err
-		}
+	if err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
+		return err
 	}
-	var progress []waypost.Progress
-	for _, wave := range waves(records) {
-		more, err := s.recordWave(ctx, tx, wave, locked)
-		if err != nil {
-			return err
-		}
-		progress = append(progress, more...)
+	// Deliveries before enrollments, as everybody locks them.
+	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
+	if err != nil {
+		return err
 	}
-	return s.recordProgress(ctx, tx, progress)
+	run := recording{enrollments: enrollments, deliveries: deliveries, changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}}
+	if run.classes, err = s.supersededAttempts(ctx, tx, deliveries); err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Outcome.At.IsZero() {
+			r.Outcome.At = s.time()
+		}
+		run.record(r)
+	}
+	updates := make([]*deliveryRow, 0, len(run.changed))
+	for key := range run.changed {
+		updates = append(updates, deliveries[key])
+	}
+	if err := s.writeAttempts(ctx, tx, slices.Collect(maps.Values(run.superseded))); err != nil {
+		return err
+	}
+	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+		return err
+	}
+	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
 }
 
 // addDeliveries makes rows that were not there when they were looked for, and
 // locks them with those that another transaction made meanwhile.
-func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, locked map[waypost.Touchpoint]*deliveryRow) error {
+func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow) error {
+	if len(missing) == 0 {
+		return nil
+	}
 	var rows []deliveryRow
 	var keys []waypost.Touchpoint
 	for _, row := range missing {
@@ -100,93 +158,109 @@ func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []delivery
 	if err != nil {
 		return err
 	}
-	for key, row := range more {
-		locked[key] = row
-	}
+	maps.Copy(deliveries, more)
 	return nil
 }
 
-// waves splits records so that each wave has one of a touchpoint, in their order:
-// one statement cannot change a row twice.
-func waves(records []waypost.AttemptRecord) [][]waypost.AttemptRecord {
-	var list [][]waypost.AttemptRecord
-	seen := make(map[waypost.Touchpoint]int, len(records))
-	for _, r := range records {
-		n := seen[r.Touchpoint]
-		seen[r.Touchpoint]++
-		if n == len(list) {
-			list = append(list, nil)
+// supersededAttempts reads which attempts have rows of their own, and their
+// classes: of those deliveries that can have any.
+func (s *Store) supersededAttempts(ctx context.Context, tx bun.Tx, deliveries map[waypost.Touchpoint]*deliveryRow) (map[attemptKey]string, error) {
+	var keys []waypost.Touchpoint
+	for key, row := range deliveries {
+		if row.Attempts > 1 || row.Attempts == 1 && (row.LastAttempt == 0 || row.ErrorClass == waypost.ClassInterrupted) {
+			keys = append(keys, key)
 		}
-		list[n] = append(list[n], r)
 	}
-	return list
+	classes := map[attemptKey]string{}
+	if len(keys) == 0 {
+		return classes, nil
+	}
+	values := sortedKeys(keys)
+	var rows []attemptRow
+	err := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&rows).Column("a.enrollment_id", "a.visit", "a.round", "a.attempt", "a.error_class").
+		TableExpr("u").Where("a.enrollment_id = u.enrollment_id AND a.visit = u.visit").Scan(ctx)
+	for _, r := range rows {
+		classes[r.key()] = r.ErrorClass
+	}
+	return classes, err
 }
 
-// recordWave returns the progress of those records that were new.
-func (s *Store) recordWave(ctx context.Context, tx bun.Tx, wave []waypost.AttemptRecord, locked map[waypost.Touchpoint]*deliveryRow) ([]waypost.Progress, error) {
-	rows := make([]attemptRow, len(wave))
-	for i, r := range wave {
-		row := locked[r.Touchpoint]
-		if r.Round == 0 {
-			wave[i].Round = row.Round
-		}
-		if r.Outcome.At.IsZero() {
-			wave[i].Outcome.At = s.time()
-		}
-		rows[i] = newAttemptRow(row.MessageID, wave[i])
-	}
-	slices.SortFunc(rows, func(a, b attemptRow) int { return cmp.Compare(a.MessageID, b.MessageID) })
-	isNew := make(map[attemptKey]bool, len(rows))
-	err := upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
-		r := rows[i]
-		return []any{r.MessageID, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt}
-	}, func(returned *sql.Rows) error {
-		var key attemptKey
-		err := returned.Scan(&key.messageID, &key.round, &key.attempt)
-		isNew[key] = true
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var updates []deliveryRow
-	var progress []waypost.Progress
-	for _, r := range wave {
-		row := locked[r.Touchpoint]
-		if !isNew[attemptKey{row.MessageID, r.Round, r.Attempt}] {
-			continue
-		}
-		if row.record(r) && r.Progress != nil {
-			progress = append(progress, *r.Progress)
-		}
-		updates = append(updates, *row)
-	}
-	return progress, s.updateDeliveries(ctx, tx, updates)
+// recording applies records one after the other to rows that are locked; what
+// has changed is written at the end.
+type recording struct {
+	enrollments map[string]enrollmentState
+	deliveries  map[waypost.Touchpoint]*deliveryRow
+	classes     map[attemptKey]string // of attempts with rows of their own
+
+	changed    map[waypost.Touchpoint]bool
+	superseded map[attemptKey]attemptRow
+	progress   []waypost.Progress
 }
 
-func newAttemptRow(messageID string, r waypost.AttemptRecord) attemptRow {
-	return attemptRow{
-		MessageID: messageID, Round: r.Round, Attempt: r.Attempt, At: stamp{r.Outcome.At}, HTTPStatus: r.Outcome.HTTPStatus,
-		ErrorClass: r.Outcome.ErrorClass, Message: cleanText(r.Outcome.Message), DurationMs: r.Outcome.Duration.Milliseconds(),
-		ResponseExcerpt: cleanText(r.Outcome.Excerpt),
+func (run *recording) record(r waypost.AttemptRecord) {
+	row := run.deliveries[r.Touchpoint]
+	if r.Round == 0 {
+		r.Round = row.Round
+	}
+	a := newAttemptRow(r)
+	class, apart := run.classes[a.key()]
+	inRow := row.LastRound == a.Round && row.LastAttempt == a.Attempt
+	if inRow && !apart {
+		class = row.ErrorClass
+	}
+	newest := r.Attempt >= max(row.Attempts, row.OpenAttempt, row.LastAttempt)
+	if !apart && !inRow {
+		row.Attempts++
+	} else if class != waypost.ClassInterrupted || a.ErrorClass == waypost.ClassInterrupted {
+		return
+	}
+	run.changed[r.Touchpoint] = true
+	if r.Status == waypost.DeliveryRetrying && run.enrollments[r.EnrollmentID].Status == waypost.EnrollmentCanceled {
+		r.Status = waypost.DeliveryCanceled
+	}
+	if !row.decides(r, newest) {
+		run.putApart(a)
+		return
+	}
+	if !inRow {
+		for _, before := range row.last() {
+			if _, known := run.classes[before.key()]; !known {
+				run.putApart(before)
+			}
+		}
+	}
+	if apart {
+		run.putApart(a)
+	}
+	row.setLast(a)
+	row.conclude(r)
+	if r.Progress != nil {
+		run.progress = append(run.progress, *r.Progress)
 	}
 }
 
-// record moves the delivery on by an attempt that was not known yet; false if the
-// delivery keeps its state: it is final in this round, or a newer attempt is under
-// way or recorded and this one did not succeed: then the newer one decides.
-func (r *deliveryRow) record(a waypost.AttemptRecord) bool {
-	newest := a.Attempt >= max(r.Attempts, r.OpenAttempt)
-	r.Attempts = max(r.Attempts, a.Attempt)
+// putApart gives an attempt a row of its own.
+func (run *recording) putApart(a attemptRow) {
+	run.superseded[a.key()] = a
+	run.classes[a.key()] = a.ErrorClass
+}
+
+// decides closes the attempt and tells whether it moves the delivery on. It does
+// not if the delivery is final in this round, or a newer attempt is under way or
+// recorded and this one did not succeed: then the newer one decides.
+func (r *deliveryRow) decides(a waypost.AttemptRecord, newest bool) bool {
 	if r.OpenAttempt <= a.Attempt {
 		r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
 	}
-	if a.Round < r.Round || a.Round == r.Round && r.Status.Final() || !newest && a.Status != waypost.DeliverySucceeded {
+	if a.Round < r.Round || a.Round == r.Round && r.Status.Final() {
 		return false
 	}
+	return newest || a.Status == waypost.DeliverySucceeded
+}
+
+// conclude moves the delivery on by its last attempt.
+func (r *deliveryRow) conclude(a waypost.AttemptRecord) {
 	r.Round, r.Status, r.DeferredReason, r.DeferredSince = a.Round, a.Status, "", stamp{}
-	r.HTTPStatus, r.ErrorClass, r.Message = a.Outcome.HTTPStatus, a.Outcome.ErrorClass, cleanText(a.Outcome.Message)
-	r.LastAttemptAt, r.DurationMs = stamp{a.Outcome.At}, a.Outcome.Duration.Milliseconds()
 	if r.FirstAttemptAt.IsZero() {
 		r.FirstAttemptAt = r.LastAttemptAt
 	}
@@ -197,5 +271,24 @@ func (r *deliveryRow) record(a waypost.AttemptRecord) bool {
 	if succeeded := a.Status == waypost.DeliverySucceeded; succeeded || a.Status == waypost.DeliveryFailed {
 		r.Succeed = &succeeded
 	}
-	return true
+}
+
+var upsertAttempt = bulk{
+	table: "attempts",
+	columns: []string{
+		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
+		"duration_ms bigint", "response_excerpt text",
+	},
+	suffix: `ON CONFLICT (enrollment_id, visit, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
+		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
+		response_excerpt = EXCLUDED.response_excerpt`,
+}
+
+// writeAttempts writes rows of distinct attempts, whose deliveries are locked.
+func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow) error {
+	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
+	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt}
+	}, nil)
 }

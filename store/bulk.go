@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -12,28 +13,42 @@ import (
 
 // bulk is a statement that writes many rows of one shape: the hot path of
 // deliveries. PostgreSQL gets the rows as arrays, one a column, in a text that
-// never changes and so is parsed and planned once a connection; reading VALUES
-// took a third of its time. SQLite gets VALUES: one statement a row, though
-// prepared, costs it half as much again.
+// never changes and so is parsed once a connection; reading VALUES took a third of
+// its time. SQLite gets one prepared statement and runs it for each row: reading
+// VALUES took a third of its time too, and binding them takes the driver a time
+// that grows with their square.
 type bulk struct {
 	table string // with its alias, such as "deliveries AS d"
 	// columns are "name type" with PostgreSQL's types text, bigint, boolean, bytea.
 	columns []string
-	// An insert ends with suffix: ON CONFLICT and RETURNING.
+	// An insert ends with suffix: ON CONFLICT and RETURNING. The first unique columns
+	// tell its rows apart, for apply.
 	suffix string
+	unique int
 	// An update changes the rows whose first keys columns match. set lists further
-	// assignments; in exprs, the value of a column is written as $.
-	keys  int
-	set   string
-	exprs map[string]string
+	// assignments; in exprs, the value of a column is written as $. An ordered one
+	// locks the rows in the order of their keys: of those that nothing else keeps
+	// from being changed in another order at the same time.
+	keys    int
+	set     string
+	exprs   map[string]string
+	ordered bool
+
+	written                sync.Once
+	forPostgres, forSQLite string // its texts, once they were needed
+}
+
+func (b *bulk) texts() (postgres, sqlite string) {
+	b.written.Do(func() { b.forPostgres, b.forSQLite = b.postgres(), b.sqlite() })
+	return b.forPostgres, b.forSQLite
 }
 
 // args returns the values of a row in the order of the columns: string, int,
-// int64, []byte, *bool or stamp, nil for NULL.
+// int64, []byte, *bool, stamp or *string, nil for NULL.
 type rowArgs func(i int) []any
 
 // run writes n rows and calls scan for each row that RETURNING gives.
-func (b bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, scan func(*sql.Rows) error) error {
+func (b *bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, scan func(*sql.Rows) error) error {
 	if n == 0 {
 		return nil
 	}
@@ -42,25 +57,78 @@ func (b bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs,
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Tx.QueryContext(ctx, b.postgres(), append([]any{pgx.QueryExecModeCacheStatement}, arrays...)...)
+		text, _ := b.texts()
+		rows, err := tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, arrays...)...)
 		if err != nil {
 			return err
 		}
 		return scanAll(rows, scan)
 	}
-	values := make([]any, 0, n*len(b.columns))
-	for i := range n {
-		values = append(values, args(i)...)
+	// Watching the context costs the driver as much as the row. The transaction
+	// watches it too.
+	ctx = context.WithoutCancel(ctx)
+	return b.each(ctx, s, tx, n, args, func(stmt *sql.Stmt, _ int, values []any) error {
+		if scan == nil {
+			_, err := stmt.ExecContext(ctx, values...)
+			return err
+		}
+		rows, err := stmt.QueryContext(ctx, values...)
+		if err != nil {
+			return err
+		}
+		return scanAll(rows, scan)
+	})
+}
+
+// apply inserts n rows and calls inserted for each that was not there yet.
+func (b *bulk) apply(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, inserted func(i int)) error {
+	if s.postgres {
+		return b.run(ctx, s, tx, n, args, func(rows *sql.Rows) error {
+			var number int
+			err := rows.Scan(&number)
+			inserted(number - 1)
+			return err
+		})
 	}
-	if scan == nil {
-		_, err := tx.NewRaw(b.sqlite(n), values...).Exec(ctx)
-		return err
+	ctx = context.WithoutCancel(ctx)
+	return b.each(ctx, s, tx, n, args, func(stmt *sql.Stmt, i int, values []any) error {
+		res, err := stmt.ExecContext(ctx, values...)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		inserted(i)
+		return nil
+	})
+}
+
+// each runs the prepared statement for each of n rows on SQLite.
+func (b *bulk) each(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, run func(stmt *sql.Stmt, i int, values []any) error) error {
+	if n == 0 {
+		return nil
 	}
-	rows, err := tx.QueryContext(ctx, b.sqlite(n), values...)
+	_, text := b.texts()
+	stmt, err := s.statement(ctx, tx, text)
 	if err != nil {
 		return err
 	}
-	return scanAll(rows, scan)
+	values := make([]any, 0, len(b.columns))
+	for i := range n {
+		row := args(i)
+		values = values[:0]
+		for _, v := range row[b.keys:] { // what is assigned stands before what is matched
+			values = append(values, plain(v))
+		}
+		for _, v := range row[:b.keys] {
+			values = append(values, plain(v))
+		}
+		if err := run(stmt, i, values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) error {
@@ -73,7 +141,7 @@ func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-func (b bulk) names() []string {
+func (b *bulk) names() []string {
 	names := make([]string, len(b.columns))
 	for i, column := range b.columns {
 		names[i], _, _ = strings.Cut(column, " ")
@@ -82,7 +150,7 @@ func (b bulk) names() []string {
 }
 
 // assignments writes SET; value gives what stands for a column's value.
-func (b bulk) assignments(value func(name string) string) string {
+func (b *bulk) assignments(value func(name string) string) string {
 	var list []string
 	for _, name := range b.names()[b.keys:] {
 		expr := "$"
@@ -97,44 +165,83 @@ func (b bulk) assignments(value func(name string) string) string {
 	return strings.Join(list, ", ")
 }
 
-func (b bulk) postgres() string {
+// match joins the keys of an alias with what value gives for them.
+func (b *bulk) match(alias string, value func(name string) string) string {
+	var list []string
+	for _, key := range b.names()[:b.keys] {
+		list = append(list, alias+"."+key+" = "+value(key))
+	}
+	return strings.Join(list, " AND ")
+}
+
+// alias returns the table's name and its alias.
+func (b *bulk) alias() (name, alias string) {
+	name, _, _ = strings.Cut(b.table, " ")
+	return name, b.table[strings.LastIndex(b.table, " ")+1:]
+}
+
+func (b *bulk) postgres() string {
 	var sources []string
 	for i, column := range b.columns {
 		_, kind, _ := strings.Cut(column, " ")
 		sources = append(sources, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
 	names := strings.Join(b.names(), ", ")
-	unnest := "unnest(" + strings.Join(sources, ", ") + ") AS u (" + names + ")"
+	from := "unnest(" + strings.Join(sources, ", ") + ") AS u (" + names + ")"
+	if b.unique > 0 {
+		keys := strings.Join(b.names()[:b.unique], ", ")
+		return "WITH u AS MATERIALIZED (SELECT * FROM unnest(" + strings.Join(sources, ", ") + ") WITH ORDINALITY AS u (" + names + ", ordinal)), " +
+			"i AS (INSERT INTO " + b.table + " (" + names + ") SELECT " + names + " FROM u " + b.suffix + " RETURNING " + keys + ") " +
+			"SELECT u.ordinal FROM i JOIN u USING (" + keys + ")"
+	}
 	if b.keys == 0 {
-		return "INSERT INTO " + b.table + " (" + names + ") SELECT * FROM " + unnest + " " + b.suffix
+		return "INSERT INTO " + b.table + " (" + names + ") SELECT * FROM " + from + " " + b.suffix
 	}
-	alias := b.table[strings.LastIndex(b.table, " ")+1:]
-	var match []string
-	for _, key := range b.names()[:b.keys] {
-		match = append(match, alias+"."+key+" = u."+key)
+	name, alias := b.alias()
+	given := func(name string) string { return "u." + name }
+	if b.ordered {
+		keys := "l." + strings.Join(b.names()[:b.keys], ", l.")
+		from = "(SELECT u.* FROM " + from + " JOIN " + name + " AS l ON " + b.match("l", given) +
+			" ORDER BY " + keys + " FOR NO KEY UPDATE OF l) AS u"
 	}
-	return "UPDATE " + b.table + " SET " + b.assignments(func(name string) string { return "u." + name }) +
-		" FROM " + unnest + " WHERE " + strings.Join(match, " AND ")
+	return "UPDATE " + b.table + " SET " + b.assignments(given) + " FROM " + from + " WHERE " + b.match(alias, given)
 }
 
-func (b bulk) sqlite(n int) string {
-	names := strings.Join(b.names(), ", ")
-	row := "(?" + strings.Repeat(", ?", len(b.columns)-1) + ")"
-	values := "VALUES " + row + strings.Repeat(", "+row, n-1)
+func (b *bulk) sqlite() string {
 	if b.keys == 0 {
-		return "INSERT INTO " + b.table + " (" + names + ") " + values + " " + b.suffix
+		return "INSERT INTO " + b.table + " (" + strings.Join(b.names(), ", ") + ") VALUES (?" + strings.Repeat(", ?", len(b.columns)-1) + ") " + b.suffix
 	}
-	alias := b.table[strings.LastIndex(b.table, " ")+1:]
-	var match []string
-	for _, key := range b.names()[:b.keys] {
-		match = append(match, alias+"."+key+" = u."+key)
+	_, alias := b.alias()
+	given := func(string) string { return "?" }
+	return "UPDATE " + b.table + " SET " + b.assignments(given) + " WHERE " + b.match(alias, given)
+}
+
+// plain is a value as the driver takes it, without the detours of database/sql.
+func plain(v any) any {
+	switch v := v.(type) {
+	case int:
+		return int64(v)
+	case stamp:
+		if v.IsZero() {
+			return nil
+		}
+		return v.UnixMicro()
+	case *bool:
+		if v == nil {
+			return nil
+		}
+		return *v
+	case *string:
+		if v == nil {
+			return nil
+		}
+		return *v
 	}
-	return "WITH u (" + names + ") AS (" + values + ") UPDATE " + b.table + " SET " + b.assignments(func(name string) string { return "u." + name }) +
-		" FROM u WHERE " + strings.Join(match, " AND ")
+	return v
 }
 
 // arrays turns rows into one typed array a column.
-func (b bulk) arrays(n int, args rowArgs) ([]any, error) {
+func (b *bulk) arrays(n int, args rowArgs) ([]any, error) {
 	arrays := make([]any, len(b.columns))
 	for c, column := range b.columns {
 		switch _, kind, _ := strings.Cut(column, " "); kind {
@@ -164,9 +271,15 @@ func (b bulk) arrays(n int, args rowArgs) ([]any, error) {
 func put(array any, i int, v any) bool {
 	switch array := array.(type) {
 	case []*string:
-		text, ok := v.(string)
-		array[i] = &text
-		return ok
+		switch v := v.(type) {
+		case string:
+			array[i] = &v
+		case *string:
+			array[i] = v
+		default:
+			return false
+		}
+		return true
 	case []*bool:
 		flag, ok := v.(*bool)
 		array[i] = flag

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,12 +15,18 @@ import (
 type cohortRow struct {
 	bun.BaseModel `bun:"table:cohorts,alias:c"`
 
-	ID        string `bun:"id,pk"`
-	JourneyID string `bun:"journey_id"`
-	Version   int    `bun:"version"`
-	ClaimedAt stamp  `bun:"claimed_at"`
-	StartedAt stamp  `bun:"started_at"`
+	ID         string  `bun:"id,pk"`
+	JourneyID  string  `bun:"journey_id"`
+	Version    int     `bun:"version"`
+	LaunchID   *string `bun:"launch_id"`
+	AcceptedAt stamp   `bun:"accepted_at"` // when the oldest of its enrollments was made
+	ClaimedAt  stamp   `bun:"claimed_at"`  // zero: ready, but no pump has taken it yet
+	StartedAt  stamp   `bun:"started_at"`
+	Size       int     `bun:"size"`
+	Members    *string `bun:"members"` // nil once it has started
 }
+
+func (r cohortRow) key() versionKey { return versionKey{JourneyID: r.JourneyID, Version: r.Version} }
 
 // versionKey names a journey version.
 type versionKey struct {
@@ -76,12 +83,12 @@ func (s *Store) oldestUnclaimed(ctx context.Context, tried []versionKey) (key ve
 }
 
 func unclaimed(q *bun.SelectQuery) *bun.SelectQuery {
-	return q.Where("cohort_id IS NULL").Where("status = ?", waypost.EnrollmentPending)
+	return q.Where("cohort_id IS NULL AND ended_at IS NULL")
 }
 
 func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.Cohort, error) {
 	var rows []enrollmentRow
-	q := unclaimed(tx.NewSelect().Model(&rows).Column("id", "leads_id")).
+	q := unclaimed(tx.NewSelect().Model(&rows).Column("id", "leads_id", "created_at")).
 		Where("journey_id = ? AND version = ?", key.JourneyID, key.Version).
 		Order("id").Limit(waypost.MaxCohort)
 	if s.postgres {
@@ -91,16 +98,21 @@ func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.
 		return nil, err
 	}
 	now := s.time()
-	cohort := &waypost.Cohort{ID: rows[0].ID, Members: make([]waypost.CohortMember, len(rows))}
-	if len(rows) > 1 {
-		cohort.ID = waypost.NewID(waypost.PrefixCohort, now)
-	}
+	cohort := &waypost.Cohort{Members: make([]waypost.CohortMember, len(rows))}
 	ids := make([]string, len(rows))
 	for i, row := range rows {
 		ids[i] = row.ID
 		cohort.Members[i] = waypost.CohortMember{EnrollmentID: row.ID, LeadsID: row.LeadsID}
 	}
-	c := cohortRow{ID: cohort.ID, JourneyID: key.JourneyID, Version: key.Version, ClaimedAt: stamp{now}}
+	cohort.ID = cohortID(cohort.Members, now)
+	members, err := toJSON(cohort.Members)
+	if err != nil {
+		return nil, err
+	}
+	c := cohortRow{
+		ID: cohort.ID, JourneyID: key.JourneyID, Version: key.Version,
+		AcceptedAt: rows[0].CreatedAt, ClaimedAt: stamp{now}, Size: len(rows), Members: &members,
+	}
 	if _, err := tx.NewInsert().Model(&c).Exec(ctx); err != nil {
 		return nil, err
 	}
@@ -113,6 +125,14 @@ func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.
 		return nil, errors.Join(err, fmt.Errorf("claimed %d of %d locked enrollments", n, len(ids)))
 	}
 	return cohort, nil
+}
+
+// cohortID names the workflow of these enrollments.
+func cohortID(members []waypost.CohortMember, now time.Time) string {
+	if len(members) == 1 {
+		return members[0].EnrollmentID
+	}
+	return waypost.NewID(waypost.PrefixCohort, now)
 }
 
 // versionOf loads a journey version of any scope.
@@ -130,89 +150,146 @@ func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyV
 	return row.version(journey.scope()), nil
 }
 
+// ClaimLaunchCohorts takes up to limit cohorts that launches made ready and
+// nobody has claimed yet, oldest first. Concurrent calls never take the same one,
+// and none waits for another.
+func (s *Store) ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error) {
+	cohorts, err := s.claimCohorts(ctx, limit, func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Where("claimed_at IS NULL").Order("accepted_at", "id")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim cohorts of launches: %w", err)
+	}
+	return cohorts, nil
+}
+
 // StaleCohorts returns up to limit cohorts that were claimed before the given
 // time and not marked as started since: their pump may have ended in between. It
 // stamps their claim anew, so that of two sweepers one gets them.
 func (s *Store) StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error) {
+	cohorts, err := s.claimCohorts(ctx, limit, func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Where("started_at IS NULL AND claimed_at < ?", stamp{claimedBefore}).Order("claimed_at", "id")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for stale cohorts: %w", err)
+	}
+	return cohorts, nil
+}
+
+// claimCohorts stamps the claim of up to limit cohorts that which selects.
+func (s *Store) claimCohorts(ctx context.Context, limit int, which func(*bun.SelectQuery) *bun.SelectQuery) ([]waypost.Cohort, error) {
+	// Without a lock first: an idle pump costs one read.
+	found, err := which(s.r.NewSelect().Model((*cohortRow)(nil)).Column("id")).Limit(1).Exists(ctx)
+	if err != nil || !found {
+		return nil, err
+	}
 	var rows []cohortRow
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
 		rows = nil
-		q := tx.NewSelect().Model(&rows).Where("started_at IS NULL AND claimed_at < ?", stamp{claimedBefore}).
-			Order("claimed_at", "id").Limit(int64(limit))
+		q := which(tx.NewSelect().Model(&rows)).Limit(int64(limit))
 		if s.postgres {
 			q.For("NO KEY UPDATE SKIP LOCKED")
 		}
 		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
 			return err
 		}
-		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?", stamp{s.time()}).
-			Where("id IN (?)", bun.List(cohortIDs(rows))).Exec(ctx)
+		ids := make([]string, len(rows))
+		for i, row := range rows {
+			ids[i] = row.ID
+		}
+		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?", stamp{s.time()}).Where("id IN (?)", bun.List(ids)).Exec(ctx)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for stale cohorts: %w", err)
+		return nil, err
 	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	var members []enrollmentRow
-	err = s.r.NewSelect().Model(&members).Column("id", "leads_id", "cohort_id").
-		Where("cohort_id IN (?)", bun.List(cohortIDs(rows))).Order("id").Scan(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("load stale cohorts: %w", err)
-	}
-	byCohort := map[string][]waypost.CohortMember{}
-	for _, m := range members {
-		byCohort[*m.CohortID] = append(byCohort[*m.CohortID], waypost.CohortMember{EnrollmentID: m.ID, LeadsID: m.LeadsID})
-	}
+	versions := map[versionKey]waypost.JourneyVersion{}
 	cohorts := make([]waypost.Cohort, len(rows))
 	for i, row := range rows {
-		v, err := s.versionOf(ctx, versionKey{JourneyID: row.JourneyID, Version: row.Version})
-		if err != nil {
-			return nil, fmt.Errorf("load stale cohort %s: %w", row.ID, err)
+		v, known := versions[row.key()]
+		if !known {
+			if v, err = s.versionOf(ctx, row.key()); err != nil {
+				return nil, fmt.Errorf("load cohort %s: %w", row.ID, err)
+			}
+			versions[row.key()] = v
 		}
-		cohorts[i] = waypost.Cohort{ID: row.ID, Version: v, Members: byCohort[row.ID]}
+		cohorts[i] = waypost.Cohort{ID: row.ID, LaunchID: text(row.LaunchID), Version: v}
+		if err := fromJSON(text(row.Members), &cohorts[i].Members); err != nil {
+			return nil, fmt.Errorf("load cohort %s: %w", row.ID, err)
+		}
 	}
 	return cohorts, nil
 }
 
-func cohortIDs(rows []cohortRow) []string {
-	ids := make([]string, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
+// MarkStarted notes that the workflows of cohorts run (their ids are the
+// cohorts'): enrollments of them that are still pending are running from now on. A
+// second call changes nothing. NotFound if there is no such cohort; the others
+// are marked nevertheless.
+func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
+	if len(cohortIDs) == 0 {
+		return nil
 	}
-	return ids
-}
-
-// MarkStarted notes that the workflow of a cohort runs (its id is the cohort's):
-// enrollments that are still pending are running now. A second call changes
-// nothing. NotFound if there is no such cohort.
-func (s *Store) MarkStarted(ctx context.Context, cohortID string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		var row cohortRow
-		err := s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(cohortID)), "c").Scan(ctx)
-		if err != nil {
-			return notFound(err, "id", "there is no cohort %s", clip(cohortID))
+	ids := make([]string, len(cohortIDs))
+	for i, id := range cohortIDs {
+		ids[i] = cleanText(id)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	marked := 0
+	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+		var open []string
+		// In the order of their ids, as everybody locks them.
+		q := tx.NewSelect().Model((*cohortRow)(nil)).Column("id").Where("id IN (?) AND started_at IS NULL", bun.List(ids)).Order("id")
+		if err := s.lock(q, "c").Scan(ctx, &open); err != nil {
+			return err
 		}
-		if !row.StartedAt.IsZero() {
+		marked = len(open)
+		if marked == 0 {
 			return nil
 		}
-		if _, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Where("id = ?", row.ID).Exec(ctx); err != nil {
-			return err
-		}
-		// In the order in which RecordProgress locks them, which may come at once.
-		var ids []string
-		err = s.lock(tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").Where("cohort_id = ?", row.ID).Order("id"), "e").Scan(ctx, &ids)
-		if err != nil {
-			return err
-		}
-		_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("workflow_id = ?", row.ID).
-			Set("status = CASE WHEN status = ? THEN ? ELSE status END", waypost.EnrollmentPending, waypost.EnrollmentRunning).
-			Where("cohort_id = ?", row.ID).Exec(ctx)
+		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Set("members = NULL").
+			Where("id IN (?)", bun.List(open)).Exec(ctx)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("mark cohort %s as started: %w", clip(cohortID), err)
+		return fmt.Errorf("mark %d cohorts as started: %w", len(ids), err)
+	}
+	if marked == len(ids) {
+		return nil
+	}
+	var known []string
+	if err := s.r.NewSelect().Model((*cohortRow)(nil)).Column("id").Where("id IN (?)", bun.List(ids)).Scan(ctx, &known); err != nil {
+		return fmt.Errorf("mark %d cohorts as started: %w", len(ids), err)
+	}
+	for _, id := range ids {
+		if !slices.Contains(known, id) {
+			return fmt.Errorf("mark cohorts as started: %w", waypost.Errorf(waypost.CodeNotFound, "id", "there is no cohort %s", clip(id)))
+		}
 	}
 	return nil
+}
+
+// OutboxLag counts the accepted enrollments that no workflow was started for and
+// tells how long the oldest of them waits, 0 if there is none.
+func (s *Store) OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error) {
+	var single, cohorts struct {
+		N     int   `bun:"n"`
+		Since stamp `bun:"since"`
+	}
+	err = s.r.NewRaw("SELECT count(*) AS n, (SELECT created_at FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL ORDER BY id LIMIT 1) AS since "+
+		"FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL").Scan(ctx, &single)
+	if err == nil {
+		err = s.r.NewSelect().Model((*cohortRow)(nil)).ColumnExpr("CAST(COALESCE(SUM(size), 0) AS BIGINT) AS n, MIN(accepted_at) AS since").
+			Where("started_at IS NULL").Scan(ctx, &cohorts)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("count the outbox: %w", err)
+	}
+	now := s.time()
+	for _, since := range []stamp{single.Since, cohorts.Since} {
+		if !since.IsZero() {
+			oldest = max(oldest, now.Sub(since.Time))
+		}
+	}
+	return single.N + cohorts.N, oldest, nil
 }

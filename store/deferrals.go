@@ -12,13 +12,13 @@ import (
 // RecordDeferrals holds deliveries back, all in one transaction; a touchpoint
 // without a delivery gets one. A delivery that is final or was attempted after
 // the deferral's At stays as it is, and so does its enrollment. One that is
-// deferred already keeps the time since when. Of several deferrals of one
-// touchpoint the first counts.
+// deferred already keeps the time since when; one whose enrollment was canceled
+// is canceled. Of several deferrals of one touchpoint the first counts.
 func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
 	if len(deferrals) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
+	err := s.writeRows(ctx, len(deferrals), func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
 	if err != nil {
 		return fmt.Errorf("record deferrals: %w", err)
 	}
@@ -30,31 +30,33 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	for i, d := range deferrals {
 		keys[i] = d.Touchpoint
 	}
-	locked, err := s.lockDeliveries(ctx, tx, keys)
+	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
 	}
 	var missing []deliveryRow
 	for _, d := range deferrals {
-		if locked[d.Touchpoint] == nil {
+		if deliveries[d.Touchpoint] == nil {
 			missing = append(missing, newDeliveryRow(d.Touchpoint, d.Scope, d.Delivery))
 		}
 	}
-	if len(missing) > 0 {
-		if err := s.addDeliveries(ctx, tx, missing, locked); err != nil {
-			return err
-		}
+	if err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
+		return err
 	}
-	var updates []deliveryRow
+	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
+	if err != nil {
+		return err
+	}
+	var updates []*deliveryRow
 	var progress []waypost.Progress
 	seen := map[waypost.Touchpoint]bool{}
 	for _, d := range deferrals {
-		row := locked[d.Touchpoint]
-		if seen[d.Touchpoint] || !row.hold(d) {
+		row := deliveries[d.Touchpoint]
+		if seen[d.Touchpoint] || !row.hold(d, enrollments[d.EnrollmentID].Status == waypost.EnrollmentCanceled) {
 			continue
 		}
 		seen[d.Touchpoint] = true
-		updates = append(updates, *row)
+		updates = append(updates, row)
 		if d.Progress != nil {
 			progress = append(progress, *d.Progress)
 		}
@@ -62,13 +64,18 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
-	return s.recordProgress(ctx, tx, progress)
+	return s.moveEnrollments(ctx, tx, progress, enrollments)
 }
 
-// hold defers the delivery; false if it must stay as it is.
-func (r *deliveryRow) hold(d waypost.Deferral) bool {
+// hold defers the delivery, or cancels it if its enrollment was; false if it must stay
+// as it is.
+func (r *deliveryRow) hold(d waypost.Deferral, canceled bool) bool {
 	if r.Status.Final() || r.LastAttemptAt.After(d.At) {
 		return false
+	}
+	if canceled && r.OpenAttempt == 0 {
+		r.Status, r.DeferredReason, r.DeferredSince, r.NextAttemptAt = waypost.DeliveryCanceled, "", stamp{}, stamp{}
+		return true
 	}
 	if r.Status != waypost.DeliveryDeferred {
 		r.DeferredSince = stamp{d.At}

@@ -17,44 +17,34 @@ import (
 type deliveryRow struct {
 	bun.BaseModel `bun:"table:deliveries,alias:d"`
 
-	MessageID      string `bun:"message_id,pk"`
-	Org            string `bun:"org"`
-	Stage          string `bun:"stage"`
-	EnrollmentID   string `bun:"enrollment_id"`
-	Visit          int    `bun:"visit"`
-	JourneyID      string `bun:"journey_id"`
-	JourneyVersion int    `bun:"journey_version"`
-	NodeID         string `bun:"node_id"`
-	WebhookID      string `bun:"webhook_id"`
-	LeadsID        int64  `bun:"leads_id"`
+	EnrollmentID   string  `bun:"enrollment_id,pk"`
+	Visit          int     `bun:"visit,pk"`
+	Org            string  `bun:"org"`
+	Stage          string  `bun:"stage"`
+	MessageID      string  `bun:"message_id"`
+	JourneyID      string  `bun:"journey_id"`
+	JourneyVersion int     `bun:"journey_version"`
+	NodeID         string  `bun:"node_id"`
+	WebhookID      string  `bun:"webhook_id"`
+	LeadsID        int64   `bun:"leads_id"`
+	LaunchID       *string `bun:"launch_id"`
 
 	Status         waypost.DeliveryStatus `bun:"status"`
 	DeferredReason string                 `bun:"deferred_reason"`
 	DeferredSince  stamp                  `bun:"deferred_since"`
 	Succeed        *bool                  `bun:"succeed"`
-	Message        string                 `bun:"message"`
-	HTTPStatus     int                    `bun:"http_status"`
-	ErrorClass     string                 `bun:"error_class"`
 	Round          int                    `bun:"round"`
-	Attempts       int                    `bun:"attempts"`
+	Attempts       int                    `bun:"attempts"` // recorded ones
 	NextAttemptAt  stamp                  `bun:"next_attempt_at"`
 	FirstAttemptAt stamp                  `bun:"first_attempt_at"`
-	LastAttemptAt  stamp                  `bun:"last_attempt_at"`
-	DurationMs     int64                  `bun:"duration_ms"`
 	OpenAttempt    int                    `bun:"open_attempt"` // 0: none
 	OpenAt         stamp                  `bun:"open_at"`
 	OpenBy         string                 `bun:"open_by"`
-}
 
-func messagePurpose(id string) string { return "message/" + id }
-
-type attemptRow struct {
-	bun.BaseModel `bun:"table:attempts,alias:a"`
-
-	MessageID       string `bun:"message_id,pk"`
-	Round           int    `bun:"round,pk"`
-	Attempt         int    `bun:"attempt,pk"`
-	At              stamp  `bun:"at"`
+	// The attempt that the delivery's state comes from: see attemptRow.
+	LastRound       int    `bun:"last_round"`
+	LastAttempt     int    `bun:"last_attempt"` // 0: none
+	LastAttemptAt   stamp  `bun:"last_attempt_at"`
 	HTTPStatus      int    `bun:"http_status"`
 	ErrorClass      string `bun:"error_class"`
 	Message         string `bun:"message"`
@@ -62,37 +52,40 @@ type attemptRow struct {
 	ResponseExcerpt string `bun:"response_excerpt"`
 }
 
-func (r attemptRow) attempt() waypost.Attempt {
-	return waypost.Attempt{
-		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
-		Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
-	}
-}
+func messagePurpose(id string) string { return "message/" + id }
 
 // newDeliveryRow is the row of a touchpoint that has none yet.
 func newDeliveryRow(key waypost.Touchpoint, sc waypost.Scope, d waypost.Delivery) deliveryRow {
 	return deliveryRow{
 		MessageID: d.MessageID, Org: sc.Org, Stage: string(sc.Stage), EnrollmentID: key.EnrollmentID, Visit: key.Visit,
 		JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion, NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID,
-		Status: waypost.DeliveryPending, Round: 1,
+		LaunchID: nullable(d.LaunchID), Status: waypost.DeliveryPending, Round: 1,
 	}
 }
 
-func (r deliveryRow) touchpoint() waypost.Touchpoint {
+// nullable is a text column that is NULL instead of empty.
+func nullable(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func (r *deliveryRow) touchpoint() waypost.Touchpoint {
 	return waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}
 }
 
-func (r deliveryRow) delivery() waypost.Delivery {
+func (r *deliveryRow) delivery() waypost.Delivery {
 	return waypost.Delivery{
 		MessageID: r.MessageID, EnrollmentID: r.EnrollmentID, JourneyID: r.JourneyID, JourneyVersion: r.JourneyVersion,
-		NodeID: r.NodeID, WebhookID: r.WebhookID, LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
+		NodeID: r.NodeID, WebhookID: r.WebhookID, LaunchID: text(r.LaunchID), LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
 		Succeed: r.Succeed, Message: r.Message, HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs,
 	}
 }
 
-func (r deliveryRow) sending(body []byte) waypost.Sending {
+func (r *deliveryRow) sending(body []byte) waypost.Sending {
 	s := waypost.Sending{
 		MessageID: r.MessageID, Body: body, Status: r.Status, Succeed: r.Succeed != nil && *r.Succeed,
 		HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass, Round: r.Round, Attempts: r.Attempts,
@@ -108,13 +101,84 @@ func (r deliveryRow) sending(body []byte) waypost.Sending {
 	return s
 }
 
-// storedRow is a delivery with its sealed message, nil if there is none yet.
+// storedRow is a delivery with its sealed message, nil if there is none yet or it
+// was not asked for.
 type storedRow struct {
-	deliveryRow `bun:",extend"`
-	Body        []byte `bun:"body,scanonly"`
+	deliveryRow
+	body []byte
 }
 
-// touchpointRow is one row of the VALUES that deliveries are looked up by.
+// deliveryColumns are what storedRow.scan reads.
+const deliveryColumns = `d.enrollment_id, d.visit, d.org, d.stage, d.message_id, d.journey_id, d.journey_version, d.node_id,
+	d.webhook_id, d.leads_id, d.launch_id, d.status, d.deferred_reason, d.deferred_since, d.succeed, d.round, d.attempts,
+	d.next_attempt_at, d.first_attempt_at, d.open_attempt, d.open_at, d.open_by, d.last_round, d.last_attempt,
+	d.last_attempt_at, d.http_status, d.error_class, d.message, d.duration_ms, d.response_excerpt`
+
+func (r *storedRow) scan(rows *sql.Rows) error {
+	return rows.Scan(&r.EnrollmentID, &r.Visit, &r.Org, &r.Stage, &r.MessageID, &r.JourneyID, &r.JourneyVersion, &r.NodeID,
+		&r.WebhookID, &r.LeadsID, &r.LaunchID, &r.Status, &r.DeferredReason, &r.DeferredSince, &r.Succeed, &r.Round, &r.Attempts,
+		&r.NextAttemptAt, &r.FirstAttemptAt, &r.OpenAttempt, &r.OpenAt, &r.OpenBy, &r.LastRound, &r.LastAttempt,
+		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.Message, &r.DurationMs, &r.ResponseExcerpt, &r.body)
+}
+
+// deliveriesQuery is the query for the deliveries of touchpoints, locked in the
+// order of their keys where that is asked for.
+func (s *Store) deliveriesQuery(withBody, locked bool) string {
+	text := "SELECT " + deliveryColumns + ", NULL"
+	if withBody {
+		text = "SELECT " + deliveryColumns + ", (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
+	}
+	switch {
+	case !s.postgres: // a CROSS JOIN keeps its order: the keys first
+		return text + " FROM json_each(?) AS u CROSS JOIN deliveries AS d ON d.enrollment_id = u.value ->> 0 AND d.visit = u.value ->> 1"
+	case locked:
+		text += deliveriesOfArrays + " ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d"
+	default:
+		text += deliveriesOfArrays
+	}
+	return text
+}
+
+const deliveriesOfArrays = ` FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
+	JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit`
+
+// loadDeliveries runs a deliveriesQuery.
+func (s *Store) loadDeliveries(ctx context.Context, tx *bun.Tx, query string, keys []waypost.Touchpoint) ([]storedRow, error) {
+	args, err := s.touchpointArgs(keys)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.query(ctx, tx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]storedRow, 0, len(keys))
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		list = append(list, storedRow{})
+		return list[len(list)-1].scan(rows)
+	})
+	return list, err
+}
+
+// touchpointArgs are the arguments of a query for distinct touchpoints.
+func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
+	sorted := sortedKeys(keys)
+	if s.postgres {
+		ids, visits := make([]string, len(sorted)), make([]int64, len(sorted))
+		for i, key := range sorted {
+			ids[i], visits[i] = key.EnrollmentID, int64(key.Visit)
+		}
+		return []any{ids, visits}, nil
+	}
+	list := make([][2]any, len(sorted))
+	for i, key := range sorted {
+		list[i] = [2]any{key.EnrollmentID, key.Visit}
+	}
+	text, err := toJSON(list)
+	return []any{text}, err
+}
+
+// touchpointRow is one row of the VALUES that deliveries can be looked up by.
 type touchpointRow struct {
 	EnrollmentID string `bun:"enrollment_id,type:text"`
 	Visit        int    `bun:"visit,type:bigint"`
@@ -122,28 +186,14 @@ type touchpointRow struct {
 
 // sortedKeys returns the distinct keys in the order in which rows are locked.
 func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, compareTouchpoints)
+	keys = slices.Compact(keys)
 	rows := make([]touchpointRow, len(keys))
 	for i, key := range keys {
 		rows[i] = touchpointRow(key)
 	}
-	slices.SortFunc(rows, func(a, b touchpointRow) int {
-		return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
-	})
-	return slices.Compact(rows)
-}
-
-// deliveriesOf is the query for the deliveries of touchpoints, in the order of
-// their keys.
-func deliveriesOf(db bun.IDB, dest any, keys []waypost.Touchpoint) *bun.SelectQuery {
-	rows := sortedKeys(keys)
-	return db.NewSelect().With("u", db.NewValues(&rows)).Model(dest).ColumnExpr("?TableColumns").TableExpr("u").
-		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").
-		Order("d.enrollment_id", "d.visit")
-}
-
-// withBody adds the sealed message.
-func withBody(q *bun.SelectQuery) *bun.SelectQuery {
-	return q.ColumnExpr("(SELECT m.body FROM messages AS m WHERE m.message_id = d.message_id) AS body")
+	return rows
 }
 
 // Sendings returns what is stored about these touchpoints; those that have no
@@ -153,12 +203,12 @@ func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[wa
 	if len(keys) == 0 {
 		return list, nil
 	}
-	var rows []storedRow
-	if err := withBody(deliveriesOf(s.r, &rows, keys)).Scan(ctx); err != nil {
+	rows, err := s.loadDeliveries(ctx, nil, s.deliveriesQuery(true, false), keys)
+	if err != nil {
 		return nil, fmt.Errorf("load deliveries: %w", err)
 	}
 	for _, row := range rows {
-		body, err := s.openBody(row.MessageID, row.Body)
+		body, err := s.openBody(row.MessageID, row.body)
 		if err != nil {
 			return nil, err
 		}
@@ -181,73 +231,67 @@ func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {
 // lockDeliveries reads the deliveries of touchpoints and keeps other
 // transactions from changing them.
 func (s *Store) lockDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) (map[waypost.Touchpoint]*deliveryRow, error) {
-	var rows []deliveryRow
-	if err := s.lock(deliveriesOf(tx, &rows, keys), "d").Scan(ctx); err != nil {
+	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(false, true), keys)
+	if err != nil {
 		return nil, err
 	}
-	locked := make(map[waypost.Touchpoint]*deliveryRow, len(rows))
+	deliveries := make(map[waypost.Touchpoint]*deliveryRow, len(keys))
 	for i := range rows {
-		locked[rows[i].touchpoint()] = &rows[i]
+		deliveries[rows[i].touchpoint()] = &rows[i].deliveryRow
 	}
-	return locked, nil
+	return deliveries, nil
 }
 
 // insertDelivery makes new rows, their first attempt opened or not.
 var insertDelivery = bulk{
 	table: "deliveries",
 	columns: []string{
-		"message_id text", "org text", "stage text", "enrollment_id text", "visit bigint", "journey_id text", "journey_version bigint",
-		"node_id text", "webhook_id text", "leads_id bigint", "status text", "first_attempt_at bigint",
+		"enrollment_id text", "visit bigint", "org text", "stage text", "message_id text", "journey_id text", "journey_version bigint",
+		"node_id text", "webhook_id text", "leads_id bigint", "launch_id text", "status text", "first_attempt_at bigint",
 		"open_attempt bigint", "open_at bigint", "open_by text",
 	},
-	suffix: "ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit",
+	suffix: "ON CONFLICT (enrollment_id, visit) DO NOTHING",
+	unique: 2,
 }
 
 // insertDeliveries stores the rows that are not there yet and returns their
 // touchpoints. Of two transactions that insert the same ones, the second waits
 // for the first; the rows are sorted so that they never wait for each other.
 func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
-	slices.SortFunc(rows, func(a, b deliveryRow) int {
-		return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
-	})
+	slices.SortFunc(rows, func(a, b deliveryRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
 	fresh := make(map[waypost.Touchpoint]bool, len(rows))
-	err := insertDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
-		r := rows[i]
+	err := insertDelivery.apply(ctx, s, tx, len(rows), func(i int) []any {
+		r := &rows[i]
 		return []any{
-			r.MessageID, r.Org, r.Stage, r.EnrollmentID, r.Visit, r.JourneyID, r.JourneyVersion,
-			r.NodeID, r.WebhookID, r.LeadsID, string(r.Status), r.FirstAttemptAt,
+			r.EnrollmentID, r.Visit, r.Org, r.Stage, r.MessageID, r.JourneyID, r.JourneyVersion,
+			r.NodeID, r.WebhookID, r.LeadsID, r.LaunchID, string(r.Status), r.FirstAttemptAt,
 			r.OpenAttempt, r.OpenAt, r.OpenBy,
 		}
-	}, func(returned *sql.Rows) error {
-		var key waypost.Touchpoint
-		err := returned.Scan(&key.EnrollmentID, &key.Visit)
-		fresh[key] = true
-		return err
-	})
+	}, func(i int) { fresh[rows[i].touchpoint()] = true })
 	return fresh, err
 }
 
-// updateDelivery writes where a delivery stands. Attempts are counted anew: only
-// the database knows whether a record was added or replaced another.
+// updateDelivery writes where a delivery stands.
 var updateDelivery = bulk{
 	table: "deliveries AS d",
-	keys:  1,
+	keys:  2,
 	columns: []string{
-		"message_id text", "status text", "deferred_reason text", "deferred_since bigint", "succeed boolean", "message text",
-		"http_status bigint", "error_class text", "round bigint", "next_attempt_at bigint", "first_attempt_at bigint",
-		"last_attempt_at bigint", "duration_ms bigint", "open_attempt bigint", "open_at bigint", "open_by text",
+		"enrollment_id text", "visit bigint", "status text", "deferred_reason text", "deferred_since bigint", "succeed boolean",
+		"round bigint", "attempts bigint", "next_attempt_at bigint", "first_attempt_at bigint", "open_attempt bigint",
+		"open_at bigint", "open_by text", "last_round bigint", "last_attempt bigint", "last_attempt_at bigint",
+		"http_status bigint", "error_class text", "message text", "duration_ms bigint", "response_excerpt text",
 	},
-	set: "attempts = (SELECT count(*) FROM attempts AS a WHERE a.message_id = d.message_id)",
 }
 
 // updateDeliveries writes the states of locked rows.
-func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) error {
+func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliveryRow) error {
 	return updateDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
 		return []any{
-			r.MessageID, string(r.Status), r.DeferredReason, r.DeferredSince, r.Succeed, r.Message,
-			r.HTTPStatus, r.ErrorClass, r.Round, r.NextAttemptAt, r.FirstAttemptAt,
-			r.LastAttemptAt, r.DurationMs, r.OpenAttempt, r.OpenAt, r.OpenBy,
+			r.EnrollmentID, r.Visit, string(r.Status), r.DeferredReason, r.DeferredSince, r.Succeed,
+			r.Round, r.Attempts, r.NextAttemptAt, r.FirstAttemptAt, r.OpenAttempt,
+			r.OpenAt, r.OpenBy, r.LastRound, r.LastAttempt, r.LastAttemptAt,
+			r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt,
 		}
 	}, nil)
 }
@@ -278,25 +322,53 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 	return results, nil
 }
 
+// launchOutcomes counts the messages of a launch by where their deliveries stand.
+// It reads all of them.
+func (s *Store) launchOutcomes(ctx context.Context, launchID string) (waypost.OutcomeCounts, error) {
+	var counts waypost.OutcomeCounts
+	var rows []struct {
+		Status waypost.DeliveryStatus `bun:"status"`
+		N      int                    `bun:"n"`
+	}
+	err := s.r.NewRaw("SELECT status, count(*) AS n FROM deliveries WHERE launch_id = ? GROUP BY status", cleanText(launchID)).Scan(ctx, &rows)
+	if err != nil {
+		return counts, fmt.Errorf("count outcomes of launch %s: %w", clip(launchID), err)
+	}
+	for _, row := range rows {
+		switch row.Status {
+		case waypost.DeliveryPending:
+			counts.Pending = row.N
+		case waypost.DeliveryRetrying:
+			counts.Retrying = row.N
+		case waypost.DeliveryDeferred:
+			counts.Deferred = row.N
+		case waypost.DeliverySucceeded:
+			counts.Succeeded = row.N
+		case waypost.DeliveryFailed:
+			counts.Failed = row.N
+		case waypost.DeliveryCanceled:
+			counts.Canceled = row.N
+		}
+	}
+	return counts, nil
+}
+
 // ListDeliveries returns the scope's deliveries that match the filter, newest
 // first. From and To are compared, in milliseconds, with the time in the message's
-// id. There are no launches yet: a LaunchID matches nothing.
+// id.
 func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error) {
-	if f.LaunchID != "" {
-		return []waypost.Delivery{}, nil
-	}
 	var rows []deliveryRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "message_id", page)
 	for _, filter := range []struct{ column, value string }{
-		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID},
+		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID}, {"launch_id", f.LaunchID},
 	} {
 		if filter.value != "" {
 			q.Where("? = ?", bun.Ident(filter.column), cleanText(filter.value))
 		}
 	}
 	if f.EnrollmentID != "" {
-		// As a subquery, so that the few rows are found by the enrollment's index and
-		// not by walking through the scope in the list's order.
+		// As a subquery, so that the few rows are found by the enrollment's key and not
+		// by walking through the scope in the list's order.
 		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ?)", cleanText(f.EnrollmentID))
 	}
 	switch f.Status {
@@ -347,9 +419,13 @@ func firstMessageAt(t time.Time) string {
 // Delivery returns a delivery, its attempts in order and the body of its message,
 // nil if it was never rendered. NotFound if the scope has no such message.
 func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
-	var row storedRow
-	err = withBody(s.r.NewSelect().Model(&row).ColumnExpr("?TableColumns")).
-		Where("d.message_id = ? AND d.org = ? AND d.stage = ?", cleanText(messageID), sc.Org, sc.Stage).Scan(ctx)
+	var row struct {
+		deliveryRow `bun:",extend"`
+		Body        []byte `bun:"body,scanonly"`
+	}
+	err = s.r.NewSelect().Model(&row).ColumnExpr("?TableColumns").
+		ColumnExpr("(SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) AS body").
+		Where("d.org = ? AND d.stage = ? AND d.message_id = ?", sc.Org, sc.Stage, cleanText(messageID)).Scan(ctx)
 	if err != nil {
 		return d, nil, nil, fmt.Errorf("load delivery %s: %w", clip(messageID), notFound(err, "id", "there is no message %s", clip(messageID)))
 	}
@@ -357,9 +433,17 @@ func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string
 		return d, nil, nil, err
 	}
 	var rows []attemptRow
-	if err := s.r.NewSelect().Model(&rows).Where("message_id = ?", row.MessageID).Order("round", "attempt").Scan(ctx); err != nil {
+	if err := s.r.NewSelect().Model(&rows).Where("enrollment_id = ? AND visit = ?", row.EnrollmentID, row.Visit).Scan(ctx); err != nil {
 		return d, nil, nil, fmt.Errorf("load attempts of %s: %w", messageID, err)
 	}
+	for _, last := range row.last() {
+		if !slices.ContainsFunc(rows, func(r attemptRow) bool { return r.key() == last.key() }) {
+			rows = append(rows, last)
+		}
+	}
+	slices.SortFunc(rows, func(a, b attemptRow) int {
+		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Attempt, b.Attempt))
+	})
 	attempts = make([]waypost.Attempt, len(rows))
 	for i, r := range rows {
 		attempts[i] = r.attempt()

@@ -2,8 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,33 +15,60 @@ import (
 type enrollmentRow struct {
 	bun.BaseModel `bun:"table:enrollments,alias:e"`
 
-	ID         string  `bun:"id,pk"`
-	Org        string  `bun:"org"`
-	Stage      string  `bun:"stage"`
-	JourneyID  string  `bun:"journey_id"`
-	Version    int     `bun:"version"`
-	LeadsID    int64   `bun:"leads_id"`
-	AppID      string  `bun:"app_id"`
-	EntryKey   string  `bun:"entry_key"`
-	Params     string  `bun:"params"`
-	Status     string  `bun:"status"`
-	NodeID     string  `bun:"node_id"`
-	LastSeq    int     `bun:"last_seq"`
-	CohortID   *string `bun:"cohort_id"`
-	WorkflowID *string `bun:"workflow_id"`
-	CreatedAt  stamp   `bun:"created_at"`
-	EndedAt    stamp   `bun:"ended_at"`
+	ID        string  `bun:"id,pk"`
+	Org       string  `bun:"org"`
+	Stage     string  `bun:"stage"`
+	JourneyID string  `bun:"journey_id"`
+	Version   int     `bun:"version"`
+	LeadsID   int64   `bun:"leads_id"`
+	LaunchID  *string `bun:"launch_id"`
+	AppID     string  `bun:"app_id"`
+	EntryKey  string  `bun:"entry_key"`
+	Params    string  `bun:"params"`
+	Status    string  `bun:"status"`
+	NodeID    string  `bun:"node_id"`
+	LastSeq   int     `bun:"last_seq"`
+	CohortID  *string `bun:"cohort_id"`
+	CreatedAt stamp   `bun:"created_at"`
+	EndedAt   stamp   `bun:"ended_at"`
 }
 
 func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 	e := waypost.Enrollment{
-		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, LeadsID: r.LeadsID, AppID: r.AppID, EntryKey: r.EntryKey,
+		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, LeadsID: r.LeadsID, LaunchID: text(r.LaunchID), AppID: r.AppID, EntryKey: r.EntryKey,
 		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, CreatedAt: r.CreatedAt.Time, EndedAt: r.EndedAt.pointer(),
 	}
-	if r.WorkflowID != nil {
-		e.WorkflowID = *r.WorkflowID
-	}
 	return e, fromJSON(r.Params, &e.Params)
+}
+
+// startedRow is an enrollment with the start of its cohort.
+type startedRow struct {
+	enrollmentRow `bun:",extend"`
+	StartedAt     stamp `bun:"started_at,scanonly"`
+}
+
+func (r startedRow) enrollment() (waypost.Enrollment, error) {
+	e, err := r.enrollmentRow.enrollment()
+	if !r.StartedAt.IsZero() {
+		e.WorkflowID = text(r.CohortID)
+		if e.Status == waypost.EnrollmentPending {
+			e.Status = waypost.EnrollmentRunning
+		}
+	}
+	return e, err
+}
+
+// started selects enrollments into a *startedRow or a slice of them.
+func started(db bun.IDB, dest any) *bun.SelectQuery {
+	return db.NewSelect().Model(dest).ColumnExpr("?TableColumns").ColumnExpr("c.started_at").Join("LEFT JOIN cohorts AS c ON c.id = e.cohort_id")
+}
+
+// text is what a column holds that may be NULL.
+func text(column *string) string {
+	if column == nil {
+		return ""
+	}
+	return *column
 }
 
 // entryRow remembers that a lead entered a journey under an entry key: when last,
@@ -128,20 +156,8 @@ func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry)
 		JourneyID: row.JourneyID, LeadsID: row.LeadsID, EntryKey: row.EntryKey,
 		LastEntryAt: row.CreatedAt, EnrollmentID: row.ID, Active: 1,
 	}
-	q := tx.NewInsert().Model(&entry).Returning("NULL")
-	if r.Policy == waypost.ReentryNever {
-		q.On("CONFLICT (journey_id, leads_id, entry_key) DO NOTHING")
-	} else {
-		q.On("CONFLICT (journey_id, leads_id, entry_key) DO UPDATE").
-			Set("last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + 1")
-		if r.Policy != waypost.ReentryAlways {
-			q.Where("je.active = 0")
-		}
-		if r.Every > 0 {
-			q.Where("je.last_entry_at <= ?", stamp{row.CreatedAt.Add(-time.Duration(r.Every))})
-		}
-	}
-	res, err := q.Exec(ctx)
+	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) VALUES (?, ?, ?, ?, ?, 1) "+onReentry(r),
+		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID).Exec(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,33 +177,143 @@ func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry)
 	return waypost.Errorf(waypost.CodeConflict, "leadsId", "lead %d may enter the journey again from %s", row.LeadsID, again.Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// Enrollment returns an enrollment and its timeline, in order; NotFound if the
-// scope has none of this id.
-func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error) {
-	var row enrollmentRow
-	err := error(waypost.Errorf(waypost.CodeNotFound, "id", "there is no enrollment %s", clip(id)))
-	if waypost.IsID(waypost.PrefixEnrollment, id) {
-		q := s.r.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
-		err = notFound(q.Scan(ctx), "id", "there is no enrollment %s", id)
+// onReentry ends an insert of entries (alias je): it lets those of leads that have
+// entered before pass only if r allows it.
+func onReentry(r waypost.Reentry) string {
+	if r.Policy == waypost.ReentryNever {
+		return "ON CONFLICT (journey_id, leads_id, entry_key) DO NOTHING"
 	}
+	var conditions []string
+	if r.Policy != waypost.ReentryAlways {
+		conditions = append(conditions, "je.active = 0")
+	}
+	if r.Every > 0 {
+		conditions = append(conditions, fmt.Sprintf("je.last_entry_at <= EXCLUDED.last_entry_at - %d", time.Duration(r.Every).Microseconds()))
+	}
+	suffix := "ON CONFLICT (journey_id, leads_id, entry_key) DO UPDATE SET " +
+		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + 1"
+	if len(conditions) > 0 {
+		suffix += " WHERE " + strings.Join(conditions, " AND ")
+	}
+	return suffix
+}
+
+// Enrollment returns an enrollment and its timeline, in order; NotFound if the
+// scope has none of this id. What was decided about it is derived: the statuses
+// paused and canceled, and the entries (of Seq 0) paused, resumed and, for a
+// cancel, exited.
+func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error) {
+	e, entries, err := s.enrollmentWithTimeline(ctx, sc, id)
 	if err != nil {
 		return waypost.Enrollment{}, nil, fmt.Errorf("load enrollment %s: %w", clip(id), err)
-	}
-	var rows []timelineRow
-	err = s.r.NewSelect().Model(&rows).Where("enrollment_id = ?", id).Order("seq").Scan(ctx)
-	e, err2 := row.enrollment()
-	if err := errors.Join(err, err2); err != nil {
-		return waypost.Enrollment{}, nil, fmt.Errorf("load enrollment %s: %w", id, err)
-	}
-	entries := make([]waypost.TimelineEntry, len(rows))
-	for i, r := range rows {
-		entries[i] = r.entry()
 	}
 	return e, entries, nil
 }
 
-// EnrollmentsByID returns the enrollments of these ids, of any scope: it is not
-// for what an API caller asks. Those that are not there are missing in the answer.
+func (s *Store) enrollmentWithTimeline(ctx context.Context, sc waypost.Scope, id string) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
+	if !waypost.IsID(waypost.PrefixEnrollment, id) {
+		return e, nil, waypost.Errorf(waypost.CodeNotFound, "id", "there is no enrollment %s", clip(id))
+	}
+	var row startedRow
+	if err := started(s.r, &row).Where("e.id = ? AND e.org = ? AND e.stage = ?", id, sc.Org, sc.Stage).Scan(ctx); err != nil {
+		return e, nil, notFound(err, "id", "there is no enrollment %s", id)
+	}
+	if e, err = row.enrollment(); err != nil {
+		return e, nil, err
+	}
+	if entries, err = s.timelineOf(ctx, s.r, id); err != nil {
+		return e, nil, err
+	}
+	controls, err := s.controlsOf(ctx, s.r, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
+	if err != nil {
+		return e, nil, err
+	}
+	applyControls(&e, controls[id])
+	return e, withControls(e, entries, controls[id]), nil
+}
+
+// applyControls gives an enrollment that has not ended the status that was
+// decided for it. A cancel is carried out later, but counts at once.
+func applyControls(e *waypost.Enrollment, controls waypost.Controls) {
+	if e.EndedAt != nil {
+		return
+	}
+	if at, canceled := controls.Canceled(); canceled {
+		e.Status, e.EndedAt = waypost.EnrollmentCanceled, &at
+	} else if len(controls.Holds()) > 0 {
+		e.Status = waypost.EnrollmentPaused
+	}
+}
+
+// withControls adds to a timeline what was decided while the enrollment ran.
+func withControls(e waypost.Enrollment, entries []waypost.TimelineEntry, controls waypost.Controls) []waypost.TimelineEntry {
+	var decided []waypost.TimelineEntry
+	add := func(at time.Time, what, reason string) {
+		if e.EndedAt == nil || !at.After(*e.EndedAt) {
+			decided = append(decided, waypost.TimelineEntry{At: at, What: what, Reason: reason, Version: e.Version})
+		}
+	}
+	for _, c := range controls {
+		if c.Kind != waypost.ControlPause || !c.Open() && !c.Until.After(e.CreatedAt) {
+			continue
+		}
+		from := c.From
+		if from.Before(e.CreatedAt) { // it was born paused
+			from = e.CreatedAt
+		}
+		add(from, waypost.WhatPaused, kindOfTarget(c.Target))
+		if !c.Open() {
+			reason := "skip"
+			if c.Shift {
+				reason = "shift"
+			}
+			add(c.Until, waypost.WhatResumed, reason)
+		}
+	}
+	if e.Status == waypost.EnrollmentCanceled && e.EndedAt != nil {
+		add(*e.EndedAt, waypost.WhatExited, "canceled")
+	}
+	if len(decided) == 0 {
+		return entries
+	}
+	slices.SortStableFunc(decided, func(a, b waypost.TimelineEntry) int { return a.At.Compare(b.At) })
+	// The entries keep their order, even where the clocks of processes disagree.
+	merged := make([]waypost.TimelineEntry, 0, len(entries)+len(decided))
+	node := "" // where the enrollment stood
+	take := func() {
+		decided[0].NodeID = node
+		merged, decided = append(merged, decided[0]), decided[1:]
+	}
+	for _, entry := range entries {
+		for len(decided) > 0 && decided[0].At.Before(entry.At) {
+			take()
+		}
+		merged = append(merged, entry)
+		if node = entry.NodeID; entry.Next != "" {
+			node = entry.Next
+		}
+	}
+	for len(decided) > 0 {
+		take()
+	}
+	return merged
+}
+
+// kindOfTarget says what of was paused: the reason in the timeline.
+func kindOfTarget(id string) string {
+	switch {
+	case waypost.IsID(waypost.PrefixLaunch, id):
+		return "launch"
+	case waypost.IsID(waypost.PrefixJourney, id):
+		return "journey"
+	}
+	return "enrollment"
+}
+
+// EnrollmentsByID returns the enrollments of these ids as they are recorded, of
+// any scope: it is not for what an API caller asks. WorkflowID is left out, and
+// what was decided about them (Controls) does not show. Those that are not there
+// are missing in the answer.
 func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error) {
 	list := make(map[string]waypost.Enrollment, len(ids))
 	if len(ids) == 0 {

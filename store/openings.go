@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/uptrace/bun"
 
@@ -11,17 +12,19 @@ import (
 
 // OpenAttempts announces attempts before their POSTs, all in one transaction, and
 // returns how the touchpoints' deliveries stand then. The caller has an attempt
-// if Open in the answer is its own; see waypost.Opening for when it takes effect.
-// A message is stored once: the Body of the answer is the one to send. If the
-// delivery turns out to have another message id than the Opening and no body yet,
-// the opening has no effect: the body must be rendered again, for that id.
-// Of several openings of one touchpoint the first counts.
+// if Open in the answer is its own and Held is false; see waypost.Opening for when
+// it takes effect. A message is stored once: the Body of the answer is the one to
+// send. If the delivery turns out to have another message id than the Opening and
+// no body yet, the opening has no effect: the body must be rendered again, for
+// that id. Of several openings of one touchpoint the first counts. The answer for
+// an enrollment that is paused or canceled is Held, unless its delivery is final;
+// it has no MessageID where there is no delivery.
 func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	if len(openings) == 0 {
 		return map[waypost.Touchpoint]waypost.Sending{}, nil
 	}
 	var sendings map[waypost.Touchpoint]waypost.Sending
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+	err := s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) (err error) {
 		sendings, err = s.openAttempts(ctx, tx, openings)
 		return err
 	})
@@ -33,36 +36,39 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (m
 
 func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	first := make(map[waypost.Touchpoint]waypost.Opening, len(openings))
-	var fresh []deliveryRow
 	for _, o := range openings {
-		if _, doubled := first[o.Touchpoint]; doubled {
-			continue
+		if _, doubled := first[o.Touchpoint]; !doubled {
+			first[o.Touchpoint] = o
 		}
-		first[o.Touchpoint] = o
-		if o.Attempt == 1 && o.Delivery.MessageID != "" {
+	}
+	stopped, err := s.stoppedOf(ctx, tx, first)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []deliveryRow
+	for _, o := range first {
+		if o.Attempt == 1 && o.Delivery.MessageID != "" && !stopped[o.EnrollmentID] {
 			row := newDeliveryRow(o.Touchpoint, o.Scope, o.Delivery)
 			row.open(o)
 			fresh = append(fresh, row)
 		}
 	}
 	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
+	inserted, err := s.insertDeliveries(ctx, tx, fresh)
+	if err != nil {
+		return nil, err
+	}
 	var messages []message
-	if len(fresh) > 0 {
-		inserted, err := s.insertDeliveries(ctx, tx, fresh)
-		if err != nil {
-			return nil, err
+	for _, row := range fresh {
+		key := row.touchpoint()
+		if !inserted[key] {
+			continue
 		}
-		for _, row := range fresh {
-			key := row.touchpoint()
-			if !inserted[key] {
-				continue
-			}
-			o := first[key]
-			if o.Body != nil {
-				messages = append(messages, message{row.MessageID, o.Body})
-			}
-			sendings[key] = row.sending(o.Body)
+		body := first[key].Body
+		if body != nil {
+			messages = append(messages, message{row.touchpoint(), row.MessageID, body})
 		}
+		sendings[key] = row.sending(body)
 	}
 	var known []waypost.Touchpoint
 	for key := range first {
@@ -71,7 +77,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 		}
 	}
 	if len(known) > 0 {
-		more, err := s.reopen(ctx, tx, known, first, sendings)
+		more, err := s.reopen(ctx, tx, known, first, stopped, sendings)
 		if err != nil {
 			return nil, err
 		}
@@ -80,56 +86,83 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 	return sendings, s.insertMessages(ctx, tx, messages)
 }
 
-// reopen opens attempts of deliveries that are there already, adds how they stand
-// to sendings, and returns the messages to store.
-func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
-	var rows []storedRow
-	if err := s.lock(withBody(deliveriesOf(tx, &rows, keys)), "d").Scan(ctx); err != nil {
-		return nil, err
+// stoppedOf tells which enrollments of the openings are paused or canceled.
+func (s *Store) stoppedOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) (map[string]bool, error) {
+	type group struct{ journeyID, launchID string }
+	groups := map[group][]string{}
+	for _, o := range openings {
+		key := group{o.Delivery.JourneyID, o.Delivery.LaunchID}
+		groups[key] = append(groups[key], o.EnrollmentID)
 	}
-	var messages []message
-	var interrupted []attemptRow
-	var updates []deliveryRow
-	for _, row := range rows {
-		o := openings[row.touchpoint()]
-		body, err := s.openBody(row.MessageID, row.Body)
+	stopped := map[string]bool{}
+	for key, ids := range groups {
+		some, err := s.stopped(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
 		if err != nil {
 			return nil, err
 		}
+		maps.Copy(stopped, some)
+	}
+	return stopped, nil
+}
+
+// reopen opens attempts of deliveries that are there already, adds how they stand
+// to sendings, and returns the messages to store.
+func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, stopped map[string]bool, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
+	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(true, true), keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if stopped[key.EnrollmentID] { // replaced below if there is a row
+			sendings[key] = waypost.Sending{Held: true}
+		}
+	}
+	var messages []message
+	var superseded []attemptRow
+	var updates []*deliveryRow
+	for i := range rows {
+		row := &rows[i]
+		o := openings[row.touchpoint()]
+		body, err := s.openBody(row.MessageID, row.body)
+		if err != nil {
+			return nil, err
+		}
+		held := stopped[o.EnrollmentID] && !row.Status.Final()
 		foreign := o.Delivery.MessageID != "" && o.Delivery.MessageID != row.MessageID
-		if row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
+		if !held && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
 			if row.OpenAttempt > 0 {
-				interrupted = append(interrupted, row.interrupt())
+				superseded = append(superseded, row.interrupt()...)
 			}
 			row.open(o)
 			if body == nil && o.Body != nil {
 				body = o.Body
-				messages = append(messages, message{row.MessageID, body})
+				messages = append(messages, message{row.touchpoint(), row.MessageID, body})
 			}
-			updates = append(updates, row.deliveryRow)
+			updates = append(updates, &row.deliveryRow)
 		}
-		sendings[row.touchpoint()] = row.sending(body)
+		sending := row.sending(body)
+		sending.Held = held
+		sendings[row.touchpoint()] = sending
 	}
-	if len(interrupted) > 0 {
-		if _, err := tx.NewInsert().Model(&interrupted).Exec(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
+		return nil, err
 	}
 	return messages, s.updateDeliveries(ctx, tx, updates)
 }
 
 // message is a body to store.
 type message struct {
+	waypost.Touchpoint
 	id   string
 	body []byte
 }
 
-var insertMessage = bulk{table: "messages", columns: []string{"message_id text", "body bytea"}}
+var insertMessage = bulk{table: "messages", columns: []string{"enrollment_id text", "visit bigint", "body bytea"}}
 
 func (s *Store) insertMessages(ctx context.Context, tx bun.Tx, messages []message) error {
 	return insertMessage.run(ctx, s, tx, len(messages), func(i int) []any {
 		m := messages[i]
-		return []any{m.id, s.keys.Seal(m.body, messagePurpose(m.id))}
+		return []any{m.EnrollmentID, m.Visit, s.keys.Seal(m.body, messagePurpose(m.id))}
 	}, nil)
 }
 
@@ -144,16 +177,17 @@ func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
 	return r.Attempts == o.Attempt-1
 }
 
-// interrupt closes the open attempt as one whose end nobody saw.
-func (r *deliveryRow) interrupt() attemptRow {
-	a := attemptRow{
-		MessageID: r.MessageID, Round: r.Round, Attempt: r.OpenAttempt, At: r.OpenAt,
+// interrupt closes the open attempt as one whose end nobody saw, and returns the
+// attempt that it supersedes, if there is one.
+func (r *deliveryRow) interrupt() []attemptRow {
+	superseded := r.last()
+	r.setLast(attemptRow{
+		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.OpenAttempt, At: r.OpenAt,
 		ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer",
-	}
+	})
 	r.Attempts++
-	r.Status, r.Message, r.HTTPStatus, r.ErrorClass = waypost.DeliveryRetrying, a.Message, 0, a.ErrorClass
-	r.LastAttemptAt, r.DurationMs = a.At, 0
-	return a
+	r.Status = waypost.DeliveryRetrying
+	return superseded
 }
 
 // open notes that an attempt is under way.

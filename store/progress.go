@@ -3,33 +3,15 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"waypost"
 )
-
-type timelineRow struct {
-	bun.BaseModel `bun:"table:timeline,alias:t"`
-
-	EnrollmentID string `bun:"enrollment_id,pk"`
-	Seq          int    `bun:"seq,pk"`
-	At           stamp  `bun:"at"`
-	NodeID       string `bun:"node_id"`
-	What         string `bun:"what"`
-	Next         string `bun:"next"`
-	Reason       string `bun:"reason"`
-	Version      int    `bun:"version"`
-}
-
-func (r timelineRow) entry() waypost.TimelineEntry {
-	return waypost.TimelineEntry{
-		Seq: r.Seq, At: r.At.Time, NodeID: r.NodeID, What: r.What, Next: r.Next, Reason: r.Reason, Version: r.Version,
-	}
-}
 
 // moveEnrollment writes where an enrollment stands.
 var moveEnrollment = bulk{
@@ -38,20 +20,22 @@ var moveEnrollment = bulk{
 	columns: []string{"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint"},
 }
 
-// freeEntry takes enrollments that ended from the entry's active ones.
+// freeEntry takes enrollments that ended from the entry's active ones. Under the
+// policy "always" two calls may free the same ones.
 var freeEntry = bulk{
 	table:   "journey_entries AS je",
 	keys:    3,
 	columns: []string{"journey_id text", "leads_id bigint", "entry_key text", "active bigint"},
 	exprs:   map[string]string{"active": "je.active - $"},
+	ordered: true,
 }
 
 // endedRow counts the enrollments of one entry that end together.
 type endedRow struct {
-	JourneyID string `bun:"journey_id,type:text"`
-	LeadsID   int64  `bun:"leads_id,type:bigint"`
-	EntryKey  string `bun:"entry_key,type:text"`
-	N         int    `bun:"n,type:bigint"`
+	JourneyID string
+	LeadsID   int64
+	EntryKey  string
+	N         int
 }
 
 // RecordProgress writes down how far enrollments got, all in one transaction.
@@ -63,7 +47,7 @@ func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress)
 	if len(progress) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return s.recordProgress(ctx, tx, progress) })
+	err := s.writeRows(ctx, len(progress), func(ctx context.Context, tx bun.Tx) error { return s.recordProgress(ctx, tx, progress) })
 	if err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
@@ -71,44 +55,100 @@ func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress)
 }
 
 func (s *Store) recordProgress(ctx context.Context, tx bun.Tx, progress []waypost.Progress) error {
-	if len(progress) == 0 {
-		return nil
+	ids := make([]string, len(progress))
+	for i, p := range progress {
+		ids[i] = p.EnrollmentID
 	}
-	latest := map[string]waypost.Progress{}
+	enrollments, err := s.lockEnrollments(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	return s.moveEnrollments(ctx, tx, progress, enrollments)
+}
+
+// enrollmentState is what moving an enrollment depends on.
+type enrollmentState struct {
+	ID        string
+	JourneyID string
+	LeadsID   int64
+	EntryKey  string
+	Version   int
+	Status    waypost.EnrollmentStatus
+	LastSeq   int
+	EndedAt   stamp
+}
+
+// enrollmentsOf returns whose touchpoints these are.
+func enrollmentsOf(keys []waypost.Touchpoint) []string {
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = key.EnrollmentID
+	}
+	return ids
+}
+
+// lockEnrollments reads enrollments and keeps other transactions from changing
+// them. Those that are not there are missing in the answer.
+func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (map[string]enrollmentState, error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	states := make(map[string]enrollmentState, len(ids))
+	if len(ids) == 0 {
+		return states, nil
+	}
+	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.last_seq, e.ended_at FROM "
+	text := columns + "enrollments AS e WHERE e.id = ANY ($1::text[]) ORDER BY e.id FOR NO KEY UPDATE"
+	var list any = ids
+	if !s.postgres {
+		text = columns + "json_each(?) AS u CROSS JOIN enrollments AS e ON e.id = u.value"
+		var err error
+		if list, err = toJSON(ids); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.query(ctx, &tx, text, list)
+	if err != nil {
+		return nil, err
+	}
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var e enrollmentState
+		err := rows.Scan(&e.ID, &e.JourneyID, &e.LeadsID, &e.EntryKey, &e.Version, &e.Status, &e.LastSeq, &e.EndedAt)
+		states[e.ID] = e
+		return err
+	})
+	return states, err
+}
+
+// moveEnrollments records the progress of enrollments that are locked.
+func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
+	latest := make(map[string]waypost.Progress, len(progress))
 	for _, p := range progress {
 		if known, ok := latest[p.EnrollmentID]; !ok || p.LastSeq > known.LastSeq {
 			latest[p.EnrollmentID] = p
 		}
 	}
-	var locked []enrollmentRow
-	err := s.lock(tx.NewSelect().Model(&locked).
-		Column("id", "journey_id", "leads_id", "entry_key", "version", "last_seq", "ended_at").
-		Where("id IN (?)", bun.List(slices.Sorted(maps.Keys(latest)))).Order("id"), "e").Scan(ctx)
-	if err != nil {
-		return err
-	}
-	versions := make(map[string]int, len(locked))
-	var updates []enrollmentRow
+	moved := make([]waypost.Progress, 0, len(latest))
 	ended := map[endedRow]int{}
-	for _, e := range locked {
-		versions[e.ID] = e.Version
-		p := latest[e.ID]
-		if p.LastSeq <= e.LastSeq || !e.EndedAt.IsZero() {
+	for id, p := range latest {
+		e, known := enrollments[id]
+		if !known || p.LastSeq <= e.LastSeq || !e.EndedAt.IsZero() {
 			continue
 		}
-		update := enrollmentRow{ID: e.ID, Status: string(p.Status), NodeID: p.NodeID, LastSeq: p.LastSeq}
 		if p.Status.Ended() {
-			update.EndedAt = s.endOf(p)
 			ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
 		}
-		updates = append(updates, update)
+		moved = append(moved, p)
 	}
-	if err := s.recordTimeline(ctx, tx, progress, versions); err != nil {
+	if err := s.recordTimeline(ctx, tx, progress, enrollments); err != nil {
 		return err
 	}
-	err = moveEnrollment.run(ctx, s, tx, len(updates), func(i int) []any {
-		u := updates[i]
-		return []any{u.ID, u.Status, u.NodeID, u.LastSeq, u.EndedAt}
+	slices.SortFunc(moved, func(a, b waypost.Progress) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
+	err := moveEnrollment.run(ctx, s, tx, len(moved), func(i int) []any {
+		p := moved[i]
+		var end stamp
+		if p.Status.Ended() {
+			end = s.endOf(p)
+		}
+		return []any{p.EnrollmentID, string(p.Status), p.NodeID, p.LastSeq, end}
 	}, nil)
 	if err != nil {
 		return err
@@ -127,41 +167,7 @@ func (s *Store) endOf(p waypost.Progress) stamp {
 	return end
 }
 
-var insertEntry = bulk{
-	table: "timeline",
-	columns: []string{
-		"enrollment_id text", "seq bigint", "at bigint", "node_id text", "what text", "next text", "reason text", "version bigint",
-	},
-	suffix: "ON CONFLICT (enrollment_id, seq) DO NOTHING",
-}
-
-func (s *Store) recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress, versions map[string]int) error {
-	var rows []timelineRow
-	for _, p := range progress {
-		version, ok := versions[p.EnrollmentID]
-		if !ok {
-			continue
-		}
-		for _, e := range p.Entries {
-			if e.At.IsZero() {
-				e.At = s.time()
-			}
-			rows = append(rows, timelineRow{
-				EnrollmentID: p.EnrollmentID, Seq: e.Seq, At: stamp{e.At}, NodeID: e.NodeID, What: e.What,
-				Next: e.Next, Reason: cleanText(e.Reason), Version: version,
-			})
-		}
-	}
-	return insertEntry.run(ctx, s, tx, len(rows), func(i int) []any {
-		r := rows[i]
-		return []any{r.EnrollmentID, r.Seq, r.At, r.NodeID, r.What, r.Next, r.Reason, r.Version}
-	}, nil)
-}
-
 func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]int) error {
-	if len(ended) == 0 {
-		return nil
-	}
 	rows := make([]endedRow, 0, len(ended))
 	for row, n := range ended {
 		row.N = n
@@ -170,19 +176,106 @@ func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]i
 	slices.SortFunc(rows, func(a, b endedRow) int {
 		return cmp.Or(cmp.Compare(a.JourneyID, b.JourneyID), cmp.Compare(a.LeadsID, b.LeadsID), cmp.Compare(a.EntryKey, b.EntryKey))
 	})
-	if s.postgres {
-		// An UPDATE locks its rows in any order; under the policy "always" two calls
-		// may free the same ones.
-		var locked []int
-		err := s.lock(tx.NewSelect().With("u", tx.NewValues(&rows)).Model((*entryRow)(nil)).ColumnExpr("1").
-			Join("JOIN u ON je.journey_id = u.journey_id AND je.leads_id = u.leads_id AND je.entry_key = u.entry_key").
-			Order("je.journey_id", "je.leads_id", "je.entry_key"), "je").Scan(ctx, &locked)
-		if err != nil {
-			return err
-		}
-	}
 	return freeEntry.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
 		return []any{r.JourneyID, r.LeadsID, r.EntryKey, r.N}
 	}, nil)
+}
+
+// timelineEntry is an entry as it stands in a row of the timeline, which holds
+// entries without a gap in their Seq: it is in a row as often as it was recorded
+// with another end.
+type timelineEntry struct {
+	At     int64  `json:"t"` // microseconds since 1970
+	NodeID string `json:"n,omitzero"`
+	What   string `json:"w"`
+	Next   string `json:"x,omitzero"`
+	Reason string `json:"r,omitzero"`
+}
+
+var insertTimeline = bulk{
+	table:   "timeline AS t",
+	columns: []string{"enrollment_id text", "seq bigint", "last_seq bigint", "version bigint", "entries text"},
+	// What was recorded first stays; a longer row only adds to it.
+	suffix: `ON CONFLICT (enrollment_id, seq) DO UPDATE SET last_seq = EXCLUDED.last_seq, entries = EXCLUDED.entries
+		WHERE EXCLUDED.last_seq > t.last_seq`,
+}
+
+// recordTimeline writes one row for all entries of an enrollment that follow one
+// another.
+func (s *Store) recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
+	type row struct {
+		enrollmentID string
+		seq, version int
+		entries      []timelineEntry
+		text         string
+	}
+	of := make(map[string][]waypost.TimelineEntry, len(progress))
+	for _, p := range progress {
+		if _, known := enrollments[p.EnrollmentID]; known && len(p.Entries) > 0 {
+			of[p.EnrollmentID] = append(of[p.EnrollmentID], p.Entries...)
+		}
+	}
+	rows := make([]row, 0, len(of))
+	for id, entries := range of {
+		slices.SortStableFunc(entries, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+		first := len(rows)
+		for i, e := range entries {
+			if i > 0 && e.Seq == entries[i-1].Seq {
+				continue
+			}
+			if e.At.IsZero() {
+				e.At = s.time()
+			}
+			if i == 0 || e.Seq != entries[i-1].Seq+1 {
+				rows = append(rows, row{enrollmentID: id, seq: e.Seq, version: enrollments[id].Version})
+			}
+			r := &rows[len(rows)-1]
+			r.entries = append(r.entries, timelineEntry{
+				At: e.At.UnixMicro(), NodeID: cleanText(e.NodeID), What: e.What, Next: cleanText(e.Next), Reason: cleanText(e.Reason),
+			})
+		}
+		for i := range rows[first:] {
+			text, err := toJSON(rows[first+i].entries)
+			if err != nil {
+				return err
+			}
+			rows[first+i].text = text
+		}
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.enrollmentID, b.enrollmentID), cmp.Compare(a.seq, b.seq))
+	})
+	return insertTimeline.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.enrollmentID, r.seq, r.seq + len(r.entries) - 1, r.version, r.text}
+	}, nil)
+}
+
+// timelineOf returns the timeline of an enrollment, in order.
+func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
+	var rows []struct {
+		Seq     int    `bun:"seq"`
+		Version int    `bun:"version"`
+		Entries string `bun:"entries"`
+	}
+	err := db.NewRaw("SELECT seq, version, entries FROM timeline WHERE enrollment_id = ? ORDER BY seq", enrollmentID).Scan(ctx, &rows)
+	if err != nil {
+		return nil, fmt.Errorf("load timeline: %w", err)
+	}
+	var timeline []waypost.TimelineEntry
+	for _, row := range rows {
+		var entries []timelineEntry
+		if err := fromJSON(row.Entries, &entries); err != nil {
+			return nil, fmt.Errorf("load timeline: %w", err)
+		}
+		for i, e := range entries {
+			timeline = append(timeline, waypost.TimelineEntry{
+				Seq: row.Seq + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: row.Version,
+			})
+		}
+	}
+	// Rows overlap where entries were recorded again together with others.
+	slices.SortStableFunc(timeline, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return slices.CompactFunc(timeline, func(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq }), nil
 }

@@ -9,8 +9,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -26,8 +28,15 @@ type Store struct {
 	// PostgreSQL both are one pool.
 	r, w     *bun.DB
 	postgres bool
-	keys     *waypost.Keyring
-	now      func() time.Time
+	// On SQLite, lanes order those who write. Who is in has the statements that are
+	// prepared for the connection of w, by their texts, and the texts of others that
+	// were needed.
+	lanes    lanes
+	prepared map[string]*sql.Stmt
+	missed   []string
+
+	keys *waypost.Keyring
+	now  func() time.Time
 }
 
 // Open opens the database that url (WAYPOST_DATABASE_URL) names and checks that
@@ -39,7 +48,7 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{postgres: loc.postgres != nil, keys: keys, now: now}
+	s := &Store{postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, keys: keys, now: now}
 	if s.postgres {
 		s.w = bun.NewDB(loc.openPostgres(), pgdialect.New())
 		s.r = s.w
@@ -93,9 +102,24 @@ func (s *Store) time() time.Time { return s.now().UTC().Truncate(time.Microsecon
 // it should never happen.
 const maxTries = 5
 
-// write runs fn in a transaction. fn may run again and must not keep anything
-// of a run before.
+// write runs fn, which writes few rows, in a transaction. fn may run again and must
+// not keep anything of a run before.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	return s.writeRows(ctx, 1, fn)
+}
+
+// writeRows is write for about so many rows: on SQLite, large writes let small ones
+// go before them.
+func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
+	if !s.postgres {
+		if err := s.lanes.enter(ctx, rows > smallWrite); err != nil {
+			return err
+		}
+		defer s.lanes.leave()
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
+	}
 	for try := 1; ; try++ {
 		err := s.w.RunInTx(ctx, nil, fn)
 		var pg *pgconn.PgError
@@ -104,6 +128,54 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.T
 		}
 		return err
 	}
+}
+
+// maxPrepared bounds the statements that are kept prepared.
+const maxPrepared = 50
+
+// prepare prepares what a transaction before has missed: the transaction itself
+// has the only connection.
+func (s *Store) prepare(ctx context.Context) error {
+	for _, text := range s.missed {
+		stmt, err := s.w.DB.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		s.prepared[text] = stmt
+	}
+	s.missed = s.missed[:0]
+	return nil
+}
+
+// statement returns a prepared statement for a transaction of write on SQLite.
+// Preparing it takes about as long as running it for twenty rows, so it is kept.
+func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stmt, error) {
+	if stmt := s.prepared[text]; stmt != nil {
+		return tx.Tx.StmtContext(ctx, stmt), nil
+	}
+	if len(s.prepared)+len(s.missed) < maxPrepared && !slices.Contains(s.missed, text) {
+		s.missed = append(s.missed, text)
+	}
+	return tx.Tx.PrepareContext(ctx, text)
+}
+
+// query runs a query of the hot path, in a transaction or, if tx is nil, outside
+// of one; its text never changes.
+func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
+	if s.postgres {
+		args = append([]any{pgx.QueryExecModeCacheStatement}, args...)
+	}
+	switch {
+	case tx == nil:
+		return s.r.DB.QueryContext(ctx, text, args...)
+	case s.postgres:
+		return tx.Tx.QueryContext(ctx, text, args...)
+	}
+	stmt, err := s.statement(ctx, *tx, text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(context.WithoutCancel(ctx), args...)
 }
 
 // lock makes q lock the rows of the alias until the transaction ends. SQLite

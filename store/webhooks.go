@@ -154,7 +154,8 @@ func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) 
 }
 
 // UpdateWebhook changes a webhook in one transaction and returns what it is now.
-// change may set everything but ID and times; it must not call the Store, and its
+// If it is enabled by that or its limits change, the workflows of deliveries that
+// are deferred because of them are told. change may set everything but ID and times; it must not call the Store, and its
 // error ends the update and is returned. NotFound if the scope has none of this id.
 func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error) {
 	var w waypost.Webhook
@@ -166,6 +167,11 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		if w, err = s.webhook(row); err != nil {
 			return err
 		}
+		before := w
+		if w.RateLimit != nil {
+			limit := *w.RateLimit
+			before.RateLimit = &limit
+		}
 		if err := change(&w); err != nil {
 			return err
 		}
@@ -173,13 +179,49 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		if row, err = s.newWebhookRow(sc, w); err != nil {
 			return err
 		}
-		_, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
-		return err
+		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return s.release(ctx, tx, sc, id, released(before, w))
 	})
 	if err != nil {
 		return waypost.Webhook{}, fmt.Errorf("update webhook %s: %w", clip(id), err)
 	}
 	return w, nil
+}
+
+// released lists the reasons of deferrals that may have ended with an update.
+func released(before, after waypost.Webhook) (reasons []string) {
+	if !after.Enabled {
+		return nil
+	}
+	if !before.Enabled {
+		return []string{waypost.DeferWebhookDisabled, waypost.DeferRateLimit, waypost.DeferMaxConcurrency}
+	}
+	if rate := before.RateLimit; (rate == nil) != (after.RateLimit == nil) || rate != nil && *rate != *after.RateLimit {
+		reasons = append(reasons, waypost.DeferRateLimit)
+	}
+	if before.MaxConcurrency != after.MaxConcurrency {
+		reasons = append(reasons, waypost.DeferMaxConcurrency)
+	}
+	return reasons
+}
+
+// release tells the workflows of a webhook's deliveries that are deferred for one
+// of the reasons. What is being deferred at the same time can be missed: it looks
+// again by itself after some seconds.
+func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
+		SELECT DISTINCT e.cohort_id, '', '', ?, 0 FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
+		WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?) AND e.cohort_id IS NOT NULL`,
+		stamp{s.time()}, sc.Org, sc.Stage, waypost.DeliveryDeferred, webhook, bun.List(reasons)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("release deliveries: %w", err)
+	}
+	return nil
 }
 
 // DisableWebhook switches a webhook off because of reason ("410"). One that is

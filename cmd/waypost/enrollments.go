@@ -16,12 +16,20 @@ import (
 
 func (c *cli) enrollments() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "enrollments", Short: "See where a lead stands in a journey",
-		Example: `  waypost enrollments show enr_… --watch`,
+		Use: "enrollments", Short: "See where a lead stands in a journey, and pause, resume or cancel it",
+		Example: `  waypost enrollments show enr_… --watch
+  waypost enrollments pause enr_…`,
 	}
 	cmd.AddCommand(c.enrollmentsShow())
+	cmd.AddCommand(c.controls(enrollmentPath, controlled{
+		command: "enrollments", id: "enr_…", noun: "an enrollment",
+		pause:  "Nothing is sent for the enrollment, retries included, until it is resumed.",
+		cancel: "The enrollment ends where it is, as canceled; nothing more is sent for it.",
+	})...)
 	return cmd
 }
+
+func enrollmentPath(id string) string { return "/v1/enrollments/" + url.PathEscape(id) }
 
 func (c *cli) enrollmentsShow() *cobra.Command {
 	var watch bool
@@ -35,7 +43,7 @@ func (c *cli) enrollmentsShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := "/v1/enrollments/" + url.PathEscape(args[0])
+			path := enrollmentPath(args[0])
 			if watch {
 				return c.watch(cmd.Context(), cl, path)
 			}

@@ -101,16 +101,22 @@ func startGateway(t *testing.T, environ []string) string {
 	}
 }
 
-// The client commands against the gateway that they are written for.
-func TestClientOfGateway(t *testing.T) {
-	t.Parallel()
+// newClientOf starts a gateway and returns the settings of somebody who may call it.
+func newClientOf(t *testing.T) []string {
+	t.Helper()
 	environ := deployment(t)
 	made := runCLI(t, environ, "", "-o", "json", "apps", "create", "--org", "acme", "--name", "cli", "--grant", "*")
 	var key struct{ AccessKey, SecretKey string }
 	if err := json.Unmarshal([]byte(made.stdout), &key); err != nil {
 		t.Fatalf("%v in %s%s", err, made.stdout, made.stderr)
 	}
-	client := []string{"WAYPOST_URL=" + startGateway(t, environ), "WAYPOST_ACCESS_KEY=" + key.AccessKey, "WAYPOST_SECRET_KEY=" + key.SecretKey}
+	return []string{"WAYPOST_URL=" + startGateway(t, environ), "WAYPOST_ACCESS_KEY=" + key.AccessKey, "WAYPOST_SECRET_KEY=" + key.SecretKey}
+}
+
+// The client commands against the gateway that they are written for.
+func TestClientOfGateway(t *testing.T) {
+	t.Parallel()
+	client := newClientOf(t)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -154,6 +160,19 @@ func TestClientOfGateway(t *testing.T) {
 	runCLI(t, client, "gender: 7\n", "leads", "create", "-f", "-").want(t, 1, nil, []string{"BadRequest", "\n  name: ", "(NullValue)"})
 	enrollment := do("enrollmentId", "", "journeys", "start", journey, "--lead", lead, "--param", "coupon=SPRING")
 	runCLI(t, client, "", "enrollments", "show", enrollment).want(t, 0, []string{"pending"}, nil)
+	runCLI(t, client, "", "enrollments", "pause", enrollment).want(t, 0, []string{"paused"}, nil)
+	runCLI(t, client, "", "enrollments", "resume", enrollment).want(t, 0, []string{"pending"}, nil)
+	launch := do("launchId", lead+"\n999\n", "launches", "create", journey, "--leads", "-", "--rate", "10")
+	runCLI(t, client, "", "launches", "list", "--journey", journey).want(t, 0, []string{launch, "pending"}, nil)
+	runCLI(t, client, "", "journeys", "pause", journey).want(t, 0, []string{"paused"}, nil)
+	runCLI(t, client, "", "launches", "show", launch).want(t, 0, []string{"paused", `{"pending":0,`}, nil)
+	runCLI(t, client, "", "journeys", "resume", journey, "--elapsed-delays", "skip").want(t, 0, []string{"active"}, nil)
+	runCLI(t, client, "", "launches", "cancel", launch).want(t, 0, []string{"canceled"}, nil)
+	runCLI(t, client, "", "launches", "show", launch, "--watch").want(t, 0, []string{"endedAt"}, []string{"  0 %  " + launch + " canceled\n"})
+	runCLI(t, client, "", "launches", "resume", launch).want(t, 1, nil, []string{"Conflict"})
+	runCLI(t, client, "", "launches", "create", journey, "--filter", "nope=1", "--rate", "0").want(t, 1, nil, []string{"audience.filter.nope: ", "ratePerSecond: "})
+	runCLI(t, client, "", "events", "send", "--id", "e1", "--name", "login", "--lead", lead).want(t, 0, []string{"duplicate  false"}, nil)
+	runCLI(t, client, "", "events", "send", "--id", "e1", "--name", "login", "--lead", lead).want(t, 0, []string{"duplicate  true"}, nil)
 	runCLI(t, client, "", "deliveries", "list", "--enrollment", enrollment).want(t, 0, []string{"MESSAGE"}, nil)
 	runCLI(t, client, "", "deliveries", "show", "msg_none").want(t, 1, nil, []string{"NotFound"})
 	runCLI(t, append(client, "WAYPOST_STAGE=test"), "", "leads", "show", lead).want(t, 1, nil, []string{"NotFound"})

@@ -19,6 +19,13 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys start jrn_… --lead 1001`,
 	}
 	cmd.AddCommand(c.journeysApply(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart())
+	cmd.AddCommand(c.controls(journeyPath, controlled{
+		command: "journeys", id: "jrn_…", noun: "a journey",
+		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
+			"can be enrolled and launches made meanwhile: they are held, too.",
+		cancel: "Cancels the enrollments and launches of the journey that have not ended. The journey stays as it\n" +
+			"is: leads can be enrolled again.",
+	})...)
 	return cmd
 }
 

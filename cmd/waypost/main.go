@@ -37,7 +37,7 @@ const (
 
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second}
+	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second, terminal: isTerminal(stderr)}
 	root := c.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -60,6 +60,8 @@ type cli struct {
 	stderr  io.Writer
 	output  string        // of -o
 	poll    time.Duration // between two looks of --watch
+	// terminal says that somebody watches stderr: progress is then a bar.
+	terminal bool
 }
 
 const (
@@ -96,7 +98,8 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usageError{errors.New(notNumber.ReplaceAllString(err.Error(), "it is no whole number"))}
+		says := notFloat.ReplaceAllString(err.Error(), "it is no number")
+		return usageError{errors.New(notNumber.ReplaceAllString(says, "it is no whole number"))}
 	})
 	root.PersistentFlags().StringVarP(&c.output, "output", "o", outputTable, "output format: table or json")
 	root.AddGroup(&cobra.Group{ID: "roles", Title: "Roles:"}, &cobra.Group{ID: "client", Title: "Client commands:"})
@@ -107,13 +110,16 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 		}
 	}
 	add("roles", c.gateway(), c.worker(), c.serve(), c.migrate(), c.apps())
-	add("client", c.webhooks(), c.journeys(), c.enrollments(), c.deliveries(), c.leads(), c.api(), c.receiver())
+	add("client", c.webhooks(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.api(), c.receiver())
 	checkUsage(root)
 	return root
 }
 
-// notNumber is what the flags' parser says about a number that is none.
-var notNumber = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": (invalid syntax|value out of range)`)
+// What the flags' parser says about a number that is none.
+var (
+	notFloat  = regexp.MustCompile(`strconv\.ParseFloat: parsing "[^"]*": (invalid syntax|value out of range)`)
+	notNumber = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": (invalid syntax|value out of range)`)
+)
 
 // checkUsage makes wrong arguments, and commands that are only groups, a usage
 // error everywhere below cmd.

@@ -91,8 +91,14 @@ func TestHistories(t *testing.T) {
 // readHistory reads a workflow's history with its payloads in the clear.
 func readHistory(t *testing.T, c client.Client, keys *waypost.Keyring, id string) *historypb.History {
 	t.Helper()
+	return readRun(t, c, keys, id, "")
+}
+
+// readRun reads the history of one run of a workflow.
+func readRun(t *testing.T, c client.Client, keys *waypost.Keyring, id, run string) *historypb.History {
+	t.Helper()
 	h := &historypb.History{}
-	for events := c.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+	for events := c.GetWorkflowHistory(t.Context(), id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		event, err := events.Next()
 		if err != nil {
 			t.Fatal(err)
@@ -122,6 +128,7 @@ func replay(t *testing.T, h *historypb.History) {
 	t.Helper()
 	replayer := worker.NewWorkflowReplayer()
 	replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
+	replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
 	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
 		t.Errorf("replay: %v", err)
 	}

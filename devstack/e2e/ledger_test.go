@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,17 +19,24 @@ import (
 // receiver is a customer's system in the test's own process: it outlives the
 // kills, and its ledger is what really arrived.
 type receiver struct {
-	url string
+	url    string
+	server *httptest.Server
 
 	mu    sync.Mutex
 	posts map[string][]arrival // by message id
+	cut   bool                 // it was down: some answers did not reach the sender
 }
 
 // arrival is one POST and what it was answered.
 type arrival struct {
 	body     string
 	answered int
+	refused  bool // it was answered succeed:false
+	at       time.Time
 }
+
+// delivered tells whether the receiver took the message.
+func (a arrival) delivered() bool { return a.answered == http.StatusOK && !a.refused }
 
 // answer is what the receiver says to one POST, and how long it takes to.
 type answer struct {
@@ -41,7 +50,7 @@ type answer struct {
 func newReceiver(t *testing.T, script func(m waypost.Message, attempt int) answer) *receiver {
 	t.Helper()
 	r := &receiver{posts: map[string][]arrival{}}
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+	r.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		b, err := io.ReadAll(req.Body)
 		if err != nil {
 			return // the sender was killed in the middle: this was no message
@@ -54,15 +63,36 @@ func newReceiver(t *testing.T, script func(m waypost.Message, attempt int) answe
 		attempt := len(r.posts[m.MessageID]) + 1
 		a := script(m, attempt)
 		// Noted before the answer leaves: what is answered is in the ledger.
-		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival{string(b), a.status})
+		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival{string(b), a.status, strings.Contains(a.body, `"succeed":false`), time.Now()})
 		r.mu.Unlock()
 		time.Sleep(a.after) // a slow receiver
 		rw.WriteHeader(a.status)
 		_, _ = io.WriteString(rw, a.body)
 	}))
-	t.Cleanup(server.Close)
-	r.url = server.URL
+	t.Cleanup(func() { r.server.Close() })
+	r.url = r.server.URL
 	return r
+}
+
+// down makes the receiver's machine refuse connections until up.
+func (r *receiver) down() {
+	r.mu.Lock()
+	r.cut = true
+	r.mu.Unlock()
+	r.server.CloseClientConnections()
+	r.server.Close()
+}
+
+// up is the end of down: the receiver listens where it did.
+func (r *receiver) up(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatalf("the receiver does not come back: %v", err)
+	}
+	handler := r.server.Config.Handler
+	r.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: handler}}
+	r.server.Start()
 }
 
 // record is a delivery as the API tells it.
@@ -70,6 +100,7 @@ type record struct {
 	MessageID    string                 `json:"messageId"`
 	EnrollmentID string                 `json:"enrollmentId"`
 	NodeID       string                 `json:"nodeId"`
+	LeadsID      int64                  `json:"leadsId"`
 	Status       waypost.DeliveryStatus `json:"status"`
 	Attempts     int                    `json:"attempts"`
 	AttemptLog   []waypost.Attempt      `json:"attemptLog"`
@@ -106,8 +137,9 @@ func (p *process) records(t *testing.T, journeyID string) []record {
 
 // disagreements compares the receiver's ledger with the records, message by
 // message. Everything that was recorded must have happened; everything that
-// arrived must be recorded, save that an interrupted attempt may or may not have
-// arrived; and nothing is sent again once it is recorded as delivered.
+// arrived must be recorded, save that an interrupted attempt, and one that failed
+// while the receiver was down, may or may not have arrived; and nothing is sent
+// again once it is recorded as delivered.
 func (r *receiver) disagreements(records []record) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +164,7 @@ func (r *receiver) disagreements(records []record) []string {
 			if a.Attempt != i+1 {
 				say("%s: attempt %d is listed as number %d", rec.MessageID, a.Attempt, i+1)
 			}
-			if a.ErrorClass == waypost.ClassInterrupted {
+			if a.ErrorClass == waypost.ClassInterrupted || r.cut && a.ErrorClass == waypost.ClassNetwork {
 				interrupted++
 				continue
 			}
@@ -146,7 +178,7 @@ func (r *receiver) disagreements(records []record) []string {
 		if extra := len(arrivals) + interrupted - len(rec.AttemptLog); extra > interrupted {
 			say("%s: %d POSTs arrived, %d attempts are recorded, %d of them interrupted", rec.MessageID, len(arrivals), len(rec.AttemptLog), interrupted)
 		}
-		delivered := slices.ContainsFunc(arrivals, func(a arrival) bool { return a.answered == http.StatusOK })
+		delivered := slices.ContainsFunc(arrivals, arrival.delivered)
 		if (rec.Status == waypost.DeliverySucceeded) != delivered {
 			say("%s: recorded as %s, delivered is %v", rec.MessageID, rec.Status, delivered)
 		}

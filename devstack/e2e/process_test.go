@@ -46,7 +46,7 @@ type process struct {
 // settings of a waypost-dev that meets nobody else's: free ports everywhere, and
 // the same ones at the next start on the directory.
 func settings(dir string) []string {
-	env := []string{runMain + "=1", "WAYPOST_DATA_DIR=" + dir}
+	env := []string{runMain + "=" + runDev, "WAYPOST_DATA_DIR=" + dir}
 	for _, name := range []string{
 		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
 		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
@@ -112,7 +112,7 @@ func launch(t *testing.T, dir string, args []string, env ...string) *process {
 	t.Cleanup(func() {
 		p.kill9(t)
 		if t.Failed() {
-			t.Logf("waypost-dev in %s said:\n%s", dir, p.output)
+			t.Logf("%s in %s said:\n%s", args, dir, p.output)
 		}
 	})
 	return p

@@ -43,6 +43,25 @@ var enrollmentTests = []test{
 		wantCode(t, err, waypost.CodeBadRequest)
 	}},
 	{"reentry", testReentry},
+	{"decided", testDecided},
+	{"born paused", func(t *testing.T, f *fixture) {
+		journey := f.journey(t)
+		must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
+		f.clock.Advance(time.Minute)
+		begin := f.clock.Now()
+		id := f.enroll(t, journey, 1)[0]
+		equal(t, "status", f.enrollment(t, id).Status, waypost.EnrollmentPaused)
+		f.clock.Advance(time.Minute)
+		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, true))
+		equal(t, "resumed", f.enrollment(t, id).Status, waypost.EnrollmentPending)
+		equal(t, "timeline", f.timeline(t, id), []waypost.TimelineEntry{
+			{At: begin, What: waypost.WhatPaused, Reason: "journey", Version: 1},
+			{At: f.clock.Now(), What: waypost.WhatResumed, Reason: "shift", Version: 1},
+		})
+		// Who comes after the pause has nothing of it.
+		f.clock.Advance(time.Minute)
+		equal(t, "later", len(f.timeline(t, f.enroll(t, journey, 1)[0])), 0)
+	}},
 	{"policy change", func(t *testing.T, f *fixture) {
 		// Several entered under "always"; afterExit waits for the end of all of them.
 		e := waypost.Enrollment{JourneyID: f.journey(t), Version: 1, LeadsID: f.lead(t)}
@@ -79,6 +98,67 @@ var enrollmentTests = []test{
 			return err
 		}))
 	}},
+}
+
+// testDecided looks at the status and the timeline that controls give to an
+// enrollment of a launch.
+func testDecided(t *testing.T, f *fixture) {
+	journey := f.journey(t)
+	l := f.launch(t, journey, f.lead(t))
+	f.run(t, l.ID, 1)
+	cohort := f.claimAll(t, 1)[0]
+	id := cohort.Members[0].EnrollmentID
+	var want []waypost.TimelineEntry
+	node := ""
+	see := func(status waypost.EnrollmentStatus, what, reason string) {
+		t.Helper()
+		want = append(want, waypost.TimelineEntry{At: f.clock.Now(), NodeID: node, What: what, Reason: reason, Version: 1})
+		equal(t, "status after "+what, f.enrollment(t, id).Status, status)
+		equal(t, "timeline after "+what, f.timeline(t, id), want)
+		f.clock.Advance(time.Minute)
+	}
+	move := func(seq int, status waypost.EnrollmentStatus) {
+		t.Helper()
+		p := f.progress(id, seq, status)
+		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{p}))
+		p.Entries[0].Version = 1
+		node = p.Entries[0].Next
+		want = append(want, p.Entries[0])
+		f.clock.Advance(time.Minute)
+	}
+	pauseOne := func(resume bool) {
+		t.Helper()
+		if resume {
+			must[waypost.Enrollment](t)(f.ResumeEnrollment(t.Context(), scope, id, false))
+			return
+		}
+		must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, id))
+	}
+	pauseOne(false)
+	see(waypost.EnrollmentPaused, waypost.WhatPaused, "enrollment")
+	pauseOne(true)
+	see(waypost.EnrollmentPending, waypost.WhatResumed, "skip")
+	ok(t, f.MarkStarted(t.Context(), cohort.ID))
+	move(1, waypost.EnrollmentWaiting)
+	must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, l.ID))
+	see(waypost.EnrollmentPaused, waypost.WhatPaused, "launch")
+	must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
+	see(waypost.EnrollmentPaused, waypost.WhatPaused, "journey")
+	must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, l.ID, true))
+	see(waypost.EnrollmentPaused, waypost.WhatResumed, "shift")
+	move(2, waypost.EnrollmentWaiting) // what was under way
+	must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, l.ID))
+	end := f.clock.Now()
+	see(waypost.EnrollmentCanceled, waypost.WhatExited, "canceled")
+	equal(t, "end", f.enrollment(t, id).EndedAt, &end)
+	for more := true; more; {
+		more = must[bool](t)(f.SweepCanceled(t.Context(), 10))
+	}
+	// What comes after the end does not belong to the enrollment.
+	must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, true))
+	equal(t, "swept", f.enrollment(t, id).Status, waypost.EnrollmentCanceled)
+	equal(t, "end when swept", f.enrollment(t, id).EndedAt, &end)
+	equal(t, "timeline when swept", f.timeline(t, id), want)
 }
 
 func testReentry(t *testing.T, f *fixture) {

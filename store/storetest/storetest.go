@@ -38,6 +38,10 @@ func Run(t *testing.T, open Open) {
 		{"enrollments", enrollmentTests},
 		{"progress", progressTests},
 		{"cohorts", cohortTests},
+		{"launches", launchTests},
+		{"controls", controlTests},
+		{"events", eventTests},
+		{"notices", noticeTests},
 		{"deliveries", deliveryTests},
 		{"lists", listTests},
 	} {

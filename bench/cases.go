@@ -1,0 +1,478 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The cases, in the order in which they run.
+const (
+	caseLaunch        = "launch"
+	caseLaunchFail    = "launch-fail10"
+	caseSingle        = "single"
+	caseLatency       = "latency"
+	caseLatencyLaunch = "latency-launch"
+	caseLaunchDown    = "launch-down"
+	caseBare          = "bare"
+	caseHistory       = "history"
+)
+
+func caseNames() []string {
+	return []string{caseLaunch, caseLaunchFail, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBare, caseHistory}
+}
+
+// usualCases are those that run unless others are asked for.
+func usualCases() []string {
+	return slices.DeleteFunc(caseNames(), func(name string) bool { return name == caseLaunchDown })
+}
+
+// How the bench works.
+const (
+	setupClients  = 16 // that make leads
+	singleClients = 32
+	bareConns     = 64
+	warmUp        = 200 // single enrollments before anything is measured
+	failPercent   = 10  // of launch-fail10
+	launchPoll    = 100 * time.Millisecond
+	recordPoll    = 20 * time.Millisecond
+	caseTime      = 30 * time.Minute // no case takes longer, however slow the machine
+)
+
+// The leads' groups.
+const (
+	groupLaunch = 1
+	groupSingle = 2
+)
+
+// bench is a stack with what the cases need on it.
+type bench struct {
+	o        options
+	stack    *stack
+	client   *client
+	receiver *receiver
+	report   *report
+	tell     say
+
+	runs    int      // that were prepared
+	singles []int64  // leads for single enrollments
+	bodies  [][]byte // messages that were delivered
+}
+
+// outcome is what one repetition of a case found.
+type outcome struct {
+	deliveries int
+	metrics    []metric
+	// check compares the ledger with the records; it is not measured.
+	check func() error
+}
+
+// compare runs the cases on leads that they share.
+func (b *bench) compare(ctx context.Context, cases []string) error {
+	do := map[string]func(context.Context) (outcome, error){
+		caseLaunch: func(ctx context.Context) (outcome, error) { return b.launch(ctx, script{}, nil) },
+		caseLaunchFail: func(ctx context.Context) (outcome, error) {
+			return b.launch(ctx, script{failPercent, b.o.refuse}, nil)
+		},
+		caseLaunchDown:    func(ctx context.Context) (outcome, error) { return b.launch(ctx, script{}, b.takeDown) },
+		caseSingle:        b.single,
+		caseLatency:       b.latency,
+		caseLatencyLaunch: b.latencyBesideLaunch,
+		caseBare:          b.bare,
+	}
+	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(1000, b.o.leads/10)}
+	audience, most := 0, warmUp
+	for _, name := range cases {
+		if slices.Contains([]string{caseLaunch, caseLaunchFail, caseLatencyLaunch, caseLaunchDown}, name) {
+			audience = b.o.leads
+		}
+		most = max(most, singles[name])
+	}
+	if err := b.makeLeads(ctx, groupLaunch, audience, nil); err != nil {
+		return err
+	}
+	b.singles = make([]int64, most)
+	if err := b.makeLeads(ctx, groupSingle, most, b.singles); err != nil {
+		return err
+	}
+	warm, err := b.enrollSingles(ctx, warmUp)
+	if err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	if err := warm.check(); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	for _, name := range caseNames() {
+		if !slices.Contains(cases, name) {
+			continue
+		}
+		for i := range b.o.repeat {
+			b.tell("%s, %d of %d", name, i+1, b.o.repeat)
+			if err := b.one(ctx, name, do[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// one runs a case once.
+func (b *bench) one(ctx context.Context, name string, do func(context.Context) (outcome, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, caseTime, fmt.Errorf("it takes longer than %s", caseTime))
+	defer cancel()
+	before := begin(b.stack.watched)
+	got, err := do(ctx)
+	after := look(b.stack.watched)
+	if err != nil {
+		return err
+	}
+	if got.check != nil {
+		if err := got.check(); err != nil {
+			return err
+		}
+	}
+	b.report.add(name, got, before, after)
+	return nil
+}
+
+// makeLeads makes n leads of a group; their ids go to ids, if not nil.
+func (b *bench) makeLeads(ctx context.Context, group, n int, ids []int64) error {
+	if n == 0 {
+		return nil
+	}
+	b.tell("make %d leads", n)
+	began := time.Now()
+	err := parallel(ctx, n, setupClients, func(ctx context.Context, i int) error {
+		var lead struct{ LeadsID int64 }
+		err := b.client.do(ctx, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{
+			"name": fmt.Sprintf("Lin Xiaomei %d", i), "leadsGroup": group, "gender": i % 3, "region": 310000,
+			"mobilePhone": []string{fmt.Sprintf("+86 13%d %08d", group, i)}, "email": fmt.Sprintf("lead.%d.%d@example.com", group, i),
+			"externalId":   fmt.Sprintf("crm-%d-%d", group, i),
+			"customFields": map[string]any{"tier": "gold", "points": i},
+		}}, &lead)
+		if ids != nil {
+			ids[i] = lead.LeadsID
+		}
+		return err
+	})
+	if err == nil {
+		b.tell("made %.0f leads per second", float64(n)/time.Since(began).Seconds())
+	}
+	return err
+}
+
+// trial is a journey of its own with its webhook and its ledger.
+type trial struct {
+	journeyID string
+	ledger    *ledger
+}
+
+// touchpoint is a journey of one message.
+const touchpoint = `{"name":"Bench","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q,
+	"params":{"greeting":"Hello {{ lead.name }}","points":"{{ lead.customFields.points }}","campaign":"spring"}}]}`
+
+// prepare publishes a journey; the definition's %q is its webhook.
+func (b *bench) prepare(ctx context.Context, definition string, s script) (trial, error) {
+	b.runs++
+	path := fmt.Sprintf("/run-%d", b.runs)
+	var made struct{ ID string }
+	if err := b.client.do(ctx, http.MethodPost, "/v1/webhooks", map[string]any{
+		"name": "bench", "url": b.receiver.url + path,
+		"params": map[string]any{"shop": "Waypost", "locale": "en"},
+		"retry":  map[string]any{"schedule": b.o.retry, "giveUpAfter": "10m"},
+	}, &made); err != nil {
+		return trial{}, err
+	}
+	if err := b.client.do(ctx, http.MethodPost, "/v1/journeys", raw(fmt.Sprintf(definition, made.ID)), &made); err != nil {
+		return trial{}, err
+	}
+	if err := b.client.do(ctx, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil); err != nil {
+		return trial{}, err
+	}
+	return trial{made.ID, b.receiver.begin(path, s)}, nil
+}
+
+// raw is JSON that is sent as it is.
+type raw string
+
+// MarshalJSON implements json.Marshaler.
+func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// check compares the trial's ledger with its records.
+func (b *bench) check(ctx context.Context, t trial, messages int) error {
+	records, err := b.client.deliveries(ctx, t.journeyID)
+	if err != nil {
+		return err
+	}
+	if len(records) != messages {
+		return fmt.Errorf("%d deliveries are recorded, want %d", len(records), messages)
+	}
+	if n := b.receiver.stray.Load(); n > 0 {
+		return fmt.Errorf("%d POSTs came that belong to no case that runs", n)
+	}
+	if err := t.ledger.compare(records); err != nil {
+		return err
+	}
+	if len(b.bodies) == 0 {
+		b.bodies = t.ledger.bodies()
+	}
+	return nil
+}
+
+// launched is what we read of a launch.
+type launched struct {
+	LaunchID string `json:"launchId"`
+	Status   string `json:"status"`
+}
+
+func (b *bench) startLaunch(ctx context.Context, journeyID string, group int) (launched, error) {
+	var l launched
+	err := b.client.do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/launches",
+		map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}}, &l)
+	return l, err
+}
+
+// awaitLaunch returns when every enrollment of the launch has ended.
+func (b *bench) awaitLaunch(ctx context.Context, l launched) error {
+	return until(ctx, launchPoll, caseTime, "the launch is not completed", func() (bool, error) {
+		if err := b.client.do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l); err != nil {
+			return false, err
+		}
+		if l.Status == "canceled" {
+			return false, errors.New("the launch was canceled")
+		}
+		return l.Status == "completed", nil
+	})
+}
+
+// launch is a launch to everybody; meanwhile, if not nil, is done during it.
+func (b *bench) launch(ctx context.Context, s script, meanwhile func(context.Context, trial) error) (outcome, error) {
+	t, err := b.prepare(ctx, touchpoint, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	began := time.Now()
+	l, err := b.startLaunch(ctx, t.journeyID, groupLaunch)
+	if err != nil {
+		return outcome{}, err
+	}
+	if meanwhile != nil {
+		if err := meanwhile(ctx, t); err != nil {
+			return outcome{}, err
+		}
+	}
+	if err := b.awaitLaunch(ctx, l); err != nil {
+		return outcome{}, err
+	}
+	took := time.Since(began)
+	return outcome{
+		deliveries: b.o.leads,
+		metrics:    []metric{{"deliveries/s", float64(b.o.leads) / took.Seconds()}, {"seconds", took.Seconds()}},
+		check:      func() error { return b.check(ctx, t, b.o.leads) },
+	}, nil
+}
+
+// takeDown makes the receiver refuse connections once a third of the launch has
+// arrived.
+func (b *bench) takeDown(ctx context.Context, t trial) error {
+	if err := until(ctx, recordPoll, caseTime, "no third of the launch arrives", func() (bool, error) { return t.ledger.messages()*3 >= b.o.leads, nil }); err != nil {
+		return err
+	}
+	t.ledger.cut.Store(true)
+	b.receiver.close()
+	select {
+	case <-time.After(b.o.down):
+	case <-ctx.Done():
+	}
+	return errors.Join(b.receiver.listen(), context.Cause(ctx))
+}
+
+func (b *bench) single(ctx context.Context) (outcome, error) {
+	return b.enrollSingles(ctx, b.o.singles)
+}
+
+// enrollSingles enrolls n leads, each with a call of its own.
+func (b *bench) enrollSingles(ctx context.Context, n int) (outcome, error) {
+	t, err := b.prepare(ctx, touchpoint, script{})
+	if err != nil {
+		return outcome{}, err
+	}
+	began := time.Now()
+	err = parallel(ctx, n, singleClients, func(ctx context.Context, i int) error {
+		return b.enroll(ctx, t.journeyID, b.singles[i])
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	accepted := time.Since(began)
+	if err := b.awaitRecorded(ctx, t, n); err != nil {
+		return outcome{}, err
+	}
+	took := time.Since(began)
+	return outcome{
+		deliveries: n,
+		metrics:    []metric{{"deliveries/s", float64(n) / took.Seconds()}, {"accepted/s", float64(n) / accepted.Seconds()}},
+		check:      func() error { return b.check(ctx, t, n) },
+	}, nil
+}
+
+func (b *bench) enroll(ctx context.Context, journeyID string, leadsID int64) error {
+	return b.client.do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": leadsID}, nil)
+}
+
+// awaitRecorded returns when all n messages have arrived and their outcomes are
+// recorded.
+func (b *bench) awaitRecorded(ctx context.Context, t trial, n int) error {
+	return until(ctx, recordPoll, caseTime, "not everything is delivered", func() (bool, error) {
+		if t.ledger.messages() < n {
+			return false, nil
+		}
+		open, err := b.client.undecided(ctx, t.journeyID)
+		return !open, err
+	})
+}
+
+// latency enrolls at a fixed rate, whatever the answers do.
+func (b *bench) latency(ctx context.Context) (outcome, error) {
+	t, err := b.prepare(ctx, touchpoint, script{})
+	if err != nil {
+		return outcome{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.o.seconds)*time.Second+caseTime)
+	defer cancel()
+	n := b.o.rate * b.o.seconds
+	stop := make(chan struct{})
+	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.rate, n, stop)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := b.awaitRecorded(ctx, t, n); err != nil {
+		return outcome{}, err
+	}
+	metrics, err := latencies(t.ledger, sent)
+	// The check runs after this function has returned and its context is over.
+	return outcome{deliveries: n, metrics: metrics, check: func() error { return b.check(context.WithoutCancel(ctx), t, n) }}, err
+}
+
+// latencyBesideLaunch enrolls others into the very journey, with the very
+// webhook, that a launch fills at the same time.
+func (b *bench) latencyBesideLaunch(ctx context.Context) (outcome, error) {
+	t, err := b.prepare(ctx, touchpoint, script{})
+	if err != nil {
+		return outcome{}, err
+	}
+	began := time.Now()
+	l, err := b.startLaunch(ctx, t.journeyID, groupLaunch)
+	if err != nil {
+		return outcome{}, err
+	}
+	stop := make(chan struct{})
+	var waited error
+	var took time.Duration
+	go func() {
+		defer close(stop)
+		waited = b.awaitLaunch(ctx, l)
+		took = time.Since(began)
+	}()
+	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.beside, len(b.singles), stop)
+	<-stop
+	if err := errors.Join(err, waited); err != nil {
+		return outcome{}, err
+	}
+	n := b.o.leads + len(sent)
+	if err := b.awaitRecorded(ctx, t, n); err != nil {
+		return outcome{}, err
+	}
+	metrics, err := latencies(t.ledger, sent)
+	metrics = append(metrics, metric{"singles", float64(len(sent))}, metric{"launch deliveries/s", float64(b.o.leads) / took.Seconds()})
+	return outcome{deliveries: n, metrics: metrics, check: func() error { return b.check(ctx, t, n) }}, err
+}
+
+// enrollSteadily sends perSecond requests a second until it has sent n or stop is
+// closed; a slow answer delays no other request. It returns when each was sent.
+func (b *bench) enrollSteadily(ctx context.Context, journeyID string, perSecond, n int, stop <-chan struct{}) (map[int64]time.Time, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sent := make(map[int64]time.Time, n)
+	var running sync.WaitGroup
+	ticks := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer ticks.Stop()
+	for open := true; open && len(sent) < n; {
+		select {
+		case <-stop:
+			open = false
+			continue
+		case <-ctx.Done():
+			open = false
+			continue
+		case <-ticks.C:
+		}
+		lead := b.singles[len(sent)]
+		sent[lead] = time.Now()
+		running.Go(func() {
+			if err := b.enroll(ctx, journeyID, lead); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	return sent, context.Cause(ctx)
+}
+
+// latencies are the times from sending a request to receiving its message.
+func latencies(l *ledger, sent map[int64]time.Time) ([]metric, error) {
+	var all []time.Duration
+	l.each(func(_ string, a arrivals) {
+		if at, ok := sent[a.leadsID]; ok {
+			all = append(all, a.first.Sub(at))
+		}
+	})
+	if len(all) != len(sent) || len(all) == 0 {
+		return nil, fmt.Errorf("%d of %d single enrollments arrived", len(all), len(sent))
+	}
+	slices.Sort(all)
+	ms := func(part float64) float64 {
+		return float64(all[min(len(all)-1, int(part*float64(len(all))))]) / float64(time.Millisecond)
+	}
+	return []metric{{"p50 ms", ms(0.50)}, {"p99 ms", ms(0.99)}, {"max ms", ms(1)}}, nil
+}
+
+// bare POSTs the messages of a former case without Waypost.
+func (b *bench) bare(ctx context.Context) (outcome, error) {
+	const path = "/bare"
+	l := b.receiver.begin(path, script{})
+	http1 := &http.Client{Transport: &http.Transport{MaxIdleConns: bareConns, MaxIdleConnsPerHost: bareConns, MaxConnsPerHost: bareConns}}
+	defer http1.CloseIdleConnections()
+	n := b.o.leads
+	began := time.Now()
+	err := parallel(ctx, n, bareConns, func(ctx context.Context, i int) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.receiver.url+path, bytes.NewReader(b.bodies[i%len(b.bodies)]))
+		if err != nil {
+			return err
+		}
+		req.Header["Content-Type"] = jsonType
+		res, err := http1.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("HTTP %d", res.StatusCode)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	if err == nil && l.messages() == 0 {
+		err = errors.New("nothing arrived")
+	}
+	return outcome{deliveries: n, metrics: []metric{{"POSTs/s", float64(n) / took.Seconds()}}}, err
+}

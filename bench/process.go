@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// measured is a process whose cost is counted, or a family of them.
+type measured struct {
+	name string
+	pid  int
+	// family: the process's children count too, those that have ended included.
+	family bool
+}
+
+// cost is what a process has used up to a moment.
+type cost struct {
+	cpu  time.Duration
+	peak int64 // bytes of resident memory at most, 0 if that says nothing
+}
+
+// tick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on
+// every platform that Go runs on.
+const tick = 10 * time.Millisecond
+
+// stat is what we use of /proc/PID/stat.
+type stat struct {
+	parent        int
+	own, children time.Duration
+}
+
+func readStat(pid int) (stat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	// The name in parentheses may hold anything; what follows its end does not.
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return stat{}, fmt.Errorf("/proc/%d/stat has no name", pid)
+	}
+	fields := strings.Fields(string(b[i+1:])) // from the third field on
+	if len(fields) < 15 {
+		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	var n [5]int64
+	for j, at := range []int{1, 11, 12, 13, 14} { // ppid utime stime cutime cstime
+		if n[j], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
+			return stat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
+	}
+	return stat{int(n[0]), time.Duration(n[1]+n[2]) * tick, time.Duration(n[3]+n[4]) * tick}, nil
+}
+
+// cost reads what the process has used. ok is false where /proc does not say.
+func (m measured) cost() (c cost, ok bool) {
+	st, err := readStat(m.pid)
+	if err != nil {
+		return cost{}, false
+	}
+	c.cpu = st.own
+	if !m.family {
+		c.peak = peakMemory(m.pid)
+		return c, true
+	}
+	// The peak of a family says nothing: its processes share most of their memory.
+	c.cpu += st.children
+	found, _ := filepath.Glob("/proc/[0-9]*") // no bad pattern
+	for _, path := range found {
+		pid, err := strconv.Atoi(filepath.Base(path))
+		if err != nil {
+			continue
+		}
+		if child, err := readStat(pid); err == nil && child.parent == m.pid {
+			c.cpu += child.own
+		}
+	}
+	return c, true
+}
+
+// forgetPeak lets the peak begin anew. Where that is not permitted, the peak is
+// that since the process began.
+func (m measured) forgetPeak() {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.pid), []byte("5"), 0)
+}
+
+// peakMemory is VmHWM of /proc/PID/status.
+func peakMemory(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// costs is a look at all processes.
+type costs map[string]cost
+
+func look(all []measured) costs {
+	out := costs{}
+	for _, m := range all {
+		if c, ok := m.cost(); ok {
+			sum := out[m.name]
+			out[m.name] = cost{sum.cpu + c.cpu, max(sum.peak, c.peak)}
+		}
+	}
+	return out
+}
+
+// begin looks at the processes before a case.
+func begin(all []measured) costs {
+	for _, m := range all {
+		if !m.family {
+			m.forgetPeak()
+		}
+	}
+	return look(all)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// metric is one measured value.
+type metric struct {
+	name  string
+	value float64
+}
+
+// series are the values of one metric, or of one process, over the repetitions.
+type series struct {
+	of, name string // the case, and the metric or process
+	values   []float64
+	peak     int64 // of a process: most resident memory, bytes
+}
+
+// report collects what was measured and prints it.
+type report struct {
+	database string
+	speeds   []*series
+	costs    []*series
+	notes    [][]string // rows of the history table
+}
+
+// add takes in one repetition of a case.
+func (r *report) add(name string, got outcome, before, after costs) {
+	for _, m := range got.metrics {
+		s := find(&r.speeds, name, m.name)
+		s.values = append(s.values, m.value)
+	}
+	var processes []string
+	for process := range after {
+		processes = append(processes, process)
+	}
+	slices.Sort(processes)
+	for _, process := range processes {
+		s := find(&r.costs, name, process)
+		spent := after[process].cpu - before[process].cpu
+		s.values = append(s.values, spent.Seconds()*1000/float64(got.deliveries))
+		s.peak = max(s.peak, after[process].peak)
+	}
+}
+
+func find(all *[]*series, of, name string) *series {
+	for _, s := range *all {
+		if s.of == of && s.name == name {
+			return s
+		}
+	}
+	s := &series{of: of, name: name}
+	*all = append(*all, s)
+	return s
+}
+
+// spread is least, median and most.
+func (s *series) spread() (least, median, most float64) {
+	v := slices.Sorted(slices.Values(s.values))
+	n := len(v)
+	return v[0], (v[(n-1)/2] + v[n/2]) / 2, v[n-1]
+}
+
+// print prints the tables that have rows.
+func (r *report) print(w io.Writer, o options) {
+	if len(r.speeds)+len(r.notes) == 0 {
+		return
+	}
+	how := map[string]string{rolesAll: "one process", rolesServe: "waypost serve", rolesSplit: "waypost gateway and waypost worker"}[o.roles]
+	fmt.Fprintf(w, "Waypost on %d CPUs, %s, %s\n", runtime.NumCPU(), how, r.database)
+	fmt.Fprintf(w, "launches of %d leads, retries after %s; min, median and max of %d runs\n", o.leads, strings.Join(o.retry, ", "), o.repeat)
+	var rows [][]string
+	for _, s := range r.speeds {
+		least, median, most := s.spread()
+		rows = append(rows, []string{s.of, s.name, number(least), number(median), number(most)})
+	}
+	table(w, []string{"case", "measure", "min", "median", "max"}, 2, rows)
+	rows = nil
+	for _, s := range r.costs {
+		least, median, most := s.spread()
+		peak := "–"
+		if s.peak > 0 {
+			peak = fmt.Sprintf("%d", s.peak>>20)
+		}
+		rows = append(rows, []string{s.of, s.name, number(least), number(median), number(most), peak})
+	}
+	table(w, []string{"case", "CPU-s per 1,000", "min", "median", "max", "peak MiB"}, 2, rows)
+	table(w, []string{"history", "of", "count", "events", "per lead and node", "bytes", "bytes per lead"}, 2, r.notes)
+}
+
+// number shows a value with about three figures.
+func number(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// table prints rows in columns; those from the column right on are numbers.
+func table(w io.Writer, head []string, right int, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	widths := make([]int, right)
+	for _, row := range append([][]string{head}, rows...) {
+		for i := range right {
+			widths[i] = max(widths[i], len([]rune(row[i])))
+		}
+	}
+	fmt.Fprintln(w)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range append([][]string{head}, rows...) {
+		for i := range right {
+			row[i] += strings.Repeat(" ", widths[i]-len([]rune(row[i])))
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t")+"\t")
+	}
+	_ = tw.Flush()
+}

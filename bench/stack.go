@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost/signature"
+)
+
+// Bounds of what the bench waits for.
+const (
+	startTime = 2 * time.Minute
+	stopTime  = time.Minute
+)
+
+// stack is a running Waypost.
+type stack struct {
+	dir       string
+	profile   profile
+	database  string // what people are to know about it
+	postgres  *postgres
+	processes []*process
+	watched   []measured
+}
+
+// profile is what we read of waypost-dev's profile.json.
+type profile struct {
+	URL             string `json:"url"`
+	AccessKey       string `json:"accessKey"`
+	SecretKey       string `json:"secretKey"`
+	TemporalAddress string `json:"temporalAddress"`
+}
+
+// process is a program that the bench started.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	log    string // where its output goes
+	exited chan struct{}
+}
+
+// startStack starts Waypost on a fresh data directory and returns when it answers.
+func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) {
+	s := &stack{database: "SQLite for Waypost and for Temporal"}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), true, tell))
+		}
+	}()
+	if s.dir, err = os.MkdirTemp(o.dir, "waypost-bench-"); err != nil {
+		return nil, err
+	}
+	env := environment()
+	if o.postgres != "" {
+		if s.postgres, err = newPostgres(ctx, o.postgres); err != nil {
+			return nil, err
+		}
+		s.database = s.postgres.kind + " for Waypost and for Temporal"
+		env = append(env, "WAYPOST_DATABASE_URL="+s.postgres.ours, "WAYPOST_DEV_TEMPORAL_DATABASE_URL="+s.postgres.temporal)
+	}
+	tell("start Waypost (%s) in %s", s.database, s.dir)
+	only := "temporal,redis"
+	if o.roles == rolesAll {
+		only += ",gateway,worker"
+	}
+	dev := append(env, "WAYPOST_DATA_DIR="+s.dir)
+	for _, name := range []string{
+		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+	} {
+		dev = append(dev, name+"=127.0.0.1:0")
+	}
+	main, err := s.start(filepath.Join(o.binaries, "waypost-dev"), "waypost-dev", dev, "--no-demo", "--only", only)
+	if err != nil {
+		return nil, err
+	}
+	// The profile is there once everything is up.
+	if err := main.until(ctx, "waypost-dev is not up", func() (bool, error) { return s.readProfile() }); err != nil {
+		return nil, err
+	}
+	roles := map[string][]string{rolesServe: {"serve"}, rolesSplit: {"gateway", "worker"}}[o.roles]
+	if len(roles) > 0 {
+		joined, err := s.joinSettings()
+		if err != nil {
+			return nil, err
+		}
+		for _, role := range roles {
+			p, err := s.start(filepath.Join(o.binaries, "waypost"), "waypost "+role, append(append(environment(), joined...), "WAYPOST_ADMIN_ADDR=127.0.0.1:0"), role)
+			if err != nil {
+				return nil, err
+			}
+			if role == "worker" {
+				continue // the first enrollment waits for it
+			}
+			c := s.client()
+			if err := p.until(ctx, "the gateway does not answer", func() (bool, error) {
+				return c.do(ctx, http.MethodGet, "/v1/webhooks", nil, nil) == nil, nil
+			}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.watched = append(s.watched, measured{name: "bench", pid: os.Getpid()})
+	if s.postgres != nil && s.postgres.postmaster > 0 {
+		s.watched = append(s.watched, measured{name: "postgres", pid: s.postgres.postmaster, family: true})
+	}
+	return s, nil
+}
+
+func (s *stack) client() *client {
+	return newClient(s.profile.URL, signature.Key{AccessKey: s.profile.AccessKey, SecretKey: s.profile.SecretKey})
+}
+
+// environment is ours without settings for another Waypost or Temporal.
+func environment() []string {
+	var out []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "WAYPOST_") && !strings.HasPrefix(e, "TEMPORAL_") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (s *stack) start(path, name string, env []string, args ...string) (*process, error) {
+	p := &process{name: name, exited: make(chan struct{})}
+	p.log = filepath.Join(s.dir, strings.ReplaceAll(name, " ", "-")+".out")
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, out, out
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s (`make build` makes it): %w", name, err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // its output says why
+	}()
+	s.processes = append(s.processes, p)
+	s.watched = append(s.watched, measured{name: name, pid: p.cmd.Process.Pid})
+	return p, nil
+}
+
+// until waits for the process to be ready.
+func (p *process) until(ctx context.Context, what string, ask func() (bool, error)) error {
+	return until(ctx, 50*time.Millisecond, startTime, what, func() (bool, error) {
+		select {
+		case <-p.exited:
+			b, _ := os.ReadFile(p.log)
+			return false, fmt.Errorf("%s ended:\n%s", p.name, b)
+		default:
+			return ask()
+		}
+	})
+}
+
+func (s *stack) readProfile() (bool, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, "profile.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, json.Unmarshal(b, &s.profile)
+}
+
+// joinSettings are those with which roles of their own join waypost-dev.
+func (s *stack) joinSettings() ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, "waypost.env"))
+	if err != nil {
+		return nil, err
+	}
+	var env []string
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok && !strings.HasPrefix(name, "#") {
+			env = append(env, name+"="+strings.Trim(value, "'"))
+		}
+	}
+	return env, nil
+}
+
+// stop ends the processes, the last one first, and removes the data unless it is
+// to be kept.
+func (s *stack) stop(ctx context.Context, keep bool, tell say) error {
+	var problems []error
+	for i := len(s.processes) - 1; i >= 0; i-- {
+		p := s.processes[i]
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+		select {
+		case <-p.exited:
+		case <-time.After(stopTime):
+			problems = append(problems, fmt.Errorf("%s does not stop, and is killed", p.name), p.cmd.Process.Kill())
+			<-p.exited
+		}
+	}
+	if keep {
+		if s.dir != "" {
+			tell("data and logs are kept in %s", s.dir)
+		}
+		return errors.Join(problems...)
+	}
+	if s.postgres != nil {
+		problems = append(problems, s.postgres.drop(ctx))
+	}
+	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
+}
+
+// bytes is the size of the databases, Waypost's and Temporal's.
+func (s *stack) bytes(ctx context.Context) (ours, temporal int64, err error) {
+	if s.postgres != nil {
+		return s.postgres.bytes(ctx)
+	}
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.db*"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, file := range files {
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // a journal that has just gone
+		case err != nil:
+			return 0, 0, err
+		case strings.Contains(filepath.Base(file), "temporal"):
+			temporal += info.Size()
+		default:
+			ours += info.Size()
+		}
+	}
+	return ours, temporal, nil
+}
+
+// postgres is a server with databases that were made for this run.
+type postgres struct {
+	server         *url.URL
+	kind           string
+	postmaster     int // its process, 0 if it is not on this machine
+	ours, temporal string
+	names          []string // of the databases: ours, Temporal's, Temporal's visibility
+}
+
+func newPostgres(ctx context.Context, raw string) (*postgres, error) {
+	server, err := url.Parse(raw)
+	if err != nil || server.Host == "" {
+		return nil, errors.New("--postgres: it is no postgres:// URL")
+	}
+	base := "waypost_bench_" + strings.ToLower(rand.Text()[:10])
+	p := &postgres{server: server, names: []string{base, base + "_temporal", base + "_temporal_visibility"}}
+	at := func(name string) string {
+		u := *server
+		u.Path = "/" + name
+		return u.String()
+	}
+	p.ours, p.temporal = at(p.names[0]), at(p.names[1])
+	return p, p.with(ctx, func(db *pgx.Conn) error {
+		var version, commit, fsync string
+		var backend int
+		err := db.QueryRow(ctx, "SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'), pg_backend_pid()").
+			Scan(&version, &commit, &fsync, &backend)
+		if err != nil {
+			return err
+		}
+		version, _, _ = strings.Cut(version, " ")
+		p.kind = fmt.Sprintf("PostgreSQL %s (synchronous_commit %s, fsync %s)", version, commit, fsync)
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", backend)); err == nil && strings.HasPrefix(string(name), "postgres") {
+			if st, err := readStat(backend); err == nil {
+				p.postmaster = st.parent
+			}
+		}
+		_, err = db.Exec(ctx, "CREATE DATABASE "+p.names[0])
+		return err
+	})
+}
+
+// with connects to the server.
+func (p *postgres) with(ctx context.Context, do func(*pgx.Conn) error) error {
+	db, err := pgx.Connect(ctx, p.server.String())
+	if err != nil {
+		return fmt.Errorf("--postgres: %w", err)
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	if err := do(db); err != nil {
+		return fmt.Errorf("--postgres: %w", err)
+	}
+	return nil
+}
+
+func (p *postgres) drop(ctx context.Context) error {
+	return p.with(ctx, func(db *pgx.Conn) error {
+		for _, name := range p.names {
+			if _, err := db.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (p *postgres) bytes(ctx context.Context) (ours, temporal int64, err error) {
+	err = p.with(ctx, func(db *pgx.Conn) error {
+		var visibility int64
+		err := db.QueryRow(ctx, "SELECT pg_database_size($1), pg_database_size($2), pg_database_size($3)", p.names[0], p.names[1], p.names[2]).
+			Scan(&ours, &temporal, &visibility)
+		temporal += visibility
+		return err
+	})
+	return ours, temporal, err
+}

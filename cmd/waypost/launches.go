@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+)
+
+const launchesPath = "/v1/launches"
+
+func launchPath(id string) string { return launchesPath + "/" + url.PathEscape(id) }
+
+func (c *cli) launches() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "launches", Short: "Enroll many leads in a journey at once",
+		Long: `A launch enrolls an audience in the published version of a journey: the leads of a list, up to
+1,000,000, or all that match a filter when it starts. A lead whom the journey's re-entry policy
+forbids to enter, or who does not exist, is skipped and counted.`,
+		Example: `  waypost launches create jrn_… --filter leadsGroup=3 --rate 100
+  waypost launches show lch_… --watch
+  waypost launches pause lch_…`,
+	}
+	cmd.AddCommand(c.launchesCreate(), c.launchesList(), c.launchesShow())
+	cmd.AddCommand(c.controls(launchPath, controlled{
+		command: "launches", id: "lch_…", noun: "a launch",
+		pause:  "Nobody more is enrolled, and nothing is sent to those who are, until it is resumed.",
+		cancel: "Nobody more is enrolled, and the enrollments of the launch that have not ended are canceled.",
+	})...)
+	return cmd
+}
+
+func (c *cli) launchesCreate() *cobra.Command {
+	var leads, startAt string
+	var pairs []string
+	var everybody bool
+	var rate float64
+	cmd := &cobra.Command{
+		Use: "create JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
+		Long: `Launches the published version of a journey, for one of
+
+  --leads FILE          the leads in a file: their leadsIds, one a line, or as a JSON list
+  --filter NAME=VALUE   the leads that match all filters when the launch starts: leadsGroup, region,
+                        name (a prefix), mobilePhone, email, externalId, createdFrom, createdTo,
+                        updatedFrom, updatedTo (RFC 3339; To is exclusive)
+  --all                 every lead
+
+It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second.`,
+		Example: `  waypost launches create jrn_… --filter leadsGroup=3 --filter createdFrom=2026-01-01T00:00:00Z
+  waypost launches create jrn_… --leads leads.txt --start-at 2026-12-24T09:00:00+08:00 --rate 50
+  printf '1001\n1002\n' | waypost launches create jrn_… --leads -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ways := 0
+			for _, given := range []bool{leads != "", len(pairs) > 0, everybody} {
+				if given {
+					ways++
+				}
+			}
+			if ways != 1 {
+				return usagef("a launch needs one of --leads FILE, --filter NAME=VALUE and --all")
+			}
+			audience := map[string]any{}
+			if leads != "" {
+				list, err := c.readLeads(leads)
+				if err != nil {
+					return err
+				}
+				audience["leadsIds"] = list
+			} else {
+				filter, err := leadFilter(pairs)
+				if err != nil {
+					return err
+				}
+				audience["filter"] = filter
+			}
+			body := map[string]any{"audience": audience}
+			if startAt != "" {
+				body["startAt"] = startAt
+			}
+			if cmd.Flags().Changed("rate") {
+				if math.IsNaN(rate) || math.IsInf(rate, 0) {
+					return usagef("--rate is a number of leads a second")
+				}
+				body["ratePerSecond"] = rate
+			}
+			return c.send(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/launches", body)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
+	f.StringArrayVar(&pairs, "filter", nil, "only leads that match, such as leadsGroup=3; may stand several times")
+	f.BoolVar(&everybody, "all", false, "every lead")
+	f.StringVar(&startAt, "start-at", "", "when it begins (RFC 3339); at once without it")
+	f.Float64Var(&rate, "rate", 0, "leads a second; as fast as it goes without it")
+	return cmd
+}
+
+// leadFilter reads name=value pairs. The gateway knows the names; here stands only
+// which of them are numbers.
+func leadFilter(pairs []string) (map[string]any, error) {
+	filter := map[string]any{}
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, usagef("--filter %q: it is name=value, such as leadsGroup=3", pair)
+		}
+		if _, twice := filter[name]; twice {
+			return nil, usagef("--filter %s stands twice", name)
+		}
+		filter[name] = value
+		if name == "leadsGroup" || name == "region" {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return nil, usagef("--filter %s: it is no whole number", pair)
+			}
+			filter[name] = n
+		}
+	}
+	return filter, nil
+}
+
+// readLeads reads leadsIds, one a line or as a JSON list.
+func (c *cli) readLeads(name string) (any, error) {
+	data, err := c.readInput(name)
+	if err != nil {
+		return nil, err
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
+	if bytes.HasPrefix(data, []byte("[")) {
+		if !json.Valid(data) {
+			return nil, fmt.Errorf("%s begins like a JSON list, and is none", name)
+		}
+		return json.RawMessage(data), nil // the gateway tells what is wrong in it
+	}
+	ids := []int64{}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := string(bytes.TrimSpace(line))
+		if text == "" {
+			continue
+		}
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %q is no leadsId", name, n, clip(text, 40))
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s holds no leadsIds", name)
+	}
+	return ids, nil
+}
+
+func (c *cli) launchesList() *cobra.Command {
+	var l listing
+	var journey string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List launches, newest first", Args: cobra.NoArgs,
+		Example: `  waypost launches list --journey jrn_…`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter := url.Values{}
+			if journey != "" {
+				filter.Set("journeyId", journey)
+			}
+			return c.list(cmd.Context(), launchesPath, filter, l,
+				of("LAUNCH", "launchId"), of("JOURNEY", "journeyId"), of("VERSION", "version"), of("STATUS", "status"),
+				of("TOTAL", "total"), of("ENROLLED", "enrolled"), of("SKIPPED", "skipped"), of("START", "startAt"), of("CREATED", "createdAt"))
+		},
+	}
+	cmd.Flags().StringVar(&journey, "journey", "", "only those of this journey")
+	l.flags(cmd)
+	return cmd
+}
+
+func (c *cli) launchesShow() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show how far a launch is",
+		Long: `Shows a launch: how many of its audience are enrolled, how many enrollments have ended, and what
+became of the messages. With --watch it shows the progress until the launch has ended.`,
+		Example: `  waypost launches show lch_… --watch`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !watch {
+				return c.show(cmd.Context(), launchPath(args[0]))
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			return c.watchLaunch(cmd.Context(), cl, launchPath(args[0]))
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
+	return cmd
+}
+
+// launchProgress is what of a launch a progress bar shows.
+type launchProgress struct {
+	LaunchID  string                `json:"launchId"`
+	Status    waypost.LaunchStatus  `json:"status"`
+	Total     int                   `json:"total"`
+	Enrolled  int                   `json:"enrolled"`
+	Skipped   int                   `json:"skipped"`
+	Completed int                   `json:"completed"`
+	Outcomes  waypost.OutcomeCounts `json:"outcomes"`
+}
+
+// watchLaunch shows a launch's progress on standard error, as a bar on a terminal
+// and as lines elsewhere, until it has ended, and then the launch.
+func (c *cli) watchLaunch(ctx context.Context, cl *client, path string) error {
+	shown := ""
+	for {
+		a, err := cl.do(ctx, http.MethodGet, path, nil, nil)
+		if err != nil {
+			return c.endBar(shown, err)
+		}
+		var p launchProgress
+		if err := json.Unmarshal(a.body, &p); err != nil {
+			return c.endBar(shown, fmt.Errorf("the gateway's answer is no launch: %w", err))
+		}
+		if line := p.String(); line != shown {
+			if c.terminal {
+				fmt.Fprintf(c.stderr, "\r\x1b[K%s %s", p.bar(), line)
+			} else {
+				fmt.Fprintln(c.stderr, line)
+			}
+			shown = line
+		}
+		if p.Status.Ended() {
+			return errors.Join(c.endBar(shown, nil), c.printAnswer(a))
+		}
+		select {
+		case <-ctx.Done():
+			return c.endBar(shown, errors.New("interrupted"))
+		case <-time.After(c.poll):
+		}
+	}
+}
+
+// endBar leaves the line of a bar that was shown.
+func (c *cli) endBar(shown string, err error) error {
+	if c.terminal && shown != "" {
+		fmt.Fprintln(c.stderr)
+	}
+	return err
+}
+
+// done is how much of the launch is over, 0 to 1.
+func (p launchProgress) done() float64 {
+	if p.Total <= 0 {
+		return 0
+	}
+	return min(1, float64(p.Skipped+p.Completed)/float64(p.Total))
+}
+
+func (p launchProgress) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.LaunchID), clean(string(p.Status)))
+	if p.Total > 0 {
+		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped, %d ended", p.Enrolled, p.Total, p.Skipped, p.Completed)
+	}
+	for _, o := range []struct {
+		n    int
+		what string
+	}{
+		{p.Outcomes.Succeeded, "succeeded"}, {p.Outcomes.Failed, "failed"}, {p.Outcomes.Retrying, "retrying"},
+		{p.Outcomes.Deferred, "deferred"}, {p.Outcomes.Pending, "pending"}, {p.Outcomes.Canceled, "canceled"},
+	} {
+		if o.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
+		}
+	}
+	return b.String()
+}
+
+const barWidth = 20
+
+func (p launchProgress) bar() string {
+	full := strings.Repeat("█", int(barWidth*p.done()))
+	return full + strings.Repeat("░", barWidth-utf8.RuneCountInString(full))
+}

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The bench runs in its smallest form, every case of it, and finds that its ledger
+// agrees with the records.
+func TestBench(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bench"), "./bench")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the bench: %v\n%s", err, out)
+	}
+	// The bench's waypost-dev is this test binary. Its standard input is a pipe
+	// that ends with it.
+	pipe := filepath.Join(dir, "stdin")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]string{"waypost-dev": runDev, "waypost": runRole} {
+		script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s' \"$@\" 0<>'%s'\n", runMain, mode, self, pipe)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		roles string
+		cases []string
+	}{
+		{"all", []string{"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "bare", "history"}},
+		{"split", []string{"launch", "single"}},
+	} {
+		t.Run(tt.roles, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--roles", tt.roles,
+				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
+				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--retry", "1s")
+			cmd.Stdout, cmd.Stderr = &out, &errOut
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v\n%s", err, errOut.String())
+			}
+			t.Logf("%s%s", errOut.String(), out.String())
+			for _, name := range tt.cases {
+				want := name
+				if name == "history" {
+					want = "single enrollment"
+				}
+				if !strings.Contains(out.String(), "\n  "+want+" ") {
+					t.Errorf("no row tells of %s", name)
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"waypost"
+)
+
+// Histories of a real launch with retries, a pause, signals for events and runs
+// that continue as new replay, all of them.
+func TestHistoriesOfLaunch(t *testing.T) {
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
+			return answer{status: http.StatusServiceUnavailable}
+		}
+		return answer{status: http.StatusOK}
+	})
+	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"},
+		"WAYPOST_ENCRYPTION_KEYS="+keys, historyEvents+"=25")
+	journeyID := p.publish(t, r.url, `{"name":"History","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait"},
+		{"id":"wait","type":"delay","for":"3s","next":"bought"},
+		{"id":"bought","type":"waitForEvent","event":"purchase","when":"event.amount > 10","timeout":"8s","next":"check","onTimeout":"end"},
+		{"id":"check","type":"branch","cases":[{"when":"touchpoints.hello.attempts > 1","next":"thanks"}],"otherwise":"end"},
+		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
+		{"id":"end","type":"exit"}]}`)
+	const leads = 120
+	ids := make([]int64, leads)
+	for i := range ids {
+		var lead struct{ LeadsID int64 }
+		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		ids[i] = lead.LeadsID
+	}
+	single := p.enroll(t, journeyID, 1)[0]
+	var l struct{ LaunchID, Status string }
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+
+	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+	eventually(t, 20*time.Second, func() (bool, string) {
+		return len(p.records(t, journeyID)) > leads, "not everybody was sent the first message"
+	})
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/pause", nil, nil)
+	time.Sleep(4 * time.Second) // beyond the delay, so that workflows find out and are held
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/resume", map[string]any{"elapsedDelays": "skip"}, nil)
+	for i, id := range ids[:leads/2] {
+		p.do(t, http.MethodPost, "/v1/events", map[string]any{
+			"eventId": fmt.Sprint("evt-", i), "name": "purchase", "leadsId": id, "properties": map[string]any{"amount": i},
+		}, nil)
+	}
+	p.awaitEnd(t, single, time.Minute)
+	eventually(t, time.Minute, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
+	})
+
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 200,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals, again := 0, 0
+	for n, e := range list.Executions {
+		if e.Type.Name == "Launch" {
+			replay(t, readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId))
+			continue
+		}
+		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
+		replay(t, h)
+		for _, event := range h.Events {
+			switch event.EventType {
+			case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+				signals++
+			case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+				again++
+			}
+		}
+		if folder := os.Getenv(updateHistories); folder != "" {
+			kind := "cohort"
+			if e.Execution.WorkflowId == single {
+				kind = "single"
+			}
+			writeHistory(t, filepath.Join(folder, fmt.Sprintf("%s-launch-pause-event-%02d.json", kind, n)), h)
+		}
+	}
+	if signals == 0 || again == 0 {
+		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list.Executions), signals, again)
+	}
+	for _, d := range r.disagreements(p.records(t, journeyID)) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+	t.Logf("%d runs, %d signals, %d continued as new", len(list.Executions), signals, again)
+}

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"waypost"
+)
+
+// Launches stores launches. A stored one is accepted: it will run.
+type Launches interface {
+	CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error)
+	// Launch returns a launch with its progress.
+	Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
+	// ListLaunches lists the launches of a journey, "" for those of all, without
+	// what takes long to count: Progress.Completed and Progress.Outcomes.
+	ListLaunches(ctx context.Context, sc waypost.Scope, journeyID string, page waypost.Page) ([]waypost.Launch, error)
+}
+
+// Bounds of a launch's rate, in enrollments a second: the lower one keeps the time
+// between two leads short enough to be counted.
+const (
+	minLaunchRate = 0.01
+	maxLaunchRate = 100_000
+)
+
+// launchBody is a launch as a client writes it.
+type launchBody struct {
+	Audience      *audienceBody `json:"audience"`
+	StartAt       *string       `json:"startAt"`
+	RatePerSecond *float64      `json:"ratePerSecond"`
+}
+
+func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
+	rest, list, err := cutLeadsIDs(r.body)
+	if err != nil {
+		return waypost.Launch{}, err
+	}
+	if len(rest) > maxBody {
+		return waypost.Launch{}, waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes beside its list of leadsIds", maxBody)
+	}
+	var body launchBody
+	problems := waypost.DecodeJSON(rest, &body)
+	if noDocument(problems) {
+		return waypost.Launch{}, problems.Err("")
+	}
+	var l waypost.Launch
+	var p waypost.Problems
+	if body.Audience != nil {
+		l.Audience = a.audience(&p, *body.Audience, list)
+	} else {
+		p.Add(waypost.DetailNullValue, audienceTarget, "is missing")
+	}
+	if body.StartAt != nil {
+		at := moment(&p, "startAt", *body.StartAt)
+		l.StartAt = &at
+	}
+	if rate := body.RatePerSecond; rate != nil {
+		if *rate < minLaunchRate || *rate > maxLaunchRate {
+			p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must be %v to %d; leave it out for as fast as it goes", minLaunchRate, maxLaunchRate)
+		}
+		l.RatePerSecond = *rate
+	}
+	return l, append(problems, withoutTargets(p, problems)...).Err("")
+}
+
+// launchAnswer is a launch as it is answered. In a list it has no Completed and no
+// Outcomes, which take long to count.
+type launchAnswer struct {
+	LaunchID      string                 `json:"launchId"`
+	JourneyID     string                 `json:"journeyId"`
+	Version       int                    `json:"version"`
+	Status        waypost.LaunchStatus   `json:"status"`
+	Total         int                    `json:"total"`
+	Enrolled      int                    `json:"enrolled"`
+	Skipped       int                    `json:"skipped"`
+	Completed     *int                   `json:"completed,omitempty"`
+	Outcomes      *waypost.OutcomeCounts `json:"outcomes,omitempty"`
+	StartAt       *string                `json:"startAt"`
+	RatePerSecond *float64               `json:"ratePerSecond"`
+	CreatedAt     string                 `json:"createdAt"`
+	StartedAt     *string                `json:"startedAt"`
+	EndedAt       *string                `json:"endedAt"`
+	TemporalURL   *string                `json:"temporalUrl"`
+}
+
+func (a *api) answerLaunch(l waypost.Launch) launchAnswer {
+	ans := a.answerListedLaunch(l)
+	ans.Completed, ans.Outcomes = &l.Progress.Completed, &l.Progress.Outcomes
+	return ans
+}
+
+func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
+	ans := launchAnswer{
+		LaunchID: l.ID, JourneyID: l.JourneyID, Version: l.Version, Status: l.Status,
+		Total: l.Progress.Total, Enrolled: l.Progress.Enrolled, Skipped: l.Progress.Skipped,
+		StartAt: stampOrNull(l.StartAt), RatePerSecond: orNull(l.RatePerSecond),
+		CreatedAt: stamp(l.CreatedAt), StartedAt: stampOrNull(l.StartedAt), EndedAt: stampOrNull(l.EndedAt),
+	}
+	if a.LaunchURL != nil {
+		ans.TemporalURL = orNull(a.LaunchURL(l.ID))
+	}
+	return ans
+}
+
+// launch stores a launch of the newest published version; the pump starts its
+// workflow. A paused journey can be launched: what it enrolls is held until it is
+// resumed.
+func (a *api) launch(ctx context.Context, r *request) (answer, error) {
+	l, err := a.decodeLaunch(r)
+	if err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := takesLeads(j); err != nil {
+		return answer{}, err
+	}
+	l.JourneyID, l.Version, l.AppID = j.ID, j.PublishedVersion, r.app.ID
+	l, err = a.Launches.CreateLaunch(ctx, r.scope, l)
+	if err != nil {
+		return answer{}, err
+	}
+	a.Waker.Wake()
+	return at(http.StatusAccepted, launchPath(l.ID), a.answerLaunch(l))
+}
+
+func launchPath(id string) string { return "/v1/launches/" + id }
+
+// takesLeads is a Conflict if nobody can be enrolled in the journey now.
+func takesLeads(j waypost.Journey) error {
+	switch {
+	case j.Status == waypost.JourneyArchived:
+		return waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
+	case j.PublishedVersion == 0:
+		return waypost.Errorf(waypost.CodeConflict, "id", "the journey has no published version")
+	}
+	return nil
+}
+
+func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
+	l, err := a.Launches.Launch(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.answerLaunch(l))
+}
+
+func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {
+	var p waypost.Problems
+	page := r.page(&p)
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	rows, err := a.Launches.ListLaunches(ctx, r.scope, r.params["journeyId"], oneMore(page))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(listOf(r, page.Limit, rows, func(l waypost.Launch) string { return l.ID }, a.answerListedLaunch))
+}

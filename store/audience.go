@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// leadFilter narrows a query of leads (alias l) to those of the scope that match.
+// Names are compared as they are stored, case included.
+func leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
+	q.Where("l.org = ? AND l.stage = ?", sc.Org, sc.Stage)
+	if f.LeadsGroup != nil {
+		q.Where("l.leads_group = ?", *f.LeadsGroup)
+	}
+	if f.Region != nil {
+		q.Where("l.region = ?", *f.Region)
+	}
+	if name := cleanText(f.Name); name != "" {
+		// Not LIKE: SQLite's does not tell case, and nothing needs escaping here.
+		q.Where("substr(l.name, 1, ?) = ?", utf8.RuneCountInString(name), name)
+	}
+	if f.MobilePhone != "" {
+		q.Where("l.leads_id IN (SELECT leads_id FROM lead_phones WHERE org = ? AND stage = ? AND phone = ?)", sc.Org, sc.Stage, cleanText(f.MobilePhone))
+	}
+	if f.Email != "" {
+		q.Where("l.email = ?", cleanText(f.Email))
+	}
+	if f.ExternalID != "" {
+		q.Where("l.external_id = ?", cleanText(f.ExternalID))
+	}
+	for _, bound := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"l.created_at >= ?", f.CreatedFrom}, {"l.created_at < ?", f.CreatedTo},
+		{"l.updated_at >= ?", f.UpdatedFrom}, {"l.updated_at < ?", f.UpdatedTo},
+	} {
+		if !bound.at.IsZero() {
+			q.Where(bound.condition, stampUp(bound.at))
+		}
+	}
+	return q
+}
+
+// stampUp is the first time that a column can hold which is not before at.
+func stampUp(at time.Time) stamp {
+	if down := at.Truncate(time.Microsecond); down.Before(at) {
+		return stamp{down.Add(time.Microsecond)}
+	}
+	return stamp{at}
+}
+
+func checkFilter(f waypost.LeadFilter) error {
+	var p waypost.Problems
+	checkText(&p, "audience.filter.name", f.Name)
+	checkText(&p, "audience.filter.mobilePhone", f.MobilePhone)
+	checkText(&p, "audience.filter.email", f.Email)
+	checkText(&p, "audience.filter.externalId", f.ExternalID)
+	return p.Err("audience.filter")
+}
+
+// listPart is the number of listed leads in one row: few rows for a million of
+// them, and not much to decode for one step.
+const listPart = 10_000
+
+// partRow is a part of the leads that a launch lists.
+type partRow struct {
+	bun.BaseModel `bun:"table:launch_leads,alias:ll"`
+
+	LaunchID string `bun:"launch_id,pk"`
+	Last     int64  `bun:"last,pk"` // the highest of them
+	IDs      []byte `bun:"ids"`
+}
+
+// newParts packs a list, ascending and distinct.
+func newParts(launchID string, leads []int64) []partRow {
+	var parts []partRow
+	for part := range slices.Chunk(leads, listPart) {
+		ids := make([]byte, 0, 2*len(part))
+		var before int64
+		for _, id := range part {
+			ids = binary.AppendUvarint(ids, uint64(id-before))
+			before = id
+		}
+		parts = append(parts, partRow{LaunchID: launchID, Last: before, IDs: ids})
+	}
+	return parts
+}
+
+// leads unpacks the part.
+func (r partRow) leads() ([]int64, error) {
+	var leads []int64
+	var id int64
+	for rest := r.IDs; len(rest) > 0; {
+		step, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return nil, errors.New("a part of a launch's list is damaged")
+		}
+		id += int64(step)
+		leads, rest = append(leads, id), rest[n:]
+	}
+	return leads, nil
+}
+
+// audienceBatch is who is next in an audience.
+type audienceBatch struct {
+	leads   []int64 // ascending; all of them exist
+	missing int     // listed ones that do not
+	reached *int64  // the last one that was looked at
+	done    bool    // nobody follows
+}
+
+// nextAudience reads the next n leads of a launch's audience.
+func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienceBatch, err error) {
+	// One more than asked for tells whether anybody follows.
+	if l.Filter != nil {
+		b.leads, err = s.nextFiltered(ctx, l, n+1)
+	} else {
+		b.leads, err = s.nextListed(ctx, l, n+1)
+	}
+	if err != nil {
+		return b, err
+	}
+	b.done = len(b.leads) <= n
+	b.leads = b.leads[:min(n, len(b.leads))]
+	b.reached = l.Reached
+	if len(b.leads) > 0 {
+		last := b.leads[len(b.leads)-1]
+		b.reached = &last
+	}
+	if l.Filter != nil || len(b.leads) == 0 {
+		return b, nil
+	}
+	listed := b.leads
+	b.leads = nil
+	err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), waypost.LeadFilter{}).
+		Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
+	b.missing = len(listed) - len(b.leads)
+	return b, err
+}
+
+func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) ([]int64, error) {
+	f, err := l.filter()
+	if err != nil {
+		return nil, err
+	}
+	q := leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), f).Where("l.leads_id <= ?", l.Highest)
+	if l.Reached != nil {
+		q.Where("l.leads_id > ?", *l.Reached)
+	}
+	var leads []int64
+	if err := q.Order("l.leads_id").Limit(int64(n)).Scan(ctx, &leads); err != nil {
+		return nil, fmt.Errorf("read the audience: %w", err)
+	}
+	return leads, nil
+}
+
+func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, error) {
+	var leads []int64
+	for after := l.Reached; len(leads) < n; {
+		var parts []partRow
+		q := s.r.NewSelect().Model(&parts).Where("launch_id = ?", l.ID)
+		if after != nil {
+			q.Where("last > ?", *after)
+		}
+		if err := q.Order("last").Limit(1).Scan(ctx); err != nil {
+			return nil, fmt.Errorf("read the audience: %w", err)
+		}
+		if len(parts) == 0 {
+			return leads, nil
+		}
+		part, err := parts[0].leads()
+		if err != nil {
+			return nil, err
+		}
+		if after != nil {
+			first, _ := slices.BinarySearch(part, *after+1)
+			part = part[first:]
+		}
+		leads = append(leads, part[:min(n-len(leads), len(part))]...)
+		after = &parts[0].Last
+	}
+	return leads, nil
+}
+
+// measureAudience counts an audience that has a filter, and finds its highest
+// lead: whoever comes later does not belong to it.
+func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, highest int64, err error) {
+	f, err := l.filter()
+	if err != nil {
+		return 0, 0, err
+	}
+	var found struct {
+		Total   int   `bun:"total"`
+		Highest int64 `bun:"highest"`
+	}
+	q := s.r.NewSelect().Model((*leadRow)(nil)).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest")
+	if err := leadFilter(q, l.scope(), f).Scan(ctx, &found); err != nil {
+		return 0, 0, fmt.Errorf("measure the audience: %w", err)
+	}
+	return found.Total, found.Highest, nil
+}

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type eventRow struct {
+	bun.BaseModel `bun:"table:events,alias:ev"`
+
+	Seq        int64  `bun:"seq,pk,autoincrement"`
+	Org        string `bun:"org"`
+	Stage      string `bun:"stage"`
+	EventID    string `bun:"event_id"`
+	Name       string `bun:"name"`
+	LeadsID    int64  `bun:"leads_id"`
+	Properties string `bun:"properties"`
+	AcceptedAt stamp  `bun:"accepted_at"`
+}
+
+func (r eventRow) event() (waypost.Event, error) {
+	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Seq: r.Seq}
+	return e, fromJSON(r.Properties, &e.Properties)
+}
+
+// AcceptEvent stores an event and tells the workflows of the enrollments that wait
+// for one of its name. It takes EventID, Name, LeadsID and Properties of e. fresh
+// is false, and nothing happens, if the scope knows the EventID already. NotFound
+// if it lacks the lead.
+func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
+	var p waypost.Problems
+	checkText(&p, "eventId", e.EventID)
+	checkText(&p, "name", e.Name)
+	if err := p.Err("event"); err != nil {
+		return false, err
+	}
+	if e.Properties == nil {
+		e.Properties = map[string]any{}
+	}
+	properties, err := toJSON(e.Properties)
+	if err != nil {
+		return false, err
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		// Await locks the lead too: either it sees this event, or this sees its waits.
+		var lead int64
+		q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id = ? AND org = ? AND stage = ?", e.LeadsID, sc.Org, sc.Stage)
+		if err := s.lock(q, "l").Scan(ctx, &lead); err != nil {
+			return notFound(err, "leadsId", "there is no lead %d", e.LeadsID)
+		}
+		row := eventRow{
+			Org: sc.Org, Stage: string(sc.Stage), EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID,
+			Properties: properties, AcceptedAt: stamp{s.time()},
+		}
+		res, err := tx.NewInsert().Model(&row).On("CONFLICT (org, stage, event_id) DO NOTHING").Returning("NULL").Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		if fresh = n > 0; err != nil || !fresh {
+			return err
+		}
+		_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
+			SELECT wt.workflow_id, wt.enrollment_id, ?, ?, 0 FROM waits AS wt WHERE wt.leads_id = ? AND wt.event = ? AND NOT wt.closed
+			ORDER BY wt.enrollment_id, wt.visit`, row.EventID, row.AcceptedAt, row.LeadsID, row.Name).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("accept event: %w", err)
+	}
+	return fresh, nil
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type noticeRow struct {
+	bun.BaseModel `bun:"table:notices,alias:n"`
+
+	ID           int64  `bun:"id,pk,autoincrement"`
+	WorkflowID   string `bun:"workflow_id"`
+	EnrollmentID string `bun:"enrollment_id"`
+	EventID      string `bun:"event_id"`
+	CreatedAt    stamp  `bun:"created_at"`
+	ClaimedUntil int64  `bun:"claimed_until"`
+}
+
+const (
+	// noticeClaim is how long a claim of notices lasts: whoever has not deleted them
+	// by then has probably ended.
+	noticeClaim = 10 * time.Second
+	// noticeGather is how long notices for a workflow of several enrollments gather,
+	// so that a storm of events is few signals.
+	noticeGather = 200 * time.Millisecond
+	// noticeBatch is the most notices that one signal carries.
+	noticeBatch = 100
+	// noticeWidth is how many notices a claim looks at for each that it may take.
+	noticeWidth = 10
+)
+
+// notify stores notices in the transaction of what they are about.
+func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice) error {
+	if len(notices) == 0 {
+		return nil
+	}
+	rows := make([]noticeRow, len(notices))
+	for i, n := range notices {
+		rows[i] = noticeRow{WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID, CreatedAt: stamp{s.time()}}
+	}
+	_, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx)
+	return err
+}
+
+// ClaimNotices takes notices, those of the workflow that waits longest first. All
+// that has gathered for a workflow comes together, at most 100: the last one can
+// make the answer longer than limit. For a workflow of several enrollments they
+// gather for 200 ms; those for a cohort that was not marked as started yet wait for
+// that. A claim lasts 10 s. Concurrent calls never take the same notice, and none
+// waits for another.
+func (s *Store) ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error) {
+	limit = max(1, limit)
+	// Without a lock first: an idle pump costs one read.
+	found, err := s.dueNotices(s.r, limit).Exists(ctx)
+	if err != nil || !found {
+		return nil, noticeError(err)
+	}
+	var notices []waypost.Notice
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
+		notices, err = s.claimNotices(ctx, tx, limit)
+		return err
+	})
+	return notices, noticeError(err)
+}
+
+func noticeError(err error) error {
+	if err != nil {
+		return fmt.Errorf("claim notices: %w", err)
+	}
+	return nil
+}
+
+// dueNotices is the query for the oldest notice of each workflow that something is
+// due for.
+func (s *Store) dueNotices(db bun.IDB, limit int) *bun.SelectQuery {
+	now := s.time()
+	unclaimed := db.NewSelect().Model((*noticeRow)(nil)).Column("id", "workflow_id").
+		Where("n.claimed_until <= ?", stamp{now}).
+		Where("(n.created_at <= ? OR substr(n.workflow_id, 1, ?) <> ?)", stamp{now.Add(-noticeGather)}, len(waypost.PrefixCohort), waypost.PrefixCohort).
+		Where("NOT EXISTS (SELECT 1 FROM cohorts AS c WHERE c.id = n.workflow_id AND c.started_at IS NULL)").
+		Order("n.id").Limit(int64(noticeWidth * limit))
+	oldest := db.NewSelect().TableExpr("(?) AS d", unclaimed).ColumnExpr("min(d.id)").Group("d.workflow_id")
+	return db.NewSelect().Model((*noticeRow)(nil)).Column("workflow_id").
+		Where("n.id IN (?) AND n.claimed_until <= ?", oldest, stamp{now}).Order("n.id").Limit(int64(limit))
+}
+
+func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int) ([]waypost.Notice, error) {
+	// The lock on a workflow's oldest notice stands for all of them: two claims do
+	// not share a workflow.
+	var workflows []string
+	q := s.dueNotices(tx, limit)
+	if s.postgres {
+		q.For("NO KEY UPDATE SKIP LOCKED")
+	}
+	if err := q.Scan(ctx, &workflows); err != nil || len(workflows) == 0 {
+		return nil, err
+	}
+	now := s.time()
+	ranked := tx.NewSelect().Model((*noticeRow)(nil)).
+		ColumnExpr("n.id, row_number() OVER (PARTITION BY n.workflow_id ORDER BY n.id) AS place").
+		Where("n.workflow_id IN (?) AND n.claimed_until <= ?", bun.List(workflows), stamp{now})
+	var rows []noticeRow
+	err := tx.NewSelect().Model(&rows).Join("JOIN (?) AS r ON r.id = n.id", ranked).Where("r.place <= ?", noticeBatch).
+		OrderExpr("n.id").Scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gathered := make(map[string][]noticeRow, len(workflows))
+	for _, row := range rows {
+		gathered[row.WorkflowID] = append(gathered[row.WorkflowID], row)
+	}
+	var notices []waypost.Notice
+	var ids []int64
+	for _, workflow := range workflows {
+		if len(notices) >= limit {
+			break
+		}
+		for _, n := range gathered[workflow] {
+			notices = append(notices, waypost.Notice{ID: n.ID, WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID})
+			ids = append(ids, n.ID)
+		}
+	}
+	_, err = tx.NewUpdate().Model((*noticeRow)(nil)).Set("claimed_until = ?", stamp{now.Add(noticeClaim)}).
+		Where("id IN (?)", bun.List(ids)).Exec(ctx)
+	return notices, err
+}
+
+// DeleteNotices deletes notices that were heard, or that nobody is left to hear.
+func (s *Store) DeleteNotices(ctx context.Context, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewDelete().Model((*noticeRow)(nil)).Where("id IN (?)", bun.List(ids)).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete %d notices: %w", len(ids), err)
+	}
+	return nil
+}

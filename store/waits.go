@@ -1,0 +1,325 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type waitRow struct {
+	bun.BaseModel `bun:"table:waits,alias:wt"`
+
+	EnrollmentID string `bun:"enrollment_id,pk"`
+	Visit        int    `bun:"visit,pk"`
+	NodeID       string `bun:"node_id"`
+	Event        string `bun:"event"`
+	LeadsID      int64  `bun:"leads_id"`
+	WorkflowID   string `bun:"workflow_id"`
+	Seen         int64  `bun:"seen"`
+	Closed       bool   `bun:"closed"`
+	EventID      string `bun:"event_id"`
+}
+
+func (r waitRow) touchpoint() waypost.Touchpoint {
+	return waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}
+}
+
+var insertWait = bulk{
+	table:   "waits",
+	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "event text", "leads_id bigint", "workflow_id text"},
+	suffix:  "ON CONFLICT (enrollment_id, visit) DO NOTHING",
+}
+
+var updateWait = bulk{
+	table:   "waits AS wt",
+	keys:    2,
+	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text"},
+}
+
+// Await registers waits for events, those that are not registered yet, and returns
+// where each of them stands, in one transaction: an event that is accepted at the
+// same time is among the returned ones, or rings the workflow. An event that
+// satisfied an earlier visit of the enrollment to the same node is not among them.
+// What the wait of a later call says about Since, Until and Expired counts, not
+// what an earlier one said. Of several waits of one touchpoint the first counts.
+func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
+	first := make(map[waypost.Touchpoint]waypost.Wait, len(waits))
+	for _, w := range waits {
+		if _, doubled := first[w.Touchpoint]; !doubled {
+			first[w.Touchpoint] = w
+		}
+	}
+	if len(first) == 0 {
+		return map[waypost.Touchpoint]waypost.WaitState{}, nil
+	}
+	waits = slices.SortedFunc(maps.Values(first), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	var states map[waypost.Touchpoint]waypost.WaitState
+	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) (err error) {
+		states, err = s.await(ctx, tx, waits)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("await events: %w", err)
+	}
+	return states, nil
+}
+
+func compareTouchpoints(a, b waypost.Touchpoint) int {
+	return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
+}
+
+func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
+	if err := s.shareLeads(ctx, tx, waits); err != nil {
+		return nil, err
+	}
+	err := insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
+		w := waits[i]
+		return []any{w.EnrollmentID, w.Visit, w.NodeID, w.Event, w.LeadsID, w.WorkflowID}
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]waypost.Touchpoint, len(waits))
+	for i, w := range waits {
+		keys[i] = w.Touchpoint
+	}
+	rows, err := waitsOf(ctx, tx, keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	events, err := unseen(ctx, tx, waits, rows)
+	if err != nil {
+		return nil, err
+	}
+	var expired []waypost.Touchpoint
+	states := make(map[waypost.Touchpoint]waypost.WaitState, len(waits))
+	for _, w := range waits {
+		row := rows[w.Touchpoint]
+		states[w.Touchpoint] = waypost.WaitState{Closed: row.Closed, EventID: row.EventID, Events: events[w.Touchpoint]}
+		if w.Expired && !row.Closed && len(events[w.Touchpoint]) == 0 {
+			expired = append(expired, w.Touchpoint)
+		}
+	}
+	return states, s.expire(ctx, tx, expired, states)
+}
+
+// expire closes waits whose time has run out, save those that an event closed
+// meanwhile.
+func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, states map[waypost.Touchpoint]waypost.WaitState) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	if err != nil {
+		return err
+	}
+	var updates []waitRow
+	for _, key := range keys {
+		row := rows[key]
+		if !row.Closed {
+			row.Closed = true
+			updates = append(updates, row)
+		}
+		states[key] = waypost.WaitState{Closed: true, EventID: row.EventID}
+	}
+	return s.updateWaits(ctx, tx, updates)
+}
+
+func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
+	return updateWait.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID}
+	}, nil)
+}
+
+// shareLeads keeps events of the leads from being accepted until the transaction
+// ends, but not other waits from being registered. On SQLite write transactions
+// are alone anyway.
+func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
+	if !s.postgres {
+		return nil
+	}
+	leads := map[int64]bool{}
+	for _, w := range waits {
+		leads[w.LeadsID] = true
+	}
+	var locked []int64
+	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(slices.Sorted(maps.Keys(leads)))).
+		Order("leads_id").For("SHARE").Scan(ctx, &locked)
+}
+
+func (s *Store) lockWaits(q *bun.SelectQuery) { s.lock(q, "wt") }
+
+// waitsOf reads the waits of touchpoints, in the order of their keys.
+func waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, lock func(*bun.SelectQuery)) (map[waypost.Touchpoint]waitRow, error) {
+	values := sortedKeys(keys)
+	var list []waitRow
+	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&list).ColumnExpr("?TableColumns").TableExpr("u").
+		Where("wt.enrollment_id = u.enrollment_id AND wt.visit = u.visit").Order("wt.enrollment_id", "wt.visit")
+	if lock != nil {
+		lock(q)
+	}
+	if err := q.Scan(ctx); err != nil {
+		return nil, err
+	}
+	rows := make(map[waypost.Touchpoint]waitRow, len(list))
+	for _, row := range list {
+		rows[row.touchpoint()] = row
+	}
+	return rows, nil
+}
+
+// soughtRow is what an open wait asks of events.
+type soughtRow struct {
+	EnrollmentID string `bun:"enrollment_id,type:text"`
+	Visit        int    `bun:"visit,type:bigint"`
+	NodeID       string `bun:"node_id,type:text"`
+	LeadsID      int64  `bun:"leads_id,type:bigint"`
+	Event        string `bun:"event,type:text"`
+	Seen         int64  `bun:"seen,type:bigint"`
+	Since        int64  `bun:"since,type:bigint"`
+	Until        int64  `bun:"until,type:bigint"`
+}
+
+// foundRow is an event for a wait.
+type foundRow struct {
+	eventRow     `bun:",extend"`
+	EnrollmentID string `bun:"enrollment_id,scanonly"`
+	Visit        int    `bun:"visit,scanonly"`
+}
+
+// unseen returns the events that open waits have not looked at.
+func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypost.Touchpoint]waitRow) (map[waypost.Touchpoint][]waypost.Event, error) {
+	var sought []soughtRow
+	for _, w := range waits {
+		if row := rows[w.Touchpoint]; !row.Closed {
+			sought = append(sought, soughtRow{
+				EnrollmentID: w.EnrollmentID, Visit: w.Visit, NodeID: row.NodeID, LeadsID: row.LeadsID, Event: row.Event, Seen: row.Seen,
+				Since: microsUp(w.Since), Until: w.Until.UnixMicro(),
+			})
+		}
+	}
+	if len(sought) == 0 {
+		return nil, nil
+	}
+	var found []foundRow
+	ranked := tx.NewSelect().TableExpr("u").Join("JOIN events AS ev ON ev.leads_id = u.leads_id AND ev.name = u.event AND ev.seq > u.seen").
+		ColumnExpr("ev.*, u.enrollment_id, u.visit, row_number() OVER (PARTITION BY u.enrollment_id, u.visit ORDER BY ev.seq) AS place").
+		Where("ev.accepted_at BETWEEN u.since AND u.until").
+		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
+	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
+		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "enrollment_id", "visit").
+		Where("r.place <= ?", waypost.MaxWaitEvents).Order("seq").Scan(ctx, &found)
+	if err != nil {
+		return nil, fmt.Errorf("look for events: %w", err)
+	}
+	events := make(map[waypost.Touchpoint][]waypost.Event, len(found))
+	for _, row := range found {
+		e, err := row.event()
+		if err != nil {
+			return nil, err
+		}
+		key := waypost.Touchpoint{EnrollmentID: row.EnrollmentID, Visit: row.Visit}
+		events[key] = append(events[key], e)
+	}
+	return events, nil
+}
+
+// microsUp is the first microsecond that is not before t.
+func microsUp(t time.Time) int64 {
+	micros := t.UnixMicro()
+	if time.UnixMicro(micros).Before(t) {
+		micros++
+	}
+	return micros
+}
+
+// RecordWaits notes what was found out about the events of waits, all in one
+// transaction: a match or Close closes a wait, Seen moves on. A wait that is closed
+// stays as it is, and so does one whose match satisfied another visit of the
+// enrollment to the same node, save for Seen and Close. Waits that are not
+// registered are passed over. Of several results of one touchpoint the first counts.
+func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) error {
+	if len(results) == 0 {
+		return nil
+	}
+	err := s.writeRows(ctx, len(results), func(ctx context.Context, tx bun.Tx) error { return s.recordWaits(ctx, tx, results) })
+	if err != nil {
+		return fmt.Errorf("record waits: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
+	keys := make([]waypost.Touchpoint, len(results))
+	for i, r := range results {
+		keys[i] = r.Touchpoint
+	}
+	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	if err != nil {
+		return err
+	}
+	used, err := usedEvents(ctx, tx, results)
+	if err != nil {
+		return err
+	}
+	var updates []waitRow
+	for _, r := range results {
+		row, known := rows[r.Touchpoint]
+		if !known || row.Closed {
+			continue
+		}
+		delete(rows, r.Touchpoint)
+		match := usedEvent{r.EnrollmentID, row.NodeID, cleanText(r.EventID)}
+		if r.EventID != "" && !used[match] {
+			used[match] = true
+			row.EventID, row.Closed = match.eventID, true
+		}
+		row.Seen, row.Closed = max(row.Seen, r.Seen), row.Closed || r.Close
+		updates = append(updates, row)
+	}
+	slices.SortFunc(updates, func(a, b waitRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
+	return s.updateWaits(ctx, tx, updates)
+}
+
+// usedEvent is an event that satisfied a node of an enrollment.
+type usedEvent struct{ enrollmentID, nodeID, eventID string }
+
+func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (map[usedEvent]bool, error) {
+	used := map[usedEvent]bool{}
+	var matched []string
+	for _, r := range results {
+		if r.EventID != "" {
+			matched = append(matched, r.EnrollmentID)
+		}
+	}
+	if len(matched) == 0 {
+		return used, nil
+	}
+	var rows []waitRow
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "node_id", "event_id").
+		Where("enrollment_id IN (?) AND event_id <> ''", bun.List(matched)).Scan(ctx)
+	for _, row := range rows {
+		used[usedEvent{row.EnrollmentID, row.NodeID, row.EventID}] = true
+	}
+	return used, err
+}
+
+// dropWaits forgets the open waits of enrollments that were canceled: closed, they
+// would look like waits whose time ran out.
+func (s *Store) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string) error {
+	var rows []waitRow
+	q := tx.NewSelect().Model(&rows).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Order("enrollment_id", "visit")
+	if err := s.lock(q, "wt").Scan(ctx); err != nil || len(rows) == 0 {
+		return err
+	}
+	_, err := tx.NewDelete().Model((*waitRow)(nil)).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Exec(ctx)
+	return err
+}
