@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"waypost"
@@ -59,6 +60,7 @@ type Activities struct {
 	process  string // names this process in attempts that it opens
 	versions definitions
 	flights  flights
+	runway   chan struct{} // places for batches that take off at the same time
 	recorder *recorder
 }
 
@@ -82,6 +84,7 @@ func New(o Options) *Activities {
 		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake,
 		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
+		runway:   make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 		recorder: newRecorder(o.Store, o.Log),
 	}
 	if a.admit == nil {

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"waypost"
@@ -72,9 +73,11 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 	if err != nil {
 		return nil, fmt.Errorf("load enrollments: %w", err)
 	}
-	results, err := a.store.TouchpointResults(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("load touchpoint results: %w", err)
+	var results map[string]map[string]waypost.TouchpointResult
+	if slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
+		if results, err = a.store.TouchpointResults(ctx, ids); err != nil {
+			return nil, fmt.Errorf("load touchpoint results: %w", err)
+		}
 	}
 	all := make([]subject, len(items))
 	for i, item := range items {

@@ -148,6 +148,15 @@ var errUnfinished = errors.New("the batch did not finish")
 // takeOff answers what it can from what is recorded, and starts the POSTs of the
 // rest.
 func (r *batchRun) takeOff(ctx context.Context) (err error) {
+	if len(r.batch.Items) > 1 {
+		// More at a time would only wait for the database and for each other.
+		select {
+		case r.runway <- struct{}{}:
+			defer func() { <-r.runway }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	r.board()
 	err = errUnfinished // until a return: touchpoints must be given back after a panic too
 	defer func() { r.leave(err) }()
@@ -476,7 +485,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 	for _, o := range openings {
 		i := r.index(o.Touchpoint)
 		s := opened[o.Touchpoint]
-		if s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
+		if s.Held || s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
 			// Another process was faster, or it was paused or canceled a moment ago: the
 			// next batch learns which.
 			r.results[i] = r.answer(i, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))

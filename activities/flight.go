@@ -73,7 +73,6 @@ func (f *flights) wait(ctx context.Context) error {
 // fly POSTs the message and has the outcome recorded.
 func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
 	defer a.flights.end(item.touchpoint(), fl)
-	defer a.admit.Done(hook.ID, 1)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
 		if fault := recover(); fault != nil {
@@ -82,8 +81,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 				"panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
 	}()
-	// The sender bounds the exchange by the webhook's time-out.
-	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
+	outcome := a.post(hook, s)
 	if outcome.HTTPStatus == http.StatusGone {
 		a.disable(b.Scope, hook.ID)
 	}
@@ -102,6 +100,15 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
 		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
+}
+
+// post makes the POST and gives the webhook's slot back: others may go while the
+// outcome is recorded.
+func (a *Activities) post(hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
+	defer a.admit.Done(hook.ID, 1)
+	// The sender bounds the exchange by the webhook's time-out.
+	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
+	return outcome
 }
 
 // disable disables a webhook that is gone. Like the outcome it is retried while

@@ -114,7 +114,7 @@ func (b *bench) histories(ctx context.Context) error {
 	if err := b.sendEvents(ctx, many); err != nil {
 		return err
 	}
-	if err := b.awaitLaunch(ctx, l); err != nil {
+	if err := b.awaitLaunch(ctx, l, t, len(many)); err != nil {
 		return err
 	}
 	if err := b.readHistories(ctx, temporal, "launch", t.journeyID, len(many)); err != nil {

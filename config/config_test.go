@@ -116,7 +116,7 @@ func TestLoadRequires(t *testing.T) {
 	for role, want := range map[config.Role][]string{
 		config.RoleGateway: {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleServe:   {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
-		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleApps:    {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleMigrate: {"WAYPOST_DATABASE_URL"},
 		config.RoleClient:  nil,

@@ -69,7 +69,7 @@ var variables = []Variable{
 	},
 	{
 		Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090", Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091"}, Roles: serverRoles,
-		Help: "Where /healthz and /readyz are served.", Example: "0.0.0.0:9090", check: checkAddr,
+		Help: "Where /healthz, /readyz and /metrics are served.", Example: "0.0.0.0:9090", check: checkAddr,
 	},
 	{
 		Name: "WAYPOST_DATABASE_URL", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleDev},
@@ -78,8 +78,8 @@ var variables = []Variable{
 		Example:  "postgres://waypost:PASSWORD@127.0.0.1:5432/waypost", check: checkDatabaseURL,
 	},
 	{
-		Name: "WAYPOST_REDIS_URL", Roles: gatewayRoles, Required: Roles{RoleGateway, RoleServe},
-		Help: "The Redis that all gateways share; waypost-dev brings its own.", Example: "redis://127.0.0.1:6379/0", check: checkRedisURL,
+		Name: "WAYPOST_REDIS_URL", Roles: serverRoles, Required: Roles{RoleGateway, RoleWorker, RoleServe},
+		Help: "The Redis that all gateways and workers share; waypost-dev brings its own.", Example: "redis://127.0.0.1:6379/0", check: checkRedisURL,
 	},
 	{
 		Name: "WAYPOST_ENCRYPTION_KEYS", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleApps, RoleDev},

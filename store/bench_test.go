@@ -45,7 +45,7 @@ func benchmarkDeliveries(b *testing.B, s *store.Store) {
 				if from >= len(enrollments) {
 					return
 				}
-				if err := d.deliver(ctx, enrollments[from:from+chunk]); err != nil {
+				if err := d.deliver(ctx, 1, enrollments[from:from+chunk]); err != nil {
 					b.Error(err)
 					return
 				}
@@ -121,12 +121,12 @@ func (d *deliverer) enrollOne(ctx context.Context, key string) (string, error) {
 	return e.ID, err
 }
 
-// deliver sends the one message of each of these enrollments, after which they end.
-func (d *deliverer) deliver(ctx context.Context, enrollments []string) error {
+// deliver sends a message of each of these enrollments; after the first they end.
+func (d *deliverer) deliver(ctx context.Context, visit int, enrollments []string) error {
 	openings := make([]waypost.Opening, len(enrollments))
 	records := make([]waypost.AttemptRecord, len(enrollments))
 	for i, id := range enrollments {
-		key := waypost.Touchpoint{EnrollmentID: id, Visit: 1}
+		key := waypost.Touchpoint{EnrollmentID: id, Visit: visit}
 		now := time.Now()
 		openings[i] = waypost.Opening{
 			Touchpoint: key, Scope: benchScope, Attempt: 1, At: now, By: "bench", Body: d.body,
@@ -152,6 +152,59 @@ func (d *deliverer) deliver(ctx context.Context, enrollments []string) error {
 		return err
 	}
 	return d.RecordAttempts(ctx, records)
+}
+
+// BenchmarkEnrollBesideDeliveries measures how long one enrollment takes while four
+// goroutines deliver in chunks of 50, as a launch does. An operation is one
+// enrollment.
+func BenchmarkEnrollBesideDeliveries(b *testing.B) {
+	b.Run("sqlite", func(b *testing.B) { benchmarkEnrollBeside(b, storetest.SQLite(b, time.Now)) })
+	b.Run("postgres", func(b *testing.B) { benchmarkEnrollBeside(b, storetest.Postgres(b, time.Now)) })
+}
+
+func benchmarkEnrollBeside(b *testing.B, s *store.Store) {
+	const chunk, writers = 50, 4
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	d := newDeliverer(b, s)
+	enrollments := d.enroll(b, writers*chunk)
+	var wg, begun sync.WaitGroup
+	var chunks atomic.Int64
+	begun.Add(writers)
+	for w := range writers {
+		wg.Go(func() {
+			begin := sync.OnceFunc(begun.Done)
+			defer begin()
+			for visit := 1; ctx.Err() == nil; visit++ {
+				if err := d.deliver(context.WithoutCancel(ctx), visit, enrollments[w*chunk:(w+1)*chunk]); err != nil {
+					b.Error(err)
+					return
+				}
+				chunks.Add(1)
+				begin()
+			}
+		})
+	}
+	begun.Wait()
+	took := make([]time.Duration, b.N)
+	b.ResetTimer()
+	before := chunks.Load()
+	for i := range took {
+		began := time.Now()
+		if _, err := d.enrollOne(ctx, fmt.Sprint("beside ", i)); err != nil {
+			b.Fatal(err)
+		}
+		took[i] = time.Since(began)
+	}
+	b.StopTimer()
+	delivered := (chunks.Load() - before) * chunk
+	stop()
+	wg.Wait()
+	slices.Sort(took)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	b.ReportMetric(ms(took[len(took)/2]), "p50-ms")
+	b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms")
+	b.ReportMetric(float64(delivered)/b.Elapsed().Seconds(), "deliveries/s")
 }
 
 // BenchmarkEnroll measures single enrollments by eight goroutines and the claims

@@ -44,7 +44,7 @@ func (b *bulk) texts() (postgres, sqlite string) {
 }
 
 // args returns the values of a row in the order of the columns: string, int,
-// int64, []byte, *bool, stamp or *string, nil for NULL.
+// int64, []byte, stamp, and *bool, *int64 or *string, nil for NULL.
 type rowArgs func(i int) []any
 
 // run writes n rows and calls scan for each row that RETURNING gives.
@@ -58,7 +58,7 @@ func (b *bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs
 			return err
 		}
 		text, _ := b.texts()
-		rows, err := tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, arrays...)...)
+		rows, err := tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, arrays...)...)
 		if err != nil {
 			return err
 		}
@@ -231,6 +231,11 @@ func plain(v any) any {
 			return nil
 		}
 		return *v
+	case *int64:
+		if v == nil {
+			return nil
+		}
+		return *v
 	case *string:
 		if v == nil {
 			return nil
@@ -295,6 +300,8 @@ func put(array any, i int, v any) bool {
 			array[i] = &number
 		case int64:
 			array[i] = &v
+		case *int64:
+			array[i] = v
 		case stamp:
 			if !v.IsZero() {
 				micros := v.UnixMicro()

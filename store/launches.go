@@ -162,11 +162,10 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 			end = r.LastEnd.Time
 		}
 	}
-	canceled, isCanceled := controls.Canceled()
+	canceledAt, canceled := controls.Canceled()
 	switch {
-	// What had come to its end before is not canceled.
-	case isCanceled && (end.IsZero() || !end.Before(canceled)):
-		l.Status, l.EndedAt = waypost.LaunchCanceled, &canceled
+	case canceled:
+		l.Status, l.EndedAt = waypost.LaunchCanceled, &canceledAt
 	case !end.IsZero():
 		l.Status, l.EndedAt = waypost.LaunchCompleted, &end
 	case len(controls.Holds()) > 0:

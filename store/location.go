@@ -50,9 +50,6 @@ func parseURL(raw string) (location, error) {
 	// text would cost a round trip and gain nothing.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	cfg.RuntimeParams["standard_conforming_strings"] = "on"
-	// The bulk statements are prepared. A plan kept from when the tables were small
-	// would scan them whole until the next ANALYZE.
-	cfg.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "waypost"
 	}

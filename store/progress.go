@@ -13,11 +13,14 @@ import (
 	"waypost"
 )
 
-// moveEnrollment writes where an enrollment stands.
+// moveEnrollment writes where an enrollment stands. The entries of the timeline
+// that are recorded when it ends go with it, which spares them a row.
 var moveEnrollment = bulk{
-	table:   "enrollments AS e",
-	keys:    1,
-	columns: []string{"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint"},
+	table: "enrollments AS e",
+	keys:  1,
+	columns: []string{
+		"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+	},
 }
 
 // freeEntry takes enrollments that ended from the entry's active ones. Under the
@@ -120,35 +123,52 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 
 // moveEnrollments records the progress of enrollments that are locked.
 func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
+	type move struct {
+		waypost.Progress
+		endedAt    stamp
+		endSeq     *int64
+		endEntries *string
+	}
 	latest := make(map[string]waypost.Progress, len(progress))
+	entries := make(map[string][]waypost.TimelineEntry, len(progress))
 	for _, p := range progress {
+		if _, known := enrollments[p.EnrollmentID]; !known {
+			continue
+		}
 		if known, ok := latest[p.EnrollmentID]; !ok || p.LastSeq > known.LastSeq {
 			latest[p.EnrollmentID] = p
 		}
+		entries[p.EnrollmentID] = append(entries[p.EnrollmentID], p.Entries...)
 	}
-	moved := make([]waypost.Progress, 0, len(latest))
+	moves := make([]move, 0, len(latest))
 	ended := map[endedRow]int{}
+	var timeline []timelineRow
 	for id, p := range latest {
-		e, known := enrollments[id]
-		if !known || p.LastSeq <= e.LastSeq || !e.EndedAt.IsZero() {
-			continue
+		rows, err := s.timelineRows(id, entries[id])
+		if err != nil {
+			return err
 		}
-		if p.Status.Ended() {
-			ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
+		e := enrollments[id]
+		if p.LastSeq > e.LastSeq && e.EndedAt.IsZero() {
+			m := move{Progress: p}
+			if p.Status.Ended() {
+				m.endedAt = s.endOf(p)
+				ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
+				if last := len(rows) - 1; last >= 0 {
+					m.endSeq, m.endEntries, rows = &rows[last].Seq, &rows[last].Entries, rows[:last]
+				}
+			}
+			moves = append(moves, m)
 		}
-		moved = append(moved, p)
+		timeline = append(timeline, rows...)
 	}
-	if err := s.recordTimeline(ctx, tx, progress, enrollments); err != nil {
+	if err := s.insertTimeline(ctx, tx, timeline, enrollments); err != nil {
 		return err
 	}
-	slices.SortFunc(moved, func(a, b waypost.Progress) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
-	err := moveEnrollment.run(ctx, s, tx, len(moved), func(i int) []any {
-		p := moved[i]
-		var end stamp
-		if p.Status.Ended() {
-			end = s.endOf(p)
-		}
-		return []any{p.EnrollmentID, string(p.Status), p.NodeID, p.LastSeq, end}
+	slices.SortFunc(moves, func(a, b move) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
+	err := moveEnrollment.run(ctx, s, tx, len(moves), func(i int) []any {
+		m := &moves[i]
+		return []any{m.EnrollmentID, string(m.Status), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries}
 	}, nil)
 	if err != nil {
 		return err
@@ -182,9 +202,17 @@ func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]i
 	}, nil)
 }
 
-// timelineEntry is an entry as it stands in a row of the timeline, which holds
-// entries without a gap in their Seq: it is in a row as often as it was recorded
-// with another end.
+// timelineRow holds entries that were recorded together and follow one another: a
+// row of the timeline, or, of those that were recorded when it ended, columns of
+// the enrollment. An entry can stand in several of them.
+type timelineRow struct {
+	EnrollmentID string `bun:"-"`
+	Seq          int64  `bun:"seq"` // of the first entry
+	LastSeq      int64  `bun:"-"`
+	Version      int    `bun:"version"`
+	Entries      string `bun:"entries"` // timelineEntry values as JSON
+}
+
 type timelineEntry struct {
 	At     int64  `json:"t"` // microseconds since 1970
 	NodeID string `json:"n,omitzero"`
@@ -193,73 +221,58 @@ type timelineEntry struct {
 	Reason string `json:"r,omitzero"`
 }
 
-var insertTimeline = bulk{
+// timelineRows packs entries of one enrollment, given in any order.
+func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntry) ([]timelineRow, error) {
+	slices.SortStableFunc(entries, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+	entries = slices.CompactFunc(entries, func(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq })
+	var rows []timelineRow
+	for from := 0; from < len(entries); {
+		row := timelineRow{EnrollmentID: enrollmentID, Seq: int64(entries[from].Seq)}
+		var packed []timelineEntry
+		for ; from < len(entries) && int64(entries[from].Seq) == row.Seq+int64(len(packed)); from++ {
+			e := entries[from]
+			if e.At.IsZero() {
+				e.At = s.time()
+			}
+			packed = append(packed, timelineEntry{
+				At: e.At.UnixMicro(), NodeID: cleanText(e.NodeID), What: e.What, Next: cleanText(e.Next), Reason: cleanText(e.Reason),
+			})
+		}
+		row.LastSeq = row.Seq + int64(len(packed)) - 1
+		text, err := toJSON(packed)
+		if err != nil {
+			return nil, err
+		}
+		row.Entries = text
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+var insertTimelineRow = bulk{
 	table:   "timeline AS t",
 	columns: []string{"enrollment_id text", "seq bigint", "last_seq bigint", "version bigint", "entries text"},
-	// What was recorded first stays; a longer row only adds to it.
+	// Recorded again, an entry is the same: a longer row holds what the shorter did.
 	suffix: `ON CONFLICT (enrollment_id, seq) DO UPDATE SET last_seq = EXCLUDED.last_seq, entries = EXCLUDED.entries
 		WHERE EXCLUDED.last_seq > t.last_seq`,
 }
 
-// recordTimeline writes one row for all entries of an enrollment that follow one
-// another.
-func (s *Store) recordTimeline(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
-	type row struct {
-		enrollmentID string
-		seq, version int
-		entries      []timelineEntry
-		text         string
-	}
-	of := make(map[string][]waypost.TimelineEntry, len(progress))
-	for _, p := range progress {
-		if _, known := enrollments[p.EnrollmentID]; known && len(p.Entries) > 0 {
-			of[p.EnrollmentID] = append(of[p.EnrollmentID], p.Entries...)
-		}
-	}
-	rows := make([]row, 0, len(of))
-	for id, entries := range of {
-		slices.SortStableFunc(entries, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
-		first := len(rows)
-		for i, e := range entries {
-			if i > 0 && e.Seq == entries[i-1].Seq {
-				continue
-			}
-			if e.At.IsZero() {
-				e.At = s.time()
-			}
-			if i == 0 || e.Seq != entries[i-1].Seq+1 {
-				rows = append(rows, row{enrollmentID: id, seq: e.Seq, version: enrollments[id].Version})
-			}
-			r := &rows[len(rows)-1]
-			r.entries = append(r.entries, timelineEntry{
-				At: e.At.UnixMicro(), NodeID: cleanText(e.NodeID), What: e.What, Next: cleanText(e.Next), Reason: cleanText(e.Reason),
-			})
-		}
-		for i := range rows[first:] {
-			text, err := toJSON(rows[first+i].entries)
-			if err != nil {
-				return err
-			}
-			rows[first+i].text = text
-		}
-	}
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(a.enrollmentID, b.enrollmentID), cmp.Compare(a.seq, b.seq))
+func (s *Store) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRow, enrollments map[string]enrollmentState) error {
+	slices.SortFunc(rows, func(a, b timelineRow) int {
+		return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Seq, b.Seq))
 	})
-	return insertTimeline.run(ctx, s, tx, len(rows), func(i int) []any {
-		r := rows[i]
-		return []any{r.enrollmentID, r.seq, r.seq + len(r.entries) - 1, r.version, r.text}
+	return insertTimelineRow.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := &rows[i]
+		return []any{r.EnrollmentID, r.Seq, r.LastSeq, enrollments[r.EnrollmentID].Version, r.Entries}
 	}, nil)
 }
 
 // timelineOf returns the timeline of an enrollment, in order.
 func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
-	var rows []struct {
-		Seq     int    `bun:"seq"`
-		Version int    `bun:"version"`
-		Entries string `bun:"entries"`
-	}
-	err := db.NewRaw("SELECT seq, version, entries FROM timeline WHERE enrollment_id = ? ORDER BY seq", enrollmentID).Scan(ctx, &rows)
+	var rows []timelineRow
+	err := db.NewRaw(`SELECT seq, version, entries FROM timeline WHERE enrollment_id = ?
+		UNION ALL SELECT end_seq, version, end_entries FROM enrollments WHERE id = ? AND end_seq IS NOT NULL`,
+		enrollmentID, enrollmentID).Scan(ctx, &rows)
 	if err != nil {
 		return nil, fmt.Errorf("load timeline: %w", err)
 	}
@@ -271,11 +284,10 @@ func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string)
 		}
 		for i, e := range entries {
 			timeline = append(timeline, waypost.TimelineEntry{
-				Seq: row.Seq + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: row.Version,
+				Seq: int(row.Seq) + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: row.Version,
 			})
 		}
 	}
-	// Rows overlap where entries were recorded again together with others.
 	slices.SortStableFunc(timeline, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
 	return slices.CompactFunc(timeline, func(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq }), nil
 }

@@ -163,7 +163,7 @@ func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stm
 // of one; its text never changes.
 func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
 	if s.postgres {
-		args = append([]any{pgx.QueryExecModeCacheStatement}, args...)
+		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 	}
 	switch {
 	case tx == nil:

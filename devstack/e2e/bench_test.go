@@ -14,6 +14,7 @@ import (
 // The bench runs in its smallest form, every case of it, and finds that its ledger
 // agrees with the records.
 func TestBench(t *testing.T) {
+	besides(t)
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {

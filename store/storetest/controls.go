@@ -447,6 +447,7 @@ var controlTests = []test{
 		after := f.sending(t, retry.Touchpoint)
 		equal(t, "retry", after.Status, waypost.DeliveryCanceled)
 		// A journey that goes on: whoever comes after the cancel is sent to.
+		f.clock.Advance(time.Millisecond)
 		id = f.enroll(t, journey, 1)[0]
 		retry = fresh(bystander)
 		check("after the cancel", false)

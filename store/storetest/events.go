@@ -235,6 +235,7 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 	var mu sync.Mutex
 	returned := map[string]bool{}
 	for _, err := range together(lanes, func(lane int) error {
+		var batch []waypost.Wait
 		for round := range rounds {
 			name := fmt.Sprint(lane, " ", round)
 			w := waits[lane]
@@ -252,7 +253,10 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 				}
 				return err
 			})
-			errs = append(errs, together(2, func(int) error { return look(t.Context(), f, w) })...)
+			if batch = append(batch, w); len(batch) == 25 {
+				errs = append(errs, together(2, func(int) error { return look(t.Context(), f, batch) })...)
+				batch = nil
+			}
 			for _, err := range errs {
 				if err != nil {
 					return err
@@ -294,17 +298,18 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 }
 
 // look does what an activity does that a notice or a registration has called for.
-func look(ctx context.Context, f *fixture, w waypost.Wait) error {
-	states, err := f.Await(ctx, []waypost.Wait{w})
+func look(ctx context.Context, f *fixture, waits []waypost.Wait) error {
+	states, err := f.Await(ctx, waits)
 	if err != nil {
 		return err
 	}
-	for _, e := range states[w.Touchpoint].Events {
-		if err := f.RecordWaits(ctx, []waypost.WaitResult{{Touchpoint: w.Touchpoint, EventID: e.EventID, Seen: e.Seq}}); err != nil {
-			return err
+	var results []waypost.WaitResult
+	for _, w := range waits {
+		for _, e := range states[w.Touchpoint].Events {
+			results = append(results, waypost.WaitResult{Touchpoint: w.Touchpoint, EventID: e.EventID, Seen: e.Seq})
 		}
 	}
-	return nil
+	return f.RecordWaits(ctx, results)
 }
 
 // testAwaitBatches runs what locks leads, waits, deliveries and enrollments in

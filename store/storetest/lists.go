@@ -49,6 +49,7 @@ func testFilters(t *testing.T, f *fixture) {
 			f.clock.Advance(time.Second)
 			key, o := f.touchpoint(t, id, journey)
 			o.Delivery.WebhookID = []string{"whk_1", "whk_2", "whk_1"}[i]
+			o.Delivery.LaunchID = []string{"", "lch_1", "lch_2"}[i]
 			f.open(t, o)
 			switch i {
 			case 0:
@@ -70,7 +71,7 @@ func testFilters(t *testing.T, f *fixture) {
 		"webhook":    {waypost.DeliveryFilter{WebhookID: "whk_1"}, func(d made) bool { return d.WebhookID == "whk_1" }},
 		"enrollment": {waypost.DeliveryFilter{EnrollmentID: one.EnrollmentID}, func(d made) bool { return d.EnrollmentID == one.EnrollmentID }},
 		"lead":       {waypost.DeliveryFilter{LeadsID: one.LeadsID}, func(d made) bool { return d.LeadsID == one.LeadsID }},
-		"launch":     {waypost.DeliveryFilter{LaunchID: "lch_1"}, func(made) bool { return false }},
+		"launch":     {waypost.DeliveryFilter{LaunchID: "lch_1"}, func(d made) bool { return d.LaunchID == "lch_1" }},
 		"succeeded":  {waypost.DeliveryFilter{Status: waypost.DeliverySucceeded}, func(d made) bool { return d.Status == waypost.DeliverySucceeded }},
 		"retrying":   {waypost.DeliveryFilter{Status: waypost.DeliveryRetrying}, func(d made) bool { return d.Status == waypost.DeliveryRetrying }},
 		"from":       {waypost.DeliveryFilter{From: one.at}, func(d made) bool { return !d.at.Truncate(time.Millisecond).Before(one.at) }},

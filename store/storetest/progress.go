@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -57,6 +58,41 @@ var progressTests = []test{
 		equal(t, "entries", len(f.timeline(t, ids[0])), 3)
 		equal(t, "second", f.enrollment(t, ids[1]).Status, waypost.EnrollmentRunning)
 		ok(t, f.RecordProgress(t.Context(), nil))
+	}},
+	{"overlapping entries", func(t *testing.T, f *fixture) {
+		// Each entry once, in order, in whatever portions they were recorded.
+		id := f.enroll(t, f.journey(t), 1)[0]
+		at := f.clock.Now()
+		seen := map[int]bool{}
+		for _, c := range []struct {
+			status waypost.EnrollmentStatus
+			seqs   []int
+		}{
+			{waypost.EnrollmentRunning, []int{2, 1}},
+			{waypost.EnrollmentRunning, []int{1}},
+			{waypost.EnrollmentRunning, []int{1, 2, 3}},
+			{waypost.EnrollmentRunning, []int{3, 4}},
+			{waypost.EnrollmentRunning, []int{6, 8, 8}},
+			{waypost.EnrollmentRunning, []int{6, 7}},
+			{waypost.EnrollmentCompleted, []int{9, 10}},
+			{waypost.EnrollmentCompleted, []int{9, 10, 11}},
+			{waypost.EnrollmentRunning, []int{5, 6}},
+		} {
+			p := waypost.Progress{EnrollmentID: id, Status: c.status, NodeID: "n", LastSeq: slices.Max(c.seqs)}
+			for _, seq := range c.seqs {
+				seen[seq] = true
+				p.Entries = append(p.Entries, waypost.TimelineEntry{Seq: seq, At: at.Add(time.Duration(seq) * time.Second), NodeID: fmt.Sprint("node", seq), What: waypost.WhatSent})
+			}
+			ok(t, f.RecordProgress(t.Context(), []waypost.Progress{p}))
+			var want []waypost.TimelineEntry
+			for _, seq := range slices.Sorted(maps.Keys(seen)) {
+				want = append(want, waypost.TimelineEntry{Seq: seq, At: at.Add(time.Duration(seq) * time.Second), NodeID: fmt.Sprint("node", seq), What: waypost.WhatSent, Version: 1})
+			}
+			equal(t, fmt.Sprint("after ", c.seqs), f.timeline(t, id), want)
+		}
+		e := f.enrollment(t, id)
+		equal(t, "status", e.Status, waypost.EnrollmentCompleted)
+		equal(t, "ended at", *e.EndedAt, at.Add(10*time.Second))
 	}},
 	{"frees once", func(t *testing.T, f *fixture) {
 		// Ending twice must not free the entry of a later enrollment.

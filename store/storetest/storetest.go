@@ -43,6 +43,7 @@ func Run(t *testing.T, open Open) {
 		{"events", eventTests},
 		{"notices", noticeTests},
 		{"deliveries", deliveryTests},
+		{"attempts", attemptTests},
 		{"lists", listTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -55,6 +55,7 @@ CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
 CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
 
 -- One row for entries that were recorded together: seq to last_seq, a JSON array.
+-- Those that were recorded when it ended stand in the enrollment.
 ALTER TABLE timeline RENAME TO old_timeline;
 CREATE TABLE timeline (
   enrollment_id TEXT COLLATE "C" NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
@@ -67,3 +68,4 @@ INSERT INTO timeline (enrollment_id, seq, last_seq, version, entries)
 SELECT enrollment_id, seq, seq, version, json_build_array(json_build_object('t', at, 'n', node_id, 'w', what, 'x', next, 'r', reason))::text FROM old_timeline;
 DROP TABLE old_timeline;
 ALTER TABLE timeline ADD PRIMARY KEY (enrollment_id, seq);
+ALTER TABLE enrollments ADD COLUMN end_seq BIGINT, ADD COLUMN end_entries TEXT;

@@ -106,6 +106,7 @@ CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE la
 CREATE INDEX deliveries_by_trouble ON deliveries (org, stage, trouble, message_id) WHERE trouble IS NOT NULL;
 
 -- One row for entries that were recorded together: seq to last_seq, a JSON array.
+-- Those that were recorded when it ended stand in the enrollment.
 ALTER TABLE timeline RENAME TO old_timeline;
 CREATE TABLE timeline (
   enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
@@ -118,3 +119,5 @@ CREATE TABLE timeline (
 INSERT INTO timeline (enrollment_id, seq, last_seq, version, entries)
 SELECT enrollment_id, seq, seq, version, json_array(json_object('t', at, 'n', node_id, 'w', what, 'x', next, 'r', reason)) FROM old_timeline;
 DROP TABLE old_timeline;
+ALTER TABLE enrollments ADD COLUMN end_seq INTEGER;
+ALTER TABLE enrollments ADD COLUMN end_entries TEXT;
