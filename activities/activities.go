@@ -140,6 +140,8 @@ type Item struct {
 	// Deferred says that the workflow knows of the touchpoint being held back, and
 	// the timeline of it.
 	Deferred bool `json:"deferred,omitempty"`
+	// Fresh says that the workflow has not sent the touchpoint in any batch yet.
+	Fresh bool `json:"fresh,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 }

@@ -201,17 +201,23 @@ func (d dueItem) unrendered() bool { return d.stored == nil || d.stored.Body == 
 // read sorts the items by what is recorded of them.
 func (r *batchRun) read(ctx context.Context) error {
 	keys := make([]waypost.Touchpoint, 0, len(r.own))
+	first := activity.GetInfo(ctx).Attempt == 1
 	for i, item := range r.batch.Items {
-		if r.own[i] != nil {
+		// The first run for a touchpoint that is new finds nothing. Should it be wrong,
+		// the attempt is not opened, and the next batch looks.
+		if r.own[i] != nil && !(first && item.Fresh) {
 			keys = append(keys, item.touchpoint())
 		}
 	}
-	if len(keys) == 0 {
+	if len(r.own) == 0 {
 		return nil
 	}
-	stored, err := r.store.Sendings(ctx, keys)
-	if err != nil {
-		return fmt.Errorf("read deliveries: %w", err)
+	var stored map[waypost.Touchpoint]waypost.Sending
+	if len(keys) > 0 {
+		var err error
+		if stored, err = r.store.Sendings(ctx, keys); err != nil {
+			return fmt.Errorf("read deliveries: %w", err)
+		}
 	}
 	now := r.now().UTC()
 	var wait time.Duration

@@ -193,7 +193,7 @@ func onStack(ctx context.Context, o options, r *receiver, rep *report, tell say,
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx), err != nil || o.keep, tell)) }()
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx), err != nil || o.keep, o.keep, tell)) }()
 	rep.database = s.database
 	return do(&bench{o: o, stack: s, client: s.client(), receiver: r, report: rep, tell: tell})
 }

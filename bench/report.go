@@ -74,7 +74,9 @@ func (r *report) print(w io.Writer, o options) {
 	}
 	how := map[string]string{rolesAll: "one process", rolesServe: "waypost serve", rolesSplit: "waypost gateway and waypost worker"}[o.roles]
 	fmt.Fprintf(w, "Waypost on %d CPUs, %s, %s\n", runtime.NumCPU(), how, r.database)
-	fmt.Fprintf(w, "launches of %d leads, retries after %s; min, median and max of %d runs\n", o.leads, strings.Join(o.retry, ", "), o.repeat)
+	if len(r.speeds) > 0 {
+		fmt.Fprintf(w, "launches of %d leads, retries after %s; min, median and max of %d runs\n", o.leads, strings.Join(o.retry, ", "), o.repeat)
+	}
 	var rows [][]string
 	for _, s := range r.speeds {
 		least, median, most := s.spread()

@@ -58,7 +58,7 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 	s := &stack{database: "SQLite for Waypost and for Temporal"}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), true, tell))
+			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), true, o.keep, tell))
 		}
 	}()
 	if s.dir, err = os.MkdirTemp(o.dir, "waypost-bench-"); err != nil {
@@ -197,9 +197,9 @@ func (s *stack) joinSettings() ([]string, error) {
 	return env, nil
 }
 
-// stop ends the processes, the last one first, and removes the data unless it is
-// to be kept.
-func (s *stack) stop(ctx context.Context, keep bool, tell say) error {
+// stop ends the processes, the last one first, and removes data directory and
+// databases unless they are to be kept.
+func (s *stack) stop(ctx context.Context, keepDir, keepDatabases bool, tell say) error {
 	var problems []error
 	for i := len(s.processes) - 1; i >= 0; i-- {
 		p := s.processes[i]
@@ -211,16 +211,19 @@ func (s *stack) stop(ctx context.Context, keep bool, tell say) error {
 			<-p.exited
 		}
 	}
-	if keep {
-		if s.dir != "" {
-			tell("data and logs are kept in %s", s.dir)
-		}
-		return errors.Join(problems...)
-	}
-	if s.postgres != nil {
+	switch {
+	case s.postgres == nil:
+	case keepDatabases:
+		tell("the databases %s are kept", strings.Join(s.postgres.names, ", "))
+	default:
 		problems = append(problems, s.postgres.drop(ctx))
 	}
-	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
+	if keepDir && s.dir != "" {
+		tell("data and logs are kept in %s", s.dir)
+	} else {
+		problems = append(problems, os.RemoveAll(s.dir))
+	}
+	return errors.Join(problems...)
 }
 
 // bytes is the size of the databases, Waypost's and Temporal's.

@@ -71,8 +71,10 @@ type Ring struct {
 }
 
 const (
-	// deliverChunk is the number of touchpoints in one activity.
-	deliverChunk = 50
+	// deliverChunk is the number of touchpoints in one activity: all of a cohort. Under
+	// the first rules it was 50.
+	deliverChunk      = waypost.MaxCohort
+	firstDeliverChunk = 50
 	// A batch is bounded by the receivers' time-outs (two minutes at most); its
 	// heartbeats tell within seconds that its process has died.
 	batchTimeout     = 5 * time.Minute
@@ -279,9 +281,13 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 	for _, g := range decide {
 		c.decide(ctx, g.node, g.members)
 	}
+	chunk := deliverChunk
+	if c.in.Rules == 0 {
+		chunk = firstDeliverChunk
+	}
 	for _, g := range send {
 		for len(g.members) > 0 {
-			n := min(deliverChunk, len(g.members))
+			n := min(chunk, len(g.members))
 			c.deliver(ctx, g.node, g.members[:n])
 			g.members = g.members[n:]
 		}
@@ -517,6 +523,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
 			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred,
+			Fresh: m.Outcome == "" && m.Due.IsZero(),
 		}
 	}
 	return b
