@@ -60,6 +60,7 @@ type Activities struct {
 	process  string // names this process in attempts that it opens
 	versions definitions
 	flights  flights
+	pilots   pilots
 	runway   chan struct{} // places for batches that take off at the same time
 	recorder *recorder
 }
@@ -84,6 +85,7 @@ func New(o Options) *Activities {
 		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake,
 		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
+		pilots:   newPilots(),
 		runway:   make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 		recorder: newRecorder(o.Store, o.Log),
 	}

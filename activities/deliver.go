@@ -57,8 +57,7 @@ func (d Delivery) Input() journey.Input {
 }
 
 const (
-	// stragglers is how long a batch waits for slow receivers once it has
-	// something to answer for the others.
+	// stragglers is how long a batch of several waits for slow receivers.
 	stragglers = 3 * time.Second
 	// underWayPause lets others have the worker's place between two looks at a slow
 	// receiver.
@@ -501,7 +500,8 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 		delete(r.own, i)
 		s.FirstAttemptAt = s.FirstAttemptAt.Add(r.paused[i])
 		r.started++
-		go r.fly(r.flying[i], r.batch, r.version, r.hook, r.batch.Items[i], s)
+		fl, item := r.flying[i], r.batch.Items[i]
+		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s) })
 	}
 	return nil
 }
@@ -600,39 +600,35 @@ func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, w
 	return nil
 }
 
-// land waits for the flights. Once something can be answered, or if others share
-// the workflow, slow receivers are waited for a few seconds only: they must not
-// hold up the others' journeys, nor a place of a worker.
+// land waits for the flights. If others share the batch, slow receivers are waited
+// for a few seconds only: they must not hold up the others' journeys, nor a place
+// of a worker.
 func (r *batchRun) land(ctx context.Context) error {
-	landed := make(chan int, len(r.flying))
-	for i, fl := range r.flying {
-		go func() {
-			<-fl.landed
-			landed <- i
-		}()
-	}
 	var late <-chan time.Time
-	for waiting := len(r.flying); waiting > 0; waiting-- {
-		if (r.batch.Coalesce || waiting < len(r.batch.Items)) && late == nil {
-			timer := time.NewTimer(stragglers)
-			defer timer.Stop()
-			late = timer.C
+	if len(r.batch.Items) > 1 {
+		timer := time.NewTimer(stragglers)
+		defer timer.Stop()
+		late = timer.C
+	}
+	over := false
+	for i, fl := range r.flying {
+		if !over {
+			select {
+			case <-fl.landed:
+			case <-late:
+				over = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 		select {
-		case i := <-landed:
-			fl := r.flying[i]
+		case <-fl.landed:
 			if fl.err != nil {
 				return fmt.Errorf("record attempt of enrollment %s: %w", r.batch.Items[i].EnrollmentID, fl.err)
 			}
 			r.results[i] = fl.result
-			delete(r.flying, i)
-		case <-late:
-			for i := range r.flying {
-				r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(underWayPause))
-			}
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		default:
+			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(underWayPause))
 		}
 	}
 	return nil

@@ -33,6 +33,9 @@ type recording struct {
 
 const (
 	maxRecords = 200 // in one transaction
+	// recorders is how many transactions are under way at a time: while the disk
+	// confirms one, the database works on others.
+	recorders = 3
 	// linger lets the answers of one batch, which come within milliseconds of each
 	// other, share a transaction.
 	linger = 4 * time.Millisecond
@@ -56,7 +59,15 @@ func newRecorder(store Store, log *slog.Logger) *recorder {
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
-	go r.run()
+	var running sync.WaitGroup
+	for range recorders {
+		running.Go(r.run)
+	}
+	go func() {
+		running.Wait()
+		r.alone.Wait()
+		close(r.done)
+	}()
 	return r
 }
 
@@ -87,11 +98,9 @@ func (r *recorder) close(ctx context.Context) error {
 }
 
 func (r *recorder) run() {
-	defer close(r.done)
 	for {
 		batch := r.collect()
 		if len(batch) == 0 {
-			r.alone.Wait()
 			return
 		}
 		r.write(batch, triesTogether)

@@ -232,12 +232,15 @@ func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (m
 		return leads, nil
 	}
 	var rows []leadRow
-	err := s.r.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).
-		Where("org = ? AND stage = ?", sc.Org, sc.Stage).Scan(ctx)
-	if err != nil {
+	// The scope is compared here: as a condition it leads PostgreSQL, while it has no
+	// statistics of the table, to read all leads of the scope.
+	if err := s.r.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
 		return nil, fmt.Errorf("load leads: %w", err)
 	}
 	for _, row := range rows {
+		if row.Org != sc.Org || row.Stage != string(sc.Stage) {
+			continue
+		}
 		lead, err := row.lead()
 		if err != nil {
 			return nil, fmt.Errorf("load lead %d: %w", row.LeadsID, err)

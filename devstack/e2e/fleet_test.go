@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,8 +32,9 @@ type fleet struct {
 	workers  []*process
 }
 
-// outage is how long a call looks for a gateway that lives.
-const outage = 30 * time.Second
+// outage is how long a call looks for a gateway that lives, and answers on a
+// machine that may have stood still for a while.
+const outage = 2 * time.Minute
 
 var readyAddr = regexp.MustCompile(readyText + ` at (\S+)`)
 
@@ -226,4 +228,29 @@ func (f *fleet) records(t *testing.T, journeyID string) []record {
 		f.do(t, http.MethodGet, "/v1/deliveries/"+all[i].MessageID, nil, &all[i])
 	})
 	return all
+}
+
+// standstill adds up how long this machine did not get round to running the test,
+// until the test ends: what is late by so much is not Waypost's fault.
+func standstill(t *testing.T) func() time.Duration {
+	const beat, noticed = 50 * time.Millisecond, 500 * time.Millisecond
+	var sum atomic.Int64
+	var watching sync.WaitGroup
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done); watching.Wait() })
+	watching.Go(func() {
+		beats := time.NewTicker(beat)
+		defer beats.Stop()
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-done:
+				return
+			case <-beats.C:
+			}
+			if gap := time.Since(last); gap > noticed {
+				sum.Add(int64(gap))
+			}
+		}
+	})
+	return func() time.Duration { return time.Duration(sum.Load()) }
 }

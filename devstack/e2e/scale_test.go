@@ -357,6 +357,7 @@ func pause(t *testing.T, f *fleet, group int, shift bool) {
 	)
 	j := modelJourney{Delay: scaled(8*time.Second, 20*time.Second), Timeout: 2 * time.Second, Schedule: []time.Duration{time.Second}}
 	n := scaled(600, 20_000)
+	stood := standstill(t)
 	leads := f.makeLeads(t, group, n)
 	var mu sync.Mutex
 	came := map[string]map[int64]time.Time{modelHello: {}, modelThanks: {}}
@@ -428,7 +429,7 @@ func pause(t *testing.T, f *fleet, group int, shift bool) {
 		}
 		if _, first := early[id]; first && !shift {
 			met.Pauses[0].Shift = true
-			if shifted := j.end(met).At; took >= shifted {
+			if shifted := j.end(met).At; took >= shifted+stood() {
 				t.Errorf("lead %d, met %+v: its second message came %s after the first one, shifted it would have come after %s", id, met, took, shifted)
 			}
 		}
