@@ -96,6 +96,7 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	run := batchRun{
 		Activities: a, batch: b, version: v, hook: hook,
 		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
+		random: a.random(),
 	}
 	if err := run.takeOff(ctx); err != nil {
 		return nil, err
@@ -139,6 +140,9 @@ type batchRun struct {
 	own     map[int]*flight
 	flying  map[int]*flight
 	started int // POSTs
+	// random places the jitter of all that fail together: they come again together,
+	// and other batches at other times.
+	random float64
 }
 
 // errUnfinished is what others see of a touchpoint whose batch panicked.
@@ -457,7 +461,7 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
 		// The first attempt's time only matters where another one may follow.
-		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], time.Time{})
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], time.Time{}, r.random)
 		if err != nil {
 			return err
 		}
@@ -501,7 +505,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 		s.FirstAttemptAt = s.FirstAttemptAt.Add(r.paused[i])
 		r.started++
 		fl, item := r.flying[i], r.batch.Items[i]
-		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s) })
+		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s, r.random) })
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (f *flights) wait(ctx context.Context) error {
 }
 
 // fly POSTs the message and has the outcome recorded.
-func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending) {
+func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, random float64) {
 	defer a.flights.end(item.touchpoint(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
@@ -121,7 +121,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
-	fl.result, fl.err = a.settle(&record, b, v, hook, item, s.FirstAttemptAt)
+	fl.result, fl.err = a.settle(&record, b, v, hook, item, s.FirstAttemptAt, random)
 	if fl.err == nil {
 		fl.err = a.recorder.record(record)
 	}
@@ -179,9 +179,9 @@ func (a *Activities) standing(d Delivery, key waypost.Touchpoint) (Delivery, err
 
 // settle decides what an attempt's outcome means: the delivery's new state, the
 // time of the next attempt, and how the enrollment goes on.
-func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, first time.Time) (Delivery, error) {
+func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, first time.Time, random float64) (Delivery, error) {
 	o := record.Outcome
-	next, again := hook.Retry.Next(first, record.Attempt, o, a.random())
+	next, again := hook.Retry.Next(first, record.Attempt, o, random)
 	switch {
 	case o.Succeed:
 		record.Status = waypost.DeliverySucceeded
