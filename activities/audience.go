@@ -30,6 +30,8 @@ type AudienceProgress struct {
 const (
 	// audienceStep is the number of leads in one transaction.
 	audienceStep = 500
+	// maxAudienceStep is that of a launch with a rate that this is too few for.
+	maxAudienceStep = 1000
 	// audienceRun bounds one run of the activity, so that a launch that takes days
 	// shows its progress in the history.
 	audienceRun = 5 * time.Minute
@@ -63,7 +65,7 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 				}
 				continue
 			}
-			n = min(n, allowed)
+			n = min(maxAudienceStep, allowed)
 		}
 		step, err := a.store.EnrollAudience(ctx, in.LaunchID, n)
 		if err != nil {
@@ -79,10 +81,10 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 			return p, nil
 		}
 		activity.RecordHeartbeat(ctx, p)
-		if in.RatePerSecond > 0 {
-			if err := pause(ctx, rateTick); err != nil {
-				return p, err
-			}
+		select {
+		case <-activity.GetWorkerStopChannel(ctx):
+			return p, nil // another worker goes on
+		default:
 		}
 	}
 	return p, nil

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
 	"waypost"
+	"waypost/journey"
 )
 
 // OutcomeCanceled says that the enrollment was canceled: nothing more is sent.
@@ -22,38 +24,42 @@ type standing struct {
 }
 
 // stand reads what was decided about the enrollments of items. Of those that are
-// paused it registers the workflow, so that it is told of their resume: what was
-// resumed in between is not held.
+// paused it registers the workflow, so that it is told of their resume. What was
+// resumed in between it reads again: the resume may have moved waits.
 func (a *Activities) stand(ctx context.Context, b Batch, items []Item) (standing, error) {
 	ids := make([]string, len(items))
 	for i, item := range items {
 		ids[i] = item.EnrollmentID
 	}
-	controls, err := a.store.Controls(ctx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
-	if err != nil {
-		return standing{}, fmt.Errorf("read controls: %w", err)
-	}
-	s := standing{controls: controls, held: map[string]bool{}}
-	targets := map[string]bool{}
-	for _, c := range controls {
-		if _, canceled := c.Canceled(); canceled {
-			continue
+	for {
+		controls, err := a.store.Controls(ctx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
+		if err != nil {
+			return standing{}, fmt.Errorf("read controls: %w", err)
 		}
-		for _, target := range c.Holds() {
-			targets[target] = true
+		s := standing{controls: controls, held: map[string]bool{}}
+		targets := map[string]bool{}
+		for _, c := range controls {
+			if _, canceled := c.Canceled(); canceled {
+				continue
+			}
+			for _, target := range c.Holds() {
+				targets[target] = true
+			}
+		}
+		if len(targets) == 0 {
+			return s, nil
+		}
+		held, err := a.store.Hold(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, slices.Sorted(maps.Keys(targets)))
+		if err != nil {
+			return standing{}, fmt.Errorf("hold: %w", err)
+		}
+		for _, target := range held {
+			s.held[target] = true
+		}
+		if len(held) == len(targets) {
+			return s, nil
 		}
 	}
-	if len(targets) == 0 {
-		return s, nil
-	}
-	held, err := a.store.Hold(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, slices.Sorted(maps.Keys(targets)))
-	if err != nil {
-		return standing{}, fmt.Errorf("hold: %w", err)
-	}
-	for _, target := range held {
-		s.held[target] = true
-	}
-	return s, nil
 }
 
 func (s standing) canceled(enrollment string) bool {
@@ -65,13 +71,65 @@ func (s standing) paused(enrollment string) bool {
 	return slices.ContainsFunc(s.controls[enrollment].Holds(), func(target string) bool { return s.held[target] })
 }
 
-// CancelBatch cancels enrollments whose workflow was canceled by an operator.
+// CancelBatch cancels enrollments whose workflow was canceled by an operator. It
+// fails, and is to be tried again, while attempts of theirs are under way: nobody
+// else would see to their end.
 func (a *Activities) CancelBatch(ctx context.Context, b Batch) error {
 	ids := make([]string, len(b.Items))
+	var keys []waypost.Touchpoint
 	for i, item := range b.Items {
 		ids[i] = item.EnrollmentID
+		if item.State.Phase == journey.PhaseSend {
+			keys = append(keys, item.touchpoint())
+		}
 	}
-	return a.store.CancelEnrollments(ctx, ids)
+	if err := a.store.CancelEnrollments(ctx, ids); err != nil {
+		return fmt.Errorf("cancel enrollments: %w", err)
+	}
+	open, err := a.openAttempts(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var cutOff []waypost.AttemptRecord
+	for key, s := range open {
+		patience := s.Open.At.Add(waypost.MaxTimeoutMs*time.Millisecond + graceAfterTimeout)
+		if s.Open.By == a.process && !a.flights.has(key) || patience.Before(a.now()) {
+			cutOff = append(cutOff, interrupted(key, b.Scope, s))
+			delete(open, key)
+		}
+	}
+	if err := a.store.RecordAttempts(ctx, cutOff); err != nil {
+		return fmt.Errorf("record interrupted attempts: %w", err)
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%d attempts are under way", len(open))
+	}
+	return a.store.CancelDeliveries(ctx, keys)
+}
+
+// openAttempts returns those of the touchpoints whose delivery has an attempt that
+// has not ended.
+func (a *Activities) openAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
+	stored, err := a.store.Sendings(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
+	return stored, nil
+}
+
+// interrupted is the record of an open attempt that nobody sees the end of, of an
+// enrollment that was canceled.
+func interrupted(key waypost.Touchpoint, sc waypost.Scope, s waypost.Sending) waypost.AttemptRecord {
+	return waypost.AttemptRecord{
+		Touchpoint: key, Scope: sc, MessageID: s.MessageID, Round: s.Round, Attempt: s.Open.Attempt,
+		Outcome: cutOff(s.Open.At), Status: waypost.DeliveryCanceled,
+	}
+}
+
+// cutOff is the outcome of an attempt whose process ended before it saw the answer.
+func cutOff(at time.Time) waypost.Outcome {
+	return waypost.Outcome{ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer", At: at}
 }
 
 // CancelInput names a launch whose workflow was canceled by an operator.

@@ -151,6 +151,12 @@ var errUnfinished = errors.New("the batch did not finish")
 // takeOff answers what it can from what is recorded, and starts the POSTs of the
 // rest.
 func (r *batchRun) takeOff(ctx context.Context) (err error) {
+	r.board()
+	err = errUnfinished // until a return: touchpoints must be given back after a panic too
+	defer func() { r.leave(err) }()
+	if err := r.read(ctx); err != nil {
+		return err
+	}
 	if len(r.batch.Items) > 1 {
 		// More at a time would only wait for the database and for each other.
 		select {
@@ -159,12 +165,6 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	r.board()
-	err = errUnfinished // until a return: touchpoints must be given back after a panic too
-	defer func() { r.leave(err) }()
-	if err := r.read(ctx); err != nil {
-		return err
 	}
 	return r.announce(ctx)
 }
@@ -310,6 +310,8 @@ func outcomeOf(s waypost.DeliveryStatus) string {
 		return OutcomeDelivered
 	case waypost.DeliveryRetrying:
 		return OutcomeRetrying
+	case waypost.DeliveryCanceled:
+		return OutcomeCanceled
 	}
 	return OutcomeFailed
 }
@@ -370,9 +372,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 			about, subjects = subjects[0], subjects[1:]
 		}
 		if d.interrupted {
-			lost := waypost.Outcome{
-				ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer", At: d.stored.Open.At,
-			}
+			lost := cutOff(d.stored.Open.At)
 			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt.Add(r.paused[d.index]), d.stored.Open.Attempt, lost, 0); !again {
 				failed = append(failed, r.failure(opening, d, d.stored.Open.Attempt, lost))
 				continue
@@ -526,9 +526,13 @@ func (r *batchRun) stop(ctx context.Context) error {
 	now := r.now().UTC()
 	var going, paused []dueItem
 	var canceled []waypost.Touchpoint
+	var lost []waypost.AttemptRecord
 	for i, d := range r.due {
 		switch id := items[i].EnrollmentID; {
 		case s.canceled(id):
+			if d.interrupted {
+				lost = append(lost, interrupted(items[i].touchpoint(), r.batch.Scope, *d.stored))
+			}
 			canceled = append(canceled, items[i].touchpoint())
 			r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeCanceled, "", time.Time{})
 		case s.paused(id):
@@ -541,6 +545,9 @@ func (r *batchRun) stop(ctx context.Context) error {
 		}
 	}
 	r.due = going
+	if err := r.store.RecordAttempts(ctx, lost); err != nil {
+		return fmt.Errorf("record interrupted attempts: %w", err)
+	}
 	if len(canceled) > 0 {
 		if err := r.store.CancelDeliveries(ctx, canceled); err != nil {
 			return fmt.Errorf("cancel deliveries: %w", err)

@@ -75,6 +75,13 @@ func (f *flights) begin(key waypost.Touchpoint) (fl *flight, fresh bool) {
 	return fl, true
 }
 
+func (f *flights) has(key waypost.Touchpoint) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.m[key]
+	return ok
+}
+
 func (f *flights) end(key waypost.Touchpoint, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
@@ -171,6 +178,8 @@ func (a *Activities) standing(d Delivery, key waypost.Touchpoint) (Delivery, err
 	switch {
 	case !s.Status.Final():
 		d.Outcome, d.Reason, d.Next = OutcomeUnderWay, "", d.At
+	case s.Status == waypost.DeliveryCanceled:
+		d.Outcome, d.Reason = OutcomeCanceled, ""
 	case s.Succeed:
 		d.Outcome, d.Reason, d.Attempt, d.At = OutcomeDelivered, "", s.Attempts, s.DecidedAt
 	}

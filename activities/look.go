@@ -53,8 +53,10 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 		if !item.Planned.IsZero() {
 			due = item.Planned
 		}
-		if controls := s.controls[item.EnrollmentID]; len(controls) > 0 {
-			due = controls.Due(item.Since, due)
+		// Waits go on where a pause found them; another attempt is made when its time
+		// has come, or has come meanwhile.
+		if item.State.Phase != journey.PhaseSend {
+			due = s.controls[item.EnrollmentID].Due(item.Since, due)
 		}
 		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
 		switch {
@@ -75,6 +77,17 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 	if len(canceled) > 0 {
 		if err := a.store.CancelDeliveries(ctx, canceled); err != nil {
 			return nil, fmt.Errorf("cancel deliveries: %w", err)
+		}
+		// An attempt that is under way ends with a record; the workflow sends another
+		// batch for it, which waits for that.
+		open, err := a.openAttempts(ctx, canceled)
+		if err != nil {
+			return nil, err
+		}
+		for i, item := range b.Items {
+			if _, ok := open[item.touchpoint()]; ok && findings[i].Outcome == OutcomeCanceled {
+				findings[i].Outcome, findings[i].Due = FoundWaiting, b.Now
+			}
 		}
 	}
 	if len(awaiting) > 0 {

@@ -413,11 +413,15 @@ func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) 
 		if err := s.cancelLaunches(ctx, tx, live); err != nil {
 			return err
 		}
-		fresh, err := madeSinceCancel(ctx, tx, id)
+		newest, fresh, err := madeSinceCancel(ctx, tx, id)
 		if err != nil || !fresh {
 			return err
 		}
-		row := newCancel(id, s.time())
+		at := s.time()
+		if newest.After(at) { // stored by a process whose clock is ahead
+			at = newest.Time
+		}
+		row := newCancel(id, at)
 		row.SweepAt = row.From
 		_, err = tx.NewInsert().Model(&row).Returning("NULL").Exec(ctx)
 		return err
@@ -425,12 +429,13 @@ func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) 
 }
 
 // madeSinceCancel tells whether a journey has enrollments without a launch that its
-// last cancel did not count for: calling again and again leaves one control.
-func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (fresh bool, err error) {
-	var newest, last stamp
+// last cancel did not count for, and when the newest was made: calling again and
+// again leaves one control.
+func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest stamp, fresh bool, err error) {
+	var last stamp
 	err = tx.NewRaw(`SELECT (SELECT e.created_at FROM enrollments AS e WHERE e.journey_id = ? AND e.launch_id IS NULL ORDER BY e.id DESC LIMIT 1),
 		(SELECT max(c.from_at) FROM controls AS c WHERE c.target = ? AND c.kind = 'cancel')`, journey, journey).Scan(ctx, &newest, &last)
-	return last.IsZero() || newest.After(last.Time), err
+	return newest, last.IsZero() || newest.After(last.Time), err
 }
 
 // controlJourney carries out what needs a journey that runs, and gives it the

@@ -186,7 +186,7 @@ func (r *deliveryRow) interrupt() []attemptRow {
 		ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer",
 	})
 	r.Attempts++
-	r.Status = waypost.DeliveryRetrying
+	r.Status, r.DeferredReason, r.DeferredSince = waypost.DeliveryRetrying, "", stamp{}
 	return superseded
 }
 

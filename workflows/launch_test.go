@@ -32,6 +32,7 @@ func (w *world) launch(l waypost.Launch) waypost.Launch {
 
 func (w *world) runLaunch(l waypost.Launch) workflows.LaunchResult {
 	w.t.Helper()
+	must(w.t, w.store.MarkLaunchStarted(context.Background(), l.ID))
 	in := workflows.LaunchInput{Scope: scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
 	if l.StartAt != nil {
 		in.StartAt = *l.StartAt

@@ -258,10 +258,10 @@ var deliveryTests = []test{
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
 		before := f.sending(t, key)
-		bad := f.failed(waypost.Touchpoint{EnrollmentID: "enr_none", Visit: 1}, 1)
-		bad.Delivery.MessageID = "msg_none"
+		bad := f.failed(waypost.Touchpoint{EnrollmentID: key.EnrollmentID, Visit: 77}, 1)
+		bad.Delivery = o.Delivery
 		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.succeeded(key, 1), bad}); err == nil {
-			t.Fatal("recorded a delivery of no enrollment")
+			t.Fatal("recorded two deliveries with one message id")
 		}
 		equal(t, "after", f.sending(t, key), before)
 		equal(t, "timeline", len(f.timeline(t, key.EnrollmentID)), 0)

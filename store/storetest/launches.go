@@ -473,7 +473,7 @@ var launchTests = []test{
 	{"unstarted at once", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		for range 20 {
-			f.launch(t, journey, 1)
+			f.unstarted(t, journey, 1)
 		}
 		found := make([][]string, 6)
 		for _, err := range together(len(found), func(i int) error {
@@ -615,6 +615,14 @@ func numbers(first, last int64) []int64 {
 
 // launch makes a launch to the listed leads.
 func (f *fixture) launch(t testing.TB, journey string, leads ...int64) waypost.Launch {
+	t.Helper()
+	l := f.unstarted(t, journey, leads...)
+	ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+	return l
+}
+
+// unstarted makes a launch that no workflow was started for.
+func (f *fixture) unstarted(t testing.TB, journey string, leads ...int64) waypost.Launch {
 	t.Helper()
 	return must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
 		JourneyID: journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{LeadsIDs: leads},

@@ -63,6 +63,14 @@ func (f *fixture) accept(t testing.TB, lead int64, id, name string) {
 }
 
 var noticeTests = []test{
+	{"launch that is not started", func(t *testing.T, f *fixture) {
+		// Nobody could be told: whoever tried would take the workflow for ended.
+		l := f.unstarted(t, f.journey(t), f.lead(t))
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, l.ID))
+		equal(t, "before the start", len(f.notices(t)), 0)
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		equal(t, "after it", f.notices(t), []waypost.Notice{{WorkflowID: l.ID}})
+	}},
 	{"claim", func(t *testing.T, f *fixture) {
 		equal(t, "at first", len(f.notices(t)), 0)
 		workflow, ids := f.started(t, f.journey(t), 1)

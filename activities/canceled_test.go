@@ -1,0 +1,128 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/testsuite"
+
+	"waypost/activities"
+	"waypost/journey"
+	"waypost/store"
+)
+
+// An enrollment is canceled while a POST of it is under way, and the process that
+// made the POST dies: its delivery must become final all the same.
+func TestCancelAndCrashLeavesNoOpenDelivery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hang := make(chan struct{})
+	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
+	held := make(chan struct{})
+	dead := w.begin(w.process(slowRecords{w.store, held})) // never records: it was killed
+	defer func() { close(hang); close(held); <-dead }()
+	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[0].EnrollmentID)
+	must(t, err)
+	w.clock.advance(13 * time.Second)
+	got := fmt.Sprint(w.deliverAll(w.process(nil)))
+	d, _ := w.attempts(0)
+	if got != "[canceled]" || !d.Status.Final() {
+		t.Errorf("the workflow is told %s and ends, the delivery stays %s", got, d.Status)
+	}
+}
+
+// A delivery that a cancel has canceled is told to the workflow as canceled.
+func TestCanceledDeliveryIsNotFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(503) })
+	a := w.process(nil)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[retrying]" {
+		t.Fatal(got)
+	}
+	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[0].EnrollmentID)
+	must(t, err)
+	w.clock.advance(time.Minute)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[canceled]" {
+		t.Errorf("outcome %s", got)
+	}
+}
+
+// resumedAtHold has the journey resumed between the reading of the controls and
+// the registration for the resume.
+type resumedAtHold struct {
+	*store.Store
+	journey string
+}
+
+func (s resumedAtHold) Hold(ctx context.Context, workflowID string, targets []string) ([]string, error) {
+	if _, err := s.Store.ResumeJourney(ctx, scope, s.journey, true); err != nil {
+		return nil, err
+	}
+	return s.Store.Hold(ctx, workflowID, targets)
+}
+
+// A resume with shift that comes in the middle of a look moves the end of a wait.
+func TestResumeDuringLookShifts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	item := w.items[0]
+	since := w.clock.now().UTC()
+	item.State.Phase, item.Since, item.Planned = journey.PhaseWait, since, since.Add(10*time.Hour)
+	w.clock.advance(time.Hour)
+	_, err := w.store.PauseJourney(context.Background(), scope, w.version.JourneyID)
+	must(t, err)
+	w.clock.advance(9*time.Hour + time.Second) // the delay's time has come during the pause
+	a := w.process(resumedAtHold{w.store, w.version.JourneyID})
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(slog.New(slog.DiscardHandler))
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(a.LookBatch)
+	value, err := env.ExecuteActivity(a.LookBatch, activities.Batch{
+		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, Now: w.clock.now().UTC(), Items: []activities.Item{item},
+	})
+	must(t, err)
+	var findings []activities.Finding
+	must(t, value.Get(&findings))
+	if f := findings[0]; f.Outcome == activities.FoundOver {
+		t.Errorf("the delay is over, though nine hours of it were left when the pause began: %+v", f)
+	}
+}
+
+// In a cohort the workflow learns of a cancel by a look while a slow
+// POST goes on, and ends; then the process dies.
+func TestCancelOfStragglerAndCrash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	hang := make(chan struct{})
+	w.answer(func(_ http.ResponseWriter, _ *http.Request, id string) {
+		if id == "ext-1" {
+			<-hang
+		}
+	})
+	defer close(hang)
+	a := w.process(nil)
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay]" {
+		t.Fatal(got)
+	}
+	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[1].EnrollmentID)
+	must(t, err)
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(slog.New(slog.DiscardHandler))
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(a.LookBatch)
+	value, err := env.ExecuteActivity(a.LookBatch, activities.Batch{
+		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, Now: w.clock.now().UTC(), Items: w.items[1:],
+	})
+	must(t, err)
+	var findings []activities.Finding
+	must(t, value.Get(&findings))
+	if d, _ := w.attempts(1); findings[0].Outcome == activities.OutcomeCanceled && !d.Status.Final() {
+		t.Errorf("the workflow is told %s and ends, while the delivery is %s with an attempt under way that nobody looks after",
+			findings[0].Outcome, d.Status)
+	}
+}
