@@ -54,6 +54,7 @@ type Activities struct {
 	admit    Admission
 	observe  Observer
 	wake     func()
+	single   func()
 	log      *slog.Logger
 	now      func() time.Time
 	random   func() float64
@@ -73,6 +74,7 @@ type Options struct {
 	Admission Admission
 	Observer  Observer // of metrics; nil for none
 	Wake      func()   // is called when there are new cohorts to start; nil for nobody
+	Single    func()   // is called when a touchpoint of a single enrollment goes out; nil for nobody
 	Log       *slog.Logger
 	Now       func() time.Time // time.Now if nil
 	Random    func() float64   // in [0,1), places the jitter; math/rand's if nil
@@ -82,7 +84,7 @@ type Options struct {
 // ends it.
 func New(o Options) *Activities {
 	a := &Activities{
-		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake,
+		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake, single: o.Single,
 		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
 		pilots:   newPilots(),
@@ -97,6 +99,9 @@ func New(o Options) *Activities {
 	}
 	if a.wake == nil {
 		a.wake = func() {}
+	}
+	if a.single == nil {
+		a.single = func() {}
 	}
 	if a.now == nil {
 		a.now = time.Now

@@ -81,6 +81,9 @@ const (
 func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, error) {
 	stop := keepAlive(ctx)
 	defer stop()
+	if len(b.Items) == 1 {
+		a.single()
+	}
 	v, err := a.definition(ctx, b)
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		counts.watchRedis("rates", rates)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), time.Now),
-			Observer: counts, Wake: pump.Wake, Log: log,
+			Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log,
 		})
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"waypost"
@@ -48,6 +49,7 @@ type Pump struct {
 	log     *slog.Logger
 	now     func() time.Time
 	wakes   []chan struct{} // of the lanes
+	single  atomic.Int64    // when the last single enrollment was seen, in Unix milliseconds
 }
 
 const (
@@ -71,6 +73,11 @@ const (
 	launched = 2
 	// cohortsAtOnce are claimed together of a launch.
 	cohortsAtOnce = 4
+	// While single enrollments were seen within singleTime, a lane of launches pauses
+	// after each start for a multiple of what it took, and a little more.
+	singleTime    = 2 * time.Second
+	yieldShare    = 4
+	yieldPause    = 20 * time.Millisecond
 	noticesAtOnce = 1000
 	cancelsAtOnce = 500
 )
@@ -158,22 +165,42 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 	}
 }
 
+// Single notes that single enrollments are under way: while they are, launches
+// leave Temporal time for them.
+func (p *Pump) Single() { p.single.Store(time.Now().UnixMilli()) }
+
 // startClaimed starts the oldest enrollments of the API.
 func (p *Pump) startClaimed(ctx context.Context) (more bool, err error) {
 	cohort, err := p.outbox.ClaimCohort(ctx)
 	if err != nil || cohort == nil {
 		return false, err
 	}
+	if len(cohort.Members) == 1 {
+		p.Single()
+	}
 	return true, p.startCohorts(ctx, []waypost.Cohort{*cohort})
 }
 
 // startLaunched starts cohorts that a launch has made.
 func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
-	cohorts, err := p.outbox.ClaimLaunchCohorts(ctx, cohortsAtOnce)
+	yields := time.Since(time.UnixMilli(p.single.Load())) < singleTime
+	n := cohortsAtOnce
+	if yields {
+		n = 1
+	}
+	cohorts, err := p.outbox.ClaimLaunchCohorts(ctx, n)
 	if err != nil || len(cohorts) == 0 {
 		return false, err
 	}
-	return true, p.startCohorts(ctx, cohorts)
+	began := time.Now()
+	if err := p.startCohorts(ctx, cohorts); err != nil {
+		return false, err
+	}
+	if yields {
+		// The longer a start takes, the more waits for Temporal.
+		sleep(ctx, yieldShare*time.Since(began)+yieldPause, nil)
+	}
+	return true, nil
 }
 
 // startLeft starts what was claimed and left.

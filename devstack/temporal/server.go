@@ -286,10 +286,15 @@ var HistoryEvents = 4096
 func dynamicConfig() dynamicconfig.StaticClient {
 	const unlimited = 1_000_000
 	return dynamicconfig.StaticClient{
-		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():                  1,
-		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():                 1,
-		dynamicconfig.MatchingEnableFairness.Key():                              true,
-		dynamicconfig.HistoryCountSuggestContinueAsNew.Key():                    HistoryEvents,
+		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
+		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+		dynamicconfig.MatchingEnableFairness.Key():              true,
+		dynamicconfig.HistoryCountSuggestContinueAsNew.Key():    HistoryEvents,
+		// 512 of each by default, for a cluster: on one machine they only queue up for
+		// the database, in front of whoever waits for an answer.
+		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key():             1,
+		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():               4,
+		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():                  4,
 		dynamicconfig.FrontendRPS.Key():                                         unlimited,
 		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():                  unlimited,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key():        1_000,
