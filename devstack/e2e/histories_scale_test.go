@@ -79,10 +79,6 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	}
 	signals, again := 0, 0
 	for n, e := range list.Executions {
-		if e.Type.Name == "Launch" {
-			replay(t, readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId))
-			continue
-		}
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
 		replay(t, h)
 		for _, event := range h.Events {
@@ -95,8 +91,11 @@ func TestHistoriesOfLaunch(t *testing.T) {
 		}
 		if folder := os.Getenv(updateHistories); folder != "" {
 			kind := "cohort"
-			if e.Execution.WorkflowId == single {
+			switch e.Execution.WorkflowId {
+			case single:
 				kind = "single"
+			case l.LaunchID:
+				kind = "audience"
 			}
 			writeHistory(t, filepath.Join(folder, fmt.Sprintf("%s-launch-pause-event-%02d.json", kind, n)), h)
 		}
