@@ -289,7 +289,7 @@ func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, 
 	launches := make([]waypost.Launch, len(rows))
 	for i, r := range rows {
 		launches[i] = waypost.Launch{
-			ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
+			ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
 			RatePerSecond: r.RatePerSecond, CreatedAt: r.CreatedAt.Time,
 		}
 	}

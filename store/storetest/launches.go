@@ -454,7 +454,7 @@ var launchTests = []test{
 		l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
 			JourneyID: f.journey(t), Version: 1, AppID: "app_1", StartAt: &startAt, RatePerSecond: 3, Audience: waypost.Audience{LeadsIDs: []int64{1}},
 		}))
-		want := []waypost.Launch{{ID: l.ID, JourneyID: l.JourneyID, Version: 1, AppID: "app_1", StartAt: &startAt, RatePerSecond: 3, CreatedAt: f.clock.Now()}}
+		want := []waypost.Launch{{ID: l.ID, Scope: scope, JourneyID: l.JourneyID, Version: 1, AppID: "app_1", StartAt: &startAt, RatePerSecond: 3, CreatedAt: f.clock.Now()}}
 		look := func(before time.Duration) []waypost.Launch {
 			t.Helper()
 			return must[[]waypost.Launch](t)(f.UnstartedLaunches(t.Context(), f.clock.Now().Add(-before), 10))
