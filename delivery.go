@@ -26,6 +26,7 @@ const (
 	DeferPaused          = "paused"         // the enrollment, its launch or its journey is paused
 	DeferRateLimit       = "rateLimit"      // the webhook's rateLimit is used up
 	DeferMaxConcurrency  = "maxConcurrency" // as many POSTs as the webhook may have are under way
+	DeferBreaker         = "breakerOpen"    // the receiver is down
 )
 
 // Delivery is the record of one message: of one touchpoint of one enrollment.

@@ -17,6 +17,7 @@ const (
 	PrefixMessage     = "msg_"
 	PrefixCohort      = "coh_"
 	PrefixLaunch      = "lch_"
+	PrefixImport      = "imp_"
 )
 
 // Crockford's alphabet in lower case: it sorts like the bytes and has no

@@ -28,6 +28,7 @@ var importTable = map[string]folder{
 	".":          {third: []string{"github.com/nyaruka/phonenumbers"}},
 	"journey":    {ours: []string{"."}, third: []string{"github.com/google/cel-go", "github.com/osteele/liquid"}},
 	"signature":  {},
+	"client":     {ours: []string{".", "signature"}},
 	"webhook":    {ours: []string{"."}},
 	"store":      {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
 	"searchsvc":  {ours: []string{"."}, third: []string{"github.com/typesense/typesense-go/v3"}},
@@ -38,7 +39,7 @@ var importTable = map[string]folder{
 		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
 	},
 	"worker":   {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
-	"gateway":  {ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2"}},
+	"gateway":  {ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui"}},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
 	"app": {
@@ -49,13 +50,13 @@ var importTable = map[string]folder{
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
-		ours:  []string{".", "app", "signature", "config", "receiver"},
+		ours:  []string{".", "app", "signature", "client", "config", "receiver"},
 		third: []string{"github.com/spf13/cobra"},
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
 	// It works from outside: the signed API, histories as Temporal keeps them, and
 	// fresh databases on a PostgreSQL server.
-	"bench": {ours: []string{".", "signature"}, third: append([]string{"github.com/jackc/pgx/v5"}, temporalSDK...)},
+	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5"}, temporalSDK...)},
 }
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}

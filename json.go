@@ -23,10 +23,16 @@ const maxJSONDepth = 32
 // json tags. The standard library's decoder accepts doubled and wrongly cased
 // members and stops at the first fault, hence this one.
 func DecodeJSON(data []byte, v any) Problems {
-	var p Problems
+	_, p := decodeJSON(data, v)
+	return p
+}
+
+// decodeJSON is DecodeJSON and returns the names of the document's members, null
+// ones included.
+func decodeJSON(data []byte, v any) (names []string, p Problems) {
 	if !utf8.Valid(data) {
 		p.Add(DetailInvalidFormat, "", "the body is not valid UTF-8")
-		return p
+		return nil, p
 	}
 	d := jsonReader{dec: json.NewDecoder(bytes.NewReader(data)), data: data}
 	d.dec.UseNumber()
@@ -37,14 +43,14 @@ func DecodeJSON(data []byte, v any) Problems {
 		}
 	}
 	if err != nil {
-		return Problems{{Code: DetailInvalidFormat, Message: "the body is not valid JSON: " + err.Error()}}
+		return nil, Problems{{Code: DetailInvalidFormat, Message: "the body is not valid JSON: " + err.Error()}}
 	}
 	if target := reflect.ValueOf(v).Elem(); root.token != nil || target.Kind() != reflect.Struct {
 		root.assign(&p, "", target)
 	} else {
 		p.Add(DetailInvalidType, "", "must be an object, not null")
 	}
-	return p
+	return root.names, p
 }
 
 type jsonReader struct {
@@ -76,8 +82,10 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 	if delim, ok := token.(json.Delim); ok {
 		seen := map[string]bool{}
 		for d.dec.More() {
-			name := fmt.Sprintf("[%d]", len(n.members))
-			if delim == '{' {
+			var name string
+			if delim == '[' {
+				name = fmt.Sprintf("[%d]", len(n.members))
+			} else {
 				key, err := d.dec.Token()
 				if err != nil {
 					return n, err
@@ -187,6 +195,10 @@ func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 }
 
 func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
+	if s, ok := n.token.(string); ok && v.Kind() == reflect.String { // most are
+		v.SetString(s)
+		return
+	}
 	err := json.Unmarshal(n.raw, v.Addr().Interface())
 	if err == nil {
 		if v.Kind() == reflect.Interface {
@@ -244,7 +256,12 @@ func (n jsonNode) kind() string {
 	case bool:
 		return "a boolean"
 	case json.Number:
-		return "the number " + clip(string(t), 20)
+		// Not which: a phone number may stand where none belongs, and what is told
+		// of an import's rows is kept.
+		if strings.ContainsAny(string(t), ".eE") {
+			return "a number with a fraction or an exponent"
+		}
+		return "a number"
 	}
 	return "null"
 }

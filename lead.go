@@ -1,6 +1,10 @@
 package waypost
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
 
 // LeadFields are the members of businessParam (lead document, "Lead creation
 // body") and the contract's additions externalId, openId and customFields. A nil
@@ -34,4 +38,40 @@ type Lead struct {
 	LeadFields
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// LeadSort is the order of a list of leads; leads with equal times follow each other
+// by their id, in the same direction.
+type LeadSort string
+
+// The orders, "-" for descending.
+const (
+	SortLeadsID       LeadSort = "leadsId"
+	SortLeadsIDDown   LeadSort = "-leadsId"
+	SortCreatedAt     LeadSort = "createdAt"
+	SortCreatedAtDown LeadSort = "-createdAt"
+	SortUpdatedAt     LeadSort = "updatedAt"
+	SortUpdatedAtDown LeadSort = "-updatedAt"
+)
+
+// LeadSorts lists all orders.
+var LeadSorts = []LeadSort{SortLeadsID, SortLeadsIDDown, SortCreatedAt, SortCreatedAtDown, SortUpdatedAt, SortUpdatedAtDown}
+
+// LeadQuery selects and orders leads. An empty Sort is SortLeadsID. Page.After is
+// the Cursor of the last lead of the page before.
+type LeadQuery struct {
+	Filter LeadFilter
+	Sort   LeadSort
+	Page   Page
+}
+
+// Cursor is the place of a lead in a list of this order.
+func (s LeadSort) Cursor(l Lead) string {
+	switch s {
+	case SortCreatedAt, SortCreatedAtDown:
+		return fmt.Sprintf("%d,%d", l.CreatedAt.UnixMicro(), l.LeadsID)
+	case SortUpdatedAt, SortUpdatedAtDown:
+		return fmt.Sprintf("%d,%d", l.UpdatedAt.UnixMicro(), l.LeadsID)
+	}
+	return strconv.FormatInt(l.LeadsID, 10)
 }

@@ -40,7 +40,8 @@ var eastmost = time.FixedZone("UTC+14", 14*60*60)
 // It reports all faulty fields at once, as BadRequest with the target
 // businessParam, or, if there is no other fault, a birthday in the future as
 // UnprocessableEntity. Custom fields that are null are taken out: like every
-// null, they are not set.
+// null, they are not set. CustomFields without members are nil, so that every way
+// out of here and back tells the same.
 func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []string, err error) {
 	var p Problems
 	if strings.TrimSpace(f.Name) == "" {
@@ -107,6 +108,11 @@ func (f *LeadFields) checkPhones(p *Problems, region string) []string {
 		if !checkLine(p, at, &raw, maxLeadShortText) {
 			continue
 		}
+		if strings.Contains(raw, ";") {
+			// It stands between the numbers of a CSV cell.
+			p.Add(DetailInvalidFormat, at, "must be one number, without ; and without an extension")
+			continue
+		}
 		number, err := phonenumbers.Parse(raw, region)
 		if err != nil || !phonenumbers.IsValidNumber(number) {
 			p.Add(DetailInvalidFormat, at, "is no valid phone number; write one from abroad with + and its country code")
@@ -141,6 +147,9 @@ func (f *LeadFields) checkCustomFields(p *Problems) {
 		default:
 			p.Add(DetailInvalidType, at, "must be a string, a number or a boolean")
 		}
+	}
+	if len(f.CustomFields) == 0 {
+		f.CustomFields = nil
 	}
 }
 

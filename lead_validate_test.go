@@ -100,6 +100,7 @@ func TestLeadPhones(t *testing.T) {
 		{"CN", []string{"+1 (202) 456-1111", "13900000000"}, []string{"+12024561111", "+8613900000000"}, ""},
 		{"US", []string{"202-456-1111"}, []string{"+12024561111"}, ""},
 		{"CN", []string{"1", "", "abc", "+8613800000000000", "13800000000"}, nil, "InvalidFormat mobilePhone[0]; InvalidFormat mobilePhone[1]; InvalidFormat mobilePhone[2]; InvalidFormat mobilePhone[3]"},
+		{"CN", []string{"13800000000;ext=1", "13800000000;13900000000", "13800000000"}, nil, "InvalidFormat mobilePhone[0]; InvalidFormat mobilePhone[1]"},
 		{"CN", []string{strings.Repeat("1", 65), "1\n3800000000"}, nil, "TooLong mobilePhone[0]; InvalidFormat mobilePhone[1]"},
 		{"CN", slices.Repeat([]string{"13800000000"}, 10), []string{"+8613800000000"}, ""},
 		{"CN", slices.Repeat([]string{"13800000000"}, 11), nil, "OutOfRange mobilePhone"},
@@ -151,6 +152,12 @@ func TestLeadCustomFields(t *testing.T) {
 	f := waypost.LeadFields{Name: "a", CustomFields: map[string]any{"gone": nil, "kept": "x"}}
 	if _, err := f.Validate("CN", noon); err != nil || len(f.CustomFields) != 1 {
 		t.Errorf("%v, %v", f.CustomFields, err)
+	}
+	for _, none := range []map[string]any{{}, {"gone": nil}} {
+		f = waypost.LeadFields{Name: "a", CustomFields: none}
+		if _, err := f.Validate("CN", noon); err != nil || f.CustomFields != nil {
+			t.Errorf("%v, %v", f.CustomFields, err)
+		}
 	}
 	many := map[string]any{}
 	for i := range 64 {

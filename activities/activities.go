@@ -20,6 +20,7 @@ type Store interface {
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) error
+	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
 	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
@@ -35,6 +36,8 @@ type Store interface {
 
 	EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error)
 	CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
+	ImportStep(ctx context.Context, id string) (waypost.Import, error)
+	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
 
 	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
 	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
@@ -52,6 +55,7 @@ type Activities struct {
 	store    Store
 	sender   Sender
 	admit    Admission
+	breakers Breakers
 	observe  Observer
 	wake     func()
 	single   func()
@@ -72,6 +76,7 @@ type Options struct {
 	Sender Sender
 	// Admission decides how many POSTs a webhook may get; nil admits all.
 	Admission Admission
+	Breakers  Breakers // nil for none
 	Observer  Observer // of metrics; nil for none
 	Wake      func()   // is called when there are new cohorts to start; nil for nobody
 	Single    func()   // is called when a touchpoint of a single enrollment goes out; nil for nobody
@@ -84,7 +89,7 @@ type Options struct {
 // ends it.
 func New(o Options) *Activities {
 	a := &Activities{
-		store: o.Store, sender: o.Sender, admit: o.Admission, observe: o.Observer, wake: o.Wake, single: o.Single,
+		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, single: o.Single,
 		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
 		pilots:   newPilots(),
@@ -93,6 +98,9 @@ func New(o Options) *Activities {
 	}
 	if a.admit == nil {
 		a.admit = admitAll{}
+	}
+	if a.breakers == nil {
+		a.breakers = alwaysClosed{}
 	}
 	if a.observe == nil {
 		a.observe = nobody{}

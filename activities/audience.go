@@ -42,7 +42,7 @@ const (
 // transaction with the launch's place in its audience: a run that is cut off
 // neither loses nor repeats a lead.
 func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (AudienceProgress, error) {
-	stop := keepAlive(ctx)
+	tell, stop := keepAlive(ctx)
 	defer stop()
 	var p AudienceProgress
 	if in.Early {
@@ -80,14 +80,22 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 			p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
 			return p, nil
 		}
-		activity.RecordHeartbeat(ctx, p)
-		select {
-		case <-activity.GetWorkerStopChannel(ctx):
-			return p, nil // another worker goes on
-		default:
+		tell(p)
+		if stopping(ctx) {
+			return p, nil
 		}
 	}
 	return p, nil
+}
+
+// stopping tells whether the worker stops: another one goes on.
+func stopping(ctx context.Context) bool {
+	select {
+	case <-activity.GetWorkerStopChannel(ctx):
+		return true
+	default:
+		return false
+	}
 }
 
 // rateTick is how often a launch with a rate enrolls.

@@ -142,8 +142,12 @@ type CancelInput struct {
 // has ended stays as it is.
 func (a *Activities) CancelLaunch(ctx context.Context, in CancelInput) error {
 	_, err := a.store.CancelLaunch(ctx, in.Scope, in.LaunchID)
-	var refused *waypost.Error
-	if errors.As(err, &refused) {
+	return unlessRefused(err)
+}
+
+// unlessRefused leaves out what a further try would not change.
+func unlessRefused(err error) error {
+	if errors.As(err, new(*waypost.Error)) {
 		return nil
 	}
 	return err

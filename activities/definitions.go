@@ -57,6 +57,25 @@ type subject struct {
 	AppID string // the application that enrolled
 }
 
+// endOrphans cancels enrollments whose lead was deleted at the moment when they were
+// made, so that the deletion did not see them: nothing is sent about nobody. Its
+// error lets the batch run again, and find them canceled.
+func (a *Activities) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
+	var orphans []string
+	for _, item := range items {
+		if _, there := leads[item.LeadsID]; !there && !enrollments[item.EnrollmentID].Status.Ended() {
+			orphans = append(orphans, item.EnrollmentID)
+		}
+	}
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := a.store.CancelEnrollments(ctx, orphans); err != nil {
+		return fmt.Errorf("cancel enrollments of deleted leads: %w", err)
+	}
+	return fmt.Errorf("the leads of %d enrollments were deleted, which cancels them", len(orphans))
+}
+
 // subjects loads what conditions and templates of the items can ask about, in
 // the order of the items.
 func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []Item) ([]subject, error) {
@@ -72,6 +91,9 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 	enrollments, err := a.store.EnrollmentsByID(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("load enrollments: %w", err)
+	}
+	if err := a.endOrphans(ctx, items, leads, enrollments); err != nil {
+		return nil, err
 	}
 	var results map[string]map[string]waypost.TouchpointResult
 	if slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet

@@ -79,9 +79,9 @@ const (
 // answered with its time, and an attempt that is under way in this process is
 // joined. Only then are messages rendered, stored, announced and POSTed.
 func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, error) {
-	stop := keepAlive(ctx)
+	_, stop := keepAlive(ctx)
 	defer stop()
-	if len(b.Items) == 1 {
+	if len(b.Items) == 1 && !b.Coalesce {
 		a.single()
 	}
 	v, err := a.definition(ctx, b)
@@ -111,22 +111,26 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 }
 
 // keepAlive heartbeats until it is stopped, so that the death of the process is
-// noticed within seconds however long a receiver takes.
-func keepAlive(ctx context.Context) (stop func()) {
-	done := make(chan struct{})
+// noticed within seconds however long a receiver takes. What is told goes with the
+// heartbeats from then on.
+func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
+	told, done := make(chan any), make(chan struct{})
 	go func() {
 		ticker := time.NewTicker(heartbeat)
 		defer ticker.Stop()
+		var details []any
 		for {
 			select {
+			case latest := <-told:
+				details = []any{latest}
 			case <-ticker.C:
-				activity.RecordHeartbeat(ctx)
 			case <-done:
 				return
 			}
+			activity.RecordHeartbeat(ctx, details...)
 		}
 	}()
-	return func() { close(done) }
+	return func(details any) { told <- details }, func() { close(done) }
 }
 
 // batchRun is one run of DeliverBatch. Of each item it either owns the flight,
@@ -331,6 +335,18 @@ func (r *batchRun) announce(ctx context.Context) error {
 	if len(r.due) == 0 {
 		return nil
 	}
+	passed, err := r.lookAtBreaker(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r.started == 0 {
+			r.breakers.Return(context.WithoutCancel(ctx), passed.circuit, passed.ticket)
+		}
+	}()
+	if len(r.due) == 0 {
+		return nil
+	}
 	granted, reason, wait := r.admit.Admit(ctx, r.hook, len(r.due))
 	// Those that take off give their slots back when they land.
 	defer func() { r.admit.Done(r.hook.ID, granted-r.started) }()
@@ -396,7 +412,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 	if err := r.fail(ctx, failed); err != nil {
 		return err
 	}
-	return r.open(ctx, openings)
+	return r.open(ctx, openings, passed)
 }
 
 // delivery is the row of a touchpoint's message; one that is stored keeps its id.
@@ -486,9 +502,13 @@ func (r *batchRun) index(key waypost.Touchpoint) int {
 }
 
 // open announces the attempts and starts a flight for each that this run opened.
-func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
+func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed pass) error {
 	if len(openings) == 0 {
 		return nil
+	}
+	waited := map[int]bool{}
+	for _, d := range r.due {
+		waited[d.index] = d.waited()
 	}
 	opened, err := r.store.OpenAttempts(ctx, openings)
 	if err != nil {
@@ -507,8 +527,9 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening) error {
 		delete(r.own, i)
 		s.FirstAttemptAt = s.FirstAttemptAt.Add(r.paused[i])
 		r.started++
-		fl, item := r.flying[i], r.batch.Items[i]
-		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s, r.random) })
+		fl, item, p := r.flying[i], r.batch.Items[i], passed
+		p.waited = waited[i]
+		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s, p, r.random) })
 	}
 	return nil
 }
@@ -590,7 +611,8 @@ func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, w
 			if wait == 0 {
 				until = now.Add(min(max(now.Sub(since)/4, minRecheck), maxRecheck))
 			}
-			if r.batch.Coalesce {
+			// Of those who wait for the breaker everybody has a time of their own.
+			if r.batch.Coalesce && reason != waypost.DeferBreaker {
 				until = RoundUp(until, until.Sub(now)/4)
 			}
 		}

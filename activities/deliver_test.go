@@ -85,7 +85,7 @@ func newWorld(t *testing.T, leads int) *world {
 	must(t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(t, err)
-	w.version, _, err = w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	w.version, err = w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
 	must(t, err)
 	for i := range leads {
 		external := fmt.Sprintf("ext-%d", i)
@@ -436,5 +436,40 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// leadless is a store in which a lead has been deleted at the moment when it was
+// enrolled: the deletion did not see the enrollment.
+type leadless struct {
+	*store.Store
+	lead int64
+}
+
+func (s leadless) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error) {
+	leads, err := s.Store.LeadsByID(ctx, sc, ids)
+	delete(leads, s.lead)
+	return leads, err
+}
+
+// Nothing is sent about a lead that is gone; the others of the batch go on.
+func TestEnrollmentsOfDeletedLeadsAreCanceled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	a := w.process(leadless{w.store, w.items[1].LeadsID})
+	if _, err := w.deliver(a); err == nil {
+		t.Fatal("a batch with an enrollment of nobody went through")
+	}
+	results, err := w.deliver(a)
+	must(t, err)
+	for i, want := range []string{activities.OutcomeDelivered, activities.OutcomeCanceled, activities.OutcomeDelivered} {
+		if results[i].Outcome != want {
+			t.Errorf("item %d: %s, want %s", i, results[i].Outcome, want)
+		}
+	}
+	posts := 0
+	w.posts.Range(func(_, n any) bool { posts += int(n.(*atomic.Int32).Load()); return true })
+	if posts != 2 {
+		t.Errorf("%d POSTs, want 2", posts)
 	}
 }

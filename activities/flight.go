@@ -110,7 +110,7 @@ func (f *flights) wait(ctx context.Context) error {
 }
 
 // fly POSTs the message and has the outcome recorded.
-func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, random float64) {
+func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, random float64) {
 	defer a.flights.end(item.touchpoint(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
@@ -121,6 +121,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 		}
 	}()
 	outcome := a.post(hook, s)
+	tell := a.report(p, s.Open.Attempt, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		a.disable(b.Scope, hook.ID)
 	}
@@ -134,6 +135,9 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = a.standing(fl.result, record.Touchpoint)
+	}
+	if tell && fl.err == nil {
+		a.release(b.Scope, hook, p.circuit)
 	}
 	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,

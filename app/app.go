@@ -99,13 +99,17 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		stop.push(func() { closing(log, "redis", shared.Close()) })
 	}
 
+	rates := limits.NewRates(shared, log)
+	counts.watchRedis("rates", rates)
+
 	var working *runningWorker
 	if role.worker {
-		rates := limits.NewRates(shared, log)
-		counts.watchRedis("rates", rates)
+		breakers := limits.NewBreakers(shared, log, time.Now)
+		counts.watchRedis("breakers", breakers)
+		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), time.Now),
-			Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log,
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log,
 		})
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
@@ -127,25 +131,30 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		counts.watchRedis("nonces", nonces)
 
 		serving = gateway.New(gateway.Options{
-			Applications: db,
-			Leads:        db,
-			Webhooks:     db,
-			Journeys:     db,
-			Enrollments:  db,
-			Launches:     db,
-			Controls:     db,
-			Events:       db,
-			Deliveries:   db,
-			Nonces:       nonces,
-			Sender:       sender,
-			CheckURL:     policy.CheckURL,
-			Waker:        pump,
-			TemporalURL:  temporalURL(cfg.Temporal),
-			LaunchURL:    launchURL(cfg.Temporal),
-			PhoneRegion:  cfg.Lead.PhoneRegion,
-			Now:          time.Now,
-			Log:          log,
-			Observe:      counts.Request,
+			Applications:   db,
+			Leads:          db,
+			Imports:        db,
+			Webhooks:       db,
+			Journeys:       db,
+			Enrollments:    db,
+			Launches:       db,
+			Controls:       db,
+			Events:         db,
+			Deliveries:     db,
+			Nonces:         nonces,
+			Rates:          requestRates{limits.NewLeases(rates)},
+			Keys:           db,
+			Sender:         sender,
+			CheckURL:       policy.CheckURL,
+			Waker:          pump,
+			TemporalURL:    temporalURL(cfg.Temporal),
+			WorkflowURL:    workflowURL(cfg.Temporal),
+			AddressRate:    cfg.HTTP.AddressRate,
+			TrustedProxies: cfg.HTTP.TrustedProxies,
+			PhoneRegion:    cfg.Lead.PhoneRegion,
+			Now:            time.Now,
+			Log:            log,
+			Observe:        counts.Request,
 		})
 		// Who keeps a connection open is told to open no further request on it.
 		serving.Server().CloseOnShutdown = true
@@ -208,6 +217,14 @@ func tokensOf(rates *limits.Rates) activities.Tokens {
 	}
 }
 
+// requestRates are the rates as the gateway asks for them, one request at a time.
+type requestRates struct{ leases *limits.Leases }
+
+func (r requestRates) Allow(ctx context.Context, key string, perSecond, burst int) gateway.Quota {
+	taken := r.leases.Take(ctx, key, perSecond, burst)
+	return gateway.Quota{Allowed: taken.Allowed == 1, Remaining: taken.Remaining, Reset: taken.Reset, RetryAfter: taken.RetryAfter}
+}
+
 // listen opens a listener, or says which setting to change.
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -218,10 +235,10 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// launchURL makes the Web UI link to a launch's workflow.
-func launchURL(cfg config.Temporal) func(launchID string) string {
+// workflowURL makes the Web UI link to a workflow.
+func workflowURL(cfg config.Temporal) func(id string) string {
 	base := strings.TrimRight(cfg.UIURL, "/") + "/namespaces/" + url.PathEscape(cfg.Namespace) + "/workflows/"
-	return func(launchID string) string { return base + url.PathEscape(launchID) }
+	return func(id string) string { return base + url.PathEscape(id) }
 }
 
 // temporalURL makes the Web UI link that finds a lead's workflow of a journey.

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/limits"
 	"waypost/store"
 	"waypost/worker"
 )
@@ -64,7 +65,7 @@ func newMetrics() *metrics {
 	m.deferrals = counter("waypost_deferrals_total",
 		"Deliveries that were held back without an attempt, by reason.", "reason")
 	m.started = counter("waypost_started_total",
-		"Enrollments and launches whose workflow Temporal has taken.", "kind")
+		"Enrollments, launches and imports whose workflow Temporal has taken.", "kind")
 	m.signals = counter("waypost_signals_total",
 		"Signals to workflows that Temporal has taken.").WithLabelValues()
 	m.notices = counter("waypost_notices_total",
@@ -78,10 +79,10 @@ func newMetrics() *metrics {
 	for _, status := range []waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryRetrying, waypost.DeliveryFailed} {
 		m.recorded.WithLabelValues(string(status))
 	}
-	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency} {
+	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker} {
 		m.deferrals.WithLabelValues(reason)
 	}
-	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch} {
+	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport} {
 		m.started.WithLabelValues(kind)
 	}
 	return m
@@ -164,6 +165,25 @@ func (m *metrics) watchRedis(use string, f fallbacks) {
 			Name: "waypost_redis_outages_total", ConstLabels: labels,
 			Help: "How often Redis went away.",
 		}, func() float64 { _, outages := f.Fallbacks(); return float64(outages) }),
+	)
+}
+
+// watchBreakers exposes the breakers that this process knows.
+func (m *metrics) watchBreakers(b *limits.Breakers) {
+	m.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "waypost_breakers_opened_total", Help: "How often this process opened a webhook's breaker.",
+		}, func() float64 { opened, _ := b.Changes(); return float64(opened) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "waypost_breakers_closed_total", Help: "How often this process closed a webhook's breaker.",
+		}, func() float64 { _, closed := b.Changes(); return float64(closed) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "waypost_breakers_open", Help: "Breakers that are open, of those that this process has seen open.",
+		}, func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
+			defer cancel()
+			return float64(b.Open(ctx))
+		}),
 	)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/limits"
 	"waypost/worker"
 )
 
@@ -46,8 +48,25 @@ func exercised(q queue) *metrics {
 	m.Signaled(5)
 	m.watchRedis("nonces", missed(2))
 	m.watchRedis("rates", missed(4))
+	m.watchBreakers(tripped())
 	m.watchBacklog(q)
 	return m
+}
+
+// tripped are breakers of which two have opened and one of those has closed.
+func tripped() *limits.Breakers {
+	ctx, now := context.Background(), time.Unix(1767225600, 0)
+	b := limits.NewBreakers(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	for _, circuit := range []string{"whk_1/", "whk_2/"} {
+		_, ticket, _ := b.Admit(ctx, circuit, 100, time.Minute)
+		for range 100 {
+			b.Failed(ctx, circuit, ticket, true, false)
+		}
+	}
+	now = now.Add(time.Hour)
+	_, ticket, _ := b.Admit(ctx, "whk_1/", 1, time.Minute)
+	b.Alive(ctx, "whk_1/", ticket, true)
+	return b
 }
 
 // get returns an answer of an admin server.
@@ -99,8 +118,13 @@ func TestMetrics(t *testing.T) {
 		`waypost_outcomes_recorded_total{status="succeeded"} 0`,
 		`waypost_deferrals_total{reason="rateLimit"} 40`,
 		`waypost_deferrals_total{reason="paused"} 0`,
+		`waypost_deferrals_total{reason="breakerOpen"} 0`,
+		`waypost_breakers_opened_total 2`,
+		`waypost_breakers_closed_total 1`,
+		`waypost_breakers_open 1`,
 		`waypost_started_total{kind="enrollment"} 100`,
 		`waypost_started_total{kind="launch"} 1`,
+		`waypost_started_total{kind="import"} 0`,
 		`waypost_signals_total 2`,
 		`waypost_notices_total 30`,
 		`waypost_redis_fallbacks_total{use="nonces"} 2`,

@@ -57,7 +57,7 @@ const (
 type bench struct {
 	o        options
 	stack    *stack
-	client   *client
+	client   *caller
 	receiver *receiver
 	report   *report
 	tell     say
@@ -158,7 +158,7 @@ func (b *bench) makeLeads(ctx context.Context, group, n int, ids []int64) error 
 	began := time.Now()
 	err := parallel(ctx, n, setupClients, func(ctx context.Context, i int) error {
 		var lead struct{ LeadsID int64 }
-		err := b.client.do(ctx, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{
+		err := b.client.Do(ctx, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{
 			"name": fmt.Sprintf("Lin Xiaomei %d", i), "leadsGroup": group, "gender": i % 3, "region": 310000,
 			"mobilePhone": []string{fmt.Sprintf("+86 13%d %08d", group, i)}, "email": fmt.Sprintf("lead.%d.%d@example.com", group, i),
 			"externalId":   fmt.Sprintf("crm-%d-%d", group, i),
@@ -190,17 +190,17 @@ func (b *bench) prepare(ctx context.Context, definition string, s script) (trial
 	b.runs++
 	path := fmt.Sprintf("/run-%d", b.runs)
 	var made struct{ ID string }
-	if err := b.client.do(ctx, http.MethodPost, "/v1/webhooks", map[string]any{
+	if err := b.client.Do(ctx, http.MethodPost, "/v1/webhooks", map[string]any{
 		"name": "bench", "url": b.receiver.url + path,
 		"params": map[string]any{"shop": "Waypost", "locale": "en"},
 		"retry":  map[string]any{"schedule": b.o.retry, "giveUpAfter": "10m"},
 	}, &made); err != nil {
 		return trial{}, err
 	}
-	if err := b.client.do(ctx, http.MethodPost, "/v1/journeys", raw(fmt.Sprintf(definition, made.ID)), &made); err != nil {
+	if err := b.client.Do(ctx, http.MethodPost, "/v1/journeys", raw(fmt.Sprintf(definition, made.ID)), &made); err != nil {
 		return trial{}, err
 	}
-	if err := b.client.do(ctx, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil); err != nil {
+	if err := b.client.Do(ctx, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil); err != nil {
 		return trial{}, err
 	}
 	return trial{made.ID, b.receiver.begin(path, s)}, nil
@@ -241,7 +241,7 @@ type launched struct {
 
 func (b *bench) startLaunch(ctx context.Context, journeyID string, group int) (launched, error) {
 	var l launched
-	err := b.client.do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/launches",
+	err := b.client.Do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/launches",
 		map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}}, &l)
 	return l, err
 }
@@ -256,7 +256,7 @@ func (b *bench) awaitLaunch(ctx context.Context, l launched, t trial, messages i
 			return false, nil
 		}
 		asked = time.Now()
-		if err := b.client.do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l); err != nil {
+		if err := b.client.Do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l); err != nil {
 			return false, err
 		}
 		if l.Status == "canceled" {
@@ -338,7 +338,7 @@ func (b *bench) enrollSingles(ctx context.Context, n int) (outcome, error) {
 }
 
 func (b *bench) enroll(ctx context.Context, journeyID string, leadsID int64) error {
-	return b.client.do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": leadsID}, nil)
+	return b.client.Do(ctx, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": leadsID}, nil)
 }
 
 // awaitRecorded returns when all n messages have arrived and their outcomes are

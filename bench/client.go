@@ -1,72 +1,28 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
+	"waypost/client"
 	"waypost/signature"
 )
 
-// client makes signed calls.
-type client struct {
-	url  string
-	key  signature.Key
-	http *http.Client
-}
+// caller makes signed calls.
+type caller struct{ *client.Client }
 
 // callTime bounds one call.
 const callTime = time.Minute
 
-func newClient(url string, key signature.Key) *client {
-	return &client{url, key, &http.Client{
-		Timeout:   callTime,
-		Transport: &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256},
-	}}
-}
-
-// do makes one call; an answer that is no success is an error.
-func (c *client) do(ctx context.Context, method, path string, body, answer any) error {
-	var payload []byte
-	if body != nil {
-		var err error
-		if payload, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("%s %s: %w", method, path, err)
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(payload))
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	signature.SignHTTP(req, c.key, payload, time.Now(), signature.NewNonce())
-	res, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
-	}
-	if res.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: HTTP %d %.300s", method, path, res.StatusCode, b)
-	}
-	if answer == nil {
-		return nil
-	}
-	if err := json.Unmarshal(b, answer); err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
-	}
-	return nil
+func newCaller(url string, key signature.Key) *caller {
+	c := client.New(url, key)
+	c.HTTP.Timeout = callTime
+	c.HTTP.Transport = &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256}
+	return &caller{c}
 }
 
 // delivery is what we read of a delivery.
@@ -78,7 +34,7 @@ type delivery struct {
 }
 
 // deliveries lists all deliveries of a journey.
-func (c *client) deliveries(ctx context.Context, journeyID string) ([]delivery, error) {
+func (c *caller) deliveries(ctx context.Context, journeyID string) ([]delivery, error) {
 	var all []delivery
 	query := url.Values{"journeyId": {journeyID}, "limit": {"500"}}
 	for {
@@ -86,7 +42,7 @@ func (c *client) deliveries(ctx context.Context, journeyID string) ([]delivery, 
 			Items      []delivery
 			NextCursor *string
 		}
-		if err := c.do(ctx, http.MethodGet, "/v1/deliveries?"+query.Encode(), nil, &page); err != nil {
+		if err := c.Do(ctx, http.MethodGet, "/v1/deliveries?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -98,11 +54,11 @@ func (c *client) deliveries(ctx context.Context, journeyID string) ([]delivery, 
 }
 
 // undecided tells whether a journey has deliveries without a final outcome.
-func (c *client) undecided(ctx context.Context, journeyID string) (bool, error) {
+func (c *caller) undecided(ctx context.Context, journeyID string) (bool, error) {
 	for _, status := range []string{"pending", "retrying", "deferred"} {
 		var page struct{ Items []delivery }
 		query := url.Values{"journeyId": {journeyID}, "status": {status}, "limit": {"1"}}
-		if err := c.do(ctx, http.MethodGet, "/v1/deliveries?"+query.Encode(), nil, &page); err != nil {
+		if err := c.Do(ctx, http.MethodGet, "/v1/deliveries?"+query.Encode(), nil, &page); err != nil {
 			return false, err
 		}
 		if len(page.Items) > 0 {

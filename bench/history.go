@@ -82,7 +82,7 @@ func (b *bench) histories(ctx context.Context) error {
 	var ids []string
 	for i, lead := range b.singles[:historySingles] {
 		var made struct{ EnrollmentID string }
-		if err := b.client.do(ctx, http.MethodPost, "/v1/journeys/"+t.journeyID+"/enrollments", map[string]any{"leadsId": lead}, &made); err != nil {
+		if err := b.client.Do(ctx, http.MethodPost, "/v1/journeys/"+t.journeyID+"/enrollments", map[string]any{"leadsId": lead}, &made); err != nil {
 			return err
 		}
 		ids = append(ids, made.EnrollmentID)
@@ -131,7 +131,7 @@ func (b *bench) sendEvents(ctx context.Context, leads []int64) error {
 		return context.Cause(ctx)
 	}
 	return parallel(ctx, len(leads)/2, setupClients, func(ctx context.Context, i int) error {
-		return b.client.do(ctx, http.MethodPost, "/v1/events", map[string]any{
+		return b.client.Do(ctx, http.MethodPost, "/v1/events", map[string]any{
 			"eventId": fmt.Sprintf("bench-%d-%d", b.runs, i), "name": "purchase", "leadsId": leads[2*i], "properties": map[string]any{"amount": 120},
 		}, nil)
 	})
@@ -140,7 +140,7 @@ func (b *bench) sendEvents(ctx context.Context, leads []int64) error {
 func (b *bench) awaitEnrollment(ctx context.Context, id string) error {
 	return until(ctx, launchPoll, 2*time.Minute, "enrollment "+id+" has not ended", func() (bool, error) {
 		var e struct{ Status string }
-		if err := b.client.do(ctx, http.MethodGet, "/v1/enrollments/"+id, nil, &e); err != nil {
+		if err := b.client.Do(ctx, http.MethodGet, "/v1/enrollments/"+id, nil, &e); err != nil {
 			return false, err
 		}
 		if e.Status == "failed" {
@@ -231,7 +231,7 @@ func (b *bench) sleep(ctx context.Context) error {
 	}
 	var last struct{ Enrolled int }
 	if err := until(ctx, launchPoll, caseTime, "not everybody is enrolled", func() (bool, error) {
-		err := b.client.do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &last)
+		err := b.client.Do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &last)
 		return last.Enrolled == b.o.sleeping, err
 	}); err != nil {
 		return err

@@ -108,7 +108,7 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 			}
 			c := s.client()
 			if err := p.until(ctx, "the gateway does not answer", func() (bool, error) {
-				return c.do(ctx, http.MethodGet, "/v1/webhooks", nil, nil) == nil, nil
+				return c.Do(ctx, http.MethodGet, "/v1/webhooks", nil, nil) == nil, nil
 			}); err != nil {
 				return nil, err
 			}
@@ -121,8 +121,8 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 	return s, nil
 }
 
-func (s *stack) client() *client {
-	return newClient(s.profile.URL, signature.Key{AccessKey: s.profile.AccessKey, SecretKey: s.profile.SecretKey})
+func (s *stack) client() *caller {
+	return newCaller(s.profile.URL, signature.Key{AccessKey: s.profile.AccessKey, SecretKey: s.profile.SecretKey})
 }
 
 // environment is ours without settings for another Waypost or Temporal.

@@ -105,6 +105,16 @@ func parseLevel(s string) (slog.Level, error) {
 
 func checkLevel(s string) error { _, err := parseLevel(s); return err }
 
+// maxAddressRate is what limits can count of one address, per second.
+const maxAddressRate = 100_000
+
+func checkRate(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > maxAddressRate {
+		return fmt.Errorf("%q is no rate of 1 to %d a second", s, maxAddressRate)
+	}
+	return nil
+}
+
 func checkRegion(s string) error {
 	if len(s) != 2 || strings.ContainsFunc(s, func(r rune) bool { return r < 'A' || r > 'Z' }) {
 		return fmt.Errorf("%q is no region of two upper-case letters", s)

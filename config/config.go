@@ -48,9 +48,13 @@ type Config struct {
 	Dev        Dev
 }
 
-// HTTP is where the gateway serves its API.
+// HTTP is where the gateway serves its API, and to whom how much.
 type HTTP struct {
 	Addr string `env:"WAYPOST_HTTP_ADDR"`
+	// AddressRate is how many requests a second an address may send.
+	AddressRate int `env:"WAYPOST_ADDRESS_RATE"`
+	// TrustedProxies are whose X-Forwarded-For is believed, for AddressRate alone.
+	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
 }
 
 // Admin is where a role serves /healthz and /readyz.

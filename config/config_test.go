@@ -33,7 +33,7 @@ func TestLoadDefaults(t *testing.T) {
 		t.Fatalf("warnings %q, error %v", warnings, err)
 	}
 	want := config.Config{
-		HTTP:       config.HTTP{Addr: "127.0.0.1:8080"},
+		HTTP:       config.HTTP{Addr: "127.0.0.1:8080", AddressRate: 50},
 		Admin:      config.Admin{Addr: "127.0.0.1:9090"},
 		Database:   config.Database{URL: "sqlite:/tmp/x.db"},
 		Redis:      config.Redis{URL: "redis://127.0.0.1:6379/0"},
@@ -252,9 +252,9 @@ func TestREADMETable(t *testing.T) {
 		if v.Default != "" {
 			value = "`" + v.Default + "`"
 		}
-		for _, role := range []config.Role{config.RoleWorker} {
+		for _, role := range v.Roles {
 			if d, ok := v.Defaults[role]; ok {
-				value += fmt.Sprintf(" (%s: `%s`)", role, d)
+				value += fmt.Sprintf(" (%s: `%s`)", config.Roles{role}, d)
 			}
 		}
 		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s |", v.Name, value, v.Roles, v.Help))

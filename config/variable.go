@@ -112,6 +112,14 @@ var variables = []Variable{
 		Help: "The only ports that webhooks may reach; any if empty.", Example: "80,443", check: checkPorts,
 	},
 	{
+		Name: "WAYPOST_TRUSTED_PROXIES", Roles: gatewayRoles,
+		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit only.", Example: "10.0.0.0/8", check: checkPrefixes,
+	},
+	{
+		Name: "WAYPOST_ADDRESS_RATE", Default: "50", Defaults: map[Role]string{RoleDev: "10000"}, Roles: gatewayRoles,
+		Help: "Requests a second that one address may send, an IPv6 /64 counting as one; twice as many at once.", Example: "200", check: checkRate,
+	},
+	{
 		Name: "WAYPOST_PHONE_REGION", Default: "CN", Roles: gatewayRoles,
 		Help: "The region of phone numbers that have no country code.", Example: "DE", check: checkRegion,
 	},

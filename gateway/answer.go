@@ -1,10 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -18,7 +17,14 @@ type answer struct {
 	status  int
 	body    any // nil: none
 	headers map[string]string
+	// stream, if not nil, writes the body instead, after the handler has returned. An
+	// error cuts the answer off, so that the client sees that it is not complete.
+	stream streamFunc
+	// trailer names the header that follows a stream, "" for none.
+	trailer string
 }
+
+const contentTypeJSON = "application/json;charset=UTF-8"
 
 func ok(body any) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
 
@@ -27,24 +33,60 @@ func at(status int, location string, body any) (answer, error) {
 	return answer{status: status, body: body, headers: map[string]string{"Location": location}}, nil
 }
 
+// resource answers with a single object, its ETag and, if location is not "", where
+// it stands.
+func resource(status int, location string, body any) (answer, error) {
+	tag, err := etagOf(body)
+	if err != nil {
+		return answer{}, err
+	}
+	ans := answer{status: status, body: body, headers: map[string]string{"ETag": tag}}
+	if location != "" {
+		ans.headers["Location"] = location
+	}
+	return ans, nil
+}
+
 func noContent() (answer, error) { return answer{status: http.StatusNoContent}, nil }
 
-func (ans answer) write(c *fiber.Ctx) error {
-	c.Response().ResetBody()
-	if ans.body != nil {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(ans.body); err != nil {
-			return fmt.Errorf("encode answer: %w", err)
-		}
-		c.Set(fiber.HeaderContentType, "application/json;charset=UTF-8")
-		c.Response().SetBody(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+// kept is the answer as it is stored for repetitions of its request.
+func (ans answer) kept() (waypost.Answer, error) {
+	out := waypost.Answer{Status: ans.status, Headers: ans.headers}
+	if ans.body == nil {
+		return out, nil
 	}
+	var err error
+	out.Body, err = encode(ans.body)
+	return out, err
+}
+
+// replayed is a stored answer, given once more.
+func replayed(kept *waypost.Answer) answer {
+	ans := answer{status: kept.Status, headers: map[string]string{headerIdempotencyReplayed: "true"}}
+	maps.Copy(ans.headers, kept.Headers)
+	if len(kept.Body) > 0 {
+		ans.body = json.RawMessage(kept.Body)
+	}
+	return ans
+}
+
+func (ans answer) write(a *api, c *fiber.Ctx) error {
+	c.Response().ResetBody()
 	for name, value := range ans.headers {
 		c.Set(name, value)
 	}
 	c.Status(ans.status)
+	if ans.stream != nil {
+		return a.writeStream(c, ans)
+	}
+	if ans.body != nil {
+		body, err := encode(ans.body)
+		if err != nil {
+			return err
+		}
+		c.Set(fiber.HeaderContentType, contentTypeJSON)
+		c.Response().SetBodyRaw(body)
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (a *api) audience(p *waypost.Problems, body audienceBody, list []byte) wayp
 		p.Add(waypost.DetailNullValue, audienceTarget, "must have filter or leadsIds")
 	}
 	if body.Filter != nil {
-		filter := a.leadFilter(p, *body.Filter)
+		filter := a.leadFilter(p, filterTarget+".", *body.Filter)
 		out.Filter = &filter
 	}
 	if body.LeadsIDs != nil {
@@ -62,7 +62,9 @@ func (a *api) audience(p *waypost.Problems, body audienceBody, list []byte) wayp
 	return out
 }
 
-func (a *api) leadFilter(p *waypost.Problems, body filterBody) waypost.LeadFilter {
+// leadFilter checks the filters of a list of leads; path stands before the names of
+// those that are faulty.
+func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
 	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region}
 	// The texts must be ones that a lead can have: a lead is made of them and checked.
 	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID}
@@ -76,7 +78,7 @@ func (a *api) leadFilter(p *waypost.Problems, body filterBody) waypost.LeadFilte
 	var invalid *waypost.Error
 	if errors.As(err, &invalid) {
 		for _, d := range invalid.Details {
-			p.Add(d.Code, filterTarget+"."+strings.TrimSuffix(d.Target, "[0]"), "%s", d.Message)
+			p.Add(d.Code, path+strings.TrimSuffix(d.Target, "[0]"), "%s", d.Message)
 		}
 	}
 	if len(phones) > 0 {
@@ -97,7 +99,7 @@ func (a *api) leadFilter(p *waypost.Problems, body filterBody) waypost.LeadFilte
 		{"updatedFrom", body.UpdatedFrom, &filter.UpdatedFrom}, {"updatedTo", body.UpdatedTo, &filter.UpdatedTo},
 	} {
 		if m.raw != nil {
-			*m.into = moment(p, filterTarget+"."+m.name, *m.raw)
+			*m.into = moment(p, path+m.name, *m.raw)
 		}
 	}
 	return filter

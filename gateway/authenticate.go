@@ -21,8 +21,8 @@ type Nonces interface {
 	UseLocal(key string) (fresh bool, err error)
 }
 
-// authenticate checks the signature, the nonce and the grant (contract,
-// chapter 4). The body is compared later, by readBody: until then the request is
+// authenticate checks the signature, the nonce, the application's rate limit and
+// its grant (contract, chapter 4). The body is compared later, by readBody: until then the request is
 // only known to come from somebody who has the key.
 func (a *api) authenticate(ctx context.Context, r *request) error {
 	claim, err := signature.Parse(r.signed())
@@ -45,6 +45,9 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 	if err := a.useNonce(ctx, r); err != nil {
 		return err
 	}
+	if err := a.limit(ctx, r, policyApplication, r.app.ID, r.app.RatePerSecond, r.app.RateBurst); err != nil {
+		return err
+	}
 	if !r.app.Allows(r.route.grant) {
 		return refuse(waypost.DetailGrantMissing, "grants", "the application lacks the grant "+string(r.route.grant))
 	}
@@ -52,12 +55,13 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 }
 
 // useNonce refuses a request that was seen before. While Redis is away, reads go
-// on with what this process knows; everything else would risk an effect twice.
+// on with what this process knows; everything else would risk an effect twice, and
+// an export all leads in the hands of somebody who listens.
 func (a *api) useNonce(ctx context.Context, r *request) error {
 	key := r.app.ID + ":" + r.claim.Nonce
 	fresh, err := a.Nonces.Use(ctx, key)
 	a.noteRedis(ctx, fresh, err)
-	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) {
+	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && r.route.path != exportPath {
 		fresh, err = a.Nonces.UseLocal(key)
 	}
 	switch {

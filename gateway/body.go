@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,37 +30,64 @@ const (
 	jsonBody
 	// longBody is a JSON document of up to maxLongBody.
 	longBody
+	// importBody is an import's rows, in one of importMedia, of up to
+	// waypost.MaxImportBody. It goes to a file, not to memory.
+	importBody
 )
+
+// importMedia are the media types of an import.
+var importMedia = []string{"application/json", "application/x-ndjson", "text/csv"}
 
 // limit is the largest body that a route of the kind takes, in bytes.
 func (k bodyKind) limit() int {
-	if k == longBody {
+	switch k {
+	case longBody:
 		return maxLongBody
+	case importBody:
+		return waypost.MaxImportBody
 	}
 	return maxBody
 }
 
+// time bounds how long a body of the kind may take to arrive.
+func (k bodyKind) time() time.Duration {
+	if k == importBody {
+		return spoolTime
+	}
+	return bodyTime
+}
+
 // required tells whether a route of the kind needs a body.
-func (k bodyKind) required() bool { return k == jsonBody || k == longBody }
+func (k bodyKind) required() bool { return k == jsonBody || k == longBody || k == importBody }
 
 // wire is a request's body on the connection. Fiber's own reader waits for more
 // when it is read again after the end of a chunked body.
 type wire struct {
 	from io.Reader
+	conn net.Conn
 	err  error
 	// most bounds what is read and thrown away of a refused body, in bytes.
 	most int64
 }
 
-func newWire(c *fiber.Ctx) *wire {
+func newWire(c *fiber.Ctx, bodyTime time.Duration) *wire {
 	from := c.Context().RequestBodyStream()
 	if from == nil {
 		return &wire{err: io.EOF, most: maxDrain}
 	}
+	w := &wire{from: from, conn: c.Context().Conn(), most: maxDrain}
 	// Fiber's time-out is for the headers, and short, for a connection that never
 	// says anything also keeps the server from stopping.
-	err := c.Context().Conn().SetReadDeadline(time.Now().Add(bodyTime))
-	return &wire{from: from, err: err, most: maxDrain}
+	w.err = w.allow(bodyTime)
+	return w
+}
+
+// allow gives the body so much time from now.
+func (w *wire) allow(d time.Duration) error {
+	if w.conn == nil {
+		return nil
+	}
+	return w.conn.SetReadDeadline(time.Now().Add(d))
 }
 
 func (w *wire) Read(p []byte) (n int, err error) {
@@ -86,9 +117,12 @@ func (a *api) readBody(_ context.Context, r *request) error {
 		r.tooLarge = true
 		return nil
 	}
+	if r.route.body == importBody {
+		return a.spoolBody(r)
+	}
 	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
 	if err != nil {
-		return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely")
+		return incomplete()
 	}
 	if len(body) > limit {
 		r.tooLarge = true
@@ -99,6 +133,70 @@ func (a *api) readBody(_ context.Context, r *request) error {
 	}
 	r.body = body
 	return nil
+}
+
+func incomplete() error {
+	return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely, or not in time")
+}
+
+// spoolTime bounds how long an import's body may take to arrive.
+const spoolTime = 10 * time.Minute
+
+// maxSpools bounds the imports that a process takes in at a time: their bodies fill
+// the disk, and what is read of them the memory.
+const maxSpools = 4
+
+// spoolBody reads an import's body into a temporary file that has no name, and compares its
+// hash with the one that was signed.
+func (a *api) spoolBody(r *request) error {
+	select {
+	case a.spools <- struct{}{}:
+	default:
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d imports are being received already; send this one again in a moment", maxSpools)
+	}
+	r.spooling = true
+	if err := r.wire.allow(spoolTime); err != nil {
+		return fmt.Errorf("prepare to receive an import: %w", err)
+	}
+	file, err := os.CreateTemp("", "waypost-import-*")
+	if err != nil {
+		return fmt.Errorf("make a file for an import: %w", err)
+	}
+	r.spool = file
+	// It goes away with the process, whatever happens.
+	if err := os.Remove(file.Name()); err != nil {
+		return fmt.Errorf("hide the file of an import: %w", err)
+	}
+	hash := sha256.New()
+	limit := int64(r.route.body.limit())
+	r.size, err = io.Copy(io.MultiWriter(file, hash), io.LimitReader(r.wire, limit+1))
+	if r.wire.err != nil && !errors.Is(r.wire.err, io.EOF) {
+		return incomplete()
+	}
+	if err != nil {
+		return fmt.Errorf("write an import's file: %w", err)
+	}
+	if r.size > limit {
+		r.tooLarge = true
+		return nil
+	}
+	if !r.claim.VerifyHash(hash.Sum(nil)) {
+		return mismatch()
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("rewind an import's file: %w", err)
+	}
+	return nil
+}
+
+// closeSpool gives back what spoolBody took.
+func (a *api) closeSpool(r *request) {
+	if r.spool != nil {
+		_ = r.spool.Close()
+	}
+	if r.spooling {
+		<-a.spools
+	}
 }
 
 func (a *api) selectStage(_ context.Context, r *request) error {
@@ -112,8 +210,12 @@ func (a *api) selectStage(_ context.Context, r *request) error {
 func (a *api) checkMedia(_ context.Context, r *request) error {
 	hasBody := len(r.body) > 0 || r.tooLarge
 	if hasBody || r.route.body.required() {
-		if !isJSON(r.header("Content-Type")) {
-			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be application/json;charset=UTF-8")
+		takes := importMedia[:1]
+		if r.route.body == importBody {
+			takes = importMedia
+		}
+		if r.media = mediaOf(r.header("Content-Type")); !slices.Contains(takes, r.media) {
+			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s, with charset=UTF-8 or none", strings.Join(takes, " or "))
 		}
 		if coding := r.header("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Encoding", "the body must not be compressed")
@@ -128,13 +230,15 @@ func (a *api) checkMedia(_ context.Context, r *request) error {
 	return nil
 }
 
-func isJSON(contentType string) bool {
+// mediaOf is a Content-Type without its parameters, "" if there is another one than
+// charset=UTF-8.
+func mediaOf(contentType string) string {
 	media, params, err := mime.ParseMediaType(contentType)
-	if err != nil || media != "application/json" {
-		return false
-	}
 	charset, given := params["charset"]
-	return len(params) == 0 || len(params) == 1 && given && strings.EqualFold(charset, "utf-8")
+	if err != nil || len(params) > 1 || len(params) == 1 && (!given || !strings.EqualFold(charset, "utf-8")) {
+		return ""
+	}
+	return media
 }
 
 // isNamed tells whether one of the faults is the target's.

@@ -125,7 +125,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.Request = requestFor(w.URL, body)
-	return ok(ans)
+	return resource(http.StatusOK, "", ans)
 }
 
 // requestFor describes the push (journey webhook document, "Endpoints").

@@ -96,12 +96,15 @@ func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	e.JourneyID, e.Version, e.AppID = j.ID, j.PublishedVersion, r.app.ID
-	e, err = a.Enrollments.Enroll(ctx, r.scope, e, definition.Reentry())
-	if err != nil {
-		return answer{}, err
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
+		return a.Enrollments.Enroll(ctx, r.scope, e, definition.Reentry())
+	}, func(e waypost.Enrollment) (answer, error) {
+		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
+	})
+	if err == nil {
+		a.Waker.Wake()
 	}
-	a.Waker.Wake()
-	return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
+	return ans, err
 }
 
 // enrollmentAnswer is an enrollment with everything that happened to it.
@@ -140,5 +143,5 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	for i, t := range entries {
 		ans.Timeline[i] = timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
 	}
-	return ok(ans)
+	return resource(http.StatusOK, "", ans)
 }

@@ -108,12 +108,13 @@ func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	fresh, err := a.Events.AcceptEvent(ctx, r.scope, e)
-	if err != nil {
-		return answer{}, err
-	}
-	if fresh {
-		a.Waker.Wake()
-	}
-	return answer{status: http.StatusAccepted, body: eventAnswer{e.EventID, !fresh}}, nil
+	return effect(ctx, r, func(ctx context.Context) (bool, error) {
+		fresh, err := a.Events.AcceptEvent(ctx, r.scope, e)
+		if err == nil && fresh {
+			a.Waker.Wake()
+		}
+		return fresh, err
+	}, func(fresh bool) (answer, error) {
+		return answer{status: http.StatusAccepted, body: eventAnswer{e.EventID, !fresh}}, nil
+	})
 }

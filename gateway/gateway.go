@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,11 +18,12 @@ import (
 	"waypost"
 )
 
-// Options is everything that a gateway needs; all members but LaunchURL and Observe
-// must be set.
+// Options is everything that a gateway needs; all members but WorkflowURL,
+// TrustedProxies and Observe must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
+	Imports      Imports
 	Webhooks     Webhooks
 	Journeys     Journeys
 	Enrollments  Enrollments
@@ -30,6 +32,8 @@ type Options struct {
 	Events       Events
 	Deliveries   Deliveries
 	Nonces       Nonces
+	Rates        Rates
+	Keys         Keys
 	Sender       Sender
 	Waker        Waker
 	// CheckURL refuses, with a BadRequest, the URL of a webhook that can never be
@@ -38,9 +42,15 @@ type Options struct {
 	// TemporalURL makes the Web UI's link to a lead's workflow of a journey; "" if
 	// there is no Web UI.
 	TemporalURL func(journeyID string, leadsID int64) string
-	// LaunchURL makes the Web UI's link to the workflow of a launch. Nil: there is no
-	// Web UI.
-	LaunchURL func(launchID string) string
+	// WorkflowURL makes the Web UI's link to the workflow of a launch or an import.
+	// Nil: there is no Web UI.
+	WorkflowURL func(id string) string
+	// AddressRate is how many requests a second an address may send, in bursts of
+	// twice as many (contract, chapter 4). An IPv6 address is its /64.
+	AddressRate int
+	// TrustedProxies are whose X-Forwarded-For is believed, for the address limit
+	// alone.
+	TrustedProxies []netip.Prefix
 	// PhoneRegion is the country of phone numbers without one, such as "CN".
 	PhoneRegion string
 	Now         func() time.Time
@@ -73,11 +83,22 @@ type api struct {
 	credentials *credentials
 	definitions *definitions
 	nonceAway   atomic.Bool // whether the last nonce could not be kept in Redis
+	spools      chan struct{}
+	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
+	bodyTime    time.Duration // that a body may take
 }
 
 // New makes the gateway's server, ready to be given a listener.
-func New(o Options) *fiber.App {
-	a := &api{Options: o, credentials: newCredentials(o.Applications, o.Now), definitions: newDefinitions()}
+func New(o Options) *fiber.App { return newAPI(o).server() }
+
+func newAPI(o Options) *api {
+	return &api{
+		Options: o, credentials: newCredentials(o.Applications, o.Now), definitions: newDefinitions(),
+		spools: make(chan struct{}, maxSpools), headerTime: headerTime, bodyTime: bodyTime,
+	}
+}
+
+func (a *api) server() *fiber.App {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
 		// Paths are compared byte by byte.
@@ -91,7 +112,7 @@ func New(o Options) *fiber.App {
 		DisablePreParseMultipartForm: true,
 		BodyLimit:                    math.MaxInt32,
 		ReadBufferSize:               maxHeaders,
-		ReadTimeout:                  headerTime,
+		ReadTimeout:                  a.headerTime,
 		WriteTimeout:                 writeTime,
 		IdleTimeout:                  idleTime,
 		DisableDefaultContentType:    true,
@@ -107,6 +128,7 @@ func New(o Options) *fiber.App {
 			app.Add(fiber.MethodHead, rt.path, a.serve(rt))
 		}
 	}
+	a.addPages(app)
 	return app
 }
 

@@ -18,9 +18,10 @@ type Journeys interface {
 	CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error)
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
 	ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error)
-	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error)
-	DeleteJourney(ctx context.Context, sc waypost.Scope, id string) error
-	PublishJourney(ctx context.Context, sc waypost.Scope, id, name, hash string, definition []byte, webhooks []string) (v waypost.JourneyVersion, created bool, err error)
+	// check sees the journey as it is, where nobody can change it, and may refuse.
+	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
+	DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error
+	PublishJourney(ctx context.Context, sc waypost.Scope, id, name, hash string, definition []byte, webhooks []string) (waypost.JourneyVersion, error)
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
 }
 
@@ -70,11 +71,11 @@ func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	j, err := a.Journeys.CreateJourney(ctx, r.scope, name, draft)
-	if err != nil {
-		return answer{}, err
-	}
-	return at(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
+	return effect(ctx, r, func(ctx context.Context) (waypost.Journey, error) {
+		return a.Journeys.CreateJourney(ctx, r.scope, name, draft)
+	}, func(j waypost.Journey) (answer, error) {
+		return resource(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
+	})
 }
 
 func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
@@ -95,23 +96,26 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(answerJourney(j))
+	return resource(http.StatusOK, "", answerJourney(j))
 }
+
+// matchJourney compares If-Match with a journey.
+func (r *request) matchJourney(j waypost.Journey) error { return r.checkMatch(answerJourney(j)) }
 
 func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
 	name, draft, err := decodeDraft(r)
 	if err != nil {
 		return answer{}, err
 	}
-	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.scope, r.param("id"), name, draft)
+	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.scope, r.param("id"), name, draft, r.matchJourney)
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(answerJourney(j))
+	return resource(http.StatusOK, "", answerJourney(j))
 }
 
 func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
-	if err := a.Journeys.DeleteJourney(ctx, r.scope, r.param("id")); err != nil {
+	if err := a.Journeys.DeleteJourney(ctx, r.scope, r.param("id"), r.matchJourney); err != nil {
 		return answer{}, err
 	}
 	return noContent()
@@ -137,15 +141,15 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	if err := problems.Err(""); err != nil {
 		return answer{}, err
 	}
-	v, created, err := a.Journeys.PublishJourney(ctx, r.scope, id, definition.Name(), definition.Hash(), definition.Canonical(), definition.Webhooks())
-	if err != nil {
-		return answer{}, err
-	}
-	status := http.StatusOK
-	if created {
-		status = http.StatusCreated
-	}
-	return at(status, "/v1/journeys/"+id+"/versions/"+strconv.Itoa(v.Version), answerVersion(v))
+	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
+		return a.Journeys.PublishJourney(ctx, r.scope, id, definition.Name(), definition.Hash(), definition.Canonical(), definition.Webhooks())
+	}, func(v waypost.JourneyVersion) (answer, error) {
+		status := http.StatusOK
+		if v.Fresh {
+			status = http.StatusCreated
+		}
+		return resource(status, "/v1/journeys/"+id+"/versions/"+strconv.Itoa(v.Version), answerVersion(v))
+	})
 }
 
 func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
@@ -157,5 +161,5 @@ func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(answerVersion(v))
+	return resource(http.StatusOK, "", answerVersion(v))
 }

@@ -97,10 +97,16 @@ func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
 		StartAt: stampOrNull(l.StartAt), RatePerSecond: orNull(l.RatePerSecond),
 		CreatedAt: stamp(l.CreatedAt), StartedAt: stampOrNull(l.StartedAt), EndedAt: stampOrNull(l.EndedAt),
 	}
-	if a.LaunchURL != nil {
-		ans.TemporalURL = orNull(a.LaunchURL(l.ID))
-	}
+	ans.TemporalURL = a.workflowURL(l.ID)
 	return ans
+}
+
+// workflowURL links to the workflow of a launch or an import; nil without a Web UI.
+func (a *api) workflowURL(id string) *string {
+	if a.WorkflowURL == nil {
+		return nil
+	}
+	return orNull(a.WorkflowURL(id))
 }
 
 // launch stores a launch of the newest published version; the pump starts its
@@ -119,12 +125,15 @@ func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	l.JourneyID, l.Version, l.AppID = j.ID, j.PublishedVersion, r.app.ID
-	l, err = a.Launches.CreateLaunch(ctx, r.scope, l)
-	if err != nil {
-		return answer{}, err
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Launch, error) {
+		return a.Launches.CreateLaunch(ctx, r.scope, l)
+	}, func(l waypost.Launch) (answer, error) {
+		return at(http.StatusAccepted, launchPath(l.ID), a.answerLaunch(l))
+	})
+	if err == nil {
+		a.Waker.Wake()
 	}
-	a.Waker.Wake()
-	return at(http.StatusAccepted, launchPath(l.ID), a.answerLaunch(l))
+	return ans, err
 }
 
 func launchPath(id string) string { return "/v1/launches/" + id }
@@ -145,7 +154,7 @@ func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.answerLaunch(l))
+	return resource(http.StatusOK, "", a.answerLaunch(l))
 }
 
 func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {

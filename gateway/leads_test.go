@@ -3,10 +3,14 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"waypost"
 )
 
 func (f *fixture) newLead(name string) int64 {
@@ -154,4 +158,423 @@ func TestShowLead(t *testing.T) {
 	f.do(call{method: "GET", target: fmt.Sprintf("/v1/leads/%d", id), headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
 	f.do(call{method: "GET", target: fmt.Sprintf("/v1/leads/%d", id), headers: map[string]string{"X-Cloud-Stage": "release"}}).expect(t, 200)
 	f.do(call{method: "GET", target: "/v1/leads/1", headers: map[string]string{"X-Cloud-Stage": "Release"}}).fault(t, 400, "BadRequest")
+}
+
+// Every filter finds whom it says, in every order, however it is paged.
+func TestListLeads(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := map[string]int64{}
+	for i, lead := range []string{
+		`{"name":"Ada","leadsGroup":3,"mobilePhone":["13800000000"],"email":"ada@example.com"}`,
+		`{"name":"Adam","leadsGroup":3,"region":-7,"externalId":"x 1"}`,
+		`{"name":"Grace","leadsGroup":4,"region":-7,"mobilePhone":["+12024561111","13900000000"]}`,
+		`{"name":"张三","region":9007199254740993}`,
+	} {
+		a := f.send("POST", "/v1/leads", `{"businessParam":`+lead+`}`).expect(t, 201)
+		ids[[]string{"Ada", "Adam", "Grace", "张三"}[i]] = int64(a.json["leadsId"].(float64))
+		f.clock.advance(time.Hour)
+	}
+	f.send("PATCH", fmt.Sprintf("/v1/leads/%d", ids["Ada"]), `{"businessParam":{"remark":"changed"}}`).expect(t, 201)
+	for _, tc := range []struct{ query, names string }{
+		{"", "Ada Adam Grace 张三"},
+		{"sort=leadsId", "Ada Adam Grace 张三"},
+		{"sort=-leadsId", "张三 Grace Adam Ada"},
+		{"sort=createdAt", "Ada Adam Grace 张三"},
+		{"sort=-createdAt", "张三 Grace Adam Ada"},
+		{"sort=updatedAt", "Adam Grace 张三 Ada"},
+		{"sort=-updatedAt", "Ada 张三 Grace Adam"},
+		{"leadsGroup=3", "Ada Adam"},
+		{"region=-7&sort=-leadsId", "Grace Adam"},
+		{"region=-7&leadsGroup=3", "Adam"},
+		{"region=9007199254740993", "张三"},
+		{"name=Ada", "Ada Adam"},
+		{"name=ada", ""},
+		{"name=%E5%BC%A0", "张三"},
+		{"mobilePhone=139-0000-0000", "Grace"},
+		{"mobilePhone=%2B86+138+0000+0000", "Ada"},
+		{"mobilePhone=13700000000", ""},
+		{"email=ada%40example.com", "Ada"},
+		{"externalId=x+1", "Adam"},
+		{"externalId=x%201", "Adam"},
+		{"createdFrom=2026-01-31T13:00:00Z&createdTo=2026-01-31T15:00:00.000Z", "Adam Grace"},
+		{"createdFrom=2026-01-31T21:00:00%2B08:00&sort=-createdAt", "张三 Grace Adam"},
+		{"updatedFrom=2026-01-31T16:00:00Z", "Ada"},
+		{"updatedTo=2026-01-31T14:00:00Z&sort=-updatedAt", "Adam"},
+	} {
+		for _, limit := range []int{1, 2, 3, 4, 500} {
+			var got []string
+			for cursor := ""; ; {
+				a := f.get(fmt.Sprintf("/v1/leads?%s&limit=%d%s", tc.query, limit, cursor)).expect(t, 200)
+				items := a.json["items"].([]any)
+				for _, item := range items {
+					got = append(got, item.(map[string]any)["name"].(string))
+				}
+				next, more := a.json["nextCursor"].(string)
+				if !more {
+					break
+				}
+				if len(items) != limit {
+					t.Fatalf("%s: a page of %d that others follow has %d", tc.query, limit, len(items))
+				}
+				cursor = "&cursor=" + next
+			}
+			if all := strings.Join(got, " "); all != tc.names {
+				t.Errorf("%s by %d: got %s, want %s", tc.query, limit, all, tc.names)
+			}
+		}
+	}
+	one := f.get("/v1/leads?limit=1").expect(t, 200)
+	if lead := f.get(fmt.Sprintf("/v1/leads/%d", ids["Ada"])); !strings.HasPrefix(one.raw, `{"items":[`+lead.raw+`],"nextCursor":"`) {
+		t.Errorf("list %s\nlead %s", one.raw, lead.raw)
+	}
+	next := one.str(t, "nextCursor")
+	for query, details := range map[string]string{
+		"cursor=" + next + "&name=Ada":      "InvalidFormat cursor",
+		"cursor=" + next + "&sort=-leadsId": "InvalidFormat cursor",
+		"cursor=x":                          "InvalidFormat cursor",
+		"sort=name":                         "OutOfRange sort",
+		"sort=":                             "NullValue sort",
+		"region=1.5&leadsGroup=99999999999999999999&mobilePhone=1&email=x&externalId=+&createdFrom=yesterday&updatedTo=2026-01-31&limit=0&sort=leadsid&age=3": "UnknownField age; OutOfRange limit; OutOfRange leadsGroup; InvalidType region; InvalidFormat externalId; InvalidFormat email; InvalidFormat mobilePhone; InvalidFormat createdFrom; InvalidFormat updatedTo; OutOfRange sort",
+		"name=" + strings.Repeat("x", 129):  "TooLong name",
+		"name=a&name=b":                     "Duplicate name",
+		"email=%00":                         "InvalidFormat email",
+		"mobilePhone=13800000000%3Bext%3D1": "InvalidFormat mobilePhone",
+	} {
+		if a := f.get("/v1/leads?"+query).fault(t, 400, "BadRequest", strings.Split(details, "; ")...); a.json["target"] != "query" {
+			t.Errorf("%s: target %v", query, a.json["target"])
+		}
+	}
+}
+
+// A page that is full to the last lead has no page after it.
+func TestListLeadsFullPage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.imported("create", "text/csv", "name"+strings.Repeat("\nx", 500))
+	for _, total := range []int{500, 501} {
+		a := f.get("/v1/leads?limit=500").expect(t, 200)
+		if _, more := a.json["nextCursor"].(string); more != (total > 500) || len(a.json["items"].([]any)) != 500 {
+			t.Errorf("of %d leads: %d, then %v", total, len(a.json["items"].([]any)), a.json["nextCursor"])
+		}
+		if total > 500 {
+			rest := f.get("/v1/leads?limit=500&cursor="+a.str(t, "nextCursor")).expect(t, 200)
+			if rest.json["nextCursor"] != nil || len(rest.json["items"].([]any)) != 1 {
+				t.Errorf("the rest: %s", rest.raw)
+			}
+		}
+		f.newLead("one more")
+	}
+}
+
+func TestChangeLead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	created := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","region":1,"mobilePhone":["13800000000"],"externalId":"e1","customFields":{"a":1,"b":"x"}}}`).expect(t, 201)
+	target := created.header.Get("Location")
+	f.clock.advance(time.Second)
+
+	// PATCH merges, custom fields one by one.
+	patched := f.send("PATCH", target, `{"businessParam":{"region":null,"gender":2,"customFields":{"a":null,"c":true}}}`).expect(t, 201)
+	want := strings.NewReplacer(`"region":1`, `"region":null`, `"gender":null`, `"gender":2`, `{"a":1,"b":"x"}`, `{"b":"x","c":true}`, `"updatedAt":"2026-01-31T12:00:00`, `"updatedAt":"2026-01-31T12:00:01`).Replace(created.raw)
+	if patched.raw != want {
+		t.Errorf("got  %s\nwant %s", patched.raw, want)
+	}
+	shown := f.get(target).expect(t, 200)
+	if shown.raw != want || shown.header.Get("ETag") != patched.header.Get("ETag") || shown.header.Get("ETag") == created.header.Get("ETag") {
+		t.Errorf("GET %s, ETag %s, of the PATCH %s", shown.raw, shown.header.Get("ETag"), patched.header.Get("ETag"))
+	}
+	if head := f.do(call{method: "HEAD", target: target}).expect(t, 200); head.header.Get("ETag") != shown.header.Get("ETag") || head.raw != "" {
+		t.Errorf("HEAD: %v %q", head.header, head.raw)
+	}
+	f.clock.advance(time.Second)
+	cleared := f.send("PATCH", target, `{"businessParam":{"customFields":{"b":null,"c":null},"mobilePhone":null}}`).expect(t, 201)
+	if cleared.json["customFields"] != nil || fmt.Sprint(cleared.json["mobilePhone"]) != "[]" || cleared.json["externalId"] != "e1" {
+		t.Errorf("cleared: %s", cleared.raw)
+	}
+
+	// PUT replaces all of it.
+	replaced := f.send("PUT", target, `{"businessParam":{"name":"Eve","mobilePhone":["13900000000"]}}`).expect(t, 201)
+	for name, value := range replaced.json {
+		switch name {
+		case "leadsId", "name", "mobilePhone", "createdAt", "updatedAt":
+		default:
+			if value != nil {
+				t.Errorf("%s is still %v", name, value)
+			}
+		}
+	}
+	if replaced.json["leadsId"] != created.json["leadsId"] || replaced.json["createdAt"] != created.json["createdAt"] || replaced.json["name"] != "Eve" {
+		t.Errorf("replaced: %s", replaced.raw)
+	}
+	// The numbers and the externalId that it had are free, the one that it has is not.
+	other := f.send("POST", "/v1/leads", `{"businessParam":{"name":"b","mobilePhone":["13800000000"],"externalId":"e1"}}`).expect(t, 201)
+	for body, target := range map[string]string{`{"mobilePhone":["+86 139 0000 0000"]}`: "mobilePhone", `{"mobilePhone":["13700000000","13900000000"]}`: "mobilePhone"} {
+		a := f.send("PATCH", other.header.Get("Location"), `{"businessParam":`+body+`}`).fault(t, 409, "Conflict")
+		if a.json["target"] != target || !strings.Contains(a.raw, fmt.Sprintf("%.0f", created.json["leadsId"])) {
+			t.Errorf("%s: %s", body, a.raw)
+		}
+	}
+	f.send("PUT", target, `{"businessParam":{"name":"Eve","externalId":"e1"}}`).fault(t, 409, "Conflict", "Duplicate externalId")
+	f.send("PUT", target, `{"businessParam":{"name":"Eve","mobilePhone":["139 0000 0000"]}}`).expect(t, 201) // its own
+
+	f.send("DELETE", target, "").expect(t, 204)
+	for _, method := range []string{"GET", "DELETE"} {
+		f.do(call{method: method, target: target}).fault(t, 404, "NotFound")
+	}
+	again := f.send("POST", "/v1/leads", `{"businessParam":{"name":"c","mobilePhone":["13900000000"]}}`).expect(t, 201)
+	if again.json["leadsId"].(float64) <= other.json["leadsId"].(float64) {
+		t.Error("an id is used again")
+	}
+}
+
+// What is wrong with a change is said before whether its lead exists.
+func TestChangeLeadFaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	full := make([]string, 64)
+	for i := range full {
+		full[i] = fmt.Sprintf(`"f%d":1`, i)
+	}
+	id := f.newLead("Ada")
+	f.send("PATCH", fmt.Sprintf("/v1/leads/%d", id), `{"businessParam":{"customFields":{`+strings.Join(full, ",")+`}}}`).expect(t, 201)
+	for _, tc := range []struct {
+		methods, body string
+		status        int
+		target        string
+		details       []string
+	}{
+		{"PATCH PUT", `{}`, 400, "businessParam", []string{"NullValue businessParam"}},
+		{"PATCH PUT", `{"businessParam":null}`, 400, "businessParam", []string{"NullValue businessParam"}},
+		{"PATCH PUT", `{"name":"x"}`, 400, "businessParam", []string{"UnknownField name", "NullValue businessParam"}},
+		{"PATCH PUT", `{"businessParam":{"name":null}}`, 400, "businessParam", []string{"NullValue name"}},
+		{"PATCH PUT", `{"businessParam":{"name":" "}}`, 400, "businessParam", []string{"NullValue name"}},
+		{"PATCH PUT", `{"businessParam":{"name":5}}`, 400, "businessParam", []string{"InvalidType name"}},
+		{"PUT", `{"businessParam":{}}`, 400, "businessParam", []string{"NullValue name"}},
+		{"PATCH", `{"businessParam":{"leadsId":1,"gender":3,"mobilePhone":["x"],"customFields":{"a":[],"b":null}}}`, 400, "businessParam", []string{"UnknownField leadsId", "OutOfRange gender", "InvalidFormat mobilePhone[0]", "InvalidType customFields.a"}},
+		{"PATCH", `{"businessParam":{"qq":"1","qq":"2"},"more":1}`, 400, "businessParam", []string{"Duplicate qq", "UnknownField more"}},
+		{"PATCH", `{"businessParam":{"qq":"\u0000"}}`, 400, "businessParam", nil},
+		{"PATCH PUT", `{"businessParam":{"name":"x","birthday":"2026-02-02"}}`, 422, "businessParam", []string{"OutOfRange birthday"}},
+		{"PATCH PUT", `[`, 400, "", []string{"InvalidFormat "}},
+	} {
+		for method := range strings.FieldsSeq(tc.methods) {
+			code := map[int]string{400: "BadRequest", 422: "UnprocessableEntity"}[tc.status]
+			for _, path := range []string{fmt.Sprint(id), "999", "abc"} {
+				if a := f.send(method, "/v1/leads/"+path, tc.body).fault(t, tc.status, code, tc.details...); a.json["target"] != tc.target {
+					t.Errorf("%s %s: target %v, want %s", method, tc.body, a.json["target"], tc.target)
+				}
+			}
+		}
+	}
+	f.send("PATCH", fmt.Sprintf("/v1/leads/%d", id), `{"businessParam":{"customFields":{"one more":1}}}`).fault(t, 400, "BadRequest", "OutOfRange customFields")
+	f.send("PATCH", fmt.Sprintf("/v1/leads/%d", id), `{"businessParam":{"customFields":{"one more":1,"f0":null}}}`).expect(t, 201)
+	for _, path := range []string{"999", "abc", "0", "-1", "01", "99999999999999999999"} {
+		f.send("PATCH", "/v1/leads/"+path, `{"businessParam":{}}`).fault(t, 404, "NotFound")
+		f.send("PUT", "/v1/leads/"+path, `{"businessParam":{"name":"x"}}`).fault(t, 404, "NotFound")
+		f.send("DELETE", "/v1/leads/"+path, "").fault(t, 404, "NotFound")
+	}
+}
+
+// Bodies that are made to break a reader.
+func TestHostileLeads(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, tc := range []struct {
+		body   string
+		status int
+	}{
+		{`{"businessParam":{"name":"a","customFields":{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}}}`, 400},
+		{`{"businessParam":` + strings.Repeat(`{"name":`, 5_000) + `1` + strings.Repeat("}", 5_000) + `}`, 400},
+		{`{"businessParam":{"name":"a","region":` + strings.Repeat("9", 100_000) + `}}`, 400},
+		{`{"businessParam":{"name":"a","customFields":{"x":1e400}}}`, 400},
+		{`{"businessParam":{"name":"a","customFields":{"x":-1e-400}}}`, 201},
+		{`{"businessParam":{"name":"a","name":"b"}}`, 400},
+		{`{"businessParam":{"name":"a","Name":"b"}}`, 400},
+		{`{"businessParam":{"name":"a"},"businessParam":{"name":"b"}}`, 400},
+		{`{"businessParam":{"name":"a\u0000"}}`, 400},
+		{"{\"businessParam\":{\"name\":\"a\x00\"}}", 400},
+		{"{\"businessParam\":{\"name\":\"a\xff\"}}", 400},
+		{`{"businessParam":{"name":"\ud800"}}`, 201}, // a lone surrogate reads as U+FFFD, as in every JSON reader
+		{`{"businessParam":{"name":"a","constructor":1}}`, 400},
+		{`{"businessParam":{"name":"` + strings.Repeat("x", 129) + `"}}`, 400},
+		{`{"businessParam":{"name":"` + strings.Repeat("张", 128) + `"}}`, 201},
+		{`{"businessParam":{"name":"a","remark":"` + strings.Repeat("x", 1<<20) + `"}}`, 413},
+		{`{"businessParam":{"name":"a","mobilePhone":[` + strings.Repeat(`"x",`, 10_000) + `"x"]}}`, 400},
+	} {
+		f.send("POST", "/v1/leads", tc.body).expect(t, tc.status)
+	}
+	if a := f.send("POST", "/v1/leads", `{"businessParam":{"name":"\ud800"}}`); a.json["name"] != "\uFFFD" {
+		t.Errorf("%s", a.raw)
+	}
+}
+
+func TestPreferMinimal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	minimal := map[string]string{"Prefer": "respond-async, return=minimal"}
+	created := f.do(call{method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"Ada"}}`, headers: minimal}).expect(t, 201)
+	target := created.header.Get("Location")
+	shown := f.get(target).expect(t, 200)
+	if want := fmt.Sprintf(`{"leadsId":%.0f}`, shown.json["leadsId"]); created.raw != want {
+		t.Errorf("got %s, want %s", created.raw, want)
+	}
+	check := func(what string, a, shown answer) {
+		t.Helper()
+		if a.header.Get("ETag") != shown.header.Get("ETag") || shown.header.Get("ETag") == "" || a.header.Get("Preference-Applied") != "return=minimal" {
+			t.Errorf("%s: ETag %s, Preference-Applied %q; of the lead %s", what, a.header.Get("ETag"), a.header.Get("Preference-Applied"), shown.header.Get("ETag"))
+		}
+	}
+	check("POST", created, shown)
+	for method, body := range map[string]string{"PATCH": `{"businessParam":{"qq":"1"}}`, "PUT": `{"businessParam":{"name":"Eve"}}`} {
+		changed := f.do(call{method: method, target: target, body: body, headers: minimal}).expect(t, 204)
+		if changed.raw != "" {
+			t.Errorf("%s: %s", method, changed.raw)
+		}
+		check(method, changed, f.get(target).expect(t, 200))
+	}
+	whole := f.do(call{method: "PATCH", target: target, body: `{"businessParam":{"qq":"2"}}`, headers: map[string]string{"Prefer": "return=representation"}}).expect(t, 201)
+	if whole.json["qq"] != "2" || whole.header.Get("Preference-Applied") != "" {
+		t.Errorf("%s %v", whole.raw, whole.header)
+	}
+}
+
+func TestLeadPreconditions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	created := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada"}}`).expect(t, 201)
+	target, first := created.header.Get("Location"), created.header.Get("ETag")
+	with := func(method, body, tag string) answer {
+		t.Helper()
+		c := call{method: method, target: target, body: body}
+		if tag != "" {
+			c.headers = map[string]string{"If-Match": tag}
+		}
+		return f.do(c)
+	}
+	f.clock.advance(time.Second)
+	second := with("PATCH", `{"businessParam":{"qq":"1"}}`, first).expect(t, 201).header.Get("ETag")
+	for method, body := range map[string]string{"PATCH": `{"businessParam":{"qq":"2"}}`, "PUT": `{"businessParam":{"name":"Eve"}}`, "DELETE": ""} {
+		for _, tag := range []string{first, `"x"`, "W/" + second, `"x", "y"`} {
+			if a := with(method, body, tag).fault(t, 412, "PreconditionFailed"); a.json["target"] != "If-Match" {
+				t.Errorf("%s: %s", method, a.raw)
+			}
+		}
+	}
+	if a := f.get(target); a.header.Get("ETag") != second {
+		t.Errorf("a refused change had an effect: %s", a.raw)
+	}
+	// Faults come before, duplicates after.
+	f.send("POST", "/v1/leads", `{"businessParam":{"name":"b","externalId":"e"}}`).expect(t, 201)
+	with("PATCH", `{"businessParam":{"gender":7}}`, first).fault(t, 400, "BadRequest")
+	with("PATCH", `{"businessParam":{"externalId":"e"}}`, first).fault(t, 412, "PreconditionFailed")
+	with("PATCH", `{"businessParam":{"externalId":"e"}}`, second).fault(t, 409, "Conflict")
+	with("PUT", `{"businessParam":{"name":"Eve"}}`, `"x", `+second).expect(t, 201)
+	with("PATCH", `{"businessParam":{"qq":"3"}}`, "*").expect(t, 201)
+
+	credential, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: testOrg, Name: "strict", Grants: []waypost.Grant{"*"}, RequireIfMatch: true, RatePerSecond: 1000, RateBurst: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := *f
+	strict.key = keyOf(credential)
+	for method, body := range map[string]string{"PATCH": `{"businessParam":{"qq":"2"}}`, "PUT": `{"businessParam":{"name":"Eve"}}`, "DELETE": ""} {
+		if a := strict.send(method, target, body).fault(t, 428, "PreconditionRequired"); a.json["target"] != "If-Match" {
+			t.Errorf("%s: %s", method, a.raw)
+		}
+		strict.send(method, "/v1/leads/999", body).fault(t, 404, "NotFound")
+	}
+	strict.send("PATCH", target, `{"businessParam":{"gender":7}}`).fault(t, 400, "BadRequest")
+	strict.do(call{method: "DELETE", target: target, headers: map[string]string{"If-Match": strict.get(target).header.Get("ETag")}}).expect(t, 204)
+}
+
+// Of many who change what they have read, each change stands on the one before.
+func TestNoLostUpdate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	target := fmt.Sprintf("/v1/leads/%d", f.newLead("0"))
+	const clients = 50
+	var group sync.WaitGroup
+	var stale atomic.Int64
+	for range clients {
+		group.Go(func() {
+			for {
+				shown, err := f.try(t.Context(), call{method: "GET", target: target})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				count, _ := strconv.Atoi(shown.json["name"].(string))
+				changed, err := f.try(t.Context(), call{
+					method: "PATCH", target: target, body: fmt.Sprintf(`{"businessParam":{"name":"%d"}}`, count+1),
+					headers: map[string]string{"If-Match": shown.header.Get("ETag")},
+				})
+				switch {
+				case err != nil:
+					t.Error(err)
+					return
+				case changed.status == 201:
+					return
+				case changed.status != 412:
+					t.Errorf("status %d: %s", changed.status, changed.raw)
+					return
+				}
+				stale.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if got := f.get(target).json["name"]; got != fmt.Sprint(clients) {
+		t.Errorf("after %d changes: %v", clients, got)
+	}
+	if stale.Load() == 0 {
+		t.Log("nobody was too late: the clients did not meet")
+	}
+}
+
+// What is in one stage, or one organisation, is nowhere else.
+func TestLeadsKeptApart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.newLead("Ada")
+	im := f.send("POST", "/v1/leads/imports", `{"leads":[{"name":""}]}`).expect(t, 202).str(t, "id")
+	foreign, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: "other", Name: "foreign", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := keyOf(foreign)
+	here := map[string]int{
+		"GET " + fmt.Sprintf("/v1/leads/%d", id): 200, "GET /v1/leads/imports/" + im: 200, "GET /v1/leads/imports/" + im + "/errors": 200,
+		"POST /v1/leads/imports/" + im + "/cancel": 200, "PATCH " + fmt.Sprintf("/v1/leads/%d", id): 201, "PUT " + fmt.Sprintf("/v1/leads/%d", id): 201,
+	}
+	body := func(method string) string {
+		if method == "PATCH" || method == "PUT" {
+			return `{"businessParam":{"name":"x"}}`
+		}
+		return ""
+	}
+	for _, there := range []call{
+		{headers: map[string]string{"X-Cloud-Stage": "test"}},
+		{headers: map[string]string{"X-Cloud-Stage": "pre-release"}},
+		{key: &key},
+	} {
+		for route := range here {
+			there.method, there.target, _ = strings.Cut(route, " ")
+			there.body = body(there.method)
+			f.do(there).fault(t, 404, "NotFound")
+		}
+		there.method, there.target, there.body = "DELETE", fmt.Sprintf("/v1/leads/%d", id), ""
+		f.do(there).fault(t, 404, "NotFound")
+		there.method, there.target = "GET", "/v1/leads"
+		if a := f.do(there).expect(t, 200); a.raw != `{"items":[],"nextCursor":null}` {
+			t.Errorf("another's list: %s", a.raw)
+		}
+		there.target = "/v1/leads/export"
+		if a := f.do(there).expect(t, 200); a.raw != `{"end":true,"count":0}`+"\n" {
+			t.Errorf("another's export: %s", a.raw)
+		}
+	}
+	for route, status := range here {
+		method, target, _ := strings.Cut(route, " ")
+		f.send(method, target, body(method)).expect(t, status)
+	}
 }

@@ -19,7 +19,7 @@ const maxRequestID = 128
 // observe is around every request: it gives it an id, answers its errors, a panic
 // included, and writes one log line about it.
 func (a *api) observe(c *fiber.Ctx) error {
-	r, err := newRequest(c)
+	r, err := newRequest(c, a.bodyTime)
 	r.id = r.header(headerRequestID)
 	if !isRequestID(r.id) {
 		r.id = a.newRequestID()
@@ -28,7 +28,9 @@ func (a *api) observe(c *fiber.Ctx) error {
 	if err != nil {
 		c.Response().SetConnectionClose()
 	} else {
-		err = next(c)
+		if err = a.limitAddress(c.UserContext(), r); err == nil {
+			err = next(c)
+		}
 		if !r.wire.drain() {
 			c.Response().SetConnectionClose()
 		}
@@ -64,7 +66,10 @@ func next(c *fiber.Ctx) (err error) {
 // no personal data, and paths only as their pattern.
 func (a *api) finish(r *request, err error) {
 	r.c.Set(headerRequestID, r.id)
-	r.c.Set("Cache-Control", "no-store")
+	if err != nil || r.c.GetRespHeader("Cache-Control") == "" {
+		r.c.Set("Cache-Control", "no-store")
+	}
+	r.writePolicies()
 	level, pattern := slog.LevelInfo, ""
 	if r.route != nil {
 		pattern = r.route.path
@@ -80,7 +85,7 @@ func (a *api) finish(r *request, err error) {
 			level = slog.LevelError
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
-		if werr := errorAnswer(known).write(r.c); werr != nil {
+		if werr := errorAnswer(known).write(a, r.c); werr != nil {
 			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))
 		}
 	}

@@ -35,7 +35,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"BREW", "/v1/nothing", 404, "NotFound", ""},
 		{"GET", "/nothing//here", 404, "NotFound", ""},
 		{"PUT", "/v1/webhooks", 405, "MethodNotAllowed", "GET, HEAD, POST"},
-		{"POST", "/v1/leads/1", 405, "MethodNotAllowed", "GET, HEAD"},
+		{"POST", "/v1/leads/1", 405, "MethodNotAllowed", "GET, HEAD, PUT, DELETE, PATCH"},
 		{"GET", "/v1/journeys/x/publish", 405, "MethodNotAllowed", "POST"},
 		{"OPTIONS", "/v1/journeys/x", 405, "MethodNotAllowed", "GET, HEAD, PUT, DELETE"},
 		{"BREW", "/v1/webhooks/x", 405, "MethodNotAllowed", "GET, HEAD, DELETE, PATCH"},

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -23,7 +22,7 @@ const maxQueryValue = 1024
 // checkQuery reads the query parameters: unknown, repeated, empty and undecodable
 // ones are refused, all at once. A list refuses them in page, together with those
 // whose values it does not take.
-func (a *api) checkQuery(_ context.Context, r *request) error {
+func (a *api) checkQuery(r *request) error {
 	var p waypost.Problems
 	r.params = map[string]string{}
 	for piece := range strings.SplitSeq(r.query, "&") {
@@ -147,10 +146,8 @@ func (r *request) filterHash() []byte {
 // limit; id is what the next page follows.
 func listOf[R, T any](r *request, limit int, rows []R, id func(R) string, convert func(R) T) list[T] {
 	var next *string
-	// Storage gives no more than MaxPageSize at a time: a full page of that size may
-	// be followed by an empty one.
-	if more := len(rows) > limit || len(rows) == waypost.MaxPageSize; more {
-		rows = rows[:min(limit, len(rows))]
+	if len(rows) > limit {
+		rows = rows[:limit]
 		cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), id(rows[len(rows)-1])...))
 		next = &cursor
 	}
@@ -163,6 +160,6 @@ func listOf[R, T any](r *request, limit int, rows []R, id func(R) string, conver
 
 // oneMore is the page with the row that tells whether there are more.
 func oneMore(p waypost.Page) waypost.Page {
-	p.Limit = min(p.Limit+1, waypost.MaxPageSize)
+	p.Limit++
 	return p
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"os"
 	"strings"
 	"time"
 
@@ -28,8 +29,16 @@ type request struct {
 	claim    signature.Claim
 	scope    waypost.Scope
 	body     []byte
+	spool    *os.File // the body of an import, at its start
+	spooling bool     // whether it holds one of maxSpools
+	size     int64    // of the spool, in bytes
+	media    string   // the Content-Type of an import, without parameters
 	tooLarge bool
+	held     *waypost.Claim    // on the Idempotency-Key
+	replay   *waypost.Answer   // what an earlier request of the key got
 	params   map[string]string // of the query
+
+	policies []policy // the rate limits that it was counted by
 
 	queryFaults waypost.Problems // of a list's query, which page reports
 }
@@ -41,10 +50,11 @@ func requestOf(c *fiber.Ctx) *request {
 	return r
 }
 
-// newRequest copies what the checks need out of the connection's buffers.
-func newRequest(c *fiber.Ctx) (*request, error) {
+// newRequest copies what the checks need out of the connection's buffers, and gives
+// the body so much time.
+func newRequest(c *fiber.Ctx, bodyTime time.Duration) (*request, error) {
 	h := &c.Request().Header
-	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c)}
+	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c, bodyTime)}
 	r.path, r.query, _ = strings.Cut(string(h.RequestURI()), "?")
 	var err error
 	r.headers, err = readHeaders(string(h.RawHeaders()))
@@ -61,6 +71,16 @@ func (r *request) signed() signature.Request {
 func (r *request) header(name string) string {
 	v, _ := r.signed().Header(name)
 	return v
+}
+
+// minimal tells whether the client does without the object in the answer (RFC 7240).
+func (r *request) minimal() bool {
+	for preference := range strings.SplitSeq(r.header("Prefer"), ",") {
+		if name, value, _ := strings.Cut(preference, "="); strings.EqualFold(strings.TrimSpace(name), "return") {
+			return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "minimal")
+		}
+	}
+	return false
 }
 
 // param returns a part of the path; it is never decoded.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -23,7 +24,14 @@ type route struct {
 // no *waypost.Error is answered as InternalError without its cause.
 type handler func(*api, context.Context, *request) (answer, error)
 
+const exportPath = "/v1/leads/export"
+
 var (
+	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
+	leadExportQuery = append(slices.Clone(leadFilterQuery), "format")
+	importQuery     = []string{"mode", "dryRun"}
+
 	pageQuery     = []string{"limit", "cursor"}
 	launchQuery   = append([]string{"journeyId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
@@ -31,7 +39,16 @@ var (
 
 var routes = []route{
 	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
+	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
+	{"GET", exportPath, waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
+	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, (*api).importLeads},
+	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
+	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
+	{"POST", "/v1/leads/imports/:id/cancel", waypost.GrantLeadsImport, noBody, nil, (*api).cancelImport},
 	{"GET", "/v1/leads/:id", waypost.GrantLeadsExport, noBody, nil, (*api).showLead},
+	{"PATCH", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*api).patchLead},
+	{"PUT", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*api).replaceLead},
+	{"DELETE", "/v1/leads/:id", waypost.GrantLeadsUpdate, noBody, nil, (*api).deleteLead},
 
 	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).createWebhook},
 	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, pageQuery, (*api).listWebhooks},
@@ -78,7 +95,7 @@ var checks = []func(*api, context.Context, *request) error{
 	(*api).readBody,
 	(*api).selectStage,
 	(*api).checkMedia,
-	(*api).checkQuery,
+	(*api).claimKey,
 }
 
 func (a *api) serve(rt route) fiber.Handler {
@@ -86,17 +103,35 @@ func (a *api) serve(rt route) fiber.Handler {
 		r := requestOf(c)
 		r.route = &rt
 		r.wire.most = maxDrain + int64(rt.body.limit())
-		ctx, cancel := context.WithTimeout(c.UserContext(), handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
+		ctx, cancel := context.WithTimeout(c.UserContext(), rt.body.time()+handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
 		defer cancel()
+		defer a.closeSpool(r)
 		for _, check := range checks {
 			if err := check(a, ctx, r); err != nil {
 				return err
 			}
 		}
-		ans, err := rt.handle(a, ctx, r)
+		ans, err := a.handle(ctx, r)
 		if err != nil {
 			return err
 		}
-		return ans.write(c)
+		return ans.write(a, c)
 	}
+}
+
+// handle answers with what an earlier request of the same Idempotency-Key got, or
+// lets the handler answer and keeps that.
+func (a *api) handle(ctx context.Context, r *request) (answer, error) {
+	if r.replay != nil {
+		return replayed(r.replay), nil
+	}
+	err := a.checkQuery(r)
+	var ans answer
+	if err == nil {
+		err = checkIfMatch(r.header(headerIfMatch))
+	}
+	if err == nil {
+		ans, err = r.route.handle(a, ctx, r)
+	}
+	return ans, a.settle(ctx, r, ans, err)
 }

@@ -139,6 +139,7 @@ func TestUnknownKeyLooksLikeWrongSignature(t *testing.T) {
 		a := f.do(call{method: "GET", target: "/v1/webhooks", key: &key, headers: map[string]string{"X-Request-Id": "same"}})
 		a.fault(t, http.StatusUnauthorized, "Unauthorized")
 		a.header.Del("Date")
+		a.header.Del("RateLimit") // the address has one request less
 		if i == 0 {
 			first = a
 		}

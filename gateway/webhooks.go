@@ -21,7 +21,8 @@ type Webhooks interface {
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error)
 	UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
-	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string) error
+	// check sees the webhook as it is, where nobody can change it, and may refuse.
+	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error
 	// MissingWebhooks returns those of ids that do not exist.
 	MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 }
@@ -141,11 +142,11 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 	if err := a.checkWebhook(problems, w); err != nil {
 		return answer{}, err
 	}
-	w, err := a.Webhooks.CreateWebhook(ctx, r.scope, w)
-	if err != nil {
-		return answer{}, err
-	}
-	return at(http.StatusCreated, "/v1/webhooks/"+w.ID, answerWebhook(w))
+	return effect(ctx, r, func(ctx context.Context) (waypost.Webhook, error) {
+		return a.Webhooks.CreateWebhook(ctx, r.scope, w)
+	}, func(w waypost.Webhook) (answer, error) {
+		return resource(http.StatusCreated, "/v1/webhooks/"+w.ID, answerWebhook(w))
+	})
 }
 
 // checkWebhook adds everything that is wrong with w to what was wrong with its
@@ -193,8 +194,11 @@ func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(answerWebhook(w))
+	return resource(http.StatusOK, "", answerWebhook(w))
 }
+
+// matchWebhook compares If-Match with a webhook.
+func (r *request) matchWebhook(w waypost.Webhook) error { return r.checkMatch(answerWebhook(w)) }
 
 // patchWebhook merges the body into the webhook (RFC 7396): absent members stay,
 // null stands for the default.
@@ -208,12 +212,16 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, fmt.Errorf("read patch: %w", err)
 	}
 	w, err := a.Webhooks.UpdateWebhook(ctx, r.scope, r.param("id"), func(w *waypost.Webhook) error {
+		before := *w
 		body, problems, err := merged(writtenAs(*w), patch)
 		if err != nil {
 			return err
 		}
 		body.apply(w)
-		return a.checkWebhook(problems, *w)
+		if err := a.checkWebhook(problems, *w); err != nil {
+			return err
+		}
+		return r.matchWebhook(before)
 	})
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
 		return answer{}, cmp.Or(a.checkPatch(patch), err)
@@ -224,7 +232,7 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	if w.Enabled {
 		a.Waker.Wake() // what was held back for the webhook may go out now
 	}
-	return ok(answerWebhook(w))
+	return resource(http.StatusOK, "", answerWebhook(w))
 }
 
 // checkPatch reports what is wrong with a patch whatever it is applied to: faults
@@ -282,7 +290,7 @@ func merge(target, patch map[string]any) map[string]any {
 }
 
 func (a *api) deleteWebhook(ctx context.Context, r *request) (answer, error) {
-	if err := a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id")); err != nil {
+	if err := a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id"), r.matchWebhook); err != nil {
 		return answer{}, err
 	}
 	return noContent()

@@ -29,7 +29,10 @@ func NewNonce() string {
 // header that must be signed have to be in r.Headers already. The nonce is
 // 16 to 64 of A-Z a-z 0-9 '_' '-', and is used once.
 func Sign(r Request, key Key, body []byte, now time.Time, nonce string) []Header {
-	bodyHash := HashBody(body)
+	return signHash(r, key, HashBody(body), now, nonce)
+}
+
+func signHash(r Request, key Key, bodyHash string, now time.Time, nonce string) []Header {
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	added := []Header{
 		{HeaderTimestamp, timestamp},
@@ -52,6 +55,12 @@ func Sign(r Request, key Key, body []byte, now time.Time, nonce string) []Header
 // SignHTTP signs req as net/http's client will send it. Everything else of req,
 // its headers included, must be final; body is what req.Body will yield.
 func SignHTTP(req *http.Request, key Key, body []byte, now time.Time, nonce string) {
+	SignHTTPHash(req, key, HashBody(body), now, nonce)
+}
+
+// SignHTTPHash is SignHTTP for a body that is not in memory: bodyHash is the
+// lower-case hex SHA-256 of what req.Body will yield.
+func SignHTTPHash(req *http.Request, key Key, bodyHash string, now time.Time, nonce string) {
 	path, query, _ := strings.Cut(req.URL.RequestURI(), "?")
 	host := req.Host
 	if host == "" {
@@ -66,7 +75,7 @@ func SignHTTP(req *http.Request, key Key, body []byte, now time.Time, nonce stri
 			r.Headers = append(r.Headers, Header{name, v})
 		}
 	}
-	for _, h := range Sign(r, key, body, now, nonce) {
+	for _, h := range signHash(r, key, bodyHash, now, nonce) {
 		req.Header.Set(h.Name, h.Value)
 	}
 }

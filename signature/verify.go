@@ -1,7 +1,9 @@
 package signature
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -177,7 +179,13 @@ func (c Claim) Verify(r Request, secretKey string) bool {
 
 // VerifyBody tells, in constant time, whether body is the one that was signed.
 func (c Claim) VerifyBody(body []byte) bool {
-	return subtle.ConstantTimeCompare([]byte(HashBody(body)), []byte(c.BodyHash)) == 1
+	sum := sha256.Sum256(body)
+	return c.VerifyHash(sum[:])
+}
+
+// VerifyHash is VerifyBody for a body of which only the SHA-256 is known.
+func (c Claim) VerifyHash(sum []byte) bool {
+	return subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum)), []byte(c.BodyHash)) == 1
 }
 
 func consistsOf(s string, allowed func(byte) bool) bool {

@@ -14,28 +14,38 @@ import (
 	"waypost"
 )
 
-// leadFilter narrows a query of leads (alias l) to those of the scope that match.
-// Names are compared as they are stored, case included.
-func leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
-	q.Where("l.org = ? AND l.stage = ?", sc.Org, sc.Stage)
+// condition is a part of WHERE.
+type condition struct {
+	text string
+	args []any
+}
+
+// leadConditions are what leads (alias l) of the scope must meet to match, each with
+// an index. Names are compared as they are stored, case included.
+func leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
+	var list []condition
+	add := func(text string, args ...any) { list = append(list, condition{text, args}) }
 	if f.LeadsGroup != nil {
-		q.Where("l.leads_group = ?", *f.LeadsGroup)
+		add("l.leads_group = ?", *f.LeadsGroup)
 	}
 	if f.Region != nil {
-		q.Where("l.region = ?", *f.Region)
+		add("l.region = ?", *f.Region)
 	}
 	if name := cleanText(f.Name); name != "" {
 		// Not LIKE: SQLite's does not tell case, and nothing needs escaping here.
-		q.Where("substr(l.name, 1, ?) = ?", utf8.RuneCountInString(name), name)
+		add("l.name >= ?", name)
+		if end := prefixEnd(name); end != "" {
+			add("l.name < ?", end)
+		}
 	}
 	if f.MobilePhone != "" {
-		q.Where("l.leads_id IN (SELECT leads_id FROM lead_phones WHERE org = ? AND stage = ? AND phone = ?)", sc.Org, sc.Stage, cleanText(f.MobilePhone))
+		add("l.leads_id = (SELECT leads_id FROM lead_phones WHERE org = ? AND stage = ? AND phone = ?)", sc.Org, sc.Stage, cleanText(f.MobilePhone))
 	}
 	if f.Email != "" {
-		q.Where("l.email = ?", cleanText(f.Email))
+		add("l.email = ?", cleanText(f.Email))
 	}
 	if f.ExternalID != "" {
-		q.Where("l.external_id = ?", cleanText(f.ExternalID))
+		add("l.external_id = ?", cleanText(f.ExternalID))
 	}
 	for _, bound := range []struct {
 		condition string
@@ -45,8 +55,32 @@ func leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun
 		{"l.updated_at >= ?", f.UpdatedFrom}, {"l.updated_at < ?", f.UpdatedTo},
 	} {
 		if !bound.at.IsZero() {
-			q.Where(bound.condition, stampUp(bound.at))
+			add(bound.condition, stampUp(bound.at))
 		}
+	}
+	return list
+}
+
+// prefixEnd is the first text, by its bytes, after all that begin with prefix; "" if
+// there is none. It is valid UTF-8, as PostgreSQL demands.
+func prefixEnd(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		if next := runes[i] + 1; next <= utf8.MaxRune {
+			if !utf8.ValidRune(next) { // surrogates
+				next = 0xE000
+			}
+			return string(append(runes[:i], next))
+		}
+	}
+	return ""
+}
+
+// leadFilter narrows a query of leads (alias l) to those of the scope that match.
+func leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
+	q.Where("l.org = ? AND l.stage = ?", sc.Org, sc.Stage)
+	for _, c := range leadConditions(sc, f) {
+		q.Where(c.text, c.args...)
 	}
 	return q
 }
@@ -148,17 +182,20 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 	return b, err
 }
 
-func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) ([]int64, error) {
+func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
 	f, err := l.filter()
 	if err != nil {
 		return nil, err
 	}
-	q := leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), f).Where("l.leads_id <= ?", l.Highest)
+	walk := leadWalk{sc: l.scope(), f: f, upTo: &l.Highest, n: n}
 	if l.Reached != nil {
-		q.Where("l.leads_id > ?", *l.Reached)
+		walk.after = []int64{*l.Reached}
 	}
-	var leads []int64
-	if err := q.Order("l.leads_id").Limit(int64(n)).Scan(ctx, &leads); err != nil {
+	err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		leads, err = s.leadIDs(ctx, tx, walk)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the audience: %w", err)
 	}
 	return leads, nil

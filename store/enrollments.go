@@ -108,6 +108,10 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID, EntryKey: e.EntryKey,
 		Params: params, Status: string(waypost.EnrollmentPending), CreatedAt: stamp{now},
 	}
+	enrolled, err := row.enrollment()
+	if err != nil {
+		return waypost.Enrollment{}, err
+	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if err := findEntrants(ctx, tx, row); err != nil {
 			return err
@@ -115,13 +119,15 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		if err := enter(ctx, tx, row, r); err != nil {
 			return err
 		}
-		_, err := tx.NewInsert().Model(&row).Exec(ctx)
-		return err
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, enrolled)
 	})
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
 	}
-	return row.enrollment()
+	return enrolled, nil
 }
 
 // findEntrants looks whether the scope has the lead and the journey version.

@@ -61,13 +61,19 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 			return err
 		}
 		n, err := res.RowsAffected()
-		if fresh = n > 0; err != nil || !fresh {
+		if err != nil {
 			return err
+		}
+		if fresh = n > 0; !fresh {
+			return s.keep(ctx, tx, fresh)
 		}
 		_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
 			SELECT wt.workflow_id, wt.enrollment_id, ?, ?, 0 FROM waits AS wt WHERE wt.leads_id = ? AND wt.event = ? AND NOT wt.closed
 			ORDER BY wt.enrollment_id, wt.visit`, row.EventID, row.AcceptedAt, row.LeadsID, row.Name).Exec(ctx)
-		return err
+		if err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, fresh)
 	})
 	if err != nil {
 		return false, fmt.Errorf("accept event: %w", err)

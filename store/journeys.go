@@ -81,7 +81,13 @@ func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string
 		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, Draft: string(draft),
 		Status: string(waypost.JourneyDraft), CreatedAt: stamp{now}, UpdatedAt: stamp{now},
 	}
-	if _, err := s.w.NewInsert().Model(&row).Exec(ctx); err != nil {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, row.journey())
+	})
+	if err != nil {
 		return waypost.Journey{}, fmt.Errorf("create journey: %w", err)
 	}
 	return row.journey(), nil
@@ -122,9 +128,10 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost
 	return list, nil
 }
 
-// UpdateJourneyDraft replaces a journey's name and draft; what is published stays
-// as it is. NotFound if the scope has no journey of this id.
-func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error) {
+// UpdateJourneyDraft replaces a journey's name and draft unless check, if there
+// is one, which sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
+// no journey of this id.
+func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error) {
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
@@ -132,6 +139,11 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		if row, err = s.journeyRow(ctx, tx, sc, id); err != nil {
 			return err
+		}
+		if check != nil {
+			if err := check(row.journey()); err != nil {
+				return err
+			}
 		}
 		row.Name, row.Draft, row.UpdatedAt = name, string(draft), stamp{s.time()}
 		_, err = tx.NewUpdate().Model(&row).Column("name", "draft", "updated_at").WherePK().Exec(ctx)
@@ -143,13 +155,19 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 	return row.journey(), nil
 }
 
-// DeleteJourney deletes a journey that was never published; another is a
-// Conflict. NotFound if the scope has none of this id.
-func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string) error {
+// DeleteJourney deletes a journey that was never published, unless check, if
+// there is one, which sees it as it is, refuses; another is a Conflict. NotFound if the scope has none of
+// this id.
+func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error {
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.journeyRow(ctx, tx, sc, id)
 		if err != nil {
 			return err
+		}
+		if check != nil {
+			if err := check(row.journey()); err != nil {
+				return err
+			}
 		}
 		if row.PublishedVersion > 0 {
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey was published; archive it instead")
@@ -168,11 +186,12 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string) 
 // more) is a BadRequest. If hash is the newest version's, that version is returned
 // and created is false. Concurrent calls make consecutive versions. NotFound if
 // the scope has no journey of this id.
-func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, name, hash string, definition []byte, webhooks []string) (v waypost.JourneyVersion, created bool, err error) {
+func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, name, hash string, definition []byte, webhooks []string) (waypost.JourneyVersion, error) {
+	var v waypost.JourneyVersion
 	if err := checkJourney(name, definition); err != nil {
-		return v, false, err
+		return v, err
 	}
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		journey, err := s.journeyRow(ctx, tx, sc, id)
 		if err != nil {
 			return err
@@ -182,21 +201,25 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if created = row.Version == 0 || row.Hash != hash; !created {
+		if row.Version > 0 && row.Hash == hash {
 			v = row.version(sc)
-			return nil
+			return s.keep(ctx, tx, v)
 		}
 		row = versionRow{
 			JourneyID: id, Version: row.Version + 1, Name: name, Hash: hash,
 			Definition: string(definition), PublishedAt: stamp{s.time()},
 		}
+		if err := s.publish(ctx, tx, journey, row, webhooks); err != nil {
+			return err
+		}
 		v = row.version(sc)
-		return s.publish(ctx, tx, journey, row, webhooks)
+		v.Fresh = true
+		return s.keep(ctx, tx, v)
 	})
 	if err != nil {
-		return waypost.JourneyVersion{}, false, fmt.Errorf("publish journey %s: %w", clip(id), err)
+		return waypost.JourneyVersion{}, fmt.Errorf("publish journey %s: %w", clip(id), err)
 	}
-	return v, created, nil
+	return v, nil
 }
 
 func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row versionRow, webhooks []string) error {

@@ -95,17 +95,25 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 		return waypost.Launch{}, err
 	}
 	parts := newParts(row.ID, leads)
+	created, err := standingRow{launchRow: row}.launch(nil, now)
+	if err != nil {
+		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	}
 	err = s.writeRows(ctx, len(parts), func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil || len(parts) == 0 {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		_, err := tx.NewInsert().Model(&parts).Exec(ctx)
-		return err
+		if len(parts) > 0 {
+			if _, err := tx.NewInsert().Model(&parts).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return s.keep(ctx, tx, created)
 	})
 	if err != nil {
 		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
 	}
-	return standingRow{launchRow: row}.launch(nil, now)
+	return created, nil
 }
 
 func checkLaunch(l waypost.Launch, listed int) error {

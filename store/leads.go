@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
+	"modernc.org/sqlite"
 
 	"waypost"
 )
@@ -126,20 +129,222 @@ func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.Lead
 	}
 	now := s.time()
 	row.CreatedAt, row.UpdatedAt = stamp{now}, stamp{now}
+	var lead waypost.Lead
 	for range maxTries {
-		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return insertLead(ctx, tx, &row, phones) })
+		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+			if err := insertLead(ctx, tx, &row, phones); err != nil {
+				return err
+			}
+			if lead, err = row.lead(); err != nil {
+				return err
+			}
+			return s.keep(ctx, tx, lead)
+		})
 		if err == nil {
-			return row.lead()
+			return lead, nil
 		}
 		if !errors.Is(err, errDuplicate) {
 			return waypost.Lead{}, fmt.Errorf("create lead: %w", err)
 		}
+		row.LeadsID = 0 // nobody's
 		if err := s.duplicate(ctx, row, phones); err != nil {
 			return waypost.Lead{}, fmt.Errorf("create lead: %w", err)
 		}
 		// The other lead was deleted meanwhile: the way is free.
 	}
-	return waypost.Lead{}, errors.New("create lead: duplicates come and go")
+	return waypost.Lead{}, fmt.Errorf("create lead: %w", errFleeting)
+}
+
+// errFleeting says that others stood in the way at every try, and were gone when
+// they were looked for.
+var errFleeting = errors.New("duplicates come and go")
+
+// UpdateLead replaces the fields of a lead. change sees it as it is, while nobody
+// else can change it, and returns its new fields and mobile numbers (as CreateLead
+// takes them); it may run again and must not keep anything. An error of change ends
+// the update and is returned. updatedAt moves on by a millisecond at least.
+// NotFound if the scope has none of this id; what another lead has is a Conflict, as
+// CreateLead reports it.
+func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (waypost.Lead, error) {
+	for range maxTries {
+		var lead waypost.Lead
+		var row leadRow
+		var phones []string
+		var refused error
+		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+			before, err := s.lockLead(ctx, tx, sc, id, "NO KEY UPDATE")
+			if err != nil {
+				return err
+			}
+			var f waypost.LeadFields
+			if f, phones, refused = change(before); refused != nil {
+				return refused
+			}
+			if row, err = newLeadRow(sc, f); err != nil {
+				return err
+			}
+			row.LeadsID, row.CreatedAt, row.UpdatedAt = id, stamp{before.CreatedAt}, stamp{later(s.time(), before.UpdatedAt)}
+			if err := updateLead(ctx, tx, row, phones); err != nil {
+				return err
+			}
+			lead, err = row.lead()
+			return err
+		})
+		switch {
+		case err == nil:
+			return lead, nil
+		case refused != nil:
+			return waypost.Lead{}, refused
+		case !errors.Is(err, errDuplicate):
+			return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, err)
+		}
+		if err := s.duplicate(ctx, row, phones); err != nil {
+			return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, err)
+		}
+	}
+	return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, errFleeting)
+}
+
+// later is now, or a moment after before if both are shown alike.
+func later(now, before time.Time) time.Time {
+	if now.Truncate(time.Millisecond).After(before.Truncate(time.Millisecond)) {
+		return now
+	}
+	return before.Add(time.Millisecond)
+}
+
+// lockLead reads a lead and keeps others from changing it; lock is PostgreSQL's.
+func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, lock string) (waypost.Lead, error) {
+	var row leadRow
+	q := tx.NewSelect().Model(&row).Where("leads_id = ?", id)
+	if s.postgres {
+		q.For(lock)
+	}
+	err := q.Scan(ctx)
+	if err == nil && (row.Org != sc.Org || row.Stage != string(sc.Stage)) {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return waypost.Lead{}, notFound(err, "leadsId", "there is no lead %d", id)
+	}
+	return row.lead()
+}
+
+// updateLead writes a lead that is locked, and its numbers; errDuplicate if another
+// lead has the externalId or one of them.
+func updateLead(ctx context.Context, tx bun.Tx, row leadRow, phones []string) error {
+	_, err := tx.NewUpdate().Model(&row).ExcludeColumn("org", "stage", "created_at").WherePK().Exec(ctx)
+	if isDuplicate(err) {
+		return errDuplicate
+	}
+	if err != nil {
+		return err
+	}
+	var before []string
+	if err := tx.NewSelect().Model((*phoneRow)(nil)).Column("phone").Where("leads_id = ?", row.LeadsID).Scan(ctx, &before); err != nil {
+		return err
+	}
+	// New ones first: what another lead has is seen without a wait, so that two that
+	// want each other's numbers do not wait for each other.
+	fresh := slices.DeleteFunc(slices.Clone(phones), func(phone string) bool { return slices.Contains(before, phone) })
+	if err := addPhones(ctx, tx, row, fresh); err != nil {
+		return err
+	}
+	gone := slices.DeleteFunc(before, func(phone string) bool { return slices.Contains(phones, phone) })
+	if len(gone) == 0 {
+		return nil
+	}
+	_, err = tx.NewDelete().Model((*phoneRow)(nil)).Where("org = ? AND stage = ? AND phone IN (?)", row.Org, row.Stage, bun.List(gone)).Exec(ctx)
+	return err
+}
+
+// isDuplicate tells whether a unique key forbids a change.
+func isDuplicate(err error) bool {
+	var pg *pgconn.PgError
+	var lite *sqlite.Error
+	switch {
+	case errors.As(err, &pg):
+		return pg.Code == pgUnique
+	case errors.As(err, &lite):
+		return lite.Code() == sqliteUnique
+	}
+	return false
+}
+
+// DeleteLead deletes a lead with its numbers and events, and cancels its enrollments
+// that have not ended, as CancelEnrollment does it. Its leadsId is never used again.
+// check (unless nil) sees the lead while nobody else can change it; its error ends
+// the deletion and is returned. NotFound if the scope has none of this id.
+func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
+	var refused error
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		lead, err := s.lockLead(ctx, tx, sc, id, "UPDATE")
+		if err != nil {
+			return err
+		}
+		if check != nil {
+			if refused = check(lead); refused != nil {
+				return refused
+			}
+		}
+		running, err := runningEnrollments(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if len(running) > 0 {
+			canceled, err := s.cancelEach(ctx, tx, running, s.time())
+			if err != nil {
+				return err
+			}
+			if err := s.notify(ctx, tx, noticesOf(canceled, true)); err != nil {
+				return err
+			}
+		}
+		_, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx)
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return fmt.Errorf("delete lead %d: %w", id, err)
+	}
+	return nil
+}
+
+// runningEnrollments lists a lead's enrollments that have not ended. They are found
+// by the entries of its journeys: an index of enrollments by lead would cost every
+// launch some percent of its speed.
+func runningEnrollments(ctx context.Context, tx bun.Tx, sc waypost.Scope, lead int64) ([]string, error) {
+	var entries []struct {
+		JourneyID    string `bun:"journey_id"`
+		EnrollmentID string `bun:"enrollment_id"`
+		Active       int    `bun:"active"`
+		Running      bool   `bun:"running"`
+	}
+	err := tx.NewRaw(`SELECT je.journey_id, je.enrollment_id, je.active, e.ended_at IS NULL AS running
+		FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = ? JOIN enrollments AS e ON e.id = je.enrollment_id
+		WHERE j.org = ? AND j.stage = ? AND je.active > 0`, lead, sc.Org, sc.Stage).Scan(ctx, &entries)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, entry := range entries {
+		if entry.Active == 1 && entry.Running {
+			ids = append(ids, entry.EnrollmentID)
+			continue
+		}
+		// The journey lets a lead in several times at once: the entry names the last.
+		var several []string
+		err := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
+			Where("journey_id = ? AND leads_id = ? AND ended_at IS NULL", entry.JourneyID, lead).Scan(ctx, &several)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, several...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
 
 // insertLead waits for a concurrent create of the same externalId or number to
@@ -150,8 +355,17 @@ func insertLead(ctx context.Context, tx bun.Tx, row *leadRow, phones []string) e
 	if errors.Is(err, sql.ErrNoRows) {
 		return errDuplicate
 	}
-	if err != nil || len(phones) == 0 {
+	if err != nil {
 		return err
+	}
+	return addPhones(ctx, tx, *row, phones)
+}
+
+// addPhones gives a lead more numbers; errDuplicate if another one has one of
+// them.
+func addPhones(ctx context.Context, tx bun.Tx, row leadRow, phones []string) error {
+	if len(phones) == 0 {
+		return nil
 	}
 	// In the order of the key, so that two creates never wait for each other.
 	sorted := slices.Compact(slices.Sorted(slices.Values(phones)))
@@ -169,8 +383,8 @@ func insertLead(ctx context.Context, tx bun.Tx, row *leadRow, phones []string) e
 	return nil
 }
 
-// duplicate returns the Conflict with all leads that stand in row's way, nil if
-// there is none (any more).
+// duplicate returns the Conflict with all other leads that stand in row's way, nil
+// if there is none (any more).
 func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) error {
 	var details []waypost.Detail
 	add := func(target string, other int64) {
@@ -182,7 +396,7 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 	if row.ExternalID != nil {
 		var other int64
 		err := s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
-			Where("org = ? AND stage = ? AND external_id = ?", row.Org, row.Stage, *row.ExternalID).Scan(ctx, &other)
+			Where("org = ? AND stage = ? AND external_id = ? AND leads_id <> ?", row.Org, row.Stage, *row.ExternalID, row.LeadsID).Scan(ctx, &other)
 		switch {
 		case err == nil:
 			target = "externalId"
@@ -193,7 +407,8 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 	}
 	var taken []phoneRow
 	if len(phones) > 0 {
-		err := s.r.NewSelect().Model(&taken).Where("org = ? AND stage = ? AND phone IN (?)", row.Org, row.Stage, bun.List(phones)).Scan(ctx)
+		err := s.r.NewSelect().Model(&taken).
+			Where("org = ? AND stage = ? AND phone IN (?) AND leads_id <> ?", row.Org, row.Stage, bun.List(phones), row.LeadsID).Scan(ctx)
 		if err != nil {
 			return err
 		}

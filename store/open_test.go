@@ -234,7 +234,7 @@ func TestSealedAtRest(t *testing.T) {
 	check(err)
 	j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
 	check(err)
-	_, _, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
+	_, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
 	check(err)
 	lead, err := s.CreateLead(t.Context(), sc, waypost.LeadFields{Name: "A"}, nil)
 	check(err)
@@ -281,7 +281,7 @@ func TestSQLiteTwoProcesses(t *testing.T) {
 			done.Go(func() {
 				for range 25 {
 					// It reads before it writes, all in one transaction.
-					if _, err := s.UpdateJourneyDraft(t.Context(), sc, j.ID, "J", []byte(`{}`)); err != nil {
+					if _, err := s.UpdateJourneyDraft(t.Context(), sc, j.ID, "J", []byte(`{}`), nil); err != nil {
 						t.Error(err)
 						return
 					}

@@ -35,6 +35,8 @@ type Store struct {
 	prepared map[string]*sql.Stmt
 	missed   []string
 
+	exports chan struct{} // holds one for each export that runs
+
 	keys *waypost.Keyring
 	now  func() time.Time
 }
@@ -48,7 +50,7 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, keys: keys, now: now}
+	s := &Store{postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), keys: keys, now: now}
 	if s.postgres {
 		s.w = bun.NewDB(loc.openPostgres(), pgdialect.New())
 		s.r = s.w
@@ -191,12 +193,14 @@ func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
 const (
 	pgSerialization = "40001"
 	pgDeadlock      = "40P01"
+	pgUnique        = "23505"
 
 	sqliteReadOnly = 8
 	sqliteIO       = 10
 	sqliteFull     = 13
 	sqliteCantOpen = 14
 	sqliteNotADB   = 26
+	sqliteUnique   = 2067 // an extended one
 )
 
 // notFound turns "no rows" into a NotFound of what was looked for.

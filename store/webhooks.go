@@ -95,10 +95,20 @@ func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.W
 	if err != nil {
 		return w, fmt.Errorf("create webhook: %w", err)
 	}
-	if _, err := s.w.NewInsert().Model(&row).Exec(ctx); err != nil {
+	created, err := s.webhook(row)
+	if err != nil {
 		return w, fmt.Errorf("create webhook: %w", err)
 	}
-	return s.webhook(row)
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, created)
+	})
+	if err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	return created, nil
 }
 
 // Webhook returns a webhook, its secrets in the clear; NotFound if the scope has
@@ -196,7 +206,7 @@ func released(before, after waypost.Webhook) (reasons []string) {
 		return nil
 	}
 	if !before.Enabled {
-		return []string{waypost.DeferWebhookDisabled, waypost.DeferRateLimit, waypost.DeferMaxConcurrency}
+		return []string{waypost.DeferWebhookDisabled, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker}
 	}
 	if rate := before.RateLimit; (rate == nil) != (after.RateLimit == nil) || rate != nil && *rate != *after.RateLimit {
 		reasons = append(reasons, waypost.DeferRateLimit)
@@ -204,19 +214,31 @@ func released(before, after waypost.Webhook) (reasons []string) {
 	if before.MaxConcurrency != after.MaxConcurrency {
 		reasons = append(reasons, waypost.DeferMaxConcurrency)
 	}
+	if before.URL != after.URL {
+		reasons = append(reasons, waypost.DeferBreaker)
+	}
 	return reasons
 }
 
+// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred
+// for the reason that it has ended, those that wait longest first.
+func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		return s.release(ctx, tx, sc, webhookID, []string{reason})
+	})
+}
+
 // release tells the workflows of a webhook's deliveries that are deferred for one
-// of the reasons. What is being deferred at the same time can be missed: it looks
+// of the reasons, those that wait longest first. What is being deferred at the same time can be missed: it looks
 // again by itself after some seconds.
 func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
 	if len(reasons) == 0 {
 		return nil
 	}
 	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT DISTINCT e.cohort_id, '', '', ?, 0 FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
-		WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?) AND e.cohort_id IS NOT NULL`,
+		SELECT e.cohort_id, '', '', ?, 0 FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
+		WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?) AND e.cohort_id IS NOT NULL
+		GROUP BY e.cohort_id ORDER BY min(d.deferred_since), e.cohort_id`,
 		stamp{s.time()}, sc.Org, sc.Stage, waypost.DeliveryDeferred, webhook, bun.List(reasons)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("release deliveries: %w", err)
@@ -236,15 +258,27 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason
 	return err
 }
 
-// DeleteWebhook deletes a webhook. Conflict if a published version names it,
-// NotFound if the scope has none of this id.
-func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string) error {
+// DeleteWebhook deletes a webhook unless check, if there is one, which
+// sees it as it is, refuses.
+// Conflict if a published version names it, NotFound if the scope has none of this
+// id.
+func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error {
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.webhookRow(ctx, tx, sc, id); err != nil {
+		row, err := s.webhookRow(ctx, tx, sc, id)
+		if err != nil {
 			return err
 		}
+		w, err := s.webhook(row)
+		if err != nil {
+			return err
+		}
+		if check != nil {
+			if err := check(w); err != nil {
+				return err
+			}
+		}
 		var named []journeyWebhookRow
-		err := tx.NewSelect().Model(&named).Where("webhook_id = ?", id).Order("journey_id", "version").Limit(1).Scan(ctx)
+		err = tx.NewSelect().Model(&named).Where("webhook_id = ?", id).Order("journey_id", "version").Limit(1).Scan(ctx)
 		if err != nil {
 			return err
 		}

@@ -3,8 +3,8 @@ package worker
 // PumpObserver is told what a pump hands to Temporal, for metrics. Its methods
 // are called from several goroutines at once and must not block.
 type PumpObserver interface {
-	// Started is called when Temporal has taken the workflow of n enrollments or
-	// launches; kind is a Kind… value.
+	// Started is called when Temporal has taken the workflow of n enrollments,
+	// launches or imports; kind is a Kind… value.
 	Started(kind string, n int)
 	// Signaled is called when Temporal has taken one signal that stands for n
 	// notices.
@@ -15,4 +15,5 @@ type PumpObserver interface {
 const (
 	KindEnrollment = "enrollment"
 	KindLaunch     = "launch"
+	KindImport     = "import"
 )

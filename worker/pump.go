@@ -13,8 +13,8 @@ import (
 	"waypost/workflows"
 )
 
-// Outbox is where accepted enrollments and launches wait for their workflow, and
-// notices for the workflow to be told.
+// Outbox is where accepted enrollments, launches and imports wait for their
+// workflow, and notices for the workflow to be told.
 type Outbox interface {
 	ClaimCohort(ctx context.Context) (*waypost.Cohort, error)
 	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)
@@ -24,21 +24,25 @@ type Outbox interface {
 	UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error)
 	MarkLaunchStarted(ctx context.Context, id string) error
 
+	UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error)
+	MarkImportStarted(ctx context.Context, id string) error
+
 	ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 }
 
-// Starter starts workflows, again for the same cohort or launch without effect,
-// and tells them to look at what has changed.
+// Starter starts workflows, again for the same cohort, launch or
+// import without effect, and tells them to look at what has changed.
 type Starter interface {
 	StartCohort(ctx context.Context, cohort waypost.Cohort) error
 	StartLaunch(ctx context.Context, l waypost.Launch) error
+	StartImport(ctx context.Context, im waypost.Import) error
 	Look(ctx context.Context, workflowID string, ring workflows.Ring) error
 }
 
-// Pump is the only way of enrollments, launches and notices into Temporal.
+// Pump is the only way of enrollments, launches, imports and notices into Temporal.
 // Enrollments of the same journey version that wait at the same time share a
 // workflow; in a quiet system each has its own. Several pumps, in one process or
 // in many, share the work.
@@ -112,6 +116,7 @@ func (p *Pump) lanes() []lane {
 	lanes := []lane{
 		{"start left enrollments", sweepEvery, (*Pump).startLeft},
 		{"start launches", sweepEvery, (*Pump).startLaunches},
+		{"start imports", sweepEvery, (*Pump).startImports},
 		{"tell workflows", noticesEvery, (*Pump).tell},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 	}
@@ -234,22 +239,37 @@ func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error
 }
 
 func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
-	launches, err := p.outbox.UnstartedLaunches(ctx, p.now().Add(-staleAfter), staleLimit)
+	id := func(l waypost.Launch) string { return l.ID }
+	return startAlone(ctx, p, KindLaunch, p.outbox.UnstartedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
+}
+
+func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
+	id := func(im waypost.Import) string { return im.ID }
+	return startAlone(ctx, p, KindImport, p.outbox.UnstartedImports, id, p.starter.StartImport, p.outbox.MarkImportStarted)
+}
+
+// startAlone starts what has a workflow of its own, each of its kind: one that
+// Temporal refuses must not keep the others from starting.
+func startAlone[T any](ctx context.Context, p *Pump, kind string,
+	find func(ctx context.Context, claimedBefore time.Time, limit int) ([]T, error), id func(T) string,
+	start func(context.Context, T) error, mark func(ctx context.Context, id string) error,
+) (more bool, err error) {
+	found, err := find(ctx, p.now().Add(-staleAfter), staleLimit)
 	if err != nil {
 		return false, err
 	}
 	var errs error
-	for _, l := range launches {
-		err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartLaunch(ctx, l) })
+	for _, one := range found {
+		err := p.limited(ctx, func(ctx context.Context) error { return start(ctx, one) })
 		if err == nil {
-			p.observe.Started(KindLaunch, 1)
-			if err = p.outbox.MarkLaunchStarted(ctx, l.ID); err != nil {
-				err = fmt.Errorf("mark launch %s as started: %w", l.ID, err)
+			p.observe.Started(kind, 1)
+			if err = mark(ctx, id(one)); err != nil {
+				err = fmt.Errorf("mark %s %s as started: %w", kind, id(one), err)
 			}
 		}
 		errs = errors.Join(errs, err)
 	}
-	return len(launches) == staleLimit, errs
+	return len(found) == staleLimit, errs
 }
 
 // tell signals workflows, each once for all that has gathered for it.

@@ -20,6 +20,7 @@ import (
 type unreliable struct {
 	mu      sync.Mutex
 	started map[string][]string // enrollments by cohort
+	imports map[string]int      // tries
 	faults  int
 }
 
@@ -48,10 +49,23 @@ func (u *unreliable) StartCohort(_ context.Context, cohort waypost.Cohort) error
 
 func (u *unreliable) StartLaunch(context.Context, waypost.Launch) error { return nil }
 
+func (u *unreliable) StartImport(_ context.Context, im waypost.Import) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if im.Mode != waypost.ImportUpsert || !im.DryRun || im.Scope != (waypost.Scope{Org: "acme", Stage: waypost.StageRelease}) {
+		return fmt.Errorf("import %s is %+v", im.ID, im)
+	}
+	if u.imports[im.ID]++; u.imports[im.ID] < 3 {
+		u.faults++
+		return errors.New("temporal is away")
+	}
+	return nil
+}
+
 func (u *unreliable) Look(context.Context, string, workflows.Ring) error { return nil }
 
 // Whatever Temporal does, several pumps start every enrollment, each in one
-// cohort.
+// cohort, and every import.
 func TestPumpStartsEachOnce(t *testing.T) {
 	t.Parallel()
 	const enrollments = 150
@@ -66,12 +80,12 @@ func TestPumpStartsEachOnce(t *testing.T) {
 	definition := fmt.Appendf(nil, `{"name":"J","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":%q}]}`, hook.ID)
 	j, err := db.CreateJourney(ctx, sc, "J", definition)
 	must(t, err)
-	_, _, err = db.PublishJourney(ctx, sc, j.ID, "J", "hash", definition, []string{hook.ID})
+	_, err = db.PublishJourney(ctx, sc, j.ID, "J", "hash", definition, []string{hook.ID})
 	must(t, err)
 	lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 	must(t, err)
 
-	temporal := &unreliable{started: map[string][]string{}}
+	temporal := &unreliable{started: map[string][]string{}, imports: map[string]int{}}
 	var pumping sync.WaitGroup
 	var pumps []*Pump
 	for range 3 {
@@ -80,6 +94,15 @@ func TestPumpStartsEachOnce(t *testing.T) {
 		p.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)
 		pumping.Go(func() { p.Run(ctx) })
+	}
+	var imports []string
+	for range 3 {
+		im, err := db.CreateImport(ctx, sc, waypost.Import{Mode: waypost.ImportUpsert, DryRun: true, AppID: "app_test", PhoneRegion: "CN"},
+			func(yield func(waypost.ImportRow, error) bool) {
+				yield(waypost.ImportRow{Line: 1, Data: []byte(`{"name":"Ada"}`)}, nil)
+			})
+		must(t, err)
+		imports = append(imports, im.ID)
 	}
 	all := map[string]bool{}
 	for i := range enrollments {
@@ -100,8 +123,21 @@ func TestPumpStartsEachOnce(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
+	for {
+		left, err := db.UnstartedImports(ctx, time.Now().Add(time.Hour), 1)
+		must(t, err)
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 	cancel()
 	pumping.Wait()
+	for _, id := range imports {
+		if temporal.imports[id] < 3 {
+			t.Errorf("import %s counts as started after %d tries", id, temporal.imports[id])
+		}
+	}
 	for cohort, members := range temporal.started {
 		if len(members) > waypost.MaxCohort {
 			t.Errorf("cohort %s has %d members", cohort, len(members))

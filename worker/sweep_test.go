@@ -33,6 +33,10 @@ func (o *leftOutbox) UnstartedLaunches(context.Context, time.Time, int) ([]waypo
 	return nil, nil
 }
 
+func (o *leftOutbox) UnstartedImports(context.Context, time.Time, int) ([]waypost.Import, error) {
+	return nil, nil
+}
+
 func (o *leftOutbox) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return nil, nil }
 
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
@@ -56,6 +60,8 @@ func (o *leftOutbox) MarkStarted(_ context.Context, ids ...string) error {
 type refusing string
 
 func (refusing) StartLaunch(context.Context, waypost.Launch) error { return nil }
+
+func (refusing) StartImport(context.Context, waypost.Import) error { return nil }
 
 func (refusing) Look(context.Context, string, workflows.Ring) error { return nil }
 

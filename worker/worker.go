@@ -40,6 +40,7 @@ func New(c client.Client, taskQueue string, a *activities.Activities) worker.Wor
 func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 	r.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
+	r.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
 	r.RegisterActivity(a.DeliverBatch)
 	r.RegisterActivity(a.DecideBatch)
 	r.RegisterActivity(a.RecordBatch)
@@ -47,4 +48,6 @@ func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterActivity(a.CancelBatch)
 	r.RegisterActivity(a.CancelLaunch)
 	r.RegisterActivity(a.EnrollAudience)
+	r.RegisterActivity(a.ImportLeads)
+	r.RegisterActivity(a.CancelImport)
 }

@@ -47,52 +47,63 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                                       cohort.ID,
-		TaskQueue:                                c.taskQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		EnableEagerStart:                         true,
-		TypedSearchAttributes:                    attributes,
-		StaticSummary:                            summary(in.Name, in.Version, len(in.Members)),
-		Priority:                                 priority(in.Scope.Org, in.LaunchID, len(in.Members)),
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	return c.start(ctx, client.StartWorkflowOptions{
+		ID:                    cohort.ID,
+		EnableEagerStart:      true,
+		TypedSearchAttributes: attributes,
+		StaticSummary:         summary(in.Name, in.Version, len(in.Members)),
+		Priority:              priority(in.Scope.Org, in.LaunchID, len(in.Members)),
 	}, TypeJourney, in)
-	if started := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &started) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("start workflow %s: %w", cohort.ID, err)
-	}
-	return nil
 }
 
 // StartLaunch starts the workflow of a launch; again for the same launch has no
 // effect.
 func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
-	sc := l.Scope
-	in := LaunchInput{Scope: sc, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
+	in := LaunchInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
 	if l.StartAt != nil {
 		in.StartAt = *l.StartAt
 	}
-	p := priority(sc.Org, "", 1)
-	p.PriorityKey = priorityCohort
-	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+	return c.start(ctx, client.StartWorkflowOptions{
 		ID:                    l.ID,
-		TaskQueue:             c.taskQueue,
-		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			AttrJourney.ValueSet(l.JourneyID), AttrOrg.ValueSet(sc.Org), AttrStage.ValueSet(string(sc.Stage))),
-		StaticSummary:                            "Launch of journey " + l.JourneyID,
-		Priority:                                 p,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		TypedSearchAttributes: attributesOf(l.Scope, AttrJourney.ValueSet(l.JourneyID)),
+		StaticSummary:         "Launch of journey " + l.JourneyID,
+		Priority:              backgroundPriority(l.Scope),
 	}, TypeLaunch, in)
+}
+
+// StartImport starts the workflow of an import; again for the same import has no
+// effect. It takes ID, Scope, Mode and DryRun of im.
+func (c *Client) StartImport(ctx context.Context, im waypost.Import) error {
+	title := "Import of leads, " + string(im.Mode)
+	if im.DryRun {
+		title += ", dry run"
+	}
+	return c.start(ctx, client.StartWorkflowOptions{
+		ID:                    im.ID,
+		TypedSearchAttributes: attributesOf(im.Scope),
+		StaticSummary:         title,
+		Priority:              backgroundPriority(im.Scope),
+	}, TypeLeadImport, ImportInput{Scope: im.Scope, ImportID: im.ID})
+}
+
+// start starts a workflow. One of this id that runs or has run is left alone.
+func (c *Client) start(ctx context.Context, options client.StartWorkflowOptions, workflowType string, in any) error {
+	options.TaskQueue = c.taskQueue
+	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+	options.WorkflowExecutionErrorWhenAlreadyStarted = true
+	_, err := c.temporal.ExecuteWorkflow(ctx, options, workflowType, in)
 	if started := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &started) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("start workflow %s: %w", l.ID, err)
+		return fmt.Errorf("start workflow %s: %w", options.ID, err)
 	}
 	return nil
+}
+
+// attributesOf are the search attributes of everything in a scope, and more.
+func attributesOf(sc waypost.Scope, more ...temporal.SearchAttributeUpdate) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(append(more, AttrOrg.ValueSet(sc.Org), AttrStage.ValueSet(string(sc.Stage)))...)
 }
 
 // Look tells a workflow that something has changed that it should look at. One
@@ -123,6 +134,14 @@ func priority(org, launch string, members int) temporal.Priority {
 	return p
 }
 
+// backgroundPriority is that of workflows in which nobody waits for a single
+// result.
+func backgroundPriority(sc waypost.Scope) temporal.Priority {
+	p := priority(sc.Org, "", 1)
+	p.PriorityKey = priorityCohort
+	return p
+}
+
 // InputOf makes the start input of a cohort and its first search
 // attributes, so that the workflow need not upsert them.
 func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, error) {
@@ -142,12 +161,11 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	}
 	in.Node = def.Start()
 	updates := []temporal.SearchAttributeUpdate{
-		AttrJourney.ValueSet(v.JourneyID), AttrLead.ValueSet(leads), AttrOrg.ValueSet(v.Scope.Org),
-		AttrStage.ValueSet(string(v.Scope.Stage)), AttrNode.ValueSet(def.Start()),
+		AttrJourney.ValueSet(v.JourneyID), AttrLead.ValueSet(leads), AttrNode.ValueSet(def.Start()),
 	}
 	if node, ok := def.Node(def.Start()); ok && node.Webhook != "" {
 		in.Webhook = node.Webhook
 		updates = append(updates, AttrWebhook.ValueSet(node.Webhook))
 	}
-	return in, temporal.NewSearchAttributes(updates...), nil
+	return in, attributesOf(v.Scope, updates...), nil
 }

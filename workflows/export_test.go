@@ -1,3 +1,6 @@
 package workflows
 
-var Priority = priority
+var (
+	Priority  = priority
+	Thousands = thousands
+)

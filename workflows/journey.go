@@ -537,17 +537,9 @@ func (c *cohort) activityOptions(ctx workflow.Context, title, webhook string) wo
 	if webhook != "" {
 		p.FairnessKey = webhook
 	}
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: batchTimeout,
-		HeartbeatTimeout:    heartbeatTimeout,
-		// An activity fails only when it cannot reach what it needs. Nobody is lost by
-		// that, however long it lasts: it is tried until it works.
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
-		},
-		Summary:  title,
-		Priority: p,
-	})
+	options := tireless(batchTimeout, title)
+	options.Priority = p
+	return workflow.WithActivityOptions(ctx, options)
 }
 
 // expect has done called when the future is ready; the members are busy until

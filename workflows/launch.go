@@ -44,20 +44,16 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 	show := func(what string) {
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s. %d enrolled, %d skipped.", what, in.Enrolled, in.Skipped))
 	}
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: audienceTimeout,
-		HeartbeatTimeout:    heartbeatTimeout,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
-		},
-		Summary: "enroll the audience",
-	})
+	canceled := func(why error) error {
+		return cancelIf(ctx, why, activitiesOf.CancelLaunch, activities.CancelInput{Scope: in.Scope, LaunchID: in.LaunchID})
+	}
+	ctx = workflow.WithActivityOptions(ctx, tireless(audienceTimeout, "enroll the audience"))
 	for {
 		early := workflow.Now(ctx).Before(in.StartAt)
 		if early {
 			show("Begins at " + in.StartAt.UTC().Format(time.RFC3339))
 			if err := receive(ctx, rings, in.StartAt); err != nil {
-				return result(true), cancelLaunch(ctx, in, err)
+				return result(true), canceled(err)
 			}
 			early = workflow.Now(ctx).Before(in.StartAt)
 		}
@@ -68,7 +64,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		// Whoever rings before it is time has canceled it, perhaps: that is all it asks.
 		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Early: early}
 		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
-			return result(true), cancelLaunch(ctx, in, err)
+			return result(true), canceled(err)
 		}
 		in.Enrolled += p.Enrolled
 		in.Skipped += p.Skipped
@@ -79,7 +75,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		case p.Paused:
 			show("Paused")
 			if err := receive(ctx, rings, time.Time{}); err != nil {
-				return result(true), cancelLaunch(ctx, in, err)
+				return result(true), canceled(err)
 			}
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
@@ -90,19 +86,34 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 	}
 }
 
-// cancelLaunch cancels the launch if an operator canceled its workflow, and
-// returns why the workflow ends.
-func cancelLaunch(ctx workflow.Context, in LaunchInput, why error) error {
+// cancelIf cancels what a workflow carries out, by an activity, if an operator
+// canceled the workflow. It returns why the workflow ends.
+func cancelIf(ctx workflow.Context, why error, cancel, input any) error {
 	if ctx.Err() == nil {
 		return why
 	}
 	apart, stop := workflow.NewDisconnectedContext(ctx)
 	defer stop()
-	input := activities.CancelInput{Scope: in.Scope, LaunchID: in.LaunchID}
-	if err := workflow.ExecuteActivity(apart, activitiesOf.CancelLaunch, input).Get(apart, nil); err != nil {
+	options := workflow.GetActivityOptions(apart)
+	options.Summary = "cancel"
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(apart, options), cancel, input).Get(apart, nil); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+// tireless are the options of an activity that fails only when it cannot reach
+// what it needs. Nobody is lost by that, however long it lasts: it is tried until
+// it works. Its heartbeats tell within seconds that its process has died.
+func tireless(timeout time.Duration, summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		StartToCloseTimeout: timeout,
+		HeartbeatTimeout:    heartbeatTimeout,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
+		},
+		Summary: summary,
+	}
 }
 
 // audienceTimeout bounds one run of EnrollAudience, which ends by itself after

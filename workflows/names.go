@@ -17,6 +17,10 @@ const TypeJourney = "Journey"
 // the launch's.
 const TypeLaunch = "Launch"
 
+// TypeLeadImport is the workflow type that processes the rows of an import; its id
+// is the import's.
+const TypeLeadImport = "LeadImport"
+
 // SignalLook tells a workflow to look at what is recorded: something has changed
 // there. It carries a Ring.
 const SignalLook = "look"

@@ -17,6 +17,7 @@ import (
 
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 
 	"waypost"
 	"waypost/activities"
@@ -84,6 +85,8 @@ func (w *world) newEnvironmentAt(at time.Time) {
 	w.env = suite.NewTestWorkflowEnvironment()
 	w.env.SetStartTime(at)
 	w.env.SetTestTimeout(time.Minute)
+	// A machine that stands still for a second is no deadlock.
+	w.env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: time.Minute})
 	// Payloads pass the codec, as they do in production.
 	w.env.SetDataConverter(w.dataConverter())
 }
@@ -117,7 +120,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)
-	v, _, err := w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	v, err := w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
 	must(w.t, err)
 	return v
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,17 +17,14 @@ import (
 	"time"
 
 	"waypost"
+	signed "waypost/client"
 	"waypost/config"
 	"waypost/signature"
 )
 
-// client calls a gateway with signed requests.
-type client struct {
-	base  string // without a slash at its end
-	key   signature.Key
-	stage string
-	http  *http.Client
-}
+// client calls a gateway for a person: bounded in time and size, with errors that
+// say what to do.
+type client struct{ gateway *signed.Client }
 
 // answer is what a gateway answered.
 type answer struct {
@@ -62,16 +59,13 @@ func (c *cli) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{
-		base:  strings.TrimRight(p.URL, "/"),
-		key:   signature.Key{AccessKey: p.AccessKey, SecretKey: p.SecretKey},
-		stage: cfg.Client.Stage,
-		http: &http.Client{
-			Timeout: callTime,
-			// A redirect would need another signature, and the gateway sends none.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}, nil
+	gateway := signed.New(p.URL, signature.Key{AccessKey: p.AccessKey, SecretKey: p.SecretKey})
+	gateway.HTTP.Timeout = callTime
+	gateway.Header = http.Header{"User-Agent": {"waypost/" + waypost.ProductVersion}}
+	if stage := cfg.Client.Stage; stage != "" {
+		gateway.Header.Set("X-Cloud-Stage", stage)
+	}
+	return &client{gateway}, nil
 }
 
 func findProfile(cfg config.Config) (profile, error) {
@@ -120,22 +114,17 @@ func readProfile(path string) (profile, error) {
 // call sends one signed request, whatever the answer's status. The path may
 // have a query.
 func (c *client) call(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
-	if err != nil {
-		return answer{}, fmt.Errorf("call %s %s: the path cannot be sent", method, path)
-	}
+	sent := http.Header{}
 	if method != http.MethodGet && method != http.MethodHead && method != http.MethodDelete {
-		req.Header.Set("Content-Type", "application/json")
+		sent.Set("Content-Type", "application/json")
 	}
-	if c.stage != "" {
-		req.Header.Set("X-Cloud-Stage", c.stage)
-	}
-	req.Header.Set("User-Agent", "waypost/"+waypost.ProductVersion)
-	for name, values := range header {
-		req.Header[name] = values
-	}
-	signature.SignHTTP(req, c.key, body, time.Now(), signature.NewNonce())
-	res, err := c.http.Do(req)
+	maps.Copy(sent, header)
+	res, err := c.gateway.Send(ctx, method, path, sent, body)
+	return c.answer(ctx, res, err)
+}
+
+// answer reads what came back of a call.
+func (c *client) answer(ctx context.Context, res *http.Response, err error) (answer, error) {
 	if err != nil {
 		return answer{}, c.unreachable(ctx, err)
 	}
@@ -146,9 +135,98 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 		err = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
 	}
 	if err != nil {
-		return a, fmt.Errorf("read the answer of %s: %w", c.base, err)
+		return a, fmt.Errorf("read the answer of %s: %w", c.gateway.URL, err)
 	}
 	return a, nil
+}
+
+// within is a client whose calls may take longer than callTime; 0 is any time.
+func (c *client) within(d time.Duration) *client {
+	gateway, web := *c.gateway, *c.gateway.HTTP
+	web.Timeout = d
+	gateway.HTTP = &web
+	return &client{&gateway}
+}
+
+// upload POSTs a body of a known size and hash while it is read, whatever the
+// answer's status.
+func (c *client) upload(ctx context.Context, path string, header http.Header, body io.Reader, size int64, hash string) (answer, error) {
+	res, err := c.within(uploadTime).gateway.Upload(ctx, http.MethodPost, path, header, body, size, hash)
+	return c.answer(ctx, res, err)
+}
+
+// stream opens an answer that is read while it comes, and may take any time as long
+// as something comes every callTime. An answer that is no success is an error.
+func (c *client) stream(ctx context.Context, path string) (*stream, error) {
+	return c.streamWithin(ctx, path, callTime)
+}
+
+func (c *client) streamWithin(ctx context.Context, path string, stall time.Duration) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &stream{ctx: ctx, client: c, stall: stall, cancel: cancel}
+	s.stalled = time.AfterFunc(stall, func() { cancel(errStalled) })
+	res, err := c.within(0).gateway.Send(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		defer s.stop()
+		return nil, s.why(err)
+	}
+	s.res = res
+	if res.StatusCode == http.StatusOK {
+		return s, nil
+	}
+	defer s.Close()
+	a := answer{status: res.StatusCode, proto: res.Proto, header: res.Header}
+	if a.body, err = io.ReadAll(io.LimitReader(s, maxAnswer)); err != nil {
+		return nil, err
+	}
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("the gateway answered %d %s", a.status, http.StatusText(a.status))
+}
+
+// errStalled is why a stream ends from which nothing comes any more.
+var errStalled = errors.New("nothing has come")
+
+// stream is an answer that is read while it comes.
+type stream struct {
+	ctx     context.Context // of the call
+	client  *client
+	res     *http.Response
+	stall   time.Duration // how long nothing may come
+	stalled *time.Timer
+	cancel  context.CancelCauseFunc
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.res.Body.Read(p)
+	s.stalled.Reset(s.stall)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = s.why(err)
+	}
+	return n, err
+}
+
+// why is an error of the call, as a person understands it.
+func (s *stream) why(err error) error {
+	if errors.Is(context.Cause(s.ctx), errStalled) {
+		return fmt.Errorf("read the answer of %s: %w for %s", s.client.gateway.URL, errStalled, s.stall)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the answer of %s was cut off", s.client.gateway.URL)
+	}
+	return s.client.unreachable(s.ctx, err)
+}
+
+func (s *stream) stop() {
+	s.stalled.Stop()
+	s.cancel(nil)
+}
+
+// Close ends the call.
+func (s *stream) Close() error {
+	s.stop()
+	return s.res.Body.Close()
 }
 
 // unreachable says what to do about a call that got no answer.
@@ -156,14 +234,10 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	cause := err
-	if u := (*url.Error)(nil); errors.As(err, &u) {
-		cause = u.Err // without the URL, whose query may hold personal data
-	}
 	if errors.As(err, new(*net.OpError)) {
-		return fmt.Errorf("cannot reach the gateway at %s: %w; is it running there? (`make run` starts one)", c.base, cause)
+		return fmt.Errorf("cannot reach the gateway at %s: %w; is it running there? (`make run` starts one)", c.gateway.URL, err)
 	}
-	return fmt.Errorf("call the gateway at %s: %w", c.base, cause)
+	return fmt.Errorf("call the gateway at %s: %w", c.gateway.URL, err)
 }
 
 // do is call for answers that must be a success: every other one is an error.
@@ -180,20 +254,13 @@ func (a answer) err() error {
 	if a.status >= 200 && a.status < 300 {
 		return nil
 	}
-	var e struct {
-		Code    waypost.ErrorCode `json:"code"`
-		Message string            `json:"message"`
-		Target  string            `json:"target"`
-		Detail  []waypost.Detail  `json:"detail"`
-	}
-	if err := json.Unmarshal(a.body, &e); err != nil || e.Code == "" {
+	var fault *waypost.Error
+	if !errors.As(signed.Fault(a.status, a.body), &fault) {
 		return fmt.Errorf("the gateway answered %d %s: %s", a.status, http.StatusText(a.status), clean(clip(string(a.body), 200)))
 	}
-	fault := &waypost.Error{Code: waypost.ErrorCode(clean(string(e.Code))), Message: clean(e.Message), Target: clean(e.Target)}
-	for _, d := range e.Detail {
-		fault.Details = append(fault.Details, waypost.Detail{
-			Code: waypost.DetailCode(clean(string(d.Code))), Target: clean(d.Target), Message: clean(d.Message),
-		})
+	fault.Code, fault.Message, fault.Target = waypost.ErrorCode(clean(string(fault.Code))), clean(fault.Message), clean(fault.Target)
+	for i, d := range fault.Details {
+		fault.Details[i] = waypost.Detail{Code: waypost.DetailCode(clean(string(d.Code))), Target: clean(d.Target), Message: clean(d.Message)}
 	}
 	if wait := a.header.Get("Retry-After"); wait != "" {
 		fault.Message += " (retry after " + clean(wait) + " s)"

@@ -15,38 +15,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The client in docs/signing.md works as it stands there.
-func TestShellClient(t *testing.T) {
-	t.Parallel()
-	for _, tool := range []string{"sh", "curl", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
-	script := blocksOf(t, pageOf(t, "docs", "signing.md"), "sh")[0]
-	p := newPeer(t, map[string]func(request) reply{
-		"GET /v1/leads/7": always(200, `{"leadsId":7}`), "GET /v1/leads": always(200, `{"items":[]}`),
-		"POST /v1/leads": always(201, `{"leadsId":8}`), "POST /v1/journeys/jrn_1/publish": always(201, `{"version":1}`),
-	})
-	for _, tt := range []struct{ call, answer, body string }{
-		{"GET /v1/leads/7", `{"leadsId":7}`, ""},
-		{"GET '/v1/leads?sort=-createdAt&a-b=2&a=1&a=0&flag&name=%E5%BC%A0&&email=a%40b.co&x[]=1'", `{"items":[]}`, ""},
-		{`POST /v1/leads '{"businessParam":{"name":"张 O’Neill","remark":"a  b"}}'`, `{"leadsId":8}`, `{"businessParam":{"name":"张 O’Neill","remark":"a  b"}}`},
-		{"POST /v1/journeys/jrn_1/publish", `{"version":1}`, ""},
-	} {
-		cmd := exec.CommandContext(t.Context(), "sh", "-euc", script+"\nwaypost_call "+tt.call)
-		cmd.Env = append(p.environ(), "PATH="+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if err != nil || string(out) != tt.answer+"\n" {
-			t.Errorf("%s: %v, answer %s", tt.call, err, out)
-			continue
-		}
-		if got := p.last(t).body; got != tt.body {
-			t.Errorf("%s: body %q", tt.call, got)
-		}
-	}
-}
-
 // pageOf reads a page of the documentation.
 func pageOf(t *testing.T, path ...string) string {
 	t.Helper()
@@ -76,6 +44,7 @@ func TestDocumentedCommands(t *testing.T) {
 	check := func(where, text string) (found int) {
 		for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", ""), "\n") {
 			line, _, _ = strings.Cut(line, " # ")
+			line, _, _ = strings.Cut(line, " > ")
 			line = strings.TrimSuffix(strings.TrimSpace(line), "&")
 			if i := max(strings.LastIndex(line, "| waypost "), strings.LastIndex(line, "&& bin/waypost ")); i >= 0 {
 				line = line[strings.Index(line[i:], "waypost")+i:]
@@ -103,7 +72,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		return found
 	}
-	for name, least := range map[string]int{"README.md": 10, "docs/launches.md": 8} {
+	for name, least := range map[string]int{"README.md": 10, "docs/launches.md": 8, "docs/leads.md": 19} {
 		if n := check(name, pageOf(t, name)); n < least {
 			t.Errorf("found %d commands in %s", n, name)
 		}
@@ -183,7 +152,6 @@ func TestLaunchesPage(t *testing.T) {
 			ids["lch_…"] = m.text("launchId")
 		}
 	}
-	shell := blocksOf(t, pageOf(t, "docs", "signing.md"), "sh")[0]
 	var launch, event members
 	for _, line := range strings.Split(strings.Join(blocksOf(t, text, "sh"), ""), "\n") {
 		if line == "" || strings.Contains(line, "--watch") {
@@ -208,7 +176,7 @@ func TestLaunchesPage(t *testing.T) {
 			}
 			note(run(string(stdin), strings.Fields(command)...))
 		} else {
-			cmd := exec.CommandContext(t.Context(), "sh", "-euc", shell+"\n"+line)
+			cmd := exec.CommandContext(t.Context(), "sh", "-euc", ". "+clientsDir+"waypost.sh\n"+line)
 			cmd.Env = append(slices.Clone(client), "PATH="+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			var m members

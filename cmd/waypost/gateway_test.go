@@ -104,7 +104,11 @@ func startGateway(t *testing.T, environ []string) string {
 // newClientOf starts a gateway and returns the settings of somebody who may call it.
 func newClientOf(t *testing.T) []string {
 	t.Helper()
-	environ := deployment(t)
+	return clientOf(t, deployment(t))
+}
+
+func clientOf(t *testing.T, environ []string) []string {
+	t.Helper()
 	made := runCLI(t, environ, "", "-o", "json", "apps", "create", "--org", "acme", "--name", "cli", "--grant", "*")
 	var key struct{ AccessKey, SecretKey string }
 	if err := json.Unmarshal([]byte(made.stdout), &key); err != nil {

@@ -51,17 +51,20 @@ func (c *cli) readObject(name string) (json.RawMessage, error) {
 	return out, nil
 }
 
-// params reads name=text and name:=JSON.
-func params(pairs []string) (map[string]any, error) {
+// params reads name=text and name:=JSON of the flag --param.
+func params(pairs []string) (map[string]any, error) { return named("--param", pairs) }
+
+// named reads name=text and name:=JSON of a flag.
+func named(flag string, pairs []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || name == ":" {
-			return nil, usagef("--param %q: it is name=text or name:=JSON", pair)
+			return nil, usagef("%s %q: it is name=text or name:=JSON", flag, pair)
 		}
 		if name, isJSON := strings.CutSuffix(name, ":"); isJSON {
 			if !json.Valid([]byte(value)) {
-				return nil, usagef("--param %q: what follows := must be JSON, such as 7 or \"text\"", pair)
+				return nil, usagef("%s %q: what follows := must be JSON, such as 7 or \"text\"", flag, pair)
 			}
 			out[name] = json.RawMessage(value)
 			continue

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -226,50 +225,30 @@ type launchProgress struct {
 // watchLaunch shows a launch's progress on standard error, as a bar on a terminal
 // and as lines elsewhere, until it has ended, and then the launch.
 func (c *cli) watchLaunch(ctx context.Context, cl *client, path string) error {
-	shown := ""
+	shown := progress{c: c}
 	for {
 		a, err := cl.do(ctx, http.MethodGet, path, nil, nil)
 		if err != nil {
-			return c.endBar(shown, err)
+			return shown.end(err)
 		}
 		var p launchProgress
 		if err := json.Unmarshal(a.body, &p); err != nil {
-			return c.endBar(shown, fmt.Errorf("the gateway's answer is no launch: %w", err))
+			return shown.end(fmt.Errorf("the gateway's answer is no launch: %w", err))
 		}
-		if line := p.String(); line != shown {
-			if c.terminal {
-				fmt.Fprintf(c.stderr, "\r\x1b[K%s %s", p.bar(), line)
-			} else {
-				fmt.Fprintln(c.stderr, line)
-			}
-			shown = line
-		}
+		shown.show(p.done(), p.String())
 		if p.Status.Ended() {
-			return errors.Join(c.endBar(shown, nil), c.printAnswer(a))
+			return errors.Join(shown.end(nil), c.printAnswer(a))
 		}
 		select {
 		case <-ctx.Done():
-			return c.endBar(shown, errors.New("interrupted"))
+			return shown.end(errors.New("interrupted"))
 		case <-time.After(c.poll):
 		}
 	}
 }
 
-// endBar leaves the line of a bar that was shown.
-func (c *cli) endBar(shown string, err error) error {
-	if c.terminal && shown != "" {
-		fmt.Fprintln(c.stderr)
-	}
-	return err
-}
-
 // done is how much of the launch is over, 0 to 1.
-func (p launchProgress) done() float64 {
-	if p.Total <= 0 {
-		return 0
-	}
-	return min(1, float64(p.Skipped+p.Completed)/float64(p.Total))
-}
+func (p launchProgress) done() float64 { return share(int64(p.Skipped+p.Completed), int64(p.Total)) }
 
 func (p launchProgress) String() string {
 	var b strings.Builder
@@ -289,11 +268,4 @@ func (p launchProgress) String() string {
 		}
 	}
 	return b.String()
-}
-
-const barWidth = 20
-
-func (p launchProgress) bar() string {
-	full := strings.Repeat("█", int(barWidth*p.done()))
-	return full + strings.Repeat("░", barWidth-utf8.RuneCountInString(full))
 }

@@ -2,64 +2,460 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"waypost"
 )
 
 const leadsPath = "/v1/leads"
 
+func leadPath(id string) string { return leadsPath + "/" + url.PathEscape(id) }
+
 func (c *cli) leads() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "leads", Short: "Create and read leads",
-		Example: `  echo '{name: Ada, mobilePhone: ["13800138000"]}' | waypost leads create -f -`,
+		Use: "leads", Short: "Create, read, change, import and export leads",
+		Example: `  waypost leads create --name 'Ada Lovelace' --mobile-phone 13800138000
+  waypost leads import leads.csv --mode upsert
+  waypost leads list --name Ad --sort -createdAt
+  waypost leads export --to leads.csv`,
 	}
-	cmd.AddCommand(c.leadsCreate(), c.leadsShow())
+	cmd.AddCommand(c.leadsList(), c.leadsShow(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
+		c.leadsImport(), c.leadsImports(), c.leadsExport())
 	return cmd
 }
 
-func (c *cli) leadsCreate() *cobra.Command {
-	var file string
+// leadFilters are the flags that select and order leads, in a list and in an export.
+type leadFilters [11]struct{ flag, name, help, value string }
+
+func newLeadFilters() *leadFilters {
+	return &leadFilters{
+		{"leads-group", "leadsGroup", "only those of this lead group", ""},
+		{"region", "region", "only those of this region code", ""},
+		{"name", "name", "only those whose name begins so", ""},
+		{"mobile-phone", "mobilePhone", "only those with this mobile number, however it is written", ""},
+		{"email", "email", "only those with this e-mail address", ""},
+		{"external-id", "externalId", "only the one that your system calls so", ""},
+		{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)", ""},
+		{"created-to", "createdTo", "only those created before this time (RFC 3339)", ""},
+		{"updated-from", "updatedFrom", "only those changed at or after this time (RFC 3339)", ""},
+		{"updated-to", "updatedTo", "only those changed before this time (RFC 3339)", ""},
+		{"sort", "sort", "order: leadsId, createdAt or updatedAt; -createdAt is newest first (default leadsId)", ""},
+	}
+}
+
+func (l *leadFilters) flags(cmd *cobra.Command) {
+	for i := range l {
+		cmd.Flags().StringVar(&l[i].value, l[i].flag, "", l[i].help)
+	}
+}
+
+// query leaves out what is not given. An empty value goes along: it is a variable
+// that is not set, and the gateway refuses it instead of selecting everybody.
+func (l *leadFilters) query(cmd *cobra.Command) url.Values {
+	query := url.Values{}
+	for _, f := range l {
+		if cmd.Flags().Changed(f.flag) {
+			query.Set(f.name, f.value)
+		}
+	}
+	return query
+}
+
+func (c *cli) leadsList() *cobra.Command {
+	var l listing
+	filters := newLeadFilters()
 	cmd := &cobra.Command{
-		Use: "create -f FILE", Short: "Create a lead from a file",
-		Long: "Creates a lead from a YAML or JSON file: the lead's fields, or the whole body with its member\nbusinessParam.",
-		Example: `  cat > lead.yaml <<'END'
+		Use: "list", Short: "List leads", Args: cobra.NoArgs,
+		Example: `  waypost leads list --leads-group 3 --created-from 2026-01-01T00:00:00Z --sort -createdAt
+  waypost leads list --mobile-phone '138 0013 8000' -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.list(cmd.Context(), leadsPath, filters.query(cmd), l,
+				of("ID", "leadsId"), of("NAME", "name"), column{"MOBILE", mobiles}, of("EMAIL", "email"), of("COMPANY", "company"),
+				of("GROUP", "leadsGroup"), of("REGION", "region"), of("EXTERNAL", "externalId"), of("UPDATED", "updatedAt"))
+		},
+	}
+	filters.flags(cmd)
+	l.flags(cmd)
+	return cmd
+}
+
+// mobiles shows a lead's numbers without the signs of a list.
+func mobiles(m members) string {
+	var numbers []string
+	if json.Unmarshal(m.raw("mobilePhone"), &numbers) != nil {
+		return m.text("mobilePhone")
+	}
+	return clean(strings.Join(numbers, ", "))
+}
+
+func (c *cli) leadsShow() *cobra.Command {
+	var etag bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a lead", Args: cobra.ExactArgs(1),
+		Long: `Shows a lead. With --etag it shows only the ETag of its current version, for --if-match of update
+and delete.`,
+		Example: `  waypost leads show 1001
+  waypost leads show 1001 --etag`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !etag {
+				return c.show(cmd.Context(), leadPath(args[0]))
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodGet, leadPath(args[0]), nil, nil)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.stdout, clean(a.header.Get("ETag")))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
+	return cmd
+}
+
+// leadField is a flag that sets a field of a lead.
+type leadField struct {
+	flag, name, help string
+	kind             leadFieldKind
+}
+
+type leadFieldKind int
+
+const (
+	textField leadFieldKind = iota
+	numberField
+	listField
+	customField
+)
+
+var leadFieldFlags = []leadField{
+	{"name", "name", "its name", textField},
+	{"mobile-phone", "mobilePhone", "a mobile number; may stand several times", listField},
+	{"email", "email", "e-mail address", textField},
+	{"gender", "gender", "0 unknown, 1 male, 2 female", numberField},
+	{"birthday", "birthday", "such as 1990-12-31", textField},
+	{"company", "company", "company name", textField},
+	{"company-phone", "companyPhone", "the company's phone", textField},
+	{"company-email", "companyEmail", "the company's e-mail address", textField},
+	{"company-website", "companyWebsite", "the company's web address", textField},
+	{"telephone", "telephone", "landline number", textField},
+	{"wechat", "wechat", "WeChat account", textField},
+	{"qq", "qq", "QQ number", textField},
+	{"address", "address", "postal address", textField},
+	{"remark", "remark", "any text", textField},
+	{"leads-group", "leadsGroup", "number of its lead group", numberField},
+	{"region", "region", "region code", numberField},
+	{"external-id", "externalId", "its id in your system; no two leads have the same", textField},
+	{"open-id", "openId", "its id at a channel", textField},
+	{"custom", "customFields", "a custom field: name=text or name:=JSON; may stand several times", customField},
+}
+
+// leadInput is where the fields of a lead come from.
+type leadInput struct{ file, data string }
+
+func (in *leadInput) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&in.file, "file", "f", "", "YAML or JSON file; - is standard input")
+	f.StringVarP(&in.data, "data", "d", "", "the same as JSON, instead of a file")
+	for _, field := range leadFieldFlags {
+		switch field.kind {
+		case textField:
+			f.String(field.flag, "", field.help)
+		case numberField:
+			f.Int64(field.flag, 0, field.help)
+		default:
+			f.StringArray(field.flag, nil, field.help)
+		}
+	}
+}
+
+// set returns the fields that flags set.
+func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
+	set := map[string]any{}
+	f := cmd.Flags()
+	for _, field := range leadFieldFlags {
+		if !f.Changed(field.flag) {
+			continue
+		}
+		var err error
+		switch field.kind {
+		case textField:
+			set[field.name], err = f.GetString(field.flag)
+		case numberField:
+			set[field.name], err = f.GetInt64(field.flag)
+		default:
+			var list []string
+			if list, err = f.GetStringArray(field.flag); err == nil && field.kind == customField {
+				set[field.name], err = named("--"+field.flag, list)
+			} else {
+				set[field.name] = list
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// read returns the object of the file or of --data, nil if there is neither.
+func (in *leadInput) read(c *cli) (json.RawMessage, error) {
+	switch {
+	case in.file != "" && in.data != "":
+		return nil, usagef("-f and -d are two ways to say the same; use one")
+	case in.file != "":
+		return c.readObject(in.file)
+	case in.data == "":
+		return nil, nil
+	case !strings.HasPrefix(strings.TrimSpace(in.data), "{") || !json.Valid([]byte(in.data)):
+		return nil, usagef(`-d must be a JSON object, such as '{"name":"Ada"}'`)
+	}
+	return json.RawMessage(in.data), nil
+}
+
+const businessParam = "businessParam"
+
+// leadBody puts fields that are set over those of an object, which is a lead's
+// fields or a whole body. What no flag changes goes as it stands, so that the
+// gateway sees every mistake.
+func leadBody(object json.RawMessage, set map[string]any) (any, error) {
+	if object == nil {
+		return map[string]any{businessParam: set}, nil
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(object, &body); err != nil {
+		return nil, fmt.Errorf("read the lead: %w", err)
+	}
+	fields, whole := body[businessParam]
+	if whole && len(set) == 0 {
+		return object, nil
+	}
+	if !whole {
+		fields = object
+	}
+	fields, err := override(fields, set)
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		return map[string]any{businessParam: fields}, nil
+	}
+	return override(object, map[string]any{businessParam: fields})
+}
+
+func (c *cli) leadsCreate() *cobra.Command {
+	var in leadInput
+	cmd := &cobra.Command{
+		Use: "create -f FILE | -d JSON | --name NAME ...", Short: "Create a lead",
+		Long: `Creates a lead from flags, from a YAML or JSON file with its fields (or with the whole body and its
+member businessParam), or from both: a flag wins over the file.`,
+		Example: `  waypost leads create --name 'Ada Lovelace' --mobile-phone 13800138000 --custom plan=gold --custom seats:=5
+  waypost leads create -d '{"name":"Ada","gender":2}'
+
+  cat > lead.yaml <<'END'
   name: Ada Lovelace
   gender: 2
   mobilePhone: ["13800138000"]
   email: ada@example.com
   END
-  waypost leads create -f lead.yaml`,
+  waypost leads create -f lead.yaml --external-id crm-7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
-				return usagef("create needs -f FILE; - is standard input")
-			}
-			body, err := c.readObject(file)
+			set, err := in.set(cmd)
 			if err != nil {
 				return err
 			}
-			var m members
-			if err := json.Unmarshal(body, &m); err != nil {
+			object, err := in.read(c)
+			if err != nil {
 				return err
 			}
-			if m.raw("businessParam") == nil {
-				return c.send(cmd.Context(), http.MethodPost, leadsPath, map[string]json.RawMessage{"businessParam": body})
+			if object == nil && len(set) == 0 {
+				return usagef("create needs -f FILE (- is standard input), -d JSON, or flags such as --name NAME")
+			}
+			body, err := leadBody(object, set)
+			if err != nil {
+				return err
 			}
 			return c.send(cmd.Context(), http.MethodPost, leadsPath, body)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
+	in.flags(cmd)
 	return cmd
 }
 
-func (c *cli) leadsShow() *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show a lead", Args: cobra.ExactArgs(1),
-		Example: `  waypost leads show 1001`,
+func (c *cli) leadsUpdate() *cobra.Command {
+	var in leadInput
+	var cleared []string
+	var replace bool
+	var match string
+	cmd := &cobra.Command{
+		Use: "update ID [-f FILE | -d JSON] [--FIELD VALUE ...]", Short: "Change a lead",
+		Long: `Changes the fields that flags, or a YAML or JSON file, name; a flag wins over the file. All others
+stay as they are, and null in a file, or --clear, clears a field. With --replace the lead becomes
+what is given: fields that are not named are cleared.
+
+What ` + "`waypost leads show ID -o json`" + ` prints can be edited and given back; leadsId, createdAt and
+updatedAt in it are not sent. With --if-match nothing happens if the lead was changed meanwhile.`,
+		Example: `  waypost leads update 1001 --email ada@example.com --custom plan=gold
+  waypost leads update 1001 --clear remark --clear customFields.plan
+  waypost leads update 1001 -f lead.json --replace
+  waypost leads update 1001 --company 'Analytical Engines' --if-match "$(waypost leads show 1001 --etag)"`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd.Context(), leadsPath+"/"+url.PathEscape(args[0]))
+			set, err := in.set(cmd)
+			if err != nil {
+				return err
+			}
+			if err := clearFields(set, cleared); err != nil {
+				return err
+			}
+			object, err := in.read(c)
+			if err != nil {
+				return err
+			}
+			if object == nil && len(set) == 0 {
+				return usagef("update needs what is to change: flags such as --email ADDRESS, --clear FIELD, -f FILE or -d JSON")
+			}
+			if object, err = writable(object, args[0]); err != nil {
+				return err
+			}
+			body, err := leadBody(object, set)
+			if err != nil {
+				return err
+			}
+			method := http.MethodPatch
+			if replace {
+				method = http.MethodPut
+			}
+			data, err := json.Marshal(body)
+			if err != nil {
+				return fmt.Errorf("encode the request: %w", err)
+			}
+			a, err := c.change(cmd, method, args[0], match, data)
+			if err != nil {
+				return err
+			}
+			return c.printAnswer(a)
 		},
 	}
+	in.flags(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&cleared, "clear", nil, "a field to clear, such as remark or customFields.plan; may stand several times")
+	f.BoolVar(&replace, "replace", false, "clear every field that is not named")
+	matchFlag(cmd, &match)
+	return cmd
+}
+
+func matchFlag(cmd *cobra.Command, match *string) {
+	cmd.Flags().StringVar(match, "if-match", "", "an ETag: do it only if the lead is still this version (leads show ID --etag)")
+}
+
+// change makes a call that changes a lead, if it is still the version of match.
+func (c *cli) change(cmd *cobra.Command, method, id, match string, body []byte) (answer, error) {
+	header := http.Header{}
+	if cmd.Flags().Changed("if-match") {
+		if match == "" {
+			return answer{}, usagef("--if-match is empty; `waypost leads show ID --etag` prints what belongs there")
+		}
+		header.Set("If-Match", match)
+	}
+	cl, err := c.client()
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := cl.do(cmd.Context(), method, leadPath(id), header, body)
+	var fault *waypost.Error
+	if errors.As(err, &fault) && (fault.Code == waypost.CodePreconditionRequired || fault.Code == waypost.CodePreconditionFailed) {
+		fault.Message += fmt.Sprintf(" (`waypost leads show %s`, then --if-match \"$(waypost leads show %s --etag)\")", id, id)
+	}
+	return a, err
+}
+
+// clearFields sets fields to null; a custom field by its name behind a dot.
+func clearFields(set map[string]any, names []string) error {
+	for _, name := range names {
+		for _, field := range leadFieldFlags { // as a flag writes it
+			if name == field.flag {
+				name = field.name
+			}
+		}
+		custom, isCustom := strings.CutPrefix(name, "customFields.")
+		if !isCustom {
+			if _, given := set[name]; given {
+				return usagef("--clear %s: the field is set by another flag", name)
+			}
+			set[name] = nil
+			continue
+		}
+		current, given := set["customFields"]
+		fields, _ := current.(map[string]any)
+		if _, twice := fields[custom]; twice || given && fields == nil {
+			return usagef("--clear %s: the field is set or cleared by another flag", name)
+		}
+		if fields == nil {
+			fields = map[string]any{}
+			set["customFields"] = fields
+		}
+		fields[custom] = nil
+	}
+	return nil
+}
+
+// writable is a lead, perhaps as it was shown, without what nobody can set.
+func writable(object json.RawMessage, id string) (json.RawMessage, error) {
+	var m members
+	if object == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(object, &m); err != nil {
+		return nil, fmt.Errorf("read the lead: %w", err)
+	}
+	kept := make(members, 0, len(m))
+	for _, x := range m {
+		switch x.name {
+		case "leadsId":
+			if text(x.value) != id {
+				return nil, fmt.Errorf("what is given is lead %s, not lead %s", clip(text(x.value), 40), id)
+			}
+		case "createdAt", "updatedAt":
+		default:
+			kept = append(kept, x)
+		}
+	}
+	if len(kept) == len(m) {
+		return object, nil
+	}
+	return json.Marshal(kept)
+}
+
+func (c *cli) leadsDelete() *cobra.Command {
+	var match string
+	cmd := &cobra.Command{
+		Use: "delete ID", Short: "Delete a lead",
+		Long: `Deletes a lead and cancels its enrollments. This cannot be taken back, and its leadsId is never used
+again.`,
+		Example: `  waypost leads delete 1001`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := c.change(cmd, http.MethodDelete, args[0], match, nil); err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printJSON(map[string]any{"leadsId": json.Number(args[0]), "deleted": true})
+			}
+			_, err := fmt.Fprintf(c.stdout, "deleted %s\n", clean(args[0]))
+			return err
+		},
+	}
+	matchFlag(cmd, &match)
+	return cmd
 }

@@ -1,3 +1,5 @@
+// Package demo shows what Waypost does, as a client would: through the signed
+// HTTP interface.
 package demo
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/client"
 )
 
 // Names by which the demo's data is found again.
@@ -34,7 +37,7 @@ type Hook struct {
 // Prepare makes what is missing of the demo's data: a webhook, a published
 // journey and leads. known is what a former start made; nothing is made twice,
 // whatever happened to that start. fresh tells whether anything was made.
-func Prepare(ctx context.Context, c *Client, known Data, hook Hook) (d Data, fresh bool, err error) {
+func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Data, fresh bool, err error) {
 	d = known
 	made, err := prepareWebhook(ctx, c, &d, hook)
 	if err != nil {
@@ -73,7 +76,7 @@ type basicAuth struct {
 	Password string `json:"password"`
 }
 
-func prepareWebhook(ctx context.Context, c *Client, d *Data, hook Hook) (made bool, err error) {
+func prepareWebhook(ctx context.Context, c *client.Client, d *Data, hook Hook) (made bool, err error) {
 	found, err := find(ctx, c, "/v1/webhooks", d.WebhookID, func(w webhook) bool { return w.Name == WebhookName })
 	if err != nil {
 		return false, err
@@ -102,7 +105,7 @@ type journey struct {
 	PublishedVersion int    `json:"publishedVersion"`
 }
 
-func prepareJourney(ctx context.Context, c *Client, d *Data) (made bool, err error) {
+func prepareJourney(ctx context.Context, c *client.Client, d *Data) (made bool, err error) {
 	found, err := find(ctx, c, "/v1/journeys", d.JourneyID, func(j journey) bool { return j.Name == JourneyName })
 	if err != nil {
 		return false, err
@@ -122,7 +125,7 @@ func prepareJourney(ctx context.Context, c *Client, d *Data) (made bool, err err
 
 // find returns the thing that a former start made: by its id, or by a property
 // if that start was killed before it noted the id; nil if there is none.
-func find[T any](ctx context.Context, c *Client, path, id string, same func(T) bool) (*T, error) {
+func find[T any](ctx context.Context, c *client.Client, path, id string, same func(T) bool) (*T, error) {
 	if id != "" {
 		var one T
 		err := c.Do(ctx, http.MethodGet, path+"/"+id, nil, &one)
@@ -174,7 +177,7 @@ var digits = regexp.MustCompile(`\d+`)
 
 // prepareLead makes a lead, or finds the id of the one that is already there:
 // the Conflict answer's detail names it.
-func prepareLead(ctx context.Context, c *Client, l lead) (id int64, made bool, err error) {
+func prepareLead(ctx context.Context, c *client.Client, l lead) (id int64, made bool, err error) {
 	var answer struct {
 		LeadsID int64 `json:"leadsId"`
 	}
@@ -199,7 +202,7 @@ type Enrollment struct {
 // Enroll starts the journey for the demo's first lead. running tells that its
 // former enrollment has not ended: the journey's re-entry policy then allows no
 // other one.
-func Enroll(ctx context.Context, c *Client, d Data) (e Enrollment, running bool, err error) {
+func Enroll(ctx context.Context, c *client.Client, d Data) (e Enrollment, running bool, err error) {
 	err = c.Do(ctx, http.MethodPost, "/v1/journeys/"+d.JourneyID+"/enrollments", map[string]any{"leadsId": d.LeadsIDs[0]}, &e)
 	if waypost.CodeOf(err) == waypost.CodeConflict {
 		return e, true, nil
@@ -224,7 +227,7 @@ const pollPause = 50 * time.Millisecond
 
 // Await waits until the touchpoint of an enrollment is decided, and returns its
 // delivery.
-func Await(ctx context.Context, c *Client, enrollmentID, nodeID string) (Delivery, error) {
+func Await(ctx context.Context, c *client.Client, enrollmentID, nodeID string) (Delivery, error) {
 	tick := time.NewTicker(pollPause)
 	defer tick.Stop()
 	for last := waypost.DeliveryStatus("not sent yet"); ; {

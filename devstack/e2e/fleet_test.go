@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/client"
 	"waypost/config"
 	"waypost/devstack/datadir"
-	"waypost/devstack/demo"
 )
 
 // fleet is Waypost as it is deployed: gateways and workers that are processes of
@@ -79,9 +79,9 @@ func (f *fleet) start(t *testing.T, role config.Role) *process {
 	case <-time.After(startTimeout):
 		t.Fatalf("the %s is not ready after %s:\n%s", role, startTimeout, p.output)
 	}
-	client := *f.base.client
-	client.URL = "http://" + readyAddr.FindStringSubmatch(p.output.String())[1]
-	p.client = &client
+	own := *f.base.client
+	own.URL = "http://" + readyAddr.FindStringSubmatch(p.output.String())[1]
+	p.client = &own
 	return p
 }
 
@@ -99,7 +99,7 @@ func (f *fleet) killOne(t *testing.T, role config.Role, random *rand.Rand) {
 }
 
 // anyGateway is the client of one of the gateways.
-func (f *fleet) anyGateway() *demo.Client {
+func (f *fleet) anyGateway() *client.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.gateways[rand.IntN(len(f.gateways))].client

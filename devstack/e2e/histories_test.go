@@ -129,6 +129,7 @@ func replay(t *testing.T, h *historypb.History) {
 	replayer := worker.NewWorkflowReplayer()
 	replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 	replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
+	replayer.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
 	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
 		t.Errorf("replay: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/client"
 	"waypost/devstack/datadir"
 	"waypost/devstack/demo"
 	"waypost/signature"
@@ -36,7 +37,7 @@ const readyText = "Waypost is up"
 type process struct {
 	dir     string
 	profile datadir.Profile
-	client  *demo.Client
+	client  *client.Client
 	output  *output
 	cmd     *exec.Cmd
 	stdin   io.Closer
@@ -80,11 +81,9 @@ func startProcess(t *testing.T, dir string, args []string, env ...string) *proce
 	if err := json.Unmarshal(b, &p.profile); err != nil {
 		t.Fatal(err)
 	}
-	p.client = &demo.Client{
-		URL:  p.profile.URL,
-		Key:  signature.Key{AccessKey: p.profile.AccessKey, SecretKey: p.profile.SecretKey},
-		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 30 * time.Second},
-	}
+	p.client = client.New(p.profile.URL, signature.Key{AccessKey: p.profile.AccessKey, SecretKey: p.profile.SecretKey})
+	p.client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
+	p.client.HTTP.Timeout = 30 * time.Second
 	return p
 }
 

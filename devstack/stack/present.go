@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/client"
 	"waypost/config"
 	"waypost/devstack/datadir"
 	"waypost/devstack/demo"
@@ -45,12 +46,9 @@ func (s *Stack) present(ctx context.Context, o Options, cfg config.Config, state
 func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
-	client := &demo.Client{
-		URL:  s.Profile.URL,
-		Key:  signature.Key{AccessKey: s.Profile.AccessKey, SecretKey: s.Profile.SecretKey},
-		HTTP: &http.Client{Transport: &http.Transport{}},
-	}
-	defer client.HTTP.CloseIdleConnections()
+	caller := client.New(s.Profile.URL, signature.Key{AccessKey: s.Profile.AccessKey, SecretKey: s.Profile.SecretKey})
+	caller.HTTP.Transport = &http.Transport{} // its connections end with the demo
+	defer caller.HTTP.CloseIdleConnections()
 
 	unfinished, err := s.temporal.Running(ctx, workflows.TypeJourney)
 	if err != nil {
@@ -63,7 +61,7 @@ func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) e
 		known := demo.Data{WebhookID: state.WebhookID, JourneyID: state.JourneyID, LeadsIDs: state.LeadsIDs}
 		hook := demo.Hook{URL: s.Profile.Receiver + demoPath, User: state.ReceiverUser, Password: state.ReceiverPassword}
 		var fresh bool
-		data, fresh, err = demo.Prepare(ctx, client, known, hook)
+		data, fresh, err = demo.Prepare(ctx, caller, known, hook)
 		if err != nil {
 			return fmt.Errorf("make the demo's data: %w", err)
 		}
@@ -75,7 +73,7 @@ func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) e
 	}); err != nil {
 		return err
 	}
-	if enrolled, running, err = demo.Enroll(ctx, client, data); err != nil {
+	if enrolled, running, err = demo.Enroll(ctx, caller, data); err != nil {
 		return fmt.Errorf("enroll the demo's lead: %w", err)
 	}
 	if running {
@@ -86,7 +84,7 @@ func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) e
 	fmt.Fprintf(out, "\nLead %d was enrolled in the journey %q: %s\n", data.LeadsIDs[0], demo.JourneyName, enrolled.ID)
 	var delivery demo.Delivery
 	if err := (progress{s.out}).step("Demo message", func() error {
-		delivery, err = demo.Await(ctx, client, enrolled.ID, demo.Hello)
+		delivery, err = demo.Await(ctx, caller, enrolled.ID, demo.Hello)
 		return err
 	}); err != nil {
 		// The stack itself runs: whoever tries things out can look why.

@@ -18,11 +18,11 @@ var journeyTests = []test{
 		equal(t, "created", j, want)
 		f.clock.Advance(time.Second)
 		want.Name, want.Draft, want.UpdatedAt = "Hello", []byte(`{"b":1}`), f.clock.Now()
-		equal(t, "updated", must[waypost.Journey](t)(f.UpdateJourneyDraft(t.Context(), scope, j.ID, "Hello", []byte(`{"b":1}`))), want)
+		equal(t, "updated", must[waypost.Journey](t)(f.UpdateJourneyDraft(t.Context(), scope, j.ID, "Hello", []byte(`{"b":1}`), nil)), want)
 		equal(t, "read", must[waypost.Journey](t)(f.Journey(t.Context(), scope, j.ID)), want)
 		equal(t, "list", must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.Page{})), []waypost.Journey{want})
-		ok(t, f.DeleteJourney(t.Context(), scope, j.ID))
-		wantCode(t, f.DeleteJourney(t.Context(), scope, j.ID), waypost.CodeNotFound)
+		ok(t, f.DeleteJourney(t.Context(), scope, j.ID, nil))
+		wantCode(t, f.DeleteJourney(t.Context(), scope, j.ID, nil), waypost.CodeNotFound)
 	}},
 	{"publish", func(t *testing.T, f *fixture) {
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "W", []byte(`{}`)))
@@ -33,20 +33,21 @@ var journeyTests = []test{
 		}{{"a", 1, true}, {"a", 1, false}, {"b", 2, true}, {"b", 2, false}, {"a", 3, true}} {
 			f.clock.Advance(time.Second)
 			definition := fmt.Appendf(nil, `{"n":%d}`, i)
-			v, created, err := f.PublishJourney(t.Context(), scope, j.ID, "W", c.hash, definition, nil)
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", c.hash, definition, nil)
 			ok(t, err)
-			if v.Version != c.version || created != c.created || v.Scope != scope || v.Hash != c.hash {
-				t.Fatalf("publish %d: got %+v, created %v", i, v, created)
+			if v.Version != c.version || v.Fresh != c.created || v.Scope != scope || v.Hash != c.hash {
+				t.Fatalf("publish %d: got %+v", i, v)
 			}
-			if created {
+			if v.Fresh {
 				equal(t, "definition", string(v.Definition), string(definition))
 			}
+			v.Fresh = false
 			equal(t, "read", must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, j.ID, v.Version)), v)
 		}
 		got := must[waypost.Journey](t)(f.Journey(t.Context(), scope, j.ID))
 		equal(t, "published version", got.PublishedVersion, 3)
 		equal(t, "status", got.Status, waypost.JourneyActive)
-		wantCode(t, f.DeleteJourney(t.Context(), scope, j.ID), waypost.CodeConflict)
+		wantCode(t, f.DeleteJourney(t.Context(), scope, j.ID, nil), waypost.CodeConflict)
 		_, err := f.JourneyVersion(t.Context(), scope, j.ID, 4)
 		wantCode(t, err, waypost.CodeNotFound)
 	}},
@@ -54,7 +55,7 @@ var journeyTests = []test{
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "W", []byte(`{}`)))
 		versions := make([]int, 10)
 		for _, err := range together(10, func(i int) error {
-			v, _, err := f.PublishJourney(t.Context(), scope, j.ID, "W", fmt.Sprint(i), []byte(`{}`), nil)
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", fmt.Sprint(i), []byte(`{}`), nil)
 			versions[i] = v.Version
 			return err
 		}) {
@@ -63,8 +64,9 @@ var journeyTests = []test{
 		slices.Sort(versions)
 		equal(t, "versions", versions, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
 		made := make([]bool, 10)
-		for _, err := range together(10, func(i int) (err error) {
-			_, made[i], err = f.PublishJourney(t.Context(), scope, j.ID, "W", "same", []byte(`{}`), nil)
+		for _, err := range together(10, func(i int) error {
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", "same", []byte(`{}`), nil)
+			made[i] = v.Fresh
 			return err
 		}) {
 			ok(t, err)
@@ -77,10 +79,10 @@ var journeyTests = []test{
 		for _, sc := range foreign {
 			_, err := f.Journey(t.Context(), sc, id)
 			wantCode(t, err, waypost.CodeNotFound)
-			_, err = f.UpdateJourneyDraft(t.Context(), sc, id, "x", []byte(`{}`))
+			_, err = f.UpdateJourneyDraft(t.Context(), sc, id, "x", []byte(`{}`), nil)
 			wantCode(t, err, waypost.CodeNotFound)
-			wantCode(t, f.DeleteJourney(t.Context(), sc, id), waypost.CodeNotFound)
-			_, _, err = f.PublishJourney(t.Context(), sc, id, "x", "h", []byte(`{}`), nil)
+			wantCode(t, f.DeleteJourney(t.Context(), sc, id, nil), waypost.CodeNotFound)
+			_, err = f.PublishJourney(t.Context(), sc, id, "x", "h", []byte(`{}`), nil)
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.JourneyVersion(t.Context(), sc, id, 1)
 			wantCode(t, err, waypost.CodeNotFound)

@@ -769,7 +769,7 @@ func testAudienceReentry(t *testing.T, f *fixture) {
 		{`{"reentry":{"policy":"always","every":"24h"}}`, 0, 0, 3},
 	} {
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(c.definition)))
-		_, _, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(c.definition), nil)
+		_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(c.definition), nil)
 		ok(t, err)
 		leads := []int64{f.lead(t), f.lead(t), f.lead(t)}
 		enter := func(what string, want int) (cohorts []waypost.Cohort) {

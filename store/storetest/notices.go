@@ -224,6 +224,8 @@ var noticeTests = []test{
 		deferTo(four[0], other, waypost.DeferWebhookDisabled)
 		_, five := f.started(t, journey, 1)
 		deferTo(five[0], hook, waypost.DeferPaused)
+		broken, six := f.started(t, journey, 1)
+		deferTo(six[0], hook, waypost.DeferBreaker)
 		change := func(what string, change func(*waypost.Webhook), want ...string) {
 			t.Helper()
 			must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, hook, func(w *waypost.Webhook) error { change(w); return nil }))
@@ -240,13 +242,31 @@ var noticeTests = []test{
 		change("name", func(w *waypost.Webhook) { w.Name = "other" })
 		ok(t, f.DisableWebhook(t.Context(), scope, hook, "410"))
 		change("limit of a disabled one", func(w *waypost.Webhook) { w.MaxConcurrency = 7 })
-		change("enabled", func(w *waypost.Webhook) { w.Enabled = true }, workflow, limited, full)
+		change("enabled", func(w *waypost.Webhook) { w.Enabled = true }, workflow, limited, full, broken)
 		change("still enabled", func(w *waypost.Webhook) { w.Enabled = true })
 		change("limit", func(w *waypost.Webhook) { w.RateLimit = &waypost.RateLimit{PerSecond: 1, Burst: 1} }, limited)
 		change("same limit", func(w *waypost.Webhook) { w.RateLimit = &waypost.RateLimit{PerSecond: 1, Burst: 1} })
 		change("limit in place", func(w *waypost.Webhook) { w.RateLimit.Burst = 2 }, limited)
 		change("no limit", func(w *waypost.Webhook) { w.RateLimit = nil }, limited)
 		change("concurrency", func(w *waypost.Webhook) { w.MaxConcurrency = 8 }, full)
+		change("receiver", func(w *waypost.Webhook) { w.URL = "https://elsewhere.example.com/" }, broken)
+
+		// A breaker that closes: those who wait longest are told first.
+		late, seven := f.started(t, journey, 3)
+		for _, id := range seven {
+			deferTo(id, hook, waypost.DeferBreaker)
+		}
+		f.clock.Advance(-time.Minute)
+		early, eight := f.started(t, journey, 1)
+		deferTo(eight[0], hook, waypost.DeferBreaker)
+		f.clock.Advance(time.Minute)
+		ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferBreaker))
+		f.clock.Advance(time.Second)
+		var rung []string
+		for _, n := range f.notices(t) {
+			rung = append(rung, n.WorkflowID)
+		}
+		equal(t, "told", rung, []string{early, broken, late})
 	}},
 }
 

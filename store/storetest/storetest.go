@@ -33,6 +33,8 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"applications", applicationTests},
 		{"leads", leadTests},
+		{"lead changes", leadChangeTests},
+		{"imports", importTests},
 		{"webhooks", webhookTests},
 		{"journeys", journeyTests},
 		{"enrollments", enrollmentTests},
@@ -45,6 +47,7 @@ func Run(t *testing.T, open Open) {
 		{"deliveries", deliveryTests},
 		{"attempts", attemptTests},
 		{"lists", listTests},
+		{"idempotency", idempotencyTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

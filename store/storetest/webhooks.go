@@ -69,7 +69,7 @@ var webhookTests = []test{
 			_, err = f.UpdateWebhook(t.Context(), sc, id, func(*waypost.Webhook) error { return nil })
 			wantCode(t, err, waypost.CodeNotFound)
 			wantCode(t, f.DisableWebhook(t.Context(), sc, id, "410"), waypost.CodeNotFound)
-			wantCode(t, f.DeleteWebhook(t.Context(), sc, id), waypost.CodeNotFound)
+			wantCode(t, f.DeleteWebhook(t.Context(), sc, id, nil), waypost.CodeNotFound)
 			equal(t, "missing", must[[]string](t)(f.MissingWebhooks(t.Context(), sc, []string{id})), []string{id})
 			equal(t, "list", len(must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), sc, waypost.Page{}))), 0)
 		}
@@ -83,12 +83,12 @@ var webhookTests = []test{
 	{"delete", func(t *testing.T, f *fixture) {
 		named, free := f.webhook(t), f.webhook(t)
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(`{}`)))
-		_, _, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{named, named})
+		_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{named, named})
 		ok(t, err)
-		wantCode(t, f.DeleteWebhook(t.Context(), scope, named), waypost.CodeConflict)
-		ok(t, f.DeleteWebhook(t.Context(), scope, free))
-		wantCode(t, f.DeleteWebhook(t.Context(), scope, free), waypost.CodeNotFound)
-		_, _, err = f.PublishJourney(t.Context(), scope, j.ID, "J", "h2", []byte(`{}`), []string{free})
+		wantCode(t, f.DeleteWebhook(t.Context(), scope, named, nil), waypost.CodeConflict)
+		ok(t, f.DeleteWebhook(t.Context(), scope, free, nil))
+		wantCode(t, f.DeleteWebhook(t.Context(), scope, free, nil), waypost.CodeNotFound)
+		_, err = f.PublishJourney(t.Context(), scope, j.ID, "J", "h2", []byte(`{}`), []string{free})
 		wantCode(t, err, waypost.CodeBadRequest)
 	}},
 	{"delete while publishing", func(t *testing.T, f *fixture) {
@@ -97,9 +97,9 @@ var webhookTests = []test{
 			j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(`{}`)))
 			errs := together(2, func(i int) error {
 				if i == 0 {
-					return f.DeleteWebhook(t.Context(), scope, id)
+					return f.DeleteWebhook(t.Context(), scope, id, nil)
 				}
-				_, _, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{id})
+				_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{id})
 				return err
 			})
 			if errs[0] == nil {

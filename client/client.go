@@ -1,0 +1,59 @@
+// Package client calls a Waypost gateway with signed requests (docs/signing.md).
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"waypost/signature"
+)
+
+// Client makes signed calls, several at once if need be. Its fields are set
+// before the first one.
+type Client struct {
+	URL    string        // the gateway's, without a slash at its end
+	Key    signature.Key // an application's
+	Header http.Header   // of every request, such as X-Cloud-Stage; may be nil
+	HTTP   *http.Client  // follows no redirects: each would need a signature of its own
+}
+
+// maxAnswer bounds what Do reads of an answer, in bytes.
+const maxAnswer = 64 << 20
+
+// New returns a client whose calls take as long as their contexts let them.
+func New(url string, key signature.Key) *Client {
+	return &Client{URL: strings.TrimRight(url, "/"), Key: key, HTTP: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Send makes one call of a target, a path with its query if it has one, and
+// returns the answer whatever its status; the caller reads and closes its body.
+// It is for streams and for headers of requests and answers, beside Do. header
+// may be nil; it wins over the client's. An error does not name the target,
+// whose query may hold personal data.
+func (c *Client) Send(ctx context.Context, method, target string, header http.Header, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+target, bytes.NewReader(body))
+	if err != nil {
+		return nil, cause(err)
+	}
+	maps.Copy(req.Header, c.Header)
+	maps.Copy(req.Header, header)
+	signature.SignHTTP(req, c.Key, body, time.Now(), signature.NewNonce())
+	res, err := c.HTTP.Do(req)
+	return res, cause(err)
+}
+
+// cause is an error of net/http without the URL.
+func cause(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+const exportPath = leadsPath + "/export"
+
+func (c *cli) leadsExport() *cobra.Command {
+	var to, format string
+	filters := newLeadFilters()
+	cmd := &cobra.Command{
+		Use: "export", Short: "Export leads as NDJSON or CSV",
+		Long: `Writes all leads that match the filters, as they were when the export began, to standard output or,
+with --to, to a file that only you can read. The format is told by the file's name (.ndjson or .jsonl,
+.csv) or by --format; without both it is NDJSON. ` + "`waypost leads import`" + ` takes both.
+
+Every export tells at its end how many leads it has (NDJSON in its last line, which import skips), and
+that is checked: one that was cut off is an error. With --to the file appears, or is replaced, only
+when the export is complete; after Ctrl-C or a failure it is as it was before. An export is one
+moment's picture, so it cannot go on where another one stopped: start it again.`,
+		Example: `  waypost leads export --to leads.csv
+  waypost leads export --leads-group 3 --updated-from 2026-01-01T00:00:00Z --to changed.ndjson
+  waypost leads export --format csv --email ada@example.com > ada.csv`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case to == "" && cmd.Flags().Changed("to"):
+				return usagef("--to is empty; without it the export goes to standard output")
+			case to == "" && format == "":
+				format = "ndjson"
+			}
+			var err error
+			if format, err = formatOf(to, format, "ndjson", "csv"); err != nil {
+				return err
+			}
+			query := filters.query(cmd)
+			query.Set("format", format)
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			if to == "" {
+				_, err := c.export(cmd.Context(), cl, query, c.stdout)
+				return err
+			}
+			var count int64
+			err = saveTo(to, func(w io.Writer) (err error) {
+				count, err = c.export(cmd.Context(), cl, query, w)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printJSON(map[string]any{"to": to, "format": format, "count": count})
+			}
+			_, err = fmt.Fprintf(c.stdout, "exported %d leads to %s\n", count, to)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&to, "to", "", "a file to write instead of standard output")
+	f.StringVar(&format, "format", "", "ndjson or csv")
+	filters.flags(cmd)
+	return cmd
+}
+
+// export writes what the gateway exports and returns how many leads that are. It is
+// an error if these are not all.
+func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Writer) (int64, error) {
+	s, err := cl.stream(ctx, exportPath+"?"+query.Encode())
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	var rows tally = &ndjsonTally{}
+	if query.Get("format") == "csv" {
+		rows = &csvTally{}
+	}
+	shown := progress{c: c}
+	var total int64
+	line := func() string { return fmt.Sprintf("%d leads, %s", rows.count(), sizeOf(total)) }
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := s.Read(buffer)
+		total += int64(n)
+		rows.add(buffer[:n])
+		if _, err := w.Write(buffer[:n]); err != nil {
+			return 0, shown.end(fmt.Errorf("write the export: %w", err))
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, shown.end(fmt.Errorf("%w; the export is not complete", err))
+		}
+		shown.flow(unknown, line)
+	}
+	says, told := rows.end(s.res.Trailer.Get("X-Waypost-Count"))
+	if !told || says != rows.count() {
+		return 0, shown.end(errors.New("the answer was cut off; the export is not complete"))
+	}
+	if c.terminal {
+		shown.show(1, line())
+	}
+	return says, shown.end(nil)
+}
+
+// tally counts the leads of an export while it comes.
+type tally interface {
+	add(piece []byte)
+	count() int64
+	// end tells how many leads there should be, as the export says itself.
+	end(trailer string) (n int64, told bool)
+}
+
+// ndjsonTally counts lines, and keeps the last one, which is the count.
+type ndjsonTally struct {
+	lines int64
+	last  []byte // at most maxMarker of the line that comes
+}
+
+const maxMarker = 100
+
+func (t *ndjsonTally) add(piece []byte) {
+	for len(piece) > 0 {
+		if len(t.last) > 0 && t.last[len(t.last)-1] == '\n' {
+			t.lines++
+			t.last = t.last[:0]
+		}
+		line, _, ended := bytes.Cut(piece, []byte("\n"))
+		t.last = append(t.last, line[:min(len(line), maxMarker-len(t.last))]...)
+		if piece = piece[len(line):]; ended {
+			t.last = append(t.last, '\n')
+			piece = piece[1:]
+		}
+	}
+}
+
+func (t *ndjsonTally) count() int64 { return t.lines }
+
+func (t *ndjsonTally) end(string) (int64, bool) {
+	var marker struct {
+		End   bool  `json:"end"`
+		Count int64 `json:"count"`
+	}
+	if json.Unmarshal(t.last, &marker) != nil {
+		return 0, false
+	}
+	return marker.Count, marker.End
+}
+
+// csvTally counts records: line ends outside of quotes. The first is the header.
+type csvTally struct {
+	records int64
+	quoted  bool
+}
+
+func (t *csvTally) add(piece []byte) {
+	for _, b := range piece {
+		switch {
+		case b == '"': // a doubled one ends and begins
+			t.quoted = !t.quoted
+		case b == '\n' && !t.quoted:
+			t.records++
+		}
+	}
+}
+
+func (t *csvTally) count() int64 { return max(0, t.records-1) }
+
+func (t *csvTally) end(trailer string) (int64, bool) {
+	n, err := strconv.ParseInt(trailer, 10, 64)
+	return n, err == nil && t.records > 0
+}
+
+// saveTo lets write fill a file, which appears under its name when it is complete.
+// What is no regular file, such as a pipe, is written as it is.
+func saveTo(name string, write func(io.Writer) error) error {
+	if at, err := filepath.EvalSymlinks(name); err == nil {
+		name = at // the file behind a link, not the link
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("write %s: it is a directory", name)
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part")
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return fmt.Errorf("write %s: %w", name, p.Err)
+	} else if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(file, 64<<10)
+	err = write(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// eachLine calls each with every line that is not empty, without its end.
+func eachLine(r io.Reader, each func(line []byte) error) error {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			if err := each(line); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,407 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+func text(s string) *string { return &s }
+
+// csvOf exports leads.
+func csvOf(t testing.TB, custom []string, leads ...waypost.Lead) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	c := csvWriter{w: bufio.NewWriter(&b)}
+	err := c.header(custom)
+	for _, l := range leads {
+		if err == nil {
+			err = c.lead(l)
+		}
+	}
+	if err == nil {
+		err = c.w.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// rowsOf splits the body of an import.
+func rowsOf(body, media string, mode waypost.ImportMode) (rows []waypost.ImportRow, err error) {
+	for row, err := range importRows(strings.NewReader(body), media, mode) {
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// What is exported is imported as exactly the same fields.
+func FuzzCSVRoundTrip(f *testing.F) {
+	for _, s := range []string{
+		"", "x", "'", "''", "=1+1", "'=1", "+8613800000000", "-5", "'-5", "@a", "\t", "\rx", "a\r\nb", "a\nb\r", ` "q" `, `"`, ",", ";", "5", "'5", "1e999", "-0", "0.1",
+		"true", "'true", "false", "null", "＝1", "'＋", "－", "＠", "\uFEFF", "张三", "007", "1_0", "{}", "  ",
+	} {
+		f.Add(s, s, int64(-5), 0.1, uint64(0x1234567890abcdef))
+		f.Add("a", s, int64(7), -1e-9, ^uint64(0))
+	}
+	f.Fuzz(func(t *testing.T, a, b string, n int64, x float64, bits uint64) {
+		clean := strings.NewReplacer("\x00", "")
+		a, b = clean.Replace(strings.ToValidUTF8(a, "")), clean.Replace(strings.ToValidUTF8(b, ""))
+		if math.IsNaN(x) || math.Abs(x) > 1<<53 {
+			x = 1.5
+		}
+		pick := func() uint64 {
+			bits = bits>>3 | bits<<61
+			return bits & 7
+		}
+		value := func() *string {
+			return []*string{nil, text(""), &a, &b, text("'" + a), text("=" + b), text(a + "\r\n" + b), text(strconv.FormatFloat(x, 'g', -1, 64))}[pick()]
+		}
+		integer := func() *int64 { return []*int64{nil, &n, nil, &n, nil, &n, nil, &n}[pick()] }
+		in := waypost.Lead{LeadsID: max(n, 1), LeadFields: waypost.LeadFields{
+			LeadsGroup: integer(), Region: integer(), Gender: integer(), Name: a + b,
+			Address: value(), Remark: value(), Birthday: value(), Email: value(), Wechat: value(), QQ: value(), Telephone: value(),
+			Company: value(), CompanyPhone: value(), CompanyEmail: value(), CompanyWebsite: value(), ExternalID: value(), OpenID: value(),
+		}, CreatedAt: time.UnixMilli(1e12), UpdatedAt: time.UnixMilli(1e12)}
+		for _, phone := range []string{a, b, "+1" + a} {
+			if strings.TrimSpace(phone) != "" && !strings.Contains(phone, phoneSeparator) {
+				in.MobilePhone = append(in.MobilePhone, phone)
+			}
+		}
+		custom := map[string]any{}
+		for i, v := range []any{a, b, "'" + a, x, float64(n >> 12), n > 0, strconv.FormatInt(n, 10), fmt.Sprint(n > 0), "'" + strconv.FormatInt(n, 10)} {
+			if pick() < 5 {
+				custom[fmt.Sprintf("%s%d", b, i)] = v
+			}
+		}
+		names := []string{"in no lead"}
+		for name := range custom {
+			names = append(names, name)
+		}
+		if len(custom) > 0 {
+			in.CustomFields = custom
+		}
+		body := csvOf(t, names, in, waypost.Lead{LeadFields: waypost.LeadFields{Name: "next"}}, in)
+
+		// Others see the same cells.
+		others := csv.NewReader(bytes.NewReader(body))
+		others.FieldsPerRecord = len(csvFields) + len(names)
+		if all, err := others.ReadAll(); err != nil || len(all) != 4 {
+			t.Fatalf("%d rows, %v: %q", len(all), err, body)
+		}
+		rows, err := rowsOf(string(body), "text/csv", waypost.ImportUpsert)
+		if err != nil || len(rows) != 3 {
+			t.Fatalf("%d rows, %v: %q", len(rows), err, body)
+		}
+		for _, i := range []int{0, 2} {
+			if rows[i].Fault != nil {
+				t.Fatalf("%v: %q", rows[i].Fault, body)
+			}
+			got, problems := waypost.ReadLeadRow(rows[i].Data)
+			// An empty name is no lead's, but it is read all the same.
+			if len(problems) > 0 {
+				t.Fatalf("%v: %s", problems, rows[i].Data)
+			}
+			if got.LeadsID == nil || *got.LeadsID != in.LeadsID || !reflect.DeepEqual(got.Fields, in.LeadFields) {
+				t.Fatalf("got  %#v\nwant %#v\nrow %s\nCSV %q", got.Fields, in.LeadFields, rows[i].Data, body)
+			}
+		}
+	})
+}
+
+// The cells as they stand in the file.
+func TestCSVCells(t *testing.T) {
+	t.Parallel()
+	header := "leadsId,leadsGroup,region,address,remark,name,mobilePhone,gender,birthday,email,wechat,qq,telephone,company,companyPhone,companyEmail,companyWebsite,externalId,openId,createdAt,updatedAt,customFields.b,customFields.n,customFields.s"
+	at := time.Date(2026, 1, 31, 12, 0, 0, 5e6, time.UTC)
+	region := int64(-3)
+	bare := waypost.Lead{LeadsID: 1, LeadFields: waypost.LeadFields{Name: "a"}, CreatedAt: at, UpdatedAt: at}
+	full := waypost.Lead{LeadsID: 2, CreatedAt: at, UpdatedAt: at, LeadFields: waypost.LeadFields{
+		Name: `a "b", c`, Region: &region, Address: text(""), Remark: text("two\r\nlines"), MobilePhone: []string{"+8613800000000", "139 0000 0000"},
+		QQ: text("12345"), Company: text("=cmd|' /C calc'!A0"), ExternalID: text("'"), CustomFields: map[string]any{"b": true, "n": -1.5, "s": "007"},
+	}}
+	typed := waypost.Lead{LeadsID: 3, CreatedAt: at, UpdatedAt: at, LeadFields: waypost.LeadFields{
+		Name: "＝x", CustomFields: map[string]any{"b": "true", "n": "'-1", "s": "12"},
+	}}
+	want := strings.Join([]string{
+		header,
+		"1,,,,,a,,,,,,,,,,,,,,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,,,",
+		"2,,'-3,',\"two\r\nlines\",\"a \"\"b\"\", c\",'+8613800000000;139 0000 0000,,,,,12345,,'=cmd|' /C calc'!A0,,,,'',,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,true,'-1.5,007",
+		"3,,,,,'＝x,,,,,,,,,,,,,,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,'true,'''-1,'12",
+		"",
+	}, "\n")
+	if got := string(csvOf(t, []string{"b", "n", "s"}, bare, full, typed)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The columns are all fields that a lead is answered with.
+func TestCSVColumns(t *testing.T) {
+	t.Parallel()
+	answered := map[string]bool{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[leadAnswer]()) {
+		if name := f.Tag.Get("json"); name != "" && name != "customFields" {
+			answered[name] = true
+		}
+	}
+	for _, f := range csvFields {
+		if !answered[f.name] {
+			t.Errorf("no lead has %s, or it stands twice", f.name)
+		}
+		delete(answered, f.name)
+	}
+	if len(answered) > 0 {
+		t.Errorf("no columns for %v", answered)
+	}
+}
+
+func TestImportRows(t *testing.T) {
+	t.Parallel()
+	const (
+		csvMedia = "text/csv"
+		lines    = "application/x-ndjson"
+		list     = "application/json"
+	)
+	long := strings.Repeat("x", maxRow)
+	for _, tc := range []struct {
+		name, media, body string
+		mode              waypost.ImportMode
+		rows              string // "LINE DATA" or "LINE CODE TARGET", separated by blanks and |
+		broken            string // "CODE TARGET"s of the error
+	}{
+		{name: "CSV", media: csvMedia, body: "name,qq\na,1\nb,2\n", rows: `2 {"name":"a","qq":"1"}|3 {"name":"b","qq":"2"}`},
+		{name: "CSV, no end", media: csvMedia, body: "name,qq\r\na,1\r", rows: `2 {"name":"a","qq":"1"}`},
+		{name: "CSV, BOM, CRLF, blank lines", media: csvMedia, body: "\uFEFFname,qq\r\n\r\na,1\r\n\n\r\nb,\r\n", rows: `3 {"name":"a","qq":"1"}|6 {"name":"b"}`},
+		{name: "CSV, quotes", media: csvMedia, body: "\"name\",remark\r\n\"a\",\"x, \"\"y\"\"\r\n\nz\"\r\n\"b\"\"\",\"\"\r\n", rows: `2 {"name":"a","remark":"x, \"y\"\u000d\u000a\u000az"}|5 {"name":"b\""}`},
+		{name: "CSV, types", media: csvMedia, body: "name,leadsGroup,region,gender,leadsId,birthday\na,1, 2 ,x,1.5,2000\nb,'-1,99999999999999999999,+1,007,\n", rows: `2 {"name":"a","leadsGroup":1,"region":2,"gender":"x","leadsId":1.5,"birthday":"2000"}|3 {"name":"b","leadsGroup":-1,"region":99999999999999999999,"gender":1,"leadsId":7}`},
+		{name: "CSV, phones", media: csvMedia, body: "name,mobilePhone\na,1;2\nb,;3;\nc,'+86 1;'4\nd,;\n", rows: `2 {"name":"a","mobilePhone":["1","2"]}|3 {"name":"b","mobilePhone":["3"]}|4 {"name":"c","mobilePhone":["+86 1","'4"]}|5 {"name":"d","mobilePhone":[]}`},
+		{name: "CSV, custom fields", media: csvMedia, body: "customFields.a,name,\"customFields.b \"\"c\"\"\"\n1,x,true\n'1,y,'true\n,z,nulL\n'-1,,''-1\n", rows: `2 {"name":"x","customFields":{"a":1,"b \"c\"":true}}|3 {"name":"y","customFields":{"a":"1","b \"c\"":"true"}}|4 {"name":"z","customFields":{"b \"c\"":"nulL"}}|5 {"customFields":{"a":-1,"b \"c\"":"-1"}}`},
+		{name: "CSV, an empty row", media: csvMedia, body: "name,qq\n,\n", rows: `2 {}`},
+		{name: "CSV, wrong number of cells", media: csvMedia, body: "name,qq\na\nb,1,2\n\"c\nc\",1\n", rows: `2 InvalidFormat |3 InvalidFormat |4 {"name":"c\u000ac","qq":"1"}`},
+		{name: "CSV, a quote in a cell", media: csvMedia, body: "name,qq\na\"b,\"1\n2\"\nc,3\n", rows: `2 InvalidFormat |4 {"name":"c","qq":"3"}`},
+		{name: "CSV, no UTF-8", media: csvMedia, body: "name,qq\na\xff,1\nb,2\n", rows: `2 InvalidFormat |3 {"name":"b","qq":"2"}`},
+		{name: "CSV, NUL", media: csvMedia, body: "name\na\x00b\n", rows: `2 {"name":"a\u0000b"}`},
+		{name: "CSV, long cells", media: csvMedia, body: "name,qq\n" + long + ",1\n\"" + long + "\n\",1\n" + long[:maxRow/2] + ",2\n", rows: `2 TooLong |3 TooLong |5 {"name":"` + long[:maxRow/2] + `","qq":"2"}`},
+		{name: "CSV, many custom fields", media: csvMedia, body: "name" + manyColumns(101) + "\na" + strings.Repeat(",1", 101) + "\nb" + strings.Repeat(",", 101) + "\n", rows: `2 OutOfRange customFields|3 {"name":"b"}`},
+		{name: "CSV, nothing", media: csvMedia, broken: "NullValue "},
+		{name: "CSV, header only", media: csvMedia, body: "name"},
+		{name: "CSV, header of no UTF-8", media: csvMedia, body: "name,\xff\n", broken: "InvalidFormat "},
+		{name: "CSV, wrong columns", media: csvMedia, body: "nam,name,qq,qq,customFields., name,Name,end\na", broken: "UnknownField nam; Duplicate qq; UnknownField customFields.; UnknownField  name; UnknownField Name; UnknownField end"},
+		{name: "CSV, nameless", media: csvMedia, body: "leadsId,\n", broken: "UnknownField ; NullValue name"},
+		{name: "CSV, nobody to update", media: csvMedia, mode: waypost.ImportUpdate, body: "name,qq\n", broken: "NullValue leadsId"},
+		{name: "CSV, update", media: csvMedia, mode: waypost.ImportUpdate, body: "externalId,qq\ne,\n", rows: `2 {"externalId":"e"}`},
+		{name: "CSV, nobody to upsert", media: csvMedia, mode: waypost.ImportUpsert, body: "qq\n1\n", broken: "NullValue name"},
+		{name: "CSV, upsert", media: csvMedia, mode: waypost.ImportUpsert, body: "leadsId\n1\n", rows: `2 {"leadsId":1}`},
+		{name: "CSV, text after a quoted cell", media: csvMedia, body: "name,qq\na,1\n\"b\"c,2\n", rows: `2 {"name":"a","qq":"1"}`, broken: "InvalidFormat "},
+		{name: "CSV, no closing quote", media: csvMedia, body: "name,qq\na,\"1\nb,2\n", broken: "InvalidFormat "},
+		{name: "CSV, no closing quote in much", media: csvMedia, body: "name,qq\na,\"1" + strings.Repeat("\n"+long, 5), broken: "InvalidFormat "},
+		{name: "CSV, an endless line", media: csvMedia, body: "name,qq\n" + strings.Repeat(long, 5), broken: "InvalidFormat "},
+
+		{name: "lines", media: lines, body: "\uFEFF{\"name\":\"a\"}\r\n\n \t\n  {\"name\":\"b\"} ", rows: `1 {"name":"a"}|4 {"name":"b"}`},
+		{name: "lines with businessParam", media: lines, body: "{\"businessParam\":{\"name\":\"a\"}}\n{\"businessParam\":{},\"leadsId\":1}\n{\"businessParam\":{},\"businessParam\":{}}\n{\"businessParam\":[]}\n{\"remark\":\"businessParam\"}\n{ \"businessParam\" : {\"name\" : \"b\"} }", rows: `1 {"name":"a"}|2 {"businessParam":{},"leadsId":1}|3 {"businessParam":{},"businessParam":{}}|4 {"businessParam":[]}|5 {"remark":"businessParam"}|6 {"name" : "b"}`},
+		{name: "broken lines", media: lines, body: "{\"name\":\n\xff\n[]\nnull\n{} {}\n{\"name\":\"\xff\"}\n{}", rows: `1 InvalidFormat |2 InvalidFormat |3 []|4 null|5 InvalidFormat |6 InvalidFormat |7 {}`},
+		{name: "an export's end", media: lines, body: "{\"name\":\"a\"}\n{\"end\":true,\"count\":1}\n{\"end\":false,\"count\":1}\n{\"end\":true}\n{\"name\":\"x\",\"end\":true,\"count\":1}\n", rows: `1 {"name":"a"}|3 {"end":false,"count":1}|4 {"end":true}|5 {"name":"x","end":true,"count":1}`},
+		{name: "long lines", media: lines, body: "{\"name\":\"" + long + "\"}\n{}\n" + strings.Repeat(long, 5) + "\n{\"a\":1}\n" + long + "x", rows: `1 TooLong |2 {}|3 TooLong |4 {"a":1}|5 TooLong `},
+		{name: "no lines", media: lines},
+
+		{name: "list", media: list, body: "\uFEFF{\"leads\": [ {\"name\":\"a\"},\n\n{\"businessParam\":{\"name\":\"b\"}},5,null ] }\n", rows: `1 {"name":"a"}|2 {"name":"b"}|3 5|4 null`},
+		{name: "empty list", media: list, body: `{"leads":[]}`},
+		{name: "list of no UTF-8", media: list, body: "{\"leads\":[{\"name\":\"\xff\"},{}]}", rows: `1 InvalidFormat |2 {}`},
+		{name: "list of long leads", media: list, body: `{"leads":[{"name":"` + long + `"},{}]}`, rows: `1 TooLong |2 {}`},
+		{name: "list of a lead that is too long", media: list, body: `{"leads":[{},{"name":"` + strings.Repeat(long, 9) + `"},{}]}`, rows: `1 {}`, broken: "TooLong "},
+		{name: "no list", media: list, body: `{}`, broken: "NullValue leads"},
+		{name: "another member", media: list, body: `{"lead":[],"leads":[]}`, broken: "UnknownField lead"},
+		{name: "another member behind", media: list, body: `{"leads":[{}],"more":1}`, rows: `1 {}`, broken: "UnknownField more"},
+		{name: "two lists", media: list, body: `{"leads":[],"leads":[]}`, broken: "Duplicate leads"},
+		{name: "null list", media: list, body: `{"leads":null}`, broken: "InvalidType leads"},
+		{name: "object for a list", media: list, body: `{"leads":{}}`, broken: "InvalidType leads"},
+		{name: "list alone", media: list, body: `[{}]`, broken: "InvalidType "},
+		{name: "no object", media: list, body: `null`, broken: "InvalidType "},
+		{name: "nothing", media: list, body: ``, broken: "InvalidFormat "},
+		{name: "cut off", media: list, body: `{"leads":[{},{"a"`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "cut off after a lead", media: list, body: `{"leads":[{}`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "cut off after the list", media: list, body: `{"leads":[{}]`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "something follows", media: list, body: `{"leads":[{}]}]`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "another document follows", media: list, body: `{"leads":[{}]} {}`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "broken lead", media: list, body: `{"leads":[{},{a},{}]}`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "deep", media: list, body: `{"leads":[{},` + strings.Repeat("[", 20_000), rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "missing comma", media: list, body: `{"leads":[{}{}]}`, rows: `1 {}`, broken: "InvalidFormat "},
+		{name: "long name", media: list, body: `{"` + strings.Repeat(long, 9) + `":1}`, broken: "TooLong "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.mode == "" {
+				tc.mode = waypost.ImportCreate
+			}
+			rows, err := rowsOf(tc.body, tc.media, tc.mode)
+			var got []string
+			for _, row := range rows {
+				what := string(row.Data)
+				if row.Fault != nil {
+					what = faultOf(t, row.Fault)
+				}
+				got = append(got, fmt.Sprintf("%d %s", row.Line, what))
+			}
+			if all := strings.Join(got, "|"); all != tc.rows {
+				t.Errorf("rows\ngot  %s\nwant %s", short(all), short(tc.rows))
+			}
+			broken := ""
+			if err != nil {
+				broken = faultOf(t, err)
+			}
+			if broken != tc.broken {
+				t.Errorf("broken: %q, want %q (%v)", broken, tc.broken, err)
+			}
+		})
+	}
+}
+
+// An error of the file is ours, not the client's.
+func TestImportRowsOfABrokenFile(t *testing.T) {
+	t.Parallel()
+	for media, begin := range map[string]string{"text/csv": "name\na\n", "application/x-ndjson": "{}\n", "application/json": `{"leads":[{},`} {
+		n := 0
+		for _, err := range importRows(io.MultiReader(strings.NewReader(begin), brokenFile{}), media, waypost.ImportCreate) {
+			if n++; n == 2 && waypost.CodeOf(err) != waypost.CodeInternalError {
+				t.Errorf("%s: %v", media, err)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s: %d rows and errors, want 1 and 1", media, n)
+		}
+	}
+}
+
+type brokenFile struct{}
+
+func (brokenFile) Read([]byte) (int, error) { return 0, fmt.Errorf("the disk is broken") }
+
+func manyColumns(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, ",customFields.%d", i)
+	}
+	return b.String()
+}
+
+// faultOf lists the codes and targets of a BadRequest.
+func faultOf(t *testing.T, err error) string {
+	t.Helper()
+	if waypost.CodeOf(err) != waypost.CodeBadRequest {
+		t.Fatalf("%v is no BadRequest", err)
+	}
+	var known *waypost.Error
+	if !errors.As(err, &known) {
+		t.Fatalf("%T", err)
+	}
+	var all []string
+	for _, d := range known.Details {
+		if d.Message == "" || len(d.Message) > 200 {
+			t.Errorf("message %q", d.Message)
+		}
+		all = append(all, fmt.Sprintf("%s %s", d.Code, d.Target))
+	}
+	return strings.Join(all, "; ")
+}
+
+func short(s string) string { return s[:min(len(s), 2000)] }
+
+// Whatever is sent, an import is read to an end, and its rows stand where they do.
+func FuzzImportRows(f *testing.F) {
+	for _, s := range []string{"name,qq\na,1\n", "\uFEFFname\r\n\"a\r\nb\"\"\"\r\n", `{"leads":[{"name":"a"},5]}`, "{\"name\":\"a\"}\n\n{\"end\":true,\"count\":1}", "\"", "name\n\"", `{"leads":[`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, media := range []string{"text/csv", "application/x-ndjson", "application/json"} {
+			last := 0
+			rows, err := rowsOf(body, media, waypost.ImportUpsert)
+			if err != nil && waypost.CodeOf(err) != waypost.CodeBadRequest {
+				t.Fatalf("%s: %v", media, err)
+			}
+			for _, row := range rows {
+				if row.Line <= last || row.Line > strings.Count(body, "\n")+strings.Count(body, ",")+1 || (row.Fault == nil) == (row.Data == nil) {
+					t.Fatalf("%s: %+v after line %d", media, row, last)
+				}
+				last = row.Line
+				if row.Fault == nil {
+					waypost.ReadLeadRow(row.Data) // must not panic
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkExport writes leads as an export does, without reading them.
+func BenchmarkExport(b *testing.B) {
+	group := int64(3)
+	lead := waypost.Lead{LeadsID: 1234567, CreatedAt: time.UnixMilli(1e12), UpdatedAt: time.UnixMilli(1e12), LeadFields: waypost.LeadFields{
+		LeadsGroup: &group, Name: "张三", MobilePhone: []string{"+8613800000000"}, Email: text("a@example.com"), Company: text("Example, Inc."),
+		Address: text("Nanjing Rd 1"), ExternalID: text("crm-1234567"), CustomFields: map[string]any{"score": 1.5, "source": "fair"},
+	}}
+	for format, export := range map[string]func(exporter) streamFunc{"ndjson": exportNDJSON, "csv": exportCSV} {
+		b.Run(format, func(b *testing.B) {
+			b.ReportAllocs()
+			stream := export(func(_ context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
+				if begin != nil {
+					if err := begin([]string{"score", "source"}); err != nil {
+						return err
+					}
+				}
+				for b.Loop() {
+					if err := each(lead); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err := stream(b.Context(), bufio.NewWriterSize(io.Discard, streamBuffer), func(string) {}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "leads/s")
+		})
+	}
+}
+
+// BenchmarkImportRows splits imports into rows.
+func BenchmarkImportRows(b *testing.B) {
+	for _, bc := range []struct{ name, media, head, row, tail string }{
+		{"csv", "text/csv", "name,mobilePhone,email,leadsGroup,company,customFields.score\n", "张三,'+8613800000000,a@example.com,3,\"Example, Inc.\",1.5\n", ""},
+		{"csv of short rows", "text/csv", "name\n", "x\n", ""},
+		{"csv of broken rows", "text/csv", "name,qq\n", "x\n", ""},
+		{"ndjson", "application/x-ndjson", "", `{"name":"张三","mobilePhone":["+8613800000000"],"email":"a@example.com","leadsGroup":3,"customFields":{"score":1.5}}` + "\n", ""},
+		{"ndjson of broken rows", "application/x-ndjson", "", "x\n", ""},
+		{"json", "application/json", `{"leads":[{}`, `,{"name":"张三","mobilePhone":["+8613800000000"],"email":"a@example.com","leadsGroup":3,"customFields":{"score":1.5}}`, "]}"},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			const rows = 10_000
+			body := bc.head + strings.Repeat(bc.row, rows) + bc.tail
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				for _, err := range importRows(strings.NewReader(body), bc.media, waypost.ImportCreate) {
+					if n++; err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/swaggest/swgui/v5/static"
+)
+
+// contract is the interface's written contract, which the tests hold against the
+// route table and every answer.
+//
+//go:embed openapi.yaml
+var contract []byte
+
+// docsPage and docsScript show the contract with Swagger UI. Its files are embedded:
+// nothing comes from another host. Requests must be signed, which a browser cannot
+// do, hence no "try it out" and no "authorize". The addresses are relative, so that
+// a proxy can put a prefix before them.
+const (
+	docsPage = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Waypost: the HTTP interface</title>
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+<link rel="stylesheet" href="docs/swagger-ui.css">
+</head>
+<body>
+<main id="ui"></main>
+<noscript>This page needs JavaScript; the document itself is <a href="openapi.yaml">openapi.yaml</a>.</noscript>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+`
+	docsScript = `SwaggerUIBundle({
+  url: "openapi.yaml",
+  dom_id: "#ui",
+  deepLinking: true,
+  docExpansion: "list",
+  defaultModelsExpandDepth: 0,
+  supportedSubmitMethods: [],
+  validatorUrl: null,
+  presets: [SwaggerUIBundle.presets.apis],
+  plugins: [{wrapComponents: {authorizeBtn: () => () => null}}],
+});
+`
+)
+
+// docsPolicy lets the page load what this gateway serves, and nothing else. Swagger
+// UI draws its symbols from data: addresses.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// page is a file that everybody may read: no signature, no stage.
+type page struct {
+	path  string
+	media string
+	// The two ways it is sent; each is made when it is first asked for.
+	plain, compressed func() content
+}
+
+// content is the body of a page and its ETag.
+type content struct {
+	body []byte
+	tag  string
+}
+
+var pages = []page{
+	textPage("/openapi.yaml", "application/yaml;charset=UTF-8", contract),
+	textPage("/docs", "text/html;charset=UTF-8", []byte(docsPage)),
+	textPage("/docs/start.js", "text/javascript;charset=UTF-8", []byte(docsScript)),
+	packedPage("/docs/swagger-ui-bundle.js", "text/javascript;charset=UTF-8"),
+	packedPage("/docs/swagger-ui.css", "text/css;charset=UTF-8"),
+	imagePage("/docs/favicon-32x32.png", "image/png"),
+}
+
+func newContent(body []byte) content { return content{body, hashETag(body)} }
+
+func textPage(path, media string, body []byte) page {
+	return page{
+		path: path, media: media,
+		plain: sync.OnceValue(func() content { return newContent(body) }),
+		compressed: sync.OnceValue(func() content {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			_, _ = w.Write(body) // a Buffer takes everything
+			_ = w.Close()
+			return newContent(b.Bytes())
+		}),
+	}
+}
+
+// packedPage is a file of Swagger UI, which comes compressed.
+func packedPage(at, media string) page {
+	packed := sync.OnceValue(func() content { return newContent(file(path.Base(at) + ".gz")) })
+	return page{
+		path: at, media: media, compressed: packed,
+		plain: sync.OnceValue(func() content {
+			r, err := gzip.NewReader(bytes.NewReader(packed().body))
+			if err != nil {
+				panic(fmt.Errorf("unpack %s: %w", at, err)) // embedded: a test reads it
+			}
+			body, err := io.ReadAll(r)
+			if err != nil {
+				panic(fmt.Errorf("unpack %s: %w", at, err))
+			}
+			return newContent(body)
+		}),
+	}
+}
+
+// imagePage is a file of Swagger UI that compression would not make smaller.
+func imagePage(at, media string) page {
+	return page{path: at, media: media, plain: sync.OnceValue(func() content { return newContent(file(path.Base(at))) })}
+}
+
+func file(name string) []byte {
+	body, err := static.FS.ReadFile(name)
+	if err != nil {
+		panic(fmt.Errorf("read %s of Swagger UI: %w", name, err)) // embedded: a test reads it
+	}
+	return body
+}
+
+// addPages puts the contract and what shows it beside the routes.
+func (a *api) addPages(app *fiber.App) {
+	for _, p := range pages {
+		rt := route{method: fiber.MethodGet, path: p.path}
+		serve := func(c *fiber.Ctx) error { return a.servePage(&rt, p, c) }
+		app.Add(fiber.MethodGet, p.path, serve)
+		app.Add(fiber.MethodHead, p.path, serve)
+	}
+}
+
+func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
+	r := requestOf(c)
+	r.route = rt
+	if err := a.checkPath(c.UserContext(), r); err != nil {
+		return err
+	}
+	if err := a.checkQuery(r); err != nil {
+		return err
+	}
+	sent := p.plain
+	if p.compressed != nil {
+		c.Set("Vary", "Accept-Encoding")
+		if acceptsGzip(r.header("Accept-Encoding")) {
+			sent = p.compressed
+			c.Set("Content-Encoding", "gzip")
+		}
+	}
+	body := sent()
+	c.Set("Content-Type", p.media)
+	c.Set("X-Content-Type-Options", "nosniff")
+	c.Set("Referrer-Policy", "no-referrer")
+	c.Set("Content-Security-Policy", docsPolicy)
+	// It is asked for each time, and sent only if it has changed.
+	c.Set("Cache-Control", "no-cache")
+	c.Set("ETag", body.tag)
+	if isNamedBy(r.header("If-None-Match"), body.tag) {
+		c.Response().Header.Del("Content-Encoding")
+		c.Status(http.StatusNotModified)
+		return nil
+	}
+	c.Response().SetBodyRaw(body.body)
+	return nil
+}
+
+// isNamedBy tells whether an If-None-Match names the tag (RFC 9110, section 13.1.2).
+func isNamedBy(header, tag string) bool {
+	for given := range strings.SplitSeq(header, ",") {
+		if given = strings.TrimSpace(given); given == "*" || strings.TrimPrefix(given, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptsGzip tells whether an Accept-Encoding lists gzip and does not refuse it.
+func acceptsGzip(header string) bool {
+	for coding := range strings.SplitSeq(header, ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			_, q, weighted := strings.Cut(weight, "=")
+			return !weighted || strings.Trim(strings.TrimSpace(q), "0.") != ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/gofiber/fiber/v2"
+
+	"waypost"
+)
+
+// headerCount follows an export as CSV, which has no room for its count.
+const headerCount = "X-Waypost-Count"
+
+// exportEnd is the last line of an export as NDJSON.
+type exportEnd struct {
+	End   bool `json:"end"`
+	Count int  `json:"count"`
+}
+
+// exportLeads streams all leads that match. Both forms end with their count, so that
+// a cut-off is seen.
+func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
+	var p waypost.Problems
+	q := a.leadQuery(&p, r)
+	format, given := r.params["format"]
+	if !given {
+		format = "ndjson"
+	}
+	if format != "ndjson" && format != "csv" {
+		p.Add(waypost.DetailOutOfRange, "format", "must be ndjson or csv")
+	}
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	scope := r.scope
+	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
+		return a.Leads.ExportLeads(ctx, scope, q, begin, each)
+	}
+	ans := streamed(contentTypeNDJSON, exportNDJSON(export))
+	if format == "csv" {
+		ans = streamed(contentTypeCSV, exportCSV(export))
+		ans.trailer = headerCount
+	}
+	ans.headers["Content-Disposition"] = `attachment; filename="leads.` + format + `"`
+	return ans, nil
+}
+
+func streamed(contentType string, stream streamFunc) answer {
+	return answer{status: http.StatusOK, headers: map[string]string{fiber.HeaderContentType: contentType}, stream: stream}
+}
+
+// exporter is Leads.ExportLeads with its query.
+type exporter func(ctx context.Context, begin func(customFields []string) error, each func(waypost.Lead) error) error
+
+func exportNDJSON(export exporter) streamFunc {
+	return func(ctx context.Context, w *bufio.Writer, _ func(string)) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		end := exportEnd{End: true}
+		err := export(ctx, nil, func(l waypost.Lead) error {
+			end.Count++
+			return enc.Encode(answerLead(l))
+		})
+		if err != nil {
+			return err
+		}
+		return enc.Encode(end)
+	}
+}
+
+func exportCSV(export exporter) streamFunc {
+	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
+		out, count := csvWriter{w: w}, 0
+		err := export(ctx, out.header, func(l waypost.Lead) error {
+			count++
+			return out.lead(l)
+		})
+		if err != nil {
+			return err
+		}
+		setTrailer(strconv.Itoa(count))
+		return nil
+	}
+}

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+
+	"waypost"
+)
+
+// Imports stores imports. A stored one is accepted: its rows will be processed.
+type Imports interface {
+	// CreateImport stores an import with its rows, whose error ends it.
+	CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (waypost.Import, error)
+	Import(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
+	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
+	// ImportErrors gives the rows that failed to each, by line.
+	ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error
+}
+
+const (
+	contentTypeNDJSON = "application/x-ndjson"
+	contentTypeCSV    = "text/csv;charset=UTF-8"
+)
+
+// importAnswer is an import as it is answered.
+type importAnswer struct {
+	ID          string               `json:"id"`
+	Status      waypost.ImportStatus `json:"status"`
+	Mode        waypost.ImportMode   `json:"mode"`
+	DryRun      bool                 `json:"dryRun"`
+	Total       int                  `json:"total"`
+	Processed   int                  `json:"processed"`
+	Created     int                  `json:"created"`
+	Updated     int                  `json:"updated"`
+	Failed      int                  `json:"failed"`
+	Message     *string              `json:"message"`
+	CreatedAt   string               `json:"createdAt"`
+	StartedAt   *string              `json:"startedAt"`
+	EndedAt     *string              `json:"endedAt"`
+	TemporalURL *string              `json:"temporalUrl"`
+}
+
+func (a *api) answerImport(im waypost.Import) importAnswer {
+	return importAnswer{
+		ID: im.ID, Status: im.Status, Mode: im.Mode, DryRun: im.DryRun,
+		Total: im.Total, Processed: im.Processed, Created: im.Created, Updated: im.Updated, Failed: im.Failed,
+		Message: orNull(im.Message), CreatedAt: stamp(im.CreatedAt), StartedAt: stampOrNull(im.StartedAt), EndedAt: stampOrNull(im.EndedAt),
+		TemporalURL: a.workflowURL(im.ID),
+	}
+}
+
+// importLeads stores the rows of an import; the pump starts its workflow.
+func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
+	im := waypost.Import{AppID: r.app.ID, Mode: waypost.ImportCreate, PhoneRegion: a.PhoneRegion}
+	var p waypost.Problems
+	if mode, given := r.params["mode"]; given {
+		im.Mode = waypost.ImportMode(mode)
+		if _, known := csvNeeds[im.Mode]; !known {
+			p.Add(waypost.DetailOutOfRange, "mode", "must be create, update or upsert")
+		}
+	}
+	switch dryRun, given := r.params["dryRun"]; {
+	case dryRun == "true":
+		im.DryRun = true
+	case given && dryRun != "false":
+		p.Add(waypost.DetailInvalidType, "dryRun", "must be true or false")
+	}
+	if err := p.Err("query"); err != nil {
+		return answer{}, err
+	}
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
+		return a.Imports.CreateImport(ctx, r.scope, im, importRows(r.spool, r.media, im.Mode))
+	}, func(im waypost.Import) (answer, error) {
+		return at(http.StatusAccepted, "/v1/leads/imports/"+im.ID, a.answerImport(im))
+	})
+	if err == nil {
+		a.Waker.Wake()
+	}
+	return ans, err
+}
+
+func (a *api) showImport(ctx context.Context, r *request) (answer, error) {
+	im, err := a.Imports.Import(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return resource(http.StatusOK, "", a.answerImport(im))
+}
+
+func (a *api) cancelImport(ctx context.Context, r *request) (answer, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
+		return a.Imports.CancelImport(ctx, r.scope, r.param("id"))
+	}, func(im waypost.Import) (answer, error) { return ok(a.answerImport(im)) })
+}
+
+// importError is a row that failed: the error's body and the line.
+type importError struct {
+	Line int `json:"line"`
+	errorBody
+}
+
+func (a *api) showImportErrors(ctx context.Context, r *request) (answer, error) {
+	scope, id := r.scope, r.param("id")
+	if _, err := a.Imports.Import(ctx, scope, id); err != nil {
+		return answer{}, err
+	}
+	return streamed(contentTypeNDJSON, func(ctx context.Context, w *bufio.Writer, _ func(string)) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return a.Imports.ImportErrors(ctx, scope, id, func(e waypost.ImportError) error {
+			body, _ := errorAnswer(e.Error).body.(errorBody)
+			return enc.Encode(importError{e.Line, body})
+		})
+	}), nil
+}

@@ -1,0 +1,36 @@
+package waypost
+
+import "context"
+
+// Answer is what a client was told: it is kept for repetitions of the request
+// (contract, chapter 3, "Idempotency-Key").
+type Answer struct {
+	Status  int
+	Headers map[string]string
+	Body    []byte
+}
+
+// Claim is a request's hold on its Idempotency-Key. It travels in the context of
+// what the request does, so that whoever carries the effect out can write the
+// answer in the transaction of the effect: a crash leaves both or none.
+type Claim struct {
+	ID    string // names key, application, stage, method, path and query
+	Token string // names the request that holds it
+	// Answer makes the answer from what the method that has the effect returns.
+	Answer func(result any) (Answer, error)
+	// Kept tells that the answer was written with the effect.
+	Kept bool
+}
+
+type claimKey struct{}
+
+// WithClaim returns a context that carries a claim.
+func WithClaim(ctx context.Context, c *Claim) context.Context {
+	return context.WithValue(ctx, claimKey{}, c)
+}
+
+// ClaimOf returns the claim of the request that ctx belongs to, nil if it has none.
+func ClaimOf(ctx context.Context) *Claim {
+	c, _ := ctx.Value(claimKey{}).(*Claim)
+	return c
+}

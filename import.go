@@ -1,0 +1,96 @@
+package waypost
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ImportMode says what an import does with a row (contract, chapter 5).
+type ImportMode string
+
+// The modes. A row names the lead that it means by leadsId, else by externalId.
+const (
+	ImportCreate ImportMode = "create" // every row is a new lead; leadsId is ignored
+	ImportUpdate ImportMode = "update" // every row is merged into a lead that exists
+	ImportUpsert ImportMode = "upsert" // update where the lead exists, create elsewhere
+)
+
+// ImportStatus is where an import stands.
+type ImportStatus string
+
+// The states of an import. The last three are final.
+const (
+	ImportPending   ImportStatus = "pending"   // stored, no row is processed yet
+	ImportRunning   ImportStatus = "running"   // some rows are processed
+	ImportSucceeded ImportStatus = "succeeded" // all rows are processed, failed ones included
+	ImportFailed    ImportStatus = "failed"    // it cannot go on; Message says why
+	ImportCanceled  ImportStatus = "canceled"  // rows that were processed stay
+)
+
+// Ended tells whether nothing more will happen to the import.
+func (s ImportStatus) Ended() bool {
+	return s == ImportSucceeded || s == ImportFailed || s == ImportCanceled
+}
+
+// Import writes many leads: its rows are stored when it is accepted, and processed
+// by a workflow, each exactly once (contract, chapter 5, "Import").
+type Import struct {
+	ID     string
+	Scope  Scope
+	AppID  string
+	Mode   ImportMode
+	DryRun bool // only validates
+	// PhoneRegion is the country of phone numbers without one, such as "CN".
+	PhoneRegion string
+	Status      ImportStatus
+	Message     string // why it failed, "" otherwise; no data of a row
+	Total       int    // rows
+	Processed   int    // of Total: Created + Updated + Failed
+	Created     int
+	Updated     int
+	Failed      int
+	CreatedAt   time.Time
+	StartedAt   *time.Time
+	EndedAt     *time.Time
+}
+
+// ImportRow is one row as it was sent: one JSON object with members of LeadFields
+// and perhaps leadsId, createdAt and updatedAt (the latter two are ignored, so that
+// an export can be imported). A row that could not even be read carries Fault
+// instead of Data.
+type ImportRow struct {
+	Line  int // in the file, from 1; of a JSON list: the element, from 1
+	Data  []byte
+	Fault *Error
+}
+
+// LeadRow is what a row of an import says: which lead it means, if it says so, and
+// what of its fields.
+type LeadRow struct {
+	LeadsID *int64
+	LeadPatch
+}
+
+// ReadLeadRow reads the Data of an ImportRow as ReadLeadPatch reads a patch.
+func ReadLeadRow(data []byte) (LeadRow, Problems) {
+	var row struct {
+		LeadsID *int64 `json:"leadsId"`
+		LeadFields
+		CreatedAt json.RawMessage `json:"createdAt"` // of any type: ignored
+		UpdatedAt json.RawMessage `json:"updatedAt"`
+	}
+	written, problems := decodeWritten(data, &row)
+	return LeadRow{row.LeadsID, LeadPatch{row.LeadFields, written}}, problems
+}
+
+// ImportError is a row that failed, and why.
+type ImportError struct {
+	Line int
+	*Error
+}
+
+// MaxImportRows is how many rows an import can have.
+const MaxImportRows = 1_000_000
+
+// MaxImportBody is the largest import, in bytes (contract, chapter 3).
+const MaxImportBody = 64 << 20

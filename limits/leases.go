@@ -1,0 +1,79 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// leasePart is the part of a second's tokens, and of a burst, that a process takes
+	// from Redis at a time. What it does not use is lost to others: little enough to
+	// go unnoticed, and none of a limit below fifty.
+	leasePart = 50
+	// leaseLife is how long a process may use what it has taken.
+	leaseLife = time.Second
+	// maxLeases bounds the keys that are remembered.
+	maxLeases = 100_000
+)
+
+// Leases takes tokens of Rates one at a time, as requests come in. Where the limit
+// is high it takes several from Redis at once, so that most requests need not ask;
+// never more are allowed than the limit says. It is safe for concurrent use.
+type Leases struct {
+	rates *Rates
+	now   func() time.Time
+
+	mu   sync.Mutex
+	held map[string]*lease
+}
+
+// lease is what a process has taken of a key's tokens and not used yet.
+type lease struct {
+	mu     sync.Mutex // held while Redis is asked: others of the key share what comes
+	tokens int
+	at     time.Time // when they were taken
+	taken  Taken
+}
+
+// NewLeases takes from rates.
+func NewLeases(rates *Rates) *Leases {
+	return &Leases{rates: rates, now: rates.now, held: map[string]*lease{}}
+}
+
+// Take takes a token of key's bucket, which holds burst tokens and gets perSecond a
+// second; see Rates.Take. Remaining counts what this process holds, too.
+func (s *Leases) Take(ctx context.Context, key string, perSecond, burst int) Taken {
+	l := s.lease(fmt.Sprintf("%s/%d/%d", key, perSecond, burst))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := s.now()
+	if l.tokens == 0 || now.Sub(l.at) >= leaseLife {
+		n := max(1, min(perSecond, burst)/leasePart)
+		l.taken, l.at = s.rates.Take(ctx, key, float64(perSecond), burst, n), now
+		if l.tokens = l.taken.Allowed; l.tokens == 0 {
+			return l.taken
+		}
+	}
+	l.tokens--
+	t := l.taken
+	t.Allowed, t.RetryAfter = 1, 0
+	t.Remaining = min(t.Limit, t.Remaining+l.tokens)
+	t.Reset = max(0, t.Reset-now.Sub(l.at))
+	return t
+}
+
+func (s *Leases) lease(key string) *lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.held[key]
+	if l == nil {
+		if len(s.held) >= maxLeases {
+			clear(s.held) // tokens that were taken are lost, once in a long while
+		}
+		l = &lease{}
+		s.held[key] = l
+	}
+	return l
+}

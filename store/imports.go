@@ -1,0 +1,392 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// importRow is an import and how far it is: PartsDone of Parts.
+type importRow struct {
+	bun.BaseModel `bun:"table:imports,alias:i"`
+
+	ID          string `bun:"id,pk"`
+	Org         string `bun:"org"`
+	Stage       string `bun:"stage"`
+	AppID       string `bun:"app_id"`
+	Mode        string `bun:"mode"`
+	DryRun      bool   `bun:"dry_run"`
+	PhoneRegion string `bun:"phone_region"`
+	Status      string `bun:"status"`
+	Message     string `bun:"message"`
+	Total       int    `bun:"total"`
+	Created     int    `bun:"created"`
+	Updated     int    `bun:"updated"`
+	Failed      int    `bun:"failed"`
+	Parts       int    `bun:"parts"`
+	PartsDone   int    `bun:"parts_done"`
+	CreatedAt   stamp  `bun:"created_at"`
+
+	ClaimedAt         stamp `bun:"claimed_at"`
+	WorkflowStartedAt stamp `bun:"workflow_started_at"`
+
+	StartedAt stamp `bun:"started_at"` // of the first step
+	EndedAt   stamp `bun:"ended_at"`
+}
+
+func (r importRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
+}
+
+func (r importRow) ended() bool { return waypost.ImportStatus(r.Status).Ended() }
+
+func (r importRow) imported() waypost.Import {
+	return waypost.Import{
+		ID: r.ID, Scope: r.scope(), AppID: r.AppID, Mode: waypost.ImportMode(r.Mode), DryRun: r.DryRun, PhoneRegion: r.PhoneRegion,
+		Status: waypost.ImportStatus(r.Status), Message: r.Message, Total: r.Total, Processed: r.Created + r.Updated + r.Failed,
+		Created: r.Created, Updated: r.Updated, Failed: r.Failed,
+		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(), EndedAt: r.EndedAt.pointer(),
+	}
+}
+
+// CreateImport stores the rows of an import for its workflow to process. It takes
+// AppID, Mode, DryRun and PhoneRegion of im; the rest is made here. The rows are
+// compressed in memory before its transaction begins; an error among them ends it
+// and is returned. A row of more than 1 MiB is stored as one that fails. An import
+// without rows has succeeded at once. BadRequest if there is no such mode.
+func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (waypost.Import, error) {
+	switch im.Mode {
+	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
+	default:
+		return waypost.Import{}, waypost.Errorf(waypost.CodeBadRequest, "mode", "mode must be create, update or upsert")
+	}
+	parts := newImportParts()
+	for row, err := range rows {
+		if err == nil {
+			err = parts.add(row)
+		}
+		if err != nil {
+			return waypost.Import{}, fmt.Errorf("create import: %w", err)
+		}
+	}
+	parts.end()
+	now := s.time()
+	row := importRow{
+		ID: waypost.NewID(waypost.PrefixImport, now), Org: sc.Org, Stage: string(sc.Stage), AppID: im.AppID, Mode: string(im.Mode),
+		DryRun: im.DryRun, PhoneRegion: im.PhoneRegion, Status: string(waypost.ImportPending), Total: parts.rows, Parts: len(parts.list),
+		CreatedAt: stamp{now},
+	}
+	if row.Parts == 0 {
+		row.Status, row.EndedAt = string(waypost.ImportSucceeded), stamp{now}
+	}
+	made := row.imported()
+	err := s.writeRows(ctx, parts.rows, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		if err := parts.insertAll(ctx, s, tx, row.ID); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, made)
+	})
+	if err != nil {
+		return waypost.Import{}, fmt.Errorf("create import: %w", err)
+	}
+	return made, nil
+}
+
+// noImport is the answer for an id that names no import.
+func noImport(id string) error {
+	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no import %s", clip(id))
+}
+
+// Import returns an import as it stands; NotFound if the scope has none of this id.
+func (s *Store) Import(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error) {
+	row, err := s.importOf(ctx, sc, id)
+	if err != nil {
+		return waypost.Import{}, fmt.Errorf("load import %s: %w", clip(id), err)
+	}
+	return row.imported(), nil
+}
+
+func (s *Store) importOf(ctx context.Context, sc waypost.Scope, id string) (row importRow, err error) {
+	if !waypost.IsID(waypost.PrefixImport, id) {
+		return row, noImport(id)
+	}
+	err = s.r.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
+	return row, notFound(err, "id", "there is no import %s", id)
+}
+
+// CancelImport ends an import: rows that were processed stay, the others are
+// deleted. One that was canceled before is returned as it is; NotFound if the scope
+// has none of this id; Conflict if it has succeeded or failed.
+func (s *Store) CancelImport(ctx context.Context, sc waypost.Scope, id string) (im waypost.Import, err error) {
+	if !waypost.IsID(waypost.PrefixImport, id) {
+		return im, fmt.Errorf("cancel import %s: %w", clip(id), noImport(id))
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockImport(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case row.scope() != sc:
+			return noImport(id)
+		case !row.ended():
+			err = s.endImport(ctx, tx, &row, waypost.ImportCanceled, "")
+		case waypost.ImportStatus(row.Status) != waypost.ImportCanceled:
+			return waypost.Errorf(waypost.CodeConflict, "status", "the import has %s", row.Status)
+		}
+		if err != nil {
+			return err
+		}
+		im = row.imported()
+		return s.keep(ctx, tx, im)
+	})
+	if err != nil {
+		return waypost.Import{}, fmt.Errorf("cancel import %s: %w", id, err)
+	}
+	return im, nil
+}
+
+// FailImport ends an import that cannot go on, as CancelImport does; message says
+// why, without data of a row. One that has ended is left as it is. NotFound if there
+// is no such import.
+func (s *Store) FailImport(ctx context.Context, id, message string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockImport(ctx, tx, id)
+		if err != nil || row.ended() {
+			return err
+		}
+		return s.endImport(ctx, tx, &row, waypost.ImportFailed, message)
+	})
+	if err != nil {
+		return fmt.Errorf("mark import %s as failed: %w", clip(id), err)
+	}
+	return nil
+}
+
+func (s *Store) lockImport(ctx context.Context, tx bun.Tx, id string) (row importRow, err error) {
+	err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "i").Scan(ctx)
+	return row, notFound(err, "id", "there is no import %s", clip(id))
+}
+
+// endImport ends an import before all of its rows are processed.
+func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status waypost.ImportStatus, message string) error {
+	row.Status, row.Message, row.EndedAt = string(status), cleanText(message), stamp{s.time()}
+	if _, err := tx.NewUpdate().Model(row).Column("status", "message", "ended_at").WherePK().Exec(ctx); err != nil {
+		return err
+	}
+	_, err := tx.NewDelete().Model((*importPartRow)(nil)).Where("import_id = ?", row.ID).Exec(ctx)
+	return err
+}
+
+// ImportErrors calls each for every row of an import that has failed so far, by
+// line. Its error ends it and is returned. It holds those of one step at a time.
+// NotFound if the scope has no import of this id.
+func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
+	err := s.importErrors(ctx, sc, id, each)
+	if err != nil {
+		return fmt.Errorf("read failed rows of import %s: %w", clip(id), err)
+	}
+	return nil
+}
+
+func (s *Store) importErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
+	if _, err := s.importOf(ctx, sc, id); err != nil {
+		return err
+	}
+	for after := 0; ; {
+		var rows []importErrorsRow
+		err := s.r.NewSelect().Model(&rows).Where("import_id = ? AND part > ?", id, after).Order("part").Limit(1).Scan(ctx)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		after = rows[0].Part
+		if err := rows[0].eachError(each); err != nil {
+			return err
+		}
+	}
+}
+
+// UnstartedImports returns up to limit imports that have not ended and that no
+// workflow was started for: new ones, and those that were claimed before the given
+// time and not marked since. It stamps their claim, so that of two callers one gets
+// them; none waits for another.
+func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error) {
+	which := func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Where("workflow_started_at IS NULL AND ended_at IS NULL AND (claimed_at IS NULL OR claimed_at < ?)", stamp{claimedBefore})
+	}
+	// Without a lock first: an idle pump costs one read.
+	found, err := which(s.r.NewSelect().Model((*importRow)(nil)).Column("id")).Limit(1).Exists(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for imports: %w", err)
+	}
+	if !found {
+		return nil, nil
+	}
+	var rows []importRow
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		rows = nil
+		q := which(tx.NewSelect().Model(&rows)).Order("id").Limit(int64(limit))
+		if s.postgres {
+			q.For("NO KEY UPDATE SKIP LOCKED")
+		}
+		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
+			return err
+		}
+		ids := make([]string, len(rows))
+		for i, row := range rows {
+			ids[i] = row.ID
+		}
+		_, err := tx.NewUpdate().Model((*importRow)(nil)).Set("claimed_at = ?", stamp{s.time()}).Where("id IN (?)", bun.List(ids)).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for imports: %w", err)
+	}
+	imports := make([]waypost.Import, len(rows))
+	for i, row := range rows {
+		imports[i] = row.imported()
+	}
+	return imports, nil
+}
+
+// MarkImportStarted notes that the workflow of an import runs (its id is the
+// import's). A second call changes nothing. NotFound if there is no such import.
+func (s *Store) MarkImportStarted(ctx context.Context, id string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		res, err := tx.NewUpdate().Model((*importRow)(nil)).
+			Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()}).Where("id = ?", cleanText(id)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return noImport(id)
+	})
+	if err != nil {
+		return fmt.Errorf("mark import %s as started: %w", clip(id), err)
+	}
+	return nil
+}
+
+// staleTries bounds how often a step begins again because of leads that others
+// stored meanwhile.
+const staleTries = 20
+
+// ImportStep processes the next rows of an import, at most 500, in one transaction
+// that writes the leads, the rows that failed and the import's place: a crash
+// neither loses nor repeats a row, and of calls at the same time each does other
+// rows. It returns the import as it stands then; one that has ended is returned as
+// it is. An import whose rows are damaged is marked as failed. NotFound if there is
+// no such import; other errors are worth another try.
+func (s *Store) ImportStep(ctx context.Context, id string) (waypost.Import, error) {
+	for try := 1; ; {
+		im, err := s.tryImport(ctx, id)
+		switch {
+		case errors.Is(err, errDamaged):
+			if err := s.FailImport(ctx, id, "the stored rows are damaged"); err != nil {
+				return waypost.Import{}, err
+			}
+		case errors.Is(err, errOvertaken):
+		case errors.Is(err, errStale) && try < staleTries:
+			try++
+		case err != nil:
+			return waypost.Import{}, fmt.Errorf("process import %s: %w", clip(id), err)
+		default:
+			return im, nil
+		}
+	}
+}
+
+// nextPart is an import and the rows that come next.
+type nextPart struct {
+	importRow `bun:",extend"`
+	Data      []byte `bun:"data,scanonly"`
+}
+
+var (
+	// errStale ends a transaction that rests on what is no longer so.
+	errStale = errors.New("leads that others stored came between")
+	// errOvertaken ends one whose rows another call has processed.
+	errOvertaken = errors.New("another step has processed the rows")
+)
+
+// tryImport reads and checks the next rows, which needs no lock, and writes what
+// becomes of them.
+func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, err error) {
+	var seen nextPart
+	err = s.r.NewSelect().Model(&seen).ColumnExpr("?TableColumns").ColumnExpr("ip.data").
+		Join("LEFT JOIN import_parts AS ip ON ip.import_id = i.id AND ip.number = i.parts_done + 1").
+		Where("i.id = ?", cleanText(id)).Scan(ctx)
+	if err != nil {
+		return im, notFound(err, "id", "there is no import %s", clip(id))
+	}
+	if seen.ended() {
+		return seen.imported(), nil
+	}
+	rows, err := readImportPart(seen.Data)
+	if err != nil {
+		return im, err
+	}
+	lines, err := readLines(seen.importRow, rows, s.now())
+	if err != nil {
+		return im, err
+	}
+	err = s.writeRows(ctx, len(lines), func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockImport(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if row.ended() || row.PartsDone != seen.PartsDone {
+			return errOvertaken
+		}
+		now := s.time()
+		b := newImportBatch(s, tx, row, now)
+		if err := b.process(ctx, lines); err != nil {
+			return err
+		}
+		im, err = s.recordPart(ctx, tx, row, b, now)
+		return err
+	})
+	return im, err
+}
+
+// recordPart notes what became of the rows of a part and deletes them.
+func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *importBatch, now time.Time) (waypost.Import, error) {
+	row.PartsDone++
+	part := importPartRow{ImportID: row.ID, Number: row.PartsDone}
+	if _, err := tx.NewDelete().Model(&part).WherePK().Exec(ctx); err != nil {
+		return waypost.Import{}, err
+	}
+	if len(b.failures) > 0 {
+		packed, err := packErrors(b.errors())
+		if err != nil {
+			return waypost.Import{}, err
+		}
+		failed := importErrorsRow{ImportID: row.ID, Part: row.PartsDone, Data: packed}
+		if _, err := tx.NewInsert().Model(&failed).Exec(ctx); err != nil {
+			return waypost.Import{}, err
+		}
+	}
+	row.Created += b.created
+	row.Updated += b.updated
+	row.Failed += len(b.failures)
+	row.Status = string(waypost.ImportRunning)
+	if row.StartedAt.IsZero() {
+		row.StartedAt = stamp{now}
+	}
+	if row.PartsDone == row.Parts {
+		row.Status, row.EndedAt = string(waypost.ImportSucceeded), stamp{now}
+	}
+	_, err := tx.NewUpdate().Model(&row).
+		Column("status", "created", "updated", "failed", "parts_done", "started_at", "ended_at").WherePK().Exec(ctx)
+	return row.imported(), err
+}

@@ -1,0 +1,503 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// ListLeads returns the scope's leads that match, in the order of q.Sort: at most
+// q.Page.Limit (and MaxPageSize+1) that follow q.Page.After. A malformed After is a
+// BadRequest of "cursor", an unknown order one of "sort".
+func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) ([]waypost.Lead, error) {
+	walk, err := newLeadWalk(sc, q)
+	if err != nil {
+		return nil, err
+	}
+	walk.n = int(pageSize(q.Page))
+	var rows []leadRow
+	err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		rows, err = s.leadRows(ctx, tx, walk)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list leads: %w", err)
+	}
+	leads := make([]waypost.Lead, len(rows))
+	for i, row := range rows {
+		if leads[i], err = row.lead(); err != nil {
+			return nil, fmt.Errorf("load lead %d: %w", row.LeadsID, err)
+		}
+	}
+	return leads, nil
+}
+
+const (
+	// exportPage is how many leads an export holds in memory.
+	exportPage = 1000
+	// maxExports is how many exports of a process read at a time: each has a
+	// connection until it ends, and others need some too.
+	maxExports = 4
+)
+
+// ExportLeads calls each for every lead of the scope that matches, in the order of
+// q.Sort; q.Page does not count. All of them are of one moment. Before the first
+// one, begin (unless nil) gets the names of the custom fields that occur, sorted. It
+// ends with the first error of begin, of each or of ctx. At most four exports of a
+// process run at a time, others wait.
+func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error {
+	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
+	if err != nil {
+		return err
+	}
+	walk.n = exportPage
+	select {
+	case s.exports <- struct{}{}:
+		defer func() { <-s.exports }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if begin != nil {
+			names, err := s.customFields(ctx, tx, walk)
+			if err != nil {
+				return fmt.Errorf("export leads: %w", err)
+			}
+			if err := begin(names); err != nil {
+				return err
+			}
+		}
+		for {
+			rows, err := s.leadRows(ctx, tx, walk)
+			if err != nil {
+				return fmt.Errorf("export leads: %w", err)
+			}
+			for _, row := range rows {
+				lead, err := row.lead()
+				if err != nil {
+					return fmt.Errorf("export lead %d: %w", row.LeadsID, err)
+				}
+				if err := each(lead); err != nil {
+					return err
+				}
+			}
+			if len(rows) < walk.n {
+				return nil
+			}
+			walk.after = walk.place(rows[len(rows)-1])
+		}
+	})
+}
+
+// customFields returns the names of the custom fields of a walk's leads. The
+// databases' own JSON functions refuse texts that JSON allows.
+func (s *Store) customFields(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
+	w.order = leadOrder{} // as the leads lie
+	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields").Where("l.custom_fields IS NOT NULL").OrderExpr("l.leads_id").Rows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]struct{}{}
+	var column sql.RawBytes
+	var fields map[string]json.RawMessage
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		clear(fields)
+		if err := rows.Scan(&column); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(column, &fields); err != nil {
+			return fmt.Errorf("decode custom fields: %w", err)
+		}
+		for name := range fields {
+			names[name] = struct{}{}
+		}
+		return nil
+	})
+	return slices.Sorted(maps.Keys(names)), err
+}
+
+// leadSnapshot runs fn in a transaction that only reads, all of it of one moment.
+func (s *Store) leadSnapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	if !s.postgres { // a reader sees one moment anyway
+		return s.r.RunInTx(ctx, nil, fn)
+	}
+	return s.r.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+		// A walk has an index that gives its order. Where statistics are old, or there are
+		// none, PostgreSQL takes another one and sorts a million leads.
+		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = off; SET LOCAL jit = off"); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// leadOrder is an order of leads.
+type leadOrder struct {
+	column string // the time that counts before leads_id; "": leads_id alone
+	down   bool
+}
+
+var leadOrders = map[waypost.LeadSort]leadOrder{
+	"":                        {},
+	waypost.SortLeadsID:       {},
+	waypost.SortLeadsIDDown:   {down: true},
+	waypost.SortCreatedAt:     {column: "created_at"},
+	waypost.SortCreatedAtDown: {column: "created_at", down: true},
+	waypost.SortUpdatedAt:     {column: "updated_at"},
+	waypost.SortUpdatedAtDown: {column: "updated_at", down: true},
+}
+
+// leadWalk asks for the first n leads of a scope that match, in an order.
+type leadWalk struct {
+	sc    waypost.Scope
+	f     waypost.LeadFilter
+	order leadOrder
+	after []int64 // the place of the lead before the first, nil: none
+	upTo  *int64  // the highest leads_id that counts, nil: any
+	n     int
+	// byGroup says, where both are given, that fewer leads are of the group than of the
+	// region.
+	byGroup bool
+}
+
+func newLeadWalk(sc waypost.Scope, q waypost.LeadQuery) (leadWalk, error) {
+	order, known := leadOrders[q.Sort]
+	if !known {
+		return leadWalk{}, waypost.Errorf(waypost.CodeBadRequest, "sort", "there is no such order")
+	}
+	w := leadWalk{sc: sc, f: q.Filter, order: order}
+	if q.Page.After == "" {
+		return w, nil
+	}
+	parts := strings.Split(q.Page.After, ",")
+	for _, part := range parts {
+		n, err := strconv.ParseInt(part, 10, 64)
+		if err != nil {
+			return leadWalk{}, errCursor
+		}
+		w.after = append(w.after, n)
+	}
+	if len(parts) != len(w.order.columns()) {
+		return leadWalk{}, errCursor
+	}
+	return w, nil
+}
+
+var errCursor = waypost.Errorf(waypost.CodeBadRequest, "cursor", "is no place in this list")
+
+func (o leadOrder) columns() []string {
+	if o.column == "" {
+		return []string{"leads_id"}
+	}
+	return []string{o.column, "leads_id"}
+}
+
+// place is where a lead stands in the walk's order.
+func (w leadWalk) place(row leadRow) []int64 {
+	switch w.order.column {
+	case "created_at":
+		return []int64{row.CreatedAt.UnixMicro(), row.LeadsID}
+	case "updated_at":
+		return []int64{row.UpdatedAt.UnixMicro(), row.LeadsID}
+	}
+	return []int64{row.LeadsID}
+}
+
+const leadsByScope = "leads_by_scope"
+
+// index names the index whose order is the walk's, and divides the filter into what
+// that index looks up and the rest. The names are those of migration 5.
+func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
+	rest, name = w.f, "leads_by"
+	switch {
+	case w.f.Region != nil && !w.byGroup:
+		name += "_region"
+		covered.Region, rest.Region = w.f.Region, nil
+	case w.f.LeadsGroup != nil:
+		name += "_group"
+		covered.LeadsGroup, rest.LeadsGroup = w.f.LeadsGroup, nil
+	}
+	switch w.order.column {
+	case "created_at":
+		name += "_created"
+		covered.CreatedFrom, covered.CreatedTo = w.f.CreatedFrom, w.f.CreatedTo
+		rest.CreatedFrom, rest.CreatedTo = time.Time{}, time.Time{}
+	case "updated_at":
+		name += "_updated"
+		covered.UpdatedFrom, covered.UpdatedTo = w.f.UpdatedFrom, w.f.UpdatedTo
+		rest.UpdatedFrom, rest.UpdatedTo = time.Time{}, time.Time{}
+	}
+	if name == "leads_by" {
+		name = leadsByScope
+	}
+	return name, covered, rest
+}
+
+// exact tells whether an index looks up all that the walk asks for.
+func (w leadWalk) exact() bool {
+	_, _, rest := w.index()
+	return len(leadConditions(w.sc, rest)) == 0
+}
+
+// matching selects the leads (alias l) of a walk that match the part f of its
+// filter. SQLite, which has no statistics, is told the index; "" leaves it to look up
+// the primary or a unique key.
+func (s *Store) matching(tx bun.Tx, w leadWalk, index string, f waypost.LeadFilter) *bun.SelectQuery {
+	q := tx.NewSelect().Model((*leadRow)(nil))
+	if !s.postgres && index != "" {
+		q.ModelTableExpr("leads AS l INDEXED BY ?", bun.Ident(index))
+	}
+	after := w.after
+	if len(after) == 2 {
+		f, after = w.tighter(f)
+	}
+	leadFilter(q, w.sc, f)
+	than := ">"
+	if w.order.down {
+		than = "<"
+	}
+	switch len(after) {
+	case 1:
+		q.Where("l.leads_id "+than+" ?", after[0])
+	case 2:
+		q.Where("(l."+w.order.column+", l.leads_id) "+than+" (?, ?)", after[0], after[1])
+	}
+	if w.upTo != nil {
+		q.Where("l.leads_id <= ?", *w.upTo)
+	}
+	return q
+}
+
+// tighter drops what the other implies, the filter's bound of the time that orders or
+// the place that the walk begins after: with both, the databases may begin at the
+// looser one.
+func (w leadWalk) tighter(f waypost.LeadFilter) (waypost.LeadFilter, []int64) {
+	from, to := &f.CreatedFrom, &f.CreatedTo
+	if w.order.column == "updated_at" {
+		from, to = &f.UpdatedFrom, &f.UpdatedTo
+	}
+	bound, after := from, w.after
+	if w.order.down {
+		bound = to
+	}
+	if bound.IsZero() {
+		return f, after
+	}
+	at := stampUp(*bound).UnixMicro()
+	if w.order.down && after[0] >= at || !w.order.down && after[0] < at {
+		return f, nil
+	}
+	*bound = time.Time{}
+	return f, after
+}
+
+// ordered puts leads (alias l) into the walk's order and ends after n.
+func (w leadWalk) ordered(q *bun.SelectQuery, n int) *bun.SelectQuery {
+	direction := " ASC"
+	if w.order.down {
+		direction = " DESC"
+	}
+	for _, column := range w.order.columns() {
+		q.OrderExpr("l." + column + direction)
+	}
+	return q.Limit(int64(n))
+}
+
+// leadRows reads the leads of a walk.
+func (s *Store) leadRows(ctx context.Context, tx bun.Tx, w leadWalk) ([]leadRow, error) {
+	var rows []leadRow
+	if err := s.choose(ctx, tx, &w); err != nil {
+		return nil, err
+	}
+	if w.exact() {
+		index, covered, _ := w.index()
+		err := w.ordered(s.matching(tx, w, index, covered), w.n).Scan(ctx, &rows)
+		return rows, err
+	}
+	ids, err := s.search(ctx, tx, w)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	if err := tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+		return nil, err
+	}
+	places := make(map[int64]int, len(ids))
+	for i, id := range ids {
+		places[id] = i
+	}
+	slices.SortFunc(rows, func(a, b leadRow) int { return places[a.LeadsID] - places[b.LeadsID] })
+	return rows, nil
+}
+
+// leadIDs is leadRows for the ids only.
+func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
+	if err := s.choose(ctx, tx, &w); err != nil {
+		return nil, err
+	}
+	if w.exact() {
+		index, covered, _ := w.index()
+		err = w.ordered(s.matching(tx, w, index, covered), w.n).Column("leads_id").Scan(ctx, &ids)
+		return ids, err
+	}
+	return s.search(ctx, tx, w)
+}
+
+// search finds the leads of a walk where no index gives both the order and all that
+// is looked for. If many match, the first ones are soon met in the order; if few do,
+// they are soon gathered and sorted. It does not know how many there are: it goes a
+// bounded way first, and gathers if that does not suffice.
+func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
+	if w.f.MobilePhone == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+		ids, enough, err := s.meet(ctx, tx, w)
+		if err != nil || enough {
+			return ids, err
+		}
+	}
+	return s.gather(ctx, tx, w)
+}
+
+// Bounds of the way through an order: leads that are looked at for a page.
+const (
+	leadWay    = 1000
+	leadWayFor = 10 // at least, for each lead that is asked for
+	// maxGather is where it no longer matters what leads are looked up by.
+	maxGather = 100 * leadWay
+)
+
+// metRow is a lead that was met on the way, and its place.
+type metRow struct {
+	ID int64 `bun:"leads_id"`
+	At int64 `bun:"at"` // the time that counts before leads_id
+}
+
+// meet follows the walk's order. enough tells that it has met n leads, or the end.
+func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, enough bool, err error) {
+	index, covered, rest := w.index()
+	at := "0"
+	if w.order.column != "" {
+		at = "l." + w.order.column
+	}
+	left := max(leadWay, leadWayFor*w.n)
+	for size := 8 * w.n; left > 0; size = left {
+		size = min(size, left)
+		left -= size
+		part := w.ordered(s.matching(tx, w, index, covered), size)
+		var met []metRow
+		q := tx.NewSelect().TableExpr("(?) AS l", part.Column(searchColumns...)).ColumnExpr("l.leads_id").ColumnExpr(at + " AS at")
+		for _, c := range leadConditions(w.sc, rest) {
+			q.Where(c.text, c.args...)
+		}
+		if err := q.Scan(ctx, &met); err != nil {
+			return nil, false, err
+		}
+		slices.SortFunc(met, func(a, b metRow) int {
+			order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
+			if w.order.down {
+				return -order
+			}
+			return order
+		})
+		for _, lead := range met {
+			if ids = append(ids, lead.ID); len(ids) == w.n {
+				return ids, true, nil
+			}
+		}
+		// The last one that was looked at.
+		var last []metRow
+		q = w.ordered(s.matching(tx, w, index, covered), 1).Offset(int64(size - 1)).ColumnExpr("l.leads_id").ColumnExpr(at + " AS at")
+		if err := q.Scan(ctx, &last); err != nil {
+			return nil, false, err
+		}
+		if len(last) == 0 {
+			return ids, true, nil
+		}
+		if w.after = []int64{last[0].ID}; w.order.column != "" {
+			w.after = []int64{last[0].At, last[0].ID}
+		}
+	}
+	return nil, false, nil
+}
+
+// searchColumns are what leadConditions and orders look at.
+var searchColumns = []string{"leads_id", "leads_group", "region", "name", "email", "external_id", "created_at", "updated_at"}
+
+// gather finds all leads that match and sorts them.
+func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
+	if s.postgres {
+		// It knows by its statistics what to look them up by; without OFFSET it would
+		// look at the order and the limit, and not at all leads being needed.
+		found := s.matching(tx, w, "", w.f).Column(w.order.columns()...)
+		err = w.ordered(tx.NewSelect().TableExpr("(? OFFSET 0) AS l", found), w.n).Column("l.leads_id").Scan(ctx, &ids)
+		return ids, err
+	}
+	index, err := s.rarest(ctx, tx, w.sc, w.f, maxGather)
+	if err == nil {
+		err = w.ordered(s.matching(tx, w, index, w.f), w.n).Column("leads_id").Scan(ctx, &ids)
+	}
+	return ids, err
+}
+
+// choose looks whether fewer leads are of the group than of the region, where both
+// are given.
+func (s *Store) choose(ctx context.Context, tx bun.Tx, w *leadWalk) error {
+	if w.f.Region == nil || w.f.LeadsGroup == nil {
+		return nil
+	}
+	index, err := s.rarest(ctx, tx, w.sc, waypost.LeadFilter{Region: w.f.Region, LeadsGroup: w.f.LeadsGroup}, leadWay)
+	w.byGroup = index == "leads_by_group"
+	return err
+}
+
+// rarest names the index to look up leads by that match: "" for a unique key, else
+// that with the fewest leads, unless all have more than atMost. Finding that out
+// takes a time like reading these few.
+func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, atMost int64) (string, error) {
+	switch {
+	case f.MobilePhone != "" || f.ExternalID != "":
+		return "", nil
+	case f.Email != "":
+		return "leads_by_email", nil
+	}
+	type lookUp struct {
+		index string
+		f     waypost.LeadFilter
+	}
+	ways := []lookUp{
+		{"leads_by_group", waypost.LeadFilter{LeadsGroup: f.LeadsGroup}},
+		{"leads_by_region", waypost.LeadFilter{Region: f.Region}},
+		{"leads_by_name", waypost.LeadFilter{Name: f.Name}},
+		{"leads_by_created", waypost.LeadFilter{CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo}},
+		{"leads_by_updated", waypost.LeadFilter{UpdatedFrom: f.UpdatedFrom, UpdatedTo: f.UpdatedTo}},
+	}
+	ways = slices.DeleteFunc(ways, func(way lookUp) bool { return len(leadConditions(sc, way.f)) == 0 })
+	if len(ways) == 1 {
+		return ways[0].index, nil
+	}
+	for bound := min(leadWay, atMost); ; bound = min(10*bound, atMost) {
+		best, fewest := ways[0].index, bound
+		for _, way := range ways {
+			some := s.matching(tx, leadWalk{sc: sc}, way.index, way.f).ColumnExpr("1 AS one").Limit(bound)
+			found, err := tx.NewSelect().TableExpr("(?) AS l", some).Count(ctx)
+			if err != nil {
+				return "", err
+			}
+			if found < fewest {
+				best, fewest = way.index, found
+			}
+		}
+		if fewest < bound || bound == atMost {
+			return best, nil
+		}
+	}
+}
