@@ -20,8 +20,8 @@ type Breakers interface {
 	// Return says that no attempt was made with the ticket.
 	Return(ctx context.Context, circuit string, ticket int64)
 	// Failed says that an attempt, the first of its message or not, found the receiver
-	// failing; answered, that it did answer.
-	Failed(ctx context.Context, circuit string, ticket int64, first, answered bool)
+	// failing; answered, that it did answer. took is how long the attempt took.
+	Failed(ctx context.Context, circuit string, ticket int64, first, answered bool, took time.Duration)
 	// Alive says that an attempt, of a message that has waited for the breaker or not,
 	// found the receiver working. It may ask to tell all who wait, and to call Told.
 	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (tell bool)
@@ -36,11 +36,11 @@ type alwaysClosed struct{}
 func (alwaysClosed) Admit(_ context.Context, _ string, n int, _ time.Duration) (int, int64, time.Duration) {
 	return n, 0, 0
 }
-func (alwaysClosed) Return(context.Context, string, int64)             {}
-func (alwaysClosed) Failed(context.Context, string, int64, bool, bool) {}
-func (alwaysClosed) Alive(context.Context, string, int64, bool) bool   { return false }
-func (alwaysClosed) Told(context.Context, string)                      {}
-func (alwaysClosed) Holds(context.Context, string) bool                { return false }
+func (alwaysClosed) Return(context.Context, string, int64)                            {}
+func (alwaysClosed) Failed(context.Context, string, int64, bool, bool, time.Duration) {}
+func (alwaysClosed) Alive(context.Context, string, int64, bool) bool                  { return false }
+func (alwaysClosed) Told(context.Context, string)                                     {}
+func (alwaysClosed) Holds(context.Context, string) bool                               { return false }
 
 // pass is what an attempt was admitted with by the breaker.
 type pass struct {
@@ -102,9 +102,11 @@ func (a *Activities) report(p pass, attempt int, o waypost.Outcome) (tell bool) 
 	case receiverWorks:
 		return a.breakers.Alive(ctx, p.circuit, p.ticket, p.waited)
 	case receiverSilent:
-		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false)
+		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false, o.Duration)
 	case receiverFails:
-		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true)
+		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true, o.Duration)
+	case receiverUnknown:
+		a.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
 	}
 	return false
 }
@@ -119,10 +121,12 @@ const (
 	receiverFails
 )
 
-// healthOf reads an outcome. Who refuses a message, in whatever way, works.
+// healthOf reads an outcome. Who refuses a message, in whatever way, works. Of an
+// address that may not be reached nothing is known: such messages fail for good, and
+// at once.
 func healthOf(o waypost.Outcome) health {
 	switch o.ErrorClass {
-	case waypost.ClassNetwork, waypost.ClassTimeout, waypost.ClassTLS, waypost.ClassAddress:
+	case waypost.ClassNetwork, waypost.ClassTimeout, waypost.ClassTLS:
 		return receiverSilent
 	case waypost.ClassHTTPStatus:
 		switch o.HTTPStatus {

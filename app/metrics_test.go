@@ -60,7 +60,7 @@ func tripped() *limits.Breakers {
 	for _, circuit := range []string{"whk_1/", "whk_2/"} {
 		_, ticket, _ := b.Admit(ctx, circuit, 100, time.Minute)
 		for range 100 {
-			b.Failed(ctx, circuit, ticket, true, false)
+			b.Failed(ctx, circuit, ticket, true, false, 0)
 		}
 	}
 	now = now.Add(time.Hour)

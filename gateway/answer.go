@@ -72,13 +72,15 @@ func replayed(kept *waypost.Answer) answer {
 
 func (ans answer) write(a *api, c *fiber.Ctx) error {
 	c.Response().ResetBody()
+	if ans.stream != nil {
+		if err := a.writeStream(c, ans); err != nil {
+			return err
+		}
+	}
 	for name, value := range ans.headers {
 		c.Set(name, value)
 	}
 	c.Status(ans.status)
-	if ans.stream != nil {
-		return a.writeStream(c, ans)
-	}
 	if ans.body != nil {
 		body, err := encode(ans.body)
 		if err != nil {

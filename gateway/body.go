@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -142,17 +143,46 @@ func incomplete() error {
 // spoolTime bounds how long an import's body may take to arrive.
 const spoolTime = 10 * time.Minute
 
-// maxSpools bounds the imports that a process takes in at a time: their bodies fill
-// the disk, and what is read of them the memory.
-const maxSpools = 4
+// Bounds of the imports that a process takes in at a time: their bodies fill the
+// disk, and what is read of them the memory. A slow application leaves room for
+// others.
+const (
+	maxSpools       = 4
+	maxSpoolsPerApp = 2
+)
+
+// spools are the places of imports that are being taken in.
+type spools struct {
+	mu    sync.Mutex
+	total int
+	byApp map[string]int
+}
+
+func (s *spools) enter(app string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxSpools || s.byApp[app] >= maxSpoolsPerApp {
+		return false
+	}
+	s.total++
+	s.byApp[app]++
+	return true
+}
+
+func (s *spools) leave(app string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.byApp[app]--; s.byApp[app] == 0 {
+		delete(s.byApp, app)
+	}
+}
 
 // spoolBody reads an import's body into a temporary file that has no name, and compares its
 // hash with the one that was signed.
 func (a *api) spoolBody(r *request) error {
-	select {
-	case a.spools <- struct{}{}:
-	default:
-		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d imports are being received already; send this one again in a moment", maxSpools)
+	if !a.spools.enter(r.app.ID) {
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other imports are being received at this moment; send this one again when they are done")
 	}
 	r.spooling = true
 	if err := r.wire.allow(spoolTime); err != nil {
@@ -195,7 +225,7 @@ func (a *api) closeSpool(r *request) {
 		_ = r.spool.Close()
 	}
 	if r.spooling {
-		<-a.spools
+		a.spools.leave(r.app.ID)
 	}
 }
 

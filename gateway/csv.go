@@ -178,7 +178,7 @@ func isFormula(text string) bool {
 		return true
 	}
 	switch text[0] {
-	case '=', '+', '-', '@', '\t', '\r':
+	case '=', '+', '-', '@', '\t', '\r', '\n':
 		return true
 	}
 	for _, wide := range []string{"＝", "＋", "－", "＠"} {
@@ -233,6 +233,9 @@ func newCSVRows(file io.Reader, mode waypost.ImportMode) (*csvRows, error) {
 		switch custom, isCustom := strings.CutPrefix(name, customColumn); {
 		case seen[name]:
 			p.Add(waypost.DetailDuplicate, clip(name), "the column stands twice")
+		case isCustom && len(custom) > maxCustomName:
+			// Each row would repeat it.
+			p.Add(waypost.DetailTooLong, clip(name), "column %d: the name of a custom field has up to 64 characters", i+1)
 		case isCustom && custom != "":
 			column.name, column.custom = custom, true
 		case at < 0:
@@ -272,6 +275,10 @@ func (c *csvRows) next() (waypost.ImportRow, error) {
 	}
 	return row, nil
 }
+
+// maxCustomName bounds the name of a custom field, in bytes: as many as 64 characters
+// can have.
+const maxCustomName = 256
 
 // maxCustomCells bounds the custom fields of a row: a lead has less. With the names
 // of its columns, a short row could otherwise become a long one.

@@ -83,7 +83,7 @@ type api struct {
 	credentials *credentials
 	definitions *definitions
 	nonceAway   atomic.Bool // whether the last nonce could not be kept in Redis
-	spools      chan struct{}
+	spools      spools
 	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
 	bodyTime    time.Duration // that a body may take
 }
@@ -94,7 +94,7 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 func newAPI(o Options) *api {
 	return &api{
 		Options: o, credentials: newCredentials(o.Applications, o.Now), definitions: newDefinitions(),
-		spools: make(chan struct{}, maxSpools), headerTime: headerTime, bodyTime: bodyTime,
+		spools: spools{byApp: map[string]int{}}, headerTime: headerTime, bodyTime: bodyTime,
 	}
 }
 

@@ -17,8 +17,8 @@ type Leads interface {
 	CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error)
 	Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error)
 	// UpdateLead gives the lead the fields that change makes of it, in one transaction
-	// and under the lead's lock. change may run more than once; its error ends the
-	// update and is returned.
+	// and under the lead's lock. change may run more than once; nil for its numbers
+	// leaves them as they are; its error ends the update and is returned.
 	UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
 	// DeleteLead deletes the lead unless check refuses, in the same transaction.
 	DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error
@@ -146,7 +146,14 @@ func (a *api) patchLead(ctx context.Context, r *request) (answer, error) {
 	}
 	return a.updateLead(ctx, r, func(current waypost.Lead) (waypost.LeadFields, []string, error) {
 		merged := patch.Apply(current.LeadFields)
-		phones, err := merged.Validate(a.PhoneRegion, a.Now())
+		checked := merged
+		if !patch.Writes("mobilePhone") {
+			checked.MobilePhone = nil // what is stored stays, whatever such numbers mean today
+		}
+		phones, err := checked.Validate(a.PhoneRegion, a.Now())
+		if merged.CustomFields = checked.CustomFields; !patch.Writes("mobilePhone") {
+			phones = nil
+		}
 		return merged, phones, err
 	})
 }

@@ -73,7 +73,11 @@ func (a *api) clientAddress(r *request) string {
 		}
 	}
 	for i := len(chain) - 1; i >= 0 && a.trusts(addr); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(chain[i]))
+		text := strings.TrimSpace(chain[i])
+		next, err := netip.ParseAddr(text)
+		if withPort, portErr := netip.ParseAddrPort(text); err != nil && portErr == nil {
+			next, err = withPort.Addr(), nil
+		}
 		if err != nil {
 			break
 		}

@@ -120,6 +120,8 @@ func TestAddressLimit(t *testing.T) {
 		{"two clients of a proxy", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "192.0.2.1", "192.0.2.2", false},
 		{"the client's own word does not count", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "198.51.100.1, 192.0.2.1", "198.51.100.2, 192.0.2.1", true},
 		{"a chain of trusted proxies", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}, "192.0.2.1, 10.1.1.1", "192.0.2.2, 10.1.1.1", false},
+		{"with a port", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "192.0.2.1:1234", "192.0.2.1:4321", true},
+		{"two with ports", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "192.0.2.1:1234", "[2001:db8::1]:1234", false},
 		{"one /64", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "2001:db8::1", "2001:db8::ffff:1", true},
 		{"two of them", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "2001:db8::1", "2001:db8:0:1::1", false},
 		{"IPv4 in IPv6", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "::ffff:192.0.2.1", "192.0.2.1", true},

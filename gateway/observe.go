@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -25,16 +26,15 @@ func (a *api) observe(c *fiber.Ctx) error {
 		r.id = a.newRequestID()
 	}
 	c.Locals(requestKey{}, r)
-	if err != nil {
-		c.Response().SetConnectionClose()
-	} else {
-		if err = a.limitAddress(c.UserContext(), r); err == nil {
-			err = next(c)
-		}
-		if !r.wire.drain() {
-			c.Response().SetConnectionClose()
-		}
+	unreadable := err != nil // where its body ends is not known
+	limited := a.limitAddress(c.UserContext(), r)
+	if err == nil && limited == nil {
+		err = guarded(c.Next)
 	}
+	if unreadable || !r.wire.drain() {
+		c.Response().SetConnectionClose()
+	}
+	err = cmp.Or(limited, err)
 	a.finish(r, err)
 	return nil
 }
@@ -53,13 +53,14 @@ func isRequestID(s string) bool {
 	return true
 }
 
-func next(c *fiber.Ctx) (err error) {
+// guarded runs fn, and makes an error of its panic.
+func guarded(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return c.Next()
+	return fn()
 }
 
 // finish answers err, if there is one, and logs the request: no query, no body,

@@ -49,7 +49,7 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 	s := &streamReader{Reader: bufio.NewReaderSize(reader, streamBuffer), conn: c.Context().Conn(), pipe: reader, cancel: cancel}
 	go func() {
 		w := bufio.NewWriterSize(writer, streamBuffer)
-		err := ans.stream(ctx, w, func(value string) { s.trailer = value })
+		err := guarded(func() error { return ans.stream(ctx, w, func(value string) { s.trailer = value }) })
 		if err == nil {
 			err = w.Flush()
 		}

@@ -63,6 +63,7 @@ type entry struct {
 	tally  tally // not counted in state
 	synced time.Time
 	skew   int64 // Redis' clock ahead of this process's, in milliseconds
+	alive  int64 // when this process last saw an attempt succeed, by the breaker's clock
 }
 
 // NewBreakers returns breakers kept in client, which should have been made with
@@ -91,7 +92,9 @@ func (b *Breakers) Admit(ctx context.Context, circuit string, n int, lease time.
 	e.mu.Unlock()
 	if !b.change(ctx, circuit, e, func(c *breaker, now int64) {
 		granted, wait = c.admit(now, n, lease)
-		ticket = c.Epoch
+		if ticket = c.Epoch; granted == 0 {
+			ticket = 0 // that of the probe under way belongs to another
+		}
 	}) {
 		return 0, 0, firstPause // others change it at this very moment
 	}
@@ -109,8 +112,9 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 		e.mu.Unlock()
 		return false
 	}
+	e.alive = e.time(b.now())
 	if !probe {
-		now := e.time(b.now())
+		now := e.alive
 		e.tally.alive(e.state.most(), now)
 		waited = waited && !e.state.Told && e.state.Telling <= now
 	}
@@ -130,12 +134,14 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 // Failed says that an attempt has failed in a way that says something about the
 // receiver. Of ordinary attempts only the first ones of a message count: a message
 // that the receiver does not get along with fails again and again. Answered says
-// that there was an answer.
-func (b *Breakers) Failed(ctx context.Context, circuit string, ticket int64, first, answered bool) {
+// that there was an answer. An attempt that took so long that another one, which
+// ended meanwhile, has succeeded says nothing: the last to end are the slow ones.
+func (b *Breakers) Failed(ctx context.Context, circuit string, ticket int64, first, answered bool, took time.Duration) {
 	e := b.entry(circuit)
 	e.mu.Lock()
 	probe, trips := e.state.Open, false
-	if e.state.Epoch != ticket || !probe && !first {
+	began := e.time(b.now()) - took.Milliseconds()
+	if e.state.Epoch != ticket || !probe && (!first || began < e.alive) {
 		e.mu.Unlock()
 		return
 	}
@@ -390,8 +396,9 @@ const (
 	calm          = time.Minute
 	patienceGrows = 4
 	maxPatience   = 256
-	// far is how long those stay away whom no probe needs: until they are told, or, if
-	// that goes wrong, half an hour and up to a quarter more.
+	// far is how long those stay away on average whom no probe needs: until they are
+	// told. They come by and by, in case that goes wrong, or those who were to come
+	// sooner do not.
 	far = 30 * time.Minute
 )
 
@@ -425,10 +432,10 @@ func (c *breaker) admit(now int64, n int, lease time.Duration) (granted int, wai
 	switch {
 	case !c.Open:
 		return n, 0
-	case now < c.Until:
+	case now < c.Until && c.Until <= now+maxPause.Milliseconds(): // it is later if a clock was set back
 		return 0, c.turn(now, c.Until)
 	case now < c.Lease:
-		return 0, c.turn(now, now+c.Pause)
+		return 0, c.turn(now, max(now+c.Pause, min(c.Lease, now+maxPause.Milliseconds())))
 	}
 	c.Epoch++
 	c.Lease = now + lease.Milliseconds()
@@ -447,7 +454,7 @@ func (c *breaker) turn(now, earliest int64) time.Duration {
 		next = max(c.Turn+spacing, earliest)
 	}
 	if next-now > far.Milliseconds() {
-		return far + time.Duration(rand.Float64()*float64(far)/4)
+		return maxPause + time.Duration(rand.Float64()*float64(2*far-maxPause))
 	}
 	c.Turn, c.Spacing = next, spacing
 	return time.Duration(next-now) * time.Millisecond

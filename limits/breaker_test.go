@@ -69,7 +69,7 @@ func fail(t *testing.T, b *Breakers, n int, answered bool) (admitted int) {
 			return admitted
 		}
 		admitted++
-		b.Failed(t.Context(), circuitName, ticket, true, answered)
+		b.Failed(t.Context(), circuitName, ticket, true, answered, 0)
 	}
 	return admitted
 }
@@ -153,9 +153,9 @@ func TestBreakerNeverOpensAtTenPercent(t *testing.T) {
 							b.Alive(t.Context(), circuitName, ticket, false)
 							continue
 						}
-						b.Failed(t.Context(), circuitName, ticket, true, answered)
+						b.Failed(t.Context(), circuitName, ticket, true, answered, 0)
 						for range 10 {
-							b.Failed(t.Context(), circuitName, ticket, false, answered)
+							b.Failed(t.Context(), circuitName, ticket, false, answered, 0)
 						}
 					}
 					w.advance(time.Duration(random.IntN(300)) * time.Millisecond)
@@ -209,7 +209,7 @@ func probe(t *testing.T, w *worlds, b *Breakers, alive bool) {
 			t.Fatalf("%d probes", granted)
 		}
 		if !alive {
-			b.Failed(t.Context(), circuitName, ticket, false, true)
+			b.Failed(t.Context(), circuitName, ticket, false, true, 0)
 		} else if !b.Alive(t.Context(), circuitName, ticket, true) {
 			t.Error("nobody is to tell those who wait")
 		}
@@ -261,7 +261,7 @@ func TestBreakerProbesOne(t *testing.T) {
 			if !w.processes[1].Holds(t.Context(), circuitName) || w.processes[0].Open(t.Context()) != 1 {
 				t.Error("it is not held open")
 			}
-			by.Failed(t.Context(), circuitName, ticket, false, true)
+			by.Failed(t.Context(), circuitName, ticket, false, true, 0)
 			pause = min(2*pause, maxPause)
 			w.advance(pause / 2)
 			if n, _, _ := ask(); n != 0 {
@@ -298,7 +298,7 @@ func TestBreakerProbesOne(t *testing.T) {
 		}
 		// Those who began before it opened say nothing about now.
 		for range 1000 {
-			w.processes[0].Failed(t.Context(), circuitName, 0, true, false)
+			w.processes[0].Failed(t.Context(), circuitName, 0, true, false, 0)
 		}
 		if w.processes[0].Holds(t.Context(), circuitName) {
 			t.Error("old attempts opened it")
@@ -393,20 +393,23 @@ func (v *waiters) Pop() any {
 }
 
 // Somebody always comes for the next probe, and few come for nothing: whether one
-// waits or ten thousand, though some are late and some never come.
+// waits or ten thousand, though some are late and some never come, or all are told
+// to come at once.
 func TestBreakerIsProbedInTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		waiting int
 		lost    float64 // part that never comes again
+		rung    bool    // all are told to come, after a minute
 		most    int     // visits in half an hour
 	}{
-		{"one batch", 1, 0, 80},
-		{"a few", 5, 0, 90},
-		{"a launch", 200, 0, 90},
-		{"a launch that was canceled in part", 200, 0.3, 90},
-		{"a large launch", 2_000, 0, 90},
+		{"one batch", 1, 0, false, 80},
+		{"a few", 5, 0, false, 90},
+		{"a launch", 200, 0, false, 200},
+		{"a launch that was canceled in part", 200, 0.3, false, 200},
+		{"a large launch", 2_000, 0, false, 1_500},
+		{"a launch that was paused and resumed", 200, 0, true, 500},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -420,22 +423,34 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 				}
 				visits, failed := -tt.waiting, 0
 				var last time.Time
+				rung := !tt.rung
 				for queue.Len() > 0 {
 					v := heap.Pop(queue).(waiter)
+					if ring := begin.Add(time.Minute); !rung && v.at.After(ring) {
+						rung = true
+						heap.Push(queue, v)
+						for i := range *queue {
+							if !(*queue)[i].probe {
+								(*queue)[i].at = ring
+							}
+						}
+						heap.Init(queue)
+						continue
+					}
 					if v.at.Sub(begin) > far-time.Minute {
 						break
 					}
 					w.advance(max(0, v.at.Sub(w.clock.Now())))
 					now := w.clock.Now()
 					if v.probe {
-						v.by.Failed(t.Context(), circuitName, v.id, false, false)
+						v.by.Failed(t.Context(), circuitName, v.id, false, false, 0)
 						continue
 					}
 					visits++
 					b := w.processes[random.IntN(2)]
 					granted, ticket, wait := b.Admit(t.Context(), circuitName, v.size, time.Minute)
 					if granted > 0 {
-						if gap := now.Sub(last); failed > 7 && tt.lost == 0 && gap > maxPause*5/4 || gap > 5*maxPause && failed > 0 {
+						if gap := now.Sub(last); failed > 7 && tt.lost == 0 && !tt.rung && gap > 2*maxPause || gap > 5*maxPause && failed > 0 {
 							t.Errorf("%s between two probes", gap)
 						}
 						last = now
@@ -449,7 +464,7 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 						heap.Push(queue, v)
 					}
 				}
-				if failed < 40 && tt.lost == 0 || failed < 20 || visits > tt.most {
+				if failed < 40 && tt.lost == 0 && !tt.rung || failed < 20 || visits > tt.most {
 					t.Errorf("%d probes in %d visits", failed, visits)
 				}
 			})
@@ -509,7 +524,7 @@ func TestBreakerOnRedis(t *testing.T) {
 		a, b := NewBreakers(client, silent, nil), NewBreakers(client, silent, nil)
 		_, ticket, _ := a.Admit(t.Context(), circuit, 100, time.Minute)
 		for range 40 {
-			a.Failed(t.Context(), circuit, ticket, true, false)
+			a.Failed(t.Context(), circuit, ticket, true, false, 0)
 		}
 		if !b.Holds(t.Context(), circuit) {
 			t.Fatal("it does not open for both")
@@ -529,7 +544,7 @@ func TestBreakersForgetIdleCircuits(t *testing.T) {
 		_, ticket, _ := b.Admit(t.Context(), circuit, 1, time.Minute)
 		if i == 0 {
 			for range 20 {
-				b.Failed(t.Context(), circuit, ticket, true, false)
+				b.Failed(t.Context(), circuit, ticket, true, false, 0)
 			}
 		}
 		clock.advance(time.Second)

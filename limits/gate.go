@@ -55,12 +55,22 @@ func (g *gate) leave(ok bool) (turned bool) {
 		return turned
 	}
 	g.missed++
-	if g.failures++; g.failures == tolerated {
-		g.probe = g.now().Add(probeEvery)
-		g.outages++
-		return true
+	if g.failures++; g.failures < tolerated {
+		return false
 	}
-	return false
+	g.probe = g.now().Add(probeEvery) // from the end of a probe that hangs
+	if g.failures > tolerated {
+		return false
+	}
+	g.outages++
+	return true
+}
+
+// miss counts calls that failed together with one that has left.
+func (g *gate) miss(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.missed += uint64(n)
 }
 
 func (g *gate) fallbacks() (calls, outages uint64) {

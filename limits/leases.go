@@ -31,10 +31,11 @@ type Leases struct {
 
 // lease is what a process has taken of a key's tokens and not used yet.
 type lease struct {
-	mu     sync.Mutex // held while Redis is asked: others of the key share what comes
-	tokens int
-	at     time.Time // when they were taken
-	taken  Taken
+	mu      sync.Mutex
+	filling bool // somebody takes more
+	tokens  int
+	at      time.Time // when they were taken
+	taken   Taken
 }
 
 // NewLeases takes from rates.
@@ -47,15 +48,32 @@ func NewLeases(rates *Rates) *Leases {
 func (s *Leases) Take(ctx context.Context, key string, perSecond, burst int) Taken {
 	l := s.lease(fmt.Sprintf("%s/%d/%d", key, perSecond, burst))
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := s.now()
-	if l.tokens == 0 || now.Sub(l.at) >= leaseLife {
-		n := max(1, min(perSecond, burst)/leasePart)
-		l.taken, l.at = s.rates.Take(ctx, key, float64(perSecond), burst, n), now
-		if l.tokens = l.taken.Allowed; l.tokens == 0 {
-			return l.taken
-		}
+	if l.tokens > 0 && now.Sub(l.at) < leaseLife {
+		defer l.mu.Unlock()
+		return l.use(now)
 	}
+	// One takes for all; who comes meanwhile takes a token for itself, and waits for
+	// nobody's round trip.
+	fills := !l.filling
+	l.filling = true
+	l.mu.Unlock()
+	if !fills {
+		return s.rates.Take(ctx, key, float64(perSecond), burst, 1)
+	}
+	taken := s.rates.Take(ctx, key, float64(perSecond), burst, max(1, min(perSecond, burst)/leasePart))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.filling = false
+	if taken.Allowed == 0 {
+		return taken
+	}
+	l.tokens, l.at, l.taken = taken.Allowed, now, taken
+	return l.use(now)
+}
+
+// use takes one of the tokens that are held. The caller holds mu.
+func (l *lease) use(now time.Time) Taken {
 	l.tokens--
 	t := l.taken
 	t.Allowed, t.RetryAfter = 1, 0

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +29,10 @@ type Nonces struct {
 	// when Redis goes away. It may forget. local holds what was used while Redis
 	// was away and stands nowhere else: it is asked also when Redis is back.
 	mirror, local *recent
+
+	mu      sync.Mutex
+	waiting []*asked // for the next round trip
+	asking  bool     // whether one is under way
 }
 
 // NewNonces returns nonces kept in client, which should have been made with
@@ -49,16 +55,73 @@ func (n *Nonces) Use(ctx context.Context, key string) (fresh bool, err error) {
 	if !n.gate.enter() {
 		return false, ErrAway
 	}
-	fresh, err = n.client.SetNX(ctx, "waypost:nonce:"+key, 1, nonceLifetime).Result()
+	fresh, err = n.ask(ctx, "waypost:nonce:"+key)
 	if err != nil {
-		if ctx.Err() == nil { // a caller that leaves says nothing about Redis
-			n.gate.leave(false)
-		}
 		return false, fmt.Errorf("use nonce: %w", err)
 	}
-	n.gate.leave(true)
 	n.mirror.add(print, now, true)
 	return fresh, nil
+}
+
+// asked is one key that Redis is asked about.
+type asked struct {
+	key   string
+	fresh bool
+	err   error
+	done  chan struct{}
+}
+
+// ask marks key in Redis. Those who ask while a round trip is under way share the
+// next one: a busy gateway spends more on the round trips than on anything else that
+// guards a request.
+func (n *Nonces) ask(ctx context.Context, key string) (fresh bool, err error) {
+	a := &asked{key: key, done: make(chan struct{})}
+	n.mu.Lock()
+	n.waiting = append(n.waiting, a)
+	first := !n.asking
+	n.asking = true
+	n.mu.Unlock()
+	if first {
+		go n.askAll()
+	}
+	select {
+	case <-a.done:
+		return a.fresh, a.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// askAll asks until nobody waits.
+func (n *Nonces) askAll() {
+	for {
+		// Whoever is about to ask comes first: it costs nobody time, and fills the batch.
+		runtime.Gosched()
+		n.mu.Lock()
+		batch := n.waiting
+		n.waiting, n.asking = nil, len(batch) > 0
+		n.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		answers := make([]*redis.BoolCmd, len(batch))
+		// The error is also that of each command. Those who ask may leave; the client's
+		// time-outs bound how long this takes. A round trip that fails is one failure,
+		// however many share it.
+		_, err := n.client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+			for i, a := range batch {
+				answers[i] = p.SetNX(context.Background(), a.key, 1, nonceLifetime)
+			}
+			return nil
+		})
+		if n.gate.leave(err == nil); err != nil {
+			n.gate.miss(len(batch) - 1)
+		}
+		for i, a := range batch {
+			a.fresh, a.err = answers[i].Result()
+			close(a.done)
+		}
+	}
 }
 
 // UseLocal does what Use does for this process alone, for requests that go on

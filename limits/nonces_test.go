@@ -302,3 +302,28 @@ func TestCachesAreBounded(t *testing.T) {
 		t.Errorf("%d members are left", len(n.local.members))
 	}
 }
+
+// A round trip that fails is one failure, however many share it: it takes several
+// in a row until Redis counts as away.
+func TestNoncesOfABatchFailOnce(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	n := newNonces(patientClient(t, server.Addr()), time.Now, 100)
+	server.SetError("ERR broken")
+	for try := 1; try <= tolerated; try++ {
+		if !n.gate.enter() {
+			t.Fatalf("away after %d failures", try-1)
+		}
+		n.asking = true
+		for i := range 10 {
+			n.waiting = append(n.waiting, &asked{key: fmt.Sprint(try, i), done: make(chan struct{})})
+		}
+		n.askAll()
+	}
+	if n.gate.enter() {
+		t.Error("not away after as many failures as are tolerated")
+	}
+	if calls, outages := n.Fallbacks(); calls != 10*tolerated+1 || outages != 1 {
+		t.Errorf("%d calls failed in %d outages", calls, outages)
+	}
+}

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,9 +18,9 @@ import (
 const (
 	keyLife   = 24 * time.Hour
 	claimLife = time.Minute // of one that has no answer
-	// pruneKeys is how many keys that nobody can use any more a claim deletes: more
+	// prunedKeys is how many keys that nobody can use any more a claim deletes: more
 	// than it makes, so that they do not gather.
-	pruneKeys = 10
+	prunedKeys = 10
 )
 
 type keyAnswerRow struct {
@@ -42,23 +44,28 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		now := s.time()
 		fresh := keyAnswerRow{ID: c.ID, Token: c.Token, Body: hex.EncodeToString(body), ClaimedAt: stamp{now}}
-		_, err := tx.NewRaw(`DELETE FROM idempotency_keys WHERE id IN
-			(SELECT id FROM idempotency_keys WHERE claimed_at < ? AND id <> ? ORDER BY claimed_at LIMIT ?)`,
-			stamp{now.Add(-keyLife)}, c.ID, pruneKeys).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		res, err := tx.NewInsert().Model(&fresh).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n > 0 {
+		if err := s.pruneKeys(ctx, tx, now); err != nil {
 			return err
 		}
 		var row keyAnswerRow
-		if err := s.lock(tx.NewSelect().Model(&row).Where("id = ?", c.ID), "ik").Scan(ctx); err != nil {
-			return err
+		for {
+			res, err := tx.NewInsert().Model(&fresh).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx)
+			if err != nil {
+				return err
+			}
+			if n, err := res.RowsAffected(); err != nil || n > 0 {
+				return err
+			}
+			err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", c.ID), "ik").Scan(ctx)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue // it was released in between
+			}
+			if err != nil {
+				return err
+			}
+			break
 		}
+		var err error
 		kept, err = s.earlier(row, fresh)
 		if kept != nil || err != nil {
 			return err
@@ -70,6 +77,17 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 		return nil, fmt.Errorf("claim an Idempotency-Key: %w", err)
 	}
 	return kept, nil
+}
+
+// pruneKeys deletes some keys that nobody can use any more.
+func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, now time.Time) error {
+	expired := stamp{now.Add(-keyLife)}
+	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", expired).Order("claimed_at").Limit(prunedKeys)
+	if s.postgres {
+		old.For("UPDATE SKIP LOCKED") // others prune, too, or take one of them anew
+	}
+	_, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", expired).Exec(ctx)
+	return err
 }
 
 // earlier returns what the key's earlier request was answered, nil if the key is

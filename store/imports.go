@@ -69,7 +69,7 @@ func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.I
 	parts := newImportParts()
 	for row, err := range rows {
 		if err == nil {
-			err = parts.add(row)
+			err = errors.Join(ctx.Err(), parts.add(row))
 		}
 		if err != nil {
 			return waypost.Import{}, fmt.Errorf("create import: %w", err)

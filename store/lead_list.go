@@ -49,13 +49,18 @@ const (
 	// maxExports is how many exports of a process read at a time: each has a
 	// connection until it ends, and others need some too.
 	maxExports = 4
+	// exportWait is how long one waits for another to end.
+	exportWait = 3 * time.Second
+	// maxFieldNames bounds the custom fields that an export names in its first row.
+	maxFieldNames = 2000
 )
 
 // ExportLeads calls each for every lead of the scope that matches, in the order of
 // q.Sort; q.Page does not count. All of them are of one moment. Before the first
 // one, begin (unless nil) gets the names of the custom fields that occur, sorted. It
 // ends with the first error of begin, of each or of ctx. At most four exports of a
-// process run at a time, others wait.
+// process run at a time: others are ServiceUnavailable after some seconds. With begin,
+// leads with more than 2,000 different custom fields are UnprocessableEntity.
 func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error {
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
 	if err != nil {
@@ -67,6 +72,8 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 		defer func() { <-s.exports }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-time.After(exportWait):
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d exports are running already; try again later", maxExports)
 	}
 	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if begin != nil {
@@ -121,6 +128,9 @@ func (s *Store) customFields(ctx context.Context, tx bun.Tx, w leadWalk) ([]stri
 		}
 		for name := range fields {
 			names[name] = struct{}{}
+		}
+		if len(names) > maxFieldNames {
+			return waypost.Errorf(waypost.CodeUnprocessableEntity, "format", "these leads have more than %d different custom fields, too many for columns; export them as ndjson", maxFieldNames)
 		}
 		return nil
 	})

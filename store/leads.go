@@ -161,7 +161,7 @@ var errFleeting = errors.New("duplicates come and go")
 
 // UpdateLead replaces the fields of a lead. change sees it as it is, while nobody
 // else can change it, and returns its new fields and mobile numbers (as CreateLead
-// takes them); it may run again and must not keep anything. An error of change ends
+// takes them; nil for those that it has); it may run again and must not keep anything. An error of change ends
 // the update and is returned. updatedAt moves on by a millisecond at least.
 // NotFound if the scope has none of this id; what another lead has is a Conflict, as
 // CreateLead reports it.
@@ -237,7 +237,7 @@ func updateLead(ctx context.Context, tx bun.Tx, row leadRow, phones []string) er
 	if isDuplicate(err) {
 		return errDuplicate
 	}
-	if err != nil {
+	if err != nil || phones == nil {
 		return err
 	}
 	var before []string

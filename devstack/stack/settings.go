@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"waypost/config"
@@ -28,6 +29,7 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 		"WAYPOST_DATA_DIR":            s.dir.Path(),
 		"WAYPOST_PROFILE":             s.dir.File(datadir.ProfileFile),
 		"WAYPOST_HTTP_ADDR":           cfg.HTTP.Addr,
+		"WAYPOST_ADDRESS_RATE":        strconv.Itoa(cfg.HTTP.AddressRate),
 		"WAYPOST_DATABASE_URL":        "sqlite:" + s.dir.File(datadir.DatabaseFile),
 		"WAYPOST_ENCRYPTION_KEYS":     or("WAYPOST_ENCRYPTION_KEYS", state.EncryptionKeys),
 		"WAYPOST_REDIS_URL":           "redis://" + reachable(cfg.Dev.RedisAddr) + "/0",
@@ -56,7 +58,7 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 	if cidrs := strings.TrimSpace(environ["WAYPOST_WEBHOOK_ALLOW_CIDRS"]); cidrs != "" {
 		set["WAYPOST_WEBHOOK_ALLOW_CIDRS"] = cidrs + "," + loopback
 	}
-	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_PHONE_REGION"} {
+	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_PHONE_REGION", "WAYPOST_TRUSTED_PROXIES"} {
 		if value := or(name, ""); value != "" {
 			set[name] = value
 		}

@@ -96,7 +96,7 @@ func TestOnlySomeParts(t *testing.T) {
 	}
 	for _, want := range []string{
 		"WAYPOST_DATABASE_URL=sqlite:" + dir, "WAYPOST_ENCRYPTION_KEYS=dev:", "WAYPOST_REDIS_URL=redis://127.0.0.1:",
-		"WAYPOST_TEMPORAL_ADDRESS=" + s.Profile.TemporalAddress, "WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
+		"WAYPOST_TEMPORAL_ADDRESS=" + s.Profile.TemporalAddress, "WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8", "WAYPOST_ADDRESS_RATE=10000",
 		"WAYPOST_HTTP_ADDR=" + strings.TrimPrefix(s.Profile.URL, "http://"), "WAYPOST_TEMPORAL_UI_URL=" + s.Profile.TemporalUI,
 	} {
 		if !slices.ContainsFunc(strings.Split(string(env), "\n"), func(l string) bool { return strings.HasPrefix(l, "export "+want) }) {
