@@ -219,34 +219,7 @@ func (s *Store) importErrors(ctx context.Context, sc waypost.Scope, id string, e
 // time and not marked since. It stamps their claim, so that of two callers one gets
 // them; none waits for another.
 func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error) {
-	which := func(q *bun.SelectQuery) *bun.SelectQuery {
-		return q.Where("workflow_started_at IS NULL AND ended_at IS NULL AND (claimed_at IS NULL OR claimed_at < ?)", stamp{claimedBefore})
-	}
-	// Without a lock first: an idle pump costs one read.
-	found, err := which(s.r.NewSelect().Model((*importRow)(nil)).Column("id")).Limit(1).Exists(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("look for imports: %w", err)
-	}
-	if !found {
-		return nil, nil
-	}
-	var rows []importRow
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows = nil
-		q := which(tx.NewSelect().Model(&rows)).Order("id").Limit(int64(limit))
-		if s.postgres {
-			q.For("NO KEY UPDATE SKIP LOCKED")
-		}
-		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
-			return err
-		}
-		ids := make([]string, len(rows))
-		for i, row := range rows {
-			ids[i] = row.ID
-		}
-		_, err := tx.NewUpdate().Model((*importRow)(nil)).Set("claimed_at = ?", stamp{s.time()}).Where("id IN (?)", bun.List(ids)).Exec(ctx)
-		return err
-	})
+	rows, err := claimUnstarted(ctx, s, "ended_at IS NULL", claimedBefore, limit, func(r importRow) string { return r.ID })
 	if err != nil {
 		return nil, fmt.Errorf("look for imports: %w", err)
 	}
@@ -260,18 +233,7 @@ func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, l
 // MarkImportStarted notes that the workflow of an import runs (its id is the
 // import's). A second call changes nothing. NotFound if there is no such import.
 func (s *Store) MarkImportStarted(ctx context.Context, id string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		res, err := tx.NewUpdate().Model((*importRow)(nil)).
-			Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()}).Where("id = ?", cleanText(id)).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n > 0 {
-			return err
-		}
-		return noImport(id)
-	})
-	if err != nil {
+	if err := markStarted[importRow](ctx, s, id, "import"); err != nil {
 		return fmt.Errorf("mark import %s as started: %w", clip(id), err)
 	}
 	return nil

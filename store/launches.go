@@ -263,34 +263,7 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, journeyID st
 // for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
 // AppID, StartAt, RatePerSecond and CreatedAt.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
-	which := func(q *bun.SelectQuery) *bun.SelectQuery {
-		return q.Where("workflow_started_at IS NULL AND (claimed_at IS NULL OR claimed_at < ?)", stamp{claimedBefore})
-	}
-	// Without a lock first: an idle pump costs one read.
-	found, err := which(s.r.NewSelect().Model((*launchRow)(nil)).Column("id")).Limit(1).Exists(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("look for launches: %w", err)
-	}
-	if !found {
-		return nil, nil
-	}
-	var rows []launchRow
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows = nil
-		q := which(tx.NewSelect().Model(&rows)).Order("id").Limit(int64(limit))
-		if s.postgres {
-			q.For("NO KEY UPDATE SKIP LOCKED")
-		}
-		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
-			return err
-		}
-		ids := make([]string, len(rows))
-		for i, row := range rows {
-			ids[i] = row.ID
-		}
-		_, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("claimed_at = ?", stamp{s.time()}).Where("id IN (?)", bun.List(ids)).Exec(ctx)
-		return err
-	})
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r launchRow) string { return r.ID })
 	if err != nil {
 		return nil, fmt.Errorf("look for launches: %w", err)
 	}
@@ -307,18 +280,7 @@ func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, 
 // MarkLaunchStarted notes that the workflow of a launch runs (its id is the
 // launch's). A second call changes nothing. NotFound if there is no such launch.
 func (s *Store) MarkLaunchStarted(ctx context.Context, id string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		res, err := tx.NewUpdate().Model((*launchRow)(nil)).
-			Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()}).Where("id = ?", cleanText(id)).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n > 0 {
-			return err
-		}
-		return waypost.Errorf(waypost.CodeNotFound, "id", "there is no launch %s", clip(id))
-	})
-	if err != nil {
+	if err := markStarted[launchRow](ctx, s, id, "launch"); err != nil {
 		return fmt.Errorf("mark launch %s as started: %w", clip(id), err)
 	}
 	return nil
