@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -36,11 +35,11 @@ func at(status int, location string, body any) (answer, error) {
 // resource answers with a single object, its ETag and, if location is not "", where
 // it stands.
 func resource(status int, location string, body any) (answer, error) {
-	tag, err := etagOf(body)
+	b, err := encode(body)
 	if err != nil {
 		return answer{}, err
 	}
-	ans := answer{status: status, body: body, headers: map[string]string{"ETag": tag}}
+	ans := answer{status: status, body: encoded(b), headers: map[string]string{"ETag": hashETag(b)}}
 	if location != "" {
 		ans.headers["Location"] = location
 	}
@@ -65,7 +64,7 @@ func replayed(kept *waypost.Answer) answer {
 	ans := answer{status: kept.Status, headers: map[string]string{headerIdempotencyReplayed: "true"}}
 	maps.Copy(ans.headers, kept.Headers)
 	if len(kept.Body) > 0 {
-		ans.body = json.RawMessage(kept.Body)
+		ans.body = encoded(kept.Body)
 	}
 	return ans
 }

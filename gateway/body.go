@@ -178,8 +178,8 @@ func (s *spools) leave(app string) {
 	}
 }
 
-// spoolBody reads an import's body into a temporary file that has no name, and compares its
-// hash with the one that was signed.
+// spoolBody reads an import's body into a temporary file that has no name, and
+// compares its hash with the one that was signed.
 func (a *api) spoolBody(r *request) error {
 	if !a.spools.enter(r.app.ID) {
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other imports are being received at this moment; send this one again when they are done")
@@ -199,14 +199,14 @@ func (a *api) spoolBody(r *request) error {
 	}
 	hash := sha256.New()
 	limit := int64(r.route.body.limit())
-	r.size, err = io.Copy(io.MultiWriter(file, hash), io.LimitReader(r.wire, limit+1))
+	size, err := io.Copy(io.MultiWriter(file, hash), io.LimitReader(r.wire, limit+1))
 	if r.wire.err != nil && !errors.Is(r.wire.err, io.EOF) {
 		return incomplete()
 	}
 	if err != nil {
 		return fmt.Errorf("write an import's file: %w", err)
 	}
-	if r.size > limit {
+	if size > limit {
 		r.tooLarge = true
 		return nil
 	}

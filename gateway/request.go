@@ -31,7 +31,6 @@ type request struct {
 	body     []byte
 	spool    *os.File // the body of an import, at its start
 	spooling bool     // whether it holds one of maxSpools
-	size     int64    // of the spool, in bytes
 	media    string   // the Content-Type of an import, without parameters
 	tooLarge bool
 	held     *waypost.Claim    // on the Idempotency-Key

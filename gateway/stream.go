@@ -26,12 +26,12 @@ type streamFunc func(ctx context.Context, w *bufio.Writer, setTrailer func(value
 // the connection. The stream function runs in a goroutine of its own, which ends
 // when the connection does.
 type streamReader struct {
-	*bufio.Reader // of the pipe
-	conn          net.Conn
-	pipe          *io.PipeReader
-	cancel        context.CancelFunc
-	trailer       string // its value, set before the pipe ends
-	end           func()
+	in      *bufio.Reader // of the pipe
+	conn    net.Conn
+	pipe    *io.PipeReader
+	cancel  context.CancelFunc
+	trailer string // its value, set before the pipe ends
+	end     func()
 }
 
 // writeStream makes the answer's stream the body of the response. What fails before
@@ -46,7 +46,7 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 	response, id := c.Response(), requestOf(c).id
 	ctx, cancel := context.WithTimeout(context.Background(), streamTime)
 	reader, writer := io.Pipe()
-	s := &streamReader{Reader: bufio.NewReaderSize(reader, streamBuffer), conn: c.Context().Conn(), pipe: reader, cancel: cancel}
+	s := &streamReader{in: bufio.NewReaderSize(reader, streamBuffer), conn: c.Context().Conn(), pipe: reader, cancel: cancel}
 	go func() {
 		w := bufio.NewWriterSize(writer, streamBuffer)
 		err := guarded(func() error { return ans.stream(ctx, w, func(value string) { s.trailer = value }) })
@@ -58,7 +58,7 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 		}
 		_ = writer.CloseWithError(err)
 	}()
-	if _, err := s.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := s.in.Peek(1); err != nil && !errors.Is(err, io.EOF) {
 		return errors.Join(err, s.Close())
 	}
 	if ans.trailer != "" {
@@ -72,7 +72,7 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
+	n, err := s.in.Read(p)
 	if errors.Is(err, io.EOF) && s.end != nil {
 		s.end() // here, as the response belongs to whom reads this
 	}
