@@ -12,6 +12,8 @@ type ControlKind string
 const (
 	ControlPause  ControlKind = "pause"
 	ControlCancel ControlKind = "cancel"
+	// ControlExit is decided by an event that the journey exits on.
+	ControlExit ControlKind = "exit"
 )
 
 // Control is something that was decided about enrollments that run: about one,
@@ -24,6 +26,7 @@ type Control struct {
 	// Shift says that waits go on where the pause found them; otherwise those whose
 	// time has come meanwhile are over (resume's elapsedDelays, contract, chapter 6).
 	Shift bool
+	Event string // of an exit: the event's name
 }
 
 // Open tells whether it is a pause that lasts.
@@ -40,6 +43,17 @@ func (c Controls) Canceled() (at time.Time, ok bool) {
 		}
 	}
 	return at, ok
+}
+
+// Exited tells whether the enrollment was ended by an event, by which, and when. One
+// that was canceled before is not.
+func (c Controls) Exited() (event string, at time.Time, ok bool) {
+	for _, one := range c {
+		if one.Kind == ControlExit {
+			return one.Event, one.From, true
+		}
+	}
+	return "", time.Time{}, false
 }
 
 // Holds lists what must be resumed before the enrollment goes on; empty if it is

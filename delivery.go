@@ -44,16 +44,16 @@ type Delivery struct {
 	Succeed        *bool          `json:"succeed"` // nil until decided
 	Message        string         `json:"message"`
 	HTTPStatus     int            `json:"httpStatus"` // of the last attempt, 0: no answer
-	Attempts       int            `json:"attempts"`
+	Attempts       int            `json:"attempts"`   // of all rounds
 	NextAttemptAt  *time.Time     `json:"nextAttemptAt"`
-	FirstAttemptAt *time.Time     `json:"firstAttemptAt"`
+	FirstAttemptAt *time.Time     `json:"firstAttemptAt"` // of the current round
 	LastAttemptAt  *time.Time     `json:"lastAttemptAt"`
 	DurationMs     int64          `json:"durationMs"` // of the last attempt
 }
 
 // Attempt is the record of one POST.
 type Attempt struct {
-	Attempt         int       `json:"attempt"` // from 1
+	Attempt         int       `json:"attempt"` // from 1, through all rounds
 	Round           int       `json:"round"`   // 1, and one more for each redelivery
 	At              time.Time `json:"at"`
 	HTTPStatus      int       `json:"httpStatus"`

@@ -118,3 +118,45 @@ type CohortMember struct {
 
 // MaxCohort is the largest number of enrollments that one workflow drives.
 const MaxCohort = 100
+
+// Limits of enroll nodes: a journey can enroll its leads in itself, or in one that
+// leads back to it.
+const (
+	// MaxEnrollDepth is the largest number of enrollments that enroll nodes make in a
+	// row, each by the one before it, without a wait between.
+	MaxEnrollDepth = 10
+	// MaxEnrolledAtOnce is the number of enrollments of one lead in one journey at which
+	// enroll nodes make no more until one has ended, where its re-entry policy allows
+	// several.
+	MaxEnrolledAtOnce = 100
+)
+
+// Onward is an enrollment that stands at an enroll node: its lead is to enter
+// another journey. What is made for one visit to the node is made once.
+type Onward struct {
+	Touchpoint
+	LeadsID int64
+	Waited  bool // in a wait of its journey, since it began
+}
+
+// OnwardBatch is a group of enrollments of one journey that are at a node which
+// enrolls in another one, or in the same.
+type OnwardBatch struct {
+	Scope     Scope
+	JourneyID string // that they are of
+	LaunchID  string // that they are of, "" if none
+	// Into is the journey to enter, Version its newest version and Reentry that
+	// version's rule.
+	Into    string
+	Version int
+	Reentry Reentry
+	Items   []Onward
+}
+
+// OnwardResult is what came of one Onward.
+type OnwardResult struct {
+	EnrollmentID string // "" if the lead was not enrolled
+	Refused      string // why not, without personal data
+	// Stopped says that nothing was decided: the enrollment is paused, or has ended.
+	Stopped bool
+}

@@ -120,6 +120,7 @@ func (p Problems) Err(target string) error {
 	if len(p) == 0 {
 		return nil
 	}
+	p = p[:min(len(p), maxProblems)] // lists that were put together can be longer
 	message := fmt.Sprintf("%d fields are faulty; see detail", len(p))
 	switch {
 	case len(p) == 1 && p[0].Target == "":

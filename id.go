@@ -18,6 +18,10 @@ const (
 	PrefixCohort      = "coh_"
 	PrefixLaunch      = "lch_"
 	PrefixImport      = "imp_"
+	PrefixRedelivery  = "rdl_"
+	// PrefixRedeliveryBatch names the workflows of redeliveries, PrefixCohort those of
+	// journeys.
+	PrefixRedeliveryBatch = "rdb_"
 )
 
 // Crockford's alphabet in lower case: it sorts like the bytes and has no

@@ -25,13 +25,20 @@ type folder struct {
 }
 
 var importTable = map[string]folder{
-	".":          {third: []string{"github.com/nyaruka/phonenumbers"}},
-	"journey":    {ours: []string{"."}, third: []string{"github.com/google/cel-go", "github.com/osteele/liquid"}},
-	"signature":  {},
-	"client":     {ours: []string{".", "signature"}},
-	"webhook":    {ours: []string{"."}},
-	"store":      {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
-	"searchsvc":  {ours: []string{"."}, third: []string{"github.com/typesense/typesense-go/v3"}},
+	".":         {third: []string{"github.com/nyaruka/phonenumbers"}},
+	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go", "github.com/osteele/liquid"}},
+	"signature": {},
+	"client":    {ours: []string{".", "signature"}},
+	"webhook":   {ours: []string{"."}},
+	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
+	"searchsvc": {
+		ours: []string{"."},
+		third: []string{
+			"github.com/typesense/typesense-go/v3",
+			// bleve, its storage and what that is written in and on.
+			"github.com/blevesearch", "github.com/RoaringBitmap/roaring/v2", "go.etcd.io/bbolt",
+		},
+	},
 	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}},
 	"activities": {ours: []string{".", "journey"}, third: temporalSDK},
 	"workflows": {
@@ -39,11 +46,11 @@ var importTable = map[string]folder{
 		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
 	},
 	"worker":   {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
-	"gateway":  {ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui"}},
+	"gateway":  {ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"}},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
 	"app": {
-		ours: []string{".", "journey", "signature", "webhook", "store", "limits", "activities", "workflows", "worker", "gateway", "config"},
+		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "activities", "workflows", "worker", "gateway", "config"},
 		// The wiring makes the clients and the server that others are given, and counts
 		// for all of them.
 		third: append([]string{"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang"}, temporalSDK...),

@@ -3,7 +3,9 @@ package waypost
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 type Keyring struct {
 	order []string
 	keys  map[string]cipher.AEAD
+	raw   map[string][]byte
 }
 
 // ErrDecrypt says that a sealed value was made with a key that the ring does
@@ -25,7 +28,7 @@ var ErrDecrypt = errors.New("cannot decrypt: the key is missing from WAYPOST_ENC
 // ParseKeyring reads WAYPOST_ENCRYPTION_KEYS: "id:base64,id:base64", each key 32
 // bytes, each id 1 to 32 letters, digits, '-' or '_'.
 func ParseKeyring(s string) (*Keyring, error) {
-	k := &Keyring{keys: map[string]cipher.AEAD{}}
+	k := &Keyring{keys: map[string]cipher.AEAD{}, raw: map[string][]byte{}}
 	for i, part := range strings.Split(s, ",") {
 		id, encoded, ok := strings.Cut(strings.TrimSpace(part), ":")
 		if !ok || !isKeyID(id) {
@@ -49,8 +52,30 @@ func ParseKeyring(s string) (*Keyring, error) {
 		}
 		k.order = append(k.order, id)
 		k.keys[id] = aead
+		k.raw[id] = raw
 	}
 	return k, nil
+}
+
+// DerivedKey is a key for one purpose, made from a key of a ring.
+type DerivedKey struct {
+	ID  string // of the ring's key
+	Key []byte // 32 bytes
+}
+
+// Derive makes keys for another purpose (such as "search-token") from those of the
+// ring, in their order: the first is to be used, all are to be accepted (HKDF with
+// SHA-256, RFC 5869). Who knows a derived key learns nothing about the ring's.
+func (k *Keyring) Derive(purpose string) ([]DerivedKey, error) {
+	keys := make([]DerivedKey, len(k.order))
+	for i, id := range k.order {
+		key, err := hkdf.Key(sha256.New, k.raw[id], nil, "waypost/"+purpose, sha256.Size)
+		if err != nil {
+			return nil, fmt.Errorf("derive a key from %q: %w", id, err)
+		}
+		keys[i] = DerivedKey{id, key}
+	}
+	return keys, nil
 }
 
 func isKeyID(id string) bool {

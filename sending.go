@@ -24,21 +24,26 @@ type Sending struct {
 	MessageID      string
 	Body           []byte // nil until the message is rendered
 	Status         DeliveryStatus
-	Succeed        bool   // meaningful once Status is final
-	HTTPStatus     int    // of the last attempt
-	ErrorClass     string // of the last attempt
-	Round          int    // 1, and one more for each redelivery
-	Attempts       int    // recorded in all rounds
-	FirstAttemptAt time.Time
+	Succeed        bool      // meaningful once Status is final
+	HTTPStatus     int       // of the last attempt
+	ErrorClass     string    // of the last attempt
+	Round          int       // 1, and one more for each redelivery
+	Attempts       int       // recorded in all rounds
+	Before         int       // of Attempts, those of earlier rounds
+	FirstAttemptAt time.Time // of the round
 	DecidedAt      time.Time // end of the attempt that made it final, zero before
 	NextAttemptAt  time.Time // of a retrying or deferred one
 	DeferredReason string
 	DeferredSince  time.Time
 	// Open is the attempt that began and has no recorded end, nil if there is none.
 	Open *OpenAttempt
-	// Held says that an opening had no effect because the enrollment is paused or
-	// canceled.
+	// Held says that an opening had no effect because the enrollment is paused,
+	// canceled or exited; of a redelivery, because that was canceled or the lead
+	// deleted.
 	Held bool
+	// Capped says that an opening had no effect because of its Cap. The touchpoint is
+	// skipped for good.
+	Capped bool
 }
 
 // OpenAttempt is an attempt whose POST may be under way: it was announced before
@@ -53,9 +58,11 @@ type OpenAttempt struct {
 // one. It takes effect only if the delivery is not final, has exactly Attempt-1
 // attempts recorded, and no other attempt is open (save one that Interrupts
 // names): of two runs of the same batch, one opens it. It has none if the
-// enrollment is paused or canceled by then.
+// enrollment is paused, canceled or exited by then, the delivery is in another
+// round, or a Cap forbids it.
 type Opening struct {
 	Touchpoint
+	Round int // 0 is the first
 	// Delivery holds what a new row needs: MessageID, JourneyID, JourneyVersion,
 	// NodeID, WebhookID, LeadsID, LaunchID. It is ignored where the row exists.
 	Scope    Scope
@@ -67,6 +74,12 @@ type Opening struct {
 	// Interrupts is true if an attempt left open by a process that has ended is to
 	// be recorded as interrupted first; Attempt is then the one after it.
 	Interrupts bool
+	// Cap counts for a first attempt: it is not opened if the lead got so many
+	// touchpoints already, those of this call included. Instead Skipped is recorded,
+	// and the delivery, if there is one, is canceled with SkipFrequencyCap as its
+	// reason. All openings of a touchpoint have the same.
+	Cap     FrequencyCap
+	Skipped *Progress
 }
 
 // AttemptRecord is the end of an attempt: the attempt's row, the delivery's new
@@ -91,6 +104,7 @@ type AttemptRecord struct {
 // Deferral holds a delivery back without an attempt.
 type Deferral struct {
 	Touchpoint
+	Round    int // 0 is the first
 	Scope    Scope
 	Delivery Delivery // as in Opening
 	Reason   string   // Defer… values

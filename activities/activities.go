@@ -23,6 +23,8 @@ type Store interface {
 	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
+	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error)
 	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
 	RecordProgress(ctx context.Context, progress []waypost.Progress) error
 
@@ -40,6 +42,10 @@ type Store interface {
 	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
 
 	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
+	SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error)
+	StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error)
+	CancelRounds(ctx context.Context, rounds []waypost.Round) error
+	SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
 	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
 	RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error
 	RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error
@@ -155,20 +161,31 @@ type Item struct {
 	// Deferred says that the workflow knows of the touchpoint being held back, and
 	// the timeline of it.
 	Deferred bool `json:"deferred,omitempty"`
+	// Quiet says that it is held back for quiet hours, and the timeline of that.
+	Quiet bool `json:"quiet,omitempty"`
 	// Fresh says that the workflow has not sent the touchpoint in any batch yet.
 	Fresh bool `json:"fresh,omitempty"`
+	// Waited says, to EnrollBatch, that the enrollment was in a wait.
+	Waited bool `json:"waited,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
+	// Round is set in a redelivery, which is nothing to the enrollment: of State it
+	// has the Visit only.
+	Round int `json:"round,omitempty"`
 }
 
-// Batch is a group of enrollments at one node.
+// Batch is a group of enrollments at one node, or of messages that one webhook is
+// to get once more.
 type Batch struct {
 	Scope     waypost.Scope `json:"scope"`
 	JourneyID string        `json:"journey"`
 	Version   int           `json:"version"`
 	LaunchID  string        `json:"launch,omitempty"`
 	NodeID    string        `json:"node,omitempty"`
-	// Now is the workflow's time, of LookBatch: what is due by it is due.
+	// WebhookID is that of a redelivery, whose items may come from several journeys.
+	WebhookID string `json:"webhook,omitempty"`
+	// Now is the workflow's time, of LookBatch and of what decides: what is due by it is
+	// due.
 	Now time.Time `json:"now,omitzero"`
 	// Coalesce rounds the times of further attempts up, so that a cohort sends its
 	// retries in few waves.
@@ -179,6 +196,14 @@ type Batch struct {
 func (i Item) touchpoint() waypost.Touchpoint {
 	return waypost.Touchpoint{EnrollmentID: i.EnrollmentID, Visit: i.State.Visit}
 }
+
+// round names the round of attempts that the item is in.
+func (i Item) round() waypost.Round {
+	return waypost.Round{Touchpoint: i.touchpoint(), Round: max(i.Round, 1)}
+}
+
+// redelivers tells whether the item is a message that is sent once more.
+func (i Item) redelivers() bool { return i.Round > 1 }
 
 // progress is what to record of the item: the entries that nobody wrote yet and
 // those that followed, with the state after them.

@@ -14,8 +14,11 @@ import (
 	"waypost/journey"
 )
 
-// OutcomeCanceled says that the enrollment was canceled: nothing more is sent.
-const OutcomeCanceled = "canceled"
+// How an enrollment has ended of which nothing more is sent.
+const (
+	OutcomeCanceled = "canceled"
+	OutcomeExited   = "exited" // by an event; the reason says which
+)
 
 // standing is what was decided about the enrollments of a batch.
 type standing struct {
@@ -39,7 +42,7 @@ func (a *Activities) stand(ctx context.Context, b Batch, items []Item) (standing
 		s := standing{controls: controls, held: map[string]bool{}}
 		targets := map[string]bool{}
 		for _, c := range controls {
-			if _, canceled := c.Canceled(); canceled {
+			if outcome, _ := over(c); outcome != "" {
 				continue
 			}
 			for _, target := range c.Holds() {
@@ -62,9 +65,20 @@ func (a *Activities) stand(ctx context.Context, b Batch, items []Item) (standing
 	}
 }
 
-func (s standing) canceled(enrollment string) bool {
-	_, canceled := s.controls[enrollment].Canceled()
-	return canceled
+// over says how an enrollment has ended, as OutcomeCanceled or OutcomeExited, and
+// why; "" if it has not. What it exits on is noted only while it is not canceled.
+func (s standing) over(enrollment string) (outcome, reason string) {
+	return over(s.controls[enrollment])
+}
+
+func over(c waypost.Controls) (outcome, reason string) {
+	if event, _, exited := c.Exited(); exited {
+		return OutcomeExited, "event " + event
+	}
+	if _, canceled := c.Canceled(); canceled {
+		return OutcomeCanceled, ""
+	}
+	return "", ""
 }
 
 func (s standing) paused(enrollment string) bool {
@@ -90,21 +104,29 @@ func (a *Activities) CancelBatch(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	var cutOff []waypost.AttemptRecord
-	for key, s := range open {
-		patience := s.Open.At.Add(waypost.MaxTimeoutMs*time.Millisecond + graceAfterTimeout)
-		if s.Open.By == a.process && !a.flights.has(key) || patience.Before(a.now()) {
-			cutOff = append(cutOff, interrupted(key, b.Scope, s))
-			delete(open, key)
-		}
-	}
-	if err := a.store.RecordAttempts(ctx, cutOff); err != nil {
-		return fmt.Errorf("record interrupted attempts: %w", err)
-	}
-	if len(open) > 0 {
-		return fmt.Errorf("%d attempts are under way", len(open))
+	if err := a.closeLost(ctx, b.Scope, open); err != nil {
+		return err
 	}
 	return a.store.CancelDeliveries(ctx, keys)
+}
+
+// closeLost records those of the open attempts as interrupted that nobody is at. It
+// is an error if there are others.
+func (a *Activities) closeLost(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]waypost.Sending) error {
+	var lost []waypost.AttemptRecord
+	for key, s := range open {
+		patience := s.Open.At.Add(waypost.MaxTimeoutMs*time.Millisecond + graceAfterTimeout)
+		if s.Open.By == a.process && !a.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || patience.Before(a.now()) {
+			lost = append(lost, interrupted(key, sc, s))
+		}
+	}
+	if err := a.store.RecordAttempts(ctx, lost); err != nil {
+		return fmt.Errorf("record interrupted attempts: %w", err)
+	}
+	if n := len(open) - len(lost); n > 0 {
+		return fmt.Errorf("%d attempts are under way", n)
+	}
+	return nil
 }
 
 // openAttempts returns those of the touchpoints whose delivery has an attempt that
@@ -114,12 +136,17 @@ func (a *Activities) openAttempts(ctx context.Context, keys []waypost.Touchpoint
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}
+	return onlyOpen(stored), nil
+}
+
+// onlyOpen leaves those with an attempt that has not ended.
+func onlyOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
 	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
-	return stored, nil
+	return stored
 }
 
 // interrupted is the record of an open attempt that nobody sees the end of, of an
-// enrollment that was canceled.
+// enrollment or a redelivery that was canceled.
 func interrupted(key waypost.Touchpoint, sc waypost.Scope, s waypost.Sending) waypost.AttemptRecord {
 	return waypost.AttemptRecord{
 		Touchpoint: key, Scope: sc, MessageID: s.MessageID, Round: s.Round, Attempt: s.Open.Attempt,

@@ -5,20 +5,32 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey"
 )
 
-// Decision is the arm that one enrollment takes at a branch.
+// Decision is how one enrollment goes on at a branch, a waitUntil, a split or an
+// enroll node.
 type Decision struct {
 	EnrollmentID string `json:"enrollment"`
 	LeadsID      int64  `json:"lead"`
-	Arm          int    `json:"arm"` // index of the case, -1: otherwise
-	// Stopped is FoundPaused or OutcomeCanceled where nothing was decided.
+	Arm          int    `json:"arm"` // index of a branch's case (-1: otherwise) or of a split's arm
+	// Until is when a waitUntil is over, zero if there is nothing to wait for.
+	Until   time.Time `json:"until,omitzero"`
+	Succeed bool      `json:"succeed,omitempty"` // an enroll node has enrolled
+	// Stopped is FoundPaused, OutcomeCanceled or OutcomeExited where nothing was
+	// decided.
 	Stopped string    `json:"stopped,omitempty"`
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`
 }
 
-// DecideBatch evaluates the conditions of a branch for every item, in the order
+// Input is what the interpreter is told of the decision. Of one that was Stopped it
+// means nothing.
+func (d Decision) Input() journey.Input {
+	return journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Until: d.Until, Succeed: d.Succeed, Reason: d.Reason}
+}
+
+// DecideBatch decides a branch, a waitUntil or a split for every item, in the order
 // of the items. It writes nothing: the workflow's history is the record of the
 // decision, and the next activity of the enrollment writes its timeline.
 func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, error) {
@@ -34,21 +46,46 @@ func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, erro
 	if err != nil {
 		return nil, err
 	}
-	at := a.now().UTC()
+	at := a.decidedAt(b)
 	decisions := make([]Decision, len(b.Items))
 	for i, item := range b.Items {
-		d := Decision{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Arm: -1, At: at}
-		switch {
-		case s.canceled(item.EnrollmentID):
-			d.Stopped = OutcomeCanceled
-		case s.paused(item.EnrollmentID):
-			d.Stopped = FoundPaused
-		default:
-			d.Arm, d.Reason = v.Decide(b.NodeID, subjects[i].Facts)
+		d := undecided(item, at)
+		if d.Stopped, d.Reason = s.stops(item.EnrollmentID); d.Stopped == "" {
+			in, err := v.DecideAt(b.NodeID, subjects[i].Facts, at)
+			if err != nil {
+				return nil, err
+			}
+			d.Arm, d.Until, d.Reason = in.Arm, in.Until, in.Reason
 		}
 		decisions[i] = d
 	}
 	return decisions, nil
+}
+
+// decidedAt is the time of a decision: the later one of the workflow's and of this
+// process's clock. A clock that is behind would find the instant that a wait has
+// just ended at to be still to come.
+func (a *Activities) decidedAt(b Batch) time.Time {
+	if now := a.now(); now.After(b.Now) {
+		return now.UTC()
+	}
+	return b.Now.UTC()
+}
+
+func undecided(item Item, at time.Time) Decision {
+	return Decision{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Arm: -1, At: at}
+}
+
+// stops says what keeps an enrollment from going on, and why, as Decision has it; ""
+// if nothing does.
+func (s standing) stops(enrollment string) (stopped, reason string) {
+	if outcome, reason := s.over(enrollment); outcome != "" {
+		return outcome, reason
+	}
+	if s.paused(enrollment) {
+		return FoundPaused, ""
+	}
+	return "", ""
 }
 
 // RecordBatch writes the timeline entries of enrollments that no other activity

@@ -96,7 +96,11 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 		return nil, err
 	}
 	var results map[string]map[string]waypost.TouchpointResult
-	if slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
+	asks := true // for what came of messages
+	if n, ok := v.Node(b.NodeID); ok && (n.Type == journey.WaitUntil || n.Type == journey.Split) {
+		asks = false
+	}
+	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
 		if results, err = a.store.TouchpointResults(ctx, ids); err != nil {
 			return nil, fmt.Errorf("load touchpoint results: %w", err)
 		}

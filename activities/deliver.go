@@ -19,6 +19,7 @@ const (
 	OutcomeRetrying  = "retrying"
 	OutcomeDeferred  = "deferred"
 	OutcomeFailed    = "failed"
+	OutcomeSkipped   = "skipped" // by the frequency cap
 	// OutcomeUnderWay says that the receiver has not answered yet. The POST goes on;
 	// the next batch that names the enrollment learns its end.
 	OutcomeUnderWay = "underWay"
@@ -31,7 +32,7 @@ type Delivery struct {
 	Outcome string `json:"outcome"`
 	Attempt int    `json:"attempt"`
 	// Reason is an error class, with the HTTP status if that is why, or the reason
-	// of a deferral.
+	// of a deferral, a skip or an exit.
 	Reason       string    `json:"reason,omitempty"`
 	Next         time.Time `json:"next,omitzero"` // when to send a batch with it again
 	LeadsID      int64     `json:"lead"`
@@ -42,7 +43,11 @@ type Delivery struct {
 
 // Decided tells whether the touchpoint is over.
 func (d Delivery) Decided() bool {
-	return d.Outcome == OutcomeDelivered || d.Outcome == OutcomeFailed || d.Outcome == OutcomeCanceled
+	switch d.Outcome {
+	case OutcomeDelivered, OutcomeFailed, OutcomeSkipped, OutcomeCanceled, OutcomeExited:
+		return true
+	}
+	return false
 }
 
 // Input is what a delivery that is decided or deferred means to the interpreter.
@@ -50,8 +55,12 @@ func (d Delivery) Input() journey.Input {
 	switch d.Outcome {
 	case OutcomeDeferred:
 		return journey.Input{Kind: journey.InputDeferred, At: d.At, Reason: d.Reason}
+	case OutcomeSkipped:
+		return journey.Input{Kind: journey.InputSkipped, At: d.At, Reason: d.Reason}
 	case OutcomeCanceled:
 		return journey.Input{Kind: journey.InputCanceled, At: d.At}
+	case OutcomeExited:
+		return journey.Input{Kind: journey.InputExited, At: d.At, Reason: d.Reason}
 	}
 	return journey.Input{Kind: journey.InputSent, At: d.At, Succeed: d.Outcome == OutcomeDelivered, Reason: d.Reason}
 }
@@ -96,18 +105,60 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	if err != nil {
 		return nil, fmt.Errorf("load webhook %s: %w", node.Webhook, err)
 	}
-	run := batchRun{
+	return a.newRun(b, v, hook).do(ctx)
+}
+
+func (a *Activities) newRun(b Batch, v version, hook waypost.Webhook) *batchRun {
+	return &batchRun{
 		Activities: a, batch: b, version: v, hook: hook,
 		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
 		random: a.random(),
 	}
-	if err := run.takeOff(ctx); err != nil {
+}
+
+func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
+	if err := r.takeOff(ctx); err != nil {
 		return nil, err
 	}
-	if err := run.land(ctx); err != nil {
+	if err := r.land(ctx); err != nil {
 		return nil, err
 	}
-	return run.results, nil
+	if err := r.findExits(ctx); err != nil {
+		return nil, err
+	}
+	return r.results, nil
+}
+
+// findExits tells those who have exited from those who were canceled, whose
+// deliveries look alike, and writes what nobody has written of their timelines yet.
+func (r *batchRun) findExits(ctx context.Context) error {
+	var gone []int
+	var items []Item
+	for i, d := range r.results {
+		if item := r.batch.Items[i]; d.Outcome == OutcomeCanceled && !item.redelivers() {
+			gone, items = append(gone, i), append(items, item)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	s, err := r.stand(ctx, r.batch, items)
+	if err != nil {
+		return err
+	}
+	var progress []waypost.Progress
+	for _, i := range gone {
+		item := r.batch.Items[i]
+		outcome, reason := s.over(item.EnrollmentID)
+		if outcome != OutcomeExited {
+			continue
+		}
+		r.results[i].Outcome, r.results[i].Reason = outcome, reason
+		if p := item.progress(item.State, nil); p != nil {
+			progress = append(progress, *p)
+		}
+	}
+	return r.store.RecordProgress(ctx, progress)
 }
 
 // keepAlive heartbeats until it is stopped, so that the death of the process is
@@ -133,14 +184,16 @@ func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
 	return func(details any) { told <- details }, func() { close(done) }
 }
 
-// batchRun is one run of DeliverBatch. Of each item it either owns the flight,
-// until it has an answer from what is recorded or the POST is under way, or it
-// waits for a flight.
+// batchRun is one run of DeliverBatch or RedeliverBatch. Of each item it either owns
+// the flight, until it has an answer from what is recorded or the POST is under way,
+// or it waits for a flight.
 type batchRun struct {
 	*Activities
 	batch   Batch
-	version version
+	version version // of DeliverBatch
 	hook    waypost.Webhook
+	// stopped are redeliveries that are to make no further attempt.
+	stopped map[waypost.Touchpoint]bool
 	results []Delivery
 	due     []dueItem
 	paused  map[int]time.Duration // since the first attempt, of those that were paused
@@ -181,7 +234,7 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 // process that is open in the database has no POST under way.
 func (r *batchRun) board() {
 	for i, item := range r.batch.Items {
-		if fl, fresh := r.flights.begin(item.touchpoint()); fresh {
+		if fl, fresh := r.flights.begin(item.round()); fresh {
 			r.own[i] = fl
 		} else {
 			r.flying[i] = fl
@@ -194,7 +247,7 @@ func (r *batchRun) board() {
 func (r *batchRun) leave(err error) {
 	for i, fl := range r.own {
 		fl.result, fl.err = r.results[i], err
-		r.flights.end(r.batch.Items[i].touchpoint(), fl)
+		r.flights.end(r.batch.Items[i].round(), fl)
 	}
 }
 
@@ -210,13 +263,13 @@ func (d dueItem) unrendered() bool { return d.stored == nil || d.stored.Body == 
 
 // read sorts the items by what is recorded of them.
 func (r *batchRun) read(ctx context.Context) error {
-	keys := make([]waypost.Touchpoint, 0, len(r.own))
+	keys := make([]waypost.Round, 0, len(r.own))
 	first := activity.GetInfo(ctx).Attempt == 1
 	for i, item := range r.batch.Items {
 		// The first run for a touchpoint that is new finds nothing. Should it be wrong,
 		// the attempt is not opened, and the next batch looks.
 		if r.own[i] != nil && !(first && item.Fresh) {
-			keys = append(keys, item.touchpoint())
+			keys = append(keys, item.round())
 		}
 	}
 	if len(r.own) == 0 {
@@ -225,7 +278,7 @@ func (r *batchRun) read(ctx context.Context) error {
 	var stored map[waypost.Touchpoint]waypost.Sending
 	if len(keys) > 0 {
 		var err error
-		if stored, err = r.store.Sendings(ctx, keys); err != nil {
+		if stored, err = r.store.SendingsOfRounds(ctx, keys); err != nil {
 			return fmt.Errorf("read deliveries: %w", err)
 		}
 	}
@@ -236,6 +289,10 @@ func (r *batchRun) read(ctx context.Context) error {
 			continue
 		}
 		s, known := stored[item.touchpoint()]
+		if !known && item.redelivers() {
+			r.results[i] = r.answer(i, s, OutcomeCanceled, "", time.Time{}) // the delivery was deleted
+			continue
+		}
 		if !known {
 			r.due = append(r.due, dueItem{index: i, attempt: 1})
 			continue
@@ -258,6 +315,8 @@ func (r *batchRun) read(ctx context.Context) error {
 				continue
 			}
 			d.attempt, d.interrupted = s.Open.Attempt+1, true
+			r.due = append(r.due, d)
+		case r.stopped[item.touchpoint()]:
 			r.due = append(r.due, d)
 		case s.Status == waypost.DeliveryRetrying && ahead > clockSlack:
 			r.results[i] = r.recorded(i, s)
@@ -294,6 +353,9 @@ func minTime(a, b time.Time) time.Time {
 
 // recorded answers for an item from what is stored.
 func (r *batchRun) recorded(i int, s waypost.Sending) Delivery {
+	if s.Status == waypost.DeliveryCanceled && s.DeferredReason == waypost.SkipFrequencyCap {
+		return r.answer(i, s, OutcomeSkipped, s.DeferredReason, time.Time{})
+	}
 	d := r.answer(i, s, outcomeOf(s.Status), reasonOf(s.Succeed, s.ErrorClass, s.HTTPStatus), s.NextAttemptAt)
 	if !s.DecidedAt.IsZero() {
 		d.At = s.DecidedAt
@@ -331,6 +393,12 @@ func (r *batchRun) announce(ctx context.Context) error {
 	}
 	if !r.hook.Enabled {
 		return r.holdBack(ctx, r.due, waypost.DeferWebhookDisabled, 0)
+	}
+	if err := r.keepQuiet(ctx); err != nil {
+		return err
+	}
+	if err := r.skip(ctx); err != nil {
+		return err
 	}
 	if len(r.due) == 0 {
 		return nil
@@ -382,9 +450,9 @@ func (r *batchRun) announce(ctx context.Context) error {
 	var openings []waypost.Opening
 	var failed []waypost.AttemptRecord // without a POST
 	for i, d := range r.due {
-		opening := waypost.Opening{
-			Touchpoint: items[i].touchpoint(), Scope: r.batch.Scope, Delivery: r.delivery(items[i], d.stored, now),
-			Attempt: d.attempt, At: now, By: r.process, Interrupts: d.interrupted,
+		opening, err := r.opening(d, now)
+		if err != nil {
+			return err
 		}
 		var about subject
 		if d.unrendered() {
@@ -392,7 +460,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 		}
 		if d.interrupted {
 			lost := cutOff(d.stored.Open.At)
-			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt.Add(r.paused[d.index]), d.stored.Open.Attempt, lost, 0); !again {
+			if _, again := r.hook.Retry.Next(d.stored.FirstAttemptAt.Add(r.paused[d.index]), d.stored.Open.Attempt-d.stored.Before, lost, 0); !again {
 				failed = append(failed, r.failure(opening, d, d.stored.Open.Attempt, lost))
 				continue
 			}
@@ -413,6 +481,21 @@ func (r *batchRun) announce(ctx context.Context) error {
 		return err
 	}
 	return r.open(ctx, openings, passed)
+}
+
+// opening announces the next attempt of what is due.
+func (r *batchRun) opening(d dueItem, now time.Time) (waypost.Opening, error) {
+	item := r.batch.Items[d.index]
+	o := waypost.Opening{
+		Touchpoint: item.touchpoint(), Round: item.Round, Scope: r.batch.Scope, Delivery: r.delivery(item, d.stored, now),
+		Attempt: d.attempt, At: now, By: r.process, Interrupts: d.interrupted,
+	}
+	if o.Cap = r.cap(); o.Cap.None() || o.Attempt > 1 {
+		return o, nil
+	}
+	after, entries, err := follow(r.version, item, r.skipped(d.index, waypost.Sending{}, now))
+	o.Skipped = item.progress(after, entries)
+	return o, err
 }
 
 // delivery is the row of a touchpoint's message; one that is stored keeps its id.
@@ -480,7 +563,7 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
 		// The first attempt's time only matters where another one may follow.
-		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], time.Time{}, r.random)
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], waypost.Sending{}, r.random)
 		if err != nil {
 			return err
 		}
@@ -506,9 +589,12 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 	if len(openings) == 0 {
 		return nil
 	}
-	waited := map[int]bool{}
+	waited, before := map[int]bool{}, map[int]int{}
 	for _, d := range r.due {
 		waited[d.index] = d.waited()
+		if d.stored != nil {
+			before[d.index] = d.stored.Before
+		}
 	}
 	opened, err := r.store.OpenAttempts(ctx, openings)
 	if err != nil {
@@ -517,6 +603,10 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 	for _, o := range openings {
 		i := r.index(o.Touchpoint)
 		s := opened[o.Touchpoint]
+		if s.Capped {
+			r.results[i] = r.skipped(i, s, o.At)
+			continue
+		}
 		if s.Held || s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
 			// Another process was faster, or it was paused or canceled a moment ago: the
 			// next batch learns which.
@@ -525,7 +615,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 		}
 		r.flying[i] = r.own[i]
 		delete(r.own, i)
-		s.FirstAttemptAt = s.FirstAttemptAt.Add(r.paused[i])
+		s.FirstAttemptAt, s.Before = s.FirstAttemptAt.Add(r.paused[i]), before[i]
 		r.started++
 		fl, item, p := r.flying[i], r.batch.Items[i], passed
 		p.waited = waited[i]
@@ -534,7 +624,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 	return nil
 }
 
-// stop takes those out of what is due who are canceled or paused.
+// stop takes those out of what is due who are canceled, exited or paused.
 func (r *batchRun) stop(ctx context.Context) error {
 	if len(r.due) == 0 {
 		return nil
@@ -542,6 +632,9 @@ func (r *batchRun) stop(ctx context.Context) error {
 	items := make([]Item, len(r.due))
 	for i, d := range r.due {
 		items[i] = r.batch.Items[d.index]
+	}
+	if items[0].redelivers() {
+		return r.stopRounds(ctx)
 	}
 	s, err := r.stand(ctx, r.batch, items)
 	if err != nil || len(s.controls) == 0 {
@@ -552,8 +645,10 @@ func (r *batchRun) stop(ctx context.Context) error {
 	var canceled []waypost.Touchpoint
 	var lost []waypost.AttemptRecord
 	for i, d := range r.due {
-		switch id := items[i].EnrollmentID; {
-		case s.canceled(id):
+		id := items[i].EnrollmentID
+		outcome, _ := s.over(id)
+		switch {
+		case outcome != "": // findExits tells which
 			if d.interrupted {
 				lost = append(lost, interrupted(items[i].touchpoint(), r.batch.Scope, *d.stored))
 			}
@@ -589,6 +684,25 @@ const (
 // wait, or, where nobody knows how long it takes, after a while that grows with the
 // time they have waited; paused ones only when the workflow is told to.
 func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, wait time.Duration) error {
+	return r.postpone(ctx, due, reason, func(_ dueItem, now, since time.Time) time.Time {
+		if reason == waypost.DeferPaused {
+			return time.Time{}
+		}
+		until := now.Add(wait)
+		if wait == 0 {
+			until = now.Add(min(max(now.Sub(since)/4, minRecheck), maxRecheck))
+		}
+		// Of those who wait for the breaker everybody has a time of their own.
+		if r.batch.Coalesce && reason != waypost.DeferBreaker {
+			until = RoundUp(until, until.Sub(now)/4)
+		}
+		return until
+	})
+}
+
+// postpone defers touchpoints until the time that the function gives for each; since
+// is when it was deferred first.
+func (r *batchRun) postpone(ctx context.Context, due []dueItem, reason string, until func(d dueItem, now, since time.Time) time.Time) error {
 	if len(due) == 0 {
 		return nil
 	}
@@ -605,28 +719,18 @@ func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, w
 		}
 		delivery := r.delivery(item, d.stored, now)
 		s.MessageID = delivery.MessageID
-		var until time.Time
-		if reason != waypost.DeferPaused {
-			until = now.Add(wait)
-			if wait == 0 {
-				until = now.Add(min(max(now.Sub(since)/4, minRecheck), maxRecheck))
-			}
-			// Of those who wait for the breaker everybody has a time of their own.
-			if r.batch.Coalesce && reason != waypost.DeferBreaker {
-				until = RoundUp(until, until.Sub(now)/4)
-			}
-		}
-		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, until)
+		at := until(d, now, since)
+		r.results[d.index] = r.answer(d.index, s, OutcomeDeferred, reason, at)
 		after, entries := item.State, []waypost.TimelineEntry(nil)
-		if !item.Deferred {
+		if !item.Deferred || reason == waypost.DeferQuietHours && !item.Quiet {
 			var err error
 			if after, entries, err = follow(r.version, item, r.results[d.index]); err != nil {
 				return err
 			}
 		}
 		deferrals[i] = waypost.Deferral{
-			Touchpoint: item.touchpoint(), Scope: r.batch.Scope, Delivery: delivery,
-			Reason: reason, At: now, Until: until, Progress: item.progress(after, entries),
+			Touchpoint: item.touchpoint(), Round: item.Round, Scope: r.batch.Scope, Delivery: delivery,
+			Reason: reason, At: now, Until: at, Progress: item.progress(after, entries),
 		}
 	}
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {

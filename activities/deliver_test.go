@@ -52,6 +52,13 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 func newWorld(t *testing.T, leads int) *world {
 	t.Helper()
+	return newWorldOf(t, leads, definition)
+}
+
+// newWorldOf is newWorld with a journey of one's own: %q is the webhook, and it
+// begins with the touchpoint hello.
+func newWorldOf(t *testing.T, leads int, definition string) *world {
+	t.Helper()
 	ctx := context.Background()
 	w := &world{t: t, clock: &clock{}}
 	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusOK) })

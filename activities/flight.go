@@ -57,32 +57,32 @@ func (p pilots) work(flight func()) {
 
 type flights struct {
 	mu sync.Mutex
-	m  map[waypost.Touchpoint]*flight
+	m  map[waypost.Round]*flight
 }
 
 // begin registers a flight, or returns the one that is under way.
-func (f *flights) begin(key waypost.Touchpoint) (fl *flight, fresh bool) {
+func (f *flights) begin(key waypost.Round) (fl *flight, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.m[key]; ok {
 		return fl, false
 	}
 	if f.m == nil {
-		f.m = map[waypost.Touchpoint]*flight{}
+		f.m = map[waypost.Round]*flight{}
 	}
 	fl = &flight{landed: make(chan struct{})}
 	f.m[key] = fl
 	return fl, true
 }
 
-func (f *flights) has(key waypost.Touchpoint) bool {
+func (f *flights) has(key waypost.Round) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, ok := f.m[key]
 	return ok
 }
 
-func (f *flights) end(key waypost.Touchpoint, fl *flight) {
+func (f *flights) end(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
 	f.mu.Unlock()
@@ -111,7 +111,7 @@ func (f *flights) wait(ctx context.Context) error {
 
 // fly POSTs the message and has the outcome recorded.
 func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, random float64) {
-	defer a.flights.end(item.touchpoint(), fl)
+	defer a.flights.end(item.round(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
 		if fault := recover(); fault != nil {
@@ -121,7 +121,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 		}
 	}()
 	outcome := a.post(hook, s)
-	tell := a.report(p, s.Open.Attempt, outcome)
+	tell := a.report(p, s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		a.disable(b.Scope, hook.ID)
 	}
@@ -129,12 +129,12 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
-	fl.result, fl.err = a.settle(&record, b, v, hook, item, s.FirstAttemptAt, random)
+	fl.result, fl.err = a.settle(&record, b, v, hook, item, s, random)
 	if fl.err == nil {
 		fl.err = a.recorder.record(record)
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
-		fl.result, fl.err = a.standing(fl.result, record.Touchpoint)
+		fl.result, fl.err = a.standing(fl.result, item.round())
 	}
 	if tell && fl.err == nil {
 		a.release(b.Scope, hook, p.circuit)
@@ -173,12 +173,12 @@ func (a *Activities) disable(sc waypost.Scope, id string) {
 
 // standing corrects a failure by what is recorded: if another process took this
 // one for dead and went on, its attempt may have succeeded, or still be under way.
-func (a *Activities) standing(d Delivery, key waypost.Touchpoint) (Delivery, error) {
-	stored, err := a.store.Sendings(context.Background(), []waypost.Touchpoint{key})
+func (a *Activities) standing(d Delivery, key waypost.Round) (Delivery, error) {
+	stored, err := a.store.SendingsOfRounds(context.Background(), []waypost.Round{key})
 	if err != nil {
 		return Delivery{}, fmt.Errorf("read delivery: %w", err)
 	}
-	s := stored[key]
+	s := stored[key.Touchpoint]
 	switch {
 	case !s.Status.Final():
 		d.Outcome, d.Reason, d.Next = OutcomeUnderWay, "", d.At
@@ -191,10 +191,11 @@ func (a *Activities) standing(d Delivery, key waypost.Touchpoint) (Delivery, err
 }
 
 // settle decides what an attempt's outcome means: the delivery's new state, the
-// time of the next attempt, and how the enrollment goes on.
-func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, first time.Time, random float64) (Delivery, error) {
+// time of the next attempt, and how the enrollment goes on. Of s only what the
+// retries go by counts. Every round has the whole schedule.
+func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, random float64) (Delivery, error) {
 	o := record.Outcome
-	next, again := hook.Retry.Next(first, record.Attempt, o, random)
+	next, again := hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, random)
 	switch {
 	case o.Succeed:
 		record.Status = waypost.DeliverySucceeded
@@ -226,8 +227,11 @@ func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, h
 
 // follow tells where a decided or deferred delivery leads. The workflow computes
 // the same from the same values; computing it here too lets the outcome and its
-// consequences be written in one transaction.
+// consequences be written in one transaction. A redelivery leads nowhere.
 func follow(v version, item Item, d Delivery) (journey.State, []waypost.TimelineEntry, error) {
+	if item.redelivers() {
+		return item.State, nil, nil
+	}
 	after, effect, err := journey.Step(v.Definition, item.State, d.Input())
 	if err != nil {
 		return after, nil, fmt.Errorf("step enrollment %s: %w", item.EnrollmentID, err)

@@ -9,7 +9,8 @@ import (
 	"waypost/journey"
 )
 
-// What LookBatch finds out about an enrollment, beside OutcomeCanceled.
+// What LookBatch finds out about an enrollment, beside OutcomeCanceled and
+// OutcomeExited.
 const (
 	FoundPaused   = "paused"   // nothing is to be done until the workflow is told to look again
 	FoundWaiting  = "waiting"  // it goes on at Due
@@ -20,16 +21,20 @@ const (
 
 // Finding is what LookBatch tells about one enrollment. It holds no personal data.
 type Finding struct {
-	Outcome      string    `json:"outcome"` // OutcomeCanceled or a Found… value
-	Due          time.Time `json:"due,omitzero"`
-	Reason       string    `json:"reason,omitempty"` // what went wrong with the condition of an event
+	Outcome string    `json:"outcome"` // OutcomeCanceled, OutcomeExited or a Found… value
+	Due     time.Time `json:"due,omitzero"`
+	// Reason is what went wrong with the condition of an event, or why it has exited.
+	Reason string `json:"reason,omitempty"`
+	// Leaving says that it has ended but for an attempt that is under way. Once that is
+	// decided it is to be looked at again.
+	Leaving      bool      `json:"leaving,omitempty"`
 	LeadsID      int64     `json:"lead"`
 	EnrollmentID string    `json:"enrollment"`
 	At           time.Time `json:"at"`
 }
 
 // LookBatch finds out from what is recorded how enrollments go on: whether they
-// were paused or canceled, when their waits end, and whether the events have come
+// were paused, canceled or exited, when their waits end, and whether the events have come
 // that they wait for. It registers waits for events, and writes the timeline
 // entries that nobody wrote yet. It returns a finding for each item, in their
 // order, and may run any number of times.
@@ -54,14 +59,15 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			due = item.Planned
 		}
 		// Waits go on where a pause found them; another attempt is made when its time
-		// has come, or has come meanwhile.
-		if item.State.Phase != journey.PhaseSend {
+		// has come, or has come meanwhile, and a waitUntil ends when the clock says so.
+		if n, _ := v.Node(item.State.Node); item.State.Phase != journey.PhaseSend && n.Type != journey.WaitUntil {
 			due = s.controls[item.EnrollmentID].Due(item.Since, due)
 		}
 		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
+		outcome, reason := s.over(item.EnrollmentID)
 		switch {
-		case s.canceled(item.EnrollmentID):
-			f.Outcome = OutcomeCanceled
+		case outcome != "":
+			f.Outcome, f.Reason = outcome, reason
 			if item.State.Phase == journey.PhaseSend {
 				canceled = append(canceled, item.touchpoint())
 			}
@@ -85,8 +91,8 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			return nil, err
 		}
 		for i, item := range b.Items {
-			if _, ok := open[item.touchpoint()]; ok && findings[i].Outcome == OutcomeCanceled {
-				findings[i].Outcome, findings[i].Due = FoundWaiting, b.Now
+			if _, ok := open[item.touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
+				findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Leaving = FoundWaiting, "", b.Now, true
 			}
 		}
 	}

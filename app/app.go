@@ -99,6 +99,15 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		stop.push(func() { closing(log, "redis", shared.Close()) })
 	}
 
+	search, err := openArticles(ctx, cfg, role, db, log)
+	if err != nil {
+		return err
+	}
+	if search != nil {
+		stop.push(func() { closing(log, "article index", search.close()) })
+		counts.watchArticles(db, search.indexer)
+	}
+
 	rates := limits.NewRates(shared, log)
 	counts.watchRedis("rates", rates)
 
@@ -129,6 +138,10 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		checks = append(checks, check{"redis", func(ctx context.Context) error { return shared.Ping(ctx).Err() }})
 		nonces := limits.NewNonces(shared)
 		counts.watchRedis("nonces", nonces)
+		tokenKeys, err := keys.Derive("search-token")
+		if err != nil {
+			return err
+		}
 
 		serving = gateway.New(gateway.Options{
 			Applications:   db,
@@ -141,6 +154,11 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			Controls:       db,
 			Events:         db,
 			Deliveries:     db,
+			Articles:       db,
+			Reindexes:      db,
+			Search:         search.service,
+			TokenKeys:      tokenKeys,
+			IndexWaker:     search.indexer,
 			Nonces:         nonces,
 			Rates:          requestRates{limits.NewLeases(rates)},
 			Keys:           db,
@@ -172,6 +190,9 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	pumped := make(chan struct{})
 	go func() { defer close(pumped); pump.Run(pumping) }()
 	stop.push(func() { stopPump(); <-pumped })
+	if search != nil {
+		stop.push(search.run(ctx))
+	}
 
 	failed := make(chan error, 1)
 	if role.gateway {

@@ -52,6 +52,7 @@ func deployment(t *testing.T) config.Config {
 		t.Fatal(err)
 	}
 	return config.Config{
+		DataDir:    t.TempDir(),
 		HTTP:       config.HTTP{Addr: "127.0.0.1:0", AddressRate: 10_000},
 		Admin:      config.Admin{Addr: freeAddr(t)},
 		Database:   config.Database{URL: config.Secret(url)},

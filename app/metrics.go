@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/activities"
 	"waypost/limits"
+	"waypost/searchsvc"
 	"waypost/store"
 	"waypost/worker"
 )
@@ -79,10 +80,10 @@ func newMetrics() *metrics {
 	for _, status := range []waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryRetrying, waypost.DeliveryFailed} {
 		m.recorded.WithLabelValues(string(status))
 	}
-	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker} {
+	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker, waypost.DeferQuietHours} {
 		m.deferrals.WithLabelValues(reason)
 	}
-	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport} {
+	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport, worker.KindRedelivery} {
 		m.started.WithLabelValues(kind)
 	}
 	return m
@@ -243,4 +244,55 @@ func (b backlog) Collect(ch chan<- prometheus.Metric) {
 	if pending, err := b.doorbell.PendingNotices(ctx); err == nil {
 		gauge(noticesPending, float64(pending))
 	}
+}
+
+// articleOutbox is where changed articles wait for the index.
+type articleOutbox interface {
+	PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error)
+}
+
+// watchArticles exposes what the index lacks, and what this process does about it.
+func (m *metrics) watchArticles(outbox articleOutbox, indexer *searchsvc.Indexer) {
+	m.registry.MustRegister(
+		articleBacklog{outbox, time.Now},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "waypost_articles_indexed_total", Help: "Articles that this process has written to the index, reindexes included.",
+		}, func() float64 { return float64(indexer.Stats().Indexed) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "waypost_articles_refused_total", Help: "Articles that the index has refused; they are tried again.",
+		}, func() float64 { return float64(indexer.Stats().Refused) }),
+	)
+}
+
+// articleBacklog exposes what the index does not have yet.
+type articleBacklog struct {
+	outbox articleOutbox
+	now    func() time.Time
+}
+
+var (
+	articlesPending = prometheus.NewDesc("waypost_articles_pending", "Changed articles that the index does not have yet.", nil, nil)
+	articlesLag     = prometheus.NewDesc("waypost_articles_lag_seconds", "How long the oldest of them waits.", nil, nil)
+)
+
+// Describe lists the metrics of the backlog.
+func (articleBacklog) Describe(ch chan<- *prometheus.Desc) {
+	ch <- articlesPending
+	ch <- articlesLag
+}
+
+// Collect reads the backlog.
+func (b articleBacklog) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
+	defer cancel()
+	n, oldest, err := b.outbox.PendingArticleChanges(ctx)
+	if err != nil {
+		return
+	}
+	lag := 0.0
+	if n > 0 {
+		lag = max(0, b.now().Sub(oldest).Seconds())
+	}
+	ch <- prometheus.MustNewConstMetric(articlesPending, prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(articlesLag, prometheus.GaugeValue, lag)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"waypost/signature"
 )
@@ -19,6 +18,7 @@ import (
 type Client struct {
 	URL    string        // the gateway's, without a slash at its end
 	Key    signature.Key // an application's
+	Bearer string        // in place of the key: a search token (WithBearer)
 	Header http.Header   // of every request, such as X-Cloud-Stage; may be nil
 	HTTP   *http.Client  // follows no redirects: each would need a signature of its own
 }
@@ -45,7 +45,7 @@ func (c *Client) Send(ctx context.Context, method, target string, header http.He
 	}
 	maps.Copy(req.Header, c.Header)
 	maps.Copy(req.Header, header)
-	signature.SignHTTP(req, c.Key, body, time.Now(), signature.NewNonce())
+	c.authorize(req, body)
 	res, err := c.HTTP.Do(req)
 	return res, cause(err)
 }

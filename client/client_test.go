@@ -189,6 +189,41 @@ func TestUpload(t *testing.T) {
 	}
 }
 
+// A search token stands in for the signature, and article search's errors are read.
+func TestBearer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-Cloud-") && name != "X-Cloud-Stage" {
+				t.Errorf("%s was sent", name)
+			}
+		}
+		if r.Header.Get("Authorization") != "Bearer t0k" {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"code":401,"status":"Unauthorized","message":"expired","target":"tenant_id","detail":[{"code":"NullValue","target":"from","message":"m"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"code":0,"status":"success","message":{"items":[]}}`)
+	}))
+	t.Cleanup(server.Close)
+	c := client.New(server.URL, key)
+	c.Header = http.Header{"User-Agent": {"crm/1"}, "X-Cloud-Stage": {"test"}}
+	var got struct{ Status string }
+	if err := c.WithBearer("t0k").Do(t.Context(), http.MethodGet, "/api/v1/articles/search?keywords=a", nil, &got); err != nil || got.Status != "success" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	err := c.WithBearer("old").Do(t.Context(), http.MethodGet, "/api/v1/articles/search?keywords=a", nil, &got)
+	var e *waypost.Error
+	if !errors.As(err, &e) || e.Code != waypost.CodeUnauthorized || e.Message != "expired" || e.Target != "tenant_id" || len(e.Details) != 1 || c.Bearer != "" || c.Key != key {
+		t.Errorf("refused: %#v", err)
+	}
+	for _, body := range []string{`{"code":502,"status":7}`, `{"code":{},"status":"Conflict"}`, `[]`, `{"status":"Conflict"}`} {
+		if err := client.Fault(http.StatusBadGateway, []byte(body)); errors.As(err, &e) || err.Error() != "HTTP 502 Bad Gateway" {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
 // What net/http sends has the signatures of the test vectors.
 func TestVectors(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-
-	"waypost"
 )
 
 // Do makes one call, as Send does. body, if not nil, is sent as JSON; a success
@@ -41,18 +39,4 @@ func (c *Client) Do(ctx context.Context, method, target string, body, answer any
 		return fmt.Errorf("answer of %s %s: %w", method, path, err)
 	}
 	return nil
-}
-
-// Fault reads the body of an error answer: a *waypost.Error, or an error that
-// names the status if the body is none of a gateway.
-func Fault(status int, body []byte) error {
-	var e struct {
-		waypost.Error
-		Detail []waypost.Detail
-	}
-	if err := json.Unmarshal(body, &e); err != nil || e.Code == "" {
-		return fmt.Errorf("HTTP %d %s", status, http.StatusText(status))
-	}
-	e.Details = e.Detail
-	return &e.Error
 }

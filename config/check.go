@@ -93,6 +93,8 @@ func checkKeys(s string) error {
 
 func checkPrefixes(s string) error { _, err := parsePrefixes(s); return err }
 
+func checkHTTPURLs(s string) error { _, err := parseURLs(s); return err }
+
 func checkPorts(s string) error { _, err := parsePorts(s); return err }
 
 func parseLevel(s string) (slog.Level, error) {

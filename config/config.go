@@ -40,6 +40,7 @@ type Config struct {
 	Database   Database
 	Redis      Redis
 	Temporal   Temporal
+	Search     Search
 	Encryption Encryption
 	Webhook    Webhook
 	Lead       Lead
@@ -83,6 +84,15 @@ type Temporal struct {
 	// UIURL is the base of the links to the Web UI in answers, without a slash
 	// at its end.
 	UIURL string `env:"WAYPOST_TEMPORAL_UI_URL"`
+}
+
+// Search is where articles are searched.
+type Search struct {
+	// URLs are the nodes of a Typesense server, http://… or https://…. None: the
+	// embedded index in DataDir, which belongs to one process.
+	URLs []string `env:"WAYPOST_TYPESENSE_URL"`
+	// APIKey is Typesense's; it must allow collections, aliases and documents.
+	APIKey Secret `env:"WAYPOST_TYPESENSE_API_KEY"`
 }
 
 // Encryption is about data at rest.
@@ -169,6 +179,9 @@ func Load(role Role, environ []string) (Config, []string, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
+	if len(cfg.Search.URLs) > 0 && cfg.Search.APIKey == "" {
+		problems = append(problems, errors.New("WAYPOST_TYPESENSE_API_KEY: is not set, and Typesense needs one; it is the key that the server was started with, or one that was made with it"))
+	}
 	return cfg, warnings(set), errors.Join(problems...)
 }
 
@@ -179,6 +192,7 @@ func parse(values map[string]string) (Config, error) {
 		reflect.TypeFor[[]netip.Prefix](): func(s string) (any, error) { return parsePrefixes(s) },
 		reflect.TypeFor[[]int]():          func(s string) (any, error) { return parsePorts(s) },
 		reflect.TypeFor[slog.Level]():     func(s string) (any, error) { return parseLevel(s) },
+		reflect.TypeFor[[]string]():       func(s string) (any, error) { return parseURLs(s) },
 	}})
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
 	cfg.Client.URL = strings.TrimRight(cfg.Client.URL, "/")
@@ -195,6 +209,22 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 		prefixes = append(prefixes, p.Masked())
 	}
 	return prefixes, nil
+}
+
+// parseURLs reads a list of http and https URLs, without slashes at their ends.
+func parseURLs(s string) ([]string, error) {
+	var urls []string
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimRight(strings.TrimSpace(part), "/")
+		if err := checkHTTPURL(part); err != nil {
+			return nil, err
+		}
+		if slices.Contains(urls, part) {
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		urls = append(urls, part)
+	}
+	return urls, nil
 }
 
 func parsePorts(s string) ([]int, error) {

@@ -23,6 +23,7 @@ const key = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 func needed(more ...string) []string {
 	return append([]string{
 		"WAYPOST_DATABASE_URL=sqlite:/tmp/x.db", "WAYPOST_REDIS_URL=redis://127.0.0.1:6379/0", "WAYPOST_ENCRYPTION_KEYS=" + key,
+		"WAYPOST_TYPESENSE_URL=http://127.0.0.1:8108", "WAYPOST_TYPESENSE_API_KEY=ts",
 	}, more...)
 }
 
@@ -38,6 +39,7 @@ func TestLoadDefaults(t *testing.T) {
 		Database:   config.Database{URL: "sqlite:/tmp/x.db"},
 		Redis:      config.Redis{URL: "redis://127.0.0.1:6379/0"},
 		Temporal:   config.Temporal{Address: "127.0.0.1:7233", Namespace: "default", TaskQueue: "waypost", UIURL: "http://127.0.0.1:8233"},
+		Search:     config.Search{URLs: []string{"http://127.0.0.1:8108"}, APIKey: "ts"},
 		Encryption: config.Encryption{Keys: key},
 		Lead:       config.Lead{PhoneRegion: "CN"},
 	}
@@ -67,6 +69,7 @@ func TestLoadValues(t *testing.T) {
 	cfg, _, err := config.Load(config.RoleServe, needed(
 		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.1/8, fd00::1/8", "WAYPOST_WEBHOOK_PORTS=80, 443", "WAYPOST_LOG_LEVEL=warn",
 		"WAYPOST_LOG_FORMAT=json", "WAYPOST_TEMPORAL_UI_URL=https://ui.example.com/x/", "WAYPOST_PHONE_REGION=",
+		"WAYPOST_TYPESENSE_URL=http://a:8108/, https://b", "WAYPOST_TYPESENSE_API_KEY=x",
 	))
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +83,9 @@ func TestLoadValues(t *testing.T) {
 	if cfg.Temporal.UIURL != "https://ui.example.com/x" || cfg.Lead.PhoneRegion != "CN" {
 		t.Errorf("UI %q, region %q", cfg.Temporal.UIURL, cfg.Lead.PhoneRegion)
 	}
+	if !slices.Equal(cfg.Search.URLs, []string{"http://a:8108", "https://b"}) {
+		t.Errorf("nodes %q", cfg.Search.URLs)
+	}
 }
 
 func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
@@ -88,7 +94,7 @@ func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
 		"WAYPOST_HTTP_ADDR=8080", "WAYPOST_ADMIN_ADDR=127.0.0.1:70000", "WAYPOST_DATABASE_URL=mysql://u:hunter2@h/db",
 		"WAYPOST_REDIS_URL=http://:hunter2@h", "WAYPOST_ENCRYPTION_KEYS=k1:hunter2", "WAYPOST_TEMPORAL_ADDRESS=nowhere",
 		"WAYPOST_TEMPORAL_UI_URL=ftp://x", "WAYPOST_WEBHOOK_ALLOW_CIDRS=10.0.0.1", "WAYPOST_WEBHOOK_PORTS=80,http",
-		"WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
+		"WAYPOST_TYPESENSE_URL=http://a,http://u:hunter2@b", "WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
 	}
 	_, _, err := config.Load(config.RoleGateway, faults)
 	if err == nil {
@@ -111,12 +117,20 @@ func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestLoadTypesenseWithoutKey(t *testing.T) {
+	t.Parallel()
+	_, _, err := config.Load(config.RoleServe, needed("WAYPOST_TYPESENSE_API_KEY="))
+	if err == nil || !strings.HasPrefix(err.Error(), "WAYPOST_TYPESENSE_API_KEY: is not set") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestLoadRequires(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[config.Role][]string{
-		config.RoleGateway: {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleGateway: {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS", "WAYPOST_TYPESENSE_URL"},
 		config.RoleServe:   {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
-		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS", "WAYPOST_TYPESENSE_URL"},
 		config.RoleApps:    {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleMigrate: {"WAYPOST_DATABASE_URL"},
 		config.RoleClient:  nil,
@@ -142,7 +156,7 @@ func TestLoadRequires(t *testing.T) {
 func TestLoadWarnings(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := config.Load(config.RoleClient, []string{
-		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2", "WAYPOST_TYPESENSE_URL=x",
+		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2", "WAYPOST_TLS_CERT=x",
 		"WAYPOST_RETENTION_DELIVERIES=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x",
 	})
 	if err != nil {
@@ -153,7 +167,7 @@ func TestLoadWarnings(t *testing.T) {
 		"WAYPOST_RETENTION_DELIVERIES is not used by this version yet",
 		"WAYPOST_SECRETKEY is no setting of Waypost; the nearest one is WAYPOST_SECRET_KEY",
 		"WAYPOST_TEMPORAL_ADRESS is no setting of Waypost; the nearest one is WAYPOST_TEMPORAL_ADDRESS",
-		"WAYPOST_TYPESENSE_URL is not used by this version yet",
+		"WAYPOST_TLS_CERT is not used by this version yet",
 	}
 	if !slices.Equal(warnings, want) {
 		t.Errorf("got %q", warnings)
@@ -204,7 +218,7 @@ func TestVariablesAndStructAgree(t *testing.T) {
 
 func TestSecretDoesNotShow(t *testing.T) {
 	t.Parallel()
-	cfg := config.Config{Encryption: config.Encryption{Keys: "hunter2"}}
+	cfg := config.Config{Encryption: config.Encryption{Keys: "hunter2"}, Search: config.Search{APIKey: "hunter2"}}
 	encoded, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -104,6 +104,15 @@ var variables = []Variable{
 		Help: "The base of the links to Temporal's Web UI in answers.", Example: "https://temporal.example.com", check: checkHTTPURL,
 	},
 	{
+		Name: "WAYPOST_TYPESENSE_URL", Roles: serverRoles, Required: Roles{RoleGateway, RoleWorker},
+		Help:    "The nodes of the Typesense that searches articles, as a comma separated list. If empty, serve and waypost-dev have an embedded index in `WAYPOST_DATA_DIR`; it belongs to one process, so a gateway or worker of its own needs Typesense.",
+		Example: "http://127.0.0.1:8108", check: checkHTTPURLs,
+	},
+	{
+		Name: "WAYPOST_TYPESENSE_API_KEY", Roles: serverRoles,
+		Help: "Typesense's API key, with the right to manage collections, aliases and documents.", Example: "xyz…", check: anyValue,
+	},
+	{
 		Name: "WAYPOST_WEBHOOK_ALLOW_CIDRS", Roles: senderRoles,
 		Help: "Networks that webhooks may reach although they are private, loopback or link-local; waypost-dev adds 127.0.0.0/8.", Example: "10.1.0.0/16,127.0.0.0/8", check: checkPrefixes,
 	},
@@ -132,8 +141,8 @@ var variables = []Variable{
 		Help: "text or json; if empty, text on a terminal and json otherwise.", Example: "json", check: oneOf(FormatText, FormatJSON),
 	},
 	{
-		Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleDev, RoleClient},
-		Help: "Where waypost-dev keeps its data and profile.json, and where client commands look for a profile last.", Example: "/var/lib/waypost", check: anyValue,
+		Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
+		Help: "Where waypost-dev keeps its data and profile.json, serve its embedded index, and where client commands look for a profile last.", Example: "/var/lib/waypost", check: anyValue,
 	},
 	{
 		Name: "WAYPOST_PROFILE", Roles: clientRoles,
@@ -181,7 +190,6 @@ var variables = []Variable{
 // Names that the contract gives to later versions; a name that ends in '_' is a
 // prefix.
 var laterNames = []string{
-	"WAYPOST_TYPESENSE_URL", "WAYPOST_TYPESENSE_API_KEY", "WAYPOST_TRUSTED_PROXIES", "WAYPOST_ADDRESS_RATE",
 	"WAYPOST_RETENTION_", "WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY",
 }
 

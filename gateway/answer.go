@@ -23,7 +23,10 @@ type answer struct {
 	trailer string
 }
 
-const contentTypeJSON = "application/json;charset=UTF-8"
+const (
+	contentTypeJSON    = "application/json;charset=UTF-8"
+	headerAuthenticate = "WWW-Authenticate"
+)
 
 func ok(body any) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
 
@@ -145,7 +148,7 @@ func errorAnswer(e *waypost.Error) answer {
 	}
 	switch e.Code {
 	case waypost.CodeUnauthorized:
-		ans.headers = map[string]string{"WWW-Authenticate": "CLOUD1-HMAC-SHA256"}
+		ans.headers = map[string]string{headerAuthenticate: "CLOUD1-HMAC-SHA256"}
 	case waypost.CodeServiceUnavailable:
 		ans.headers = map[string]string{"Retry-After": retryAfter}
 	}

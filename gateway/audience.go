@@ -43,9 +43,30 @@ const (
 	leadsIDsTarget = "audience.leadsIds"
 )
 
+// decodeLong reads a body with an audience into v, but for the list of leadsIds, whose
+// text it returns. Without an error, the body is a document, with these problems.
+func decodeLong(r *request, v any) (list []byte, problems waypost.Problems, err error) {
+	rest, list, err := cutLeadsIDs(r.body)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rest) > maxBody {
+		return nil, nil, waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes beside its list of leadsIds", maxBody)
+	}
+	problems = waypost.DecodeJSON(rest, v)
+	if noDocument(problems) {
+		return nil, nil, problems.Err("")
+	}
+	return list, problems, nil
+}
+
 // audience checks an audience; list is the text of its leadsIds.
-func (a *api) audience(p *waypost.Problems, body audienceBody, list []byte) waypost.Audience {
+func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) waypost.Audience {
 	var out waypost.Audience
+	if body == nil {
+		p.Add(waypost.DetailNullValue, audienceTarget, "is missing")
+		return out
+	}
 	switch {
 	case body.Filter != nil && body.LeadsIDs != nil:
 		p.Add(waypost.DetailInvalidFormat, audienceTarget, "must have filter or leadsIds, not both")

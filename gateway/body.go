@@ -31,20 +31,37 @@ const (
 	jsonBody
 	// longBody is a JSON document of up to maxLongBody.
 	longBody
+	// articleBody is a JSON document of up to maxArticle.
+	articleBody
 	// importBody is an import's rows, in one of importMedia, of up to
 	// waypost.MaxImportBody. It goes to a file, not to memory.
 	importBody
+	// linesBody is the same with a JSON document a line.
+	linesBody
 )
 
 // importMedia are the media types of an import.
-var importMedia = []string{"application/json", "application/x-ndjson", "text/csv"}
+var importMedia = []string{"application/json", contentTypeNDJSON, "text/csv"}
+
+// media are the media types that a route of the kind takes.
+func (k bodyKind) media() []string {
+	switch k {
+	case importBody:
+		return importMedia
+	case linesBody:
+		return importMedia[1:2]
+	}
+	return importMedia[:1]
+}
 
 // limit is the largest body that a route of the kind takes, in bytes.
 func (k bodyKind) limit() int {
 	switch k {
 	case longBody:
 		return maxLongBody
-	case importBody:
+	case articleBody:
+		return maxArticle
+	case importBody, linesBody:
 		return waypost.MaxImportBody
 	}
 	return maxBody
@@ -52,14 +69,17 @@ func (k bodyKind) limit() int {
 
 // time bounds how long a body of the kind may take to arrive.
 func (k bodyKind) time() time.Duration {
-	if k == importBody {
+	if k.spooled() {
 		return spoolTime
 	}
 	return bodyTime
 }
 
+// spooled tells whether a body of the kind goes to a file.
+func (k bodyKind) spooled() bool { return k == importBody || k == linesBody }
+
 // required tells whether a route of the kind needs a body.
-func (k bodyKind) required() bool { return k == jsonBody || k == longBody || k == importBody }
+func (k bodyKind) required() bool { return k != noBody && k != optionalBody }
 
 // wire is a request's body on the connection. Fiber's own reader waits for more
 // when it is read again after the end of a chunked body.
@@ -118,7 +138,7 @@ func (a *api) readBody(_ context.Context, r *request) error {
 		r.tooLarge = true
 		return nil
 	}
-	if r.route.body == importBody {
+	if r.route.body.spooled() {
 		return a.spoolBody(r)
 	}
 	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
@@ -240,10 +260,7 @@ func (a *api) selectStage(_ context.Context, r *request) error {
 func (a *api) checkMedia(_ context.Context, r *request) error {
 	hasBody := len(r.body) > 0 || r.tooLarge
 	if hasBody || r.route.body.required() {
-		takes := importMedia[:1]
-		if r.route.body == importBody {
-			takes = importMedia
-		}
+		takes := r.route.body.media()
 		if r.media = mediaOf(r.header("Content-Type")); !slices.Contains(takes, r.media) {
 			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s, with charset=UTF-8 or none", strings.Join(takes, " or "))
 		}

@@ -15,18 +15,22 @@ func (noApplications) Credential(context.Context, string) (waypost.Credential, e
 	return waypost.Credential{}, waypost.Errorf(waypost.CodeNotFound, "accessKey", "unknown")
 }
 
+func (noApplications) Application(context.Context, string) (waypost.Application, error) {
+	return waypost.Application{}, waypost.Errorf(waypost.CodeNotFound, "application", "unknown")
+}
+
 // Made-up keys are remembered, too, for a moment, and do not fill the memory.
 func TestCredentialsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newCredentials(noApplications{}, func() time.Time { return time.Unix(0, 0) })
-	for i := range 2*maxCredentials + 5 {
+	for i := range 2*maxRecent + 5 {
 		c, err := s.find(t.Context(), fmt.Sprint("AK", i))
 		if err != nil || !c.Application.Disabled || c.SecretKey == "" {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}
-	if n := len(s.known); n == 0 || n > maxCredentials {
-		t.Errorf("%d keys are kept, want 1 to %d", n, maxCredentials)
+	if n := len(s.known); n == 0 || n > maxRecent {
+		t.Errorf("%d keys are kept, want 1 to %d", n, maxRecent)
 	}
 }
 

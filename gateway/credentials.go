@@ -10,65 +10,73 @@ import (
 	"waypost/signature"
 )
 
-// Applications finds the application behind an access key.
+// Applications finds the application behind an access key or a token.
 type Applications interface {
 	// Credential returns NotFound for a key that is unknown or revoked.
 	Credential(ctx context.Context, accessKey string) (waypost.Credential, error)
+	// Application returns NotFound for an id that is unknown.
+	Application(ctx context.Context, id string) (waypost.Application, error)
 }
 
-// Bounds of the credential cache. A revocation must hold within a second on every
-// process (contract, chapter 4).
+// Bounds of the caches of applications. A revocation must hold within a second on
+// every process (contract, chapter 4).
 const (
-	credentialLife = 500 * time.Millisecond
-	maxCredentials = 10_000
+	recentLife = 500 * time.Millisecond
+	maxRecent  = 10_000
 )
 
-// credentials keeps what was found, and what was not, for a moment.
-type credentials struct {
-	source Applications
-	now    func() time.Time
-	// nobody is what unknown keys are verified with.
-	nobody waypost.Credential
+// recent keeps what was found, and what was not, for a moment.
+type recent[T any] struct {
+	now  func() time.Time
+	load func(ctx context.Context, key string) (T, error)
 
 	mu    sync.Mutex
-	known map[string]cachedCredential
+	known map[string]recently[T]
 }
 
-type cachedCredential struct {
-	waypost.Credential
+type recently[T any] struct {
+	value T
 	until time.Time
 }
 
-func newCredentials(source Applications, now func() time.Time) *credentials {
-	return &credentials{
-		source: source, now: now, known: map[string]cachedCredential{},
-		nobody: waypost.Credential{SecretKey: signature.NewNonce() + signature.NewNonce(), Application: waypost.Application{Disabled: true}},
-	}
+func newRecent[T any](now func() time.Time, load func(context.Context, string) (T, error)) *recent[T] {
+	return &recent[T]{now: now, load: load, known: map[string]recently[T]{}}
 }
 
-// find returns the credential of an access key, for an unknown one a disabled
-// application with a secret that nobody has.
-func (s *credentials) find(ctx context.Context, accessKey string) (waypost.Credential, error) {
+func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
 	now := s.now()
 	s.mu.Lock()
-	cached, ok := s.known[accessKey]
+	cached, ok := s.known[key]
 	s.mu.Unlock()
 	if ok && now.Before(cached.until) {
-		return cached.Credential, nil
+		return cached.value, nil
 	}
-	found, err := s.source.Credential(ctx, accessKey)
-	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		found, err = s.nobody, nil
-	}
+	found, err := s.load(ctx, key)
 	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("look up access key: %w", err)
+		return found, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) >= maxCredentials {
+	if len(s.known) >= maxRecent {
 		clear(s.known) // made-up keys flood it; the real ones come back by themselves
 	}
 	// From before the look-up: what changed during it may have been missed.
-	s.known[accessKey] = cachedCredential{found, now.Add(credentialLife)}
+	s.known[key] = recently[T]{found, now.Add(recentLife)}
 	return found, nil
+}
+
+// newCredentials finds the credential of an access key; for an unknown one a
+// disabled application with a secret that nobody has.
+func newCredentials(source Applications, now func() time.Time) *recent[waypost.Credential] {
+	nobody := waypost.Credential{SecretKey: signature.NewNonce() + signature.NewNonce(), Application: waypost.Application{Disabled: true}}
+	return newRecent(now, func(ctx context.Context, accessKey string) (waypost.Credential, error) {
+		found, err := source.Credential(ctx, accessKey)
+		switch {
+		case waypost.CodeOf(err) == waypost.CodeNotFound:
+			return nobody, nil
+		case err != nil:
+			return waypost.Credential{}, fmt.Errorf("look up access key: %w", err)
+		}
+		return found, nil
+	})
 }

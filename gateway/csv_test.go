@@ -415,3 +415,20 @@ func BenchmarkImportRows(b *testing.B) {
 		})
 	}
 }
+
+// An import of articles ends at the first line that is one too many. Blank ones do not
+// count.
+func TestArticleRowsEnd(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]waypost.ErrorCode{"1\n\n{}\n \n": "", "1\n\n{}\n{}": waypost.CodePayloadTooLarge} {
+		rows, end := 0, error(nil)
+		for _, err := range articleRows(strings.NewReader(body), 2) {
+			if end = err; err == nil {
+				rows++
+			}
+		}
+		if rows != 2 || waypost.CodeOf(end) != want {
+			t.Errorf("%q: %d rows, %v", body, rows, end)
+		}
+	}
+}

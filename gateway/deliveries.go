@@ -7,16 +7,21 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"waypost"
 )
 
-// Deliveries reads the records of what was sent.
+// Deliveries reads the records of what was sent, and has it sent again.
 type Deliveries interface {
+	Redeliveries
 	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
 	// Delivery returns a delivery with its attempts and its stored message, nil if
 	// none was rendered yet.
 	Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error)
+	// RecentTouchpoints returns when messages went out to a lead after since, the last
+	// ones, at most limit.
+	RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since time.Time, limit int) ([]time.Time, error)
 }
 
 // deliveryAnswer is a delivery as it is answered: null where nothing is known yet.

@@ -1,9 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -40,23 +40,32 @@ func decodeEnroll(r *request) (waypost.Enrollment, error) {
 	if body.LeadsID == nil && !noDocument(problems) && !isNamed(problems, "leadsId") {
 		problems.Add(waypost.DetailNullValue, "leadsId", "is missing")
 	}
-	switch {
-	case utf8.RuneCountInString(body.EntryKey) > maxEntryKey:
-		problems.Add(waypost.DetailTooLong, "entryKey", "must be at most %d characters", maxEntryKey)
-	case bytes.ContainsFunc([]byte(body.EntryKey), unicode.IsControl):
-		problems.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
-	}
-	size, err := sizeOf(body.Params)
-	if err != nil {
+	checkEntryKey(&problems, body.EntryKey)
+	if err := checkObject(&problems, "params", body.Params, maxEnrollmentParams); err != nil {
 		return waypost.Enrollment{}, err
-	}
-	if size > maxEnrollmentParams {
-		problems.Add(waypost.DetailTooLong, "params", "must be at most %d bytes of JSON", maxEnrollmentParams)
 	}
 	if err := problems.Err(""); err != nil {
 		return waypost.Enrollment{}, err
 	}
 	return waypost.Enrollment{LeadsID: *body.LeadsID, EntryKey: body.EntryKey, Params: body.Params}, nil
+}
+
+func checkEntryKey(p *waypost.Problems, key string) {
+	switch {
+	case utf8.RuneCountInString(key) > maxEntryKey:
+		p.Add(waypost.DetailTooLong, "entryKey", "must be at most %d characters", maxEntryKey)
+	case strings.ContainsFunc(key, unicode.IsControl):
+		p.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
+	}
+}
+
+// checkObject notes an object of free form that is longer than most bytes of JSON.
+func checkObject(p *waypost.Problems, target string, object map[string]any, most int) error {
+	size, err := sizeOf(object)
+	if err == nil && size > most {
+		p.Add(waypost.DetailTooLong, target, "must be at most %d bytes of JSON", most)
+	}
+	return err
 }
 
 // enrolledAnswer is what a client gets for an accepted enrollment.
@@ -128,6 +137,14 @@ type timelineEntry struct {
 	Version int     `json:"version"`
 }
 
+func answerTimeline(entries []waypost.TimelineEntry) []timelineEntry {
+	out := make([]timelineEntry, len(entries))
+	for i, t := range entries {
+		out[i] = timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
+	}
+	return out
+}
+
 func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	e, entries, err := a.Enrollments.Enrollment(ctx, r.scope, r.param("id"))
 	if err != nil {
@@ -135,13 +152,10 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	}
 	ans := enrollmentAnswer{
 		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
-		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: make([]timelineEntry, len(entries)),
+		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: answerTimeline(entries),
 	}
 	if ans.Params == nil {
 		ans.Params = map[string]any{}
-	}
-	for i, t := range entries {
-		ans.Timeline[i] = timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
 	}
 	return resource(http.StatusOK, "", ans)
 }

@@ -53,29 +53,28 @@ func decodeEvent(r *request) (waypost.Event, error) {
 	case strings.ContainsFunc(e.EventID, unicode.IsControl):
 		p.Add(waypost.DetailInvalidFormat, "eventId", "must not contain control characters")
 	}
-	switch {
-	case e.Name == "":
-		p.Add(waypost.DetailNullValue, "name", "is missing")
-	case !isEventName(e.Name):
-		p.Add(waypost.DetailInvalidFormat, "name", "must be 1 to %d letters, digits, _, - and .", maxEventName)
-	}
+	checkEventName(&p, "name", e.Name)
 	if body.LeadsID != nil {
 		e.LeadsID = *body.LeadsID
 	} else {
 		p.Add(waypost.DetailNullValue, "leadsId", "is missing")
 	}
-	size, err := sizeOf(body.Properties)
-	if err != nil {
+	if err := checkObject(&p, "properties", body.Properties, maxEventProperties); err != nil {
 		return waypost.Event{}, err
-	}
-	if size > maxEventProperties {
-		p.Add(waypost.DetailTooLong, "properties", "must be at most %d bytes of JSON", maxEventProperties)
 	}
 	return e, append(problems, withoutTargets(p, problems)...).Err("")
 }
 
-// isEventName tells whether a waitForEvent of a journey can name it (package
-// journey).
+// checkEventName notes a name that no node of a journey can have (package journey).
+func checkEventName(p *waypost.Problems, target, name string) {
+	switch {
+	case name == "":
+		p.Add(waypost.DetailNullValue, target, "is missing")
+	case !isEventName(name):
+		p.Add(waypost.DetailInvalidFormat, target, "must be 1 to %d letters, digits, _, - and .", maxEventName)
+	}
+}
+
 func isEventName(name string) bool {
 	return name != "" && len(name) <= maxEventName && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("_-.", r)

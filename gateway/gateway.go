@@ -31,11 +31,19 @@ type Options struct {
 	Controls     Controls
 	Events       Events
 	Deliveries   Deliveries
+	Articles     Articles
+	Reindexes    Reindexes
+	Search       Search
 	Nonces       Nonces
 	Rates        Rates
 	Keys         Keys
 	Sender       Sender
 	Waker        Waker
+	// IndexWaker is told that articles were written, or that a reindex was asked for.
+	IndexWaker Waker
+	// TokenKeys sign the tokens of article search: the first one new ones, all of them
+	// those that are still around (waypost.Keyring.Derive).
+	TokenKeys []waypost.DerivedKey
 	// CheckURL refuses, with a BadRequest, the URL of a webhook that can never be
 	// allowed.
 	CheckURL func(url string) error
@@ -67,6 +75,7 @@ const (
 	maxHeaders  = 16 << 10 // bytes of request line and headers
 	maxBody     = 1 << 20  // bytes (contract, chapter 3), of most routes
 	maxLongBody = 16 << 20 // bytes, of a route that takes a list of up to a million ids
+	maxArticle  = 8 << 20  // bytes, of an article
 	headerTime  = 5 * time.Second
 	bodyTime    = 30 * time.Second
 	writeTime   = 30 * time.Second
@@ -80,8 +89,10 @@ const methodUnknown = "UNKNOWN"
 // api is the state behind the handlers.
 type api struct {
 	Options
-	credentials *credentials
+	credentials *recent[waypost.Credential]
+	tokens      *tokens
 	definitions *definitions
+	simulations simulations
 	nonceAway   atomic.Bool // whether the last nonce could not be kept in Redis
 	spools      spools
 	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
@@ -93,8 +104,8 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 
 func newAPI(o Options) *api {
 	return &api{
-		Options: o, credentials: newCredentials(o.Applications, o.Now), definitions: newDefinitions(),
-		spools: spools{byApp: map[string]int{}}, headerTime: headerTime, bodyTime: bodyTime,
+		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(),
+		simulations: newSimulations(), spools: spools{byApp: map[string]int{}}, headerTime: headerTime, bodyTime: bodyTime,
 	}
 }
 

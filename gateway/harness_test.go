@@ -27,6 +27,8 @@ import (
 	"waypost"
 	"waypost/gateway"
 	"waypost/limits"
+	"waypost/searchsvc"
+	"waypost/searchsvc/embedded"
 	"waypost/signature"
 	"waypost/store"
 	"waypost/webhook"
@@ -69,14 +71,17 @@ type wakes struct{ n atomic.Int64 }
 func (w *wakes) Wake() { w.n.Add(1) }
 
 // fixture is a gateway over a real database, a Redis that speaks the real
-// protocol and the real sender, serving real connections.
+// protocol, the real sender and the real search, serving real connections. Its index
+// has nothing to search before indexed.
 type fixture struct {
 	t       *testing.T
 	store   *store.Store
+	index   *embedded.Index
 	redis   *miniredis.Miniredis
 	clock   *clock
 	log     *logBuffer
 	wakes   *wakes
+	indexer *wakes
 	options gateway.Options
 	addr    string
 	client  *http.Client
@@ -103,7 +108,7 @@ var migrated = sync.OnceValues(func() (template []byte, err error) {
 
 func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, clock: &clock{}, log: &logBuffer{}, wakes: &wakes{}, redis: miniredis.RunT(t)}
+	f := &fixture{t: t, clock: &clock{}, log: &logBuffer{}, wakes: &wakes{}, indexer: &wakes{}, redis: miniredis.RunT(t)}
 	f.clock.ns.Store(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).UnixNano())
 
 	keys, err := waypost.ParseKeyring("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
@@ -122,6 +127,14 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.store.Close() })
+	if f.index, err = embedded.Open(filepath.Join(t.TempDir(), "search")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.index.Close() })
+	tokenKeys, err := keys.Derive("search-token")
+	if err != nil {
+		t.Fatal(err)
+	}
 	credential := f.newApp("*")
 	f.key, f.app = keyOf(credential), credential.Application
 
@@ -137,6 +150,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	f.options = gateway.Options{
 		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store,
 		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store,
+		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,
 		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
 		TemporalURL: func(journeyID string, leadsID int64) string {
 			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
@@ -150,6 +164,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	}
 	f.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	f.addr = f.serve()
+	theContract() // so that the first request does not wait for it: some tests count by the second
 	return f
 }
 
@@ -395,6 +410,25 @@ func (a answer) fault(t *testing.T, status int, code string, details ...string) 
 	if len(a.json) != 4 {
 		t.Errorf("an error has code, message, target and detail: %s", a.raw)
 	}
+	return a.explained(t, details)
+}
+
+// refused checks the same of an error below /api/, which has an envelope.
+func (a answer) refused(t *testing.T, status int, code string, details ...string) answer {
+	t.Helper()
+	a.expect(t, status)
+	if a.json["code"] != float64(status) || a.json["status"] != code {
+		t.Fatalf("code %v, status %v, want %d and %s: %s", a.json["code"], a.json["status"], status, code, a.raw)
+	}
+	if len(a.json) != 5 {
+		t.Errorf("an error has code, status, message, target and detail: %s", a.raw)
+	}
+	return a.explained(t, details)
+}
+
+// explained checks what both kinds of errors have; nil stands for any details.
+func (a answer) explained(t *testing.T, details []string) answer {
+	t.Helper()
 	if message, isText := a.json["message"].(string); !isText || message == "" {
 		t.Errorf("no message: %s", a.raw)
 	}
@@ -426,6 +460,15 @@ func (a answer) str(t *testing.T, name string) string {
 		t.Fatalf("%s is no string: %s", name, a.raw)
 	}
 	return s
+}
+
+// codeOf is the error code of an answer, "" if it has none.
+func codeOf(a answer) string {
+	code, isCode := a.json["code"].(string)
+	if !isCode && a.status >= 400 {
+		code, _ = a.json["status"].(string)
+	}
+	return code
 }
 
 func detailOf(a answer) string {

@@ -23,6 +23,11 @@ type Journeys interface {
 	DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error
 	PublishJourney(ctx context.Context, sc waypost.Scope, id, name, hash string, definition []byte, webhooks []string) (waypost.JourneyVersion, error)
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
+	// ListVersions returns them without their definitions.
+	ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.JourneyVersion, error)
+	ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	// MissingJourneys returns those of ids that the scope has no journey for.
+	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 }
 
 // journeyAnswer is a journey as it is answered.
@@ -122,7 +127,7 @@ func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
 }
 
 // publishJourney makes the draft an immutable version, or answers with the newest
-// one if the draft says the same.
+// one if the draft says the same. An archived journey is in use again.
 func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	id := r.param("id")
 	j, err := a.Journeys.Journey(ctx, r.scope, id)
@@ -133,12 +138,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	if err := problems.Err(""); err != nil {
 		return answer{}, err
 	}
-	missing, err := a.Webhooks.MissingWebhooks(ctx, r.scope, definition.Webhooks())
-	if err != nil {
-		return answer{}, err
-	}
-	problems = definition.Check(func(id string) bool { return !slices.Contains(missing, id) })
-	if err := problems.Err(""); err != nil {
+	if err := a.checkDefinition(ctx, r.scope, definition); err != nil {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
@@ -152,10 +152,26 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
+// checkDefinition reports everything that keeps a definition from being published.
+func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.Definition) error {
+	webhooks, err := a.Webhooks.MissingWebhooks(ctx, sc, d.Webhooks())
+	if err != nil {
+		return err
+	}
+	journeys, err := a.Journeys.MissingJourneys(ctx, sc, d.Journeys())
+	if err != nil {
+		return err
+	}
+	without := func(missing []string) func(string) bool {
+		return func(id string) bool { return !slices.Contains(missing, id) }
+	}
+	return d.CheckAll(without(webhooks), without(journeys)).Err("")
+}
+
 func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
-	n, err := strconv.Atoi(r.param("version"))
-	if err != nil || strconv.Itoa(n) != r.param("version") {
-		return answer{}, waypost.Errorf(waypost.CodeNotFound, "version", "there is no version of this number")
+	n, err := versionOf(r.param("version"))
+	if err != nil {
+		return answer{}, err
 	}
 	v, err := a.Journeys.JourneyVersion(ctx, r.scope, r.param("id"), n)
 	if err != nil {

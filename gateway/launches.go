@@ -32,25 +32,14 @@ type launchBody struct {
 }
 
 func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
-	rest, list, err := cutLeadsIDs(r.body)
+	var body launchBody
+	list, problems, err := decodeLong(r, &body)
 	if err != nil {
 		return waypost.Launch{}, err
 	}
-	if len(rest) > maxBody {
-		return waypost.Launch{}, waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes beside its list of leadsIds", maxBody)
-	}
-	var body launchBody
-	problems := waypost.DecodeJSON(rest, &body)
-	if noDocument(problems) {
-		return waypost.Launch{}, problems.Err("")
-	}
 	var l waypost.Launch
 	var p waypost.Problems
-	if body.Audience != nil {
-		l.Audience = a.audience(&p, *body.Audience, list)
-	} else {
-		p.Add(waypost.DetailNullValue, audienceTarget, "is missing")
-	}
+	l.Audience = a.audience(&p, body.Audience, list)
 	if body.StartAt != nil {
 		at := moment(&p, "startAt", *body.StartAt)
 		l.StartAt = &at

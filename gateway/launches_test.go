@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -184,16 +183,6 @@ func TestListLaunches(t *testing.T) {
 	}
 }
 
-// archived is storage whose journeys have all been archived; nothing in the
-// interface archives one yet.
-type archived struct{ gateway.Journeys }
-
-func (a archived) Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	j, err := a.Journeys.Journey(ctx, sc, id)
-	j.Status = waypost.JourneyArchived
-	return j, err
-}
-
 func TestLaunchFaults(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -234,12 +223,12 @@ func TestLaunchFaults(t *testing.T) {
 	// All of a refused body is read, so that the client gets the answer.
 	f.do(call{method: "POST", target: target, body: strings.Repeat(" ", 15<<20), unsigned: true}).fault(t, 401, "Unauthorized")
 
-	g := newFixture(t, func(o *gateway.Options) { o.Journeys = archived{o.Journeys} })
-	old := g.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
-	g.send("POST", "/v1/journeys/"+old+"/launches", everybody).fault(t, 409, "Conflict")
-	lead := g.newLead("Ada")
-	g.send("POST", "/v1/journeys/"+old+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).fault(t, 409, "Conflict")
-	g.send("POST", "/v1/journeys/"+old+"/enrollments", `{"leadsId":999}`).fault(t, 404, "NotFound")
+	old := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
+	f.send("POST", "/v1/journeys/"+old+"/archive", "").expect(t, 200)
+	f.send("POST", "/v1/journeys/"+old+"/launches", everybody).fault(t, 409, "Conflict")
+	lead := f.newLead("Ada")
+	f.send("POST", "/v1/journeys/"+old+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).fault(t, 409, "Conflict")
+	f.send("POST", "/v1/journeys/"+old+"/enrollments", `{"leadsId":999}`).fault(t, 404, "NotFound")
 }
 
 // Each of the new routes needs its grant, and no other.

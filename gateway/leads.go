@@ -23,6 +23,9 @@ type Leads interface {
 	// DeleteLead deletes the lead unless check refuses, in the same transaction.
 	DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error
 	ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) ([]waypost.Lead, error)
+	// SampleAudience returns up to n leads, evenly spread over an audience, and how many
+	// it has.
+	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error)
 	// ExportLeads gives all leads that match to each, from one snapshot. begin, if not
 	// nil, is told the names of their custom fields before.
 	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error
@@ -125,17 +128,31 @@ func (a *api) leadQuery(p *waypost.Problems, r *request) waypost.LeadQuery {
 		n := r.integer(p, name, math.MinInt64, math.MaxInt64, 0)
 		return &n
 	}
-	q := waypost.LeadQuery{Sort: waypost.SortLeadsID, Filter: a.leadFilter(p, "", filterBody{
+	q := waypost.LeadQuery{Filter: a.leadFilter(p, "", filterBody{
 		LeadsGroup: number("leadsGroup"), Region: number("region"),
 		Name: text("name"), MobilePhone: text("mobilePhone"), Email: text("email"), ExternalID: text("externalId"),
 		CreatedFrom: text("createdFrom"), CreatedTo: text("createdTo"), UpdatedFrom: text("updatedFrom"), UpdatedTo: text("updatedTo"),
 	})}
+	q.Sort = defaultSort(q.Filter)
 	if sort := text("sort"); sort != nil {
 		if q.Sort = waypost.LeadSort(*sort); !slices.Contains(waypost.LeadSorts, q.Sort) {
 			p.Add(waypost.DetailOutOfRange, "sort", "must be leadsId, createdAt or updatedAt, with a - before it for descending")
 		}
 	}
 	return q
+}
+
+// defaultSort is the order of a list that does not say one: that of the time which it
+// looks for, else of leadsId. In another order than that of the time, all leads
+// before it would have to be passed over.
+func defaultSort(f waypost.LeadFilter) waypost.LeadSort {
+	switch {
+	case !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero():
+		return waypost.SortCreatedAt
+	case !f.UpdatedFrom.IsZero() || !f.UpdatedTo.IsZero():
+		return waypost.SortUpdatedAt
+	}
+	return waypost.SortLeadsID
 }
 
 // patchLead merges what is written into the lead (RFC 7396).

@@ -82,11 +82,15 @@ func (a *api) finish(r *request, err error) {
 		if len(known.Details) > 0 {
 			attrs = append(attrs, slog.String("detail", string(known.Details[0].Code)))
 		}
-		if known.Code == waypost.CodeInternalError {
+		switch known.Code {
+		case waypost.CodeInternalError:
 			level = slog.LevelError
 			attrs = append(attrs, slog.String("error", err.Error()))
+		case waypost.CodeServiceUnavailable:
+			level = slog.LevelWarn
+			attrs = append(attrs, slog.String("error", err.Error())) // what is away
 		}
-		if werr := errorAnswer(known).write(a, r.c); werr != nil {
+		if werr := r.errorAnswer(known).write(a, r.c); werr != nil {
 			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))
 		}
 	}

@@ -79,13 +79,18 @@ func describe(rt route) string {
 	headers := []string{"X-Request-Id"}
 	media := []string{}
 	statuses := []int{400, 429}
-	signed := rt.handle != nil
-	if signed {
-		headers = append(headers, "X-Cloud-Stage")
-		statuses = append(statuses, 401, 500, 503)
-	} else {
+	access := "signature"
+	switch {
+	case rt.handle == nil:
+		access = "nothing"
 		headers = append(headers, "If-None-Match")
 		statuses = append(statuses, 304)
+	case rt.grant == byToken:
+		access = "bearer"
+		statuses = append(statuses, 401, 500, 503)
+	default:
+		headers = append(headers, "X-Cloud-Stage")
+		statuses = append(statuses, 401, 500, 503)
 	}
 	switch rt.method {
 	case http.MethodPost:
@@ -93,23 +98,20 @@ func describe(rt route) string {
 		statuses = append(statuses, 409, 413, 415)
 	case http.MethodPatch, http.MethodPut, http.MethodDelete:
 		headers = append(headers, "If-Match")
-		statuses = append(statuses, 404, 412, 413, 415, 428)
+		statuses = append(statuses, 412, 413, 415, 428)
 	}
-	if strings.Contains(rt.path, ":") {
+	// What an article's PUT does not find, it makes.
+	if strings.Contains(rt.path, ":") && rt.body != articleBody {
 		statuses = append(statuses, 404)
 	}
-	switch rt.body {
-	case noBody:
-	case importBody:
-		media = importMedia
-	default:
-		media = importMedia[:1]
+	if rt.body != noBody {
+		media = slices.Sorted(slices.Values(rt.body.media()))
 	}
 	slices.Sort(statuses)
 	query := slices.Sorted(slices.Values(rt.query))
 	slices.Sort(headers)
-	return fmt.Sprintf("%s %s grant %q query %q headers %q body %q required %t, at least the statuses %d",
-		rt.method, pathParameter.ReplaceAllString(rt.path, "{$1}"), rt.grant, query, headers, media, rt.body.required(), slices.Compact(statuses))
+	return fmt.Sprintf("%s %s needs %s, grant %q query %q headers %q body %q required %t, at least the statuses %d",
+		rt.method, pathParameter.ReplaceAllString(rt.path, "{$1}"), access, rt.grant, query, headers, media, rt.body.required(), slices.Compact(statuses))
 }
 
 func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op *v3.Operation) string {
@@ -135,14 +137,20 @@ func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op 
 	if n := strings.Count(path, "{"); n != len(inPath) {
 		t.Errorf("%s has %d parameters of %d", path, len(inPath), n)
 	}
-	grant := ""
+	grant, access := "", "signature"
 	if node := op.Extensions.GetOrZero("x-grant"); node != nil {
 		grant = node.Value
 		if !strings.Contains(op.Description, "`"+grant+"`") {
 			t.Errorf("%s %s: the description does not name its grant", method, path)
 		}
-	} else if len(op.Security) != 0 || op.GoLow().Security.KeyNode == nil {
+	} else if op.GoLow().Security.KeyNode == nil {
 		t.Errorf("%s %s needs neither a grant nor no signature", method, path)
+	}
+	if op.GoLow().Security.KeyNode != nil {
+		access = "nothing"
+		for _, s := range op.Security {
+			access = strings.Join(slices.Collect(s.Requirements.KeysFromOldest()), " and ")
+		}
 	}
 	media, required := []string{}, false
 	if op.RequestBody != nil {
@@ -155,9 +163,9 @@ func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op 
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Some routes can also answer that a name is taken, that a lead of the body does
-		// not exist, and that a birthday is in the future.
-		also := n == 409 && method != http.MethodPost || n == 404 && path == "/v1/events" || n == 422
+		// Some routes can also answer that a name is taken, that a lead of the body or the
+		// only object of a path does not exist, and that a birthday is in the future.
+		also := n == 409 && method != http.MethodPost || n == 404 && (path == "/v1/events" || path == "/v1/articles/reindex") || n == 422
 		if (n == 304 || n >= 400) && !also {
 			statuses = append(statuses, n)
 		}
@@ -166,7 +174,7 @@ func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op 
 		slices.Sort(list)
 	}
 	slices.Sort(statuses)
-	return fmt.Sprintf("%s %s grant %q query %q headers %q body %q required %t, at least the statuses %d", method, path, grant, query, headers, media, required, statuses)
+	return fmt.Sprintf("%s %s needs %s, grant %q query %q headers %q body %q required %t, at least the statuses %d", method, path, access, grant, query, headers, media, required, statuses)
 }
 
 // The contract has the codes of error.go, each with the status that it is answered
@@ -190,10 +198,19 @@ func TestContractHasTheCodes(t *testing.T) {
 	for code, status := range statuses {
 		byStatus[strconv.Itoa(status)] = string(code)
 	}
+	for name, response := range model.Components.Responses.FromOldest() {
+		if code, isSearch := strings.CutPrefix(name, "Search"); isSearch && response.Content.GetOrZero("application/json").Schema.Schema().AllOf[0].GetReference() != "#/components/schemas/SearchError" {
+			t.Errorf("%s: %s has no envelope", name, code)
+		}
+	}
 	for path, item := range model.Paths.PathItems.FromOldest() {
 		for method, op := range item.GetOperations().FromOldest() {
 			for status, response := range op.Responses.Codes.FromOldest() {
-				if status >= "400" && response.GoLow().GetReference() != "#/components/responses/"+byStatus[status] {
+				name := byStatus[status]
+				if strings.HasPrefix(path, apiPrefix) {
+					name = "Search" + name
+				}
+				if status >= "400" && response.GoLow().GetReference() != "#/components/responses/"+name {
 					t.Errorf("%s %s: %s is %q", method, path, status, response.GoLow().GetReference())
 				}
 			}

@@ -218,12 +218,15 @@ func (c *contract) responseTo(o *operation, a answer) (response *v3.Response, na
 	if o != nil {
 		return o.Responses.Codes.GetOrZero(status), o.OperationId + " " + status
 	}
-	code, _ := a.json["code"].(string)
+	name = codeOf(a)
+	if _, isEnvelope := a.json["status"]; isEnvelope {
+		name = "Search" + name
+	}
 	switch a.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests:
-		return c.model.Components.Responses.GetOrZero(code), code
+		return c.model.Components.Responses.GetOrZero(name), name
 	}
-	return nil, code
+	return nil, name
 }
 
 var etagForm = regexp.MustCompile(`^"[A-Za-z0-9_-]{22}"$`)
@@ -261,8 +264,7 @@ func (c *contract) saw(name string, a answer) {
 	if a.status < 400 {
 		return
 	}
-	code, _ := a.json["code"].(string)
-	c.codes[code] = true
+	c.codes[codeOf(a)] = true
 	list, _ := a.json["detail"].([]any)
 	for _, d := range list {
 		if d, isObject := d.(map[string]any); isObject {
@@ -421,6 +423,11 @@ func TestContractFindsDrift(t *testing.T) {
 		{"HEAD", "HEAD", "/v1/webhooks", "", 200, std(), ``, ""},
 		{"HEAD of what is known", "HEAD", "/docs", "", 304, std("Content-Type", "", "ETag", tag), ``, ""},
 		{"HEAD without an id", "HEAD", "/v1/webhooks", "", 200, std("X-Request-Id", ""), ``, "X-Request-Id"},
+		{"an unknown path below /api/", "GET", "/api/v1/nothing", "", 404, std(), `{"code":404,"status":"NotFound","message":"m","target":"","detail":[]}`, ""},
+		{"an envelope of another status", "GET", "/api/v1/nothing", "", 404, std(), `{"code":400,"status":"NotFound","message":"m","target":"","detail":[]}`, "value must be 404"},
+		{"a search's error without its envelope", "GET", "/api/v1/articles/search", "", 503, std("Retry-After", "1"), `{"code":"ServiceUnavailable","message":"m","target":"","detail":[]}`, "missing property 'status'"},
+		{"a search's refusal without a challenge", "GET", "/api/v1/articles/search", "", 401, std(), `{"code":401,"status":"Unauthorized","message":"m","target":"","detail":[]}`, "WWW-Authenticate"},
+		{"a search with a signature", "GET", "/api/v1/articles/search?tenant_id=a&from=admin&keywords=x", "", 200, std(), `{"code":0,"status":"success","message":{"meta":{"current_page":1,"total_pages":0,"total_count":0},"items":[]}}`, "Authorization"},
 		{"an export", "GET", "/v1/leads/export", "", 200, std("Content-Type", "application/x-ndjson", "Content-Disposition", `attachment; filename="leads.ndjson"`), `{"end":true,"count":0}` + "\n", ""},
 		{"an export of something else", "GET", "/v1/leads/export", "", 200, std("Content-Type", "application/x-ndjson", "Content-Disposition", `attachment; filename="leads.ndjson"`), `{"leadsId":1}` + "\n" + `{"end":true,"count":1}` + "\n", "missing properties"},
 		{"an object without an ETag", "POST", "/v1/journeys", `{"name":"n"}`, 201, std("Location", "/v1/journeys/jrn_1"), `{"id":"jrn_1","name":"n","draft":{"name":"n"},"publishedVersion":null,"status":"draft","createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`, "ETag"},

@@ -27,6 +27,7 @@ type request struct {
 	route    *route
 	app      waypost.Application
 	claim    signature.Claim
+	token    waypost.SearchToken // in the place of claim, scope and body
 	scope    waypost.Scope
 	body     []byte
 	spool    *os.File // the body of an import, at its start

@@ -13,10 +13,10 @@ import (
 // route is one line of the interface.
 type route struct {
 	method string
-	path   string // as Fiber writes it; a GET also serves HEAD
-	grant  waypost.Grant
-	body   bodyKind // whether it takes a body, and how large a one
-	query  []string // the parameters that it knows
+	path   string        // as Fiber writes it; a GET also serves HEAD
+	grant  waypost.Grant // byToken: none, and no signature
+	body   bodyKind      // whether it takes a body, and how large a one
+	query  []string      // the parameters that it knows
 	handle handler
 }
 
@@ -25,6 +25,9 @@ type route struct {
 type handler func(*api, context.Context, *request) (answer, error)
 
 const exportPath = "/v1/leads/export"
+
+// byToken stands for the grant of a route that takes a bearer token and no signature.
+const byToken waypost.Grant = ""
 
 var (
 	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
@@ -35,6 +38,8 @@ var (
 	pageQuery     = []string{"limit", "cursor"}
 	launchQuery   = append([]string{"journeyId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
+	// searchQuery is what the contract says; whoever searches reads it.
+	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
 )
 
 var routes = []route{
@@ -63,7 +68,12 @@ var routes = []route{
 	{"PUT", "/v1/journeys/:id", waypost.GrantJourneysWrite, jsonBody, nil, (*api).replaceJourney},
 	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*api).deleteJourney},
 	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*api).publishJourney},
+	{"POST", "/v1/journeys/:id/archive", waypost.GrantJourneysWrite, noBody, nil, (*api).archiveJourney},
+	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listVersions},
 	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
+	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*api).diffVersions},
+	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*api).dryRun},
+	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},
 
 	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
 	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
@@ -85,11 +95,28 @@ var routes = []route{
 
 	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
 	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
+	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, (*api).redeliver},
+	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, (*api).createRedelivery},
+	{"GET", "/v1/redeliveries", waypost.GrantDeliveriesRead, noBody, pageQuery, (*api).listRedeliveries},
+	{"GET", "/v1/redeliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showRedelivery},
+	{"POST", "/v1/redeliveries/:id/cancel", waypost.GrantDeliveriesRedeliver, noBody, nil, (*api).cancelRedelivery},
+
+	{"POST", "/v1/articles/import", waypost.GrantArticlesWrite, linesBody, nil, (*api).importArticles},
+	{"POST", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*api).requestReindex},
+	{"GET", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*api).showReindex},
+	{"PUT", "/v1/articles/:id", waypost.GrantArticlesWrite, articleBody, nil, (*api).putArticle},
+	{"GET", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).showArticle},
+	{"DELETE", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).deleteArticle},
+
+	{"POST", "/v1/tokens", waypost.GrantTokensIssue, jsonBody, nil, (*api).issueToken},
+	{"GET", "/api/v1/articles/search", byToken, noBody, searchQuery, (*api).searchArticles},
 }
 
-// checks are what a request passes between its route and its handler, in the
-// contract's order (chapter 3).
-var checks = []func(*api, context.Context, *request) error{
+type check = func(*api, context.Context, *request) error
+
+// signedChecks are what a signed request passes between its route and its handler,
+// in the contract's order (chapter 3).
+var signedChecks = []check{
 	(*api).checkPath,
 	(*api).authenticate,
 	(*api).readBody,
@@ -98,7 +125,17 @@ var checks = []func(*api, context.Context, *request) error{
 	(*api).claimKey,
 }
 
+// tokenChecks are the same of a request with a bearer token.
+var tokenChecks = []check{
+	(*api).checkPath,
+	(*api).authenticateBearer,
+}
+
 func (a *api) serve(rt route) fiber.Handler {
+	checks, handle := signedChecks, (*api).handle
+	if rt.grant == byToken {
+		checks, handle = tokenChecks, rt.handle
+	}
 	return func(c *fiber.Ctx) error {
 		r := requestOf(c)
 		r.route = &rt
@@ -111,7 +148,7 @@ func (a *api) serve(rt route) fiber.Handler {
 				return err
 			}
 		}
-		ans, err := a.handle(ctx, r)
+		ans, err := handle(a, ctx, r)
 		if err != nil {
 			return err
 		}

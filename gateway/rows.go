@@ -46,12 +46,9 @@ func importRows(file io.Reader, media string, mode waypost.ImportMode) iter.Seq2
 
 // rowReader returns what reads the next row, and io.EOF after the last.
 func rowReader(file io.Reader, media string, mode waypost.ImportMode) (next func() (waypost.ImportRow, error), err error) {
-	in := bufio.NewReaderSize(file, readBuffer)
-	// A byte order mark, which spreadsheets write, is none of the text.
-	if mark, _ := in.Peek(3); string(mark) == "\uFEFF" {
-		if _, err := in.Discard(len(mark)); err != nil {
-			return nil, err
-		}
+	in, err := textReader(file)
+	if err != nil {
+		return nil, err
 	}
 	switch media {
 	case "text/csv":
@@ -60,10 +57,22 @@ func rowReader(file io.Reader, media string, mode waypost.ImportMode) (next func
 			return nil, err
 		}
 		return rows.next, nil
-	case "application/x-ndjson":
-		return (&lineRows{in: in}).next, nil
+	case contentTypeNDJSON:
+		return (&lineRows{lineReader{in: in, most: maxRow}}).next, nil
 	}
 	return newListRows(in).next, nil
+}
+
+// textReader reads a file of text. A byte order mark, which spreadsheets write, is
+// none of it.
+func textReader(file io.Reader) (*bufio.Reader, error) {
+	in := bufio.NewReaderSize(file, readBuffer)
+	if mark, _ := in.Peek(3); string(mark) == "\uFEFF" {
+		if _, err := in.Discard(len(mark)); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
 }
 
 // rowFault is what is wrong with one row.
@@ -81,44 +90,70 @@ func brokenAt(line int, message string) *waypost.Error {
 }
 
 // lineRows reads an import of one JSON object a line.
-type lineRows struct {
-	in   *bufio.Reader
-	line int
-	text []byte
-}
+type lineRows struct{ lineReader }
 
 func (l *lineRows) next() (waypost.ImportRow, error) {
 	for {
-		tooLong, err := l.readLine()
+		line, err := l.lineReader.next()
 		if err != nil {
 			return waypost.ImportRow{}, err
 		}
-		text := bytes.TrimSpace(l.text)
-		row := waypost.ImportRow{Line: l.line}
-		switch {
-		case tooLong:
-			row.Fault = rowFault(waypost.DetailTooLong, "", "the line is longer than %d bytes", maxRow)
-		case len(text) == 0 || isEnd(text):
+		if line.fault == nil && isEnd(line.text) {
 			continue
-		case !utf8.Valid(text):
-			row.Fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid UTF-8")
-		case !json.Valid(text):
-			row.Fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid JSON")
-		default:
-			row.Data = bytes.Clone(unwrapped(text))
+		}
+		row := waypost.ImportRow{Line: line.number, Fault: line.fault}
+		if line.fault == nil {
+			row.Data = bytes.Clone(unwrapped(line.text))
 		}
 		return row, nil
 	}
 }
 
+// lineReader reads lines of JSON. Blank ones are skipped.
+type lineReader struct {
+	in   *bufio.Reader
+	most int // bytes of a line; a longer one is a fault
+	line int
+	text []byte
+}
+
+// importLine is a line that is valid JSON, or what is wrong with it.
+type importLine struct {
+	number int    // from 1
+	text   []byte // until the next line is read
+	fault  *waypost.Error
+}
+
+// next returns io.EOF after the last line.
+func (l *lineReader) next() (importLine, error) {
+	for {
+		tooLong, err := l.readLine()
+		if err != nil {
+			return importLine{}, err
+		}
+		line := importLine{number: l.line, text: bytes.TrimSpace(l.text)}
+		switch {
+		case tooLong:
+			line.fault = rowFault(waypost.DetailTooLong, "", "the line is longer than %d bytes", l.most)
+		case len(line.text) == 0:
+			continue
+		case !utf8.Valid(line.text):
+			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid UTF-8")
+		case !json.Valid(line.text):
+			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid JSON")
+		}
+		return line, nil
+	}
+}
+
 // readLine reads a line into l.text; of one that is too long, what follows is thrown
 // away.
-func (l *lineRows) readLine() (tooLong bool, err error) {
+func (l *lineReader) readLine() (tooLong bool, err error) {
 	l.text = l.text[:0]
 	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
 		var piece []byte
 		piece, err = l.in.ReadSlice('\n')
-		if tooLong = tooLong || len(l.text)+len(piece) > maxRow; !tooLong {
+		if tooLong = tooLong || len(l.text)+len(piece) > l.most; !tooLong {
 			l.text = append(l.text, piece...)
 		}
 	}

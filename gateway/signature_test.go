@@ -299,7 +299,7 @@ func TestRedisAway(t *testing.T) {
 }
 
 // brokenApplications fails as a database that is away does.
-type brokenApplications struct{}
+type brokenApplications struct{ gateway.Applications }
 
 func (brokenApplications) Credential(context.Context, string) (waypost.Credential, error) {
 	return waypost.Credential{}, errors.New("dial tcp 10.0.0.7:5432: secret-cause")

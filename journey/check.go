@@ -15,7 +15,13 @@ import (
 // webhookExists tells whether a touchpoint may name a webhook; nil takes all of
 // them for existing.
 func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems {
-	c := checker{d: d, webhookExists: webhookExists}
+	return d.CheckAll(webhookExists, nil)
+}
+
+// CheckAll is Check that is also told which journeys an enroll node may name; nil
+// takes all of them for existing.
+func (d *Definition) CheckAll(webhookExists, journeyExists func(id string) bool) waypost.Problems {
+	c := checker{d: d, webhookExists: webhookExists, journeyExists: journeyExists}
 	c.header()
 	for i := range d.body.Nodes {
 		c.node(i, element("nodes", i))
@@ -28,6 +34,7 @@ func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems 
 type checker struct {
 	d             *Definition
 	webhookExists func(string) bool
+	journeyExists func(string) bool
 	conditions    int // of the nodes so far
 	p             waypost.Problems
 }
@@ -59,6 +66,9 @@ func (c *checker) header() {
 			}
 		}
 	}
+	c.exitOn()
+	c.quietHours()
+	c.frequencyCap()
 	if n := len(b.Nodes); n == 0 {
 		c.p.Add(waypost.DetailNullValue, "nodes", "a journey has at least one node")
 	} else if n > MaxNodes {
@@ -86,8 +96,14 @@ func (c *checker) node(i int, path string) {
 		c.wait(n, n.For, path+".for")
 	case WaitForEvent:
 		c.event(i, path)
+	case WaitUntil:
+		c.waitUntil(n, path)
 	case Branch:
 		c.branch(i, path)
+	case Split:
+		c.split(n, path)
+	case Enroll:
+		c.enroll(n, path)
 	case Exit:
 	}
 }
@@ -144,17 +160,21 @@ func (c *checker) wait(n Node, written, path string) {
 
 func (c *checker) event(i int, path string) {
 	n := c.d.body.Nodes[i]
-	if n.Event == "" {
-		c.p.Add(waypost.DetailNullValue, path+".event", "must name an event")
-	} else if !isEventName(n.Event) {
-		c.p.Add(waypost.DetailInvalidFormat, path+".event", "must be 1 to 64 letters, digits, _, - and .")
-	}
+	c.eventName(n.Event, path+".event")
 	c.wait(n, n.Timeout, path+".timeout")
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
 	}
 	if n.When != "" && c.room(1, path+".when") {
 		c.condition(n.When, c.d.compiled(i)[0], path+".when")
+	}
+}
+
+func (c *checker) eventName(name, path string) {
+	if name == "" {
+		c.p.Add(waypost.DetailNullValue, path, "must name an event")
+	} else if !isEventName(name) {
+		c.p.Add(waypost.DetailInvalidFormat, path, "must be 1 to 64 letters, digits, _, - and .")
 	}
 }
 

@@ -2,6 +2,7 @@ package journey
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -41,6 +42,27 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 		reason = caseName(arm)
 	}
 	return arm, strings.Join(append([]string{reason}, faults...), "; ")
+}
+
+// DecideAt decides a branch, a waitUntil or a split for the lead of the facts who
+// stands there at now, and returns the input that tells Step of it. It reads no
+// clock; where the same lead may be asked at nearly the same time again, as in a
+// loop, now must not be before the end of the last wait. Any other node is an
+// error: an enroll node is decided by enrolling.
+func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error) {
+	in := Input{Kind: InputDecided, At: now}
+	n, _ := d.Node(node)
+	switch n.Type {
+	case Branch:
+		in.Arm, in.Reason = d.Decide(node, f)
+	case WaitUntil:
+		in.Until, in.Reason = NextInstant(n, f.Lead, now)
+	case Split:
+		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.weights())
+	default:
+		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", clip(node, 64))
+	}
+	return in, nil
 }
 
 // Matches tells whether the event of the facts is one that a waitForEvent node

@@ -312,3 +312,47 @@ func TestDecide_concurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestDecideAt(t *testing.T) {
+	t.Parallel()
+	d := parse(t, string(read(t, "testdata/valid_everything.json")))
+	f := facts()
+	f.Lead.CustomFields["renewalDate"] = "2026-04-10"
+	f.Lead.CustomFields["timezone"] = "Asia/Tokyo"
+	for _, test := range []struct {
+		node string
+		want journey.Input
+	}{
+		{"morning", journey.Input{Until: time.Date(2026, 3, 2, 3, 15, 0, 0, time.UTC)}},
+		{"renewal", journey.Input{Until: time.Date(2026, 4, 7, 0, 0, 0, 0, time.UTC)}},
+		{"birthday", journey.Input{Until: time.Date(2027, 2, 2, 15, 0, 0, 0, time.UTC)}},
+		{"old", journey.Input{Reason: "in the past"}},
+		{"arms", journey.Input{Arm: journey.SplitArm("jrn_1", "arms", 42, []int{50, 49, 1})}},
+		{"check", journey.Input{Arm: 0, Reason: "case 1"}},
+	} {
+		want := test.want
+		want.Kind, want.At = journey.InputDecided, noon
+		got, err := d.DecideAt(test.node, f, noon)
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", test.node, got, err, want)
+		}
+	}
+	for _, node := range []string{"hello", "wait", "bought", "other", "end", "gone", ""} {
+		if in, err := d.DecideAt(node, f, noon); err == nil || in != (journey.Input{}) {
+			t.Errorf("%s: %+v", node, in)
+		}
+	}
+	// What a touchpoint came to; of one that was skipped or not reached nothing is known.
+	for condition, want := range map[string]string{
+		"touchpoints.hello.succeed && touchpoints.hello.httpStatus == 200 && touchpoints.hello.message == 'ok' && touchpoints.hello.attempts == 2": "case 1",
+		"touchpoints.hello.httpStatus >= 500":                         "otherwise",
+		"touchpoints.hello.message.contains('k')":                     "case 1",
+		"touchpoints.later.succeed":                                   "otherwise; case 1: error: no such key",
+		"!touchpoints.later.succeed":                                  "otherwise; case 1: error: no such key",
+		"!has(touchpoints.later) || touchpoints.later.httpStatus > 0": "case 1",
+	} {
+		if _, reason := branchOn(t, condition).Decide("b", f); reason != want {
+			t.Errorf("%s: %q, want %q", condition, reason, want)
+		}
+	}
+}

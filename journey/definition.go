@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"time"
 
 	"waypost"
 )
@@ -15,9 +16,17 @@ const (
 	MaxCases      = 50   // of one branch
 	MaxConditions = 1000 // of all nodes
 	MaxParams     = 64   // of one touchpoint
+	MaxArms       = 20   // of one split, at least 2
+	MaxWeight     = 10_000
+	MaxExitEvents = 20
+	MaxCap        = 1000 // touchpoints of a frequency cap
 	MaxName       = 200
 	MaxCondition  = 4096    // characters of one CEL condition
 	MaxTemplate   = 8 << 10 // bytes of one Liquid template
+
+	MaxCapPeriod = 366 * 24 * time.Hour // of a frequency cap, which is at least a second
+	MaxOffset    = 366 * 24 * time.Hour // of a waitUntil, either way
+	MaxWait      = 876_000 * time.Hour  // of a waitUntil from when it is reached; durations end there too
 )
 
 // Definition is a parsed journey. It is immutable and safe for concurrent use.
@@ -35,15 +44,37 @@ type Definition struct {
 // body is the definition as it is written; the order of the members is the
 // canonical one.
 type body struct {
-	Name    string   `json:"name,omitempty"`
-	Start   string   `json:"start,omitempty"`
-	Reentry *reentry `json:"reentry,omitempty"`
-	Nodes   []Node   `json:"nodes,omitempty"`
+	Name         string        `json:"name,omitempty"`
+	Start        string        `json:"start,omitempty"`
+	Reentry      *reentry      `json:"reentry,omitempty"`
+	ExitOn       []exitOn      `json:"exitOn,omitempty"`
+	QuietHours   *QuietHours   `json:"quietHours,omitempty"`
+	FrequencyCap *frequencyCap `json:"frequencyCap,omitempty"`
+	Nodes        []Node        `json:"nodes,omitempty"`
 }
 
 type reentry struct {
 	Policy string `json:"policy,omitempty"`
 	Every  string `json:"every,omitempty"`
+}
+
+type exitOn struct {
+	Event string `json:"event,omitempty"`
+}
+
+type frequencyCap struct {
+	Touchpoints int    `json:"touchpoints,omitempty"`
+	Per         string `json:"per,omitempty"`
+}
+
+// QuietHours is the part of each day in which no touchpoint goes out: from From
+// until To, which is on the next day if it is not later. See QuietUntil.
+type QuietHours struct {
+	From string `json:"from,omitempty"` // HH:MM
+	To   string `json:"to,omitempty"`   // HH:MM, exclusive
+	// Timezone is the IANA name of the zone of leads whose customFields.timezone names
+	// none; UTC if it is empty.
+	Timezone string `json:"timezone,omitempty"`
 }
 
 // Name returns the journey's name.
@@ -82,13 +113,56 @@ func (d *Definition) Reentry() waypost.Reentry {
 	return out
 }
 
+// ExitOn returns the names of the events that end an enrollment wherever it
+// stands, in the order of the definition.
+func (d *Definition) ExitOn() []string {
+	names := make([]string, len(d.body.ExitOn))
+	for i, e := range d.body.ExitOn {
+		names[i] = e.Event
+	}
+	return names
+}
+
+// QuietHours returns the quiet hours; the zero value is none.
+func (d *Definition) QuietHours() QuietHours {
+	if d.body.QuietHours == nil {
+		return QuietHours{}
+	}
+	return *d.body.QuietHours
+}
+
+// FrequencyCap returns the frequency cap; the zero value is none. In a definition
+// that Check refuses it can be out of bounds, and Per is zero where it is no
+// duration.
+func (d *Definition) FrequencyCap() waypost.FrequencyCap {
+	c := d.body.FrequencyCap
+	if c == nil {
+		return waypost.FrequencyCap{}
+	}
+	out := waypost.FrequencyCap{Touchpoints: c.Touchpoints}
+	if per, err := waypost.ParseDuration(c.Per); err == nil {
+		out.Per = per
+	}
+	return out
+}
+
+// Journeys returns the ids of the journeys that enroll nodes name, sorted, each
+// once.
+func (d *Definition) Journeys() []string {
+	return d.named(func(n Node) string { return n.Journey })
+}
+
 // Webhooks returns the ids of the webhooks that touchpoints name, sorted, each
 // once.
 func (d *Definition) Webhooks() []string {
+	return d.named(func(n Node) string { return n.Webhook })
+}
+
+func (d *Definition) named(by func(Node) string) []string {
 	var ids []string
 	for _, n := range d.body.Nodes {
-		if n.Webhook != "" {
-			ids = append(ids, n.Webhook)
+		if id := by(n); id != "" {
+			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)

@@ -29,6 +29,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data, uint64(0))
 	}
+	f.Add([]byte(`{"name":"x","start":"a","exitOn":[{"event":"e"}],"quietHours":{"from":"21:00","to":"08:00"},"frequencyCap":{"touchpoints":1,"per":"24h"},"nodes":[{"id":"a","type":"split","arms":[{"weight":1,"next":"b"},{"weight":2,"next":"c"}]},{"id":"b","type":"waitUntil","time":"09:00","weekdays":["mon"],"next":"d"},{"id":"c","type":"waitUntil","lead":"birthday","offset":"-P3D","timezone":"Asia/Kathmandu","next":"b"},{"id":"d","type":"touchpoint","webhook":"w","next":"f"},{"id":"f","type":"enroll","journey":"jrn_2","next":"a"}]}`), uint64(0x5a5a))
 	f.Add([]byte(`{"start":"a","nodes":[{"id":"a","type":"branch","cases":[{"when":"true","next":"a"}],"otherwise":"b"},{"id":"b","type":"delay","for":"1h","next":"a"}]}`), uint64(0x5a5a))
 	f.Fuzz(func(t *testing.T, data []byte, choices uint64) {
 		d, problems := journey.Parse(data)
@@ -44,6 +45,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("canonical form %s: %v", canonical, problems)
 		}
 		publishable := len(d.Check(nil)) == 0
+		changes := journey.Diff(d, again) // must not panic, whatever there is
+		if publishable {
+			if len(changes) > 0 {
+				t.Fatalf("the canonical form is different: %v", changes)
+			}
+			o := journey.SimulateOptions{Facts: facts(), Start: noon, Steps: 30}
+			for i, name := range append(d.ExitOn(), "purchase", "login") {
+				if choices>>i&1 == 1 {
+					o.Events = append(o.Events, journey.SimulatedEvent{Name: name, After: time.Duration(choices % 1e15), Properties: map[string]any{"amount": 250.0}})
+				}
+			}
+			if run, err := journey.Simulate(t.Context(), d, o); err != nil || run.Status.Ended() == (run.Limit != "") {
+				t.Fatalf("run %+v, %v", run, err)
+			}
+		}
 		var s journey.State
 		in := journey.Input{Kind: journey.InputStart, At: noon}
 		for range 100 {
@@ -69,14 +85,20 @@ func FuzzParse(f *testing.F) {
 				}
 				in = journey.Input{Kind: journey.InputSent, At: in.At, Succeed: choice > 0}
 			case journey.CommandDecide:
-				arm, reason := d.Decide(c.Node, facts())
-				if strings.Contains(reason, secret) {
-					t.Fatalf("reason %q", reason)
+				if n, _ := d.Node(c.Node); n.Type == journey.Enroll {
+					in = journey.Input{Kind: journey.InputDecided, At: in.At, Succeed: choice > 0}
+					break
 				}
-				in = journey.Input{Kind: journey.InputDecided, At: in.At, Arm: arm, Reason: reason}
-				if choice == 0 {
-					in.Arm = -1
+				decided, err := d.DecideAt(c.Node, facts(), in.At)
+				if err != nil || strings.Contains(decided.Reason, secret) {
+					t.Fatalf("reason %q, %v", decided.Reason, err)
 				}
+				if n, _ := d.Node(c.Node); n.Type == journey.Branch && choice == 0 {
+					decided.Arm = -1
+				} else if !decided.Until.IsZero() && !decided.Until.After(in.At) {
+					t.Fatalf("a wait at %s until %s", in.At, decided.Until)
+				}
+				in = decided
 			case journey.CommandWait:
 				in = journey.Input{Kind: journey.InputElapsed, At: c.Until}
 			case journey.CommandAwait:
@@ -137,13 +159,13 @@ func FuzzTemplate(f *testing.F) {
 
 // expected lists what each phase takes: the table of Step, written once more.
 var expected = map[journey.Phase][]journey.InputKind{
-	"":                   {journey.InputStart, journey.InputCanceled},
-	journey.PhaseSend:    {journey.InputSent, journey.InputDeferred, journey.InputCanceled},
-	journey.PhaseDecide:  {journey.InputDecided, journey.InputCanceled},
-	journey.PhaseWait:    {journey.InputElapsed, journey.InputCanceled},
-	journey.PhaseAwait:   {journey.InputElapsed, journey.InputMatched, journey.InputCanceled},
+	"":                   {journey.InputStart, journey.InputCanceled, journey.InputExited},
+	journey.PhaseSend:    {journey.InputSent, journey.InputSkipped, journey.InputDeferred, journey.InputCanceled, journey.InputExited},
+	journey.PhaseDecide:  {journey.InputDecided, journey.InputCanceled, journey.InputExited},
+	journey.PhaseWait:    {journey.InputElapsed, journey.InputMoved, journey.InputCanceled, journey.InputExited},
+	journey.PhaseAwait:   {journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputCanceled, journey.InputExited},
 	journey.PhaseDone:    nil,
-	journey.Phase("odd"): {journey.InputCanceled},
+	journey.Phase("odd"): {journey.InputCanceled, journey.InputExited},
 }
 
 // FuzzStep begins anywhere, with anything that reads as a state, and gives it any
@@ -161,9 +183,11 @@ func FuzzStep(f *testing.F) {
 	kinds := []journey.InputKind{
 		journey.InputStart, journey.InputSent, journey.InputDeferred, journey.InputDecided,
 		journey.InputElapsed, journey.InputMatched, journey.InputCanceled, "other",
+		journey.InputSkipped, journey.InputExited, journey.InputMoved,
 	}
 	for i := range definitions {
-		f.Add(uint8(i), []byte(`{}`), []byte{0, 1, 4, 5, 3, 9, 12, 6})
+		f.Add(uint8(i), []byte(`{}`), []byte{0, 1, 4, 5, 36, 3, 17, 4, 25, 14, 6})
+		f.Add(uint8(i), []byte(`{}`), []byte{0, 8, 2, 23, 47, 10, 98, 80, 21, 9})
 		f.Add(uint8(i), []byte(`{"v":1,"n":"bought","p":"await","k":1,"s":1,"u":"2026-03-01T12:00:00Z"}`), []byte{5, 1, 5, 4, 4})
 		f.Add(uint8(i), []byte(`{"v":1,"n":"hello","p":"await","t":null}`), []byte{6, 6})
 		f.Add(uint8(i), []byte(`{"p":"odd"}`), []byte{0, 6})
@@ -178,11 +202,28 @@ func FuzzStep(f *testing.F) {
 		at := noon
 		for _, b := range script[:min(len(script), 200)] {
 			at = at.Add(time.Minute)
-			in := journey.Input{Kind: kinds[b&7], At: at, Succeed: b&8 != 0, Arm: int(b>>4) - 2}
+			choice := int(b) / len(kinds)
+			in := journey.Input{Kind: kinds[int(b)%len(kinds)], At: at, Succeed: choice&1 != 0, Arm: choice - 2}
+			if choice&2 != 0 {
+				in.Until = at.Add(time.Hour)
+			}
+			if nodes := d.Nodes(); choice < len(nodes) {
+				in.Node = nodes[choice].ID
+			}
 			next, effect, err := journey.Step(d, s, in)
 			takes := slices.Contains(expected[s.Phase], in.Kind)
 			if n, ok := d.Node(s.Node); in.Kind == journey.InputDecided && ok {
-				takes = takes && in.Arm >= -1 && in.Arm < len(n.Cases)
+				switch n.Type {
+				case journey.Branch:
+					takes = takes && in.Arm >= -1 && in.Arm < len(n.Cases)
+				case journey.Split:
+					takes = takes && in.Arm >= 0 && in.Arm < len(n.Arms)
+				}
+			}
+			if in.Kind == journey.InputMoved {
+				n, ok := d.Node(in.Node)
+				waits := n.Type == journey.Delay || n.Type == journey.WaitUntil || n.Type == journey.WaitForEvent
+				takes = takes && ok && (in.Until.IsZero() || waits)
 			}
 			if ours && takes != (err == nil) {
 				t.Fatalf("input %+v in phase %q: %v", in, s.Phase, err)

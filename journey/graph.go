@@ -46,7 +46,8 @@ func (d *Definition) after(i int) []int {
 
 // loops reports loops that an enrollment could run through without ever waiting:
 // the strongly connected components of what is left without the nodes that wait.
-// A touchpoint is no wait: its receiver can answer at once. A waitForEvent is one,
+// A touchpoint is no wait: its receiver can answer at once. A waitUntil of a time of
+// day is one: it waits for the next, never for now. A waitForEvent is one,
 // though its event may be there already: an event satisfies a node only once.
 func (c *checker) loops() {
 	t := tarjan{d: c.d, order: make([]int, len(c.d.body.Nodes)), low: make([]int, len(c.d.body.Nodes)), onStack: make([]bool, len(c.d.body.Nodes))}
@@ -64,7 +65,7 @@ func (c *checker) loops() {
 		if len(loop) > 10 {
 			names = append(names, "…")
 		}
-		c.p.Add(waypost.DetailOutOfRange, element("nodes", loop[0]), "a loop without a delay or waitForEvent: %s", strings.Join(names, ", "))
+		c.p.Add(waypost.DetailOutOfRange, element("nodes", loop[0]), "a loop without a delay, a waitForEvent or a waitUntil without lead: %s", strings.Join(names, ", "))
 	}
 }
 

@@ -14,12 +14,15 @@ const (
 	Touchpoint   NodeType = "touchpoint"   // sends one message through a webhook
 	Delay        NodeType = "delay"        // waits for a length of time
 	WaitForEvent NodeType = "waitForEvent" // waits for an event of the lead, or until its time is over
+	WaitUntil    NodeType = "waitUntil"    // waits for a time of day, or for a date of the lead
 	Branch       NodeType = "branch"       // takes the first case whose condition is true
+	Split        NodeType = "split"        // takes an arm by chance, for one lead always the same
+	Enroll       NodeType = "enroll"       // enrolls the lead in another journey
 	Exit         NodeType = "exit"         // ends the journey
 )
 
 // nodeTypes is the list of the types in the order of the documentation.
-const nodeTypes = "touchpoint, delay, waitForEvent, branch, exit"
+const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, branch, split, enroll, exit"
 
 // Node is one step of a journey. Which members it has depends on its type;
 // references to other nodes are empty where the journey ends.
@@ -37,10 +40,20 @@ type Node struct {
 	Timeout string `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
 	Since   string `json:"since,omitempty"`   // waitForEvent: from when on events count, see SinceEnrollment
 
+	Time     string   `json:"time,omitempty"`     // waitUntil: HH:MM
+	Timezone string   `json:"timezone,omitempty"` // waitUntil: IANA name; empty is the lead's customFields.timezone, else UTC
+	Weekdays []string `json:"weekdays,omitempty"` // waitUntil: mon to sun; empty is every day
+	Lead     string   `json:"lead,omitempty"`     // waitUntil: the lead's date that it counts from, see NextInstant
+	Offset   string   `json:"offset,omitempty"`   // waitUntil: how long after that date, a duration with or without a sign
+
+	Arms []Arm `json:"arms,omitempty"` // split
+
+	Journey string `json:"journey,omitempty"` // enroll: the journey's id
+
 	Cases     []Case `json:"cases,omitempty"`     // branch
 	Otherwise string `json:"otherwise,omitempty"` // branch: where no case is true
 
-	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitForEvent
+	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitUntil, waitForEvent, enroll
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint: empty goes on with Next
 	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent: empty goes on with Next
 }
@@ -58,13 +71,32 @@ type Case struct {
 	Next string `json:"next,omitempty"`
 }
 
+// Arm is one arm of a split; its share of the leads is its weight by the sum of
+// all.
+type Arm struct {
+	Weight int    `json:"weight,omitempty"` // 1 to MaxWeight
+	Next   string `json:"next,omitempty"`
+}
+
+// weights lists the weights of a split's arms.
+func (n Node) weights() []int {
+	out := make([]int, len(n.Arms))
+	for i, a := range n.Arms {
+		out[i] = a.Weight
+	}
+	return out
+}
+
 // minWait is the shortest delay or timeout: contract times have milliseconds, so
 // anything shorter would be no wait at all.
 const minWait = time.Millisecond
 
 // waits tells whether an enrollment spends time at the node: a loop needs one
-// that does.
-func (n Node) waits() bool { return n.Type == Delay || n.Type == WaitForEvent }
+// that does. A wait for a date of the lead does not if there is no such date, or
+// if it is over.
+func (n Node) waits() bool {
+	return n.Type == Delay || n.Type == WaitForEvent || n.Type == WaitUntil && n.Lead == ""
+}
 
 // wait reads For or Timeout: how long an enrollment stays at a node that waits.
 func (n Node) wait() (time.Duration, error) {
@@ -107,6 +139,9 @@ func (n Node) edges() []edge {
 	add("next", n.Next)
 	add("onFailure", n.OnFailure)
 	add("onTimeout", n.OnTimeout)
+	for i, a := range n.Arms {
+		add(element("arms", i)+".next", a.Next)
+	}
 	for i, c := range n.Cases {
 		add(element("cases", i)+".next", c.Next)
 	}

@@ -15,15 +15,33 @@ const maxInput = 1 << 20
 // draft is what DecodeJSON reads. Pointers tell an absent member from an empty
 // one, so that a member that a node's type does not have is seen.
 type draft struct {
-	Name    *string       `json:"name"`
-	Start   *string       `json:"start"`
-	Reentry *draftReentry `json:"reentry"`
-	Nodes   []draftNode   `json:"nodes"`
+	Name         *string       `json:"name"`
+	Start        *string       `json:"start"`
+	Reentry      *draftReentry `json:"reentry"`
+	ExitOn       []draftExitOn `json:"exitOn"`
+	QuietHours   *draftQuiet   `json:"quietHours"`
+	FrequencyCap *draftCap     `json:"frequencyCap"`
+	Nodes        []draftNode   `json:"nodes"`
 }
 
 type draftReentry struct {
 	Policy *string `json:"policy"`
 	Every  *string `json:"every"`
+}
+
+type draftExitOn struct {
+	Event *string `json:"event"`
+}
+
+type draftQuiet struct {
+	From     *string `json:"from"`
+	To       *string `json:"to"`
+	Timezone *string `json:"timezone"`
+}
+
+type draftCap struct {
+	Touchpoints *int    `json:"touchpoints"`
+	Per         *string `json:"per"`
 }
 
 type draftNode struct {
@@ -36,11 +54,23 @@ type draftNode struct {
 	When      *string          `json:"when"`
 	Timeout   *string          `json:"timeout"`
 	Since     *string          `json:"since"`
+	Time      *string          `json:"time"`
+	Timezone  *string          `json:"timezone"`
+	Weekdays  []string         `json:"weekdays"`
+	Lead      *string          `json:"lead"`
+	Offset    *string          `json:"offset"`
+	Arms      []draftArm       `json:"arms"`
+	Journey   *string          `json:"journey"`
 	Cases     []draftCase      `json:"cases"`
 	Otherwise *string          `json:"otherwise"`
 	Next      *string          `json:"next"`
 	OnFailure *string          `json:"onFailure"`
 	OnTimeout *string          `json:"onTimeout"`
+}
+
+type draftArm struct {
+	Weight *int    `json:"weight"`
+	Next   *string `json:"next"`
 }
 
 type draftCase struct {
@@ -68,6 +98,15 @@ func Parse(data []byte) (*Definition, waypost.Problems) {
 			d.body.Reentry = nil
 		}
 	}
+	for _, e := range in.ExitOn {
+		d.body.ExitOn = append(d.body.ExitOn, exitOn{Event: value(e.Event)})
+	}
+	if q := in.QuietHours; q != nil {
+		d.body.QuietHours = &QuietHours{From: value(q.From), To: value(q.To), Timezone: value(q.Timezone)}
+	}
+	if c := in.FrequencyCap; c != nil {
+		d.body.FrequencyCap = &frequencyCap{Touchpoints: value(c.Touchpoints), Per: value(c.Per)}
+	}
 	for i, n := range in.Nodes {
 		d.body.Nodes = append(d.body.Nodes, n.node(&p, element("nodes", i)))
 	}
@@ -87,10 +126,18 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 		ID: value(n.ID), Type: NodeType(value(n.Type)),
 		Webhook: value(n.Webhook), For: value(n.For), Otherwise: value(n.Otherwise),
 		Event: value(n.Event), When: value(n.When), Timeout: value(n.Timeout), Since: value(n.Since),
-		Next: value(n.Next), OnFailure: value(n.OnFailure), OnTimeout: value(n.OnTimeout),
+		Time: value(n.Time), Timezone: value(n.Timezone), Lead: value(n.Lead), Offset: value(n.Offset),
+		Journey: value(n.Journey),
+		Next:    value(n.Next), OnFailure: value(n.OnFailure), OnTimeout: value(n.OnTimeout),
 	}
 	if len(n.Params) > 0 {
 		out.Params = n.Params
+	}
+	if len(n.Weekdays) > 0 {
+		out.Weekdays = n.Weekdays
+	}
+	for _, a := range n.Arms {
+		out.Arms = append(out.Arms, Arm{Weight: value(a.Weight), Next: value(a.Next)})
 	}
 	for _, c := range n.Cases {
 		out.Cases = append(out.Cases, Case{When: value(c.When), Next: value(c.Next)})
@@ -103,8 +150,14 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 		members = "for next"
 	case WaitForEvent:
 		members = "event when timeout since next onTimeout"
+	case WaitUntil:
+		members = "time timezone weekdays lead offset next"
 	case Branch:
 		members = "cases otherwise"
+	case Split:
+		members = "arms"
+	case Enroll:
+		members = "journey next"
 	case Exit:
 	default:
 		// The members of a type that does not exist cannot be judged.
@@ -132,6 +185,13 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 	foreign(n.When != nil, "when")
 	foreign(n.Timeout != nil, "timeout")
 	foreign(n.Since != nil, "since")
+	foreign(n.Time != nil, "time")
+	foreign(n.Timezone != nil, "timezone")
+	foreign(n.Weekdays != nil, "weekdays")
+	foreign(n.Lead != nil, "lead")
+	foreign(n.Offset != nil, "offset")
+	foreign(n.Arms != nil, "arms")
+	foreign(n.Journey != nil, "journey")
 	foreign(n.Cases != nil, "cases")
 	foreign(n.Otherwise != nil, "otherwise")
 	foreign(n.Next != nil, "next")
@@ -160,11 +220,11 @@ func (d *Definition) finish() error {
 	return nil
 }
 
-func value(s *string) string {
-	if s == nil {
-		return ""
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }
 
 // element is the path of a list's element.

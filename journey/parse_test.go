@@ -73,6 +73,64 @@ func TestParse_event(t *testing.T) {
 	}
 }
 
+func TestParse_language(t *testing.T) {
+	t.Parallel()
+	d := parse(t, string(read(t, "testdata/valid_everything.json")))
+	if got := d.ExitOn(); !reflect.DeepEqual(got, []string{"unsubscribed", "app.closed"}) {
+		t.Errorf("exitOn %v", got)
+	}
+	if got := d.QuietHours(); got != (journey.QuietHours{From: "21:00", To: "08:00", Timezone: "Asia/Shanghai"}) {
+		t.Errorf("quiet hours %+v", got)
+	}
+	if got := d.FrequencyCap(); got != (waypost.FrequencyCap{Touchpoints: 3, Per: waypost.Duration(24 * time.Hour)}) || got.None() {
+		t.Errorf("frequency cap %+v", got)
+	}
+	if got := d.Journeys(); !reflect.DeepEqual(got, []string{"jrn_1"}) {
+		t.Errorf("journeys %v", got)
+	}
+	for id, want := range map[string]journey.Node{
+		"morning": {ID: "morning", Type: journey.WaitUntil, Time: "09:00", Timezone: "Asia/Kathmandu", Weekdays: []string{"mon", "tue", "wed", "thu", "fri"}, Next: "bought"},
+		"renewal": {ID: "renewal", Type: journey.WaitUntil, Time: "09:00", Lead: "customFields.renewalDate", Offset: "-72h", Next: "thanks"},
+		"arms":    {ID: "arms", Type: journey.Split, Arms: []journey.Arm{{Weight: 50, Next: "check"}, {Weight: 49, Next: "sorry"}, {Weight: 1}}},
+		"other":   {ID: "other", Type: journey.Enroll, Journey: "jrn_1", Next: "old"},
+	} {
+		if got, _ := d.Node(id); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %+v, want %+v", id, got, want)
+		}
+	}
+	again := parse(t, string(d.Canonical()))
+	if !reflect.DeepEqual(again.Nodes(), d.Nodes()) || again.Hash() != d.Hash() {
+		t.Errorf("canonical form %s", d.Canonical())
+	}
+	none := parse(t, `{"name":"x","exitOn":[],"quietHours":null,"frequencyCap":null,"nodes":[{"id":"a","type":"waitUntil","weekdays":[]},{"id":"b","type":"split","arms":[]}]}`)
+	if want := `{"name":"x","nodes":[{"id":"a","type":"waitUntil"},{"id":"b","type":"split"}]}`; string(none.Canonical()) != want {
+		t.Errorf("canonical form %s, want %s", none.Canonical(), want)
+	}
+	if len(none.ExitOn()) > 0 || none.QuietHours() != (journey.QuietHours{}) || !none.FrequencyCap().None() || len(none.Journeys()) > 0 {
+		t.Errorf("there is %v, %v, %v, %v", none.ExitOn(), none.QuietHours(), none.FrequencyCap(), none.Journeys())
+	}
+	problems := d.CheckAll(nil, func(id string) bool { return id != "jrn_1" })
+	if len(problems) != 1 || problems[0].Target != "nodes[10].journey" || problems[0].Code != waypost.DetailOutOfRange {
+		t.Errorf("an unknown journey: %v", problems)
+	}
+}
+
+// TestParse_hashes pins hashes: published versions are found again by them.
+func TestParse_hashes(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"draft_everything_wrong.json": "ba85f9d5eac3151bfd98473da6c5302dca0a48cfb2390b1616898a65a4093e49",
+		"valid_events.json":           "fa89c37bbd17d0d3dbff1098fe773de654df02263d200fd376767fd8fa8c6f70",
+		"valid_everything.json":       "29a283a9f81c3a912dc19b1e4cf0c55a76b34b91e788af89c9b8d51493a25ed1",
+		"valid_loop.json":             "eb458a525f4be9b8db0ef817828100276c790c7a2bfa263ebb145e830eef4e25",
+		"valid_welcome.json":          "804d7fb68e663a3a6523dfdafa4b0860d46c3250f2990948d242ba618a29a9bc",
+	} {
+		if got := parse(t, string(read(t, "testdata/"+file))).Hash(); got != want {
+			t.Errorf("%s has the hash %s, want %s", file, got, want)
+		}
+	}
+}
+
 func TestParse_canonical(t *testing.T) {
 	t.Parallel()
 	const want = `{"name":"A & B","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":"w","params":{"n":1.10,"s":"<é>","z":[1,{"a":null,"b":2}]},"next":"b"},{"id":"b","type":"exit"}]}`
@@ -180,6 +238,10 @@ func TestCheck_limits(t *testing.T) {
 		}
 		return string(b)
 	}
+	arms := func(n int, weight string) string {
+		return `{"id":"n0","type":"split","arms":[` + many(n, func(int) string { return `{"weight":` + weight + `}` }) + `]}`
+	}
+	waitUntil := func(members string) string { return `{"id":"n0","type":"waitUntil",` + members + `}` }
 	param := func(i int) string { return fmt.Sprintf(`"p%d":%d`, i, i) }
 	when := func(i int) string { return fmt.Sprintf(`{"when":"lead.leadsId == %d"}`, i) }
 	for _, test := range []struct {
@@ -231,6 +293,23 @@ func TestCheck_limits(t *testing.T) {
 		{"loop with a wait for an event", `{"id":"n0","type":"waitForEvent","event":"e","timeout":"1h","next":"n0"}`, "", ""},
 		{"loop through onTimeout", `{"id":"n0","type":"touchpoint","webhook":"w","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","timeout":"1h","onTimeout":"n0"}`, "", ""},
 		{"reached through onTimeout", `{"id":"n0","type":"waitForEvent","event":"e","timeout":"1h","onTimeout":"n1"},{"id":"n1","type":"exit"}`, "", ""},
+		{"2 arms", arms(2, "1"), "", ""},
+		{"20 arms of the largest weight", arms(20, "10000"), "", ""},
+		{"21 arms", arms(21, "1"), "nodes[0].arms", waypost.DetailTooLong},
+		{"offset of 366 days", waitUntil(`"lead":"birthday","offset":"-P366D"`), "", ""},
+		{"offset of more", waitUntil(`"lead":"birthday","offset":"P366DT1S"`), "nodes[0].offset", waypost.DetailOutOfRange},
+		{"signed offset", waitUntil(`"lead":"updatedAt","offset":"+1h"`), "", ""},
+		{"doubly signed offset", waitUntil(`"lead":"updatedAt","offset":"-+1h"`), "nodes[0].offset", waypost.DetailInvalidFormat},
+		{"custom field of 64 characters", waitUntil(`"lead":"customFields.` + strings.Repeat("é", 64) + `"`), "", ""},
+		{"custom field of 65 characters", waitUntil(`"lead":"customFields.` + strings.Repeat("x", 65) + `"`), "nodes[0].lead", waypost.DetailOutOfRange},
+		{"last minute", waitUntil(`"time":"23:59","timezone":"Etc/GMT+12","weekdays":["mon","tue","wed","thu","fri","sat","sun"]`), "", ""},
+		{"no such minute", waitUntil(`"time":"23:60"`), "nodes[0].time", waypost.DetailInvalidFormat},
+		{"one digit", waitUntil(`"time":"9:00"`), "nodes[0].time", waypost.DetailInvalidFormat},
+		{"with seconds", waitUntil(`"time":"09:00:00"`), "nodes[0].time", waypost.DetailInvalidFormat},
+		{"other digits", waitUntil(`"time":"٠٩:٠"`), "nodes[0].time", waypost.DetailInvalidFormat},
+		{"loop with a time of day", `{"id":"n0","type":"waitUntil","time":"09:00","next":"n0"}`, "", ""},
+		{"loop with a date of the lead", `{"id":"n0","type":"waitUntil","lead":"birthday","time":"09:00","next":"n0"}`, "nodes[0]", waypost.DetailOutOfRange},
+		{"loop of a split", `{"id":"n0","type":"split","arms":[{"weight":1,"next":"n0"},{"weight":1}]}`, "nodes[0]", waypost.DetailOutOfRange},
 		{"loop with a delay", `{"id":"n0","type":"delay","for":"1h","next":"n0"}`, "", ""},
 		{"loop of itself", `{"id":"n0","type":"branch","cases":[{"when":"false"}],"otherwise":"n0"}`, "nodes[0]", waypost.DetailOutOfRange},
 	} {
@@ -248,6 +327,32 @@ func TestCheck_limits(t *testing.T) {
 				t.Errorf("problems %v, want %s %s", problems, test.code, test.target)
 			}
 		})
+	}
+	for _, test := range []struct {
+		members, target string
+		code            waypost.DetailCode
+	}{
+		{`"exitOn":[` + many(20, func(i int) string { return fmt.Sprintf(`{"event":"e%d"}`, i) }) + `]`, "", ""},
+		{`"exitOn":[` + many(21, func(i int) string { return fmt.Sprintf(`{"event":"e%d"}`, i) }) + `]`, "exitOn", waypost.DetailTooLong},
+		{`"quietHours":{"from":"00:00","to":"23:59"}`, "", ""},
+		{`"quietHours":{"from":"00:00","to":"24:00"}`, "quietHours.to", waypost.DetailInvalidFormat},
+		{`"quietHours":{"from":"00:00"}`, "quietHours.to", waypost.DetailNullValue},
+		{`"quietHours":{"to":"08:00"}`, "quietHours.from", waypost.DetailNullValue},
+		{`"quietHours":{"from":"21:00","to":"08:00","timezone":"posix/Europe/Berlin"}`, "quietHours.timezone", waypost.DetailOutOfRange},
+		{`"quietHours":{"from":"21:00","to":"08:00","timezone":"../zoneinfo/UTC"}`, "quietHours.timezone", waypost.DetailOutOfRange},
+		{`"frequencyCap":{"touchpoints":1,"per":"1s"}`, "", ""},
+		{`"frequencyCap":{"touchpoints":1000,"per":"P366D"}`, "", ""},
+		{`"frequencyCap":{"touchpoints":1,"per":"P366DT1S"}`, "frequencyCap.per", waypost.DetailOutOfRange},
+		{`"frequencyCap":{"touchpoints":1,"per":"999ms"}`, "frequencyCap.per", waypost.DetailOutOfRange},
+		{`"frequencyCap":{"touchpoints":1,"per":"daily"}`, "frequencyCap.per", waypost.DetailInvalidFormat},
+		{`"frequencyCap":{"touchpoints":1}`, "frequencyCap.per", waypost.DetailNullValue},
+		{`"frequencyCap":{"per":"24h"}`, "frequencyCap.touchpoints", waypost.DetailNullValue},
+		{`"frequencyCap":{"touchpoints":-1,"per":"24h"}`, "frequencyCap.touchpoints", waypost.DetailOutOfRange},
+	} {
+		problems := parse(t, `{"name":"x",`+test.members+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil)
+		if test.code == "" && len(problems) > 0 || test.code != "" && (len(problems) != 1 || problems[0].Code != test.code || problems[0].Target != test.target) {
+			t.Errorf("%.80s: %v, want %s %s", test.members, problems, test.code, test.target)
+		}
 	}
 	for name, code := range map[string]waypost.DetailCode{
 		"": waypost.DetailNullValue, "a\u0007b": waypost.DetailInvalidFormat, strings.Repeat("é", 201): waypost.DetailTooLong, strings.Repeat("é", 200): "",

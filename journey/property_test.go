@@ -30,7 +30,7 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["type"] = "exit"
 			continue
 		}
-		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitForEvent", "branch"}).Draw(t, "type"); kind {
+		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll"}).Draw(t, "type"); kind {
 		case "touchpoint":
 			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
 			n["params"] = map[string]any{
@@ -42,6 +42,31 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			}
 		case "delay":
 			n["type"], n["for"], n["next"] = kind, rapid.SampledFrom([]string{"1ms", "90m", "72h", "P3D", "PT5M"}).Draw(t, "for"), id(i+1)
+		case "waitUntil":
+			n["type"], n["next"] = kind, id(i+1)
+			if zone := rapid.SampledFrom([]string{"", "Asia/Kathmandu", "Europe/Berlin"}).Draw(t, "timezone"); zone != "" {
+				n["timezone"] = zone
+			}
+			if days := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"mon", "wed", "sat"}), 0, 3, rapid.ID).Draw(t, "weekdays"); len(days) > 0 {
+				n["weekdays"] = days
+			}
+			if rapid.Bool().Draw(t, "has lead") {
+				n["lead"] = rapid.SampledFrom([]string{"birthday", "createdAt", "customFields.renewalDate", "customFields.none"}).Draw(t, "lead")
+				n["offset"] = rapid.SampledFrom([]string{"0s", "-72h", "P30D", "+1h"}).Draw(t, "offset")
+			}
+			if n["lead"] == nil || rapid.Bool().Draw(t, "has time") {
+				n["time"] = rapid.SampledFrom([]string{"00:00", "09:00", "02:30", "23:59"}).Draw(t, "time")
+			}
+		case "split":
+			n["type"] = kind
+			arms := make([]any, rapid.IntRange(2, 4).Draw(t, "arms"))
+			for j := range arms {
+				arms[j] = map[string]any{"weight": rapid.IntRange(1, 100).Draw(t, "weight"), "next": forward(i, "arm")}
+			}
+			arms[0].(map[string]any)["next"] = id(i + 1)
+			n["arms"] = arms
+		case "enroll":
+			n["type"], n["journey"], n["next"] = kind, "jrn_2", id(i+1)
 		case "waitForEvent":
 			n["type"], n["event"], n["timeout"], n["next"] = kind, "purchase", rapid.SampledFrom([]string{"1ms", "168h", "P7D"}).Draw(t, "timeout"), id(i+1)
 			if when := rapid.SampledFrom([]string{"", "event.amount > 100", "lead.gender == 1 && event.tags[0] == 'x'"}).Draw(t, "when"); when != "" {
@@ -72,14 +97,28 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			back := fmt.Sprintf("back-%d", i)
 			n["cases"] = append(n["cases"].([]any), map[string]any{"when": "false", "next": back})
 			wait := map[string]any{"id": back, "type": "delay", "for": "1h", "next": id(rapid.IntRange(0, count-1).Draw(t, "back to"))}
-			if rapid.Bool().Draw(t, "back on event") {
+			switch rapid.IntRange(0, 2).Draw(t, "back on") {
+			case 1:
 				delete(wait, "for")
 				wait["type"], wait["event"], wait["timeout"] = "waitForEvent", "login", "1h"
+			case 2:
+				delete(wait, "for")
+				wait["type"], wait["time"] = "waitUntil", "09:00"
 			}
 			nodes = append(nodes, wait)
 		}
 	}
-	body, err := json.Marshal(map[string]any{"name": "x", "start": id(0), "nodes": nodes})
+	definition := map[string]any{"name": "x", "start": id(0), "nodes": nodes}
+	if rapid.Bool().Draw(t, "has exitOn") {
+		definition["exitOn"] = []any{map[string]any{"event": "unsubscribed"}, map[string]any{"event": "gone"}}
+	}
+	if rapid.Bool().Draw(t, "has quietHours") {
+		definition["quietHours"] = map[string]any{"from": "21:00", "to": rapid.SampledFrom([]string{"08:00", "23:00"}).Draw(t, "to"), "timezone": "Asia/Shanghai"}
+	}
+	if rapid.Bool().Draw(t, "has frequencyCap") {
+		definition["frequencyCap"] = map[string]any{"touchpoints": rapid.IntRange(1, 3).Draw(t, "cap"), "per": "24h"}
+	}
+	body, err := json.Marshal(definition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +139,25 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 		if rapid.IntRange(0, 9).Draw(t, "deferred") == 0 {
 			return journey.Input{Kind: journey.InputDeferred, At: at, Reason: "webhookDisabled"}
 		}
+		if rapid.IntRange(0, 9).Draw(t, "skipped") == 0 {
+			return journey.Input{Kind: journey.InputSkipped, At: at, Reason: waypost.SkipFrequencyCap}
+		}
 		return journey.Input{Kind: journey.InputSent, At: at, Succeed: rapid.Bool().Draw(t, "succeed"), Reason: rapid.SampledFrom([]string{"", "httpStatus 404"}).Draw(t, "reason")}
 	case journey.CommandDecide:
-		n, _ := d.Node(c.Node)
-		return journey.Input{Kind: journey.InputDecided, At: at, Arm: rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")}
+		in := journey.Input{Kind: journey.InputDecided, At: at, Reason: rapid.SampledFrom([]string{"", "a reason"}).Draw(t, "reason")}
+		switch n, _ := d.Node(c.Node); n.Type {
+		case journey.Branch:
+			in.Arm = rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")
+		case journey.Split:
+			in.Arm = rapid.IntRange(0, len(n.Arms)-1).Draw(t, "arm")
+		case journey.Enroll:
+			in.Succeed = rapid.Bool().Draw(t, "enrolled")
+		case journey.WaitUntil:
+			if n.Lead == "" || rapid.Bool().Draw(t, "has until") {
+				in.Until = at.Add(time.Duration(rapid.IntRange(1, 1e9).Draw(t, "until")) * time.Microsecond)
+			}
+		}
+		return in
 	case journey.CommandWait:
 		return journey.Input{Kind: journey.InputElapsed, At: c.Until}
 	case journey.CommandAwait:
@@ -117,7 +171,7 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 }
 
 var anyInputs = []journey.Input{
-	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDeferred}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: journey.InputMatched}, {Kind: journey.InputCanceled}, {Kind: "other"}, {},
+	{Kind: journey.InputStart}, {Kind: journey.InputSent, Succeed: true}, {Kind: journey.InputDeferred}, {Kind: journey.InputDecided, Arm: -1}, {Kind: journey.InputElapsed}, {Kind: journey.InputMatched}, {Kind: journey.InputCanceled}, {Kind: journey.InputSkipped}, {Kind: journey.InputExited}, {Kind: journey.InputMoved, Node: "n-0"}, {Kind: "other"}, {},
 }
 
 // TestStep_properties walks random journeys with random answers.
@@ -224,7 +278,7 @@ func TestStep_alwaysEnds(t *testing.T) {
 			if in.Kind == journey.InputDeferred {
 				in = journey.Input{Kind: journey.InputSent, At: noon}
 			}
-			if in.Kind == journey.InputDecided && step > 100 {
+			if n, _ := d.Node(s.Node); n.Type == journey.Branch && step > 100 {
 				in.Arm = -1 // otherwise always leads on
 			}
 			if step > 200 {
@@ -238,9 +292,9 @@ func TestStep_alwaysEnds(t *testing.T) {
 	})
 }
 
-// TestStep_cancel cancels an enrollment anywhere on its way: it ends where it
-// stands, without a word.
-func TestStep_cancel(t *testing.T) {
+// TestStep_stop cancels an enrollment anywhere on its way, or has an event end it:
+// it ends where it stands, without a word or with the event's.
+func TestStep_stop(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := validDefinition(t)
@@ -256,14 +310,21 @@ func TestStep_cancel(t *testing.T) {
 			}
 			in = answer(t, d, effect.Command, in.At.Add(time.Second))
 		}
-		after, effect, err := journey.Step(d, s, journey.Input{Kind: journey.InputCanceled, At: noon})
-		if err != nil || !reflect.DeepEqual(effect, journey.Effect{}) {
+		stop, status := journey.Input{Kind: journey.InputCanceled, At: noon}, waypost.EnrollmentCanceled
+		var wantEffect journey.Effect
+		want := s
+		if rapid.Bool().Draw(t, "exited") {
+			stop, status = journey.Input{Kind: journey.InputExited, At: noon, Reason: "event unsubscribed"}, waypost.EnrollmentExited
+			want.Seq++
+			wantEffect.Entries = []waypost.TimelineEntry{{Seq: want.Seq, At: noon, NodeID: s.Node, What: waypost.WhatExited, Reason: stop.Reason}}
+		}
+		after, effect, err := journey.Step(d, s, stop)
+		if err != nil || !reflect.DeepEqual(effect, wantEffect) {
 			t.Fatalf("effect %+v, error %v", effect, err)
 		}
-		want := s
-		want.Version, want.Phase, want.Status, want.Until = journey.InterpreterVersion, journey.PhaseDone, waypost.EnrollmentCanceled, time.Time{}
-		if !reflect.DeepEqual(after, want) || after.EnrollmentStatus() != waypost.EnrollmentCanceled {
-			t.Fatalf("canceled: %+v, want %+v", after, want)
+		want.Version, want.Phase, want.Status, want.Until = journey.InterpreterVersion, journey.PhaseDone, status, time.Time{}
+		if !reflect.DeepEqual(after, want) || after.EnrollmentStatus() != status {
+			t.Fatalf("stopped: %+v, want %+v", after, want)
 		}
 		for _, in := range anyInputs {
 			if again, _, err := journey.Step(d, after, in); err == nil || !reflect.DeepEqual(again, after) {

@@ -16,7 +16,7 @@ type Phase string
 // The phases. The empty one is an enrollment that has not started.
 const (
 	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
-	PhaseDecide Phase = "decide" // for the arm of a branch
+	PhaseDecide Phase = "decide" // for the arm of a branch or a split, the instant of a waitUntil, or an enroll
 	PhaseWait   Phase = "wait"   // for a time
 	PhaseAwait  Phase = "await"  // for an event, or for a time without one
 	PhaseDone   Phase = "done"
@@ -40,8 +40,9 @@ type State struct {
 const MaxPath = 50
 
 // Visit is one node that was passed and what it came to: "delivered", "failed",
-// "waited", "matched", "timedOut", "case 1" (counted from 1), "otherwise" or
-// "exited".
+// "skipped" (also of a waitUntil with nothing to wait for), "waited", "matched",
+// "timedOut", "case 1" (counted from 1), "otherwise", "arm 1", "enrolled",
+// "notEnrolled", "moved" (to a node of another version) or "exited".
 type Visit struct {
 	Node   string `json:"n"`
 	Result string `json:"r"`
@@ -70,20 +71,30 @@ const (
 	InputStart    InputKind = "start"    // the enrollment begins
 	InputSent     InputKind = "sent"     // a touchpoint was decided
 	InputDeferred InputKind = "deferred" // a touchpoint is held back; it is still to be sent
-	InputDecided  InputKind = "decided"  // a branch was decided
+	InputSkipped  InputKind = "skipped"  // a touchpoint is not sent
+	InputDecided  InputKind = "decided"  // a branch, waitUntil, split or enroll was decided
 	InputElapsed  InputKind = "elapsed"  // the time of a wait, or of a wait for an event, is over
 	InputMatched  InputKind = "matched"  // the event that is waited for came
 	InputCanceled InputKind = "canceled" // people have canceled the enrollment; it may not have started
+	InputExited   InputKind = "exited"   // an exitOn event came; it may not have started
+	// InputMoved has a waiting enrollment go on at a node of the definition that Step
+	// is given with it: another version. Moved makes one.
+	InputMoved InputKind = "moved"
 )
 
 // Input is one thing that happened to an enrollment.
 type Input struct {
 	Kind    InputKind `json:"kind"`
 	At      time.Time `json:"at"`
-	Succeed bool      `json:"succeed,omitempty"` // of sent
-	Arm     int       `json:"arm,omitempty"`     // of decided: the index of the case, -1 for otherwise
-	// Reason is what the timeline says of it: of sent, deferred, decided, matched and
-	// an elapsed wait for an event. No personal data.
+	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided at an enroll node: it was enrolled
+	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise.
+	Arm int `json:"arm,omitempty"`
+	// Until is, of decided at a waitUntil, when the wait is over, zero if there is nothing
+	// to wait for; of moved, when the wait is over that goes on, zero for a new one.
+	Until time.Time `json:"until,omitzero"`
+	Node  string    `json:"node,omitempty"` // of moved: where it goes on
+	// Reason is what the timeline says of it: of sent, skipped, deferred, decided,
+	// matched, exited, moved and an elapsed wait for an event. No personal data.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -40,8 +40,16 @@ func (r *stepper) take(in Input) error {
 		return fmt.Errorf("the state is of interpreter version %d, this is %d", r.s.Version, InterpreterVersion)
 	}
 	if in.Kind == InputCanceled && r.s.Phase != PhaseDone {
-		r.cancel()
+		r.stop(waypost.EnrollmentCanceled)
 		return nil
+	}
+	if in.Kind == InputExited && r.s.Phase != PhaseDone {
+		r.stop(waypost.EnrollmentExited)
+		r.entry(r.s.Node, waypost.WhatExited, "", in.Reason)
+		return nil
+	}
+	if in.Kind == InputMoved && r.s.EnrollmentStatus() == waypost.EnrollmentWaiting {
+		return r.moved(in)
 	}
 	n, ok := r.d.Node(r.s.Node)
 	switch expects := (phased{in.Kind, r.s.Phase}); {
@@ -55,9 +63,11 @@ func (r *stepper) take(in Input) error {
 		r.entry(n.ID, waypost.WhatDeferred, "", in.Reason)
 		r.effect.Command = Command{Kind: CommandSend, Node: n.ID, Visit: r.s.Visit}
 		return nil
-	case expects == phased{InputDecided, PhaseDecide} && n.Type == Branch:
+	case expects == phased{InputSkipped, PhaseSend} && n.Type == Touchpoint:
+		return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
+	case expects == phased{InputDecided, PhaseDecide}:
 		return r.decided(n, in)
-	case expects == phased{InputElapsed, PhaseWait} && n.Type == Delay:
+	case expects == phased{InputElapsed, PhaseWait} && (n.Type == Delay || n.Type == WaitUntil):
 		return r.leave(n.ID, waypost.WhatWaited, "", "waited", n.Next)
 	case expects == phased{InputMatched, PhaseAwait} && n.Type == WaitForEvent:
 		return r.matched(n, in)
@@ -84,10 +94,10 @@ func (r *stepper) start() error {
 	if !ok {
 		return lacks(r.d.Start())
 	}
-	if !n.waits() {
+	if n.Type != Delay && n.Type != WaitForEvent {
 		r.entry(n.ID, waypost.WhatEntered, "", "")
 	}
-	return r.enter(n.ID)
+	return r.enter(n.ID, "")
 }
 
 func (r *stepper) sent(n Node, in Input) error {
@@ -102,6 +112,36 @@ func (r *stepper) sent(n Node, in Input) error {
 }
 
 func (r *stepper) decided(n Node, in Input) error {
+	var result, next string
+	switch n.Type {
+	case Branch:
+		return r.branched(n, in)
+	case WaitUntil:
+		if in.Until.IsZero() {
+			return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
+		}
+		return r.wait(n, in.Until.UTC().Round(0), in.Reason)
+	case Split:
+		if in.Arm < 0 || in.Arm >= len(n.Arms) {
+			return fmt.Errorf("node %q has no arm %d", n.ID, in.Arm)
+		}
+		result, next = fmt.Sprintf("arm %d", in.Arm+1), n.Arms[in.Arm].Next
+	case Enroll:
+		result, next = "notEnrolled", n.Next
+		if in.Succeed {
+			result = "enrolled"
+		}
+	default:
+		return fmt.Errorf("unexpected input %q at a node of type %s", in.Kind, n.Type)
+	}
+	reason := in.Reason
+	if reason == "" {
+		reason = result
+	}
+	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
+}
+
+func (r *stepper) branched(n Node, in Input) error {
 	if in.Arm < -1 || in.Arm >= len(n.Cases) {
 		return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
 	}
@@ -132,11 +172,34 @@ func (r *stepper) timedOut(n Node, in Input) error {
 	return r.leave(n.ID, waypost.WhatTimedOut, in.Reason, "timedOut", next)
 }
 
-// cancel ends the enrollment where it stands. It writes nothing: who canceled it
-// has done so.
-func (r *stepper) cancel() {
+// stop ends the enrollment where it stands. It writes nothing: who canceled it has
+// done so.
+func (r *stepper) stop(status waypost.EnrollmentStatus) {
 	r.s.Version, r.s.Until = InterpreterVersion, time.Time{}
-	r.s.Phase, r.s.Status = PhaseDone, waypost.EnrollmentCanceled
+	r.s.Phase, r.s.Status = PhaseDone, status
+}
+
+// moved goes on at a node of the definition, which is not the one that the state
+// comes from. A wait that goes on has its own end.
+func (r *stepper) moved(in Input) error {
+	n, ok := r.d.Node(in.Node)
+	if !ok {
+		return lacks(in.Node)
+	}
+	r.passed(r.s.Node, "moved")
+	r.s.Until = time.Time{}
+	if in.Until.IsZero() {
+		if n.Type != Delay && n.Type != WaitForEvent {
+			r.entry(n.ID, waypost.WhatEntered, "", in.Reason)
+		}
+		return r.enter(n.ID, in.Reason)
+	}
+	if n.Type != Delay && n.Type != WaitUntil && n.Type != WaitForEvent {
+		return fmt.Errorf("no wait can go on at node %q of type %s", n.ID, n.Type)
+	}
+	r.s.Node = n.ID
+	r.s.Visit++
+	return r.wait(n, in.Until.UTC().Round(0), in.Reason)
 }
 
 // leave writes what the node came to and enters the next one.
@@ -148,11 +211,12 @@ func (r *stepper) leave(node, what, reason, result, next string) error {
 		r.end(node, "no next node")
 		return nil
 	}
-	return r.enter(next)
+	return r.enter(next, "")
 }
 
-// enter begins an execution of a node.
-func (r *stepper) enter(id string) error {
+// enter begins an execution of a node. Those that say when it will be over also
+// say why it was entered, if there is something to say.
+func (r *stepper) enter(id, why string) error {
 	n, ok := r.d.Node(id)
 	if !ok {
 		return lacks(id)
@@ -163,25 +227,14 @@ func (r *stepper) enter(id string) error {
 	switch n.Type {
 	case Touchpoint:
 		r.s.Phase, command.Kind = PhaseSend, CommandSend
-	case Branch:
+	case Branch, WaitUntil, Split, Enroll:
 		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
 	case Delay, WaitForEvent:
 		wait, err := n.wait()
 		if err != nil {
 			return fmt.Errorf("node %q: %w", n.ID, err)
 		}
-		until := r.at.Add(wait)
-		if until.Year() > 9999 {
-			return fmt.Errorf("node %q waits beyond the year 9999", n.ID)
-		}
-		r.s.Phase, command.Kind = PhaseWait, CommandWait
-		reason := "until " + until.Format(waypost.TimeFormat)
-		if n.Type == WaitForEvent {
-			r.s.Phase, command.Kind = PhaseAwait, CommandAwait
-			reason = "event " + n.Event + " " + reason
-		}
-		r.s.Until, command.Until = until, until
-		r.entry(n.ID, waypost.WhatEntered, "", reason)
+		return r.wait(n, r.at.Add(wait), why)
 	case Exit:
 		r.passed(n.ID, "exited")
 		r.end(n.ID, "")
@@ -190,6 +243,27 @@ func (r *stepper) enter(id string) error {
 		return fmt.Errorf("node %q is of unknown type %q", n.ID, n.Type)
 	}
 	r.effect.Command = command
+	return nil
+}
+
+// wait begins to wait at the node that the state says.
+func (r *stepper) wait(n Node, until time.Time, why string) error {
+	if until.Year() > 9999 {
+		return fmt.Errorf("node %q waits beyond the year 9999", n.ID)
+	}
+	kind := CommandWait
+	r.s.Phase = PhaseWait
+	reason := "until " + until.Format(waypost.TimeFormat)
+	if n.Type == WaitForEvent {
+		r.s.Phase, kind = PhaseAwait, CommandAwait
+		reason = "event " + n.Event + " " + reason
+	}
+	if why != "" {
+		reason = why + "; " + reason
+	}
+	r.s.Until = until
+	r.entry(n.ID, waypost.WhatEntered, "", reason)
+	r.effect.Command = Command{Kind: kind, Node: n.ID, Visit: r.s.Visit, Until: until}
 	return nil
 }
 

@@ -28,15 +28,22 @@ func walk(t *testing.T, d *journey.Definition, inputs ...journey.Input) (journey
 			if !e.At.Equal(in.At) {
 				t.Errorf("entry %d is at %s, the input at %s", e.Seq, e.At, in.At)
 			}
-			lines = append(lines, strings.TrimRight(fmt.Sprintf("%d %s %s >%s %s", e.Seq, e.NodeID, e.What, e.Next, e.Reason), " "))
+			lines = append(lines, entryLine(e))
 		}
-		c := effect.Command
-		if c.Kind != "" {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("-> %s %s %d %s", c.Kind, c.Node, c.Visit, strings.TrimSuffix(c.Until.Format(time.RFC3339), "0001-01-01T00:00:00Z"))))
+		if effect.Command.Kind != "" {
+			lines = append(lines, commandLine(effect.Command))
 		}
 		s = next
 	}
 	return s, lines
+}
+
+func entryLine(e waypost.TimelineEntry) string {
+	return strings.TrimRight(fmt.Sprintf("%d %s %s >%s %s", e.Seq, e.NodeID, e.What, e.Next, e.Reason), " ")
+}
+
+func commandLine(c journey.Command) string {
+	return strings.TrimSpace(fmt.Sprintf("-> %s %s %d %s", c.Kind, c.Node, c.Visit, strings.TrimSuffix(c.Until.Format(time.RFC3339), "0001-01-01T00:00:00Z")))
 }
 
 func start() journey.Input { return journey.Input{Kind: journey.InputStart} }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // The markup around matched text (article search document, "Highlight markup
@@ -30,6 +31,8 @@ const maxWord = MaxKeywords
 // itself, not at an engine's own snippets, so that every engine marks alike.
 type Highlighter struct {
 	anywhere map[rune][][]rune // CJK runs and symbols, by their first character
+	begins   [256]bool         // the last bytes of those: most text is settled by them
+	starts   [256]bool         // the same of everything that is looked for
 	words    map[string]bool
 	prefix   []rune // the last word
 }
@@ -43,6 +46,7 @@ func NewHighlighter(k Keyword, matched []string) *Highlighter {
 		switch {
 		case part.Kind != PartWord:
 			h.anywhere[text[0]] = append(h.anywhere[text[0]], text)
+			h.begins[byte(text[0])] = true
 		case i == k.LastWord():
 			h.prefix = text
 		default:
@@ -51,6 +55,14 @@ func NewHighlighter(k Keyword, matched []string) *Highlighter {
 	}
 	for _, token := range matched {
 		h.words[foldString(token)] = true
+	}
+	h.starts = h.begins
+	if len(h.prefix) > 0 {
+		h.starts[byte(h.prefix[0])] = true
+	}
+	for word := range h.words {
+		r, _ := utf8.DecodeRuneInString(word)
+		h.starts[byte(r)] = true
 	}
 	return h
 }
@@ -66,11 +78,13 @@ func (h *Highlighter) Name(name string) string {
 // its beginning where nothing matches, escaped and marked, with … where it was
 // cut. It never cuts a character in two.
 func (h *Highlighter) Excerpt(text string) string {
+	at := h.first(text)
+	text, before := around(text, max(0, at))
 	runes := []rune(text)
 	plain := folded(runes)
 	start, end := 0, min(len(runes), excerptLength)
-	if first := h.first(plain); first >= 0 {
-		start = max(0, first-excerptLead)
+	if at >= 0 {
+		start = max(0, before-excerptLead)
 		end = min(len(runes), start+excerptLength)
 		start = max(0, end-excerptLength)
 	}
@@ -81,14 +95,91 @@ func (h *Highlighter) Excerpt(text string) string {
 
 type span struct{ start, end int }
 
-// first is where the first match begins, -1 if there is none.
-func (h *Highlighter) first(text []rune) int {
+// An excerpt is made from the characters around its first match only: texts may be of
+// megabytes.
+const (
+	lookBehind = excerptLength + maxCluster + 2
+	lookAhead  = excerptLength + 2*(maxWord+1) + maxCluster + 2
+)
+
+// around returns the part of a text that an excerpt at an offset in bytes is made
+// from, and how many characters of it stand before that.
+func around(text string, at int) (part string, before int) {
+	start := at
+	for ; start > 0 && before < lookBehind; before++ {
+		_, size := utf8.DecodeLastRuneInString(text[:start])
+		start -= size
+	}
+	return text[start : at+skip(text[at:], lookAhead)], before
+}
+
+// skip is how many bytes the first n characters of a text have.
+func skip(text string, n int) int {
 	for i := range text {
-		if h.matchAt(text, i) > 0 {
+		if n--; n < 0 {
 			return i
 		}
 	}
+	return len(text)
+}
+
+// first is the offset in bytes where the first match begins, -1 if there is none. Most
+// characters begin none, and one look tells: a page may have fifty texts of megabytes.
+func (h *Highlighter) first(text string) int {
+	for at, r := range text {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			r += 'a' - 'A'
+		case r > unicode.MaxASCII:
+			r = fold(r)
+		}
+		if h.starts[byte(r)] && h.startsAt(text, at, r) {
+			return at
+		}
+	}
 	return -1
+}
+
+// startsAt tells whether a match begins at an offset, where the character that is r
+// when it is folded stands: matchAt for a text that is not folded.
+func (h *Highlighter) startsAt(text string, at int, r rune) bool {
+	for _, part := range h.anywhere[r] {
+		if foldsTo(text[at:], part) {
+			return true
+		}
+	}
+	if !isWord(r) {
+		return false
+	}
+	if before, size := utf8.DecodeLastRuneInString(text[:at]); size > 0 && isWord(fold(before)) {
+		return false
+	}
+	if len(h.prefix) > 0 && foldsTo(text[at:], h.prefix) {
+		return true
+	}
+	if len(h.words) == 0 {
+		return false
+	}
+	word := make([]rune, 0, 32)
+	for _, r := range text[at:] {
+		if r = fold(r); !isWord(r) || len(word) > maxWord {
+			break
+		}
+		word = append(word, r)
+	}
+	return h.words[string(word)]
+}
+
+// foldsTo tells whether a text begins with this, once it is folded.
+func foldsTo(text string, prefix []rune) bool {
+	n := 0
+	for _, r := range text {
+		if n == len(prefix) || fold(r) != prefix[n] {
+			break
+		}
+		n++
+	}
+	return n == len(prefix)
 }
 
 // find returns the matches that begin in [start,end), touching ones merged, and
@@ -114,9 +205,11 @@ func (h *Highlighter) find(text []rune, start, end int) ([]span, int) {
 // matchAt is the length of the longest match that begins at i, 0 if none does.
 func (h *Highlighter) matchAt(text []rune, i int) int {
 	longest := 0
-	for _, part := range h.anywhere[text[i]] {
-		if hasPrefix(text[i:], part) {
-			longest = max(longest, len(part))
+	if h.begins[byte(text[i])] {
+		for _, part := range h.anywhere[text[i]] {
+			if hasPrefix(text[i:], part) {
+				longest = max(longest, len(part))
+			}
 		}
 	}
 	if isWord(text[i]) && (i == 0 || !isWord(text[i-1])) {

@@ -68,6 +68,34 @@ func TestHighlightExcerpt(t *testing.T) {
 	}
 }
 
+// Wherever in a long text the first match is, it is found, and in no word it begins.
+func TestExcerptOfLongText(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{0, 1, 59, 93, 94, 95, 4095, 40_000} {
+		for _, tt := range []struct{ keyword, before, match, after string }{
+			{"鲸鱼", "学", "鲸鱼", "生"},
+			{"鲸鱼鲸鱼", "鲸", "鲸鱼鲸鱼", "生"},
+			{"whale", "，", "Whale", " "},
+			{"whale x", ".", "WHALE", "\n"},
+		} {
+			text := strings.Repeat(tt.before, at) + tt.match + strings.Repeat(tt.after, 5000)
+			lead := strings.Repeat(tt.before, min(at, 20))
+			if at > 20 {
+				lead = "…" + lead
+			}
+			rest := excerptLength - min(at, 20) - utf8.RuneCountInString(tt.match)
+			want := lead + "[" + tt.match + "]" + strings.Repeat(tt.after, rest) + "…"
+			if got := marks(NewHighlighter(ParseKeyword(tt.keyword), nil).Excerpt(text)); got != want {
+				t.Errorf("%s at %d:\n got %q\nwant %q", tt.keyword, at, got, want)
+			}
+		}
+		word := strings.Repeat("b", at+1) + "whale " + strings.Repeat("c", 5000)
+		if got := NewHighlighter(ParseKeyword("whale"), nil).Excerpt(word); strings.Contains(got, openTag) {
+			t.Errorf("the end of a word at %d is marked: %q", at, got)
+		}
+	}
+}
+
 // FuzzHighlight checks that a highlight without its tags is part of the escaped
 // text, that its tags are balanced and never touch, and that each mark holds
 // something to mark.
@@ -79,6 +107,14 @@ func FuzzHighlight(f *testing.F) {
 	f.Fuzz(func(t *testing.T, keyword, matched, text string) {
 		k := ParseKeyword(keyword)
 		h := NewHighlighter(k, strings.Fields(matched))
+		runes := folded([]rune(text))
+		first := 0
+		for first < len(runes) && h.matchAt(runes, first) == 0 {
+			first++
+		}
+		if at := h.first(text); at < 0 && first < len(runes) || at >= 0 && utf8.RuneCountInString(text[:at]) != first {
+			t.Errorf("the first match of %q in %q is said to be at byte %d, it is character %d", keyword, text, at, first)
+		}
 		escaped := html.EscapeString(string([]rune(text)))
 		name, excerpt := h.Name(text), h.Excerpt(text)
 		for _, got := range []string{name, excerpt} {
@@ -133,5 +169,20 @@ func checkBalanced(t *testing.T, s string) {
 	}
 	if open {
 		t.Fatalf("a mark is not closed: %q", s)
+	}
+}
+
+// BenchmarkExcerpt is of a text that holds nothing of the keyword, as where only the
+// title matches.
+func BenchmarkExcerpt(b *testing.B) {
+	for name, piece := range map[string]string{"English": "Receipts of less than 10 euros. ", "Chinese": "差旅结束后三十天内提交报账单。", "accents": "\u0301"} {
+		text := strings.Repeat(piece, 8<<20/len(piece))
+		h := NewHighlighter(ParseKeyword("报销 travel exp"), nil)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				h.Excerpt(text)
+			}
+		})
 	}
 }

@@ -76,8 +76,11 @@ func (k Keyword) LastWord() int {
 // between words: Han, Hiragana, Katakana, Hangul, Bopomofo, and the marks ー, 〇
 // and 々 among them.
 func IsCJK(r rune) bool {
-	if r < 0x1100 { // most text is settled here
+	switch { // most text is settled here
+	case r < 0x1100:
 		return false
+	case isIdeograph(r):
+		return true
 	}
 	return r == 'ー' || r == '〇' || r == '々' ||
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Bopomofo)
@@ -88,7 +91,7 @@ func isWord(r rune) bool {
 	if r <= unicode.MaxASCII {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '+' || r == '#'
 	}
-	return (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)) && !IsCJK(r)
+	return !isIdeograph(r) && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)) && !IsCJK(r)
 }
 
 // narrow turns full-width forms into ASCII.
@@ -100,9 +103,35 @@ func narrow(r rune) rune {
 }
 
 // fold maps the characters that mean the same in a search to one of them.
-func fold(r rune) rune { return unicode.ToLower(narrow(r)) }
+func fold(r rune) rune {
+	if isIdeograph(r) {
+		return r
+	}
+	return unicode.ToLower(narrow(r))
+}
+
+// isIdeograph tells of most Chinese characters, and of nothing else, what they are.
+func isIdeograph(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }
 
 func foldString(s string) string { return strings.Map(fold, s) }
+
+// Fold writes a text as it is compared: what means the same in a search becomes
+// the same.
+func Fold(s string) string { return foldString(s) }
+
+// KindOf tells which kind of part of a folded text a character belongs to; ok is
+// false if it only separates.
+func KindOf(r rune) (kind PartKind, ok bool) {
+	switch {
+	case IsCJK(r):
+		return PartCJK, true
+	case isWord(r):
+		return PartWord, true
+	case r > unicode.MaxASCII && unicode.IsSymbol(r):
+		return PartSymbol, true
+	}
+	return 0, false
+}
 
 // runEnd is where the run of runes that begins at i ends.
 func runEnd(runes []rune, i int, is func(rune) bool) int {

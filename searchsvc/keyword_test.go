@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestParseKeyword(t *testing.T) {
@@ -45,5 +46,14 @@ func TestParseKeywordBoundsParts(t *testing.T) {
 	t.Parallel()
 	if got := len(ParseKeyword(strings.Repeat("学 ", 100)).Parts); got != maxParts {
 		t.Errorf("%d parts, want %d", got, maxParts)
+	}
+}
+
+func TestIdeographs(t *testing.T) {
+	t.Parallel()
+	for r := rune(0x4E00); r <= 0x9FFF; r++ {
+		if !unicode.Is(unicode.Han, r) || unicode.ToLower(r) != r || narrow(r) != r {
+			t.Fatalf("%U is no plain Chinese character", r)
+		}
 	}
 }

@@ -21,20 +21,11 @@ const (
 	maxPage        = math.MaxInt32
 )
 
-// Origin says where a search comes from (the parameter `from`).
-type Origin string
-
-// The origins. The front end sees published articles only.
-const (
-	FromFrontend Origin = "frontend"
-	FromAdmin    Origin = "admin"
-)
-
 // Query is one search.
 type Query struct {
 	Stage    waypost.Stage // whoever knows the caller's token sets it
 	TenantID string
-	From     Origin
+	From     waypost.Origin
 	Keyword  Keyword
 	Level    int // only articles that this user access level may see
 	Page     int // from 1
@@ -54,7 +45,7 @@ func ParseQuery(rawQuery string) (Query, error) {
 	q := Query{
 		Stage:    waypost.StageRelease,
 		TenantID: p.required("tenant_id"),
-		From:     Origin(p.required("from")),
+		From:     waypost.Origin(p.required("from")),
 		Level:    p.integer("user_access_level", waypost.MaxAccessLevel, 0, waypost.MaxAccessLevel),
 		Page:     p.integer("_page", 1, 1, maxPage),
 		PerPage:  p.integer("_per_page", DefaultPerPage, 1, MaxPerPage),
@@ -63,7 +54,7 @@ func ParseQuery(rawQuery string) (Query, error) {
 	if q.TenantID != "" && !waypost.IsArticleKey(q.TenantID) {
 		p.problems.Add(waypost.DetailInvalidFormat, "tenant_id", "must be 1 to 64 of letters, digits, '.', '_' and '-'")
 	}
-	if q.From != "" && q.From != FromFrontend && q.From != FromAdmin {
+	if q.From != "" && !slices.Contains(waypost.Origins, q.From) {
 		p.problems.Add(waypost.DetailInvalidFormat, "from", "must be frontend or admin")
 	}
 	switch {

@@ -17,15 +17,15 @@ func TestParseQuery(t *testing.T) {
 		want      Query
 	}{
 		{"the least", "tenant_id=42&from=frontend&keywords=go",
-			Query{TenantID: "42", From: FromFrontend, Level: 10, Page: 1, PerPage: 10}},
+			Query{TenantID: "42", From: waypost.FromFrontend, Level: 10, Page: 1, PerPage: 10}},
 		{"everything", "keywords=%E5%AD%A6+x&_per_page=50&_page=7&user_access_level=0&from=admin&tenant_id=3F6b0f0e-6d51-4d53-9f0a-5f7a6e2f8a11",
-			Query{TenantID: "3F6b0f0e-6d51-4d53-9f0a-5f7a6e2f8a11", From: FromAdmin, Level: 0, Page: 7, PerPage: 50}},
+			Query{TenantID: "3F6b0f0e-6d51-4d53-9f0a-5f7a6e2f8a11", From: waypost.FromAdmin, Level: 0, Page: 7, PerPage: 50}},
 		{"the last page", "tenant_id=a.b_c&from=admin&keywords=x&_page=2147483647&user_access_level=10",
-			Query{TenantID: "a.b_c", From: FromAdmin, Level: 10, Page: 2147483647, PerPage: 10}},
+			Query{TenantID: "a.b_c", From: waypost.FromAdmin, Level: 10, Page: 2147483647, PerPage: 10}},
 		{"512 bytes", "tenant_id=42&from=frontend&keywords=" + strings.Repeat("k", 512),
-			Query{TenantID: "42", From: FromFrontend, Level: 10, Page: 1, PerPage: 10}},
+			Query{TenantID: "42", From: waypost.FromFrontend, Level: 10, Page: 1, PerPage: 10}},
 		{"operators, NUL, emoji", "tenant_id=42&from=frontend&keywords=%22*%21%00%F0%9F%9A%80",
-			Query{TenantID: "42", From: FromFrontend, Level: 10, Page: 1, PerPage: 10}},
+			Query{TenantID: "42", From: waypost.FromFrontend, Level: 10, Page: 1, PerPage: 10}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,87 +1,99 @@
 // Package searchsvc is article search: what a query asks for, what a keyword
 // means, how hits are checked and marked (article search document, and contract,
-// chapter 7). The engine that finds articles is behind Index.
+// chapter 7), and how articles get from SQL into the engine that finds them, which
+// is behind Index.
 package searchsvc
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"sync"
 
 	"waypost"
 )
 
-// Service answers searches from an index.
+// Tenants tells whose a tenant is.
+type Tenants interface {
+	// TenantOrg returns the organisation that a tenant belongs to for good. The error
+	// is NotFound as long as it belongs to nobody.
+	TenantOrg(ctx context.Context, tenantID string) (org string, err error)
+}
+
+// Service answers searches from an index. It may be used at the same time by many.
 type Service struct {
-	index Index
+	index  Index
+	owners owners
 }
 
 // New returns a service on an index.
-func New(index Index) *Service { return &Service{index: index} }
-
-// Result is one page of hits.
-type Result struct {
-	Page    int // as asked for, possibly past the end
-	PerPage int
-	Total   int // hits on all pages
-	Hits    []Hit
-}
-
-// Pages is the number of pages.
-func (r Result) Pages() int {
-	if r.PerPage < 1 {
-		return 0
-	}
-	return (r.Total + r.PerPage - 1) / r.PerPage
-}
-
-// Hit is an article that a search found, as the article search document shows
-// it. The highlights are HTML, everything else is plain text.
-type Hit struct {
-	ID              string
-	Name            string
-	FrontendURL     string
-	Slug            string
-	Identifier      string
-	NameHighlight   string // the whole title
-	SearchHighlight string // an excerpt of the content
-	AccessLevel     int
-	Channels        []waypost.Channel
+func New(index Index, tenants Tenants) *Service {
+	return &Service{index: index, owners: owners{tenants: tenants}}
 }
 
 // errForeignHit is a fault of an index, never of a caller.
 var errForeignHit = errors.New("the index returned an article that the query must not see")
 
-// Search returns the page of hits that q asks for. A keyword without any part,
-// such as "*" or "!!!", finds nothing. The error is ServiceUnavailable if the
-// engine cannot answer: then it is never an empty result.
-func (s *Service) Search(ctx context.Context, q Query) (Result, error) {
-	result := Result{Page: q.Page, PerPage: q.PerPage, Hits: []Hit{}}
+// Search answers the raw query of a URL for whoever has this token, which was
+// verified (article search document, "Search articles"). A keyword without any
+// part, such as "*" or "!!!", finds nothing; so does a tenant of nobody. The error
+// is BadRequest for faulty parameters, Unauthorized (target tenant_id or from) for
+// what the token does not permit, and ServiceUnavailable if the engine cannot
+// answer: then it is never an empty result.
+func (s *Service) Search(ctx context.Context, token waypost.SearchToken, rawQuery string) (waypost.SearchResult, error) {
+	q, err := ParseQuery(rawQuery)
+	if err != nil {
+		return waypost.SearchResult{}, err
+	}
+	if !slices.Contains(token.From, q.From) {
+		return waypost.SearchResult{}, waypost.Errorf(waypost.CodeUnauthorized, "from", "the token does not permit searches from %s", q.From)
+	}
+	foreign := waypost.Errorf(waypost.CodeUnauthorized, "tenant_id", "the token does not permit searches of this tenant")
+	if !slices.Contains(token.TenantIDs, q.TenantID) {
+		return waypost.SearchResult{}, foreign
+	}
+	q.Stage, q.Level = token.Scope.Stage, min(q.Level, token.MaxAccessLevel)
+	nothing := waypost.SearchResult{Page: q.Page, PerPage: q.PerPage, Hits: []waypost.SearchHit{}}
+
+	// A token may be older than its tenant's first article, which anybody may have
+	// written meanwhile.
+	owner, err := s.owners.of(ctx, q.TenantID)
+	switch {
+	case waypost.CodeOf(err) == waypost.CodeNotFound:
+		return nothing, nil
+	case err != nil:
+		return waypost.SearchResult{}, fmt.Errorf("search articles: %w", err)
+	case owner != token.Scope.Org:
+		return waypost.SearchResult{}, foreign
+	}
 	if len(q.Keyword.Parts) == 0 {
-		return result, nil
+		return nothing, nil
 	}
 	found, err := s.index.Search(ctx, q)
 	if err != nil {
-		return Result{}, fmt.Errorf("search articles: %w", err)
+		return waypost.SearchResult{}, fmt.Errorf("search articles: %w", err)
 	}
-	result.Total = found.Total
-	for _, m := range found.Matches {
-		// Engines compare strings in their own ways. What may be seen is
-		// decided here once more.
-		if m.Stage != q.Stage || m.TenantID != q.TenantID || m.VisibleFrom() > q.Level || q.From != FromAdmin && !m.Published {
-			return Result{}, fmt.Errorf("search articles: %w", errForeignHit)
+	result := nothing
+	result.Total, result.Hits = found.Total, make([]waypost.SearchHit, len(found.Matches))
+	for i, m := range found.Matches {
+		if !q.sees(m.Document) {
+			return waypost.SearchResult{}, fmt.Errorf("search articles: %w", errForeignHit)
 		}
-		if q.Keyword.holdsRuns(m.Article) {
-			result.Hits = append(result.Hits, newHit(q.Keyword, m))
-		}
+		result.Hits[i] = newHit(q.Keyword, m)
 	}
 	return result, nil
 }
 
-func newHit(k Keyword, m Match) Hit {
+// sees tells whether a query may see a document. Engines compare strings in their
+// own ways, so it is decided here once more.
+func (q Query) sees(d Document) bool {
+	return d.Stage == q.Stage && d.TenantID == q.TenantID && d.VisibleFrom() <= q.Level && (d.Published || q.From == waypost.FromAdmin)
+}
+
+func newHit(k Keyword, m Match) waypost.SearchHit {
 	h := NewHighlighter(k, m.Words)
-	return Hit{
+	return waypost.SearchHit{
 		ID:              m.ID,
 		Name:            m.Name,
 		FrontendURL:     m.FrontendURL,
@@ -94,29 +106,34 @@ func newHit(k Keyword, m Match) Hit {
 	}
 }
 
-// minPhrase is the length from which a run of CJK is more than one pair of
-// characters.
-const minPhrase = 3
+// maxOwners bounds the owners that are remembered. Tenants are sites, so there are
+// far fewer; should there be more, it starts anew.
+const maxOwners = 10_000
 
-// holdsRuns tells whether the article holds the runs of CJK of a keyword. It
-// looks only if there are two runs of three characters or more: an engine looks
-// for one of them as a phrase, and for the pairs of the other in any order. The
-// total then still counts the few that are left out here.
-func (k Keyword) holdsRuns(a waypost.Article) bool {
-	var runs []string
-	for _, part := range k.Parts {
-		if part.Kind == PartCJK && len([]rune(part.Text)) >= minPhrase {
-			runs = append(runs, foldString(part.Text))
-		}
+// owners remembers whose a tenant is, which never changes once it is known. It asks
+// each time for those of nobody.
+type owners struct {
+	tenants Tenants
+	mu      sync.RWMutex
+	known   map[string]string
+}
+
+func (o *owners) of(ctx context.Context, tenantID string) (string, error) {
+	o.mu.RLock()
+	org, ok := o.known[tenantID]
+	o.mu.RUnlock()
+	if ok {
+		return org, nil
 	}
-	if len(runs) < 2 {
-		return true
+	org, err := o.tenants.TenantOrg(ctx, tenantID)
+	if err != nil {
+		return "", err
 	}
-	name, content := foldString(a.Name), foldString(a.Content)
-	for _, run := range runs {
-		if !strings.Contains(name, run) && !strings.Contains(content, run) {
-			return false
-		}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil || len(o.known) >= maxOwners {
+		o.known = map[string]string{}
 	}
-	return true
+	o.known[tenantID] = org
+	return org, nil
 }

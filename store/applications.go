@@ -201,6 +201,19 @@ func (s *Store) Applications(ctx context.Context, org string) ([]waypost.Applica
 	return apps, nil
 }
 
+// Application returns an application, disabled or not; NotFound if there is none of
+// this id. Keys stays empty.
+func (s *Store) Application(ctx context.Context, id string) (waypost.Application, error) {
+	if !waypost.IsID(waypost.PrefixApplication, id) {
+		return waypost.Application{}, waypost.Errorf(waypost.CodeNotFound, "id", "there is no application %s", clip(id))
+	}
+	var row applicationRow
+	if err := s.r.NewSelect().Model(&row).Where("id = ?", id).Scan(ctx); err != nil {
+		return waypost.Application{}, fmt.Errorf("load application %s: %w", id, notFound(err, "id", "there is no application %s", id))
+	}
+	return row.application()
+}
+
 // Credential returns the application and the secret of an access key, in one
 // query. NotFound if the key is unknown or revoked; a disabled application comes
 // with Disabled set. Application.Keys stays empty.

@@ -77,7 +77,8 @@ func (r *deliveryRow) setLast(a attemptRow) {
 // waypost.AttemptRecord for what a repeated record does. A delivery that has
 // become final stays as it is in its round; a later record only adds its attempt.
 // A touchpoint without a delivery gets one from Delivery (render failures). What
-// would be retried is canceled if its enrollment was.
+// would be retried is canceled if its enrollment was or has exited; a redelivery is
+// not.
 func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
 	if len(records) == 0 {
 		return nil
@@ -215,7 +216,7 @@ func (run *recording) record(r waypost.AttemptRecord) {
 		return
 	}
 	run.changed[r.Touchpoint] = true
-	if r.Status == waypost.DeliveryRetrying && run.enrollments[r.EnrollmentID].Status == waypost.EnrollmentCanceled {
+	if r.Status == waypost.DeliveryRetrying && r.Round == 1 && run.enrollments[r.EnrollmentID].left() {
 		r.Status = waypost.DeliveryCanceled
 	}
 	if !row.decides(r, newest) {

@@ -21,12 +21,13 @@ type controlRow struct {
 	From       stamp               `bun:"from_at"`
 	Until      stamp               `bun:"until_at"`
 	Shift      bool                `bun:"shift"`
+	Event      string              `bun:"event"`
 	SweepAt    stamp               `bun:"sweep_at"`
 	SweepAfter string              `bun:"sweep_after"`
 }
 
 func (r controlRow) control() waypost.Control {
-	return waypost.Control{Target: r.Target, Kind: r.Kind, From: r.From.Time, Until: r.Until.Time, Shift: r.Shift}
+	return waypost.Control{Target: r.Target, Kind: r.Kind, From: r.From.Time, Until: r.Until.Time, Shift: r.Shift, Event: r.Event}
 }
 
 // holdRow is a workflow that waits for the resume of a target.
@@ -62,7 +63,7 @@ func (s *Store) controlsOf(ctx context.Context, db bun.IDB, of waypost.ControlTa
 	return s.byEnrollment(ctx, db, rows, of)
 }
 
-// stopped tells which enrollments are paused now or canceled. An attempt that is
+// stopped tells which enrollments are paused now, canceled or exited. An attempt that is
 // opened while the pause is not committed yet counts as begun before it.
 func (s *Store) stopped(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]bool, error) {
 	rows, err := controlRows(ctx, tx, of, true)
@@ -85,14 +86,14 @@ func (s *Store) stopped(ctx context.Context, tx bun.Tx, of waypost.ControlTarget
 const maxNeighbours = 200
 
 // controlRows reads the controls of the targets in the order of their ids; if
-// inForce, only cancels and pauses that last. Enrollments of one workflow were made
+// inForce, only cancels, exits and pauses that last. Enrollments of one workflow were made
 // one after another: their ids are a short range with next to nothing in it, and
 // asking for that takes less than half as long as asking for fifty ids.
 func controlRows(ctx context.Context, db bun.IDB, of waypost.ControlTargets, inForce bool) ([]controlRow, error) {
 	var rows []controlRow
 	query := func() *bun.SelectQuery {
 		rows = nil
-		q := db.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at", "until_at", "shift")
+		q := db.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at", "until_at", "shift", "event")
 		if inForce {
 			q.Where("until_at IS NULL")
 		}
@@ -376,15 +377,16 @@ func newCancel(target string, at time.Time) controlRow {
 }
 
 // PauseJourney pauses a journey: all its enrollments and launches, those too that
-// come during the pause. One that is paused stays so. NotFound if the scope has
-// none of this id, Conflict if it is a draft or archived.
+// come during the pause. One that is paused stays so, one that is archived stays
+// that. NotFound if the scope has none of this id, Conflict if it is a draft.
 func (s *Store) PauseJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
 	return s.controlJourney(ctx, sc, id, "pause", waypost.JourneyPaused, func(ctx context.Context, tx bun.Tx) error { return s.pause(ctx, tx, id) })
 }
 
 // ResumeJourney ends the pause of a journey, but not those of its launches and
-// enrollments; shift is waypost.Control's. One that is active stays so. NotFound
-// if the scope has none of this id, Conflict if it is a draft or archived.
+// enrollments; shift is waypost.Control's. One that is active stays so, one that is
+// archived stays that. NotFound if the scope has none of this id, Conflict if it is a
+// draft.
 func (s *Store) ResumeJourney(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Journey, error) {
 	return s.controlJourney(ctx, sc, id, "resume", waypost.JourneyActive, func(ctx context.Context, tx bun.Tx) error { return s.resume(ctx, tx, id, "", shift) })
 }
@@ -447,11 +449,11 @@ func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb s
 			return err
 		}
 		now := waypost.JourneyStatus(row.Status)
-		if now == waypost.JourneyDraft || now == waypost.JourneyArchived && status != "" {
-			return waypost.Errorf(waypost.CodeConflict, "id", "the journey is %s", map[waypost.JourneyStatus]string{
-				waypost.JourneyDraft: "a draft", waypost.JourneyArchived: "archived"}[now])
+		if now == waypost.JourneyDraft {
+			return waypost.Errorf(waypost.CodeConflict, "id", "the journey is a draft")
 		}
-		if err := fn(ctx, tx); err != nil || status == "" || status == now {
+		// What still runs of an archived one is controlled; it stays archived.
+		if err := fn(ctx, tx); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
 			return err
 		}
 		row.Status, row.UpdatedAt = string(status), stamp{s.time()}
@@ -521,27 +523,34 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
 // cancelEach notes a cancel of its own, of the given time, for each of the
 // enrollments that has not ended, and carries it out.
 func (s *Store) cancelEach(ctx context.Context, tx bun.Tx, ids []string, at time.Time) ([]enrollmentRow, error) {
-	canceled, err := s.endCanceled(ctx, tx, ids, at, "")
-	if err != nil || len(canceled) == 0 {
+	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, newCancel("", at))
+}
+
+// endEach notes a control of its own for each of the enrollments that has not ended,
+// and ends it with the status that the control means.
+func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, control controlRow) ([]enrollmentRow, error) {
+	ended, err := s.endEarly(ctx, tx, ids, status, control.From.Time, "")
+	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
-	rows := make([]controlRow, len(canceled))
-	targets := make([]string, len(canceled))
-	for i, e := range canceled {
-		rows[i], targets[i] = newCancel(e.ID, at), e.ID
+	rows := make([]controlRow, len(ended))
+	targets := make([]string, len(ended))
+	for i, e := range ended {
+		rows[i], targets[i] = control, e.ID
+		rows[i].Target = e.ID
 	}
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {
 		return nil, err
 	}
 	_, err = tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?)", bun.List(targets)).Exec(ctx)
-	return canceled, err
+	return ended, err
 }
 
-// endCanceled ends those of the enrollments that have not ended, as canceled at
+// endEarly ends those of the enrollments that have not ended, with this status at
 // the given time, and returns them. If they are those of a launch that is canceled,
 // cohorts that no pump has claimed will never start. Rows are locked in the order
 // that everybody keeps: deliveries, enrollments, entries, waits.
-func (s *Store) endCanceled(ctx context.Context, tx bun.Tx, ids []string, at time.Time, launch string) ([]enrollmentRow, error) {
+func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at time.Time, launch string) ([]enrollmentRow, error) {
 	open, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) { q.Where("d.enrollment_id IN (?)", bun.List(ids)) })
 	if err != nil {
 		return nil, err
@@ -564,7 +573,7 @@ func (s *Store) endCanceled(ctx context.Context, tx bun.Tx, ids []string, at tim
 		live[i] = e.ID
 		ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
 	}
-	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?", waypost.EnrollmentCanceled).
+	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?", status).
 		Set("ended_at = CASE WHEN created_at > ? THEN created_at ELSE ? END", now, now). // clocks of processes disagree
 		Where("id IN (?)", bun.List(live)).Exec(ctx)
 	if err != nil {
@@ -650,11 +659,11 @@ func noticesOf(rows []enrollmentRow, each bool) []waypost.Notice {
 }
 
 // lockUndecided locks those of the deliveries (alias d) that are not final and
-// have no open attempt.
+// have no open attempt. Redeliveries have nothing to do with their enrollment.
 func (s *Store) lockUndecided(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) ([]touchpointRow, error) {
 	var rows []touchpointRow
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("enrollment_id", "visit").
-		Where("d.status IN ('pending', 'retrying', 'deferred') AND d.open_attempt = 0").Order("d.enrollment_id", "d.visit")
+		Where(undecided+" AND d.open_attempt = 0 AND d.round = 1").Order("d.enrollment_id", "d.visit")
 	which(q)
 	return rows, s.lock(q, "d").Scan(ctx, &rows)
 }
@@ -673,7 +682,7 @@ func (s *Store) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpoin
 }
 
 // CancelDeliveries cancels those of the touchpoints' deliveries that are not final
-// and have no open attempt.
+// and have no open attempt, but no redelivery.
 func (s *Store) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error {
 	if len(touchpoints) == 0 {
 		return nil
@@ -741,7 +750,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 		return false, err
 	}
 	if len(ids) > 0 {
-		canceled, err := s.endCanceled(ctx, tx, ids, c.From.Time, launch)
+		canceled, err := s.endEarly(ctx, tx, ids, waypost.EnrollmentCanceled, c.From.Time, launch)
 		if err != nil {
 			return false, err
 		}

@@ -12,8 +12,8 @@ import (
 // RecordDeferrals holds deliveries back, all in one transaction; a touchpoint
 // without a delivery gets one. A delivery that is final or was attempted after
 // the deferral's At stays as it is, and so does its enrollment. One that is
-// deferred already keeps the time since when; one whose enrollment was canceled
-// is canceled. Of several deferrals of one touchpoint the first counts.
+// deferred already keeps the time since when; one whose enrollment was canceled or
+// has exited is canceled. Of several deferrals of one touchpoint the first counts.
 func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
 	if len(deferrals) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	seen := map[waypost.Touchpoint]bool{}
 	for _, d := range deferrals {
 		row := deliveries[d.Touchpoint]
-		if seen[d.Touchpoint] || !row.hold(d, enrollments[d.EnrollmentID].Status == waypost.EnrollmentCanceled) {
+		if seen[d.Touchpoint] || !row.hold(d, enrollments[d.EnrollmentID].left()) {
 			continue
 		}
 		seen[d.Touchpoint] = true
@@ -67,13 +67,13 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	return s.moveEnrollments(ctx, tx, progress, enrollments)
 }
 
-// hold defers the delivery, or cancels it if its enrollment was; false if it must stay
+// hold defers the delivery, or cancels it if its enrollment has left; false if it must stay
 // as it is.
-func (r *deliveryRow) hold(d waypost.Deferral, canceled bool) bool {
-	if r.Status.Final() || r.LastAttemptAt.After(d.At) {
+func (r *deliveryRow) hold(d waypost.Deferral, left bool) bool {
+	if r.Status.Final() || r.Round != max(d.Round, 1) || r.LastAttemptAt.After(d.At) {
 		return false
 	}
-	if canceled && r.OpenAttempt == 0 {
+	if left && r.Round == 1 && r.OpenAttempt == 0 {
 		r.Status, r.DeferredReason, r.DeferredSince, r.NextAttemptAt = waypost.DeliveryCanceled, "", stamp{}, stamp{}
 		return true
 	}

@@ -196,25 +196,15 @@ func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
 	return rows
 }
 
-// Sendings returns what is stored about these touchpoints; those that have no
-// delivery yet are missing in the answer.
+// Sendings returns what is stored about these touchpoints as their journey sees it,
+// for which a redelivery changes nothing; those that have no delivery yet are
+// missing in the answer.
 func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
-	list := make(map[waypost.Touchpoint]waypost.Sending, len(keys))
-	if len(keys) == 0 {
-		return list, nil
+	rounds := make([]waypost.Round, len(keys))
+	for i, key := range keys {
+		rounds[i] = waypost.Round{Touchpoint: key, Round: 1}
 	}
-	rows, err := s.loadDeliveries(ctx, nil, s.deliveriesQuery(true, false), keys)
-	if err != nil {
-		return nil, fmt.Errorf("load deliveries: %w", err)
-	}
-	for _, row := range rows {
-		body, err := s.openBody(row.MessageID, row.body)
-		if err != nil {
-			return nil, err
-		}
-		list[row.touchpoint()] = row.sending(body)
-	}
-	return list, nil
+	return s.SendingsOfRounds(ctx, rounds)
 }
 
 func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {
@@ -281,6 +271,8 @@ var updateDelivery = bulk{
 		"open_at bigint", "open_by text", "last_round bigint", "last_attempt bigint", "last_attempt_at bigint",
 		"http_status bigint", "error_class text", "message text", "duration_ms bigint", "response_excerpt text",
 	},
+	// What is there before its first attempt is late, see touchpoints.
+	set: "late = d.late OR d.first_attempt_at IS NULL",
 }
 
 // updateDeliveries writes the states of locked rows.
@@ -297,21 +289,36 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 }
 
 // TouchpointResults returns, for each enrollment, how the latest decided message
-// of each node ended: what conditions and templates can ask about.
+// of each node ended: what conditions and templates can ask about. Redeliveries
+// change nothing of it, and what was skipped is none.
 func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error) {
 	results := make(map[string]map[string]waypost.TouchpointResult, len(enrollmentIDs))
 	if len(enrollmentIDs) == 0 {
 		return results, nil
 	}
 	var rows []deliveryRow
-	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "node_id", "succeed", "http_status", "message", "attempts").
+	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "message", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
-		Where("status IN (?)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
+		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
+		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load touchpoint results: %w", err)
 	}
+	var second []waypost.Round
 	for _, row := range rows {
+		if row.Round > 1 {
+			second = append(second, waypost.Round{Touchpoint: row.touchpoint(), Round: 2})
+		}
+	}
+	begun, err := s.rounds(ctx, s.r, second)
+	if err != nil {
+		return nil, fmt.Errorf("load touchpoint results: %w", err)
+	}
+	for _, row := range rows {
+		if next, redelivered := begun[waypost.Round{Touchpoint: row.touchpoint(), Round: 2}]; redelivered {
+			row = next.before(row)
+		}
 		if results[row.EnrollmentID] == nil {
 			results[row.EnrollmentID] = map[string]waypost.TouchpointResult{}
 		}
@@ -359,6 +366,19 @@ func (s *Store) launchOutcomes(ctx context.Context, launchID string) (waypost.Ou
 func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error) {
 	var rows []deliveryRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "message_id", page)
+	filterDeliveries(q, f)
+	if err := q.Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	list := make([]waypost.Delivery, len(rows))
+	for i, row := range rows {
+		list[i] = row.delivery()
+	}
+	return list, nil
+}
+
+// filterDeliveries restricts q to the deliveries that match the filter.
+func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 	for _, filter := range []struct{ column, value string }{
 		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID}, {"launch_id", f.LaunchID},
 	} {
@@ -387,14 +407,6 @@ func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.
 	if !f.To.IsZero() {
 		q.Where("message_id < ?", firstMessageAt(f.To))
 	}
-	if err := q.Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	list := make([]waypost.Delivery, len(rows))
-	for i, row := range rows {
-		list[i] = row.delivery()
-	}
-	return list, nil
 }
 
 // firstMessageAt is below every message id minted at or after t, and above all

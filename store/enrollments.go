@@ -29,6 +29,9 @@ type enrollmentRow struct {
 	NodeID    string  `bun:"node_id"`
 	LastSeq   int     `bun:"last_seq"`
 	CohortID  *string `bun:"cohort_id"`
+	Source    *string `bun:"source"` // see EnrollOnward
+	Depth     int     `bun:"depth"`
+	Exits     bool    `bun:"exits"` // its version has events that end it
 	CreatedAt stamp   `bun:"created_at"`
 	EndedAt   stamp   `bun:"ended_at"`
 }
@@ -87,8 +90,8 @@ type entryRow struct {
 // Enroll stores an enrollment as pending, for the pump to start. It takes
 // JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
 // here. NotFound if the scope lacks the lead or the journey version, Conflict if
-// r forbids the entry (contract, chapter 6); of concurrent calls for one lead and
-// entry key exactly one passes, unless r allows several.
+// the journey is archived or r forbids the entry (contract, chapter 6); of concurrent
+// calls for one lead and entry key exactly one passes, unless r allows several.
 func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	var p waypost.Problems
 	checkText(&p, "entryKey", e.EntryKey)
@@ -113,8 +116,14 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		return waypost.Enrollment{}, err
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if err := findEntrants(ctx, tx, row); err != nil {
+		var err error
+		if row.Exits, err = findEntrants(ctx, tx, row); err != nil {
 			return err
+		}
+		if row.Exits { // see exits
+			if err := s.shareLeads(ctx, tx, []int64{row.LeadsID}); err != nil {
+				return err
+			}
 		}
 		if err := enter(ctx, tx, row, r); err != nil {
 			return err
@@ -130,29 +139,37 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	return enrolled, nil
 }
 
-// findEntrants looks whether the scope has the lead and the journey version.
-func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) error {
+// findEntrants looks whether the scope has the lead and the journey version, and
+// whether events end enrollments of that.
+func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool, err error) {
 	var there struct {
-		Lead    bool `bun:"lead"`
-		Version bool `bun:"version"`
+		Lead     bool `bun:"lead"`
+		Version  bool `bun:"version"`
+		Archived bool `bun:"archived"`
+		Exits    bool `bun:"exits"`
 	}
 	if !waypost.IsID(waypost.PrefixJourney, row.JourneyID) {
-		return waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(row.JourneyID))
+		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(row.JourneyID))
 	}
-	err := tx.NewRaw(`SELECT
+	err = tx.NewRaw(`SELECT
 		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND org = ? AND stage = ?) AS lead,
 		EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
-			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version`,
-		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version).Scan(ctx, &there)
+			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version,
+		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.status = ?) AS archived,
+		EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = ? AND version = ?) AS exits`,
+		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version, row.JourneyID, waypost.JourneyArchived,
+		row.JourneyID, row.Version).Scan(ctx, &there)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case !there.Version:
-		return waypost.Errorf(waypost.CodeNotFound, "id", "there is no version %d of journey %s", row.Version, row.JourneyID)
+		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no version %d of journey %s", row.Version, row.JourneyID)
 	case !there.Lead:
-		return waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
+		return false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
+	case there.Archived:
+		return false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
 	}
-	return nil
+	return there.Exits, nil
 }
 
 // enter notes the entry if r allows it. One statement checks and notes, so that
@@ -184,12 +201,11 @@ func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry)
 }
 
 // onReentry ends an insert of entries (alias je): it lets those of leads that have
-// entered before pass only if r allows it.
-func onReentry(r waypost.Reentry) string {
+// entered before pass only if r and further conditions allow it.
+func onReentry(r waypost.Reentry, conditions ...string) string {
 	if r.Policy == waypost.ReentryNever {
 		return "ON CONFLICT (journey_id, leads_id, entry_key) DO NOTHING"
 	}
-	var conditions []string
 	if r.Policy != waypost.ReentryAlways {
 		conditions = append(conditions, "je.active = 0")
 	}
@@ -207,7 +223,7 @@ func onReentry(r waypost.Reentry) string {
 // Enrollment returns an enrollment and its timeline, in order; NotFound if the
 // scope has none of this id. What was decided about it is derived: the statuses
 // paused and canceled, and the entries (of Seq 0) paused, resumed and, for a
-// cancel, exited.
+// cancel or an event that it exited on, exited.
 func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error) {
 	e, entries, err := s.enrollmentWithTimeline(ctx, sc, id)
 	if err != nil {
@@ -235,7 +251,7 @@ func (s *Store) enrollmentWithTimeline(ctx context.Context, sc waypost.Scope, id
 		return e, nil, err
 	}
 	applyControls(&e, controls[id])
-	return e, withControls(e, entries, controls[id]), nil
+	return e, withExit(e, withControls(e, entries, controls[id]), controls[id]), nil
 }
 
 // applyControls gives an enrollment that has not ended the status that was
@@ -303,6 +319,31 @@ func withControls(e waypost.Enrollment, entries []waypost.TimelineEntry, control
 		take()
 	}
 	return merged
+}
+
+// withExit has a timeline end with the event that the enrollment exited on. What was
+// under way when it came is told before, as it was recorded; if that was the end of
+// the journey, it is the event that counts.
+func withExit(e waypost.Enrollment, entries []waypost.TimelineEntry, controls waypost.Controls) []waypost.TimelineEntry {
+	event, at, exited := controls.Exited()
+	if !exited {
+		return entries
+	}
+	exit := waypost.TimelineEntry{At: at, What: waypost.WhatExited, Reason: "event " + event, Version: e.Version}
+	if n := len(entries); n > 0 {
+		last := &entries[n-1]
+		if last.What == waypost.WhatExited {
+			last.Reason = exit.Reason
+			return entries
+		}
+		if exit.NodeID = last.NodeID; last.Next != "" {
+			exit.NodeID = last.Next
+		}
+		if last.At.After(at) {
+			exit.At = last.At
+		}
+	}
+	return append(entries, exit)
 }
 
 // kindOfTarget says what of was paused: the reason in the timeline.

@@ -27,8 +27,9 @@ func (r eventRow) event() (waypost.Event, error) {
 	return e, fromJSON(r.Properties, &e.Properties)
 }
 
-// AcceptEvent stores an event and tells the workflows of the enrollments that wait
-// for one of its name. It takes EventID, Name, LeadsID and Properties of e. fresh
+// AcceptEvent stores an event, ends the lead's enrollments whose journeys exit on one
+// of its name, as CancelEnrollment does but as exited, and tells their workflows and
+// those of the enrollments that wait for one. It takes EventID, Name, LeadsID and Properties of e. fresh
 // is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead.
 func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
@@ -66,6 +67,9 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 		}
 		if fresh = n > 0; !fresh {
 			return s.keep(ctx, tx, fresh)
+		}
+		if err := s.exit(ctx, tx, row); err != nil { // first: who leaves waits no longer
+			return err
 		}
 		_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
 			SELECT wt.workflow_id, wt.enrollment_id, ?, ?, 0 FROM waits AS wt WHERE wt.leads_id = ? AND wt.event = ? AND NOT wt.closed

@@ -182,7 +182,7 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, 
 }
 
 // PublishJourney makes the next version of a journey from a definition that was
-// checked. webhooks are the ids that it names; one that is not in the scope (any
+// checked; its exitOn says which events end enrollments. webhooks are the ids that it names; one that is not in the scope (any
 // more) is a BadRequest. If hash is the newest version's, that version is returned
 // and created is false. Concurrent calls make consecutive versions. NotFound if
 // the scope has no journey of this id.
@@ -202,6 +202,15 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 			return err
 		}
 		if row.Version > 0 && row.Hash == hash {
+			status, err := s.inUse(ctx, tx, journey)
+			if err != nil {
+				return err
+			}
+			if string(status) != journey.Status {
+				if err := s.setStatus(ctx, tx, &journey, status); err != nil {
+					return err
+				}
+			}
 			v = row.version(sc)
 			return s.keep(ctx, tx, v)
 		}
@@ -237,6 +246,9 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 	if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 		return err
 	}
+	if err := addExits(ctx, tx, row); err != nil {
+		return err
+	}
 	var names []journeyWebhookRow
 	seen := map[string]bool{}
 	for _, webhook := range webhooks {
@@ -250,10 +262,11 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 			return err
 		}
 	}
-	journey.PublishedVersion, journey.UpdatedAt = row.Version, row.PublishedAt
-	if journey.Status == string(waypost.JourneyDraft) {
-		journey.Status = string(waypost.JourneyActive)
+	status, err := s.inUse(ctx, tx, journey)
+	if err != nil {
+		return err
 	}
+	journey.PublishedVersion, journey.UpdatedAt, journey.Status = row.Version, row.PublishedAt, string(status)
 	_, err = tx.NewUpdate().Model(&journey).Column("published_version", "status", "updated_at").WherePK().Exec(ctx)
 	return err
 }

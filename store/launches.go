@@ -56,9 +56,10 @@ func (r launchRow) at(other launchRow) bool {
 
 // CreateLaunch stores a launch for its workflow to carry out. It takes JourneyID,
 // Version, AppID, Audience, StartAt and RatePerSecond of l; the rest is made here.
-// NotFound if the scope lacks the journey version; BadRequest if the audience is
-// not exactly one of filter and list, or more than waypost.MaxAudience are listed.
-// The answer, as all launches that are read, leaves out the list.
+// NotFound if the scope lacks the journey version, Conflict if the journey is
+// archived; BadRequest if the audience is not exactly one of filter and list, or more
+// than waypost.MaxAudience are listed. The answer, as all launches that are read,
+// leaves out the list.
 func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error) {
 	now := s.time()
 	row := launchRow{
@@ -100,6 +101,9 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
 	}
 	err = s.writeRows(ctx, len(parts), func(ctx context.Context, tx bun.Tx) error {
+		if err := refuseArchived(ctx, tx, row.JourneyID); err != nil {
+			return err
+		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
@@ -407,12 +411,22 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 // enrollBatch enrolls those of a batch whom the re-entry rule lets in.
 func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) (step waypost.LaunchStep, err error) {
 	now := s.time()
-	entered, err := s.enterAll(ctx, tx, l, newMembers(b.leads, now), now)
+	var r waypost.Reentry
+	if err := fromJSON(l.Reentry, &r); err != nil {
+		return step, err
+	}
+	exits := false
+	if len(b.leads) > 0 {
+		if exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, b.leads); err != nil {
+			return step, err
+		}
+	}
+	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), now)
 	if err != nil {
 		return step, fmt.Errorf("note entries: %w", err)
 	}
 	if len(entered) > 0 {
-		if err := s.insertCohorts(ctx, tx, l, entered, now); err != nil {
+		if err := s.insertCohorts(ctx, tx, l, entered, exits, now); err != nil {
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
@@ -460,15 +474,11 @@ func (s *Store) unpack(list string) (from, id, lead string) {
 	return "json_each(" + list + ") AS m", "m.value ->> 'e'", "m.value ->> 'l'"
 }
 
-// enterAll notes the entries of enrollments, as enter does for one, and returns
-// those that the re-entry rule lets in.
-func (s *Store) enterAll(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
+// enterAll notes the entries of enrollments of different leads, as enter does for
+// one, and returns those that the re-entry rule (see onReentry) lets in.
+func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil
-	}
-	var r waypost.Reentry
-	if err := fromJSON(l.Reentry, &r); err != nil {
-		return nil, err
 	}
 	packed, err := toJSON(list)
 	if err != nil {
@@ -478,8 +488,8 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, l launchRow, list []way
 	var leads []int64
 	// SQLite needs the WHERE to tell the conflict from a join's condition.
 	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) "+
-		"SELECT ?, "+lead+", '', ?, "+id+", 1 FROM "+from+" WHERE TRUE "+onReentry(r)+" RETURNING leads_id",
-		l.JourneyID, stamp{now}, packed).Scan(ctx, &leads)
+		"SELECT ?, "+lead+", '', ?, "+id+", 1 FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
+		journeyID, stamp{now}, packed).Scan(ctx, &leads)
 	if err != nil {
 		return nil, err
 	}
@@ -492,7 +502,7 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, l launchRow, list []way
 
 // insertCohorts divides enrollments into cohorts that wait to be claimed, and
 // stores both.
-func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, now time.Time) error {
+func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, exits bool, now time.Time) error {
 	var cohorts []cohortRow
 	var ids []string
 	for group := range slices.Chunk(list, waypost.MaxCohort) {
@@ -511,9 +521,9 @@ func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list 
 	}
 	from, id, lead := s.unpack("c.members")
 	_, err := tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
-		"entry_key, params, status, node_id, last_seq, cohort_id, created_at) "+
-		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, c.accepted_at "+
+		"entry_key, params, status, node_id, last_seq, cohort_id, exits, created_at) "+
+		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, c.accepted_at "+
 		"FROM cohorts AS c, "+from+" WHERE c.id IN (?)",
-		l.Org, l.Stage, l.AppID, waypost.EnrollmentPending, bun.List(ids)).Exec(ctx)
+		l.Org, l.Stage, l.AppID, waypost.EnrollmentPending, exits, bun.List(ids)).Exec(ctx)
 	return err
 }

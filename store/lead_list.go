@@ -227,10 +227,14 @@ func (w leadWalk) place(row leadRow) []int64 {
 const leadsByScope = "leads_by_scope"
 
 // index names the index whose order is the walk's, and divides the filter into what
-// that index looks up and the rest. The names are those of migration 5.
+// that index looks up and the rest. The names are those of migrations 5 and 9.
 func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	rest, name = w.f, "leads_by"
 	switch {
+	case w.f.Region != nil && w.f.LeadsGroup != nil && w.order.column == "":
+		name += "_region_group"
+		covered.Region, covered.LeadsGroup = w.f.Region, w.f.LeadsGroup
+		rest.Region, rest.LeadsGroup = nil, nil
 	case w.f.Region != nil && !w.byGroup:
 		name += "_region"
 		covered.Region, rest.Region = w.f.Region, nil
@@ -459,9 +463,9 @@ func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64,
 }
 
 // choose looks whether fewer leads are of the group than of the region, where both
-// are given.
+// are given and the order has no index of both.
 func (s *Store) choose(ctx context.Context, tx bun.Tx, w *leadWalk) error {
-	if w.f.Region == nil || w.f.LeadsGroup == nil {
+	if w.f.Region == nil || w.f.LeadsGroup == nil || w.order.column == "" {
 		return nil
 	}
 	index, err := s.rarest(ctx, tx, w.sc, waypost.LeadFilter{Region: w.f.Region, LeadsGroup: w.f.LeadsGroup}, leadWay)

@@ -272,7 +272,7 @@ func isDuplicate(err error) bool {
 }
 
 // DeleteLead deletes a lead with its numbers and events, and cancels its enrollments
-// that have not ended, as CancelEnrollment does it. Its leadsId is never used again.
+// that have not ended, as CancelEnrollment does it, and its redeliveries. Its leadsId is never used again.
 // check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
 func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
@@ -286,6 +286,10 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 			if refused = check(lead); refused != nil {
 				return refused
 			}
+		}
+		// Deliveries before enrollments, as everybody locks them.
+		if err := s.cancelRoundsOfLead(ctx, tx, id); err != nil {
+			return err
 		}
 		running, err := runningEnrollments(ctx, tx, sc, id)
 		if err != nil {
@@ -426,15 +430,28 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 	return &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: target, Details: details}
 }
 
+// leadQuery reads one lead: of all queries, clients ask this one most often.
+const leadQuery = `SELECT leads_id, org, stage, leads_group, region, address, remark, name, mobile_phone, gender, birthday, email, wechat, qq,
+	telephone, company, company_phone, company_email, company_website, external_id, open_id, custom_fields, created_at, updated_at
+	FROM leads WHERE leads_id = $1`
+
 // Lead returns a lead; NotFound if the scope has none of this id.
 func (s *Store) Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error) {
-	leads, err := s.LeadsByID(ctx, sc, []int64{id})
+	rows, err := s.query(ctx, nil, leadQuery, id)
 	if err != nil {
-		return waypost.Lead{}, err
+		return waypost.Lead{}, fmt.Errorf("load lead: %w", err)
 	}
-	lead, ok := leads[id]
-	if !ok {
-		return lead, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", id)
+	defer rows.Close()
+	var found []leadRow
+	if err := s.r.ScanRows(ctx, rows, &found); err != nil {
+		return waypost.Lead{}, fmt.Errorf("load lead: %w", err)
+	}
+	if len(found) == 0 || found[0].Org != sc.Org || found[0].Stage != string(sc.Stage) {
+		return waypost.Lead{}, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", id)
+	}
+	lead, err := found[0].lead()
+	if err != nil {
+		return waypost.Lead{}, fmt.Errorf("load lead %d: %w", id, err)
 	}
 	return lead, nil
 }

@@ -82,9 +82,11 @@ func (s *Store) dueNotices(db bun.IDB, limit int) *bun.SelectQuery {
 	unclaimed := db.NewSelect().Model((*noticeRow)(nil)).Column("id", "workflow_id").
 		Where("n.claimed_until <= ?", stamp{now}).
 		// One of the future was written by a process whose clock is ahead.
-		Where("(n.created_at <= ? OR n.created_at > ? OR substr(n.workflow_id, 1, ?) <> ?)", stamp{now.Add(-noticeGather)}, stamp{now}, len(waypost.PrefixCohort), waypost.PrefixCohort).
+		Where("(n.created_at <= ? OR n.created_at > ? OR substr(n.workflow_id, 1, ?) NOT IN (?, ?))", stamp{now.Add(-noticeGather)}, stamp{now},
+			len(waypost.PrefixCohort), waypost.PrefixCohort, waypost.PrefixRedeliveryBatch).
 		Where("NOT EXISTS (SELECT 1 FROM cohorts AS c WHERE c.id = n.workflow_id AND c.started_at IS NULL)").
 		Where("NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.id = n.workflow_id AND l.workflow_started_at IS NULL)").
+		Where("NOT EXISTS (SELECT 1 FROM redelivery_batches AS rb WHERE rb.id = n.workflow_id AND rb.workflow_started_at IS NULL)").
 		Order("n.id").Limit(int64(noticeWidth * limit))
 	oldest := db.NewSelect().TableExpr("(?) AS d", unclaimed).ColumnExpr("min(d.id)").Group("d.workflow_id")
 	return db.NewSelect().Model((*noticeRow)(nil)).Column("workflow_id").

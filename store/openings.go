@@ -17,8 +17,9 @@ import (
 // send. If the delivery turns out to have another message id than the Opening and
 // no body yet, the opening has no effect: the body must be rendered again, for
 // that id. Of several openings of one touchpoint the first counts. The answer for
-// an enrollment that is paused or canceled is Held, unless its delivery is final;
-// it has no MessageID where there is no delivery.
+// an enrollment that is paused, canceled or exited is Held, unless its delivery is
+// final; that for an opening that its Cap forbids is Capped. Neither has a MessageID
+// where there is no delivery.
 func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	if len(openings) == 0 {
 		return map[waypost.Touchpoint]waypost.Sending{}, nil
@@ -35,25 +36,26 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (m
 }
 
 func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
-	first := make(map[waypost.Touchpoint]waypost.Opening, len(openings))
-	for _, o := range openings {
-		if _, doubled := first[o.Touchpoint]; !doubled {
-			first[o.Touchpoint] = o
-		}
+	first := firstOpenings(openings)
+	if err := s.lockCapped(ctx, tx, first); err != nil {
+		return nil, err
 	}
-	stopped, err := s.stoppedOf(ctx, tx, first)
+	stopped, err := s.heldOf(ctx, tx, first)
 	if err != nil {
+		return nil, err
+	}
+	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
+	if err := s.skipCapped(ctx, tx, first, stopped, sendings); err != nil {
 		return nil, err
 	}
 	var fresh []deliveryRow
 	for _, o := range first {
-		if o.Attempt == 1 && o.Delivery.MessageID != "" && !stopped[o.EnrollmentID] {
+		if !sendings[o.Touchpoint].Capped && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
 			row := newDeliveryRow(o.Touchpoint, o.Scope, o.Delivery)
 			row.open(o)
 			fresh = append(fresh, row)
 		}
 	}
-	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
 	inserted, err := s.insertDeliveries(ctx, tx, fresh)
 	if err != nil {
 		return nil, err
@@ -86,11 +88,28 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 	return sendings, s.insertMessages(ctx, tx, messages)
 }
 
-// stoppedOf tells which enrollments of the openings are paused or canceled.
-func (s *Store) stoppedOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) (map[string]bool, error) {
+// firstOpenings leaves the first of several openings of one touchpoint.
+func firstOpenings(openings []waypost.Opening) map[waypost.Touchpoint]waypost.Opening {
+	first := make(map[waypost.Touchpoint]waypost.Opening, len(openings))
+	for _, o := range openings {
+		if _, doubled := first[o.Touchpoint]; !doubled {
+			first[o.Touchpoint] = o
+		}
+	}
+	return first
+}
+
+// heldOf tells which openings are to have no effect: of enrollments that are paused,
+// canceled or exited, and of redeliveries that were stopped.
+func (s *Store) heldOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) (map[waypost.Touchpoint]bool, error) {
 	type group struct{ journeyID, launchID string }
 	groups := map[group][]string{}
+	var rounds []waypost.Round
 	for _, o := range openings {
+		if o.Round > 1 {
+			rounds = append(rounds, waypost.Round{Touchpoint: o.Touchpoint, Round: o.Round})
+			continue
+		}
 		key := group{o.Delivery.JourneyID, o.Delivery.LaunchID}
 		groups[key] = append(groups[key], o.EnrollmentID)
 	}
@@ -102,18 +121,27 @@ func (s *Store) stoppedOf(ctx context.Context, tx bun.Tx, openings map[waypost.T
 		}
 		maps.Copy(stopped, some)
 	}
-	return stopped, nil
+	held, err := s.stoppedRounds(ctx, tx, rounds)
+	if err != nil {
+		return nil, err
+	}
+	for key, o := range openings {
+		if o.Round <= 1 && stopped[o.EnrollmentID] {
+			held[key] = true
+		}
+	}
+	return held, nil
 }
 
 // reopen opens attempts of deliveries that are there already, adds how they stand
 // to sendings, and returns the messages to store.
-func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, stopped map[string]bool, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
+func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
 	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(true, true), keys)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		if stopped[key.EnrollmentID] { // replaced below if there is a row
+		if stopped[key] { // replaced below if there is a row
 			sendings[key] = waypost.Sending{Held: true}
 		}
 	}
@@ -127,7 +155,7 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 		if err != nil {
 			return nil, err
 		}
-		held := stopped[o.EnrollmentID] && !row.Status.Final()
+		held := stopped[o.Touchpoint] && !row.Status.Final()
 		foreign := o.Delivery.MessageID != "" && o.Delivery.MessageID != row.MessageID
 		if !held && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
 			if row.OpenAttempt > 0 {
@@ -142,6 +170,9 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 		}
 		sending := row.sending(body)
 		sending.Held = held
+		if row.Round != max(o.Round, 1) {
+			sending.Open = nil // whatever is under way is not this one's
+		}
 		sendings[row.touchpoint()] = sending
 	}
 	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
@@ -171,6 +202,9 @@ func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
 	if r.Status.Final() {
 		return false
 	}
+	if r.Round != max(o.Round, 1) {
+		return false
+	}
 	if r.OpenAttempt > 0 {
 		return o.Interrupts && r.OpenAttempt == o.Attempt-1 && r.Attempts == o.Attempt-2
 	}
@@ -198,7 +232,7 @@ func (r *deliveryRow) open(o waypost.Opening) {
 	}
 	if r.Status == waypost.DeliveryDeferred {
 		r.Status, r.DeferredReason, r.DeferredSince = waypost.DeliveryRetrying, "", stamp{}
-		if r.Attempts == 0 {
+		if r.Attempts == 0 || r.LastAttempt > 0 && r.LastRound < r.Round { // no attempt of this round
 			r.Status, r.NextAttemptAt = waypost.DeliveryPending, stamp{}
 		}
 	}

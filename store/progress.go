@@ -81,6 +81,11 @@ type enrollmentState struct {
 	EndedAt   stamp
 }
 
+// left tells whether the enrollment was canceled or exited: nothing more is sent.
+func (e enrollmentState) left() bool {
+	return e.Status == waypost.EnrollmentCanceled || e.Status == waypost.EnrollmentExited
+}
+
 // enrollmentsOf returns whose touchpoints these are.
 func enrollmentsOf(keys []waypost.Touchpoint) []string {
 	ids := make([]string, len(keys))

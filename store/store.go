@@ -104,6 +104,11 @@ func (s *Store) time() time.Time { return s.now().UTC().Truncate(time.Microsecon
 // it should never happen.
 const maxTries = 5
 
+// deliveriesByScope is the index of deliveries by their message. Where two insert the
+// very same row at once, PostgreSQL may meet it before the primary key, for which
+// there is a way out; the second try finds the row.
+const deliveriesByScope = "deliveries_by_scope"
+
 // write runs fn, which writes few rows, in a transaction. fn may run again and must
 // not keep anything of a run before.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
@@ -125,7 +130,7 @@ func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Con
 	for try := 1; ; try++ {
 		err := s.w.RunInTx(ctx, nil, fn)
 		var pg *pgconn.PgError
-		if try < maxTries && errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization) {
+		if try < maxTries && errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope) {
 			continue
 		}
 		return err

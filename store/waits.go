@@ -76,7 +76,11 @@ func compareTouchpoints(a, b waypost.Touchpoint) int {
 }
 
 func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
-	if err := s.shareLeads(ctx, tx, waits); err != nil {
+	leads := make([]int64, len(waits))
+	for i, w := range waits {
+		leads[i] = w.LeadsID
+	}
+	if err := s.shareLeads(ctx, tx, leads); err != nil {
 		return nil, err
 	}
 	err := insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
@@ -142,16 +146,13 @@ func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) erro
 // shareLeads keeps events of the leads from being accepted until the transaction
 // ends, but not other waits from being registered. On SQLite write transactions
 // are alone anyway.
-func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
+func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
 	if !s.postgres {
 		return nil
 	}
-	leads := map[int64]bool{}
-	for _, w := range waits {
-		leads[w.LeadsID] = true
-	}
+	leads = slices.Compact(slices.Sorted(slices.Values(leads)))
 	var locked []int64
-	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(slices.Sorted(maps.Keys(leads)))).
+	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(leads)).
 		Order("leads_id").For("SHARE").Scan(ctx, &locked)
 }
 

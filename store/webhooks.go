@@ -236,9 +236,12 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 		return nil
 	}
 	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT e.cohort_id, '', '', ?, 0 FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
-		WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?) AND e.cohort_id IS NOT NULL
-		GROUP BY e.cohort_id ORDER BY min(d.deferred_since), e.cohort_id`,
+		SELECT w.workflow_id, '', '', ?, 0 FROM (
+			SELECT CASE WHEN d.round = 1 THEN e.cohort_id ELSE dr.workflow_id END AS workflow_id, d.deferred_since
+			FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
+			LEFT JOIN delivery_rounds AS dr ON dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round
+			WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?)
+		) AS w WHERE w.workflow_id IS NOT NULL GROUP BY w.workflow_id ORDER BY min(w.deferred_since), w.workflow_id`,
 		stamp{s.time()}, sc.Org, sc.Stage, waypost.DeliveryDeferred, webhook, bun.List(reasons)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("release deliveries: %w", err)

@@ -4,7 +4,7 @@ package worker
 // are called from several goroutines at once and must not block.
 type PumpObserver interface {
 	// Started is called when Temporal has taken the workflow of n enrollments,
-	// launches or imports; kind is a Kind… value.
+	// launches, imports or batches of redeliveries; kind is a Kind… value.
 	Started(kind string, n int)
 	// Signaled is called when Temporal has taken one signal that stands for n
 	// notices.
@@ -16,4 +16,5 @@ const (
 	KindEnrollment = "enrollment"
 	KindLaunch     = "launch"
 	KindImport     = "import"
+	KindRedelivery = "redelivery"
 )

@@ -13,8 +13,8 @@ import (
 	"waypost/workflows"
 )
 
-// Outbox is where accepted enrollments, launches and imports wait for their
-// workflow, and notices for the workflow to be told.
+// Outbox is where accepted enrollments, launches, imports and redeliveries wait for
+// their workflow, and notices for the workflow to be told.
 type Outbox interface {
 	ClaimCohort(ctx context.Context) (*waypost.Cohort, error)
 	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)
@@ -27,22 +27,28 @@ type Outbox interface {
 	UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error)
 	MarkImportStarted(ctx context.Context, id string) error
 
+	UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.RedeliveryBatch, error)
+	MarkRedeliveryStarted(ctx context.Context, id string) error
+	RedeliveryStep(ctx context.Context) (more bool, err error)
+
 	ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 }
 
-// Starter starts workflows, again for the same cohort, launch or
-// import without effect, and tells them to look at what has changed.
+// Starter starts workflows, again for the same cohort, launch, import or batch of
+// redeliveries without effect, and tells them to look at what has changed.
 type Starter interface {
 	StartCohort(ctx context.Context, cohort waypost.Cohort) error
 	StartLaunch(ctx context.Context, l waypost.Launch) error
 	StartImport(ctx context.Context, im waypost.Import) error
+	StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch) error
 	Look(ctx context.Context, workflowID string, ring workflows.Ring) error
 }
 
-// Pump is the only way of enrollments, launches, imports and notices into Temporal.
+// Pump is the only way of enrollments, launches, imports, redeliveries and notices
+// into Temporal.
 // Enrollments of the same journey version that wait at the same time share a
 // workflow; in a quiet system each has its own. Several pumps, in one process or
 // in many, share the work.
@@ -53,7 +59,9 @@ type Pump struct {
 	log     *slog.Logger
 	now     func() time.Time
 	wakes   []chan struct{} // of the lanes
-	single  atomic.Int64    // when the last single enrollment was seen, in Unix milliseconds
+	// When the last single enrollment, and the last cohort of a launch, was seen, in
+	// Unix milliseconds.
+	single, launch atomic.Int64
 }
 
 const (
@@ -78,7 +86,8 @@ const (
 	// cohortsAtOnce are claimed together of a launch.
 	cohortsAtOnce = 4
 	// While single enrollments were seen within singleTime, a lane of launches pauses
-	// after each start for a multiple of what it took, and a little more.
+	// after each start for a multiple of what it took, and a little more. So does that
+	// of redeliveries, while launches were seen too.
 	singleTime    = 2 * time.Second
 	yieldShare    = 4
 	yieldPause    = 20 * time.Millisecond
@@ -117,6 +126,7 @@ func (p *Pump) lanes() []lane {
 		{"start left enrollments", sweepEvery, (*Pump).startLeft},
 		{"start launches", sweepEvery, (*Pump).startLaunches},
 		{"start imports", sweepEvery, (*Pump).startImports},
+		{"redeliver", sweepEvery, (*Pump).redeliver},
 		{"tell workflows", noticesEvery, (*Pump).tell},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 	}
@@ -188,7 +198,7 @@ func (p *Pump) startClaimed(ctx context.Context) (more bool, err error) {
 
 // startLaunched starts cohorts that a launch has made.
 func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
-	yields := time.Since(time.UnixMilli(p.single.Load())) < singleTime
+	yields := lately(&p.single)
 	n := cohortsAtOnce
 	if yields {
 		n = 1
@@ -197,15 +207,26 @@ func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
 	if err != nil || len(cohorts) == 0 {
 		return false, err
 	}
+	p.launch.Store(time.Now().UnixMilli())
 	began := time.Now()
 	if err := p.startCohorts(ctx, cohorts); err != nil {
 		return false, err
 	}
 	if yields {
-		// The longer a start takes, the more waits for Temporal.
-		sleep(ctx, yieldShare*time.Since(began)+yieldPause, nil)
+		yield(ctx, began)
 	}
 	return true, nil
+}
+
+// lately tells whether something was seen within singleTime.
+func lately(seen *atomic.Int64) bool {
+	return time.Since(time.UnixMilli(seen.Load())) < singleTime
+}
+
+// yield pauses a lane that began something for the others' sake. The longer a start
+// takes, the more waits for Temporal.
+func yield(ctx context.Context, began time.Time) {
+	sleep(ctx, yieldShare*time.Since(began)+yieldPause, nil)
 }
 
 // startLeft starts what was claimed and left.
@@ -246,6 +267,27 @@ func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
 func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
 	id := func(im waypost.Import) string { return im.ID }
 	return startAlone(ctx, p, KindImport, p.outbox.UnstartedImports, id, p.starter.StartImport, p.outbox.MarkImportStarted)
+}
+
+// redeliver starts batches of messages that are to be delivered once more, and then
+// has the next one made of a bulk redelivery: while Temporal is away none is made in
+// advance.
+func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
+	began := time.Now()
+	id := func(b waypost.RedeliveryBatch) string { return b.ID }
+	more, err = startAlone(ctx, p, KindRedelivery, p.outbox.UnstartedRedeliveries, id, p.starter.StartRedelivery, p.outbox.MarkRedeliveryStarted)
+	if err != nil || more {
+		return more, err
+	}
+	if more, err = p.outbox.RedeliveryStep(ctx); err != nil || !more {
+		return false, err
+	}
+	if lately(&p.single) || lately(&p.launch) {
+		yield(ctx, began)
+	} else {
+		sleep(ctx, yieldPause, nil)
+	}
+	return true, nil
 }
 
 // startAlone starts what has a workflow of its own, each of its kind: one that

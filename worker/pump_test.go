@@ -22,6 +22,8 @@ type unreliable struct {
 	started map[string][]string // enrollments by cohort
 	imports map[string]int      // tries
 	faults  int
+
+	redelivered map[string]waypost.RedeliveryBatch
 }
 
 func (u *unreliable) StartCohort(_ context.Context, cohort waypost.Cohort) error {
@@ -58,6 +60,25 @@ func (u *unreliable) StartImport(_ context.Context, im waypost.Import) error {
 	if u.imports[im.ID]++; u.imports[im.ID] < 3 {
 		u.faults++
 		return errors.New("temporal is away")
+	}
+	return nil
+}
+
+func (u *unreliable) StartRedelivery(_ context.Context, b waypost.RedeliveryBatch) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	chance := rand.IntN(10)
+	if chance < 2 {
+		u.faults++
+		return errors.New("temporal is away")
+	}
+	if before, again := u.redelivered[b.ID]; again && fmt.Sprint(before) != fmt.Sprint(b) {
+		return fmt.Errorf("batch %s was %v and is now %v", b.ID, before, b)
+	}
+	u.redelivered[b.ID] = b
+	if chance < 4 {
+		u.faults++
+		return errors.New("the answer was lost")
 	}
 	return nil
 }
@@ -158,6 +179,115 @@ func TestPumpStartsEachOnce(t *testing.T) {
 		t.Error("Temporal never failed: the test shows nothing")
 	}
 	t.Logf("%d enrollments in %d cohorts over %d faults", enrollments, len(temporal.started), temporal.faults)
+}
+
+// Whatever Temporal does, several pumps start the redelivery of every message once:
+// of those of bulk redeliveries, and of single ones.
+func TestPumpRedeliversEachOnce(t *testing.T) {
+	t.Parallel()
+	const messages = 720
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	db := storetest.SQLite(t, time.Now)
+	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	hook, err := db.CreateWebhook(ctx, sc, waypost.Webhook{
+		Name: "crm", URL: "https://crm.example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true,
+	})
+	must(t, err)
+	definition := fmt.Appendf(nil, `{"name":"J","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":%q}]}`, hook.ID)
+	j, err := db.CreateJourney(ctx, sc, "J", definition)
+	must(t, err)
+	_, err = db.PublishJourney(ctx, sc, j.ID, "J", "hash", definition, []string{hook.ID})
+	must(t, err)
+	lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
+	must(t, err)
+	e, err := db.Enroll(ctx, sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID, AppID: "app_test"}, waypost.Reentry{})
+	must(t, err)
+	// Failed an hour ago.
+	at := time.Now().Add(-time.Hour).UTC()
+	ids := make([]string, messages)
+	openings, records := make([]waypost.Opening, messages), make([]waypost.AttemptRecord, messages)
+	for i := range messages {
+		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: i + 1}
+		ids[i] = waypost.NewID(waypost.PrefixMessage, at)
+		openings[i] = waypost.Opening{Touchpoint: key, Scope: sc, Attempt: 1, At: at, By: "x", Body: []byte("{}"), Delivery: waypost.Delivery{
+			MessageID: ids[i], JourneyID: j.ID, JourneyVersion: 1, NodeID: "a", WebhookID: hook.ID, LeadsID: lead.LeadsID,
+		}}
+		records[i] = waypost.AttemptRecord{
+			Touchpoint: key, Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
+			Outcome: waypost.Outcome{HTTPStatus: 404, ErrorClass: waypost.ClassHTTPStatus, At: at},
+		}
+	}
+	_, err = db.OpenAttempts(ctx, openings)
+	must(t, err)
+	must(t, db.RecordAttempts(ctx, records))
+
+	temporal := &unreliable{started: map[string][]string{}, redelivered: map[string]waypost.RedeliveryBatch{}}
+	var pumping sync.WaitGroup
+	var pumps []*Pump
+	for range 3 {
+		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
+		p.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
+		pumps = append(pumps, p)
+		pumping.Go(func() { p.Run(ctx) })
+	}
+	// Two of them are about the same messages, and some are asked for by themselves.
+	var bulks []string
+	for range 2 {
+		r, err := db.CreateRedelivery(ctx, sc, waypost.DeliveryFilter{JourneyID: j.ID}, "app_test")
+		must(t, err)
+		bulks = append(bulks, r.ID)
+		pumps[0].Wake()
+	}
+	single := 0
+	for i := messages - 1; i > messages-10; i-- {
+		if _, err := db.Redeliver(ctx, sc, ids[i]); err == nil {
+			single++
+			pumps[1].Wake()
+		} else if waypost.CodeOf(err) != waypost.CodeConflict {
+			t.Error(err)
+		}
+	}
+	begun := 0
+	for _, id := range bulks {
+		for {
+			r, err := db.Redelivery(ctx, sc, id)
+			must(t, err)
+			if r.Total > 0 && r.Redelivered+r.Skipped == r.Total {
+				begun += r.Redelivered
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	for {
+		left, err := db.UnstartedRedeliveries(ctx, time.Now().Add(time.Hour), 1)
+		must(t, err)
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	pumping.Wait()
+	times := map[string]int{}
+	for _, b := range temporal.redelivered {
+		if len(b.Members) > waypost.MaxCohort || b.RedeliveryID == "" && len(b.Members) != 1 || b.Scope != sc {
+			t.Errorf("batch %+v", b)
+		}
+		for _, m := range b.Members {
+			times[m.MessageID]++
+		}
+	}
+	for _, id := range ids {
+		if times[id] != 1 {
+			t.Errorf("message %s is redelivered %d times", id, times[id])
+		}
+	}
+	if begun+single != messages || temporal.faults == 0 {
+		t.Errorf("%d messages in bulk and %d alone, want %d; %d faults", begun, single, messages, temporal.faults)
+	}
+	t.Logf("%d in bulk, %d alone, in %d batches over %d faults", begun, single, len(temporal.redelivered), temporal.faults)
 }
 
 func must(t *testing.T, err error) {

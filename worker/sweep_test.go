@@ -37,6 +37,12 @@ func (o *leftOutbox) UnstartedImports(context.Context, time.Time, int) ([]waypos
 	return nil, nil
 }
 
+func (o *leftOutbox) UnstartedRedeliveries(context.Context, time.Time, int) ([]waypost.RedeliveryBatch, error) {
+	return nil, nil
+}
+
+func (o *leftOutbox) RedeliveryStep(context.Context) (bool, error) { return false, nil }
+
 func (o *leftOutbox) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return nil, nil }
 
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
@@ -61,7 +67,8 @@ type refusing string
 
 func (refusing) StartLaunch(context.Context, waypost.Launch) error { return nil }
 
-func (refusing) StartImport(context.Context, waypost.Import) error { return nil }
+func (refusing) StartImport(context.Context, waypost.Import) error              { return nil }
+func (refusing) StartRedelivery(context.Context, waypost.RedeliveryBatch) error { return nil }
 
 func (refusing) Look(context.Context, string, workflows.Ring) error { return nil }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -37,6 +38,7 @@ const (
 	prioritySingle = 2
 	priorityCohort = 3
 	priorityLaunch = 4
+	priorityBulk   = 5
 )
 
 // StartCohort starts the workflow of a cohort. It may be called again for the
@@ -86,6 +88,41 @@ func (c *Client) StartImport(ctx context.Context, im waypost.Import) error {
 	}, TypeLeadImport, ImportInput{Scope: im.Scope, ImportID: im.ID})
 }
 
+// StartRedelivery starts the workflow of a batch of messages; again for the same
+// batch has no effect.
+func (c *Client) StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch) error {
+	in, attributes := RedeliveryInputOf(b)
+	return c.start(ctx, client.StartWorkflowOptions{
+		ID:                    b.ID,
+		TypedSearchAttributes: attributes,
+		StaticSummary:         redeliverySummary(in),
+		Priority:              redeliveryPriority(b.Scope, b.RedeliveryID),
+	}, TypeRedelivery, in)
+}
+
+// RedeliveryInputOf makes the start input of a batch and its first search
+// attributes. The journey is among them if all messages come from one.
+func RedeliveryInputOf(b waypost.RedeliveryBatch) (RedeliveryInput, temporal.SearchAttributes) {
+	in := RedeliveryInput{Scope: b.Scope, RedeliveryID: b.RedeliveryID}
+	var leads, journeys []string
+	for _, m := range b.Members {
+		in.Members = append(in.Members, Redelivered{RedeliveryMember: m})
+		leads = append(leads, strconv.FormatInt(m.LeadsID, 10))
+		if !slices.Contains(journeys, m.JourneyID) {
+			journeys = append(journeys, m.JourneyID)
+		}
+	}
+	updates := []temporal.SearchAttributeUpdate{AttrLead.ValueSet(leads)}
+	if len(b.Members) > 0 {
+		in.Webhook = b.Members[0].WebhookID
+		updates = append(updates, AttrWebhook.ValueSet(in.Webhook))
+	}
+	if len(journeys) == 1 {
+		updates = append(updates, AttrJourney.ValueSet(journeys[0]))
+	}
+	return in, attributesOf(b.Scope, updates...)
+}
+
 // start starts a workflow. One of this id that runs or has run is left alone.
 func (c *Client) start(ctx context.Context, options client.StartWorkflowOptions, workflowType string, in any) error {
 	options.TaskQueue = c.taskQueue
@@ -130,6 +167,16 @@ func priority(org, launch string, members int) temporal.Priority {
 		p.PriorityKey = priorityLaunch
 	case members > 1:
 		p.PriorityKey = priorityCohort
+	}
+	return p
+}
+
+// redeliveryPriority is that of redeliveries: somebody waits for a single one; those
+// of a bulk redelivery give way to everything else.
+func redeliveryPriority(sc waypost.Scope, redelivery string) temporal.Priority {
+	p := priority(sc.Org, "", 1)
+	if redelivery != "" {
+		p.PriorityKey = priorityBulk
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package workflows
 
 var (
-	Priority  = priority
-	Thousands = thousands
+	Priority           = priority
+	RedeliveryPriority = redeliveryPriority
+	Thousands          = thousands
 )

@@ -53,10 +53,15 @@ type Member struct {
 	// end: what pauses move Due away from.
 	Since   time.Time `json:"f,omitzero"`
 	Planned time.Time `json:"w,omitzero"`
+	// Waited says that it has spent time in a wait.
+	Waited bool `json:"y,omitempty"`
 	// Held says that it is paused: nothing is done until somebody rings.
 	Held bool `json:"h,omitempty"`
 	// Rung says that something has changed that is to be looked at.
 	Rung bool `json:"b,omitempty"`
+	// Leaving says that it has ended but for the touchpoint that it is at: once that is
+	// decided it is looked at.
+	Leaving bool `json:"x,omitempty"`
 }
 
 // rules of new runs. 0 was the first: delays ended without a look at what was
@@ -158,17 +163,9 @@ func (c *cohort) cancel(ctx workflow.Context) error {
 
 // cohort is a Journey workflow at work.
 type cohort struct {
-	in   JourneyInput
-	def  *journey.Definition
-	busy []bool // by member: it is in a batch that has not answered
-
-	batches  workflow.Selector
-	inFlight int // batches that have not answered
-	err      error
-
-	timer       workflow.Future
-	timerAt     time.Time
-	cancelTimer workflow.CancelFunc
+	in  JourneyInput
+	def *journey.Definition
+	batches
 }
 
 func newCohort(in JourneyInput) *cohort {
@@ -180,18 +177,12 @@ func newCohort(in JourneyInput) *cohort {
 		// Only a checked definition is ever published. See Journey for why it panics.
 		panic(fmt.Sprintf("read definition of journey %s/%d: %v", in.JourneyID, in.Version, err))
 	}
-	return &cohort{in: in, def: def, busy: make([]bool, len(in.Members))}
+	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}}
 }
 
 // start enters the journey with those who have not begun.
 func (c *cohort) start(ctx workflow.Context) error {
-	c.batches = workflow.NewSelector(ctx)
-	c.batches.AddReceive(workflow.GetSignalChannel(ctx, SignalLook), func(rings workflow.ReceiveChannel, _ bool) {
-		var r Ring
-		rings.Receive(ctx, &r)
-		c.rung(r)
-	})
-	c.batches.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+	c.listen(ctx, c.rung)
 	for i := range c.in.Members {
 		if c.in.Members[i].State.Version != 0 {
 			continue
@@ -222,11 +213,15 @@ func (c *cohort) step(i int, in journey.Input) error {
 	}
 	m.State, m.Due, m.Outcome, m.Attempt, m.Reason = state, time.Time{}, "", 0, ""
 	m.Since, m.Planned, m.Held = in.At, time.Time{}, false
+	switch in.Kind {
+	case journey.InputElapsed, journey.InputMatched, journey.InputMoved:
+		m.Waited = true
+	}
 	m.Unrecorded = append(m.Unrecorded, effect.Entries...)
 	switch effect.Command.Kind {
 	case journey.CommandWait:
 		m.Planned = effect.Command.Until
-		m.Due = c.wave(in.At, m.Planned)
+		m.Due = c.wave(m.State.Node, in.At, m.Planned)
 	case journey.CommandAwait:
 		// The wait is registered at once, by a look.
 		m.Planned = effect.Command.Until
@@ -235,10 +230,17 @@ func (c *cohort) step(i int, in journey.Input) error {
 }
 
 // wave is when a wait ends: in a cohort with those that end at nearly the same
-// time.
-func (c *cohort) wave(since, due time.Time) time.Time {
-	if len(c.in.Members) > 1 {
+// time. A waitUntil ends when the clock says so, or within a second: those who wait
+// for one time of day end together as it is.
+func (c *cohort) wave(node string, since, due time.Time) time.Time {
+	if len(c.in.Members) == 1 {
+		return due
+	}
+	if n, ok := c.def.Node(node); !ok || n.Type != journey.WaitUntil {
 		return activities.RoundUp(due, due.Sub(since)/10)
+	}
+	if second := due.Truncate(time.Second); !second.Equal(due) {
+		return second.Add(time.Second)
 	}
 	return due
 }
@@ -348,19 +350,14 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) error {
 	m := &c.in.Members[i]
 	if !d.Decided() {
-		if now := workflow.Now(ctx); d.Attempt == m.Attempt && !d.Next.After(now) {
-			// No attempt was made, because it is not due by the worker's clock, which is
-			// behind the server's: asking again at once would be answered in the same way
-			// until it has caught up.
-			d.Next = now.Add(max(0, d.Next.Sub(d.At).Truncate(time.Millisecond)))
-		}
+		d.Next = nextTime(ctx, d, m.Attempt)
 		if d.Outcome == activities.OutcomeUnderWay {
 			// Whether its entries were written is known only once it has landed.
 			m.Due = d.Next
 			return nil
 		}
 		since, planned := m.Since, m.Planned
-		if d.Outcome == activities.OutcomeDeferred && m.Outcome != d.Outcome {
+		if d.Outcome == activities.OutcomeDeferred && (m.Outcome != d.Outcome || d.Reason == waypost.DeferQuietHours && !m.quiet()) {
 			if err := c.step(i, d.Input()); err != nil {
 				return err
 			}
@@ -380,9 +377,18 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 	if err := c.step(i, d.Input()); err != nil {
 		return err
 	}
-	// The activity computed the same step and wrote it with the outcome.
+	// The activity computed the same step and wrote it with the outcome. Who ended an
+	// enrollment early has written that.
 	m.Unrecorded, m.Outcome = nil, d.Outcome
+	if m.Leaving && m.State.Phase != journey.PhaseDone {
+		m.Leaving, m.Rung = false, true
+	}
 	return nil
+}
+
+// quiet tells whether a member is held back for quiet hours.
+func (m *Member) quiet() bool {
+	return m.Outcome == activities.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
 }
 
 // look has an activity find out how members go on: who was rung for, whose wait
@@ -418,6 +424,10 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 	switch f.Outcome {
 	case activities.OutcomeCanceled:
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: at})
+	case activities.OutcomeExited:
+		err := c.step(i, journey.Input{Kind: journey.InputExited, At: at, Reason: f.Reason})
+		m.Unrecorded = nil // the event's acceptance has written it
+		return err
 	case activities.FoundPaused:
 		m.Held = true
 	case activities.FoundMatched:
@@ -432,44 +442,65 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		if f.Reason != "" {
 			m.Reason = f.Reason // told when the time has run out
 		}
-		m.Due = f.Due
+		m.Due, m.Leaving = f.Due, f.Leaving
 		if m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait {
-			m.Due = c.wave(m.Since, f.Due)
+			m.Due = c.wave(m.State.Node, m.Since, f.Due)
 		}
 	}
 	return nil
 }
 
+// decide has an activity find out how members go on at a node that is passed at
+// once: a branch, a waitUntil, a split or an enroll.
 func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	batch := c.batch(node, members)
+	batch.Now = workflow.Now(ctx)
 	for n := range batch.Items {
-		batch.Items[n].Unrecorded = nil // it writes nothing
+		batch.Items[n].Unrecorded = nil // the timeline is not written here
 	}
-	title := fmt.Sprintf("%s: conditions, %s", node, count(len(members), "lead"))
-	c.quick(ctx, title, activitiesOf.DecideBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
+	var activity any = activitiesOf.DecideBatch
+	name, title := "DecideBatch", node+": conditions"
+	switch n, _ := c.def.Node(node); n.Type {
+	case journey.WaitUntil:
+		title = node + ": until when"
+	case journey.Split:
+		title = node + ": split"
+	case journey.Enroll:
+		activity, name, title = activitiesOf.EnrollBatch, "EnrollBatch", node+" → journey "+n.Journey
+		for n, i := range members {
+			batch.Items[n].Waited = c.in.Members[i].Waited
+		}
+	}
+	title += ", " + count(len(members), "lead")
+	c.quick(ctx, title, activity, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
 		var decisions []activities.Decision
 		if err := answer.Get(ctx, &decisions); err != nil {
 			return err
 		}
 		if len(decisions) != len(members) {
-			return fmt.Errorf("DecideBatch answered for %d of %d enrollments", len(decisions), len(members))
+			return fmt.Errorf("%s answered for %d of %d enrollments", name, len(decisions), len(members))
 		}
 		for n, i := range members {
-			d := decisions[n]
-			input := journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Reason: d.Reason}
-			switch d.Stopped {
-			case activities.FoundPaused:
-				c.in.Members[i].Held = true
-				continue
-			case activities.OutcomeCanceled:
-				input = journey.Input{Kind: journey.InputCanceled, At: d.At}
-			}
-			if err := c.step(i, input); err != nil {
+			if err := c.decided(i, decisions[n]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// decided takes over how a member goes on.
+func (c *cohort) decided(i int, d activities.Decision) error {
+	switch d.Stopped {
+	case activities.FoundPaused:
+		c.in.Members[i].Held = true
+		return nil
+	case activities.OutcomeCanceled:
+		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: d.At})
+	case activities.OutcomeExited:
+		return c.step(i, journey.Input{Kind: journey.InputExited, At: d.At, Reason: d.Reason})
+	}
+	return c.step(i, d.Input())
 }
 
 // record writes the timeline of members that wait or have ended. They are not
@@ -522,7 +553,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		m.State.Path = nil // activities do not need it
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
-			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred,
+			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred, Quiet: m.quiet(),
 			Fresh: m.Outcome == "" && m.Due.IsZero(),
 		}
 	}
@@ -542,35 +573,7 @@ func (c *cohort) activityOptions(ctx workflow.Context, title, webhook string) wo
 	return workflow.WithActivityOptions(ctx, options)
 }
 
-// expect has done called when the future is ready; the members are busy until
-// then.
-func (c *cohort) expect(ctx workflow.Context, future workflow.Future, members []int, done func(workflow.Context) error) {
-	c.inFlight++
-	for _, i := range members {
-		c.busy[i] = true
-	}
-	c.batches.AddFuture(future, func(workflow.Future) {
-		c.inFlight--
-		for _, i := range members {
-			c.busy[i] = false
-		}
-		if err := done(ctx); err != nil && c.err == nil && ctx.Err() == nil {
-			c.err = err
-		}
-	})
-}
-
-// wait blocks until a batch answers or something becomes due, and takes
-// everything that is ready by then.
-func (c *cohort) wait(ctx workflow.Context) error {
-	c.batches.Select(ctx)
-	for c.err == nil && ctx.Err() == nil && c.batches.HasPending() {
-		c.batches.Select(ctx)
-	}
-	return c.err
-}
-
-// setTimer keeps one timer, for what is due first.
+// setTimer sets the timer for what is due first.
 func (c *cohort) setTimer(ctx workflow.Context) {
 	var first time.Time
 	var what string
@@ -578,6 +581,9 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait || m.State.Phase == journey.PhaseSend
 		if waits && !m.Held && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
 			first, what = m.Due, m.State.Node+": delay"
+			if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitUntil {
+				what = m.State.Node
+			}
 			switch m.State.Phase {
 			case journey.PhaseSend:
 				what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
@@ -586,21 +592,7 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 			}
 		}
 	}
-	if first.IsZero() || c.timer != nil && !c.timerAt.After(first) {
-		return
-	}
-	if c.timer != nil {
-		c.cancelTimer()
-	}
-	timerCtx, cancel := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(timerCtx, first.Sub(workflow.Now(ctx)),
-		workflow.TimerOptions{Summary: what + " until " + first.UTC().Format(time.RFC3339)})
-	c.timer, c.timerAt, c.cancelTimer = timer, first, cancel
-	c.batches.AddFuture(timer, func(workflow.Future) {
-		if c.timer == timer {
-			c.timer = nil
-		}
-	})
+	c.wakeAt(ctx, first, what)
 }
 
 func (c *cohort) ended() bool {

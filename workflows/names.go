@@ -21,6 +21,10 @@ const TypeLaunch = "Launch"
 // is the import's.
 const TypeLeadImport = "LeadImport"
 
+// TypeRedelivery is the workflow type that sends a batch of messages once more; its
+// id is the batch's.
+const TypeRedelivery = "Redelivery"
+
 // SignalLook tells a workflow to look at what is recorded: something has changed
 // there. It carries a Ring.
 const SignalLook = "look"
@@ -33,7 +37,7 @@ var (
 	AttrOrg     = temporal.NewSearchAttributeKeyKeyword("WaypostOrg")         // organisation
 	AttrStage   = temporal.NewSearchAttributeKeyKeyword("WaypostStage")       // stage
 	AttrNode    = temporal.NewSearchAttributeKeyKeyword("WaypostNode")        // node that the first undecided enrollment is at
-	AttrOutcome = temporal.NewSearchAttributeKeyKeywordList("WaypostOutcome") // delivered, retrying, deferred, failed: whichever occur
+	AttrOutcome = temporal.NewSearchAttributeKeyKeywordList("WaypostOutcome") // delivered, retrying, deferred, failed, skipped, exited: whichever occur
 )
 
 // summary is a workflow's title in the Web UI.

@@ -47,18 +47,39 @@ func (c *cohort) show(ctx workflow.Context) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// outcomes lists which outcomes occur: of touchpoints that were passed, and of
-// those that wait for another attempt. The order is fixed.
+// shownOutcomes are those that AttrOutcome can have, in the order that it has them.
+var shownOutcomes = []string{
+	activities.OutcomeDelivered, activities.OutcomeRetrying, activities.OutcomeDeferred, activities.OutcomeFailed,
+	activities.OutcomeSkipped, activities.OutcomeExited,
+}
+
+// outcomes lists which outcomes occur: of touchpoints that were passed, of those
+// that wait for another attempt, and of enrollments that an event has ended. The
+// order is fixed.
 func (c *cohort) outcomes() []string {
 	var found []string
-	for _, outcome := range []string{activities.OutcomeDelivered, activities.OutcomeRetrying, activities.OutcomeDeferred, activities.OutcomeFailed} {
-		if slices.ContainsFunc(c.in.Members, func(m Member) bool {
-			return m.Outcome == outcome || slices.ContainsFunc(m.State.Path, func(v journey.Visit) bool { return v.Result == outcome })
-		}) {
+	for _, outcome := range shownOutcomes {
+		if slices.ContainsFunc(c.in.Members, func(m Member) bool { return c.had(m, outcome) }) {
 			found = append(found, outcome)
 		}
 	}
 	return found
+}
+
+// had tells whether an outcome occurs with a member. Nodes that are no touchpoints
+// have results of the same names.
+func (c *cohort) had(m Member, outcome string) bool {
+	if outcome == activities.OutcomeExited {
+		return m.State.Status == waypost.EnrollmentExited
+	}
+	return m.Outcome == outcome || slices.ContainsFunc(m.State.Path, func(v journey.Visit) bool {
+		return v.Result == outcome && (outcome != activities.OutcomeSkipped || c.touchpoint(v.Node))
+	})
+}
+
+func (c *cohort) touchpoint(node string) bool {
+	n, ok := c.def.Node(node)
+	return ok && n.Type == journey.Touchpoint
 }
 
 // details is what the Web UI shows of a running workflow: the path of a single
@@ -137,6 +158,7 @@ type JourneyResult struct {
 	Path       []PathStep               `json:"path,omitempty"`
 
 	Enrollments  int          `json:"enrollments,omitempty"`
+	Exited       int          `json:"exited,omitempty"` // enrollments that an event has ended
 	Touchpoints  []NodeCount  `json:"touchpoints,omitempty"`
 	NotSucceeded []LeadResult `json:"notSucceeded,omitempty"`
 }
@@ -152,6 +174,7 @@ type NodeCount struct {
 	Node      string `json:"node"`
 	Delivered int    `json:"delivered"`
 	Failed    int    `json:"failed"`
+	Skipped   int    `json:"skipped,omitempty"` // by the frequency cap
 }
 
 // LeadResult names a lead of a cohort with a touchpoint that failed.
@@ -173,6 +196,9 @@ func (c *cohort) result() JourneyResult {
 	r := JourneyResult{Enrollments: len(c.in.Members)}
 	for _, m := range c.in.Members {
 		failed := false
+		if m.State.Status == waypost.EnrollmentExited {
+			r.Exited++
+		}
 		for _, v := range m.State.Path {
 			switch v.Result {
 			case activities.OutcomeDelivered:
@@ -180,6 +206,10 @@ func (c *cohort) result() JourneyResult {
 			case activities.OutcomeFailed:
 				r.touchpoint(v.Node).Failed++
 				failed = true
+			case activities.OutcomeSkipped:
+				if c.touchpoint(v.Node) {
+					r.touchpoint(v.Node).Skipped++
+				}
 			}
 		}
 		if failed {

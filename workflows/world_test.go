@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ type world struct {
 	webhook  waypost.Webhook
 	keys     *waypost.Keyring
 	told     int // notices
+	woken    atomic.Int32
+	skew     time.Duration   // of the worker's clock
+	next     *waypost.Cohort // to run, instead of one that is claimed
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -97,14 +101,20 @@ func (w *world) dataConverter() converter.DataConverter {
 
 func (w *world) register() {
 	w.t.Helper()
+	w.registerWith(w.store)
+}
+
+func (w *world) registerWith(s activities.Store) {
+	w.t.Helper()
 	sender := webhook.NewSender(webhook.Options{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Now:        func() time.Time { return w.env.Now() },
 	})
 	w.t.Cleanup(sender.Close)
 	acts := activities.New(activities.Options{
-		Store: w.store, Sender: sender, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return w.env.Now() },
+		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler),
+		Now:  func() time.Time { return w.env.Now().Add(w.skew) },
+		Wake: func() { w.woken.Add(1) },
 	})
 	w.t.Cleanup(func() { must(w.t, acts.Close(context.Background())) })
 	worker.Register(w.env, acts)
@@ -154,7 +164,10 @@ func (w *world) run() workflows.JourneyResult {
 
 func (w *world) claim() workflows.JourneyInput {
 	w.t.Helper()
-	cohort, err := w.store.ClaimCohort(context.Background())
+	cohort, err := w.next, error(nil)
+	if w.next = nil; cohort == nil {
+		cohort, err = w.store.ClaimCohort(context.Background())
+	}
 	must(w.t, err)
 	if cohort == nil {
 		w.t.Fatal("there is no cohort to claim")

@@ -24,7 +24,10 @@ import (
 
 // client calls a gateway for a person: bounded in time and size, with errors that
 // say what to do.
-type client struct{ gateway *signed.Client }
+type client struct {
+	gateway *signed.Client
+	profile profile // that says whom to call
+}
 
 // answer is what a gateway answered.
 type answer struct {
@@ -47,6 +50,9 @@ type profile struct {
 	URL       string `json:"url"`
 	AccessKey string `json:"accessKey"`
 	SecretKey string `json:"secretKey"`
+	// For article search; without them it needs --tenant, and asks for a token.
+	SearchToken string `json:"searchToken"`
+	TenantID    string `json:"tenantId"`
 }
 
 // client finds out whom to call, and with which keys.
@@ -65,7 +71,7 @@ func (c *cli) client() (*client, error) {
 	if stage := cfg.Client.Stage; stage != "" {
 		gateway.Header.Set("X-Cloud-Stage", stage)
 	}
-	return &client{gateway}, nil
+	return &client{gateway, p}, nil
 }
 
 func findProfile(cfg config.Config) (profile, error) {
@@ -145,7 +151,12 @@ func (c *client) within(d time.Duration) *client {
 	gateway, web := *c.gateway, *c.gateway.HTTP
 	web.Timeout = d
 	gateway.HTTP = &web
-	return &client{&gateway}
+	return &client{&gateway, c.profile}
+}
+
+// withBearer is a client that sends a search token and signs nothing.
+func (c *client) withBearer(token string) *client {
+	return &client{c.gateway.WithBearer(token), c.profile}
 }
 
 // upload POSTs a body of a known size and hash while it is read, whatever the

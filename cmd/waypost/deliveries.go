@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -15,46 +16,69 @@ func (c *cli) deliveries() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deliveries", Short: "See what was delivered, what failed and why",
 		Example: `  waypost deliveries list --status retrying
-  waypost deliveries show msg_…`,
+  waypost deliveries show msg_…
+  waypost deliveries redeliver msg_…`,
 	}
-	cmd.AddCommand(c.deliveriesList(), c.deliveriesShow())
+	cmd.AddCommand(c.deliveriesList(), c.deliveriesShow(), c.deliveriesRedeliver(), c.deliveriesRedeliveries())
 	return cmd
 }
 
-func (c *cli) deliveriesList() *cobra.Command {
-	var l listing
-	filters := []struct{ flag, name, help, value string }{
+// deliveryFilter is a flag that selects deliveries, and the filter that it stands for.
+type deliveryFilter struct{ flag, name, help, value string }
+
+type deliverySelection []deliveryFilter
+
+func deliveryFilters(statuses string) deliverySelection {
+	return deliverySelection{
 		{"journey", "journeyId", "of this journey", ""},
 		{"webhook", "webhookId", "to this webhook", ""},
 		{"lead", "leadsId", "to this lead", ""},
 		{"enrollment", "enrollmentId", "of this enrollment", ""},
 		{"launch", "launchId", "of this launch", ""},
-		{"status", "status", "pending, retrying, deferred, succeeded, failed or canceled", ""},
+		{"status", "status", "that are " + statuses, ""},
 		{"from", "from", "made at or after this time (RFC 3339)", ""},
 		{"to", "to", "made before this time (RFC 3339)", ""},
 	}
+}
+
+func (s deliverySelection) flags(cmd *cobra.Command) {
+	for i := range s {
+		cmd.Flags().StringVar(&s[i].value, s[i].flag, "", "only those "+s[i].help)
+	}
+}
+
+// given are the filters whose flags stand on the command line.
+func (s deliverySelection) given() []deliveryFilter {
+	return slices.DeleteFunc(slices.Clone(s), func(f deliveryFilter) bool { return f.value == "" })
+}
+
+func (c *cli) deliveriesList() *cobra.Command {
+	var l listing
+	filters := deliveryFilters("pending, retrying, deferred, succeeded, failed or canceled")
 	cmd := &cobra.Command{
 		Use: "list", Short: "List deliveries, newest first", Args: cobra.NoArgs,
 		Example: `  waypost deliveries list --journey jrn_… --status failed --from 2026-01-01T00:00:00Z`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{}
-			for _, f := range filters {
-				if f.value != "" {
-					query.Set(f.name, f.value)
-				}
+			for _, f := range filters.given() {
+				query.Set(f.name, f.value)
 			}
 			return c.list(cmd.Context(), deliveriesPath, query, l,
-				of("MESSAGE", "messageId"), of("STATUS", "status"), of("HTTP", "httpStatus"), of("ATTEMPTS", "attempts"),
+				of("MESSAGE", "messageId"), column{"STATUS", statusOf}, of("HTTP", "httpStatus"), of("ATTEMPTS", "attempts"),
 				of("NEXT ATTEMPT", "nextAttemptAt"), of("LEAD", "leadsId"), of("NODE", "nodeId"), of("ENROLLMENT", "enrollmentId"), of("SAID", "message"))
 		},
 	}
-	for i := range filters {
-		f := &filters[i]
-		cmd.Flags().StringVar(&f.value, f.flag, "", "only those "+f.help)
-	}
-	cmd.Flag("status").Usage = "only those that are " + filters[5].help
+	filters.flags(cmd)
 	l.flags(cmd)
 	return cmd
+}
+
+// statusOf is a delivery's status, and why it is deferred.
+func statusOf(d members) string {
+	if reason := d.text("deferredReason"); reason != "" {
+		return d.text("status") + " (" + reason + ")"
+	}
+	return d.text("status")
 }
 
 func (c *cli) deliveriesShow() *cobra.Command {

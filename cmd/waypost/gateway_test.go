@@ -39,6 +39,8 @@ func deployment(t *testing.T) []string {
 		"WAYPOST_TEMPORAL_ADDRESS=" + strings.TrimPrefix(gone.URL, "http://"),
 		"WAYPOST_HTTP_ADDR=127.0.0.1:0", "WAYPOST_ADMIN_ADDR=127.0.0.1:0",
 		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8", "WAYPOST_LOG_FORMAT=json",
+		// So is Typesense, without which a gateway alone has no index of articles.
+		"WAYPOST_TYPESENSE_URL=" + gone.URL, "WAYPOST_TYPESENSE_API_KEY=none",
 	}
 }
 
@@ -72,27 +74,27 @@ func TestApps(t *testing.T) {
 		want(t, 1, nil, []string{"waypost migrate"})
 }
 
-// startGateway runs `waypost gateway` until the test ends and returns its URL.
-func startGateway(t *testing.T, environ []string) string {
+// startRole runs a role that serves until the test ends and returns its URL.
+func startRole(t *testing.T, role string, environ []string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	read, write := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"gateway"}, environ, nil, io.Discard, write)
+		ended <- run(ctx, []string{role}, environ, nil, io.Discard, write)
 		write.Close()
 	}()
 	t.Cleanup(func() {
 		stop()
 		if code := <-ended; code != 0 {
-			t.Errorf("the gateway ended with exit code %d", code)
+			t.Errorf("the %s ended with exit code %d", role, code)
 		}
 	})
 	lines := json.NewDecoder(read)
 	for {
 		var line struct{ Msg, Addr string }
 		if err := lines.Decode(&line); err != nil {
-			t.Fatalf("the gateway ended before it was ready: %v", err)
+			t.Fatalf("the %s ended before it was ready: %v", role, err)
 		}
 		if line.Msg == "ready" {
 			go func() { _, _ = io.Copy(io.Discard, read) }()
@@ -109,12 +111,17 @@ func newClientOf(t *testing.T) []string {
 
 func clientOf(t *testing.T, environ []string) []string {
 	t.Helper()
+	return clientOfRole(t, "gateway", environ)
+}
+
+func clientOfRole(t *testing.T, role string, environ []string) []string {
+	t.Helper()
 	made := runCLI(t, environ, "", "-o", "json", "apps", "create", "--org", "acme", "--name", "cli", "--grant", "*")
 	var key struct{ AccessKey, SecretKey string }
 	if err := json.Unmarshal([]byte(made.stdout), &key); err != nil {
 		t.Fatalf("%v in %s%s", err, made.stdout, made.stderr)
 	}
-	return []string{"WAYPOST_URL=" + startGateway(t, environ), "WAYPOST_ACCESS_KEY=" + key.AccessKey, "WAYPOST_SECRET_KEY=" + key.SecretKey}
+	return []string{"WAYPOST_URL=" + startRole(t, role, environ), "WAYPOST_ACCESS_KEY=" + key.AccessKey, "WAYPOST_SECRET_KEY=" + key.SecretKey}
 }
 
 // The client commands against the gateway that they are written for.

@@ -15,10 +15,13 @@ const journeysPath = "/v1/journeys"
 func (c *cli) journeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "journeys", Short: "Write, publish and start journeys",
-		Example: `  waypost journeys apply -f welcome.yaml --publish
+		Example: `  waypost journeys validate welcome.yaml
+  waypost journeys apply -f welcome.yaml --publish
+  waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
 	}
-	cmd.AddCommand(c.journeysApply(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart())
+	cmd.AddCommand(c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
+		c.journeysLaunch(), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysArchive())
 	cmd.AddCommand(c.controls(journeyPath, controlled{
 		command: "journeys", id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
@@ -33,12 +36,16 @@ func journeyPath(id string) string { return journeysPath + "/" + url.PathEscape(
 
 func (c *cli) journeysApply() *cobra.Command {
 	var file, id string
+	var set []string
 	var publish bool
 	cmd := &cobra.Command{
 		Use: "apply -f FILE", Short: "Create a journey from a file, or update its draft",
 		Long: `Reads a journey definition from a YAML or JSON file. The journey with --id, or else the one
 with the same name, gets it as its draft; where there is none, a journey is created.
-Enrollments that run stay on the version that they began with.`,
+Enrollments that run stay on the version that they began with.
+
+A file can have names of its own for webhooks and for the journeys of enroll nodes, so that it
+serves several stages: --set NAME=ID puts an id in wherever a node's webhook or journey is NAME.`,
 		Example: `  cat > welcome.yaml <<'END'
   name: Welcome
   start: hello
@@ -49,13 +56,14 @@ Enrollments that run stay on the version that they began with.`,
     - {id: thanks, type: touchpoint, webhook: whk_…, next: end}
     - {id: end, type: exit}
   END
-  waypost journeys apply -f welcome.yaml --publish`,
+  waypost journeys apply -f welcome.yaml --publish
+  waypost journeys apply -f examples/birthday.yaml --set email=whk_… --publish`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return usagef("apply needs -f FILE; - is standard input")
 			}
-			definition, err := c.readObject(file)
+			definition, err := c.readDefinition(file, set)
 			if err != nil {
 				return err
 			}
@@ -81,6 +89,7 @@ Enrollments that run stay on the version that they began with.`,
 	f.StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
 	f.StringVar(&id, "id", "", "the journey to update, whatever its name")
 	f.BoolVar(&publish, "publish", false, "publish it too")
+	setFlag(cmd, &set)
 	return cmd
 }
 
@@ -206,24 +215,7 @@ func (c *cli) journeysShow() *cobra.Command {
 	}
 }
 
-func (c *cli) printJourney(a answer) error {
-	if c.output == outputJSON {
-		return c.printAnswer(a)
-	}
-	journey, err := a.object()
-	if err != nil {
-		return err
-	}
-	if err := c.printObject(journey, "draft"); err != nil {
-		return err
-	}
-	draft := journey.raw("draft")
-	if draft == nil {
-		return nil
-	}
-	fmt.Fprintln(c.stdout, "draft")
-	return c.printJSON(draft)
-}
+func (c *cli) printJourney(a answer) error { return c.printDefinition(a, "draft") }
 
 func (c *cli) journeysStart() *cobra.Command {
 	var lead int64

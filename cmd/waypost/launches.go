@@ -41,49 +41,28 @@ forbids to enter, or who does not exist, is skipped and counted.`,
 	return cmd
 }
 
-func (c *cli) launchesCreate() *cobra.Command {
-	var leads, startAt string
-	var pairs []string
-	var everybody bool
+func (c *cli) launchesCreate() *cobra.Command { return c.launch("launches create") }
+
+// launch is the command that launches a journey; it stands in two places.
+func (c *cli) launch(name string) *cobra.Command {
+	var in audienceInput
+	var startAt string
 	var rate float64
+	verb := name[strings.LastIndexByte(name, ' ')+1:]
 	cmd := &cobra.Command{
-		Use: "create JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
+		Use: verb + " JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
 		Long: `Launches the published version of a journey, for one of
-
-  --leads FILE          the leads in a file: their leadsIds, one a line, or as a JSON list
-  --filter NAME=VALUE   the leads that match all filters when the launch starts: leadsGroup, region,
-                        name (a prefix), mobilePhone, email, externalId, createdFrom, createdTo,
-                        updatedFrom, updatedTo (RFC 3339; To is exclusive)
-  --all                 every lead
-
-It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second.`,
-		Example: `  waypost launches create jrn_… --filter leadsGroup=3 --filter createdFrom=2026-01-01T00:00:00Z
-  waypost launches create jrn_… --leads leads.txt --start-at 2026-12-24T09:00:00+08:00 --rate 50
-  printf '1001\n1002\n' | waypost launches create jrn_… --leads -`,
+` + audienceHelp + `
+It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second. Filters
+are looked at when it starts.`,
+		Example: strings.ReplaceAll(`  waypost NAME jrn_… --filter leadsGroup=3 --filter createdFrom=2026-01-01T00:00:00Z
+  waypost NAME jrn_… --leads leads.txt --start-at 2026-12-24T09:00:00+08:00 --rate 50
+  printf '1001\n1002\n' | waypost NAME jrn_… --leads -`, "NAME", name),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ways := 0
-			for _, given := range []bool{leads != "", len(pairs) > 0, everybody} {
-				if given {
-					ways++
-				}
-			}
-			if ways != 1 {
-				return usagef("a launch needs one of --leads FILE, --filter NAME=VALUE and --all")
-			}
-			audience := map[string]any{}
-			if leads != "" {
-				list, err := c.readLeads(leads)
-				if err != nil {
-					return err
-				}
-				audience["leadsIds"] = list
-			} else {
-				filter, err := leadFilter(pairs)
-				if err != nil {
-					return err
-				}
-				audience["filter"] = filter
+			audience, err := c.audience("a launch", in)
+			if err != nil {
+				return err
 			}
 			body := map[string]any{"audience": audience}
 			if startAt != "" {
@@ -98,10 +77,8 @@ It starts at once or at --start-at, and enrolls as fast as it goes or --rate lea
 			return c.send(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/launches", body)
 		},
 	}
+	in.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
-	f.StringArrayVar(&pairs, "filter", nil, "only leads that match, such as leadsGroup=3; may stand several times")
-	f.BoolVar(&everybody, "all", false, "every lead")
 	f.StringVar(&startAt, "start-at", "", "when it begins (RFC 3339); at once without it")
 	f.Float64Var(&rate, "rate", 0, "leads a second; as fast as it goes without it")
 	return cmd

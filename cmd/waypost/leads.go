@@ -2,15 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"waypost"
 )
 
 const leadsPath = "/v1/leads"
@@ -106,16 +103,7 @@ and delete.`,
 			if !etag {
 				return c.show(cmd.Context(), leadPath(args[0]))
 			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodGet, leadPath(args[0]), nil, nil)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.stdout, clean(a.header.Get("ETag")))
-			return err
+			return c.showETag(cmd.Context(), leadPath(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
@@ -340,7 +328,7 @@ updatedAt in it are not sent. With --if-match nothing happens if the lead was ch
 			if err != nil {
 				return fmt.Errorf("encode the request: %w", err)
 			}
-			a, err := c.change(cmd, method, args[0], match, data)
+			a, err := c.change(cmd, method, leadPath(args[0]), match, data)
 			if err != nil {
 				return err
 			}
@@ -351,33 +339,8 @@ updatedAt in it are not sent. With --if-match nothing happens if the lead was ch
 	f := cmd.Flags()
 	f.StringArrayVar(&cleared, "clear", nil, "a field to clear, such as remark or customFields.plan; may stand several times")
 	f.BoolVar(&replace, "replace", false, "clear every field that is not named")
-	matchFlag(cmd, &match)
+	matchFlag(cmd, &match, "lead")
 	return cmd
-}
-
-func matchFlag(cmd *cobra.Command, match *string) {
-	cmd.Flags().StringVar(match, "if-match", "", "an ETag: do it only if the lead is still this version (leads show ID --etag)")
-}
-
-// change makes a call that changes a lead, if it is still the version of match.
-func (c *cli) change(cmd *cobra.Command, method, id, match string, body []byte) (answer, error) {
-	header := http.Header{}
-	if cmd.Flags().Changed("if-match") {
-		if match == "" {
-			return answer{}, usagef("--if-match is empty; `waypost leads show ID --etag` prints what belongs there")
-		}
-		header.Set("If-Match", match)
-	}
-	cl, err := c.client()
-	if err != nil {
-		return answer{}, err
-	}
-	a, err := cl.do(cmd.Context(), method, leadPath(id), header, body)
-	var fault *waypost.Error
-	if errors.As(err, &fault) && (fault.Code == waypost.CodePreconditionRequired || fault.Code == waypost.CodePreconditionFailed) {
-		fault.Message += fmt.Sprintf(" (`waypost leads show %s`, then --if-match \"$(waypost leads show %s --etag)\")", id, id)
-	}
-	return a, err
 }
 
 // clearFields sets fields to null; a custom field by its name behind a dot.
@@ -446,7 +409,7 @@ again.`,
 		Example: `  waypost leads delete 1001`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := c.change(cmd, http.MethodDelete, args[0], match, nil); err != nil {
+			if _, err := c.change(cmd, http.MethodDelete, leadPath(args[0]), match, nil); err != nil {
 				return err
 			}
 			if c.output == outputJSON {
@@ -456,6 +419,6 @@ again.`,
 			return err
 		},
 	}
-	matchFlag(cmd, &match)
+	matchFlag(cmd, &match, "lead")
 	return cmd
 }

@@ -284,33 +284,18 @@ func (c *cli) sent(ctx context.Context, im leadImport, rows *rowsFile, a answer,
 // upload sends the file once, and shows how much of it is sent.
 func (c *cli) upload(ctx context.Context, cl *client, target string, header http.Header, rows *rowsFile) (answer, error) {
 	body := &counted{from: io.NewSectionReader(rows.file, 0, rows.size)}
-	type result struct {
-		answer
-		error
-	}
-	ended := make(chan result, 1)
-	go func() {
-		a, err := cl.upload(ctx, target, header, body, rows.size, rows.hash)
-		ended <- result{a, err}
-	}()
 	shown := progress{c: c}
+	done := func() float64 { return share(body.n.Load(), rows.size) }
 	line := func() string {
-		n := body.n.Load()
-		return fmt.Sprintf("%3d %%  sent %s of %s", int(100*share(n, rows.size)), sizeOf(n), sizeOf(rows.size))
+		return fmt.Sprintf("%3d %%  sent %s of %s", int(100*done()), sizeOf(body.n.Load()), sizeOf(rows.size))
 	}
-	tick := time.NewTicker(redraw)
-	defer tick.Stop()
-	for {
-		select {
-		case r := <-ended:
-			if r.error == nil && body.n.Load() == rows.size && c.terminal {
-				shown.show(1, line())
-			}
-			return r.answer, shown.end(r.error)
-		case <-tick.C:
-			shown.flow(share(body.n.Load(), rows.size), line)
-		}
+	a, err := shown.during(func() (answer, error) {
+		return cl.upload(ctx, target, header, body, rows.size, rows.hash)
+	}, done, line)
+	if err == nil && body.n.Load() == rows.size && c.terminal {
+		shown.show(1, line())
 	}
+	return a, shown.end(err)
 }
 
 // counted counts what is read.

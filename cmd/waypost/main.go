@@ -37,7 +37,7 @@ const (
 
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second, terminal: isTerminal(stderr)}
+	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second, terminal: isTerminal(stderr), bold: isTerminal(stdout)}
 	root := c.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -62,6 +62,8 @@ type cli struct {
 	poll    time.Duration // between two looks of --watch
 	// terminal says that somebody watches stderr: progress is then a bar.
 	terminal bool
+	// bold says that somebody watches stdout, and that it can show bold text.
+	bold bool
 }
 
 const (
@@ -110,7 +112,7 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 		}
 	}
 	add("roles", c.gateway(), c.worker(), c.serve(), c.migrate(), c.apps())
-	add("client", c.webhooks(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.api(), c.receiver())
+	add("client", c.webhooks(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.articles(), c.api(), c.receiver())
 	checkUsage(root)
 	return root
 }

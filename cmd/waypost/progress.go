@@ -46,6 +46,29 @@ func (p *progress) flow(done float64, line func() string) {
 	}
 }
 
+// during makes a call, and shows meanwhile how far it is.
+func (p *progress) during(call func() (answer, error), done func() float64, line func() string) (answer, error) {
+	type result struct {
+		answer
+		error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		a, err := call()
+		ended <- result{a, err}
+	}()
+	tick := time.NewTicker(redraw)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-ended:
+			return r.answer, r.error
+		case <-tick.C:
+			p.flow(done(), line)
+		}
+	}
+}
+
 // end leaves the line of a bar that was shown.
 func (p *progress) end(err error) error {
 	if p.c.terminal && p.shown != "" {

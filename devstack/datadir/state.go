@@ -28,6 +28,7 @@ type State struct {
 	WebhookID string  `json:"webhookId"`
 	JourneyID string  `json:"journeyId"`
 	LeadsIDs  []int64 `json:"leadsIds"`
+	TenantID  string  `json:"tenantId"`
 	// Addresses are the ones that were picked where port 0 was asked for, by
 	// variable: the next start takes them again if they are free.
 	Addresses map[string]string `json:"addresses"`
@@ -73,7 +74,8 @@ func freshState() State {
 }
 
 // Profile is profile.json (contract, chapter 1): what a client needs to try
-// things out. SearchToken and TenantID are "" until articles can be searched.
+// things out. SearchToken and TenantID are "" without the demo; the token is another
+// one after every start.
 type Profile struct {
 	URL             string `json:"url"`
 	AccessKey       string `json:"accessKey"`
@@ -94,7 +96,7 @@ type Setting struct{ Name, Value string }
 func (d *Dir) WriteEnv(settings []Setting) error {
 	var b strings.Builder
 	b.WriteString("# Settings with which waypost gateway and waypost worker join this waypost-dev:\n#   . " +
-		Quote(d.File(EnvFile)) + " && waypost worker\n# Written at every start. It holds keys.\n")
+		Quote(d.File(EnvFile)) + " && waypost worker\n# Written at every start. It holds keys. Without a Typesense at WAYPOST_TYPESENSE_URL, their article searches are 503.\n")
 	for _, s := range settings {
 		fmt.Fprintf(&b, "export %s=%s\n", s.Name, Quote(s.Value))
 	}

@@ -27,6 +27,7 @@ type Data struct {
 	WebhookID string
 	JourneyID string
 	LeadsIDs  []int64
+	TenantID  string // the site of its articles
 }
 
 // Hook is where the demo webhook points.
@@ -35,7 +36,7 @@ type Hook struct {
 }
 
 // Prepare makes what is missing of the demo's data: a webhook, a published
-// journey and leads. known is what a former start made; nothing is made twice,
+// journey, leads and articles. known is what a former start made; nothing is made twice,
 // whatever happened to that start. fresh tells whether anything was made.
 func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Data, fresh bool, err error) {
 	d = known
@@ -45,6 +46,10 @@ func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Da
 	}
 	fresh = made
 	if made, err = prepareJourney(ctx, c, &d); err != nil {
+		return d, fresh, err
+	}
+	fresh = fresh || made
+	if made, err = prepareArticles(ctx, c, &d); err != nil {
 		return d, fresh, err
 	}
 	fresh = fresh || made

@@ -313,6 +313,7 @@ func TestComposeNatively(t *testing.T) {
 		"WAYPOST_DATABASE_URL":     "sqlite:" + filepath.Join(t.TempDir(), "waypost.db"),
 		"WAYPOST_TEMPORAL_ADDRESS": base.profile.TemporalAddress,
 		"WAYPOST_REDIS_URL":        os.Getenv("WAYPOST_TEST_REDIS_URL"),
+		"WAYPOST_TYPESENSE_URL":    "http://" + freeAddr(t), // they start while it is away
 	}
 	if os.Getenv("WAYPOST_TEST_POSTGRES_URL") != "" || os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
 		here["WAYPOST_DATABASE_URL"] = storetest.PostgresURL(t)

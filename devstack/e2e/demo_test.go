@@ -40,6 +40,7 @@ func TestDemoOverRestarts(t *testing.T) {
 		}
 	}
 	p.checkWelcome(t, one)
+	p.checkArticles(t)
 	if code := p.interrupt(t); code != 0 {
 		t.Errorf("exit status %d after Ctrl-C", code)
 	}
@@ -48,8 +49,10 @@ func TestDemoOverRestarts(t *testing.T) {
 	}
 	p.checkNothingListens(t)
 
+	// same is the profile but for its search token, which every start issues anew.
+	same := func(a, b datadir.Profile) bool { a.SearchToken = b.SearchToken; return a == b }
 	p = startProcess(t, dir, nil)
-	if p.profile != first {
+	if !same(p.profile, first) || p.profile.SearchToken == first.SearchToken {
 		t.Errorf("the second start's profile is %+v, the first one's %+v", p.profile, first)
 	}
 	two := p.demoEnrollment(t)
@@ -59,17 +62,64 @@ func TestDemoOverRestarts(t *testing.T) {
 	p.kill9(t) // the second enrollment is in its delay
 
 	p = startProcess(t, dir, nil)
-	if p.profile != first {
+	if !same(p.profile, first) {
 		t.Errorf("the profile after the kill is %+v, the first one's %+v", p.profile, first)
 	}
 	p.checkWelcome(t, one)
 	p.checkWelcome(t, two)
+	p.checkArticles(t)
 	var journeys struct{ Items []waypost.Journey }
 	if err := p.client.Do(t.Context(), http.MethodGet, "/v1/journeys", nil, &journeys); err != nil || len(journeys.Items) != 1 {
 		t.Errorf("%d journeys, %v", len(journeys.Items), err)
 	}
 	if code := p.interrupt(t); code != 0 {
 		t.Errorf("exit status %d after Ctrl-C", code)
+	}
+}
+
+// checkArticles searches the demo's articles as the banner says, with curl's request.
+func (p *process) checkArticles(t *testing.T) {
+	t.Helper()
+	for _, want := range []string{"  押金<b class=\"highlight\">退款</b>说明\n", "bin/waypost articles search 退款\n", "-d tenant_id=" + p.profile.TenantID + " -d from=frontend"} {
+		if !strings.Contains(p.output.String(), want) {
+			t.Errorf("the demo did not print %s", want)
+		}
+	}
+	for query, want := range map[string]string{
+		"from=frontend&keywords=退款":                      "deposit,refunds,incidents",
+		"from=frontend&keywords=退款&user_access_level=4":  "deposit,refunds",
+		"from=admin&keywords=退款":                         "deposit,spring-offer,refunds,incidents",
+		"from=frontend&keywords=报销&user_access_level=2":  "invoices",
+		"from=frontend&keywords=refund":                  "refunds",
+		"from=frontend&keywords=script iframe class= <b": "map-on-your-page",
+	} {
+		params, err := url.ParseQuery(query + "&tenant_id=" + p.profile.TenantID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Message struct {
+				Items []struct {
+					Identifier string
+					Name       string `json:"name_highlight"`
+					Excerpt    string `json:"search_highlight"`
+				}
+			}
+		}
+		if err := p.client.WithBearer(p.profile.SearchToken).Do(t.Context(), http.MethodGet, "/api/v1/articles/search?"+params.Encode(), nil, &answer); err != nil {
+			t.Error(err)
+		}
+		var found []string
+		for _, hit := range answer.Message.Items {
+			found = append(found, hit.Identifier)
+			marks := strings.NewReplacer(`<b class="highlight">`, "", "</b>", "")
+			if text := marks.Replace(hit.Name + hit.Excerpt); strings.ContainsAny(text, "<>") {
+				t.Errorf("%s: markup in %s", query, text)
+			}
+		}
+		if got := strings.Join(found, ","); got != want {
+			t.Errorf("%s found %s, want %s", query, got, want)
+		}
 	}
 }
 

@@ -130,6 +130,7 @@ func replay(t *testing.T, h *historypb.History) {
 	replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 	replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
 	replayer.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
+	replayer.RegisterWorkflowWithOptions(workflows.Redelivery, workflow.RegisterOptions{Name: workflows.TypeRedelivery})
 	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
 		t.Errorf("replay: %v", err)
 	}

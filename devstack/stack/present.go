@@ -20,8 +20,12 @@ import (
 	"waypost/workflows"
 )
 
-// demoTimeout bounds the demo's preparation and the wait for its message.
-const demoTimeout = 30 * time.Second
+const (
+	// demoTimeout bounds the demo's preparation and the wait for its message.
+	demoTimeout = 30 * time.Second
+	// searchTimeout bounds the wait until the demo's articles are found.
+	searchTimeout = 10 * time.Second
+)
 
 // present runs the demo, writes the profile and prints the banner.
 func (s *Stack) present(ctx context.Context, o Options, cfg config.Config, state datadir.State, began time.Time) error {
@@ -44,12 +48,19 @@ func (s *Stack) present(ctx context.Context, o Options, cfg config.Config, state
 }
 
 func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-	defer cancel()
 	caller := client.New(s.Profile.URL, signature.Key{AccessKey: s.Profile.AccessKey, SecretKey: s.Profile.SecretKey})
 	caller.HTTP.Transport = &http.Transport{} // its connections end with the demo
 	defer caller.HTTP.CloseIdleConnections()
+	if err := s.demoJourney(ctx, caller, state, out); err != nil {
+		return err
+	}
+	return s.demoSearch(ctx, caller, *state, out)
+}
 
+// demoJourney makes the demo's data and sends its first lead on its journey.
+func (s *Stack) demoJourney(ctx context.Context, caller *client.Client, state *datadir.State, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
 	unfinished, err := s.temporal.Running(ctx, workflows.TypeJourney)
 	if err != nil {
 		s.log.Warn("count unfinished journeys", "error", err)
@@ -58,16 +69,16 @@ func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) e
 	var enrolled demo.Enrollment
 	var running bool
 	if err := (progress{s.out}).step("Demo data", func() error {
-		known := demo.Data{WebhookID: state.WebhookID, JourneyID: state.JourneyID, LeadsIDs: state.LeadsIDs}
+		known := demo.Data{WebhookID: state.WebhookID, JourneyID: state.JourneyID, LeadsIDs: state.LeadsIDs, TenantID: state.TenantID}
 		hook := demo.Hook{URL: s.Profile.Receiver + demoPath, User: state.ReceiverUser, Password: state.ReceiverPassword}
 		var fresh bool
 		data, fresh, err = demo.Prepare(ctx, caller, known, hook)
 		if err != nil {
 			return fmt.Errorf("make the demo's data: %w", err)
 		}
-		state.WebhookID, state.JourneyID, state.LeadsIDs = data.WebhookID, data.JourneyID, data.LeadsIDs
+		state.WebhookID, state.JourneyID, state.LeadsIDs, state.TenantID = data.WebhookID, data.JourneyID, data.LeadsIDs, data.TenantID
 		if !fresh {
-			fmt.Fprintf(out, "\nThe demo's webhook, journey and leads are those of the former start; journey workflows that go on: %d.\n", unfinished)
+			fmt.Fprintf(out, "\nThe demo's webhook, journey, leads and articles are those of the former start; journey workflows that go on: %d.\n", unfinished)
 		}
 		return s.dir.SaveState(*state)
 	}); err != nil {
@@ -93,6 +104,29 @@ func (s *Stack) demo(ctx context.Context, state *datadir.State, out io.Writer) e
 	}
 	show(out, delivery)
 	fmt.Fprintf(out, "In the Temporal Web UI:\n  %s\n", enrolled.TemporalURL)
+	return nil
+}
+
+// demoSearch issues the profile's search token and shows a hit.
+func (s *Stack) demoSearch(ctx context.Context, caller *client.Client, state datadir.State, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	data := demo.Data{TenantID: state.TenantID}
+	token, err := demo.SearchToken(ctx, caller, data)
+	if err != nil {
+		return fmt.Errorf("issue a search token: %w", err)
+	}
+	s.Profile.TenantID, s.Profile.SearchToken = data.TenantID, token
+	var hit demo.Hit
+	if err := (progress{s.out}).step("Demo search", func() error {
+		hit, err = demo.Search(ctx, caller, token, data, demo.SearchKeyword)
+		return err
+	}); err != nil {
+		fmt.Fprintf(out, "\nThe demo's articles could not be searched: %s\n", err)
+		return nil
+	}
+	fmt.Fprintf(out, "\nA search for %s in the demo's articles finds first:\n  %s\n  %s\n", demo.SearchKeyword,
+		hit.NameHighlight, strings.Join(strings.Fields(hit.SearchHighlight), " "))
 	return nil
 }
 
@@ -173,6 +207,11 @@ func (s *Stack) hints(state datadir.State) []string {
 	out = append(out, "bin/waypost deliveries list")
 	if len(state.LeadsIDs) > 1 {
 		out = append(out, fmt.Sprintf("bin/waypost journeys start %s --lead %d", state.JourneyID, state.LeadsIDs[1]))
+	}
+	if s.Profile.SearchToken != "" {
+		out = append(out, "bin/waypost articles search "+demo.SearchKeyword, "curl -sG "+datadir.Quote(s.Profile.URL+"/api/v1/articles/search")+
+			` -H "Authorization: Bearer $(sed -n 's/.*"searchToken": "\(.*\)",/\1/p' "$WAYPOST_PROFILE")"`+
+			" -d tenant_id="+s.Profile.TenantID+" -d from=frontend --data-urlencode keywords="+demo.SearchKeyword)
 	}
 	return out
 }

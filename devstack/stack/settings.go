@@ -58,7 +58,7 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 	if cidrs := strings.TrimSpace(environ["WAYPOST_WEBHOOK_ALLOW_CIDRS"]); cidrs != "" {
 		set["WAYPOST_WEBHOOK_ALLOW_CIDRS"] = cidrs + "," + loopback
 	}
-	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_PHONE_REGION", "WAYPOST_TRUSTED_PROXIES"} {
+	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_PHONE_REGION", "WAYPOST_TRUSTED_PROXIES", "WAYPOST_TYPESENSE_URL", "WAYPOST_TYPESENSE_API_KEY"} {
 		if value := or(name, ""); value != "" {
 			set[name] = value
 		}
@@ -66,9 +66,17 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 	return set
 }
 
+// Where roles of their own look for a Typesense that nobody has named: the embedded
+// index belongs to one process. Until one is there, they answer searches with 503.
+var typesense = map[string]string{"WAYPOST_TYPESENSE_URL": "http://127.0.0.1:8108", "WAYPOST_TYPESENSE_API_KEY": "none"}
+
 // envFile is what roles of their own need of the settings. A gateway beside the
 // one of this stack needs an address of its own.
 func (s *Stack) envFile(set map[string]string) []datadir.Setting {
+	if set["WAYPOST_TYPESENSE_URL"] == "" {
+		set = maps.Clone(set)
+		maps.Copy(set, typesense)
+	}
 	var out []datadir.Setting
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if name == "WAYPOST_HTTP_ADDR" && s.has(Gateway) {

@@ -160,8 +160,9 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err := s.startRedis(cfg); err != nil {
 		return err
 	}
-	role, serve := s.role()
-	roleCfg, _, err := config.Load(role, over(environ, set))
+	// Unlike roles of their own, the parts in this process do without Typesense. The
+	// settings are loaded in any case: the database is set up for roles of their own too.
+	roleCfg, _, err := config.Load(config.RoleServe, over(environ, set))
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err := s.dir.WriteEnv(s.envFile(set)); err != nil {
 		return err
 	}
-	if err := s.startApp(ctx, roleCfg, serve); err != nil {
+	if err := s.startApp(ctx, roleCfg, s.serve()); err != nil {
 		return err
 	}
 	return s.present(ctx, o, cfg, state, began)
@@ -349,18 +350,17 @@ func (s *Stack) startReceiver(ctx context.Context, cfg config.Config, state data
 
 type serveFunc func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error
 
-// role is what of the app runs in this process, nil for nothing. Its settings
-// are loaded in any case: the database is set up for roles of their own too.
-func (s *Stack) role() (config.Role, serveFunc) {
+// serve is what of the app runs in this process, nil for nothing.
+func (s *Stack) serve() serveFunc {
 	switch {
 	case s.has(Gateway) && s.has(Worker):
-		return config.RoleServe, app.Serve
+		return app.Serve
 	case s.has(Gateway):
-		return config.RoleGateway, app.Gateway
+		return app.Gateway
 	case s.has(Worker):
-		return config.RoleWorker, app.Worker
+		return app.Worker
 	}
-	return config.RoleServe, nil
+	return nil
 }
 
 func (s *Stack) startApp(ctx context.Context, cfg config.Config, serve serveFunc) error {

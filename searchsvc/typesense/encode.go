@@ -53,14 +53,17 @@ func encode(s string) string {
 	keepBlanks(runes)
 	var b strings.Builder
 	b.Grow(3 * len(s))
+	before := inWord
 	for i, r := range runes {
-		if i > 0 && (alone(runes[i-1]) || alone(r)) {
+		now := kindOf(r)
+		if i > 0 && (before != inWord || now != inWord) {
 			b.WriteByte(' ')
 		}
 		b.WriteRune(r)
-		if i+1 < len(runes) && searchsvc.IsCJK(r) && searchsvc.IsCJK(runes[i+1]) {
+		if now == paired && i+1 < len(runes) && kindOf(runes[i+1]) == paired {
 			b.WriteRune(runes[i+1])
 		}
+		before = now
 	}
 	return b.String()
 }
@@ -86,7 +89,7 @@ func keepBlanks(runes []rune) {
 		for end < len(runes) && runes[end] == ' ' {
 			end++
 		}
-		if i > 0 && alone(runes[i-1]) || end < len(runes) && alone(runes[end]) {
+		if i > 0 && kindOf(runes[i-1]) != inWord || end < len(runes) && kindOf(runes[end]) != inWord {
 			for j := i; j < end; j++ {
 				runes[j] = blank
 			}
@@ -95,44 +98,65 @@ func keepBlanks(runes []rune) {
 	}
 }
 
-// alone tells whether r has blanks around it in indexed text.
-func alone(r rune) bool {
-	if r <= unicode.MaxASCII {
-		return false
+// kind says how a character is written.
+type kind byte
+
+const (
+	inWord kind = iota // beside others of its kind, and blanks
+	single             // with blanks around it
+	paired             // with blanks around it and its follower appended: CJK
+)
+
+// firstHan and lastHan bound the characters that most Chinese text is made of, so
+// that they need not be looked for in tables.
+const (
+	firstHan = '\u4E00'
+	lastHan  = '\u9FFF'
+)
+
+func kindOf(r rune) kind {
+	switch {
+	case r <= unicode.MaxASCII:
+		return inWord
+	case r >= firstHan && r <= lastHan || searchsvc.IsCJK(r):
+		return paired
+	case unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r):
+		return inWord
 	}
-	return searchsvc.IsCJK(r) || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
+	return single
 }
 
 // decode gives back the text of an indexed name or content.
 func decode(s string) string {
 	s, _, _ = strings.Cut(s, string(textEnd))
-	runes := make([]rune, 0, len(s))
-	for _, r := range s {
-		if r != markStart && r != markEnd && r != textStart {
-			runes = append(runes, r)
-		}
-	}
 	var b strings.Builder
 	b.Grow(len(s))
-	for i := 0; i < len(runes); i++ {
-		r := runes[i]
+	// before is the kind of the last character that is no blank, blanks how many came
+	// after it. At the beginning there is none, and blanks are dropped.
+	before, blanks := single, 0
+	for _, r := range s {
+		switch r {
+		case markStart, markEnd, textStart:
+			continue
+		case ' ':
+			blanks++
+			continue
+		}
+		now := kindOf(r)
+		if now == inWord && before == inWord {
+			for range blanks {
+				b.WriteByte(' ')
+			}
+		}
 		switch {
-		case r == ' ':
-			end := i
-			for end < len(runes) && runes[end] == ' ' {
-				end++
-			}
-			if i > 0 && end < len(runes) && !alone(runes[i-1]) && !alone(runes[end]) {
-				b.WriteString(strings.Repeat(" ", end-i))
-			}
-			i = end - 1
 		case r == blank:
 			b.WriteByte(' ')
-		case i > 0 && searchsvc.IsCJK(r) && searchsvc.IsCJK(runes[i-1]):
+		case now == paired && before == paired && blanks == 0:
 			// the second of a pair
 		default:
 			b.WriteRune(r)
 		}
+		before, blanks = now, 0
 	}
 	return b.String()
 }

@@ -3,9 +3,11 @@ package typesense
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"waypost"
+	"waypost/searchsvc"
 )
 
 func TestEncode(t *testing.T) {
@@ -27,6 +29,16 @@ func TestEncode(t *testing.T) {
 	}
 	if got := encodeName("学生学a"); got != "\uE004 学生 生学 学 a \uE005 学 生" {
 		t.Errorf("name %q", got)
+	}
+}
+
+// All that is taken for Han without a look is.
+func TestKindOf(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if cjk := searchsvc.IsCJK(r); cjk != (kindOf(r) == paired) {
+			t.Errorf("%U: CJK %t, kind %d", r, cjk, kindOf(r))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/typesense/typesense-go/v3/typesense/api"
@@ -15,43 +16,101 @@ import (
 // between.
 const importBatch = 200
 
-// Import implements searchsvc.Index. All documents go in one request, so callers
-// bound how many they give.
-func (x *Index) Import(ctx context.Context, docs []searchsvc.Document) ([]error, error) {
-	if len(docs) == 0 {
-		return nil, nil
-	}
+// Bounds of one request of an import, so that it is done long before it is given up.
+// A document that is longer goes alone.
+const (
+	maxImportLines = 500
+	maxImportBytes = 4 << 20
+)
+
+// Import implements searchsvc.Index. It sends as many requests as it takes, one after
+// the other. After an error the documents of the first ones may be there already.
+func (x *Index) Import(ctx context.Context, generation string, docs []searchsvc.Document) ([]error, error) {
+	faults := make([]error, len(docs))
 	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	encoder.SetEscapeHTML(false)
-	for _, d := range docs {
-		if err := encoder.Encode(newDocument(d)); err != nil {
+	var at []int // where the documents of lines stand in docs
+	send := func() error {
+		if len(at) == 0 {
+			return nil
+		}
+		part, err := x.importLines(ctx, x.prefix+generation, lines.Bytes(), len(at))
+		if err != nil {
+			return wrap("import articles", err)
+		}
+		for i, fault := range part {
+			faults[at[i]] = fault
+		}
+		lines.Reset()
+		at = at[:0]
+		return nil
+	}
+	for i, d := range docs {
+		if d.Key == "" { // Typesense would think of one
+			faults[i] = errors.New("a document has no key")
+			continue
+		}
+		line, err := encodeLine(newDocument(d))
+		if err != nil {
 			return nil, fmt.Errorf("import articles: %w", err)
 		}
+		if len(at) == maxImportLines || lines.Len()+len(line) > maxImportBytes {
+			if err := send(); err != nil {
+				return nil, err
+			}
+		}
+		lines.Write(line)
+		at = append(at, i)
 	}
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	action, batch := api.Upsert, importBatch
-	answer, err := x.client.Collection(x.collection).Documents().ImportJsonl(ctx, &lines, &api.ImportDocumentsParams{Action: &action, BatchSize: &batch})
+	if err := send(); err != nil {
+		return nil, err
+	}
+	return faults, nil
+}
+
+func encodeLine(d document) ([]byte, error) {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(d)
+	return line.Bytes(), err
+}
+
+// importLines puts documents by one request, and returns what befell each.
+func (x *Index) importLines(ctx context.Context, collection string, lines []byte, count int) ([]error, error) {
+	faults := make([]error, count)
+	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		action, batch := api.Upsert, importBatch
+		answer, err := n.client.Collection(collection).Documents().ImportJsonl(ctx, bytes.NewReader(lines),
+			&api.ImportDocumentsParams{Action: &action, BatchSize: &batch})
+		if err != nil {
+			return err
+		}
+		defer answer.Close()
+		// The answer is always 200, with a line for each document, in order.
+		decoder := json.NewDecoder(answer)
+		for i := range faults {
+			var line struct {
+				Success *bool  `json:"success"`
+				Code    int    `json:"code"`
+				Error   string `json:"error"`
+				Message string `json:"message"`
+			}
+			if err := decoder.Decode(&line); err != nil {
+				return err
+			}
+			switch {
+			case line.Success == nil: // it breaks off
+				return fault{cause: "breaks an import off" + reason(line.Message)}
+			case *line.Success:
+				faults[i] = nil
+			default:
+				faults[i] = documentError(line.Code, line.Error)
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, wrap("import articles", classify(ctx, err))
-	}
-	defer answer.Close()
-	// The answer is always 200, with a line for each document, in order.
-	faults := make([]error, len(docs))
-	decoder := json.NewDecoder(answer)
-	for i := range docs {
-		var line struct {
-			Success bool   `json:"success"`
-			Code    int    `json:"code"`
-			Error   string `json:"error"`
-		}
-		if err := decoder.Decode(&line); err != nil {
-			return nil, wrap("import articles", classify(ctx, fmt.Errorf("line %d: %w", i+1, err)))
-		}
-		if !line.Success {
-			faults[i] = fmt.Errorf("index an article: %.200s: %w", line.Error, statusError(line.Code))
-		}
+		return nil, err
 	}
 	return faults, nil
 }

@@ -1,167 +1,300 @@
-// Package typesense keeps articles in a Typesense server and finds them there
-// (contract, chapter 7). It was made against Typesense 29.
+// Package typesense keeps articles in a cluster of Typesense servers and finds them
+// there (contract, chapter 7). It was made against Typesense 29.
 package typesense
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/typesense/typesense-go/v3/typesense"
 	"github.com/typesense/typesense-go/v3/typesense/api"
 
-	"waypost"
 	"waypost/searchsvc"
 )
 
-// Options say which server to use and how.
+// Options say which servers to use.
 type Options struct {
-	URL           string
-	APIKey        string
-	Alias         string        // of the collection that is searched; "articles" if empty
-	SearchTimeout time.Duration // of a search; 5 s if 0
-	WriteTimeout  time.Duration // of everything else; 60 s if 0
+	// URLs are the nodes of one cluster, at least one. The first is used as long as it
+	// works; any other takes its place, and keeps it as long as that works.
+	URLs []string
+	// APIKey must permit everything with collections, their documents and aliases.
+	APIKey string
+	// Prefix stands before the names of the alias and of all collections. Whoever
+	// shares a cluster needs one of their own, for collections of ours are dropped when
+	// they are no longer needed.
+	Prefix string
+	// Log is told when a node begins to fail and when it works again. Nothing is
+	// logged if it is nil.
+	Log *slog.Logger
 }
 
-// Index is a collection of articles, by default the one behind the alias.
+// An alias says which generation is live. Each generation is a collection.
+const (
+	aliasName        = "articles"
+	generationPrefix = "articles_"
+)
+
+// Index keeps generations of articles in Typesense.
 type Index struct {
-	client     *typesense.Client
-	http       *api.Client
-	collection string
-	options    Options
+	nodes   []*node
+	current atomic.Int32 // the node that is asked first
+	prefix  string
+	alias   string
+	log     *slog.Logger
+
+	now       func() time.Time
+	searching patience
+	writing   patience
 }
 
 var _ searchsvc.Index = (*Index)(nil)
 
-// Open prepares to use a server; it does not call it. The client's own circuit
-// breaker and node list are left out: the one counts cancelled searches and stays
-// open for a minute, the other has data races.
+// dialTime bounds how long a node whose host is gone is waited for.
+const dialTime = 1500 * time.Millisecond
+
+// Open prepares to use a cluster; it does not call it.
 func Open(o Options) (*Index, error) {
-	if u, err := url.Parse(o.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, errors.New("the URL of Typesense must be like http://127.0.0.1:8108")
+	x := &Index{
+		prefix: o.Prefix, alias: o.Prefix + aliasName, log: o.Log,
+		now: time.Now, searching: searching, writing: writing,
 	}
-	if o.Alias == "" {
-		o.Alias = "articles"
+	if x.log == nil {
+		x.log = slog.New(slog.DiscardHandler)
 	}
-	if o.SearchTimeout == 0 {
-		o.SearchTimeout = 5 * time.Second
+	if len(o.URLs) == 0 {
+		return nil, errors.New("a URL of Typesense is needed")
 	}
-	if o.WriteTimeout == 0 {
-		o.WriteTimeout = 60 * time.Second
+	if o.APIKey == "" || strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the API key of Typesense is missing, or holds blanks or characters beyond ASCII")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	answers, err := api.NewClientWithResponses(o.URL, api.WithAPIKey(o.APIKey), api.WithHTTPClient(&http.Client{
+	transport.DialContext = (&net.Dialer{Timeout: dialTime}).DialContext
+	client := &http.Client{
 		Transport: transport,
 		// Whoever we are sent to must not get the API key.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	for _, address := range o.URLs {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return nil, errors.New("a URL of Typesense must be like http://127.0.0.1:8108")
+		}
+		answers, err := api.NewClientWithResponses(address, api.WithAPIKey(o.APIKey), api.WithRequestEditorFn(repeatable), api.WithHTTPClient(client))
+		if err != nil {
+			return nil, fmt.Errorf("make the client of Typesense at %s: %w", u.Host, err)
+		}
+		x.nodes = append(x.nodes, &node{
+			name:   u.Host,
+			client: typesense.NewClient(typesense.WithAPIClient(answers)),
+			http:   answers.ClientInterface.(*api.Client),
+		})
+	}
+	return x, nil
+}
+
+// repeatable tells the HTTP client that a request may be sent again. Else a request
+// with a body fails on the first connection that an earlier life of the server has
+// left behind. The header is not sent, because it has no value.
+func repeatable(_ context.Context, r *http.Request) error {
+	r.Header["X-Idempotency-Key"] = nil
+	return nil
+}
+
+// Engine implements searchsvc.Index.
+func (x *Index) Engine() string { return "typesense" }
+
+// Live implements searchsvc.Index. An alias to a collection that is not there, which
+// Typesense accepts, counts as none.
+func (x *Index) Live(ctx context.Context) (string, error) {
+	var collection string
+	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
+		if collection, err = n.target(ctx, x.alias); err != nil || collection == "" {
+			return err
+		}
+		if _, err = n.client.Collection(collection).Retrieve(ctx); isMissing(err) {
+			collection, err = "", nil
+		}
+		return err
+	})
+	if err != nil {
+		return "", wrap("read the live collection", err)
+	}
+	return strings.TrimPrefix(collection, x.prefix), nil
+}
+
+// target is the collection that an alias names, "" if there is no such alias.
+func (n *node) target(ctx context.Context, alias string) (string, error) {
+	answer, err := n.client.Alias(alias).Retrieve(ctx)
+	switch {
+	case isMissing(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case answer.CollectionName == "":
+		return "", errOther
+	}
+	return answer.CollectionName, nil
+}
+
+// Create implements searchsvc.Index.
+func (x *Index) Create(ctx context.Context, generation string) error {
+	if !strings.HasPrefix(generation, generationPrefix) {
+		return fmt.Errorf("create the collection %s: its name must begin with %s, or it is never dropped", generation, generationPrefix)
+	}
+	collection := x.prefix + generation
+	return wrap("create the collection "+collection, x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		_, err := n.client.Collections().Create(ctx, schema(collection))
+		if status, _ := answered(err); status != http.StatusConflict {
+			return err
+		}
+		if _, err := n.client.Collection(collection).Delete(ctx); err != nil && !isMissing(err) {
+			return err
+		}
+		_, err = n.client.Collections().Create(ctx, schema(collection))
+		return err
 	}))
-	if err != nil {
-		return nil, fmt.Errorf("make the Typesense client: %w", err)
-	}
-	return &Index{
-		client:     typesense.NewClient(typesense.WithAPIClient(answers)),
-		http:       answers.ClientInterface.(*api.Client),
-		collection: o.Alias,
-		options:    o,
-	}, nil
 }
 
-// In returns the same index for another collection: one that is being filled
-// before the alias points to it.
-func (x *Index) In(collection string) *Index {
-	other := *x
-	other.collection = collection
-	return &other
-}
-
-// Prepare makes the first collection and the alias, if there is no alias. Several
-// processes may do so at once.
-func (x *Index) Prepare(ctx context.Context) error {
-	_, err := x.Target(ctx)
-	if waypost.CodeOf(err) != waypost.CodeNotFound {
+// SetLive implements searchsvc.Index. Where there are several nodes it returns when
+// all that answer know of it: one that is behind must not name the former generation
+// as the live one afterwards.
+func (x *Index) SetLive(ctx context.Context, generation string) error {
+	collection := x.prefix + generation
+	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		// Typesense takes aliases to collections that are not there.
+		there, err := n.client.Collection(collection).Retrieve(ctx)
+		if err != nil {
+			return err
+		}
+		alias, err := n.client.Aliases().Upsert(ctx, x.alias, &api.CollectionAliasSchema{CollectionName: collection})
+		if err == nil && (there.Name != collection || alias.CollectionName != collection) {
+			err = errOther
+		}
 		return err
+	})
+	if err == nil && len(x.nodes) > 1 {
+		err = x.follow(ctx, collection)
 	}
-	first := x.options.Alias + "_v1"
-	if err := x.Create(ctx, first); err != nil && waypost.CodeOf(err) != waypost.CodeConflict {
+	return wrap("point the alias to "+collection, err)
+}
+
+// followPause is the time between two looks at a node that is behind.
+const followPause = 50 * time.Millisecond
+
+// follow waits until every node that answers has the alias point to a collection.
+func (x *Index) follow(ctx context.Context, collection string) error {
+	ctx, cancel := context.WithTimeout(ctx, x.writing.total)
+	defer cancel()
+	for _, n := range x.nodes {
+		for n.isBehind(ctx, x.searching.try, x.alias, collection) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(followPause):
+			}
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Canceled
+		} else if ctx.Err() != nil {
+			return unavailable("Typesense at " + n.name + " is behind the other nodes")
+		}
+	}
+	return nil
+}
+
+// isBehind tells whether a node answers that the alias points elsewhere.
+func (n *node) isBehind(ctx context.Context, try time.Duration, alias, collection string) bool {
+	ctx, cancel := context.WithTimeout(ctx, try)
+	defer cancel()
+	known, err := n.target(ctx, alias)
+	return err == nil && known != collection
+}
+
+// Prune implements searchsvc.Index.
+func (x *Index) Prune(ctx context.Context, keep ...string) error {
+	var all []*api.CollectionResponse
+	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
+		all, err = n.client.Collections().Retrieve(ctx)
 		return err
-	}
-	return x.Point(ctx, first)
-}
-
-// Create makes a collection of this name. The error is Conflict if there is one.
-func (x *Index) Create(ctx context.Context, collection string) error {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	_, err := x.client.Collections().Create(ctx, schema(collection))
-	if isStatus(err, http.StatusConflict) {
-		return waypost.Errorf(waypost.CodeConflict, "", "there is a collection %s already", collection)
-	}
-	return wrap("create the collection "+collection, classify(ctx, err))
-}
-
-// Drop takes out a collection and all that is in it, if it is there.
-func (x *Index) Drop(ctx context.Context, collection string) error {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	_, err := x.client.Collection(collection).Delete(ctx)
-	if isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return wrap("drop the collection "+collection, classify(ctx, err))
-}
-
-// Point makes the alias name this collection, from one moment to the next.
-// Typesense does not check that the collection is there.
-func (x *Index) Point(ctx context.Context, collection string) error {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	_, err := x.client.Aliases().Upsert(ctx, x.options.Alias, &api.CollectionAliasSchema{CollectionName: collection})
-	return wrap("point the alias to "+collection, classify(ctx, err))
-}
-
-// Target is the collection that the alias names. The error is NotFound if there
-// is no alias.
-func (x *Index) Target(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	alias, err := x.client.Alias(x.options.Alias).Retrieve(ctx)
-	if isStatus(err, http.StatusNotFound) {
-		return "", waypost.Errorf(waypost.CodeNotFound, "", "there is no alias %s", x.options.Alias)
-	}
+	})
 	if err != nil {
-		return "", wrap("read the alias", classify(ctx, err))
+		return wrap("list the collections", err)
 	}
-	return alias.CollectionName, nil
+	for _, c := range all {
+		generation, ours := strings.CutPrefix(c.Name, x.prefix)
+		if !ours || !strings.HasPrefix(generation, generationPrefix) || slices.Contains(keep, generation) {
+			continue
+		}
+		err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+			_, err := n.client.Collection(c.Name).Delete(ctx)
+			if isMissing(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return wrap("drop the collection "+c.Name, err)
+		}
+	}
+	return nil
 }
 
-// Put implements searchsvc.Index.
-func (x *Index) Put(ctx context.Context, d searchsvc.Document) error {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	_, err := x.client.Collection(x.collection).Documents().Upsert(ctx, newDocument(d), &api.DocumentIndexParameters{})
-	return wrap("index an article", classify(ctx, err))
-}
+// deleters is how many documents are taken out at the same time. Typesense takes
+// many at once by a filter too, which nobody has seen with ids.
+const deleters = 8
 
 // Delete implements searchsvc.Index.
-func (x *Index) Delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, x.options.WriteTimeout)
-	defer cancel()
-	_, err := x.client.Collection(x.collection).Document(key).Delete(ctx)
-	// A collection that is missing is a 404 too.
-	if isStatus(err, http.StatusNotFound) && strings.HasPrefix(message(err), "Could not find a document") {
+func (x *Index) Delete(ctx context.Context, generation string, keys []string) error {
+	waiting := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(deleters, len(keys)) {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(keys) {
+					return
+				}
+				if err := x.deleteOne(ctx, x.prefix+generation, keys[i]); err != nil {
+					cancel(err) // the first one's counts
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if ctx.Err() == nil {
 		return nil
 	}
-	return wrap("take an article out of the index", classify(ctx, err))
+	err := context.Cause(ctx)
+	if waiting.Err() != nil {
+		err = waiting.Err()
+	}
+	return wrap("take articles out of the index", err)
 }
 
-func wrap(action string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", action, err)
+func (x *Index) deleteOne(ctx context.Context, collection, key string) error {
+	return x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		gone, err := n.client.Collection(collection).Document(key).Delete(ctx)
+		// A collection that is missing is a 404 too.
+		if status, said := answered(err); status == http.StatusNotFound && strings.HasPrefix(said, "Could not find a document") {
+			return nil
+		}
+		if err == nil && gone["id"] != key {
+			err = errOther
+		}
+		return err
+	})
 }

@@ -1,68 +1,82 @@
 package typesense
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"waypost"
 	"waypost/searchsvc"
+	"waypost/searchsvc/searchtest"
 )
 
+// From an empty server to the second generation.
 func TestLifeCycle(t *testing.T) {
 	t.Parallel()
-	docs := corpus(t)
+	docs := searchtest.Corpus(t)
 	x := replay(t,
-		"a03_alias_get_missing_404", "a05_create_collection", "a07_alias_upsert", // Prepare
-		"a08_alias_get", // Prepare again
-		"a06_create_collection_exists_409", "a09_import",
-		"f01_reindex_create_v2", "f02_reindex_import_v2", "f03_reindex_search_before_swap", "f04_reindex_alias_swap",
-		"f05_reindex_search_after_swap", "f06_reindex_drop_v1", "f08_reindex_search_after_drop",
+		"a03_alias_get_missing_404",
+		"a05_create_collection", "a09_import",
+		"a10_collection_get", "a07_alias_upsert",
+		"a08_alias_get", "a10_collection_get",
+		"f01_reindex_create_v2", "f02_reindex_import_v2",
+		"f03_reindex_search_before_swap",
+		"a10_collection_get as articles_v2", "f04_reindex_alias_swap",
+		"f05_reindex_search_after_swap",
+		"f07_collections_list", // when articles_v1 was gone
+		"f08_reindex_search_after_drop",
+		"f07_collections_list", "f06_reindex_drop_v1 as articles_v2",
 	)
 	ctx := t.Context()
-	for range 2 {
-		if err := x.Prepare(ctx); err != nil {
+	live := func(want string) {
+		t.Helper()
+		if got, err := x.Live(ctx); err != nil || got != want {
+			t.Errorf("live %q, %v", got, err)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := x.Create(ctx, "articles_v1"); waypost.CodeOf(err) != waypost.CodeConflict {
-		t.Errorf("a collection that is there: %v", err)
+	search := func(perPage, want int) {
+		t.Helper()
+		q := query("搜索引擎")
+		q.PerPage = perPage
+		if found, err := x.Search(ctx, q); err != nil || found.Total != want {
+			t.Errorf("%d, %v", found.Total, err)
+		}
 	}
-	imported(t, x.In("articles_v1"), docs)
-	if err := x.Create(ctx, "articles_v2"); err != nil {
-		t.Fatal(err)
-	}
-	imported(t, x.In("articles_v2"), docs[:3])
-	q := expectations(t)[0].query()
-	if found, err := x.Search(ctx, q); err != nil || found.Total != 4 {
-		t.Errorf("before the swap: %d, %v", found.Total, err)
-	}
-	q.PerPage = 50
-	if err := x.Point(ctx, "articles_v2"); err != nil {
-		t.Fatal(err)
-	}
-	if found, err := x.Search(ctx, q); err != nil || found.Total != 3 {
-		t.Errorf("after the swap: %d, %v", found.Total, err)
-	}
-	if err := x.Drop(ctx, "articles_v1"); err != nil {
-		t.Fatal(err)
-	}
-	if found, err := x.Search(ctx, q); err != nil || found.Total != 3 {
-		t.Errorf("without the first collection: %d, %v", found.Total, err)
+	live("")
+	do(x.Create(ctx, "articles_v1"))
+	imported(t, x, "articles_v1", docs)
+	do(x.SetLive(ctx, "articles_v1"))
+	live("articles_v1")
+	do(x.Create(ctx, "articles_v2"))
+	imported(t, x, "articles_v2", docs[:3])
+	search(100, 4)
+	do(x.SetLive(ctx, "articles_v2"))
+	search(50, 3)
+	do(x.Prune(ctx, "articles_v2"))
+	search(50, 3)
+	do(x.Prune(ctx, "articles_v1"))
+	if x.Engine() != "typesense" {
+		t.Error(x.Engine())
 	}
 }
 
-func imported(t *testing.T, x *Index, docs []searchsvc.Document) {
+func imported(t *testing.T, x *Index, generation string, docs []searchsvc.Document) {
 	t.Helper()
-	faults, err := x.Import(t.Context(), docs)
+	faults, err := x.Import(t.Context(), generation, docs)
 	if err != nil || len(faults) != len(docs) {
 		t.Fatalf("%d lines, %v", len(faults), err)
 	}
@@ -73,46 +87,154 @@ func imported(t *testing.T, x *Index, docs []searchsvc.Document) {
 	}
 }
 
-func tenantB(id, name, content string) searchsvc.Document {
-	return searchsvc.Document{Key: id, Stage: waypost.StageRelease, Article: waypost.Article{
-		ID: id, TenantID: "tenant-b", Name: name, Content: content, Published: true, PublishedAt: time.UnixMilli(0),
-	}}
+// A generation that is there, from an attempt that broke off, is emptied.
+func TestCreateAgain(t *testing.T) {
+	t.Parallel()
+	x := replay(t, "a06_create_collection_exists_409", "f06_reindex_drop_v1", "a05_create_collection")
+	if err := x.Create(t.Context(), "articles_v1"); err != nil {
+		t.Error(err)
+	}
+	if err := x.Create(t.Context(), "others_v1"); err == nil {
+		t.Error("a collection that is never dropped")
+	}
 }
 
-func TestPutAndDelete(t *testing.T) {
+// Typesense takes an alias to a collection that is not there; searches are 404 then.
+func TestDanglingAlias(t *testing.T) {
 	t.Parallel()
-	x := replay(t, "a12_upsert_one", "a13_upsert_one_again_changed", "a16_delete_one", "a17_delete_one_missing_404").In("articles_v1")
-	for _, name := range []string{"好", "改"} {
-		if err := x.Put(t.Context(), tenantB("b01", name, "好")); err != nil {
+	x := replay(t, "a08_alias_get", "a04_collection_get_missing_404", "a04_collection_get_missing_404")
+	if live, err := x.Live(t.Context()); err != nil || live != "" {
+		t.Errorf("live %q, %v", live, err)
+	}
+	checkFault(t, x.SetLive(t.Context(), "articles_v1"), waypost.CodeServiceUnavailable, "no such collection")
+}
+
+// Names on a cluster that is shared begin with a prefix, which nobody else sees, and
+// what is not ours is left alone.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var named struct{ Name string }
+		_ = json.Unmarshal(body, &named)
+		asked = append(asked, strings.TrimSuffix(r.Method+" "+r.URL.Path+" "+named.Name, " "))
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusCreated)
+		}
+		if r.URL.Path == "/collections" && r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `[{"name":"p_articles_1"},{"name":"p_articles_2"},{"name":"articles_1"},{"name":"p_others"}]`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"name":"p_articles_1","collection_name":"p_articles_1"}`)
+	}))
+	t.Cleanup(server.Close)
+	x := open(t, Options{URLs: []string{server.URL}, Prefix: "p_"})
+	live, err := x.Live(t.Context())
+	if live != "articles_1" {
+		t.Errorf("live %q", live)
+	}
+	if err := errors.Join(err, x.Create(t.Context(), "articles_1"), x.SetLive(t.Context(), "articles_1"), x.Prune(t.Context(), "articles_2")); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"GET /aliases/p_articles", "GET /collections/p_articles_1",
+		"POST /collections p_articles_1",
+		"GET /collections/p_articles_1", "PUT /aliases/p_articles",
+		"GET /collections", "DELETE /collections/p_articles_1",
+	}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked %q\nwant  %q", asked, want)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	x := replay(t, "a16_delete_one", "a17_delete_one_missing_404")
+	for range 2 {
+		if err := x.Delete(t.Context(), "articles_v1", []string{"b01"}); err != nil {
 			t.Error(err)
 		}
 	}
-	for range 2 {
-		if err := x.Delete(t.Context(), "b01"); err != nil {
-			t.Error(err)
-		}
+	if err := x.Delete(t.Context(), "articles_v1", nil); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestImportFaultyLines(t *testing.T) {
 	t.Parallel()
-	docs := []searchsvc.Document{tenantB("b01", "好", "好"), tenantB("b02", "第二", "第二"), tenantB("b03", "", "")}
-	faults, err := replayAnswers(t, "a11_import_two_bad_lines").In("articles_v1").Import(t.Context(), docs)
-	if err != nil || len(faults) != 3 {
+	docs := []searchsvc.Document{tenantB("b01", "好", "好"), tenantB("", "无", "无"), tenantB("b02", "第二", "第二"), tenantB("b03", "", "")}
+	x := serve(t, false, recorded(t, "a11_import_two_bad_lines"))
+	faults, err := x.Import(t.Context(), "articles_v1", docs)
+	if err != nil || len(faults) != 4 {
 		t.Fatalf("got %v, %v", faults, err)
 	}
-	if faults[0] == nil || !strings.Contains(faults[0].Error(), "must be an int32") || faults[1] != nil || faults[2] == nil {
-		t.Errorf("got %v", faults)
+	for i, want := range []string{"(400: Field `access_level` must be an int32)", "no key", "", "refused by Typesense (400)"} {
+		if (want == "") != (faults[i] == nil) || want != "" && !strings.Contains(faults[i].Error(), want) {
+			t.Errorf("line %d: got %v, want %q", i+1, faults[i], want)
+		}
 	}
-	if faults, err := replay(t).Import(t.Context(), nil); faults != nil || err != nil {
+	if faults, err := x.Import(t.Context(), "articles_v1", nil); len(faults) != 0 || err != nil {
 		t.Errorf("no documents: %v, %v", faults, err)
 	}
+}
+
+// Long imports go in parts that are bounded by number and by size. Each document has
+// its own fault; a part that cannot be sent ends the import.
+func TestImportParts(t *testing.T) {
+	t.Parallel()
+	var parts []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		n, size := strings.Count(string(body), "\n"), len(body)>>20
+		parts = append(parts, strconv.Itoa(n)+"/"+strconv.Itoa(size))
+		if strings.Contains(string(body), `"id":"last"`) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		for line := range strings.Lines(string(body)) {
+			if strings.Contains(line, `"id":"666"`) {
+				_, _ = io.WriteString(w, `{"code":400,"error":"Field `+"`x`"+` is odd.","success":false,"document":`+strconv.Quote(line)+"}\n")
+			} else {
+				_, _ = io.WriteString(w, "{\"success\":true}\n")
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	x := open(t, Options{URLs: []string{server.URL}})
+	var docs []searchsvc.Document
+	for i := range 1100 {
+		docs = append(docs, tenantB(strconv.Itoa(i), "x", "x"))
+	}
+	megabyte := strings.Repeat("a", 1<<20)
+	for i := range 5 {
+		docs = append(docs, tenantB("m"+strconv.Itoa(i), "x", megabyte))
+	}
+	docs = append(docs, tenantB("huge", "x", strings.Repeat(megabyte, 5)), tenantB("after", "x", "x"))
+	faults, err := x.Import(t.Context(), "articles_v1", docs)
+	if err != nil || len(faults) != len(docs) {
+		t.Fatalf("%d faults, %v", len(faults), err)
+	}
+	for i, fault := range faults {
+		if (i == 666) != (fault != nil) {
+			t.Errorf("document %d: %v", i, fault)
+		}
+	}
+	if got, want := strings.Join(parts, " "), "500/0 500/0 103/3 2/2 1/5 1/0"; got != want {
+		t.Errorf("parts of %s, want %s", got, want)
+	}
+	faults, err = x.Import(t.Context(), "articles_v1", append(docs[:500:500], tenantB("last", "x", "x")))
+	if faults != nil {
+		t.Errorf("faults %v", faults)
+	}
+	checkFault(t, err, waypost.CodeServiceUnavailable, "(503)")
 }
 
 // Documents keep what the collection's fields do not tell.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	full := searchsvc.Document{Key: "acme/test/a1", Stage: waypost.StageTest, Article: waypost.Article{
+	full := searchsvc.Document{Key: "17", Stage: waypost.StageTest, Article: waypost.Article{
 		ID: "a1", TenantID: "t-1", Name: "名 a", Identifier: "x", Content: "内容\n b", AccessLevel: 2, Published: true,
 		FrontendURL: "https://www.example.com/x", PublishedAt: time.UnixMilli(1700000000123).UTC(),
 		Channels: []waypost.Channel{{ID: "root", URL: "www.example.com", Name: "Home"}, {ID: "c", Slug: "a/b", Name: "C", AccessLevel: 7}},
@@ -145,22 +267,23 @@ const secret = "搜索引擎"
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	search := func(x *Index) error {
-		q := expected{Keyword: secret, TenantID: "tenant-a", AccessLevel: 5}.query()
-		q.PerPage = 10
-		_, err := x.Search(t.Context(), q)
+		_, err := x.Search(t.Context(), query(secret))
 		return err
 	}
 	long := func(x *Index) error {
-		_, err := x.Search(t.Context(), expected{Keyword: strings.Repeat(secret, 40), TenantID: "tenant-a", AccessLevel: 5}.query())
+		_, err := x.Search(t.Context(), query(strings.Repeat(secret, 40)))
 		return err
 	}
 	load := func(x *Index) error {
-		_, err := x.Import(t.Context(), []searchsvc.Document{tenantB("b02", "第二", "第二")})
+		_, err := x.Import(t.Context(), "articles_v1", []searchsvc.Document{tenantB("b02", "第二", "第二")})
 		return err
 	}
-	put := func(x *Index) error { return x.Put(t.Context(), tenantB("b09", "x", "x")) }
-	in := func(collection string, do func(*Index) error) func(*Index) error {
-		return func(x *Index) error { return do(x.In(collection)) }
+	// The recordings were made with other names.
+	of := func(alias string, do func(*Index) error) func(*Index) error {
+		return func(x *Index) error {
+			x.alias = alias
+			return do(x)
+		}
 	}
 	const away, ours = waypost.CodeServiceUnavailable, waypost.CodeInternalError
 	for _, tt := range []struct {
@@ -171,24 +294,25 @@ func TestFaults(t *testing.T) {
 		cause     string
 	}{
 		{"e01_wrong_key_401", true, search, away, "API key"},
-		{"e02_wrong_key_import_401", true, in("articles_v1", load), away, "API key"},
-		{"e03_missing_collection_404", true, in("nothing", search), away, "no such collection"},
-		{"e04_import_missing_collection_404", true, in("nothing", load), away, "no such collection"},
+		{"e02_wrong_key_import_401", true, load, away, "API key"},
+		{"e03_missing_collection_404", true, of("nothing", search), away, "no such collection"},
+		{"e04_import_missing_collection_404", true, func(x *Index) error {
+			_, err := x.importLines(t.Context(), "nothing", []byte(record(t, "e04_import_missing_collection_404").Request.Body), 1)
+			return err
+		}, away, "no such collection"},
 		{"e05_bad_filter_value_400", false, search, ours, "(400)"},
 		{"e07_bad_filter_syntax_400", false, search, ours, "(400)"},
 		{"e08_per_page_251_422", false, search, ours, "(422)"},
-		{"e10_search_dangling_alias_404", true, in("dangling", search), away, "no such collection"},
-		{"g02_not_ready_search_503", true, search, away, "not ready (503)"},
-		{"g03_not_ready_import", true, in("articles_v1", load), away, "not ready (503)"},
+		{"e10_search_dangling_alias_404", true, of("dangling", search), away, "no such collection"},
+		{"g02_not_ready_search_503", true, search, away, "not ready (503: Not Ready or Lagging)"},
+		{"g03_not_ready_import", true, load, away, "not ready (503: Not Ready or Lagging)"},
 		{"h03_multi_search_error_inside", false, long, ours, "(400)"},
 		{"h04_multi_search_wrong_key_401", false, long, away, "API key"},
 		{"h05_multi_search_missing_collection", false, long, away, "no such collection"},
-		{"a15_upsert_missing_field_400", false, in("articles_v1", put), ours, "(400)"},
 	} {
 		t.Run(tt.recording, func(t *testing.T) {
 			t.Parallel()
-			x := serve(t, tt.exact, tt.recording)
-			checkFault(t, tt.do(x), tt.code, tt.cause)
+			checkFault(t, tt.do(serve(t, tt.exact, recorded(t, tt.recording))), tt.code, tt.cause)
 		})
 	}
 }
@@ -202,14 +326,23 @@ func checkFault(t *testing.T, err error, code waypost.ErrorCode, cause string) {
 	if errors.As(err, &shown) && strings.Contains(shown.Message, "Typesense") {
 		t.Errorf("clients see %q", shown.Message)
 	}
-	for _, word := range []string{secret, "搜索", "%E6", "tenant_key", "query_by"} {
-		if err != nil && strings.Contains(err.Error(), word) {
-			t.Errorf("the error tells the query: %v", err)
+	if err != nil {
+		checkSilent(t, err.Error())
+	}
+}
+
+// checkSilent checks that nothing of a query or a document is told.
+func checkSilent(t *testing.T, said string) {
+	t.Helper()
+	for _, word := range []string{secret, "搜索", "%E6", "tenant_key", "query_by", "第二", "{"} {
+		if strings.Contains(said, word) {
+			t.Errorf("%q is told: %s", word, said)
 		}
 	}
 }
 
-// Answers that no Typesense gives, but whatever stands before it.
+// Answers that no healthy Typesense gives, or whatever stands before it. None of
+// them is an empty result, a document that was put, or the lack of a generation.
 func TestStrangeAnswers(t *testing.T) {
 	t.Parallel()
 	const kind = "application/json; charset=utf-8"
@@ -218,15 +351,21 @@ func TestStrangeAnswers(t *testing.T) {
 		status           int
 		cause            string
 	}{
-		{"a page", "text/html", "<html>", 200, "not ready (200)"},
-		{"a redirect", "text/html", "", 302, "not ready (302)"},
+		{"a page", "text/html", "<html>", 200, "not Typesense's (200)"},
+		{"a page that is missing", "text/html", "<html>", 404, "no such collection (404)"},
+		{"a path that is missing", kind, `{"message":"Not Found"}`, 404, "no such collection (404)"},
+		{"a redirect", "text/html", "", 302, "not Typesense's (302)"},
 		{"bad gateway", "text/html", "", 502, "not ready (502)"},
 		{"too many", kind, "{}", 429, "not ready (429)"},
+		{"without a leader", kind, `{"message":"Could not find a leader."}`, 500, "(500: Could not find a leader)"},
+		{"a fault with the query", kind, `{"message":"cannot parse 搜索引擎"}`, 500, "(500)"},
 		{"no number of hits", kind, "{}", 200, "no number of hits"},
 		{"null", kind, "null", 200, "no number of hits"},
-		{"half", kind, `{"found":1,"hits":[`, 200, "cannot be read"},
-		{"nothing", kind, ``, 200, "cannot be read"},
-		{"other types", kind, `{"found":"1"}`, 200, "cannot be read"},
+		{"cut short", kind, `{"found":0,"hits":[],"search_cutoff":true}`, 200, "to the end"},
+		{"half", kind, `{"found":1,"hits":[`, 200, "the connection broke"},
+		{"nothing", kind, ``, 200, "the connection broke"},
+		{"no JSON", kind, `搜索引擎`, 200, "no JSON from byte 1"},
+		{"other types", kind, `{"found":"搜索引擎"}`, 200, `no int in "found"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -237,97 +376,73 @@ func TestStrangeAnswers(t *testing.T) {
 				w.Header().Set("Content-Type", tt.kind)
 				w.Header().Set("Location", "/elsewhere")
 				w.WriteHeader(tt.status)
-				_, _ = w.Write([]byte(tt.body))
+				_, _ = io.WriteString(w, tt.body)
 			}))
 			t.Cleanup(server.Close)
-			x := open(t, Options{URL: server.URL, APIKey: "k"})
-			_, err := x.Search(t.Context(), expected{Keyword: secret, TenantID: "tenant-a"}.query())
+			x := open(t, Options{URLs: []string{server.URL}})
+			_, err := x.Search(t.Context(), query(secret))
 			checkFault(t, err, waypost.CodeServiceUnavailable, tt.cause)
-			faults, err := x.Import(t.Context(), []searchsvc.Document{tenantB("a", "a", "a")})
-			if err == nil && faults[0] == nil {
-				t.Error("an import counts as done")
+			_, err = x.Search(t.Context(), query(strings.Repeat(secret, 40)))
+			checkFault(t, err, waypost.CodeServiceUnavailable, "")
+			_, err = x.Import(t.Context(), "articles_v1", []searchsvc.Document{tenantB("a", "第二", "a")})
+			checkFault(t, err, waypost.CodeServiceUnavailable, "")
+			checkFault(t, x.Delete(t.Context(), "articles_v1", []string{"a"}), waypost.CodeServiceUnavailable, "")
+			_, err = x.Live(t.Context())
+			checkFault(t, err, waypost.CodeServiceUnavailable, "")
+			checkFault(t, x.Create(t.Context(), "articles_v1"), waypost.CodeServiceUnavailable, "")
+			checkFault(t, x.SetLive(t.Context(), "articles_v1"), waypost.CodeServiceUnavailable, "")
+			if tt.body != "null" { // which is no collection
+				checkFault(t, x.Prune(t.Context()), waypost.CodeServiceUnavailable, "")
 			}
 		})
 	}
 }
 
-// To delete what is not there is fine, but not in a collection that is not there.
-func TestDeleteWithoutCollection(t *testing.T) {
+// A server that has no disk or memory left answers searches and takes no writes, with
+// the status of a request that is wrong; so does one that was told to. One that runs
+// out in the middle of an import breaks it off.
+func TestNoWrites(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"message": "Collection not found"}`))
-	}))
-	t.Cleanup(server.Close)
-	x := open(t, Options{URL: server.URL, APIKey: "k"})
-	checkFault(t, x.Delete(t.Context(), "b01"), waypost.CodeServiceUnavailable, "no such collection")
-}
-
-func TestServerAway(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "http://" + listener.Addr().String()
-	listener.Close()
-	x := open(t, Options{URL: address, APIKey: "k"})
-	q := expected{Keyword: secret, TenantID: "tenant-a"}.query()
-	_, err = x.Search(t.Context(), q)
-	checkFault(t, err, waypost.CodeServiceUnavailable, "is away")
-	checkFault(t, x.Put(t.Context(), tenantB("a", secret, "a")), waypost.CodeServiceUnavailable, "is away")
-	checkFault(t, x.Delete(t.Context(), "a"), waypost.CodeServiceUnavailable, "is away")
-	checkFault(t, x.Prepare(t.Context()), waypost.CodeServiceUnavailable, "is away")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := x.Search(ctx, q); !errors.Is(err, context.Canceled) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
-		t.Errorf("a search that nobody waits for: %v", err)
-	}
-}
-
-// Faults leave nothing behind: there is no breaker that stays open.
-func TestHeals(t *testing.T) {
-	t.Parallel()
-	good := record(t, "b03_two_chars_inside_word")
-	var calls atomic.Int32
-	hang := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch n := calls.Add(1); {
-		case n == 1:
-			select { // a server that is stuck
-			case <-r.Context().Done():
-			case <-hang:
-			}
-		case n <= 200:
-			panic(http.ErrAbortHandler) // the connection breaks
-		default:
+	const full = "Rejecting write: running out of resource type: OUT_OF_DISK"
+	for _, tt := range []struct {
+		status     int
+		body, want string
+	}{
+		{422, `{"message":"` + full + `"}`, "(422: " + full + ")"},
+		{422, `{"message":"Skipping writes."}`, "(422: Skipping writes)"},
+		{200, `{"success":true}` + "\n" + `{"message":"` + full + `"}`, "breaks an import off: " + full},
+		{200, `{"success":true}` + "\n", "the connection broke"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(good.Response.Body))
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, tt.body)
+		}))
+		t.Cleanup(server.Close)
+		x := open(t, Options{URLs: []string{server.URL}})
+		faults, err := x.Import(t.Context(), "articles_v1", []searchsvc.Document{tenantB("a", "第二", "a"), tenantB("b", "第二", "a")})
+		if faults != nil {
+			t.Errorf("faults %v", faults)
 		}
-	}))
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(hang) })
-	q := expected{Keyword: "学生", TenantID: "tenant-a", AccessLevel: 5}.query()
-	stuck := open(t, Options{URL: server.URL, APIKey: "k", SearchTimeout: 20 * time.Millisecond})
-	_, err := stuck.Search(t.Context(), q)
-	checkFault(t, err, waypost.CodeServiceUnavailable, "in time")
-	x := open(t, Options{URL: server.URL, APIKey: "k"})
-	for calls.Load() < 200 {
-		_, err := x.Search(t.Context(), q)
-		checkFault(t, err, waypost.CodeServiceUnavailable, "is away")
-	}
-	if found, err := x.Search(t.Context(), q); err != nil || found.Total != 1 {
-		t.Errorf("got %+v, %v", found, err)
+		checkFault(t, err, waypost.CodeServiceUnavailable, tt.want)
 	}
 }
 
-func TestOpenRefusesURLs(t *testing.T) {
+func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "127.0.0.1:8108", "ftp://x", "http://", "http://key:secret@127.0.0.1:8108", "http://a b"} {
-		if _, err := Open(Options{URL: address}); err == nil || strings.Contains(err.Error(), "secret") {
+		_, err := Open(Options{URLs: []string{"http://127.0.0.1:8108", address}, APIKey: "k"})
+		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", address, err)
 		}
+	}
+	for _, key := range []string{"", "secret\n", "se cret", "sécret"} {
+		_, err := Open(Options{URLs: []string{"http://127.0.0.1:8108"}, APIKey: key})
+		if err == nil || strings.Contains(err.Error(), "cret") {
+			t.Errorf("key %q: %v", key, err)
+		}
+	}
+	if _, err := Open(Options{APIKey: "k"}); err == nil {
+		t.Error("no URL is fine")
 	}
 }

@@ -1,8 +1,6 @@
 package typesense
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -15,15 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"waypost"
-	"waypost/searchsvc"
 )
 
 // recording is an exchange with a real server; testdata/README.md says how they
 // were made.
 type recording struct {
+	Case    string
 	Request struct {
 		Method, Path, Body string
 		RawQuery           string `json:"raw_query"`
@@ -36,44 +31,48 @@ type recording struct {
 	}
 }
 
-func record(t *testing.T, name string) recording {
+func record(t testing.TB, name string) recording {
 	t.Helper()
-	var r recording
-	readJSON(t, name+".json", &r)
-	return r
-}
-
-func readJSON(t *testing.T, name string, v any) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
+	data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	var r recording
+	if err := json.Unmarshal(data, &r); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	return r
+}
+
+// recorded reads recordings. "NAME as COLLECTION" is what NAME would be with another
+// collection than articles_v1.
+func recorded(t testing.TB, names ...string) []recording {
+	t.Helper()
+	var all []recording
+	for _, name := range names {
+		name, collection, other := strings.Cut(name, " as ")
+		r := record(t, name)
+		if other {
+			r.Request.Path = strings.ReplaceAll(r.Request.Path, "articles_v1", collection)
+			r.Request.Body = strings.ReplaceAll(r.Request.Body, "articles_v1", collection)
+			r.Response.Body = strings.ReplaceAll(r.Response.Body, "articles_v1", collection)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // replay returns an index on a server that expects the recorded requests, in
 // this order, and gives the recorded answers.
-func replay(t *testing.T, names ...string) *Index {
+func replay(t testing.TB, names ...string) *Index {
 	t.Helper()
-	return serve(t, true, names...)
+	return serve(t, true, recorded(t, names...))
 }
 
-// replayAnswers gives the recorded answers to whatever is asked by the recorded
-// method and path: to requests that only a faulty client sends.
-func replayAnswers(t *testing.T, names ...string) *Index {
+// serve is replay. If it is not strict, it gives the recorded answers to whatever is
+// asked by the recorded method and path: to requests that only a faulty client sends.
+func serve(t testing.TB, strict bool, recordings []recording) *Index {
 	t.Helper()
-	return serve(t, false, names...)
-}
-
-func serve(t *testing.T, strict bool, names ...string) *Index {
-	t.Helper()
-	recordings := make([]recording, len(names))
-	for i, name := range names {
-		recordings[i] = record(t, name)
-	}
 	var mu sync.Mutex
 	next := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,14 +83,9 @@ func serve(t *testing.T, strict bool, names ...string) *Index {
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}
-		rec := recordings[next]
-		checkRequest(t, names[next], r, rec, strict)
+		checkRequest(t, r, recordings[next], strict)
+		recordings[next].answer(w)
 		next++
-		for name, value := range rec.Response.Headers {
-			w.Header().Set(name, value)
-		}
-		w.WriteHeader(rec.Response.Status)
-		_, _ = io.WriteString(w, rec.Response.Body)
 	}))
 	t.Cleanup(func() {
 		server.Close()
@@ -103,11 +97,23 @@ func serve(t *testing.T, strict bool, names ...string) *Index {
 	if len(recordings) > 0 {
 		key = recordings[0].Request.Headers["X-Typesense-Api-Key"]
 	}
-	return open(t, Options{URL: server.URL, APIKey: key})
+	return open(t, Options{URLs: []string{server.URL}, APIKey: key})
 }
 
-func open(t *testing.T, o Options) *Index {
+// answer gives the recorded answer.
+func (r recording) answer(w http.ResponseWriter) {
+	for name, value := range r.Response.Headers {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(r.Response.Status)
+	_, _ = io.WriteString(w, r.Response.Body)
+}
+
+func open(t testing.TB, o Options) *Index {
 	t.Helper()
+	if o.APIKey == "" {
+		o.APIKey = "k"
+	}
 	x, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +123,9 @@ func open(t *testing.T, o Options) *Index {
 
 // checkRequest compares a request with a recorded one: bodies as JSON, a line
 // each, because the order of members means nothing.
-func checkRequest(t *testing.T, name string, got *http.Request, want recording, strict bool) {
+func checkRequest(t testing.TB, got *http.Request, want recording, strict bool) {
 	t.Helper()
+	name := want.Case
 	if got.Method != want.Request.Method || got.URL.EscapedPath() != want.Request.Path {
 		t.Errorf("%s: %s %s, want %s %s", name, got.Method, got.URL.EscapedPath(), want.Request.Method, want.Request.Path)
 	}
@@ -160,7 +167,7 @@ func sorted(rawQuery string) []string {
 	return pieces
 }
 
-func lines(t *testing.T, body string) []any {
+func lines(t testing.TB, body string) []any {
 	t.Helper()
 	var out []any
 	decoder := json.NewDecoder(strings.NewReader(body))
@@ -174,48 +181,4 @@ func lines(t *testing.T, body string) []any {
 		}
 		out = append(out, line)
 	}
-}
-
-// corpus reads the articles behind the recordings. Their time is recorded in
-// seconds where we write milliseconds, so it is read as if they were.
-func corpus(t *testing.T) []searchsvc.Document {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "corpus.ndjson"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var docs []searchsvc.Document
-	for scanner := lineScanner(data); scanner.Scan(); {
-		var line struct {
-			ID, Name, Identifier, Content string
-			TenantID                      string `json:"tenant_id"`
-			AccessLevel                   int    `json:"access_level"`
-			Published                     bool
-			PublishedAt                   int64  `json:"published_at"`
-			FrontendURL                   string `json:"frontend_url"`
-			Channels                      []string
-		}
-		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
-			t.Fatal(err)
-		}
-		channels := make([]waypost.Channel, len(line.Channels))
-		for i, id := range line.Channels {
-			channels[i].ID = id
-		}
-		docs = append(docs, searchsvc.Document{Key: line.ID, Stage: waypost.StageRelease, Article: waypost.Article{
-			ID: line.ID, TenantID: line.TenantID, Name: line.Name, Identifier: line.Identifier, Content: line.Content,
-			AccessLevel: line.AccessLevel, Published: line.Published, FrontendURL: line.FrontendURL,
-			Channels: channels, PublishedAt: time.UnixMilli(line.PublishedAt).UTC(),
-		}})
-	}
-	if len(docs) != 42 {
-		t.Fatalf("%d articles", len(docs))
-	}
-	return docs
-}
-
-func lineScanner(data []byte) *bufio.Scanner {
-	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, len(data)+1)
-	return scanner
 }

@@ -10,10 +10,12 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/typesense/typesense-go/v3/typesense"
 	"github.com/typesense/typesense-go/v3/typesense/api"
 
+	"waypost"
 	"waypost/searchsvc"
 )
 
@@ -24,11 +26,19 @@ const maxQueryString = 4000
 // Pages behind it are just as empty.
 const maxPage = 1_000_000
 
+// Bounds of what is looked through for a keyword whose hits must be checked here.
+const (
+	maxPerPage    = 250 // that Typesense gives
+	maxCandidates = 1000
+)
+
 // answer is what Typesense says to a search. Code and Error are there where one
 // of several searches failed.
 type answer struct {
 	Found *int `json:"found"`
-	Hits  []struct {
+	// Cut tells that Typesense gave up before it had looked at everything.
+	Cut  bool `json:"search_cutoff"`
+	Hits []struct {
 		Document   document `json:"document"`
 		Highlights []struct {
 			MatchedTokens []string `json:"matched_tokens"`
@@ -38,13 +48,79 @@ type answer struct {
 	Error string `json:"error"`
 }
 
-// Search implements searchsvc.Index.
+// Search implements searchsvc.Index. For keywords with two runs of three CJK
+// characters or more, only the first 1,000 articles are looked through that hold
+// their pairs: what is behind them is neither found nor counted.
 func (x *Index) Search(ctx context.Context, q searchsvc.Query) (searchsvc.Found, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.options.SearchTimeout)
+	runs := uncheckedRuns(q.Keyword)
+	if len(runs) == 0 {
+		return x.ask(ctx, q)
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.searching.total)
 	defer cancel()
-	found, err := x.ask(ctx, searchParams(q))
+	var out searchsvc.Found
+	first := (q.Page - 1) * q.PerPage
+	part := q
+	part.PerPage = maxPerPage
+	for part.Page = 1; part.Page*maxPerPage <= maxCandidates; part.Page++ {
+		found, err := x.ask(ctx, part)
+		if err != nil {
+			return searchsvc.Found{}, err
+		}
+		for _, m := range found.Matches {
+			if !holds(m.Article, runs) {
+				continue
+			}
+			if out.Total >= first && len(out.Matches) < q.PerPage {
+				out.Matches = append(out.Matches, m)
+			}
+			out.Total++
+		}
+		if part.Page*maxPerPage >= found.Total {
+			break
+		}
+	}
+	return out, nil
+}
+
+// uncheckedRuns are the runs of three CJK characters or more but the one that is the
+// phrase: Typesense looks for their pairs in any order.
+func uncheckedRuns(k searchsvc.Keyword) []string {
+	var runs []string
+	phrase := longestRun(k)
+	for i, part := range k.Parts {
+		if i != phrase && part.Kind == searchsvc.PartCJK && utf8.RuneCountInString(part.Text) >= minPhrase {
+			runs = append(runs, part.Text)
+		}
+	}
+	return runs
+}
+
+// holds tells whether an article holds runs of CJK, none of whose characters is ever
+// folded into another.
+func holds(a waypost.Article, runs []string) bool {
+	for _, run := range runs {
+		if !strings.Contains(a.Name, run) && !strings.Contains(a.Content, run) {
+			return false
+		}
+	}
+	return true
+}
+
+// ask has a node search: by GET, or by POST to where several searches are taken at
+// once if its URL would be too long.
+func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, error) {
+	send, err := x.request(searchParams(q))
 	if err != nil {
-		return searchsvc.Found{}, wrap("ask Typesense", err)
+		return searchsvc.Found{}, err
+	}
+	var found answer
+	err = x.do(ctx, x.searching, func(ctx context.Context, n *node) (err error) {
+		found, err = send(ctx, n)
+		return err
+	})
+	if err != nil {
+		return searchsvc.Found{}, err
 	}
 	out := searchsvc.Found{Total: *found.Found, Matches: make([]searchsvc.Match, len(found.Hits))}
 	for i, hit := range found.Hits {
@@ -56,65 +132,73 @@ func (x *Index) Search(ctx context.Context, q searchsvc.Query) (searchsvc.Found,
 	return out, nil
 }
 
-// ask sends a search by GET, or by POST to where several are taken at once if
-// its URL would be too long.
-func (x *Index) ask(ctx context.Context, p *api.SearchCollectionParams) (answer, error) {
-	request, err := api.NewSearchCollectionRequest(x.http.Server, x.collection, p)
+// request prepares a search for any node.
+func (x *Index) request(p *api.SearchCollectionParams) (func(context.Context, *node) (answer, error), error) {
+	request, err := api.NewSearchCollectionRequest(x.nodes[0].http.Server, x.alias, p)
 	if err != nil {
-		return answer{}, errors.New("the search cannot be written as a URL") // the cause holds the query
+		return nil, errors.New("the search cannot be written as a URL") // the cause holds the query
 	}
 	if len(request.URL.RawQuery) <= maxQueryString {
-		var out answer
-		err := read(ctx, &out)(x.http.SearchCollection(ctx, x.collection, p))
-		return complete(out, err)
+		return func(ctx context.Context, n *node) (answer, error) {
+			var out answer
+			err := read(&out)(n.http.SearchCollection(ctx, x.alias, p))
+			return complete(out, err)
+		}, nil
 	}
 	body, err := json.Marshal(map[string]any{"searches": []any{struct {
 		Collection string `json:"collection"`
 		*api.SearchCollectionParams
-	}{x.collection, p}}})
+	}{x.alias, p}}})
 	if err != nil {
-		return answer{}, errors.New("the search cannot be written as JSON")
+		return nil, errors.New("the search cannot be written as JSON")
 	}
-	var out struct {
-		Results []answer `json:"results"`
-	}
-	err = read(ctx, &out)(x.http.MultiSearchWithBody(ctx, &api.MultiSearchParams{}, "application/json", bytes.NewReader(body)))
-	if err == nil && len(out.Results) != 1 {
-		err = unavailable("Typesense answers another number of searches")
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	return complete(out.Results[0], nil)
+	return func(ctx context.Context, n *node) (answer, error) {
+		var out struct {
+			Results []answer `json:"results"`
+		}
+		err := read(&out)(n.http.MultiSearchWithBody(ctx, &api.MultiSearchParams{}, "application/json", bytes.NewReader(body)))
+		if err == nil && len(out.Results) != 1 {
+			err = fault{cause: "answers another number of searches"}
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		return complete(out.Results[0], nil)
+	}, nil
 }
 
-// complete refuses an answer that is an error inside a 200, or no answer at all:
-// it must not be taken for an empty result.
+// complete refuses an answer that is an error inside a 200, half of one, or no answer
+// at all: it must not be taken for an empty result.
 func complete(a answer, err error) (answer, error) {
 	switch {
 	case err != nil:
 		return answer{}, err
 	case a.Code != 0 || a.Error != "":
-		return answer{}, statusError(a.Code)
+		return answer{}, statusError(a.Code, a.Error)
 	case a.Found == nil:
-		return answer{}, unavailable("Typesense's answer has no number of hits")
+		return answer{}, fault{cause: "gives an answer that cannot be read: no number of hits"}
+	case a.Cut:
+		return answer{}, fault{cause: "does not search to the end in the time that it gives itself"}
 	}
 	return a, nil
 }
 
+// maxErrorBody bounds what is read of an answer that is none, in bytes.
+const maxErrorBody = 64 << 10
+
 // read decodes a response of status 200 into v, and closes it.
-func read(ctx context.Context, v any) func(*http.Response, error) error {
+func read(v any) func(*http.Response, error) error {
 	return func(r *http.Response, err error) error {
 		if err != nil {
-			return classify(ctx, err)
+			return err
 		}
 		defer r.Body.Close()
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if r.StatusCode != http.StatusOK || kind != "application/json" {
-			_, _ = io.CopyN(io.Discard, r.Body, 64<<10) // so that the connection can be used again
-			return classify(ctx, &typesense.HTTPError{Status: r.StatusCode})
+			body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
+			return &typesense.HTTPError{Status: r.StatusCode, Body: body}
 		}
-		return classify(ctx, json.NewDecoder(r.Body).Decode(v))
+		return json.NewDecoder(r.Body).Decode(v)
 	}
 }
 
@@ -122,7 +206,7 @@ func read(ctx context.Context, v any) func(*http.Response, error) error {
 func searchParams(q searchsvc.Query) *api.SearchCollectionParams {
 	text := newPlan(q.Keyword)
 	filter := fmt.Sprintf("tenant_key:=`%s` && access_level:<=%d", tenantKey(q.Stage, q.TenantID), q.Level)
-	if q.From != searchsvc.FromAdmin {
+	if q.From != waypost.FromAdmin {
 		filter += " && published:=true"
 	}
 	for _, single := range text.singles {

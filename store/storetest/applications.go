@@ -30,6 +30,12 @@ var applicationTests = []test{
 		equal(t, "application", c.Application, want)
 		equal(t, "other org", len(must[[]waypost.Application](t)(f.Applications(t.Context(), "other"))), 0)
 		equal(t, "all", len(must[[]waypost.Application](t)(f.Applications(t.Context(), ""))), 1)
+		want.Keys = nil
+		equal(t, "by id", must[waypost.Application](t)(f.Application(t.Context(), want.ID)), want)
+		for _, id := range []string{"", "app_none", "app_\x00", waypost.NewID(waypost.PrefixApplication, f.clock.Now())} {
+			_, err := f.Application(t.Context(), id)
+			wantCode(t, err, waypost.CodeNotFound)
+		}
 	}},
 	{"faulty", func(t *testing.T, f *fixture) {
 		_, err := f.CreateApplication(t.Context(), waypost.Application{Org: "a b"})
@@ -66,6 +72,7 @@ var applicationTests = []test{
 		ok(t, f.DisableApplication(t.Context(), c.Application.ID))
 		ok(t, f.DisableApplication(t.Context(), c.Application.ID))
 		equal(t, "disabled", must[waypost.Credential](t)(f.Credential(t.Context(), c.AccessKey)).Application.Disabled, true)
+		equal(t, "disabled by id", must[waypost.Application](t)(f.Application(t.Context(), c.Application.ID)).Disabled, true)
 		wantCode(t, f.DisableApplication(t.Context(), "app_none"), waypost.CodeNotFound)
 	}},
 }

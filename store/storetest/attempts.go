@@ -112,6 +112,7 @@ var attemptTests = []test{
 	{"late outcome of the last one", func(t *testing.T, f *fixture) {
 		// Given up because it was cut off: what it came to is listed, the delivery stays.
 		key, o := f.newTouchpoint(t)
+		o.Delivery.WebhookID = f.webhook(t)
 		f.open(t, o)
 		gone := f.failed(key, 1)
 		gone.Outcome = waypost.Outcome{ErrorClass: waypost.ClassInterrupted, Message: "cut off", At: f.clock.Now()}
@@ -126,6 +127,7 @@ var attemptTests = []test{
 		equal(t, "http status", attempts[0].HTTPStatus, 200)
 
 		// A new round puts its attempt in front of it.
+		f.redeliver(t, key)
 		again := f.succeeded(key, 2)
 		again.Round, again.Outcome.HTTPStatus = 2, 201
 		f.record(t, again)

@@ -215,16 +215,15 @@ var deliveryTests = []test{
 	{"rounds", func(t *testing.T, f *fixture) {
 		// A record of a later round changes a final delivery, one of an earlier round
 		// is only listed.
-		key, o := f.newTouchpoint(t)
-		f.open(t, o)
-		f.record(t, f.failed(key, 1))
+		key := f.decided(t, f.failed)
 		f.clock.Advance(time.Hour)
+		f.redeliver(t, key)
 		again := f.succeeded(key, 2)
-		again.Round = 2
+		again.Round, again.Progress = 2, nil
 		f.record(t, again)
 		d, _, _ := f.delivery(t, key)
 		equal(t, "status", d.Status, waypost.DeliverySucceeded)
-		equal(t, "round", f.sending(t, key).Round, 2)
+		equal(t, "round", f.inRound(t, key, 2).Round, 2)
 		late := f.failed(key, 3)
 		late.Status = waypost.DeliveryCanceled
 		f.record(t, late)

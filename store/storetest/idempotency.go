@@ -140,6 +140,18 @@ var idempotencyTests = []test{
 				_, err := f.CreateImport(ctx, scope, waypost.Import{Mode: waypost.ImportCreate, PhoneRegion: "CN"}, rows)
 				return err
 			},
+			"articles": func(ctx context.Context) error {
+				_, err := f.ImportArticles(ctx, scope, articleRows(article("a")))
+				return err
+			},
+			"no articles": func(ctx context.Context) error {
+				_, err := f.ImportArticles(ctx, scope, articleRows())
+				return err
+			},
+			"reindex": func(ctx context.Context) error {
+				_, err := f.RequestReindex(ctx)
+				return err
+			},
 		} {
 			c := claimOf(strings.ReplaceAll(name, " ", "-"), name)
 			must[*waypost.Answer](t)(f.ClaimKey(t.Context(), c, nil))

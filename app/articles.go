@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"waypost/config"
+	"waypost/searchsvc"
+	"waypost/searchsvc/embedded"
+	"waypost/searchsvc/typesense"
+	"waypost/store"
+)
+
+// searchFolder is where the embedded index lies in the data directory.
+const searchFolder = "search"
+
+// articles is article search in one process.
+type articles struct {
+	service *searchsvc.Service
+	indexer *searchsvc.Indexer
+	close   func() error
+}
+
+// openArticles opens the engine that the settings name: Typesense, or else the
+// embedded index, in a process that is asked for searches. A worker alone without
+// Typesense has no articles: nil.
+func openArticles(ctx context.Context, cfg config.Config, role parts, db *store.Store, log *slog.Logger) (*articles, error) {
+	var index searchsvc.Index
+	a := &articles{close: func() error { return nil }}
+	embeds := len(cfg.Search.URLs) == 0
+	switch {
+	case !embeds:
+		engine, err := typesense.Open(typesense.Options{URLs: cfg.Search.URLs, APIKey: string(cfg.Search.APIKey), Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("WAYPOST_TYPESENSE_URL: %w", err)
+		}
+		index = engine
+	case role.gateway:
+		engine, err := embedded.Open(filepath.Join(cfg.DataDir, searchFolder))
+		if err != nil {
+			return nil, fmt.Errorf("article search: %w", err)
+		}
+		index, a.close = engine, engine.Close
+	default:
+		return nil, nil
+	}
+	a.service = searchsvc.New(index, db)
+	a.indexer = searchsvc.NewIndexer(index, db, embeds, log)
+	if embeds {
+		if err := a.indexer.Claim(ctx); err != nil {
+			closing(log, "embedded index", a.close())
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// run keeps the index up to date until the function that it returns is called.
+func (a *articles) run(ctx context.Context) (stop func()) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); a.indexer.Run(running) }()
+	return func() { cancel(); <-done }
+}

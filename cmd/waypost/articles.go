@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+)
+
+const articlesPath = "/v1/articles"
+
+func articlePath(id string) string { return articlesPath + "/" + url.PathEscape(id) }
+
+func (c *cli) articles() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "articles", Short: "Search, write, import and reindex the articles of content sites",
+		Example: `  waypost articles put article.yaml
+  waypost articles import articles.ndjson
+  waypost articles search 报销 --tenant help-centre`,
+	}
+	cmd.AddCommand(c.articlesSearch(), c.articlesShow(), c.articlesPut(), c.articlesDelete(), c.articlesImport(), c.articlesReindex())
+	return cmd
+}
+
+func (c *cli) articlesShow() *cobra.Command {
+	var etag bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show an article", Args: cobra.ExactArgs(1),
+		Long: `Shows an article with its content. With --etag it shows only the ETag of its current version, for
+--if-match of put and delete.`,
+		Example: `  waypost articles show 7d0c1b52-1e0b-4c51-9f4e-0c6a3c1f2b10 -o json > article.json
+  waypost articles show 4711 --etag`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if etag {
+				return c.showETag(cmd.Context(), articlePath(args[0]))
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodGet, articlePath(args[0]), nil, nil)
+			if err != nil {
+				return err
+			}
+			return c.printArticle(a, true)
+		},
+	}
+	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
+	return cmd
+}
+
+// printArticle writes an article: its members, its channels and, if they are asked
+// for, the lines of its content.
+func (c *cli) printArticle(a answer, whole bool) error {
+	if c.output == outputJSON {
+		return c.printAnswer(a)
+	}
+	m, err := a.object()
+	if err != nil {
+		return err
+	}
+	if err := c.printObject(m, "content", "channels"); err != nil {
+		return err
+	}
+	var channels []members
+	if json.Unmarshal(m.raw("channels"), &channels) == nil && len(channels) > 0 {
+		fmt.Fprintln(c.stdout)
+		err := c.printRows(channels, of("CHANNEL", "id"), of("LEVEL", "access_level"), of("SLUG", "slug"), of("NAME", "name"), of("URL", "url"))
+		if err != nil {
+			return err
+		}
+	}
+	var content string
+	if !whole || json.Unmarshal(m.raw("content"), &content) != nil || content == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(content, "\r\n"), "\n")
+	for i, line := range lines {
+		lines[i] = clean(strings.TrimSuffix(line, "\r"))
+	}
+	_, err = fmt.Fprintf(c.stdout, "\n%s\n", strings.Join(lines, "\n"))
+	return err
+}
+
+func (c *cli) articlesPut() *cobra.Command {
+	var match string
+	cmd := &cobra.Command{
+		Use: "put FILE", Short: "Create or replace an article",
+		Long: `Creates the article that a YAML or JSON file holds (- is standard input), or replaces the one with its
+id: members that the file does not name get their defaults. A moment later it can be found.
+
+What ` + "`waypost articles show ID -o json`" + ` prints can be edited and given back. With --if-match nothing
+happens if the article was changed meanwhile.`,
+		Example: `  cat > article.yaml <<'END'
+  id: expenses
+  tenant_id: help-centre
+  name: 差旅报销流程
+  identifier: expenses
+  content: |
+    Hand in receipts within 30 days. 报销单请在三十天内提交。
+  channels:
+    - {id: root, slug: "", name: Help centre, url: help.example.com}
+  END
+  waypost articles put article.yaml
+  waypost articles put article.json --if-match "$(waypost articles show expenses --etag)"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body, err := c.readObject(args[0])
+			if err != nil {
+				return err
+			}
+			var m members
+			if err := json.Unmarshal(body, &m); err != nil {
+				return fmt.Errorf("read the article: %w", err)
+			}
+			id := m.text("id")
+			if !waypost.IsArticleKey(id) {
+				return errors.New("the article must have an id: 1 to 64 of letters, digits, '.', '_' and '-'")
+			}
+			a, err := c.change(cmd, http.MethodPut, articlePath(id), match, body)
+			if err != nil {
+				return err
+			}
+			return c.printArticle(a, false)
+		},
+	}
+	matchFlag(cmd, &match, "article")
+	return cmd
+}
+
+func (c *cli) articlesDelete() *cobra.Command {
+	var match string
+	cmd := &cobra.Command{
+		Use: "delete ID...", Short: "Delete articles",
+		Long: `Deletes articles; a moment later they are not found any more. One that cannot be deleted keeps no other
+from being deleted, and the exit code is then 1.`,
+		Example: `  waypost articles delete expenses
+  waypost articles delete expenses --if-match "$(waypost articles show expenses --etag)"`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && cmd.Flags().Changed("if-match") {
+				return usagef("--if-match is the version of one article; delete the others by themselves")
+			}
+			deleted, failed := []string{}, 0
+			for _, id := range args {
+				_, err := c.change(cmd, http.MethodDelete, articlePath(id), match, nil)
+				switch {
+				case err == nil:
+					deleted = append(deleted, id)
+				case len(args) == 1 || cmd.Context().Err() != nil || !errors.As(err, new(*waypost.Error)):
+					return err // the next one would meet the same
+				default:
+					failed++
+					fmt.Fprintf(c.stderr, "%s: %s\n", clean(id), describe(err))
+				}
+				if err == nil && c.output == outputTable {
+					if _, err := fmt.Fprintf(c.stdout, "deleted %s\n", clean(id)); err != nil {
+						return err
+					}
+				}
+			}
+			if c.output == outputJSON {
+				if err := c.printJSON(map[string]any{"deleted": deleted}); err != nil {
+					return err
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %d articles were not deleted", failed, len(args))
+			}
+			return nil
+		},
+	}
+	matchFlag(cmd, &match, "article")
+	return cmd
+}
+
+const reindexPath = articlesPath + "/reindex"
+
+func (c *cli) articlesReindex() *cobra.Command {
+	var noWait bool
+	cmd := &cobra.Command{
+		Use: "reindex", Short: "Fill a new search index with all articles, and then search that",
+		Long: `Has the articles of all organisations put into a new index, shows how far that is, and ends when
+searches use it. Searches are answered from the index before it meanwhile, and what is written
+meanwhile is in both. If a reindex is under way already, this watches that one. Ctrl-C only stops
+watching: the reindex goes on.`,
+		Example: `  waypost articles reindex
+  waypost articles reindex --no-wait -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodPost, reindexPath, nil, nil)
+			if err != nil {
+				return err
+			}
+			if noWait {
+				return c.printAnswer(a)
+			}
+			return c.watchReindex(cmd.Context(), cl, a)
+		},
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "only ask for it")
+	return cmd
+}
+
+// reindexProgress is what of a reindex a progress bar shows.
+type reindexProgress struct {
+	Status    waypost.ReindexStatus `json:"status"`
+	Message   string                `json:"message"`
+	Total     int                   `json:"total"`
+	Processed int                   `json:"processed"`
+}
+
+func (p reindexProgress) done() float64 {
+	if p.Status == waypost.ReindexSucceeded { // of no articles, too
+		return 1
+	}
+	return share(int64(p.Processed), int64(p.Total))
+}
+
+func (p reindexProgress) String() string {
+	if p.Status == waypost.ReindexPending {
+		return "  0 %  reindex pending"
+	}
+	return fmt.Sprintf("%3d %%  reindex %s, %d of %d articles", int(100*p.done()), clean(string(p.Status)), p.Processed, p.Total)
+}
+
+// watchReindex shows a reindex's progress until it has ended, and then the reindex.
+func (c *cli) watchReindex(ctx context.Context, cl *client, a answer) error {
+	shown := progress{c: c}
+	lost := func(err error) error {
+		return shown.end(fmt.Errorf("%w; the reindex goes on: `waypost articles reindex` watches it again", err))
+	}
+	for wait := c.poll / 8; ; wait = min(2*wait, c.poll) { // a small one has ended soon
+		var p reindexProgress
+		if err := json.Unmarshal(a.body, &p); err != nil || p.Status == "" {
+			return shown.end(fmt.Errorf("the gateway's answer is no reindex: %s", clean(clip(string(a.body), 200))))
+		}
+		shown.show(p.done(), p.String())
+		switch p.Status {
+		case waypost.ReindexSucceeded, waypost.ReindexFailed:
+			err := errors.Join(shown.end(nil), c.printAnswer(a))
+			if err == nil && p.Status == waypost.ReindexFailed {
+				err = fmt.Errorf("the reindex failed: %s", clean(p.Message))
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return lost(errors.New("interrupted"))
+		case <-time.After(wait):
+		}
+		var err error
+		if a, err = cl.do(ctx, http.MethodGet, reindexPath, nil, nil); err != nil {
+			return lost(err)
+		}
+	}
+}

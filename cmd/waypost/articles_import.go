@@ -1,0 +1,411 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/signature"
+)
+
+const articleImportPath = articlesPath + "/import"
+
+// Bounds of what of a file is sent at once.
+const (
+	// maxPartLines is such that every line that fails is told.
+	maxPartLines = waypost.MaxArticleErrors
+	maxPartSize  = 16 << 20 // bytes
+	// maxArticleLine is the longest line that an import takes, in bytes.
+	maxArticleLine = 8 << 20
+)
+
+func (c *cli) articlesImport() *cobra.Command {
+	var errorsFile string
+	cmd := &cobra.Command{
+		Use: "import FILE", Short: "Import articles from an NDJSON file",
+		Long: `Sends a file with one article a line, of any size, to the gateway, part by part (- is standard input), and
+shows the progress. An article whose id is there already is replaced. Lines that fail do not keep the
+others from being imported: the first of them are shown with their numbers in the file, --errors writes
+all of them to a file, and the exit code is 1.
+
+After Ctrl-C, or if the gateway cannot be reached any more, it says how far it got. Importing the whole
+file again is harmless: what is there already stays as it is.`,
+		Example: `  waypost articles import articles.ndjson --errors failed.ndjson
+  gunzip -c articles.ndjson.gz | waypost articles import -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("errors") && errorsFile == "" {
+				return usagef("--errors is empty; leave it out to see the first lines that fail")
+			}
+			file, err := c.openInput(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			im := &articleImport{c: c, client: cl, name: args[0], failures: io.Discard}
+			if args[0] == "-" {
+				im.name = "standard input"
+			}
+			if f, isFile := file.(*os.File); isFile && isRegular(f) {
+				if info, err := f.Stat(); err == nil {
+					im.size = info.Size()
+				}
+			}
+			if errorsFile == "" {
+				return im.run(cmd.Context(), file)
+			}
+			var ended error // of an import that ends early, the file has what it had so far
+			err = saveTo(errorsFile, func(w io.Writer) error {
+				im.failures = w
+				ended = im.run(cmd.Context(), file)
+				return im.unwritten
+			})
+			return errors.Join(err, ended)
+		},
+	}
+	cmd.Flags().StringVar(&errorsFile, "errors", "", "write the errors of the lines that failed to this file (NDJSON)")
+	return cmd
+}
+
+// articleImport is a file on its way to the gateway.
+type articleImport struct {
+	c        *cli
+	client   *client
+	name     string    // for people
+	size     int64     // of the file, 0 if it is not known
+	failures io.Writer // gets every line that failed, as NDJSON
+
+	sent  int64 // bytes of the parts that the gateway has answered
+	lines int   // of the file, that these parts and the lines between them had
+	articleCounts
+	errors    []members // of the first lines that failed, at most MaxArticleErrors
+	unwritten error     // of failures
+}
+
+// articleCounts is what has become of the lines of an import.
+type articleCounts struct {
+	Total   int `json:"total"`
+	Created int `json:"created"`
+	Updated int `json:"updated"`
+	Failed  int `json:"failed"`
+}
+
+// run imports a file and shows what has become of it.
+func (im *articleImport) run(ctx context.Context, file io.Reader) error {
+	shown := &progress{c: im.c}
+	if err := im.send(ctx, file, shown); err != nil {
+		if fault := (*waypost.Error)(nil); errors.As(err, &fault) {
+			fault.Message += "; " + im.soFar()
+			return shown.end(fault)
+		}
+		return shown.end(fmt.Errorf("%w; %s", err, im.soFar()))
+	}
+	if im.c.terminal {
+		shown.show(1, im.line(im.sent))
+	}
+	if err := shown.end(nil); err != nil {
+		return err
+	}
+	if err := im.print(); err != nil {
+		return err
+	}
+	if im.Failed > 0 {
+		return fmt.Errorf("%d of %d lines failed", im.Failed, im.Total)
+	}
+	return nil
+}
+
+// send sends the parts of a file, one after the other.
+func (im *articleImport) send(ctx context.Context, file io.Reader, shown *progress) error {
+	rows := &articleRows{in: bufio.NewReaderSize(&interruptible{ctx, file}, 64<<10)}
+	if mark, _ := rows.in.Peek(3); string(mark) == "\ufeff" {
+		if _, err := rows.in.Discard(len(mark)); err != nil {
+			return err
+		}
+		im.sent += int64(len(mark))
+	}
+	for {
+		part, err := rows.part()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", im.name, err)
+		}
+		var answered articlePartAnswer
+		if len(part.lines) > 0 {
+			if answered, err = im.sendPart(ctx, part, shown); err != nil {
+				return err
+			}
+		}
+		if err := im.add(part, answered); err != nil {
+			return err
+		}
+		if part.last {
+			break
+		}
+	}
+	if im.Total == 0 {
+		return fmt.Errorf("%s holds no articles", im.name)
+	}
+	return nil
+}
+
+// articlePart is what of a file is sent at once.
+type articlePart struct {
+	body    []byte
+	lines   []int // the numbers in the file of the lines of the body
+	tooLong []int // those of lines that are not sent
+	size    int64 // bytes of the file, those of lines that are not sent too
+	end     int   // the number of its last line in the file
+	last    bool
+}
+
+// articleRows cuts a file into parts.
+type articleRows struct {
+	in   *bufio.Reader
+	line int    // the number of the line that was read last
+	held []byte // that line, where it did not fit into its part
+}
+
+// part reads the next part. Blank lines are left out.
+func (r *articleRows) part() (articlePart, error) {
+	var p articlePart
+	for len(p.lines)+len(p.tooLong) < maxPartLines {
+		line, size := r.held, int64(len(r.held))
+		tooLong := false
+		var err error
+		if r.held = nil; line == nil {
+			line, size, tooLong, err = r.readLine()
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return p, err
+		}
+		if len(p.body) > 0 && len(p.body)+len(line) >= maxPartSize {
+			r.held = line
+			return p, nil
+		}
+		p.size += size
+		switch {
+		case tooLong:
+			p.tooLong = append(p.tooLong, r.line)
+		case len(bytes.TrimSpace(line)) > 0:
+			p.lines = append(p.lines, r.line)
+			p.body = append(append(p.body, bytes.TrimRight(line, "\r\n")...), '\n')
+		}
+		p.end = r.line
+		if errors.Is(err, io.EOF) {
+			p.last = true
+			break
+		}
+	}
+	return p, nil
+}
+
+// readLine reads a line with its end; of one that is too long, it only counts the
+// bytes. io.EOF comes with the last line, which may be empty.
+func (r *articleRows) readLine() (line []byte, size int64, tooLong bool, err error) {
+	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
+		var piece []byte
+		piece, err = r.in.ReadSlice('\n')
+		size += int64(len(piece))
+		if len(line)+len(bytes.TrimRight(piece, "\r\n")) > maxArticleLine {
+			line, tooLong = nil, true
+		}
+		if !tooLong {
+			line = append(line, piece...)
+		}
+	}
+	if size > 0 || !errors.Is(err, io.EOF) {
+		r.line++
+	}
+	return line, size, tooLong, err
+}
+
+// articlePartAnswer is what the gateway answers to a part.
+type articlePartAnswer struct {
+	articleCounts
+	Errors []members `json:"errors"`
+}
+
+// partTries is how often a part is sent until the gateway has said what has become of
+// it.
+const partTries = 5
+
+// sendPart sends a part until the gateway has answered. One Idempotency-Key has an
+// answer that got lost told again.
+func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *progress) (answered articlePartAnswer, err error) {
+	header := http.Header{"Content-Type": {"application/x-ndjson"}, "Idempotency-Key": {"articles-" + signature.NewNonce()}}
+	hash := signature.HashBody(part.body)
+	for try := 1; ; try++ {
+		body := &counted{from: bytes.NewReader(part.body)}
+		sent := func() int64 { return im.sent + min(body.n.Load(), part.size) }
+		a, err := shown.during(func() (answer, error) {
+			return im.client.upload(ctx, articleImportPath, header, body, int64(len(part.body)), hash)
+		}, func() float64 { return im.share(sent()) }, func() string { return im.line(sent()) })
+		wait, again := im.c.poll, err != nil
+		if err == nil {
+			switch a.status {
+			case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+				again, wait = true, max(wait, retryAfter(a))
+			case http.StatusConflict: // the attempt before this one may still be under way
+				again = try > 1
+			}
+			if err = a.err(); err == nil {
+				return answered, unreadable(json.Unmarshal(a.body, &answered), a)
+			}
+		}
+		if !again || try == partTries || ctx.Err() != nil {
+			return answered, err
+		}
+		select {
+		case <-ctx.Done():
+			return answered, errors.New("interrupted")
+		case <-time.After(wait):
+		}
+	}
+}
+
+func unreadable(err error, a answer) error {
+	if err != nil {
+		return fmt.Errorf("the gateway's answer is no import: %s", clean(clip(string(a.body), 200)))
+	}
+	return nil
+}
+
+// maxRetryAfter bounds how long an import waits because a gateway says so.
+const maxRetryAfter = time.Minute
+
+// retryAfter is how long an answer says to wait.
+func retryAfter(a answer) time.Duration {
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(maxRetryAfter, time.Duration(seconds)*time.Second)
+}
+
+// add counts what has become of a part.
+func (im *articleImport) add(part articlePart, answered articlePartAnswer) error {
+	im.Total += answered.Total + len(part.tooLong)
+	im.Created += answered.Created
+	im.Updated += answered.Updated
+	im.Failed += answered.Failed + len(part.tooLong)
+	im.sent += part.size
+	im.lines = part.end
+	failures := answered.Errors
+	for _, m := range failures {
+		for i, x := range m {
+			var n int
+			if x.name == "line" && json.Unmarshal(x.value, &n) == nil && n >= 1 && n <= len(part.lines) {
+				m[i].value = json.RawMessage(strconv.Itoa(part.lines[n-1]))
+			}
+		}
+	}
+	for _, line := range part.tooLong {
+		says := fmt.Sprintf("the line is longer than %d bytes", maxArticleLine)
+		m, err := failedRow(fmt.Appendf(nil, `{"line":%d,"code":%q,"message":%[3]q,"target":"","detail":[{"code":%q,"target":"","message":%[3]q}]}`,
+			line, waypost.CodeBadRequest, says, waypost.DetailTooLong))
+		if err != nil {
+			return err
+		}
+		failures = append(failures, m)
+	}
+	slices.SortStableFunc(failures, func(a, b members) int { return cmp.Compare(lineOf(a), lineOf(b)) })
+	for _, m := range failures {
+		if err := im.failed(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lineOf(m members) int {
+	n, _ := strconv.Atoi(m.text("line")) // without one it stands first
+	return n
+}
+
+// failed notes a line that failed.
+func (im *articleImport) failed(m members) error {
+	if len(im.errors) < waypost.MaxArticleErrors {
+		im.errors = append(im.errors, m)
+	}
+	line, err := json.Marshal(m)
+	if err == nil {
+		_, err = im.failures.Write(append(line, '\n'))
+	}
+	if err != nil {
+		im.unwritten = fmt.Errorf("write the errors: %w", err)
+	}
+	return im.unwritten
+}
+
+func (im *articleImport) share(sent int64) float64 {
+	if im.size == 0 {
+		return unknown
+	}
+	return share(sent, im.size)
+}
+
+// line says how far the import is.
+func (im *articleImport) line(sent int64) string {
+	counts := fmt.Sprintf("%d lines, %d created, %d updated, %d failed", im.Total, im.Created, im.Updated, im.Failed)
+	if im.size == 0 {
+		return fmt.Sprintf("sent %s, %s", sizeOf(sent), counts)
+	}
+	return fmt.Sprintf("%3d %%  sent %s of %s, %s", int(100*im.share(sent)), sizeOf(sent), sizeOf(im.size), counts)
+}
+
+// soFar says what has become of an import that ended before its file.
+func (im *articleImport) soFar() string {
+	if im.lines == 0 {
+		return "importing " + im.name + " again is harmless, should the gateway have got some of it"
+	}
+	return fmt.Sprintf("of %s, the lines up to %d are imported (%d created, %d updated, %d failed), and perhaps some behind them; importing it again is harmless",
+		im.name, im.lines, im.Created, im.Updated, im.Failed)
+}
+
+// print writes the counts, and the first lines that failed.
+func (im *articleImport) print() error {
+	if im.c.output == outputJSON {
+		out := articlePartAnswer{im.articleCounts, im.errors}
+		if out.Errors == nil {
+			out.Errors = []members{}
+		}
+		return im.c.printJSON(out)
+	}
+	counts, err := json.Marshal(im.articleCounts)
+	if err != nil {
+		return err
+	}
+	var m members
+	if err := json.Unmarshal(counts, &m); err != nil {
+		return err
+	}
+	if err := im.c.printObject(m); err != nil || im.Failed == 0 {
+		return err
+	}
+	fmt.Fprintln(im.c.stdout)
+	first := im.errors[:min(len(im.errors), shownErrors)]
+	if err := im.c.printRows(first, failedColumns...); err != nil {
+		return err
+	}
+	if im.Failed > len(first) {
+		fmt.Fprintf(im.c.stderr, "These are %d of %d lines that failed; --errors FILE writes all to a file.\n", len(first), im.Failed)
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/app"
+)
+
+func (c *cli) journeysValidate() *cobra.Command {
+	var set []string
+	var offline bool
+	cmd := &cobra.Command{
+		Use: "validate FILE", Short: "Tell everything that keeps a file from being published",
+		Long: `Checks a journey definition in a YAML or JSON file as publishing does, and stores nothing. This
+program knows the rules; it asks the gateway only whether the webhooks and journeys exist that the
+file names. With --offline it takes all of them for existing and asks nobody.`,
+		Example: `  waypost journeys validate welcome.yaml
+  waypost journeys validate examples/birthday.yaml --set email=whk_…
+  waypost journeys validate welcome.yaml --offline`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			definition, err := c.readDefinition(args[0], set)
+			if err != nil {
+				return err
+			}
+			if offline {
+				err = app.CheckJourney(definition, nil, nil)
+			} else {
+				err = c.validate(cmd.Context(), definition)
+			}
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printJSON(map[string]bool{"valid": true})
+			}
+			name := args[0]
+			if name == "-" {
+				name = "The journey"
+			}
+			_, err = fmt.Fprintf(c.stdout, "%s can be published\n", clean(name))
+			return err
+		},
+	}
+	setFlag(cmd, &set)
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask whether webhooks and journeys exist")
+	return cmd
+}
+
+// validate checks a definition, and asks the gateway about what it names.
+func (c *cli) validate(ctx context.Context, definition json.RawMessage) error {
+	cl, err := c.client()
+	if err != nil {
+		return fmt.Errorf("%w; --offline checks the rest", err)
+	}
+	var failed error
+	known := map[string]bool{}
+	exists := func(prefix, list string) func(string) bool {
+		return func(id string) bool {
+			if !waypost.IsID(prefix, id) || failed != nil {
+				return failed != nil
+			}
+			path := list + "/" + url.PathEscape(id)
+			there, asked := known[path]
+			if !asked {
+				_, err := cl.do(ctx, http.MethodGet, path, nil, nil)
+				if there = err == nil; err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
+					failed = fmt.Errorf("ask for %s: %w", clean(id), err)
+				}
+				known[path] = there
+			}
+			return there || failed != nil
+		}
+	}
+	err = app.CheckJourney(definition, exists(waypost.PrefixWebhook, webhooksPath), exists(waypost.PrefixJourney, journeysPath))
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (c *cli) journeysLaunch() *cobra.Command { return c.launch("journeys launch") }
+
+// definitionInput is the flags that say which definition of a journey is meant.
+type definitionInput struct {
+	version int
+	draft   bool
+}
+
+func (in *definitionInput) flags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&in.version, "version", 0, "this version; without it the newest, and the draft if none is published")
+	cmd.Flags().BoolVar(&in.draft, "draft", false, "the draft, as it would be published")
+}
+
+// put adds what the flags say to a request.
+func (in *definitionInput) put(cmd *cobra.Command, body map[string]any) error {
+	if cmd.Flags().Changed("version") {
+		if in.draft {
+			return usagef("--version and --draft: it is one or the other")
+		}
+		body["version"] = in.version
+	}
+	if in.draft {
+		body["draft"] = true
+	}
+	return nil
+}
+
+func (c *cli) journeysDryRun() *cobra.Command {
+	var which definitionInput
+	var lead int64
+	var file, startAt, entryKey string
+	var events, outcomes, pairs []string
+	cmd := &cobra.Command{
+		Use: "dryrun ID (--lead N | -f LEAD) [--event NAME@WHEN...]", Short: "Tell what a journey would do to a lead, and send nothing",
+		Long: `Runs a journey for one lead, with the interpreter of production on a clock of its own: which way the
+lead goes, when and why, and each message as it would be sent. Nothing is sent or stored.
+
+The lead is one that exists, or one of a file, with fields as for ` + "`leads create`" + `. Without more, nothing
+happens to it and every message is delivered at once. What shall happen instead:
+
+  --event NAME@WHEN[=JSON]   the lead reports an event: so long after the start (26h, P3D), or at a time
+                             (RFC 3339); JSON is its properties
+  --outcome NODE=STATUS      messages of this touchpoint are answered with this HTTP status; 0 is no answer`,
+		Example: `  waypost journeys dryrun jrn_… --lead 1001
+  waypost journeys dryrun jrn_… --lead 1001 --event login@30h --event 'purchase@P3D={"amount":120}'
+  waypost journeys dryrun jrn_… -f lead.yaml --outcome hello=503 --start-at 2026-12-24T22:30:00+08:00 --draft`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if err := which.put(cmd, body); err != nil {
+				return err
+			}
+			switch byID := cmd.Flags().Changed("lead"); {
+			case byID == (file != ""):
+				return usagef("dryrun needs one of --lead N, a leadsId, and -f FILE with a lead")
+			case byID:
+				body["leadsId"] = lead
+			default:
+				fields, err := c.readLead(file)
+				if err != nil {
+					return err
+				}
+				body["lead"] = fields
+			}
+			for name, value := range map[string]string{"startAt": startAt, "entryKey": entryKey} {
+				if value != "" {
+					body[name] = value
+				}
+			}
+			if len(pairs) > 0 {
+				values, err := params(pairs)
+				if err != nil {
+					return err
+				}
+				body["params"] = values
+			}
+			if err := putEvents(body, events); err != nil {
+				return err
+			}
+			if err := putOutcomes(body, outcomes); err != nil {
+				return err
+			}
+			return c.dryRun(cmd.Context(), args[0], body)
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&lead, "lead", 0, "the leadsId of a lead")
+	f.StringVarP(&file, "file", "f", "", "YAML or JSON file with the fields of a lead; - is standard input")
+	f.StringArrayVar(&events, "event", nil, "what the lead does: NAME@WHEN or NAME@WHEN=JSON; may stand several times")
+	f.StringArrayVar(&outcomes, "outcome", nil, "how messages are answered: NODE=STATUS; may stand several times")
+	f.StringVar(&startAt, "start-at", "", "when the lead enters (RFC 3339); now without it")
+	f.StringVar(&entryKey, "entry-key", "", "the enrollment's entry key")
+	f.StringArrayVar(&pairs, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
+	which.flags(cmd)
+	return cmd
+}
+
+// readLead reads a file with a lead's fields, or with the whole body of its creation.
+func (c *cli) readLead(file string) (json.RawMessage, error) {
+	object, err := c.readObject(file)
+	if err != nil {
+		return nil, err
+	}
+	var body map[string]json.RawMessage
+	if json.Unmarshal(object, &body) == nil {
+		if fields, whole := body[businessParam]; whole {
+			return fields, nil
+		}
+	}
+	return object, nil
+}
+
+// putEvents adds the events of --event to a dry run. A time has a colon, which no
+// duration has.
+func putEvents(body map[string]any, events []string) error {
+	var list []map[string]any
+	for _, text := range events {
+		name, rest, ok := strings.Cut(text, "@")
+		when, properties, more := strings.Cut(rest, "=")
+		if !ok || name == "" || when == "" {
+			return usagef("--event %q: it is NAME@WHEN or NAME@WHEN=JSON, such as login@30h", text)
+		}
+		event := map[string]any{"name": name}
+		if strings.Contains(when, ":") {
+			event["at"] = when
+		} else {
+			event["after"] = when
+		}
+		if more {
+			if !json.Valid([]byte(properties)) {
+				return usagef("--event %q: what follows = must be JSON, such as {\"amount\":120}", text)
+			}
+			event["properties"] = json.RawMessage(properties)
+		}
+		list = append(list, event)
+	}
+	if list != nil {
+		body["events"] = list
+	}
+	return nil
+}
+
+// putOutcomes adds the outcomes of --outcome to a dry run.
+func putOutcomes(body map[string]any, outcomes []string) error {
+	byNode := map[string]any{}
+	for _, text := range outcomes {
+		node, written, ok := strings.Cut(text, "=")
+		status, err := strconv.Atoi(written)
+		if !ok || node == "" || err != nil {
+			return usagef("--outcome %q: it is NODE=STATUS, such as hello=503", text)
+		}
+		if _, twice := byNode[node]; twice {
+			return usagef("--outcome %s stands twice", node)
+		}
+		byNode[node] = map[string]any{"succeed": status == http.StatusOK, "httpStatus": status}
+	}
+	if len(byNode) > 0 {
+		body["outcomes"] = byNode
+	}
+	return nil
+}
+
+func (c *cli) dryRun(ctx context.Context, journey string, body map[string]any) error {
+	a, err := c.post(ctx, journeyPath(journey)+"/dryrun", body)
+	if err != nil {
+		return err
+	}
+	if c.output == outputJSON {
+		return c.printAnswer(a)
+	}
+	run, err := a.object()
+	if err != nil {
+		return err
+	}
+	if err := c.printObject(run, "path", "timeline", "messages"); err != nil {
+		return err
+	}
+	timeline, err := timelineOf(run)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stdout)
+	if err := c.printRows(timeline, timelineColumns...); err != nil {
+		return err
+	}
+	var messages []members
+	if err := json.Unmarshal(run.raw("messages"), &messages); err != nil {
+		return fmt.Errorf("the answer's messages are no list: %w", err)
+	}
+	if len(messages) == 0 {
+		fmt.Fprintln(c.stdout, "\nno messages")
+		return nil
+	}
+	fmt.Fprintln(c.stdout)
+	return c.printRows(messages, of("MESSAGE AT", "at"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"), of("SUCCEED", "succeed"),
+		column{"PARAMS", paramsOf})
+}
+
+// paramsOf shows what a message of a dry run says, or why it could not be made.
+func paramsOf(message members) string {
+	var body members
+	if json.Unmarshal(message.raw("body"), &body) == nil {
+		return body.text("params")
+	}
+	return message.text("error")
+}
+
+// post calls with a JSON body; an answer that is no success is an error.
+func (c *cli) post(ctx context.Context, path string, body any) (answer, error) {
+	cl, err := c.client()
+	if err != nil {
+		return answer{}, err
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return answer{}, fmt.Errorf("encode the request: %w", err)
+	}
+	return cl.do(ctx, http.MethodPost, path, nil, data)
+}
+
+func (c *cli) journeysForecast() *cobra.Command {
+	var which definitionInput
+	var in audienceInput
+	var days int
+	cmd := &cobra.Command{
+		Use: "forecast ID --leads FILE | --filter NAME=VALUE... | --all", Short: "Tell how many messages a journey would send on which day",
+		Long: `Runs a journey for leads that would all enter now, and counts its messages by day (UTC) and webhook.
+Of many leads a sample is followed, and the numbers are scaled. Messages are taken for delivered,
+and no lead does anything: waits for events run out. Nothing is sent or stored. For one of
+` + audienceHelp,
+		Example: `  waypost journeys forecast jrn_… --all --days 90
+  waypost journeys forecast jrn_… --filter leadsGroup=3 --draft`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			audience, err := c.audience("a forecast", in)
+			if err != nil {
+				return err
+			}
+			body := map[string]any{"audience": audience}
+			if cmd.Flags().Changed("days") {
+				body["days"] = days
+			}
+			if err := which.put(cmd, body); err != nil {
+				return err
+			}
+			a, err := c.post(cmd.Context(), journeyPath(args[0])+"/forecast", body)
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printAnswer(a)
+			}
+			return c.printForecast(a)
+		},
+	}
+	in.flags(cmd)
+	cmd.Flags().IntVar(&days, "days", 30, "how many days, 1 to 366; today is the first")
+	which.flags(cmd)
+	return cmd
+}
+
+// outlook is a forecast as it is answered.
+type outlook struct {
+	Total  int `json:"total"`
+	Sample int `json:"sample"`
+	Cut    int `json:"cut"`
+	Days   []struct {
+		Date        string         `json:"date"`
+		Touchpoints map[string]int `json:"touchpoints"`
+		Skipped     int            `json:"skipped"`
+	} `json:"days"`
+}
+
+// printForecast writes a row for each day and a column for each webhook.
+func (c *cli) printForecast(a answer) error {
+	var o outlook
+	if err := json.Unmarshal(a.body, &o); err != nil {
+		return fmt.Errorf("the gateway's answer is no forecast: %w", err)
+	}
+	sums := map[string]int{}
+	skipped := 0
+	for _, d := range o.Days {
+		skipped += d.Skipped
+		for id, n := range d.Touchpoints {
+			sums[id] += n
+		}
+	}
+	webhooks := slices.Sorted(maps.Keys(sums))
+	row := func(date string, touchpoints map[string]int, skipped int) []string {
+		cells, all := []string{date}, 0
+		for _, id := range webhooks {
+			cells = append(cells, strconv.Itoa(touchpoints[id]))
+			all += touchpoints[id]
+		}
+		return append(cells, strconv.Itoa(all), strconv.Itoa(skipped))
+	}
+	headings := []string{"DAY"}
+	for _, id := range webhooks {
+		headings = append(headings, clean(id))
+	}
+	t := c.table(append(headings, "ALL", "SKIPPED")...)
+	for _, d := range o.Days {
+		t.row(row(clean(d.Date), d.Touchpoints, d.Skipped)...)
+	}
+	t.row(row("sum", sums, skipped)...)
+	err := t.flush()
+	switch {
+	case o.Total == 0:
+		fmt.Fprintln(c.stderr, "The audience has no leads.")
+	case o.Sample < o.Total:
+		fmt.Fprintf(c.stderr, "%d of %d leads were followed; the numbers are scaled to all.\n", o.Sample, o.Total)
+	default:
+		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", o.Total)
+	}
+	if o.Cut > 0 {
+		fmt.Fprintf(c.stderr, "%d of them were not followed to the last day: they passed too many nodes.\n", o.Cut)
+	}
+	return err
+}

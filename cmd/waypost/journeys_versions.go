@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func versionsPath(journey string) string { return journeyPath(journey) + "/versions" }
+
+// draftVersion is how the draft is called where a version is named.
+const draftVersion = "draft"
+
+// versionArg reads the number of a version, or the word for the draft where that is
+// allowed.
+func versionArg(text string, orDraft bool) (string, error) {
+	says := "it is a number from 1 on, as `waypost journeys versions ID` lists them"
+	if orDraft {
+		if text == draftVersion {
+			return text, nil
+		}
+		says += ", or " + draftVersion
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return "", usagef("%q is no version; %s", text, says)
+	}
+	return strconv.Itoa(n), nil
+}
+
+func (c *cli) journeysVersions() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use: "versions ID [VERSION]", Short: "List the versions of a journey, newest first, or show one",
+		Long: `Lists the published versions of a journey. Enrollments stay on the version that they began with.
+With the number of a version, shows that one with its definition.`,
+		Example: `  waypost journeys versions jrn_…
+  waypost journeys versions jrn_… 2`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return c.list(cmd.Context(), versionsPath(args[0]), nil, l, of("VERSION", "version"), of("NAME", "name"), of("PUBLISHED", "publishedAt"))
+			}
+			n, err := versionArg(args[1], false)
+			if err != nil {
+				return err
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+n, nil, nil)
+			if err != nil {
+				return err
+			}
+			return c.printDefinition(a, "definition")
+		},
+	}
+	l.flags(cmd)
+	return cmd
+}
+
+func (c *cli) journeysDiff() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff ID A B", Short: "Tell what is different between two versions",
+		Long: `Lists what is different in version B of a journey from version A, a line for each member of the
+definition and of a node: what was and what is. Nodes are compared by their ids. A and B are
+numbers of versions, or the word draft for what is not published yet.`,
+		Example: `  waypost journeys diff jrn_… 1 2
+  waypost journeys diff jrn_… 2 draft`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := versionArg(args[1], true)
+			if err != nil {
+				return err
+			}
+			b, err := versionArg(args[2], true)
+			if err != nil {
+				return err
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			ans, err := cl.do(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+a+"/diff/"+b, nil, nil)
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printAnswer(ans)
+			}
+			var diff struct {
+				Text []string `json:"text"`
+			}
+			if err := json.Unmarshal(ans.body, &diff); err != nil {
+				return fmt.Errorf("the gateway's answer is no difference: %w", err)
+			}
+			for _, line := range diff.Text {
+				if _, err := fmt.Fprintln(c.stdout, clean(line)); err != nil {
+					return err
+				}
+			}
+			if len(diff.Text) == 0 {
+				fmt.Fprintln(c.stderr, "They say the same.")
+			}
+			return nil
+		},
+	}
+}
+
+func (c *cli) journeysArchive() *cobra.Command {
+	return &cobra.Command{
+		Use: "archive ID", Short: "Take a journey out of use",
+		Long: `Archives a journey: nobody can be enrolled in it and it cannot be launched any more. Enrollments
+that run go on to their end. Publishing it takes it into use again.`,
+		Example: `  waypost journeys archive jrn_…`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/archive", nil, nil)
+			if err != nil {
+				return err
+			}
+			return c.printJourney(a)
+		},
+	}
+}
+
+// printDefinition writes an object whose member of that name is a definition.
+func (c *cli) printDefinition(a answer, name string) error {
+	if c.output == outputJSON {
+		return c.printAnswer(a)
+	}
+	m, err := a.object()
+	if err != nil {
+		return err
+	}
+	if err := c.printObject(m, name); err != nil {
+		return err
+	}
+	definition := m.raw(name)
+	if definition == nil {
+		return nil
+	}
+	fmt.Fprintln(c.stdout, name)
+	return c.printJSON(definition)
+}
+
+func setFlag(cmd *cobra.Command, set *[]string) {
+	cmd.Flags().StringArrayVar(set, "set", nil, "NAME=ID: the id of the webhook or journey that the file calls NAME; may stand several times")
+}
+
+// readDefinition reads a file with a journey, and puts ids in the place of names.
+func (c *cli) readDefinition(file string, set []string) (json.RawMessage, error) {
+	definition, err := c.readObject(file)
+	if err != nil {
+		return nil, err
+	}
+	return setPlaceholders(definition, set)
+}
+
+// setPlaceholders puts ids in the place of the names that a definition has for
+// webhooks and journeys, as --set NAME=ID says. What is no definition stays as it
+// is, for the gateway to refuse.
+func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessage, error) {
+	if len(pairs) == 0 {
+		return definition, nil
+	}
+	ids, used := map[string]string{}, map[string]bool{}
+	for _, pair := range pairs {
+		name, id, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || id == "" {
+			return nil, usagef("--set %q: it is NAME=ID, such as email=whk_…", pair)
+		}
+		if _, twice := ids[name]; twice {
+			return nil, usagef("--set %s stands twice", name)
+		}
+		ids[name] = id
+	}
+	var d members
+	var nodes []members
+	if json.Unmarshal(definition, &d) != nil || json.Unmarshal(d.raw("nodes"), &nodes) != nil {
+		return definition, nil
+	}
+	for _, node := range nodes {
+		for i, m := range node {
+			var name string
+			if m.name != "webhook" && m.name != "journey" || json.Unmarshal(m.value, &name) != nil || ids[name] == "" {
+				continue
+			}
+			id, err := json.Marshal(ids[name])
+			if err != nil {
+				return nil, fmt.Errorf("encode --set %s: %w", name, err)
+			}
+			node[i].value, used[name] = id, true
+		}
+	}
+	for name := range ids {
+		if !used[name] {
+			return nil, usagef("--set %s: no node has %s as its webhook or journey", name, name)
+		}
+	}
+	data, err := json.Marshal(nodes)
+	if err != nil {
+		return nil, fmt.Errorf("encode the definition: %w", err)
+	}
+	d[slices.IndexFunc(d, func(m member) bool { return m.name == "nodes" })].value = data
+	return json.Marshal(d)
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/signature"
+)
+
+const redeliveriesPath = "/v1/redeliveries"
+
+func redeliveryPath(id string) string { return redeliveriesPath + "/" + url.PathEscape(id) }
+
+func (c *cli) deliveriesRedeliver() *cobra.Command {
+	var watch, everything bool
+	filters := deliveryFilters("failed, succeeded or canceled; failed without it")
+	cmd := &cobra.Command{
+		Use: "redeliver MESSAGE... | --FILTER ... | --all-failed", Short: "Send messages once more, one by one or all that match filters",
+		Long: `Sends messages that were decided once more: the same bytes with the same messageId, in a new round
+of attempts. What comes of it changes the delivery's status, and never the way of the journey.
+
+With filters it is a job of its own for all deliveries that match when it is made, failed ones if
+--status says nothing else. It survives any crash and sends nothing twice. --watch shows how far
+it is until it has ended; Ctrl-C then only stops watching.`,
+		Example: `  waypost deliveries redeliver msg_…
+  waypost deliveries redeliver --webhook whk_… --from 2026-01-31T08:00:00Z --to 2026-01-31T12:00:00Z --watch
+  waypost deliveries redeliver --journey jrn_… --status canceled
+  waypost deliveries redeliver --all-failed --watch`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, messages []string) error {
+			given := filters.given()
+			switch {
+			case len(messages) > 0 && (len(given) > 0 || everything):
+				return usagef("redeliver takes messages or filters, not both")
+			case len(messages) == 0 && len(given) == 0 && !everything:
+				return usagef("redeliver needs messages, filters such as --webhook whk_…, or --all-failed")
+			case everything && len(given) > 0:
+				return usagef("--all-failed is for every failed delivery; leave it out with filters")
+			case len(messages) > 0 && watch:
+				return usagef("--watch is for filters; `waypost deliveries show MESSAGE` tells about one message")
+			}
+			filter := map[string]any{}
+			for _, f := range given {
+				filter[f.name] = f.value
+				if f.name == "leadsId" {
+					n, err := strconv.ParseInt(f.value, 10, 64)
+					if err != nil {
+						return usagef("--lead %s: it is no leadsId", f.value)
+					}
+					filter[f.name] = n
+				}
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			if len(messages) > 0 {
+				return c.redeliver(cmd.Context(), cl, messages)
+			}
+			return c.redeliverAll(cmd.Context(), cl, filter, watch)
+		},
+	}
+	filters.flags(cmd)
+	cmd.Flags().BoolVar(&everything, "all-failed", false, "every failed delivery")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show how far it is, until it has ended")
+	return cmd
+}
+
+// redeliver sends messages once more, one after the other. One that cannot be sent
+// does not keep the others from it.
+func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) error {
+	var rows []members
+	var faults []error
+	for _, id := range messages {
+		a, err := c.postOnce(ctx, cl, deliveriesPath+"/"+url.PathEscape(id)+"/redeliver", nil)
+		if err == nil {
+			var row members
+			if row, err = a.object(); err == nil {
+				rows = append(rows, row)
+				continue
+			}
+		}
+		if len(messages) == 1 {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(faults, c.printRedelivered(rows), err)...)
+		}
+		fmt.Fprintf(c.stderr, "%s: %s\n", clean(id), describe(err))
+		faults = append(faults, err)
+	}
+	if err := c.printRedelivered(rows); err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%d of %d messages are not sent again", len(faults), len(messages))
+	}
+	return nil
+}
+
+// postTries is how often a call is made until its answer has come.
+const postTries = 3
+
+// postOnce makes a call that must not have its effect twice. An answer that got lost
+// is asked for again, with the same key.
+func (c *cli) postOnce(ctx context.Context, cl *client, path string, body []byte) (answer, error) {
+	header := http.Header{"Idempotency-Key": {"redeliver-" + signature.NewNonce()}}
+	for try := 1; ; try++ {
+		a, err := cl.call(ctx, http.MethodPost, path, header, body)
+		again := err != nil || a.status == http.StatusServiceUnavailable ||
+			try > 1 && a.status == http.StatusConflict // the call before this one may still be under way
+		if err == nil && (!again || try == postTries) {
+			err = a.err()
+		}
+		if !again || try == postTries || ctx.Err() != nil {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return a, errors.New("interrupted")
+		case <-time.After(c.poll):
+		}
+	}
+}
+
+func (c *cli) printRedelivered(rows []members) error {
+	if c.output == outputJSON {
+		return c.printJSON(map[string]any{"items": rows})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return c.printRows(rows, of("MESSAGE", "messageId"), of("STATUS", "status"), of("ATTEMPTS", "attempts"),
+		of("LEAD", "leadsId"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"))
+}
+
+// redeliverAll makes a job that sends all messages of a filter once more.
+func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]any, watch bool) error {
+	body, err := json.Marshal(map[string]any{"filter": filter})
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	a, err := c.postOnce(ctx, cl, redeliveriesPath, body)
+	if err != nil {
+		return err
+	}
+	if !watch {
+		return c.printAnswer(a)
+	}
+	var made redeliveryProgress
+	if err := json.Unmarshal(a.body, &made); err != nil || made.ID == "" {
+		return fmt.Errorf("the gateway's answer is no redelivery: %s", clean(clip(string(a.body), 200)))
+	}
+	return c.watchRedelivery(ctx, cl, made.ID)
+}
+
+// redeliveryProgress is what of a bulk redelivery a progress bar shows.
+type redeliveryProgress struct {
+	ID          string                   `json:"id"`
+	Status      waypost.RedeliveryStatus `json:"status"`
+	Message     string                   `json:"message"`
+	Total       int                      `json:"total"`
+	Redelivered int                      `json:"redelivered"`
+	Skipped     int                      `json:"skipped"`
+	Succeeded   int                      `json:"succeeded"`
+	Failed      int                      `json:"failed"`
+	Canceled    int                      `json:"canceled"`
+}
+
+// done is how much of it is over, 0 to 1.
+func (p redeliveryProgress) done() float64 {
+	if p.Status == waypost.RedeliveryCompleted {
+		return 1
+	}
+	return share(int64(p.Skipped+p.Succeeded+p.Failed+p.Canceled), int64(p.Total))
+}
+
+func (p redeliveryProgress) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.ID), clean(string(p.Status)))
+	if p.Total > 0 {
+		fmt.Fprintf(&b, ", %d of %d sent again, %d succeeded, %d failed", p.Redelivered, p.Total, p.Succeeded, p.Failed)
+	}
+	for _, o := range []struct {
+		n    int
+		what string
+	}{{p.Canceled, "canceled"}, {p.Skipped, "skipped"}} {
+		if o.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
+		}
+	}
+	return b.String()
+}
+
+// watchRedelivery shows on standard error how far a redelivery is until it has ended,
+// and then the redelivery.
+func (c *cli) watchRedelivery(ctx context.Context, cl *client, id string) error {
+	shown := progress{c: c}
+	for {
+		a, err := cl.do(ctx, http.MethodGet, redeliveryPath(id), nil, nil)
+		if ctx.Err() != nil {
+			return shown.end(stillRedelivers(id))
+		}
+		if err != nil {
+			return shown.end(err)
+		}
+		var p redeliveryProgress
+		if err := json.Unmarshal(a.body, &p); err != nil {
+			return shown.end(fmt.Errorf("the gateway's answer is no redelivery: %w", err))
+		}
+		shown.show(p.done(), p.String())
+		if p.Status.Ended() {
+			err := errors.Join(shown.end(nil), c.printAnswer(a))
+			if err == nil && p.Status == waypost.RedeliveryFailed {
+				err = fmt.Errorf("the redelivery failed: %s", clean(p.Message))
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return shown.end(stillRedelivers(id))
+		case <-time.After(c.poll):
+		}
+	}
+}
+
+func stillRedelivers(id string) error {
+	return fmt.Errorf("interrupted; the redelivery goes on: `waypost deliveries redeliveries show %s --watch` watches it again, `waypost deliveries redeliveries cancel %s` cancels it", clean(id), clean(id))
+}
+
+func (c *cli) deliveriesRedeliveries() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "redeliveries", Short: "See how far redeliveries of many messages are, and cancel them",
+		Example: `  waypost deliveries redeliveries list
+  waypost deliveries redeliveries show rdl_… --watch`,
+	}
+	cmd.AddCommand(c.redeliveriesList(), c.redeliveriesShow(), c.redeliveriesCancel())
+	return cmd
+}
+
+func (c *cli) redeliveriesList() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use: "list", Short: "List redeliveries of many messages, newest first", Args: cobra.NoArgs,
+		Example: `  waypost deliveries redeliveries list`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.list(cmd.Context(), redeliveriesPath, nil, l,
+				of("ID", "id"), of("STATUS", "status"), of("TOTAL", "total"), of("SENT", "redelivered"), of("SUCCEEDED", "succeeded"),
+				of("FAILED", "failed"), of("CANCELED", "canceled"), of("SKIPPED", "skipped"), of("CREATED", "createdAt"))
+		},
+	}
+	l.flags(cmd)
+	return cmd
+}
+
+func (c *cli) redeliveriesShow() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show how far a redelivery is",
+		Long: `Shows a redelivery of many messages: how many were sent again, and what came of it. With --watch it
+shows the progress until the redelivery has ended.`,
+		Example: `  waypost deliveries redeliveries show rdl_… --watch`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !watch {
+				return c.show(cmd.Context(), redeliveryPath(args[0]))
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			return c.watchRedelivery(cmd.Context(), cl, args[0])
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
+	return cmd
+}
+
+func (c *cli) redeliveriesCancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel ID", Short: "Cancel a redelivery",
+		Long: `Nothing more is sent for it. What was delivered stays so; a POST that is under way is not called back,
+and its outcome is recorded.`,
+		Example: `  waypost deliveries redeliveries cancel rdl_…`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodPost, redeliveryPath(args[0])+"/cancel", nil, nil)
+			if err != nil {
+				return err
+			}
+			return c.printAnswer(a)
+		},
+	}
+}

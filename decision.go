@@ -1,0 +1,21 @@
+package waypost
+
+// FrequencyCap bounds how many touchpoints a lead gets from all journeys of an
+// organisation and stage together (contract, chapter 6): at a time t at most
+// Touchpoints of them have gone out after t-Per, that of t included. The zero
+// value is no bound.
+type FrequencyCap struct {
+	Touchpoints int      `json:"touchpoints"` // 1 to 1000
+	Per         Duration `json:"per"`         // 1 s to 366 days, a window that slides
+}
+
+// None tells whether there is no bound.
+func (c FrequencyCap) None() bool { return c.Touchpoints == 0 }
+
+// Why a touchpoint is not sent, or not yet, by what its journey says.
+const (
+	// SkipFrequencyCap is the reason of a touchpoint that is skipped for good.
+	SkipFrequencyCap = "frequencyCap"
+	// DeferQuietHours is the reason of one that goes out when quiet hours end.
+	DeferQuietHours = "quietHours"
+)

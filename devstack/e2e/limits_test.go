@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"waypost"
+	"waypost/workflows"
+)
+
+// Quiet hours, a frequency cap and an event to exit on on waypost-dev, for single
+// leads and a cohort: who sleeps is held back, the third message of a day is
+// skipped, and the event ends enrollments wherever they stand. The histories replay
+// and hold no personal data.
+func TestHistoriesOfLimits(t *testing.T) {
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
+			return answer{status: http.StatusServiceUnavailable}
+		}
+		return answer{status: http.StatusOK}
+	})
+	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+	var journeyID string
+	find := func(query string) *workflowservice.ListWorkflowExecutionsResponse {
+		t.Helper()
+		list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID) + query, PageSize: 200,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	const awake = "Etc/GMT+12" // half a day away
+	now := time.Now().UTC()
+	journeyID = p.publish(t, r.url, fmt.Sprintf(`{"name":"Limits","start":"hello","exitOn":[{"event":"left"}],
+		"frequencyCap":{"touchpoints":2,"per":"24h"},"quietHours":{"from":%q,"to":%q},"nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%%q,"next":"again"},
+		{"id":"again","type":"touchpoint","webhook":%%[1]q,"next":"third"},
+		{"id":"third","type":"touchpoint","webhook":%%[1]q,"next":"wait"},
+		{"id":"wait","type":"delay","for":"1h"}]}`, now.Add(-time.Hour).Format("15:04"), now.Add(2*time.Hour).Format("15:04")))
+	lead := func(zone string) int64 {
+		var lead struct{ LeadsID int64 }
+		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": map[string]any{"timezone": zone}}}, &lead)
+		return lead.LeadsID
+	}
+	const leads = 20
+	ids := make([]int64, leads)
+	for i := range ids {
+		ids[i] = lead([]string{awake, "UTC"}[i%2])
+	}
+	sleeper, waker := lead("UTC"), lead(awake)
+	enroll := func(id int64) string {
+		var e struct{ EnrollmentID string }
+		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": id}, &e)
+		return e.EnrollmentID
+	}
+	left := func(id int64) {
+		p.do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint("left-", id), "name": "left", "leadsId": id}, nil)
+	}
+	of := map[int64]string{sleeper: enroll(sleeper), waker: enroll(waker)}
+	var l struct{ LaunchID, Status string }
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	sent := func(want int) {
+		t.Helper()
+		eventually(t, 30*time.Second, func() (bool, string) {
+			waits := 0
+			for _, d := range p.records(t, journeyID) {
+				of[d.LeadsID] = d.EnrollmentID
+			}
+			for _, id := range append(slices.Clone(ids), waker, sleeper) {
+				var e enrollment
+				if of[id] != "" {
+					p.do(t, http.MethodGet, "/v1/enrollments/"+of[id], nil, &e)
+				}
+				if e.Status == waypost.EnrollmentWaiting {
+					waits++
+				}
+			}
+			return waits == want, fmt.Sprintf("%d of %d enrollments have come to the delay", waits, want)
+		})
+	}
+	sent(leads/2 + 1)
+	// Half of those who sleep leave, the other half awakes.
+	left(sleeper)
+	for i, id := range ids {
+		switch i % 4 {
+		case 1:
+			left(id)
+		case 3:
+			p.do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", id), map[string]any{"businessParam": map[string]any{"customFields": map[string]any{"timezone": awake}}}, nil)
+		}
+	}
+	// Instead of the morning: the workflow is told to look.
+	for _, e := range find("").Executions {
+		if id := e.Execution.WorkflowId; e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && strings.HasPrefix(id, waypost.PrefixCohort) {
+			if err := temporal.SignalWorkflow(t.Context(), id, "", workflows.SignalLook, workflows.Ring{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sent(leads*3/4 + 1)
+	left(waker)
+	for _, id := range ids {
+		left(id)
+	}
+	eventually(t, 30*time.Second, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
+	})
+
+	said := func(id int64) (lines []string) {
+		for _, entry := range p.awaitEnd(t, of[id], 30*time.Second).Timeline {
+			reason := entry.Reason
+			if entry.NodeID == "wait" && entry.What == waypost.WhatEntered {
+				reason = ""
+			}
+			lines = append(lines, entry.NodeID+" "+entry.What+" "+reason)
+		}
+		return lines
+	}
+	passed := []string{"hello sent ", "again sent ", "third skipped frequencyCap", "wait entered ", "wait exited event left"}
+	began := []string{"hello entered "}
+	slept := append(slices.Clone(began), "hello deferred quietHours")
+	for _, c := range []struct {
+		lead int64
+		want []string
+	}{
+		{waker, append(slices.Clone(began), passed...)}, {ids[0], append(slices.Clone(began), passed...)},
+		{sleeper, append(slices.Clone(slept), "hello exited event left")}, {ids[1], append(slices.Clone(slept), "hello exited event left")},
+		{ids[3], append(slices.Clone(slept), passed...)},
+	} {
+		if got := said(c.lead); !slices.Equal(got, c.want) {
+			t.Errorf("the timeline says %q, want %q", got, c.want)
+		}
+	}
+	records := p.records(t, journeyID)
+	if want := 2*(leads*3/4+1) + leads/4 + 1; len(records) != want {
+		t.Errorf("%d deliveries, want %d", len(records), want)
+	}
+	for _, d := range r.disagreements(records) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+
+	eventually(t, 20*time.Second, func() (bool, string) {
+		skipped, exited := len(find(` AND WaypostOutcome="skipped"`).Executions), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`).Executions)
+		return skipped >= 2 && exited >= 3, fmt.Sprintf("%d workflows are found by skipped, %d ended ones by exited", skipped, exited)
+	})
+	for n, e := range find("").Executions {
+		id := e.Execution.WorkflowId
+		h := readRun(t, temporal, ring, id, e.Execution.RunId)
+		replay(t, h)
+		impersonal(t, h)
+		kind := "cohort"
+		switch id {
+		case of[sleeper]:
+			kind = "single-quiet-exit"
+		case of[waker]:
+			kind = "single-capped-exit"
+		case l.LaunchID:
+			continue
+		}
+		if folder := os.Getenv(updateHistories); folder != "" {
+			writeHistory(t, filepath.Join(folder, fmt.Sprintf("limits-%s-%02d.json", kind, n)), h)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"waypost"
+)
+
+// A journey with waitUntil, split and enroll on waypost-dev, for one lead and for
+// cohorts that are paused on the way: what happened stands in the timelines, the
+// other journey's enrollments run once each, and the histories replay and hold no
+// personal data.
+func TestHistoriesOfNodes(t *testing.T) {
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
+			return answer{status: http.StatusServiceUnavailable}
+		}
+		return answer{status: http.StatusOK}
+	})
+	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys, historyEvents+"=25")
+	next := p.publish(t, r.url, `{"name":"Next","start":"welcome","nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
+	journeyID := p.publish(t, r.url, strings.ReplaceAll(`{"name":"History","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%q,"next":"date"},
+		{"id":"date","type":"waitUntil","lead":"customFields.date","offset":"-1h","next":"arms"},
+		{"id":"arms","type":"split","arms":[{"weight":1,"next":"on"},{"weight":1,"next":"twice"}]},
+		{"id":"twice","type":"enroll","journey":"NEXT","next":"on"},
+		{"id":"on","type":"enroll","journey":"NEXT","next":"thanks"},
+		{"id":"thanks","type":"touchpoint","webhook":%[1]q}]}`, "NEXT", next))
+	const leads = 60
+	reached := time.Now().Add(6 * time.Second).Truncate(time.Second)
+	date := reached.Add(time.Hour).UTC().Format(time.RFC3339)
+	ids := make([]int64, leads)
+	for i := range ids {
+		var lead struct{ LeadsID int64 }
+		custom := map[string]any{}
+		if i%5 > 0 {
+			custom["date"] = date
+		}
+		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": custom}}, &lead)
+		ids[i] = lead.LeadsID
+	}
+	var single struct{ EnrollmentID string }
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[1]}, &single)
+	var l struct{ LaunchID, Status string }
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	eventually(t, 20*time.Second, func() (bool, string) {
+		return len(p.records(t, journeyID)) >= leads, "not everybody was sent the first message"
+	})
+	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
+	eventually(t, 20*time.Second, func() (bool, string) {
+		return time.Since(reached) > time.Second, "the time that is waited for has not come"
+	})
+	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/resume", map[string]any{"elapsedDelays": "shift"}, nil)
+
+	e := p.awaitEnd(t, single.EnrollmentID, time.Minute)
+	said := map[string]string{}
+	for _, entry := range e.Timeline {
+		said[entry.NodeID+" "+entry.What] = entry.Reason
+	}
+	if !strings.HasPrefix(said["date entered"], "until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
+		t.Errorf("the timeline says %v", said)
+	}
+	eventually(t, time.Minute, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
+	})
+	eventually(t, 20*time.Second, func() (bool, string) {
+		sent := p.records(t, next)
+		for _, d := range sent {
+			if d.Status != waypost.DeliverySucceeded {
+				return false, fmt.Sprintf("message %s of the other journey is %s", d.MessageID, d.Status)
+			}
+		}
+		// One lead is in the journey twice. Whether it enters the other one twice depends
+		// on how soon that ends.
+		return len(sent) >= leads, fmt.Sprintf("%d messages of the other journey were delivered", len(sent))
+	})
+	for _, d := range r.disagreements(append(p.records(t, journeyID), p.records(t, next)...)) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+
+	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 200,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, signals := 0, 0
+	for n, e := range list.Executions {
+		id := e.Execution.WorkflowId
+		h := readRun(t, temporal, ring, id, e.Execution.RunId)
+		replay(t, h)
+		impersonal(t, h)
+		if h.Events[len(h.Events)-1].EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
+			again++
+		}
+		for _, event := range h.Events {
+			if event.EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED {
+				signals++
+			}
+		}
+		kind := "cohort"
+		switch id {
+		case single.EnrollmentID:
+			kind = "single"
+		case l.LaunchID:
+			continue
+		}
+		if folder := os.Getenv(updateHistories); folder != "" {
+			writeHistory(t, filepath.Join(folder, fmt.Sprintf("nodes-%s-%02d.json", kind, n)), h)
+		}
+	}
+	if again == 0 || signals == 0 {
+		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list.Executions), signals, again)
+	}
+}
+
+// Killed in the middle of it, twice, a launch whose journey enrolls in another one
+// enrolls each lead there exactly once.
+func TestEnrollKilled(t *testing.T) {
+	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	dir := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, dir, []string{"--no-demo"})
+	next := p.publish(t, r.url, `{"name":"Next","start":"welcome","reentry":{"policy":"always"},"nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
+	journeyID := p.publish(t, r.url, strings.ReplaceAll(`{"name":"First","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%q,"next":"on"},
+		{"id":"on","type":"enroll","journey":"NEXT","next":"more"},
+		{"id":"more","type":"enroll","journey":"NEXT"}]}`, "NEXT", next))
+	const leads = 240 // twice that many messages are one page
+	ids := make([]int64, leads)
+	for i := range ids {
+		var lead struct{ LeadsID int64 }
+		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		ids[i] = lead.LeadsID
+	}
+	var l struct{ LaunchID, Status string }
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	for _, after := range []int{1, leads / 2} {
+		seen := 0
+		eventually(t, 30*time.Second, func() (bool, string) {
+			var page struct{ Items []struct{} }
+			p.do(t, http.MethodGet, "/v1/deliveries?limit=500&journeyId="+next, nil, &page)
+			seen = len(page.Items)
+			return seen >= after, fmt.Sprintf("%d messages of the other journey", seen)
+		})
+		p.kill9(t)
+		t.Logf("killed with %d of %d messages of the other journey", seen, 2*leads)
+		p = startProcess(t, dir, []string{"--no-demo"})
+	}
+	eventually(t, time.Minute, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
+	})
+	eventually(t, time.Minute, func() (bool, string) {
+		sent := p.records(t, next)
+		done := 0
+		for _, d := range sent {
+			if d.Status == waypost.DeliverySucceeded {
+				done++
+			}
+		}
+		return done == len(sent) && done >= 2*leads, fmt.Sprintf("%d of %d messages of the other journey were delivered", done, len(sent))
+	})
+	perLead := map[int64]int{}
+	for _, d := range p.records(t, next) {
+		perLead[d.LeadsID]++
+	}
+	for _, id := range ids {
+		if perLead[id] != 2 {
+			t.Errorf("lead %d was enrolled %d times, want 2", id, perLead[id])
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// dryRunBody says for whom a journey is run through, and what happens meanwhile.
+type dryRunBody struct {
+	choiceBody
+	LeadsID  *int64                 `json:"leadsId"`
+	Lead     *waypost.LeadFields    `json:"lead"`
+	EntryKey string                 `json:"entryKey"`
+	Params   map[string]any         `json:"params"`
+	StartAt  *string                `json:"startAt"`
+	Events   []dryRunEvent          `json:"events"`
+	Outcomes map[string]outcomeBody `json:"outcomes"` // by the touchpoint's node
+}
+
+type dryRunEvent struct {
+	Name       string         `json:"name"`
+	At         *string        `json:"at"`
+	After      *string        `json:"after"`
+	Properties map[string]any `json:"properties"`
+}
+
+// outcomeBody is what a touchpoint's message comes to.
+type outcomeBody struct {
+	Succeed    *bool  `json:"succeed"`
+	HTTPStatus int    `json:"httpStatus"`
+	Message    string `json:"message"`
+}
+
+// Bounds of a dry run.
+const (
+	maxDryRunEvents   = 1000
+	maxDryRunOutcomes = journey.MaxNodes
+	maxDryRunDistance = 100 * 365 * 24 * time.Hour // of its times from now
+)
+
+// decodeDryRun reads all but the lead that has an id and the definition.
+func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptions, err error) {
+	problems := waypost.DecodeJSON(r.body, &body)
+	if noDocument(problems) {
+		return body, o, problems.Err("")
+	}
+	var p waypost.Problems
+	body.check(&p)
+	var impossible *waypost.Error
+	switch {
+	case body.LeadsID != nil && body.Lead != nil:
+		p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
+	case body.LeadsID == nil && body.Lead == nil:
+		p.Add(waypost.DetailNullValue, "leadsId", "is missing, and so is lead")
+	case body.Lead != nil && !isNamed(problems, "lead"):
+		if impossible, err = a.checkLead(&p, body.Lead); err != nil {
+			return body, o, err
+		}
+	}
+	checkEntryKey(&p, body.EntryKey)
+	if err := checkObject(&p, "params", body.Params, maxEnrollmentParams); err != nil {
+		return body, o, err
+	}
+	o.Start = a.Now()
+	if body.StartAt != nil {
+		o.Start = a.nearMoment(&p, "startAt", *body.StartAt)
+	}
+	if len(body.Events) > maxDryRunEvents {
+		p.Add(waypost.DetailTooLong, "events", "must be at most %d", maxDryRunEvents)
+		body.Events = nil
+	}
+	for i, e := range body.Events {
+		event, err := a.dryRunEvent(&p, fmt.Sprintf("events[%d].", i), e)
+		if err != nil {
+			return body, o, err
+		}
+		o.Events = append(o.Events, event)
+	}
+	if len(body.Outcomes) > maxDryRunOutcomes {
+		p.Add(waypost.DetailTooLong, "outcomes", "must be at most %d", maxDryRunOutcomes)
+		body.Outcomes = nil
+	}
+	o.Outcomes = dryRunOutcomes(&p, body.Outcomes)
+	if err := append(problems, withoutTargets(p, problems)...).Err(""); err != nil {
+		return body, o, err
+	}
+	if impossible != nil {
+		return body, o, impossible
+	}
+	return body, o, nil
+}
+
+// checkLead adds what is wrong with the fields of an invented lead; what is only
+// impossible it returns.
+func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (impossible *waypost.Error, err error) {
+	const path = "lead"
+	_, err = fields.Validate(a.PhoneRegion, a.Now())
+	var invalid *waypost.Error
+	if !errors.As(err, &invalid) {
+		return nil, err
+	}
+	details := slices.Clone(invalid.Details)
+	for i, d := range details {
+		details[i].Target = path + "." + d.Target
+	}
+	if invalid.Code == waypost.CodeUnprocessableEntity {
+		return &waypost.Error{Code: invalid.Code, Message: path + "." + invalid.Message, Target: path, Details: details}, nil
+	}
+	*p = append(*p, details...)
+	return nil, nil
+}
+
+// nearMoment reads a time from which a journey can be followed.
+func (a *api) nearMoment(p *waypost.Problems, target, raw string) time.Time {
+	before := len(*p)
+	t := moment(p, target, raw)
+	if len(*p) == before && t.Sub(a.Now()).Abs() > maxDryRunDistance {
+		p.Add(waypost.DetailOutOfRange, target, "must lie within 100 years from now")
+	}
+	return t
+}
+
+func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) (journey.SimulatedEvent, error) {
+	out := journey.SimulatedEvent{Name: e.Name, Properties: e.Properties}
+	checkEventName(p, path+"name", e.Name)
+	switch {
+	case e.At != nil && e.After != nil:
+		p.Add(waypost.DetailInvalidFormat, path+"after", "must not stand beside at")
+	case e.At != nil:
+		out.At = a.nearMoment(p, path+"at", *e.At)
+	case e.After != nil:
+		after, err := waypost.ParseDuration(*e.After)
+		if err != nil {
+			p.Add(waypost.DetailInvalidFormat, path+"after", "%s", err)
+		}
+		out.After = time.Duration(after)
+	default:
+		p.Add(waypost.DetailNullValue, path+"at", "is missing, and so is after")
+	}
+	return out, checkObject(p, path+"properties", e.Properties, maxEventProperties)
+}
+
+func dryRunOutcomes(p *waypost.Problems, body map[string]outcomeBody) map[string]journey.TouchpointResult {
+	out := map[string]journey.TouchpointResult{}
+	for _, node := range slices.Sorted(maps.Keys(body)) {
+		o, path := body[node], "outcomes."+clip(node)+"."
+		if o.Succeed == nil {
+			p.Add(waypost.DetailNullValue, path+"succeed", "is missing")
+			continue
+		}
+		if o.HTTPStatus != 0 && (o.HTTPStatus < 100 || o.HTTPStatus > 599) {
+			p.Add(waypost.DetailOutOfRange, path+"httpStatus", "must be 100 to 599, or 0 for no answer")
+		}
+		if *o.Succeed && o.HTTPStatus == 0 {
+			o.HTTPStatus = 200
+		}
+		out[node] = journey.TouchpointResult{Succeed: *o.Succeed, HTTPStatus: o.HTTPStatus, Message: o.Message}
+	}
+	return out
+}
+
+// dryRunAnswer is one lead's way through a journey.
+type dryRunAnswer struct {
+	JourneyID string                   `json:"journeyId"`
+	Version   int                      `json:"version"`
+	Draft     bool                     `json:"draft"`
+	LeadsID   *int64                   `json:"leadsId"`
+	StartAt   string                   `json:"startAt"`
+	EndAt     string                   `json:"endAt"`
+	Status    waypost.EnrollmentStatus `json:"status"`
+	Limit     *journey.SimulatedLimit  `json:"limit"`
+	Path      []pathStep               `json:"path"`
+	Timeline  []timelineEntry          `json:"timeline"`
+	Messages  []dryRunMessage          `json:"messages"`
+}
+
+type pathStep struct {
+	NodeID    string           `json:"nodeId"`
+	Type      journey.NodeType `json:"type"`
+	Visit     int              `json:"visit"`
+	EnteredAt string           `json:"enteredAt"`
+	LeftAt    *string          `json:"leftAt"`
+	Result    *string          `json:"result"`
+	Reason    *string          `json:"reason"`
+	Next      *string          `json:"next"`
+}
+
+// dryRunMessage is a message that would be sent. Its body is null if it could not be
+// made.
+type dryRunMessage struct {
+	NodeID    string          `json:"nodeId"`
+	WebhookID string          `json:"webhookId"`
+	Visit     int             `json:"visit"`
+	At        string          `json:"at"`
+	Succeed   bool            `json:"succeed"`
+	Error     *string         `json:"error"`
+	Body      json.RawMessage `json:"body"`
+}
+
+// dryRun follows one lead through a journey with the interpreter of production, on a
+// virtual clock. It sends and stores nothing.
+func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
+	body, options, err := a.decodeDryRun(r)
+	if err != nil {
+		return answer{}, err
+	}
+	c, err := a.choose(ctx, r, body.choiceBody)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := touchpointsOnly(c, options.Outcomes); err != nil {
+		return answer{}, err
+	}
+	lead := waypost.Lead{CreatedAt: options.Start, UpdatedAt: options.Start}
+	if body.LeadsID == nil {
+		lead.LeadFields = *body.Lead
+	} else if lead, options.Sent, err = a.dryRunLead(ctx, r, c, *body.LeadsID, options.Start); err != nil {
+		return answer{}, err
+	}
+	options.Facts = c.facts(lead)
+	options.Facts.EntryKey, options.Facts.Params = body.EntryKey, body.Params
+	params, err := a.webhookParams(ctx, r, c)
+	if err != nil {
+		return answer{}, err
+	}
+	options.WebhookParams = func(id string) map[string]any { return params[id] }
+
+	var run journey.Run
+	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
+		run, err = journey.Simulate(ctx, c.Definition, options)
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	ans, err := answerDryRun(r, c, lead, run)
+	if err != nil {
+		return answer{}, err
+	}
+	ans.StartAt = stamp(options.Start)
+	return ok(ans)
+}
+
+// touchpointsOnly refuses outcomes of nodes that send nothing.
+func touchpointsOnly(c choice, outcomes map[string]journey.TouchpointResult) error {
+	var p waypost.Problems
+	for _, node := range slices.Sorted(maps.Keys(outcomes)) {
+		if n, found := c.Node(node); !found || n.Type != journey.Touchpoint {
+			p.Add(waypost.DetailOutOfRange, "outcomes."+clip(node), "there is no touchpoint of this id")
+		}
+	}
+	return p.Err("")
+}
+
+// dryRunLead returns a lead, and when it got messages that count for the cap.
+func (a *api) dryRunLead(ctx context.Context, r *request, c choice, id int64, start time.Time) (lead waypost.Lead, sent []time.Time, err error) {
+	if lead, err = a.Leads.Lead(ctx, r.scope, id); err != nil {
+		return lead, nil, err
+	}
+	if limit := c.FrequencyCap(); !limit.None() {
+		sent, err = a.Deliveries.RecentTouchpoints(ctx, r.scope, id, start.Add(-time.Duration(limit.Per)), limit.Touchpoints)
+	}
+	return lead, sent, err
+}
+
+// webhookParams returns the params of a definition's webhooks by their ids.
+func (a *api) webhookParams(ctx context.Context, r *request, c choice) (map[string]map[string]any, error) {
+	params := map[string]map[string]any{}
+	for _, id := range c.Webhooks() {
+		w, err := a.Webhooks.Webhook(ctx, r.scope, id)
+		if err != nil {
+			return nil, err
+		}
+		params[id] = w.Params
+	}
+	return params, nil
+}
+
+func answerDryRun(r *request, c choice, lead waypost.Lead, run journey.Run) (dryRunAnswer, error) {
+	ans := dryRunAnswer{
+		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, LeadsID: orNull(lead.LeadsID),
+		EndAt: stamp(run.At), Status: run.Status, Limit: orNull(run.Limit),
+		Path: make([]pathStep, len(run.Path)), Timeline: answerTimeline(run.Timeline), Messages: make([]dryRunMessage, len(run.Touchpoints)),
+	}
+	for i, s := range run.Path {
+		ans.Path[i] = pathStep{s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next)}
+	}
+	for i, t := range run.Touchpoints {
+		message := dryRunMessage{NodeID: t.NodeID, WebhookID: t.WebhookID, Visit: t.Visit, At: stamp(t.At), Succeed: t.Succeed, Error: orNull(t.Error)}
+		if t.Error == "" {
+			var err error
+			if message.Body, err = dryRunMessageBody(r, c, lead, t); err != nil {
+				return ans, err
+			}
+		}
+		ans.Messages[i] = message
+	}
+	return ans, nil
+}
+
+// dryRunMessageBody makes the documented message, as an enrollment by the same
+// application would.
+func dryRunMessageBody(r *request, c choice, lead waypost.Lead, t journey.SimulatedTouchpoint) ([]byte, error) {
+	enrollment := waypost.PrefixEnrollment + placeholder
+	profile := waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: strconv.FormatInt(lead.LeadsID, 10)}
+	if lead.ExternalID != nil {
+		profile.UserID = *lead.ExternalID
+	}
+	if lead.OpenID != nil {
+		profile.OpenID = *lead.OpenID
+	}
+	return waypost.Message{
+		MessageID: waypost.PrefixMessage + placeholder, Version: waypost.MessageVersion, Timestamp: stamp(t.At), UserProfile: profile,
+		JourneyInfo: waypost.JourneyInfo{
+			JourneyID: enrollment, JourneyName: c.Name(),
+			ActionDefID: fmt.Sprintf("%s/%d/%s", c.journeyID, c.version, t.NodeID), ActionID: fmt.Sprintf("%s/%d", enrollment, t.Visit),
+		},
+		Params: t.Params,
+	}.Encode()
+}

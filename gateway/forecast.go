@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Bounds of a forecast.
+const (
+	maxForecastSample   = 1000 // leads
+	maxForecastDays     = 366
+	defaultForecastDays = 30
+)
+
+type forecastBody struct {
+	choiceBody
+	Audience *audienceBody `json:"audience"`
+	Days     *int          `json:"days"`
+}
+
+// forecastAnswer says what a journey would send to an audience.
+type forecastAnswer struct {
+	JourneyID string        `json:"journeyId"`
+	Version   int           `json:"version"`
+	Draft     bool          `json:"draft"`
+	StartAt   string        `json:"startAt"`
+	Total     int           `json:"total"`  // leads of the audience
+	Sample    int           `json:"sample"` // of them, that were followed
+	Cut       int           `json:"cut"`    // of these, that were not followed to the end
+	Days      []forecastDay `json:"days"`
+}
+
+// forecastDay is what would be sent on a day in UTC, of the whole audience.
+type forecastDay struct {
+	Date        string         `json:"date"`
+	Touchpoints map[string]int `json:"touchpoints"` // by the webhook's id
+	Skipped     int            `json:"skipped"`     // by the frequency cap
+}
+
+func (a *api) decodeForecast(r *request) (body forecastBody, audience waypost.Audience, days int, err error) {
+	list, problems, err := decodeLong(r, &body)
+	if err != nil {
+		return body, audience, 0, err
+	}
+	var p waypost.Problems
+	body.check(&p)
+	audience = a.audience(&p, body.Audience, list)
+	days = defaultForecastDays
+	if body.Days != nil {
+		if days = *body.Days; days < 1 || days > maxForecastDays {
+			p.Add(waypost.DetailOutOfRange, "days", "must be 1 to %d", maxForecastDays)
+		}
+	}
+	return body, audience, days, append(problems, withoutTargets(p, problems)...).Err("")
+}
+
+// forecast tells what a launch to an audience would send, day by day. It follows a
+// sample; what that gets is scaled to the whole audience.
+func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
+	body, audience, days, err := a.decodeForecast(r)
+	if err != nil {
+		return answer{}, err
+	}
+	c, err := a.choose(ctx, r, body.choiceBody)
+	if err != nil {
+		return answer{}, err
+	}
+	ans := forecastAnswer{JourneyID: c.journeyID, Version: c.version, Draft: c.draft}
+	now := a.Now()
+	ans.StartAt = stamp(now)
+	var outlook journey.Outlook
+	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
+		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, maxForecastSample)
+		if err != nil {
+			return err
+		}
+		ans.Total = total
+		began := time.Now()
+		enough := func() bool { return time.Since(began) > simulationTime/2 }
+		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days})
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	ans.Sample, ans.Cut, ans.Days = outlook.Leads, outlook.Cut, make([]forecastDay, len(outlook.Days))
+	scale := func(n int) int { return (n*ans.Total + ans.Sample/2) / max(1, ans.Sample) }
+	for i, d := range outlook.Days {
+		ans.Days[i] = forecastDay{d.Date, map[string]int{}, scale(d.Skipped)}
+		for webhook, n := range d.Touchpoints {
+			ans.Days[i].Touchpoints[webhook] = scale(n)
+		}
+	}
+	return ok(ans)
+}
+
+// sampled gives the leads in an order of chance, always the same, so that those
+// before it is enough are a sample too. One is never enough.
+func sampled(leads []waypost.Lead, facts func(waypost.Lead) journey.Facts, enough func() bool) iter.Seq2[journey.Facts, error] {
+	return func(yield func(journey.Facts, error) bool) {
+		for i, at := range rand.New(rand.NewPCG(1, 2)).Perm(len(leads)) {
+			if i > 0 && enough() || !yield(facts(leads[at]), nil) {
+				return
+			}
+		}
+	}
+}

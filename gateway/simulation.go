@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Bounds of dry runs and forecasts.
+const (
+	simulationWait = 3 * time.Second  // for others to end
+	simulationTime = 10 * time.Second // of one
+)
+
+// simulations are the places of those that run in the process: they take nothing but
+// its processors, so there are as many as it has.
+type simulations chan struct{}
+
+func newSimulations() simulations { return make(simulations, runtime.GOMAXPROCS(0)) }
+
+// run has fn run within a time, once there is a place.
+func (s simulations) run(ctx context.Context, wait, most time.Duration, fn func(context.Context) error) error {
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	select {
+	case s <- struct{}{}:
+		defer func() { <-s }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-patience.C:
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs and forecasts are running already; try again in a moment", cap(s))
+	}
+	within, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := fn(within)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "it takes longer than %s; try again in a moment, or with less", most)
+	}
+	return err
+}
+
+// choiceBody says which definition is simulated: a version, the draft, or, without
+// either, the newest version, and the draft of a journey that has none.
+type choiceBody struct {
+	Version *int  `json:"version"`
+	Draft   *bool `json:"draft"`
+}
+
+func (b choiceBody) check(p *waypost.Problems) {
+	switch {
+	case b.Version == nil:
+	case *b.Version < 1:
+		p.Add(waypost.DetailOutOfRange, "version", "must be 1 or more")
+	case b.wantsDraft():
+		p.Add(waypost.DetailInvalidFormat, "draft", "must not be true where version names one")
+	}
+}
+
+func (b choiceBody) wantsDraft() bool { return b.Draft != nil && *b.Draft }
+
+// choice is what is simulated.
+type choice struct {
+	*journey.Definition
+	journeyID string
+	version   int  // of a draft, the one that publishing it would give
+	draft     bool // whether it is the draft
+}
+
+// choose finds the definition. A draft is one that could be published.
+func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, error) {
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return choice{}, err
+	}
+	c := choice{journeyID: j.ID, version: j.PublishedVersion}
+	if b.Version != nil {
+		c.version = *b.Version
+	}
+	c.draft = b.wantsDraft() || c.version == 0
+	if !c.draft {
+		c.Definition, err = a.definition(ctx, r.scope, j.ID, c.version)
+		return c, err
+	}
+	if c.Definition, err = parseDraft(j); err != nil {
+		return choice{}, err
+	}
+	if err := a.checkDefinition(ctx, r.scope, c.Definition); err != nil {
+		return choice{}, err
+	}
+	if c.version > 0 {
+		newest, err := a.definition(ctx, r.scope, j.ID, c.version)
+		if err != nil {
+			return choice{}, err
+		}
+		if newest.Hash() == c.Hash() {
+			return c, nil
+		}
+	}
+	c.version++
+	return c, nil
+}
+
+// placeholder stands where ids will be that are minted when a journey really runs.
+const placeholder = "00000000000000000000000000"
+
+// facts are those of an enrollment that is not there.
+func (c choice) facts(lead waypost.Lead) journey.Facts {
+	return journey.Facts{
+		Lead: lead, JourneyID: c.journeyID, JourneyName: c.Name(), Version: c.version, EnrollmentID: waypost.PrefixEnrollment + placeholder,
+	}
+}

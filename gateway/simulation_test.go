@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Dry runs and forecasts get no more than the process has, and no longer than they
+// may take.
+func TestSimulationPlaces(t *testing.T) {
+	t.Parallel()
+	places := make(simulations, 1)
+	release, entered := make(chan struct{}), make(chan struct{})
+	done := make(chan error)
+	go func() {
+		done <- places.run(t.Context(), time.Minute, time.Minute, func(context.Context) error {
+			close(entered)
+			<-release
+			return nil
+		})
+	}()
+	<-entered
+	never := func(context.Context) error { t.Error("it ran without a place"); return nil }
+	if err := places.run(t.Context(), time.Millisecond, time.Minute, never); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+		t.Errorf("without a place: %v", err)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the client is gone"))
+	if err := places.run(gone, time.Minute, time.Minute, never); err == nil || err.Error() != "the client is gone" {
+		t.Errorf("of a client that is gone: %v", err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	until := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	if err := places.run(t.Context(), time.Minute, time.Millisecond, until); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+		t.Errorf("too long: %v", err)
+	}
+	late, cancelLate := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancelLate()
+	if err := places.run(late, time.Minute, time.Minute, until); !errors.Is(err, context.DeadlineExceeded) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
+		t.Errorf("the request's own end: %v", err)
+	}
+}
+
+// A forecast follows whom it has time for, and those are a sample of all.
+func TestSampled(t *testing.T) {
+	t.Parallel()
+	leads := make([]waypost.Lead, 1000)
+	for i := range leads {
+		leads[i].LeadsID = int64(i)
+	}
+	first := func(n int) (ids []int64) {
+		looks := 0
+		enough := func() bool { looks++; return looks > n-1 }
+		for facts, err := range sampled(leads, func(l waypost.Lead) journey.Facts { return journey.Facts{Lead: l} }, enough) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, facts.Lead.LeadsID)
+		}
+		return ids
+	}
+	if got := first(0); len(got) != 1 {
+		t.Errorf("without time: %d", len(got))
+	}
+	some, all := first(100), first(len(leads)+1)
+	if len(some) != 100 || !slices.Equal(some, all[:100]) {
+		t.Fatalf("it is not always the same: %v", some)
+	}
+	upper := 0
+	for _, id := range some {
+		if id >= 500 {
+			upper++
+		}
+	}
+	if upper < 35 || upper > 65 {
+		t.Errorf("%d of 100 come from the upper half", upper)
+	}
+	slices.Sort(all)
+	for i, id := range all {
+		if id != int64(i) {
+			t.Fatalf("lead %d is missing or doubled", i)
+		}
+	}
+	for range sampled(nil, nil, nil) {
+		t.Error("there is nobody")
+	}
+}

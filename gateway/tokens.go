@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"waypost"
+)
+
+// tokenAudience is what our tokens are for. It tells them from whatever else might be
+// signed with the same keys.
+const tokenAudience = "waypost/article-search"
+
+// tokens makes and reads the bearer tokens of article search: JWTs with HS256.
+type tokens struct {
+	issue  waypost.DerivedKey
+	accept map[string][]byte // by the token's kid
+	parser *jwt.Parser
+	now    func() time.Time
+	// apps finds the application of a token, for an unknown id a disabled one.
+	apps *recent[waypost.Application]
+}
+
+// tokenClaims is a waypost.SearchToken as it travels. Its subject is the
+// application; the organisation is the application's.
+type tokenClaims struct {
+	jwt.RegisteredClaims
+	Stage   waypost.Stage    `json:"stage"`
+	Tenants []string         `json:"tenants"`
+	From    []waypost.Origin `json:"from"`
+	Level   int              `json:"level"`
+}
+
+func newTokens(keys []waypost.DerivedKey, source Applications, now func() time.Time) *tokens {
+	t := &tokens{
+		accept: map[string][]byte{}, now: now,
+		parser: jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(tokenAudience),
+			jwt.WithExpirationRequired(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding()),
+		apps: newRecent(now, func(ctx context.Context, id string) (waypost.Application, error) {
+			found, err := source.Application(ctx, id)
+			switch {
+			case waypost.CodeOf(err) == waypost.CodeNotFound:
+				return waypost.Application{Disabled: true}, nil
+			case err != nil:
+				return waypost.Application{}, fmt.Errorf("look up a token's application: %w", err)
+			}
+			return found, nil
+		}),
+	}
+	for i, k := range keys {
+		if i == 0 {
+			t.issue = k
+		}
+		t.accept[k.ID] = k.Key
+	}
+	return t
+}
+
+// sign writes a token, which is valid from now on.
+func (t *tokens) sign(token waypost.SearchToken) (string, error) {
+	unsigned := jwt.NewWithClaims(jwt.SigningMethodHS256, tokenClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Subject: token.AppID, Audience: jwt.ClaimStrings{tokenAudience},
+			IssuedAt: jwt.NewNumericDate(t.now()), ExpiresAt: jwt.NewNumericDate(token.ExpiresAt),
+		},
+		Stage: token.Scope.Stage, Tenants: token.TenantIDs, From: token.From, Level: token.MaxAccessLevel,
+	})
+	unsigned.Header["kid"] = t.issue.ID
+	signed, err := unsigned.SignedString(t.issue.Key)
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	return signed, nil
+}
+
+// verify reads a token of ours. Its Scope has no organisation yet.
+func (t *tokens) verify(text string) (waypost.SearchToken, error) {
+	var c tokenClaims
+	_, err := t.parser.ParseWithClaims(text, &c, func(parsed *jwt.Token) (any, error) {
+		kid, _ := parsed.Header["kid"].(string)
+		key, known := t.accept[kid]
+		if !known {
+			return nil, jwt.ErrTokenUnverifiable
+		}
+		return key, nil
+	})
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return waypost.SearchToken{}, refuseBearer("the token has expired")
+	case err != nil:
+		return waypost.SearchToken{}, refuseBearer("the token is not valid")
+	}
+	return waypost.SearchToken{
+		AppID: c.Subject, Scope: waypost.Scope{Stage: c.Stage}, TenantIDs: c.Tenants, From: c.From, MaxAccessLevel: c.Level, ExpiresAt: c.ExpiresAt.Time,
+	}, nil
+}
+
+const (
+	headerAuthorization = "Authorization"
+	schemeBearer        = "Bearer"
+)
+
+// authenticateBearer checks the token of a search, that its application may still do
+// anything, and the rate limit that the application has for searches, beside that of
+// its signed requests. A signature is not looked at.
+func (a *api) authenticateBearer(ctx context.Context, r *request) error {
+	text, err := r.bearer()
+	if err != nil {
+		return err
+	}
+	token, err := a.tokens.verify(text)
+	if err != nil {
+		return err
+	}
+	app, err := a.tokens.apps.find(ctx, token.AppID)
+	if err != nil {
+		return err
+	}
+	if app.Disabled {
+		return refuseBearer("the token's application is disabled")
+	}
+	token.Scope.Org = app.Org
+	r.token, r.app, r.scope = token, app, token.Scope
+	return a.limit(ctx, r, policyApplication, "search:"+app.ID, app.RatePerSecond, app.RateBurst)
+}
+
+// bearer returns the token of the request (RFC 6750, section 2.1).
+func (r *request) bearer() (string, error) {
+	value, given := r.signed().Header(headerAuthorization)
+	scheme, token, _ := strings.Cut(value, " ")
+	switch {
+	case given == 0:
+		return "", refuseBearer("it has no bearer token")
+	case given > 1 || !strings.EqualFold(scheme, schemeBearer):
+		return "", refuseBearer("its Authorization must be one bearer token")
+	}
+	return strings.TrimLeft(token, " "), nil
+}
+
+func refuseBearer(message string) *waypost.Error {
+	return waypost.Errorf(waypost.CodeUnauthorized, headerAuthorization, "the request is not authorized: %s", message)
+}
+
+// tokenBody is what a client says of the token that it wants.
+type tokenBody struct {
+	TenantIDs      []string         `json:"tenantIds"`
+	From           []waypost.Origin `json:"from"`
+	MaxAccessLevel *int             `json:"maxAccessLevel"`
+	ExpiresIn      *int64           `json:"expiresIn"` // seconds
+}
+
+// tokenAnswer is a token as OAuth writes one (RFC 6749, section 5.1).
+type tokenAnswer struct {
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int64  `json:"expires_in"` // seconds
+}
+
+// issueToken makes a token for sites of the caller's organisation, or of nobody yet:
+// it claims none of them.
+func (a *api) issueToken(ctx context.Context, r *request) (answer, error) {
+	var body tokenBody
+	problems := waypost.DecodeJSON(r.body, &body)
+	if noDocument(problems) {
+		return answer{}, problems.Err("")
+	}
+	token := waypost.SearchToken{AppID: r.app.ID, Scope: r.scope, TenantIDs: body.TenantIDs, From: body.From, MaxAccessLevel: waypost.MaxAccessLevel}
+	if body.MaxAccessLevel != nil {
+		token.MaxAccessLevel = *body.MaxAccessLevel
+	}
+	expiry := waypost.DefaultTokenExpiry
+	if seconds := body.ExpiresIn; seconds != nil {
+		// What is longer would not fit a Duration.
+		expiry = time.Duration(max(0, min(*seconds, 1+int64(waypost.MaxTokenExpiry/time.Second)))) * time.Second
+	}
+	var invalid *waypost.Error
+	if err := token.Validate(expiry); errors.As(err, &invalid) {
+		problems = append(problems, withoutTargets(invalid.Details, problems)...)
+	}
+	if err := problems.Err(""); err != nil {
+		return answer{}, err
+	}
+	if err := a.Articles.CheckTenants(ctx, r.scope.Org, token.TenantIDs); err != nil {
+		return answer{}, err
+	}
+	token.ExpiresAt = a.Now().Add(expiry)
+	signed, err := a.tokens.sign(token)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(tokenAnswer{signed, schemeBearer, int64(expiry / time.Second)})
+}

@@ -1,0 +1,143 @@
+package journey
+
+import (
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+func (c *checker) exitOn() {
+	events := c.d.body.ExitOn
+	if len(events) > MaxExitEvents {
+		c.p.Add(waypost.DetailTooLong, "exitOn", "a journey has at most %d such events, not %d", MaxExitEvents, len(events))
+	}
+	for i, e := range events {
+		path := element("exitOn", i) + ".event"
+		c.eventName(e.Event, path)
+		if first := slices.Index(events, e); first < i && e.Event != "" {
+			c.p.Add(waypost.DetailDuplicate, path, "exitOn[%d] is the same event", first)
+		}
+	}
+}
+
+func (c *checker) quietHours() {
+	q := c.d.body.QuietHours
+	if q == nil {
+		return
+	}
+	from, ok := c.clock(q.From, "quietHours.from")
+	to, ok2 := c.clock(q.To, "quietHours.to")
+	if ok && ok2 && from == to {
+		c.p.Add(waypost.DetailOutOfRange, "quietHours.to", "must not be the same as from: no touchpoint would ever go out")
+	}
+	c.zone(q.Timezone, "quietHours.timezone")
+}
+
+func (c *checker) frequencyCap() {
+	f := c.d.body.FrequencyCap
+	if f == nil {
+		return
+	}
+	switch {
+	case f.Touchpoints == 0:
+		c.p.Add(waypost.DetailNullValue, "frequencyCap.touchpoints", "must be a number from 1 to %d", MaxCap)
+	case f.Touchpoints < 1 || f.Touchpoints > MaxCap:
+		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.touchpoints", "must be a number from 1 to %d", MaxCap)
+	}
+	if f.Per == "" {
+		c.p.Add(waypost.DetailNullValue, "frequencyCap.per", "must be a duration such as 24h or P7D")
+		return
+	}
+	switch per, err := waypost.ParseDuration(f.Per); {
+	case err != nil:
+		c.p.Add(waypost.DetailInvalidFormat, "frequencyCap.per", "%s", err)
+	case time.Duration(per) < time.Second || time.Duration(per) > MaxCapPeriod:
+		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.per", "must be between 1s and 366 days")
+	}
+}
+
+func (c *checker) waitUntil(n Node, path string) {
+	switch {
+	case n.Time != "":
+		c.clock(n.Time, path+".time")
+	case n.Lead == "":
+		c.p.Add(waypost.DetailNullValue, path+".time", "must be a time such as 09:00, unless lead names a date of the lead")
+	}
+	c.zone(n.Timezone, path+".timezone")
+	for i, day := range n.Weekdays {
+		at := path + "." + element("weekdays", i)
+		if _, ok := weekday(day); !ok {
+			c.p.Add(waypost.DetailOutOfRange, at, "must be mon, tue, wed, thu, fri, sat or sun")
+		} else if first := slices.Index(n.Weekdays, day); first < i {
+			c.p.Add(waypost.DetailDuplicate, at, "weekdays[%d] is the same day", first)
+		}
+	}
+	if n.Lead != "" && !isLeadDate(n.Lead) {
+		c.p.Add(waypost.DetailOutOfRange, path+".lead", "must be birthday, createdAt, updatedAt or customFields.NAME")
+	}
+	switch offset, err := n.offset(); {
+	case err != nil:
+		c.p.Add(waypost.DetailInvalidFormat, path+".offset", "%s", err)
+	case offset.Abs() > MaxOffset:
+		c.p.Add(waypost.DetailOutOfRange, path+".offset", "must be between -366 and 366 days")
+	case n.Offset != "" && n.Lead == "":
+		c.p.Add(waypost.DetailOutOfRange, path+".offset", "counts from a date of the lead, and lead names none")
+	}
+}
+
+func (c *checker) split(n Node, path string) {
+	path += ".arms"
+	switch {
+	case len(n.Arms) == 0:
+		c.p.Add(waypost.DetailNullValue, path, "a split has at least two arms")
+	case len(n.Arms) == 1:
+		c.p.Add(waypost.DetailOutOfRange, path, "a split has at least two arms")
+	case len(n.Arms) > MaxArms:
+		c.p.Add(waypost.DetailTooLong, path, "a split has at most %d arms, not %d", MaxArms, len(n.Arms))
+	}
+	for i, a := range n.Arms {
+		at := path + element("", i) + ".weight"
+		switch {
+		case a.Weight == 0:
+			c.p.Add(waypost.DetailNullValue, at, "must be a number from 1 to %d", MaxWeight)
+		case a.Weight < 0 || a.Weight > MaxWeight:
+			c.p.Add(waypost.DetailOutOfRange, at, "must be a number from 1 to %d", MaxWeight)
+		}
+	}
+}
+
+func (c *checker) enroll(n Node, path string) {
+	path += ".journey"
+	switch {
+	case n.Journey == "":
+		c.p.Add(waypost.DetailNullValue, path, "must name a journey")
+	case !isName(n.Journey, "_-"):
+		c.p.Add(waypost.DetailInvalidFormat, path, "must be the id of a journey")
+	case c.journeyExists != nil && !c.journeyExists(n.Journey):
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no journey %q", clip(n.Journey, 64))
+	}
+}
+
+// clock checks a time of day.
+func (c *checker) clock(written, path string) (clock, bool) {
+	if written == "" {
+		c.p.Add(waypost.DetailNullValue, path, "must be a time such as 09:00")
+		return clock{}, false
+	}
+	t, ok := parseClock(written)
+	if !ok {
+		c.p.Add(waypost.DetailInvalidFormat, path, "%q is no time; write it like 09:00, from 00:00 to 23:59", clip(written, 40))
+	}
+	return t, ok
+}
+
+// zone checks the name of a time zone; it may be absent.
+func (c *checker) zone(name, path string) {
+	if name == "" {
+		return
+	}
+	if _, ok := zone(name); !ok {
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no time zone %q; write it like Asia/Shanghai", clip(name, 64))
+	}
+}

@@ -1,0 +1,119 @@
+package journey
+
+import (
+	"strings"
+	"sync"
+	"time"
+	_ "time/tzdata" // machines without a time zone database must know the same zones
+
+	"waypost"
+)
+
+// clock is a time of day on the wall.
+type clock struct{ hour, minute int }
+
+// parseClock reads HH:MM, from 00:00 to 23:59.
+func parseClock(s string) (clock, bool) {
+	if len(s) != 5 || s[2] != ':' {
+		return clock{}, false
+	}
+	hour, ok := twoDigits(s[:2])
+	minute, ok2 := twoDigits(s[3:])
+	return clock{hour, minute}, ok && ok2 && hour < 24 && minute < 60
+}
+
+func twoDigits(s string) (int, bool) {
+	if s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' {
+		return 0, false
+	}
+	return int(s[0]-'0')*10 + int(s[1]-'0'), true
+}
+
+var weekdays = map[string]time.Weekday{
+	"mon": time.Monday, "tue": time.Tuesday, "wed": time.Wednesday, "thu": time.Thursday,
+	"fri": time.Friday, "sat": time.Saturday, "sun": time.Sunday,
+}
+
+func weekday(name string) (time.Weekday, bool) {
+	day, ok := weekdays[name]
+	return day, ok
+}
+
+// zones keeps the time zones that were found; there are some hundred names.
+var zones sync.Map // string → *time.Location
+
+// zone returns the time zone of an IANA name, and whether there is one. The machine's
+// own zone, which the library calls Local, is none.
+func zone(name string) (*time.Location, bool) {
+	if known, ok := zones.Load(name); ok {
+		return known.(*time.Location), true
+	}
+	if !isZoneName(name) {
+		return nil, false
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, false
+	}
+	zones.Store(name, loc)
+	return loc, true
+}
+
+// isZoneName keeps names away from the file system that IANA does not give: all of
+// its names begin with a capital letter, unlike the folders posix and right that
+// some systems have beside them.
+func isZoneName(name string) bool {
+	return name != "Local" && name != "" && 'A' <= name[0] && name[0] <= 'Z' && isName(name, "_-+/")
+}
+
+// leadZone is the time zone that the lead's customFields.timezone names, if it
+// names one.
+func leadZone(lead *waypost.Lead) (*time.Location, bool) {
+	name, ok := lead.CustomFields["timezone"].(string)
+	if !ok {
+		return nil, false
+	}
+	return zone(strings.TrimSpace(name))
+}
+
+// day is a calendar day as midnight UTC, on which days can be counted.
+type day struct{ time.Time }
+
+// dayOf is the calendar day of t on the wall.
+func dayOf(t time.Time) day {
+	y, m, d := t.Date()
+	return day{time.Date(y, m, d, 0, 0, 0, 0, time.UTC)}
+}
+
+func (d day) add(days int) day { return day{d.AddDate(0, 0, days)} }
+
+// at is a time of the day on the wall: what instant shows it is firstAt's to say.
+func (d day) at(c clock) time.Time {
+	return d.Add(time.Duration(c.hour)*time.Hour + time.Duration(c.minute)*time.Minute)
+}
+
+// exists tells whether the zone has the day: Samoa had no 30 December 2011.
+func (d day) exists(loc *time.Location) bool {
+	return dayOf(firstAt(d.Time, loc)).Equal(d.Time)
+}
+
+// farthest is more than any offset from UTC that a zone ever had.
+const farthest = 30 * time.Hour
+
+// firstAt returns the first instant at which clocks of the zone show wall, written
+// as UTC, or later. So a time that clocks jump over is moved to where they jump
+// to, and of one that they show twice it is the first.
+func firstAt(wall time.Time, loc *time.Location) time.Time {
+	t := wall.Add(-farthest).In(loc) // clocks show less than wall here
+	for {
+		_, offset := t.Zone()
+		_, end := t.ZoneBounds()
+		if found := wall.Add(-time.Duration(offset) * time.Second); end.IsZero() || found.Before(end) {
+			if found.Before(t) { // clocks jumped over it when this period began
+				return t
+			}
+			return found.In(loc)
+		}
+		t = end.In(loc)
+	}
+}

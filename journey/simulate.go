@@ -1,0 +1,400 @@
+package journey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// Bounds of a simulation.
+const (
+	DefaultSteps  = 1000                     // inputs of the interpreter
+	DefaultPeriod = 2 * 365 * 24 * time.Hour // of virtual time
+	MaxSimulated  = 4 << 20                  // bytes of rendered params
+)
+
+// SimulateOptions say for whom and how a journey is simulated.
+type SimulateOptions struct {
+	// Facts are those of the lead and of the enrollment that it would be. Touchpoints
+	// are those that were passed already; a simulation of its own copy adds to them.
+	Facts Facts
+	Start time.Time // when it enrolls
+	// Events are what the lead will do, in any order. Those before Start never count.
+	Events []SimulatedEvent
+	// Outcomes are what the messages of touchpoints come to, by node id; without one
+	// they succeed with status 200. Attempts are 1 where they are 0.
+	Outcomes map[string]TouchpointResult
+	// WebhookParams returns the params of a webhook, by its id; nil for none.
+	WebhookParams func(webhookID string) map[string]any
+	// Sent are times at which the lead got touchpoints before, from any journey: they
+	// count for the frequency cap.
+	Sent []time.Time
+	// NoFrequencyCap simulates as if the definition had none.
+	NoFrequencyCap bool
+
+	Steps  int           // DefaultSteps if 0
+	Period time.Duration // of virtual time from Start on; DefaultPeriod if 0
+
+	quick bool // params are not rendered: touchpoints go out without them
+}
+
+// SimulatedEvent is an event that a lead will have reported.
+type SimulatedEvent struct {
+	Name       string
+	At         time.Time     // if it is zero, After counts
+	After      time.Duration // from the start on
+	Properties map[string]any
+}
+
+// SimulatedLimit says why a simulation stopped before the journey had ended.
+type SimulatedLimit string
+
+// The limits of simulations.
+const (
+	LimitSteps  SimulatedLimit = "steps"
+	LimitPeriod SimulatedLimit = "period"
+	LimitSize   SimulatedLimit = "size" // of rendered params
+)
+
+// Run is one lead's simulated way through a journey. Its params hold personal data.
+type Run struct {
+	// Status is that of the enrollment when the simulation stopped, at At.
+	Status waypost.EnrollmentStatus `json:"status"`
+	At     time.Time                `json:"at"`
+	// Limit is empty if the journey ended.
+	Limit       SimulatedLimit          `json:"limit"`
+	Path        []PathStep              `json:"path"`        // all nodes, in their order
+	Timeline    []waypost.TimelineEntry `json:"timeline"`    // as an enrollment would have it
+	Touchpoints []SimulatedTouchpoint   `json:"touchpoints"` // that went out, in their order
+}
+
+// PathStep is one visit to a node.
+type PathStep struct {
+	NodeID  string    `json:"nodeId"`
+	Type    NodeType  `json:"type"`
+	Visit   int       `json:"visit"`
+	Entered time.Time `json:"enteredAt"`
+	Left    time.Time `json:"leftAt,omitzero"` // zero if the simulation stopped there
+	Result  string    `json:"result"`          // as Visit has it; "" if the simulation stopped there
+	Reason  string    `json:"reason"`
+	Next    string    `json:"next"` // "" if the journey ended there
+}
+
+// SimulatedTouchpoint is a message that would have been sent.
+type SimulatedTouchpoint struct {
+	NodeID    string         `json:"nodeId"`
+	WebhookID string         `json:"webhookId"`
+	Visit     int            `json:"visit"`
+	At        time.Time      `json:"at"`
+	Succeed   bool           `json:"succeed"`
+	Params    map[string]any `json:"params"` // rendered; null if that failed
+	Error     string         `json:"error"`  // why the params could not be rendered; such a message is not sent
+}
+
+// Simulate runs a definition that Check accepts for one lead, with the same
+// interpreter, conditions and templates as workflows do, on a virtual clock: it
+// sends and enrolls nothing and reads no clock. Messages and decisions take no
+// time, enroll nodes always enroll, nobody pauses or cancels anything, and webhooks
+// hold nothing back. Of what happens at one instant an exitOn event comes first,
+// then an event that is waited for, then the end of a wait. The same arguments give the same run, as long as the
+// libraries and the time zone database stay the same.
+//
+// It fails if ctx ends, without a start, and for a definition that cannot be run.
+func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error) {
+	if o.Start.IsZero() {
+		return Run{}, errors.New("simulate journey: there is no start time")
+	}
+	s := newSimulation(d, o)
+	in := Input{Kind: InputStart, At: s.now}
+	for steps := 1; ; steps++ {
+		if err := ctx.Err(); err != nil {
+			return Run{}, fmt.Errorf("simulate journey: %w", err)
+		}
+		command, err := s.step(in)
+		if err != nil {
+			return Run{}, fmt.Errorf("simulate journey: %w", err)
+		}
+		if command.Kind == "" {
+			break
+		}
+		if steps >= s.maxSteps {
+			s.run.Limit = LimitSteps
+			break
+		}
+		if in, err = s.answer(command); err != nil {
+			return Run{}, fmt.Errorf("simulate journey: %w", err)
+		}
+		if s.run.Limit != "" {
+			break
+		}
+	}
+	s.run.Status, s.run.At = s.state.EnrollmentStatus(), s.now
+	return s.run, nil
+}
+
+// simulation is a run under way.
+type simulation struct {
+	d        *Definition
+	o        SimulateOptions
+	facts    Facts
+	maxSteps int
+	end      time.Time // of virtual time
+	events   []SimulatedEvent
+	exits    []SimulatedEvent // those of them that end the journey
+	// satisfied says of each node which events satisfied a wait there: none does twice.
+	satisfied map[string]map[int]bool
+	sent      []time.Time
+	rendered  int // bytes
+
+	now   time.Time
+	state State
+	held  bool // the touchpoint's deferral is in the timeline
+	run   Run
+}
+
+func newSimulation(d *Definition, o SimulateOptions) *simulation {
+	s := &simulation{
+		d: d, o: o, facts: o.Facts, maxSteps: o.Steps, now: o.Start.UTC().Round(0), satisfied: map[string]map[int]bool{},
+		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
+	}
+	if s.maxSteps == 0 {
+		s.maxSteps = DefaultSteps
+	}
+	period := o.Period
+	if period == 0 {
+		period = DefaultPeriod
+	}
+	s.end = s.now.Add(period)
+	s.facts.Touchpoints = maps.Clone(o.Facts.Touchpoints)
+	if s.facts.Touchpoints == nil {
+		s.facts.Touchpoints = map[string]TouchpointResult{}
+	}
+	for _, at := range o.Sent {
+		s.sent = append(s.sent, at.UTC())
+	}
+	exitOn := d.ExitOn()
+	for _, e := range o.Events {
+		if e.At.IsZero() {
+			e.At = s.now.Add(e.After)
+		}
+		if e.At = e.At.UTC().Round(0); e.At.Before(s.now) {
+			continue
+		}
+		s.events = append(s.events, e)
+	}
+	slices.SortStableFunc(s.events, func(a, b SimulatedEvent) int { return a.At.Compare(b.At) })
+	for _, e := range s.events {
+		if slices.Contains(exitOn, e.Name) {
+			s.exits = append(s.exits, e)
+		}
+	}
+	return s
+}
+
+// step feeds one input to the interpreter and writes down what came of it.
+func (s *simulation) step(in Input) (Command, error) {
+	before := s.state
+	after, effect, err := Step(s.d, before, in)
+	if err != nil {
+		return Command{}, err
+	}
+	s.state, s.now = after, in.At
+	for _, e := range effect.Entries {
+		e.Version = s.facts.Version
+		s.run.Timeline = append(s.run.Timeline, e)
+	}
+	entered, done := after.Visit != before.Visit, after.Phase == PhaseDone
+	if n := len(s.run.Path); n > 0 && (entered || done) {
+		left := &s.run.Path[n-1]
+		left.Left, left.Next, left.Reason = in.At, effect.Entries[0].Next, effect.Entries[0].Reason
+		switch passed := after.Path; {
+		case in.Kind == InputExited:
+			left.Result = "exited"
+		case entered && done: // an exit node is the last one
+			left.Result = passed[len(passed)-2].Result
+		default:
+			left.Result = passed[len(passed)-1].Result
+		}
+	}
+	if entered {
+		s.held = false
+		node, _ := s.d.Node(after.Node)
+		step := PathStep{NodeID: node.ID, Type: node.Type, Visit: after.Visit, Entered: in.At}
+		if done {
+			step.Left, step.Result = in.At, "exited"
+		}
+		s.run.Path = append(s.run.Path, step)
+	}
+	return effect.Command, nil
+}
+
+// answer finds out what comes of a command: the next input, or a limit.
+func (s *simulation) answer(c Command) (Input, error) {
+	if in, ok := s.exit(s.now); ok {
+		return in, nil
+	}
+	node, ok := s.d.Node(c.Node)
+	if !ok {
+		return Input{}, lacks(c.Node)
+	}
+	switch c.Kind {
+	case CommandSend:
+		return s.send(node)
+	case CommandDecide:
+		if node.Type == Enroll {
+			return Input{Kind: InputDecided, At: s.now, Succeed: true}, nil
+		}
+		return s.d.DecideAt(node.ID, s.facts, s.now)
+	case CommandWait:
+		return s.until(c.Until, Input{Kind: InputElapsed}), nil
+	case CommandAwait:
+		return s.await(node, c.Until), nil
+	}
+	return Input{}, fmt.Errorf("unknown command %q", c.Kind)
+}
+
+// exit returns the exit that an event brings by then.
+func (s *simulation) exit(by time.Time) (Input, bool) {
+	if len(s.exits) == 0 || s.exits[0].At.After(by) {
+		return Input{}, false
+	}
+	at := s.exits[0].At
+	if at.Before(s.now) {
+		at = s.now
+	}
+	return Input{Kind: InputExited, At: at, Reason: "event " + s.exits[0].Name}, true
+}
+
+// until is what happens at a time, unless the journey is left before or the
+// simulation ends.
+func (s *simulation) until(at time.Time, in Input) Input {
+	if exit, ok := s.exit(at); ok {
+		at, in = exit.At, exit
+	}
+	if at.After(s.end) {
+		s.run.Limit, s.now = LimitPeriod, s.end
+	}
+	in.At = at
+	return in
+}
+
+// send is what comes of a touchpoint.
+func (s *simulation) send(n Node) (Input, error) {
+	if until, quiet := QuietUntil(s.d.QuietHours(), s.facts.Lead, s.now); quiet {
+		if !s.held {
+			s.held = true
+			return Input{Kind: InputDeferred, At: s.now, Reason: waypost.DeferQuietHours}, nil
+		}
+		if in := s.until(until, Input{}); in.Kind != "" || s.run.Limit != "" {
+			return in, nil
+		}
+		s.now = until
+	}
+	if c := s.d.FrequencyCap(); !s.o.NoFrequencyCap && !c.None() {
+		since := s.now.Add(-time.Duration(c.Per))
+		count := 0
+		for _, at := range s.sent {
+			if at.After(since) && !at.After(s.now) {
+				count++
+			}
+		}
+		if count >= c.Touchpoints {
+			return Input{Kind: InputSkipped, At: s.now, Reason: waypost.SkipFrequencyCap}, nil
+		}
+	}
+	s.sent = append(s.sent, s.now)
+	result, ok := s.o.Outcomes[n.ID]
+	if !ok {
+		result = TouchpointResult{Succeed: true, HTTPStatus: 200}
+	}
+	result.Attempts = max(result.Attempts, 1)
+	message := SimulatedTouchpoint{NodeID: n.ID, WebhookID: n.Webhook, Visit: s.state.Visit, At: s.now}
+	reason := failureOf(result)
+	if !s.o.quick {
+		params, err := s.render(n)
+		var refused *waypost.Error
+		if errors.As(err, &refused) {
+			message.Error, reason = refused.Message, waypost.ClassRender
+			result = TouchpointResult{Message: refused.Message, Attempts: 1}
+		} else if err != nil {
+			return Input{}, err
+		}
+		message.Params = params
+	}
+	message.Succeed = result.Succeed
+	s.run.Touchpoints = append(s.run.Touchpoints, message)
+	s.facts.Touchpoints[n.ID] = result
+	return Input{Kind: InputSent, At: s.now, Succeed: result.Succeed, Reason: reason}, nil
+}
+
+// failureOf names why a message failed as deliveries do.
+func failureOf(r TouchpointResult) string {
+	switch {
+	case r.Succeed:
+		return ""
+	case r.HTTPStatus == 0:
+		return waypost.ClassNetwork
+	case r.HTTPStatus == 200:
+		return waypost.ClassSucceedFalse
+	}
+	return fmt.Sprintf("%s %d", waypost.ClassHTTPStatus, r.HTTPStatus)
+}
+
+func (s *simulation) render(n Node) (map[string]any, error) {
+	var webhookParams map[string]any
+	if s.o.WebhookParams != nil {
+		webhookParams = s.o.WebhookParams(n.Webhook)
+	}
+	params, err := s.d.Render(n.ID, webhookParams, s.facts)
+	for _, v := range params {
+		if text, ok := v.(string); ok {
+			s.rendered += len(text)
+		}
+	}
+	if s.rendered > MaxSimulated {
+		s.run.Limit = LimitSize
+	}
+	return params, err
+}
+
+// await is what comes of a wait for an event: the first one that satisfies the
+// condition, or its time-out. Events that came before are looked at at once.
+func (s *simulation) await(n Node, until time.Time) Input {
+	since := s.now
+	if n.SinceEnrollment() {
+		since = s.o.Start.UTC()
+	}
+	reason := ""
+	for i, e := range s.events {
+		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[n.ID][i] {
+			continue
+		}
+		at := e.At
+		if at.Before(s.now) {
+			at = s.now
+		}
+		facts := s.facts
+		facts.Event = e.Properties
+		yes, fault := s.d.Matches(n.ID, facts)
+		if !yes {
+			if fault != "" {
+				reason = "error: " + fault
+			}
+			continue
+		}
+		in := s.until(at, Input{Kind: InputMatched})
+		if in.Kind == InputMatched {
+			if s.satisfied[n.ID] == nil {
+				s.satisfied[n.ID] = map[int]bool{}
+			}
+			s.satisfied[n.ID][i] = true
+		}
+		return in
+	}
+	return s.until(until, Input{Kind: InputElapsed, Reason: reason})
+}

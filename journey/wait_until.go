@@ -1,0 +1,249 @@
+package journey
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// Why there is nothing to wait for at a waitUntil, beside missingValue.
+const (
+	invalidValue = "invalid value"
+	inThePast    = "in the past"
+	tooFarAhead  = "more than 100 years ahead"
+)
+
+// NextInstant returns when a waitUntil node lets the lead go on who reaches it at
+// now: the first instant after now at which clocks of the time zone show Time on
+// one of Weekdays. With Lead it is the first one from that date plus Offset on;
+// without Time that instant itself, or the same time of day on the next of
+// Weekdays. The time zone is the node's, else the one that the lead's
+// customFields.timezone names, else UTC.
+//
+// Lead names createdAt, updatedAt or a custom field that holds an RFC 3339
+// instant or a day (2026-12-31, from its midnight in the time zone), which come
+// once, or birthday or a custom field without a year (--12-31), which come every
+// year: then it is the next one whose instant is not over. One on 29 February
+// is on 28 February in other years, so that it stays in its month. Offset is
+// counted on the clock for days, so that -24h is a day before whatever daylight
+// saving does, and in real time for instants.
+//
+// A time that clocks jump over is moved to where they jump to, a day that a time
+// zone left out is none of Weekdays, and of a time that comes twice it is the
+// first.
+//
+// A zero until says that there is nothing to wait for: reason is then "missing
+// value", "invalid value", "in the past" or "more than 100 years ahead", never a
+// value of the lead. Without Lead until is never zero, in a definition that
+// Check accepts.
+func NextInstant(n Node, lead waypost.Lead, now time.Time) (until time.Time, reason string) {
+	s := n.schedule(&lead)
+	if n.Lead == "" {
+		if until = s.next(now, false); until.IsZero() {
+			return until, invalidValue
+		}
+		return until.UTC(), ""
+	}
+	offset, err := n.offset()
+	if err != nil {
+		return time.Time{}, invalidValue
+	}
+	when, reason := leadDate(&lead, n.Lead)
+	if reason != "" {
+		return time.Time{}, reason
+	}
+	until = when.after(now, offset, s)
+	switch {
+	case !until.After(now):
+		return time.Time{}, inThePast
+	case until.Sub(now) > MaxWait || until.UTC().Year() > 9999:
+		return time.Time{}, tooFarAhead
+	}
+	return until.UTC(), ""
+}
+
+// offset reads Offset, which may have a sign.
+func (n Node) offset() (time.Duration, error) {
+	if n.Offset == "" {
+		return 0, nil
+	}
+	amount, negative := strings.CutPrefix(n.Offset, "-")
+	if !negative {
+		amount = strings.TrimPrefix(amount, "+")
+	}
+	d, err := waypost.ParseDuration(amount)
+	if err != nil || strings.HasPrefix(amount, "-") || strings.HasPrefix(amount, "+") {
+		return 0, fmt.Errorf("%q is no duration; write it like -72h, 24h or -P3D", clip(n.Offset, 40))
+	}
+	if negative {
+		d = -d
+	}
+	return time.Duration(d), nil
+}
+
+// schedule is when in a week a waitUntil may end.
+type schedule struct {
+	loc   *time.Location
+	timed bool // at clock, else at any time
+	clock clock
+	days  [7]bool // by time.Weekday
+}
+
+func (n Node) schedule(lead *waypost.Lead) schedule {
+	s := schedule{loc: time.UTC}
+	if loc, ok := zone(n.Timezone); ok {
+		s.loc = loc
+	} else if loc, ok := leadZone(lead); ok {
+		s.loc = loc
+	}
+	s.clock, s.timed = parseClock(n.Time)
+	for _, name := range n.Weekdays {
+		if day, ok := weekday(name); ok {
+			s.days[day] = true
+		}
+	}
+	if len(n.Weekdays) == 0 {
+		s.days = [7]bool{true, true, true, true, true, true, true}
+	}
+	return s
+}
+
+// maxDays is more than the days from one weekday to the next, even if a time zone
+// leaves one out.
+const maxDays = 20
+
+// next returns the first instant after t, or from t on, that is at the schedule's
+// clock; zero if there is none.
+func (s schedule) next(t time.Time, from bool) time.Time {
+	if !s.timed {
+		return time.Time{}
+	}
+	today := dayOf(t.In(s.loc))
+	for i := -1; i < maxDays; i++ {
+		d := today.add(i)
+		if !s.days[d.Weekday()] || !d.exists(s.loc) {
+			continue
+		}
+		if at := firstAt(d.at(s.clock), s.loc); at.After(t) || from && at.Equal(t) {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// from returns the first instant from t on that fits; zero if there is none.
+func (s schedule) from(t time.Time) time.Time {
+	if s.timed {
+		return s.next(t, true)
+	}
+	local := t.In(s.loc)
+	if s.days[local.Weekday()] {
+		return t
+	}
+	today := dayOf(local)
+	sinceMidnight := wallOf(local).Sub(today.Time)
+	for i := 1; i < maxDays; i++ {
+		if d := today.add(i); s.days[d.Weekday()] && d.exists(s.loc) {
+			return firstAt(d.Add(sinceMidnight), s.loc)
+		}
+	}
+	return time.Time{}
+}
+
+// wallOf is what clocks show at t, written as UTC.
+func wallOf(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// occasion is a date of a lead: an instant, a day, or a day of every year.
+type occasion struct {
+	time.Time // of a day its midnight, written as UTC
+	instant   bool
+	yearly    bool
+}
+
+// after returns when the date, moved by offset, is over by the schedule; if it
+// comes every year, the first after now.
+func (d occasion) after(now time.Time, offset time.Duration, s schedule) time.Time {
+	switch {
+	case d.instant:
+		return s.from(d.Add(offset))
+	case !d.yearly:
+		return s.from(firstAt(d.Add(offset), s.loc))
+	}
+	var at time.Time
+	// The offset moves a date by a year and a bit at most.
+	for year, last := now.In(s.loc).Year()-2, now.Year()+4; year < last; year++ {
+		if at = s.from(firstAt(d.in(year).Add(offset), s.loc)); at.After(now) {
+			break
+		}
+	}
+	return at
+}
+
+// in is the date in a year. 29 February is the day before in years without it: the
+// date stays in its month, and nobody is congratulated late.
+func (d occasion) in(year int) time.Time {
+	_, month, day := d.Date()
+	at := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	if at.Month() != month {
+		at = at.AddDate(0, 0, -1)
+	}
+	return at
+}
+
+const customField = "customFields."
+
+// isLeadDate tells whether a lead can have a date of this name.
+func isLeadDate(name string) bool {
+	switch name {
+	case "birthday", "createdAt", "updatedAt":
+		return true
+	}
+	field, ok := strings.CutPrefix(name, customField)
+	return ok && field != "" && utf8.RuneCountInString(field) <= 64
+}
+
+// leadDate reads a date of the lead, or says why there is none.
+func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
+	var written string
+	switch name {
+	case "createdAt", "updatedAt":
+		d = occasion{Time: lead.CreatedAt, instant: true}
+		if name == "updatedAt" {
+			d.Time = lead.UpdatedAt
+		}
+		if d.IsZero() {
+			return occasion{}, missingValue
+		}
+		return d, ""
+	case "birthday":
+		written = value(lead.Birthday)
+	default:
+		field, ok := strings.CutPrefix(name, customField)
+		v := lead.CustomFields[field]
+		if !ok || v == nil {
+			return occasion{}, missingValue
+		}
+		if written, ok = v.(string); !ok {
+			return occasion{}, invalidValue
+		}
+	}
+	if written = strings.TrimSpace(written); written == "" {
+		return occasion{}, missingValue
+	}
+	if t, err := time.Parse("--01-02", written); err == nil {
+		return occasion{Time: t, yearly: true}, ""
+	}
+	if t, err := time.Parse(time.DateOnly, written); err == nil {
+		return occasion{Time: t, yearly: name == "birthday"}, ""
+	}
+	if t, err := time.Parse(time.RFC3339, written); err == nil && name != "birthday" {
+		return occasion{Time: t, instant: true}, ""
+	}
+	return occasion{}, invalidValue
+}

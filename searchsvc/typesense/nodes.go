@@ -1,0 +1,145 @@
+package typesense
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/typesense/typesense-go/v3/typesense"
+	"github.com/typesense/typesense-go/v3/typesense/api"
+)
+
+// patience says how long something is waited for.
+type patience struct {
+	total time.Duration // over all nodes
+	try   time.Duration // at one node, as long as there is another to ask
+}
+
+// The client that comes with Typesense can use several nodes too, but has data
+// races when it does, and a breaker that counts cancelled searches and then stays
+// open for a minute. So each node has a client of its own, without a breaker.
+var (
+	searching = patience{total: 5 * time.Second, try: 1500 * time.Millisecond}
+	writing   = patience{total: 60 * time.Second, try: 15 * time.Second}
+)
+
+// restTime is how long a node that failed is asked only after all others. It is
+// also how long a node must go without a fault until it counts as well again.
+const restTime = 5 * time.Second
+
+// node is one server of a cluster.
+type node struct {
+	name   string // host and port
+	client *typesense.Client
+	http   *api.Client
+
+	mu     sync.Mutex
+	ill    bool
+	since  time.Time // when it fell ill
+	failed time.Time // when it failed last
+}
+
+// do has nodes do something, one after the other until one has done it: first the
+// one that did so the last time, and those that failed a moment ago at the end.
+// Everything that is asked of nodes may be done twice. It returns
+//   - what f returns that is no fault of the nodes, such as a refused request;
+//   - context.Canceled if nobody waits for it any more;
+//   - else ServiceUnavailable, with what is wrong with every node that was asked.
+//
+// Requests that were given up may still reach a node that hung, and be done when it
+// wakes up. That is why a node is given up late when it writes; what it then makes
+// old again stays so until the article's next change or the next reindex.
+func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *node) error) error {
+	ctx, cancel := context.WithTimeout(ctx, wait.total)
+	defer cancel()
+	var causes []string
+	order := x.order()
+	for i, at := range order {
+		n := x.nodes[at]
+		err := n.try(ctx, wait, i == len(order)-1, f)
+		var wrong fault
+		switch {
+		case err == nil || !errors.As(err, &wrong):
+			if err == nil && i > 0 {
+				x.current.Store(int32(at))
+			}
+			if !errors.Is(err, context.Canceled) { // it answered
+				x.worked(ctx, n)
+			}
+			return err
+		case !wrong.missing:
+			x.failed(ctx, n, wrong)
+		}
+		causes = append(causes, "Typesense at "+n.name+" "+wrong.cause)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return unavailable(strings.Join(causes, "; "))
+}
+
+// try returns a fault, an error that is no fault of the node, or nil.
+func (n *node) try(ctx context.Context, wait patience, last bool, f func(context.Context, *node) error) error {
+	if !last {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait.try)
+		defer cancel()
+	}
+	return classify(ctx, f(ctx, n))
+}
+
+// order is the order in which nodes are asked.
+func (x *Index) order() []int {
+	now, first := x.now(), int(x.current.Load())
+	var well, resting []int
+	for i := range x.nodes {
+		at := (first + i) % len(x.nodes)
+		if x.nodes[at].rests(now) {
+			resting = append(resting, at)
+		} else {
+			well = append(well, at)
+		}
+	}
+	return slices.Concat(well, resting)
+}
+
+func (n *node) rests(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ill && now.Sub(n.failed) < restTime
+}
+
+// failed notes that a node failed. A node that was well until now is told about.
+func (x *Index) failed(ctx context.Context, n *node, wrong fault) {
+	now := x.now()
+	n.mu.Lock()
+	fresh := !n.ill
+	if fresh {
+		n.ill, n.since = true, now
+	}
+	n.failed = now
+	n.mu.Unlock()
+	if fresh {
+		x.log.LogAttrs(ctx, slog.LevelWarn, "a Typesense node fails", slog.String("node", n.name), slog.String("error", wrong.cause))
+	}
+}
+
+// worked notes that a node answered. It is told about if the node failed before and
+// has not done so for a while: one that fails now and then must not fill the log.
+func (x *Index) worked(ctx context.Context, n *node) {
+	now := x.now()
+	n.mu.Lock()
+	healed := n.ill && now.Sub(n.failed) >= restTime
+	if healed {
+		n.ill = false
+	}
+	since := n.since
+	n.mu.Unlock()
+	if healed {
+		x.log.LogAttrs(ctx, slog.LevelInfo, "a Typesense node works again", slog.String("node", n.name), slog.Duration("after", now.Sub(since)))
+	}
+}

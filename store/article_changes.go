@@ -1,0 +1,214 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// changeRow is an entry of the index's outbox. An article has one at most.
+type changeRow struct {
+	bun.BaseModel `bun:"table:article_changes,alias:ac"`
+
+	Number    int64 `bun:"number,pk"`
+	Revision  int64 `bun:"revision"`
+	Bulk      bool  `bun:"bulk"`
+	ChangedAt stamp `bun:"changed_at"` // of the first change that it stands for
+	Tries     int   `bun:"tries"`
+	DueAt     int64 `bun:"due_at"` // microseconds since 1970; 0: at once
+}
+
+// An article that changes again keeps its place, and is no longer what the index has
+// refused.
+var insertChanges = bulk{
+	table:   "article_changes",
+	columns: []string{"number bigint", "revision bigint", "bulk boolean", "changed_at bigint"},
+	suffix: "ON CONFLICT (number) DO UPDATE SET revision = excluded.revision, bulk = article_changes.bulk AND excluded.bulk, " +
+		"tries = 0, due_at = 0",
+}
+
+// noteChanges notes, in the transaction that changes articles, that the index has
+// another revision than they.
+func (s *Store) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleRow, bulk bool) error {
+	articles = slices.SortedFunc(slices.Values(articles), func(x, y *articleRow) int { return cmp.Compare(x.Number, y.Number) })
+	now := stamp{s.time()}
+	return insertChanges.run(ctx, s, tx, len(articles), func(i int) []any {
+		return []any{articles[i].Number, articles[i].Revision, &bulk, now}
+	}, nil)
+}
+
+// maxIndexBytes bounds the texts of the articles that the indexer gets at once, save
+// that it gets one of any size.
+const maxIndexBytes = 8 << 20
+
+// ArticleChanges returns changes that the index is to be told of, at most limit and
+// as many as hold about 8 MiB of text together: those of single articles before those
+// of imports, oldest first, what was deferred last. An article may be newer than its
+// Revision, never older.
+func (s *Store) ArticleChanges(ctx context.Context, limit int) ([]waypost.ArticleChange, error) {
+	var due []changeRow
+	now := s.time().UnixMicro()
+	for _, bulk := range []bool{false, true} {
+		if len(due) >= limit {
+			break
+		}
+		var some []changeRow
+		err := s.r.NewSelect().Model(&some).Where("bulk = ? AND due_at <= ?", bulk, now).
+			Order("due_at", "changed_at", "number").Limit(int64(limit - len(due))).Scan(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for changed articles: %w", err)
+		}
+		due = append(due, some...)
+	}
+	numbers := make([]int64, len(due))
+	for i, c := range due {
+		numbers[i] = c.Number
+	}
+	articles, read, err := s.indexed(ctx, numbers)
+	if err != nil {
+		return nil, fmt.Errorf("load changed articles: %w", err)
+	}
+	changes := make([]waypost.ArticleChange, read)
+	for i, c := range due[:read] {
+		changes[i] = waypost.ArticleChange{Number: c.Number, Revision: c.Revision, Tries: c.Tries, Article: articles[c.Number]}
+	}
+	return changes, nil
+}
+
+// indexed reads the articles of the first numbers, as many as maxIndexBytes permits,
+// and says of how many. Those that there are not are left out.
+func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int64]*waypost.IndexedArticle, read int, err error) {
+	articles = map[int64]*waypost.IndexedArticle{}
+	if len(numbers) == 0 {
+		return articles, 0, nil
+	}
+	var heads []articleRow
+	err = s.r.NewSelect().Model(&heads).Column("number", "size").Where("number IN (?)", bun.List(numbers)).Scan(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	sizes := make(map[int64]int, len(heads))
+	for _, h := range heads {
+		sizes[h.Number] = h.Size
+	}
+	for size := 0; read < len(numbers); read++ {
+		if size += sizes[numbers[read]]; size > maxIndexBytes && read > 0 {
+			break
+		}
+	}
+	var rows []articleRow
+	if err := s.r.NewSelect().Model(&rows).Where("number IN (?)", bun.List(numbers[:read])).Scan(ctx); err != nil {
+		return nil, 0, err
+	}
+	for i := range rows {
+		a, err := rows[i].article()
+		if err != nil {
+			return nil, 0, err
+		}
+		articles[rows[i].Number] = &waypost.IndexedArticle{Number: rows[i].Number, Stage: waypost.Stage(rows[i].Stage), Article: a}
+	}
+	return articles, read, nil
+}
+
+// DoneArticleChanges notes that the index holds what ArticleChanges returned: an
+// article that has changed since stays to be told of. Conflict if holder does not hold
+// the index.
+func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange) error {
+	if len(done) == 0 {
+		return nil
+	}
+	revisions := make(map[int64]int64, len(done))
+	numbers := make([]int64, len(done))
+	for i, c := range done {
+		revisions[c.Number], numbers[i] = c.Revision, c.Number
+	}
+	err := s.writeRows(ctx, len(done), func(ctx context.Context, tx bun.Tx) error {
+		if _, err := s.lockIndex(ctx, tx, holder); err != nil {
+			return err
+		}
+		// Locked first, in the order in which writers do it, and then compared: a writer
+		// that is under way makes another revision of it.
+		var rows []changeRow
+		err := s.lock(tx.NewSelect().Model(&rows).Column("number", "revision").Where("number IN (?)", bun.List(numbers)).Order("number"), "ac").Scan(ctx)
+		if err != nil {
+			return err
+		}
+		var same []int64
+		for _, r := range rows {
+			if r.Revision == revisions[r.Number] {
+				same = append(same, r.Number)
+			}
+		}
+		if len(same) == 0 {
+			return nil
+		}
+		_, err = tx.NewDelete().Model((*changeRow)(nil)).Where("number IN (?)", bun.List(same)).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("note that articles are in the index: %w", err)
+	}
+	return nil
+}
+
+// Delays of a change that the index has refused: they double from the first to the
+// last.
+const (
+	minChangeDelay = time.Second
+	maxChangeDelay = time.Hour
+)
+
+func changeDelay(tries int) time.Duration {
+	// After as many doublings it is the longest.
+	return min(minChangeDelay<<min(max(tries, 0), 12), maxChangeDelay)
+}
+
+var deferChanges = bulk{
+	table:   "article_changes AS ac",
+	columns: []string{"number bigint", "revision bigint", "tries bigint", "due_at bigint"},
+	keys:    2,
+	ordered: true,
+}
+
+// DeferArticleChanges has changes that the index has refused told to it again later:
+// after a second, and twice as long after each further try, up to an hour. An article
+// that has changed since is due at once. Conflict if holder does not hold the index.
+func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	err := s.writeRows(ctx, len(failed), func(ctx context.Context, tx bun.Tx) error {
+		if _, err := s.lockIndex(ctx, tx, holder); err != nil {
+			return err
+		}
+		now := s.time()
+		return deferChanges.run(ctx, s, tx, len(failed), func(i int) []any {
+			c := failed[i]
+			return []any{c.Number, c.Revision, c.Tries + 1, stamp{now.Add(changeDelay(c.Tries))}}
+		}, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("defer articles: %w", err)
+	}
+	return nil
+}
+
+// PendingArticleChanges returns how many articles the index may not hold as they are,
+// and since when the oldest of them; the zero time if there is none.
+func (s *Store) PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error) {
+	var row struct {
+		N      int   `bun:"n"`
+		Oldest stamp `bun:"oldest"`
+	}
+	err = s.r.NewSelect().Model((*changeRow)(nil)).ColumnExpr("count(*) AS n, min(changed_at) AS oldest").Scan(ctx, &row)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("count changed articles: %w", err)
+	}
+	return row.N, row.Oldest.Time, nil
+}

@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// Bounds of a batch of imported articles: one transaction.
+const (
+	maxArticleBatch      = 500
+	maxArticleBatchBytes = 4 << 20 // save that one article may exceed it
+)
+
+// articleLine is a line of an import that was checked as far as that needs no
+// article: a row to store, or what is wrong with it.
+type articleLine struct {
+	line  int
+	fault *waypost.Error
+	row   articleRow
+}
+
+// ImportArticles stores articles as PutArticle does, some hundred in a transaction;
+// of those of one id the later line wins. A line with an error, a faulty article, and
+// one of another organisation's tenant fail by themselves. An error of rows ends it
+// and is returned; what was stored before stays, so that the same import can be sent
+// again. The index is told after the articles that were put alone.
+func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (waypost.ArticleImport, error) {
+	var done waypost.ArticleImport
+	var batch []articleLine
+	size := 0
+	flush := func(last bool) (err error) {
+		done, err = s.importArticles(ctx, sc, batch, done, last)
+		clear(batch) // the texts
+		batch, size = batch[:0], 0
+		return err
+	}
+	for row, err := range rows {
+		var line articleLine
+		if err == nil {
+			line, err = newArticleLine(sc, row)
+		}
+		if err == nil && (len(batch) == maxArticleBatch || len(batch) > 0 && size+line.row.Size > maxArticleBatchBytes) {
+			err = flush(false)
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return waypost.ArticleImport{}, fmt.Errorf("import articles: %w", err)
+		}
+		batch = append(batch, line)
+		size += line.row.Size
+	}
+	if err := flush(true); err != nil {
+		return waypost.ArticleImport{}, fmt.Errorf("import articles: %w", err)
+	}
+	return done, nil
+}
+
+func newArticleLine(sc waypost.Scope, row waypost.ArticleRow) (articleLine, error) {
+	line := articleLine{line: row.Line, fault: row.Err}
+	if line.fault != nil {
+		return line, nil
+	}
+	if err := row.Article.Validate(); err != nil {
+		if !errors.As(err, &line.fault) {
+			return line, err
+		}
+		return line, nil
+	}
+	var err error
+	line.row, err = newArticleRow(sc, row.Article)
+	return line, err
+}
+
+// importArticles stores a batch and returns the result so far, of which done is that
+// before it. The last batch keeps the answer.
+func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, batch []articleLine, done waypost.ArticleImport, last bool) (waypost.ArticleImport, error) {
+	for try := 1; ; try++ {
+		var result waypost.ArticleImport
+		err := s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
+			result = done
+			result.Errors = done.Errors[:len(done.Errors):len(done.Errors)] // another try appends again
+			if err := s.importBatch(ctx, tx, sc, batch, &result); err != nil || !last {
+				return err
+			}
+			return s.keep(ctx, tx, result)
+		})
+		if errors.Is(err, errRaced) && try < staleTries {
+			continue
+		}
+		return result, err
+	}
+}
+
+func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []articleLine, result *waypost.ArticleImport) error {
+	var ids, tenants []string
+	for i := range batch {
+		if l := &batch[i]; l.fault == nil {
+			ids, tenants = append(ids, l.row.ID), append(tenants, l.row.TenantID)
+		}
+	}
+	present, err := s.lockArticles(ctx, tx, sc, ids)
+	if err != nil {
+		return fmt.Errorf("lock articles: %w", err)
+	}
+	owners, err := s.claimTenants(ctx, tx, sc.Org, tenants)
+	if err != nil {
+		return fmt.Errorf("claim tenants: %w", err)
+	}
+	now := s.time()
+	written := map[string]*articleRow{} // by id
+	var fresh, locked []*articleRow
+	for i := range batch {
+		l := &batch[i]
+		result.Total++
+		fault := l.fault
+		if fault == nil && owners[l.row.TenantID] != sc.Org {
+			fault = foreignTenant(l.row.TenantID)
+		}
+		if fault != nil {
+			result.Failed++
+			if len(result.Errors) < waypost.MaxArticleErrors {
+				result.Errors = append(result.Errors, waypost.ImportError{Line: l.line, Error: fault})
+			}
+			continue
+		}
+		row := l.row
+		current := present[row.ID]
+		earlier := written[row.ID]
+		if earlier != nil {
+			current = earlier
+		}
+		row.replace(current, now)
+		if current == nil {
+			result.Created++
+		} else {
+			result.Updated++
+		}
+		switch {
+		case earlier != nil:
+			*earlier = row
+			continue
+		case current == nil:
+			fresh = append(fresh, &row)
+		default:
+			locked = append(locked, &row)
+		}
+		written[row.ID] = &row
+	}
+	if err := s.writeArticles(ctx, tx, fresh, locked, true); err != nil {
+		return fmt.Errorf("write articles: %w", err)
+	}
+	return nil
+}
+
+var lockArticlesQuery = keysQuery{
+	postgres: "SELECT number, id, revision, published_at FROM articles WHERE org = $1 AND stage = $2 AND id = ANY ($3) ORDER BY id FOR NO KEY UPDATE",
+	sqlite: "SELECT a.number, a.id, a.revision, a.published_at FROM json_each(?3) AS k CROSS JOIN articles AS a " +
+		"WHERE a.org = ?1 AND a.stage = ?2 AND a.id = k.value",
+}
+
+// lockArticles locks those articles that are there, in the order of their ids, and
+// returns what of them an article that replaces one keeps.
+func (s *Store) lockArticles(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) (map[string]*articleRow, error) {
+	present := map[string]*articleRow{}
+	if len(ids) == 0 {
+		return present, nil
+	}
+	text, list := lockArticlesQuery.postgres, any(ids)
+	if s.postgres {
+		// Of a table that has grown since its statistics were made, reading all of it
+		// seems as good.
+		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL jit = off"); err != nil {
+			return nil, err
+		}
+	} else {
+		packed, err := toJSON(ids)
+		if err != nil {
+			return nil, err
+		}
+		text, list = lockArticlesQuery.sqlite, packed
+	}
+	rows, err := s.query(ctx, &tx, text, sc.Org, string(sc.Stage), list)
+	if err != nil {
+		return nil, err
+	}
+	return present, scanAll(rows, func(rows *sql.Rows) error {
+		var r articleRow
+		err := rows.Scan(&r.Number, &r.ID, &r.Revision, &r.PublishedAt)
+		present[r.ID] = &r
+		return err
+	})
+}

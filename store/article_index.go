@@ -1,0 +1,299 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// indexRow is the only row of its table: the lease of whoever writes the search
+// index, the index's generations, and the last reindex.
+type indexRow struct {
+	bun.BaseModel `bun:"table:article_index,alias:ai"`
+
+	ID           int    `bun:"id,pk"`
+	Holder       string `bun:"holder"`        // "" if nobody holds it
+	HolderEngine string `bun:"holder_engine"` // the engine that the holder writes
+	HeldUntil    stamp  `bun:"held_until"`
+
+	Engine   string `bun:"engine"`
+	Live     string `bun:"live"`
+	Building string `bun:"building"`
+	Cursor   int64  `bun:"cursor"`
+
+	Status    string `bun:"status"` // "" if there was no reindex
+	Message   string `bun:"message"`
+	Total     int    `bun:"total"`
+	Processed int    `bun:"processed"`
+	CreatedAt stamp  `bun:"created_at"`
+	StartedAt stamp  `bun:"started_at"`
+	EndedAt   stamp  `bun:"ended_at"`
+}
+
+func (r *indexRow) index() waypost.ArticleIndex {
+	return waypost.ArticleIndex{
+		Engine: r.Engine, Live: r.Live, Building: r.Building, Cursor: r.Cursor,
+		Requested: waypost.ReindexStatus(r.Status) == waypost.ReindexPending,
+	}
+}
+
+func (r *indexRow) reindex() waypost.Reindex {
+	return waypost.Reindex{
+		Status: waypost.ReindexStatus(r.Status), Message: r.Message, Total: r.Total, Processed: r.Processed,
+		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(), EndedAt: r.EndedAt.pointer(),
+	}
+}
+
+// open tells whether a reindex was asked for or runs.
+func (r *indexRow) open() bool {
+	status := waypost.ReindexStatus(r.Status)
+	return status == waypost.ReindexPending || status == waypost.ReindexRunning
+}
+
+// RequestReindex asks for a reindex, which whoever holds the index begins. One that
+// was asked for or runs is returned as it is.
+func (s *Store) RequestReindex(ctx context.Context) (waypost.Reindex, error) {
+	var reindex waypost.Reindex
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockIndexRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !row.open() {
+			row.Status, row.Message, row.Total, row.Processed = string(waypost.ReindexPending), "", 0, 0
+			row.CreatedAt, row.StartedAt, row.EndedAt = stamp{s.time()}, stamp{}, stamp{}
+			if _, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
+				return err
+			}
+		}
+		reindex = row.reindex()
+		return s.keep(ctx, tx, reindex)
+	})
+	if err != nil {
+		return waypost.Reindex{}, fmt.Errorf("request a reindex: %w", err)
+	}
+	return reindex, nil
+}
+
+// Reindex returns the last reindex as it stands; NotFound if there was none.
+func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
+	row, err := s.indexRow(ctx)
+	if err != nil {
+		return waypost.Reindex{}, fmt.Errorf("load the reindex: %w", err)
+	}
+	if row.Status == "" {
+		return waypost.Reindex{}, waypost.Errorf(waypost.CodeNotFound, "", "there was no reindex")
+	}
+	return row.reindex(), nil
+}
+
+func (s *Store) indexRow(ctx context.Context) (row indexRow, err error) {
+	return row, s.r.NewSelect().Model(&row).Scan(ctx)
+}
+
+func (s *Store) lockIndexRow(ctx context.Context, tx bun.Tx) (row indexRow, err error) {
+	return row, s.lock(tx.NewSelect().Model(&row), "ai").Scan(ctx)
+}
+
+// lockIndex keeps others from taking the index over until the transaction ends.
+// Conflict if holder does not hold it. A lease that has run out is still its holder's
+// while nobody else has taken it.
+func (s *Store) lockIndex(ctx context.Context, tx bun.Tx, holder string) (indexRow, error) {
+	row, err := s.lockIndexRow(ctx, tx)
+	if err == nil && (holder == "" || row.Holder != holder) {
+		err = waypost.Errorf(waypost.CodeConflict, "", "another process writes the search index now")
+	}
+	return row, err
+}
+
+// HoldArticleIndex takes the index for holder, an id that only its process has, or
+// renews its hold, and tells how the index stands and whether holder holds it: for two
+// thirds of ttl at least. It is free if nobody holds it or the hold has run out; an
+// exclusive holder, who knows that no other process can have its engine open, also
+// takes it from one that had the same. It can be called often: it writes only where
+// something is to change, and not for a hold that lasts long enough.
+func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exclusive bool, ttl time.Duration) (ix waypost.ArticleIndex, held bool, err error) {
+	decide := func(r *indexRow) (held, renew bool) {
+		left := r.HeldUntil.Sub(s.time())
+		switch {
+		case r.Holder == holder && r.HolderEngine == engine && left >= ttl*2/3:
+			return true, false
+		case r.Holder == "" || r.Holder == holder || left <= 0 || exclusive && r.HolderEngine == engine:
+			return true, true
+		}
+		return false, false
+	}
+	row, err := s.indexRow(ctx)
+	if err != nil {
+		return ix, false, fmt.Errorf("look who writes the search index: %w", err)
+	}
+	held, renew := decide(&row)
+	if !renew {
+		return row.index(), held, nil
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if row, err = s.lockIndexRow(ctx, tx); err != nil {
+			return err
+		}
+		if held, renew = decide(&row); !renew {
+			return nil
+		}
+		row.Holder, row.HolderEngine, row.HeldUntil = holder, engine, stamp{s.time().Add(ttl)}
+		return updateLease(ctx, tx, row)
+	})
+	if err != nil {
+		return ix, false, fmt.Errorf("hold the search index: %w", err)
+	}
+	return row.index(), held, nil
+}
+
+// ReleaseArticleIndex gives the index back, if holder holds it.
+func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockIndexRow(ctx, tx)
+		if err != nil || row.Holder != holder {
+			return err
+		}
+		row.Holder, row.HolderEngine, row.HeldUntil = "", "", stamp{}
+		return updateLease(ctx, tx, row)
+	})
+	if err != nil {
+		return fmt.Errorf("release the search index: %w", err)
+	}
+	return nil
+}
+
+func updateLease(ctx context.Context, tx bun.Tx, row indexRow) error {
+	_, err := tx.NewUpdate().Model(&row).Column("holder", "holder_engine", "held_until").WherePK().Exec(ctx)
+	return err
+}
+
+// updateIndex changes the row of the index, but for the lease, for its holder: change
+// tells whether there is something to write.
+func (s *Store) updateIndex(ctx context.Context, holder string, change func(*indexRow) bool) error {
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockIndex(ctx, tx, holder)
+		if err != nil || !change(&row) {
+			return err
+		}
+		_, err = tx.NewUpdate().Model(&row).ExcludeColumn("holder", "holder_engine", "held_until").WherePK().Exec(ctx)
+		return err
+	})
+}
+
+// BeginReindex notes that a generation is filled from now on, from the first article:
+// for the reindex that was asked for or runs, else for a new one. Where the holder
+// writes another engine than the one whose generations SQL knows, it forgets those:
+// they miss changes from now on. Conflict if holder does not hold the index.
+func (s *Store) BeginReindex(ctx context.Context, holder, generation string) error {
+	total, err := s.r.NewSelect().Model((*articleRow)(nil)).Count(ctx)
+	if err != nil {
+		return fmt.Errorf("count articles: %w", err)
+	}
+	err = s.updateIndex(ctx, holder, func(r *indexRow) bool {
+		now := stamp{s.time()}
+		if !r.open() {
+			r.CreatedAt = now
+		}
+		if r.Engine != r.HolderEngine {
+			r.Engine, r.Live = r.HolderEngine, ""
+		}
+		r.Building, r.Cursor = generation, 0
+		r.Status, r.Message, r.Total, r.Processed = string(waypost.ReindexRunning), "", int(total), 0
+		r.StartedAt, r.EndedAt = now, stamp{}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("begin a reindex: %w", err)
+	}
+	return nil
+}
+
+// ReindexPage returns articles of all organisations and stages whose numbers are
+// higher than after, by number: at most limit, and as many as hold about 8 MiB of text
+// together; none after the last. An article that is stored at the same time may be
+// missing, but then it is among ArticleChanges.
+func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) ([]waypost.IndexedArticle, error) {
+	for {
+		var numbers []int64
+		err := s.r.NewSelect().Model((*articleRow)(nil)).Column("number").Where("number > ?", after).Order("number").Limit(int64(limit)).Scan(ctx, &numbers)
+		if err != nil {
+			return nil, fmt.Errorf("look for articles: %w", err)
+		}
+		if len(numbers) == 0 {
+			return nil, nil
+		}
+		articles, read, err := s.indexed(ctx, numbers)
+		if err != nil {
+			return nil, fmt.Errorf("load articles: %w", err)
+		}
+		var page []waypost.IndexedArticle
+		for _, n := range numbers[:read] {
+			if a := articles[n]; a != nil {
+				page = append(page, *a)
+			}
+		}
+		if len(page) > 0 {
+			return page, nil
+		}
+		after = numbers[read-1] // all of them were deleted meanwhile: that is not the end
+	}
+}
+
+// AdvanceReindex notes that the generation holds the articles up to cursor, and that
+// these were so many more. A second call changes nothing. Conflict if holder does not
+// hold the index.
+func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) error {
+	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+		if r.Building == "" || cursor <= r.Cursor {
+			return false
+		}
+		r.Cursor = cursor
+		r.Processed += processed
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("note the place of the reindex: %w", err)
+	}
+	return nil
+}
+
+// FinishReindex notes that searches use the generation that was filled, on engine,
+// and that the reindex has succeeded. A second call changes nothing. Conflict if
+// holder does not hold the index.
+func (s *Store) FinishReindex(ctx context.Context, holder, engine string) error {
+	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+		if r.Building == "" {
+			return false
+		}
+		r.Engine, r.Live, r.Building, r.Cursor = engine, r.Building, "", 0
+		r.Status, r.EndedAt = string(waypost.ReindexSucceeded), stamp{s.time()}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("finish the reindex: %w", err)
+	}
+	return nil
+}
+
+// FailReindex ends the reindex that was asked for or runs, if there is one, as failed;
+// message says why, without data of an article. Conflict if holder does not hold the
+// index.
+func (s *Store) FailReindex(ctx context.Context, holder, message string) error {
+	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+		if !r.open() {
+			return false
+		}
+		r.Building, r.Cursor = "", 0
+		r.Status, r.Message, r.EndedAt = string(waypost.ReindexFailed), cleanText(message), stamp{s.time()}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("end the reindex: %w", err)
+	}
+	return nil
+}

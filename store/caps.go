@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// SkipCapped skips those of the openings that a frequency cap forbids at this
+// moment, as OpenAttempts would, and opens none. The answer has the skipped ones
+// only. It spares those who have reached the cap all that comes before an attempt;
+// whoever is not among them may be forbidden a moment later.
+func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	first := firstOpenings(openings)
+	capped := cappable(first, nil)
+	// Without a lock first: usually nobody has reached the cap.
+	counts, err := s.touchpoints(ctx, s.r, capped)
+	if err != nil {
+		return nil, fmt.Errorf("skip capped touchpoints: %w", err)
+	}
+	for _, o := range capped {
+		if counts[capWindow(o)][o.Delivery.LeadsID] < o.Cap.Touchpoints {
+			delete(first, o.Touchpoint)
+		}
+	}
+	sendings := map[waypost.Touchpoint]waypost.Sending{}
+	if len(cappable(first, nil)) == 0 {
+		return sendings, nil
+	}
+	err = s.writeRows(ctx, len(first), func(ctx context.Context, tx bun.Tx) error {
+		clear(sendings)
+		if err := s.lockCapped(ctx, tx, first); err != nil {
+			return err
+		}
+		stopped, err := s.heldOf(ctx, tx, first)
+		if err != nil {
+			return err
+		}
+		return s.skipCapped(ctx, tx, first, stopped, sendings)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("skip capped touchpoints: %w", err)
+	}
+	return sendings, nil
+}
+
+// cappable lists the openings that a frequency cap can forbid, in the order of their
+// touchpoints: first attempts only.
+func cappable(openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool) []waypost.Opening {
+	var list []waypost.Opening
+	for key, o := range openings {
+		if !o.Cap.None() && o.Attempt == 1 && o.Round <= 1 && !stopped[key] {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	return list
+}
+
+// capWindow is the time, in microseconds, after which touchpoints count against the
+// opening's cap.
+func capWindow(o waypost.Opening) int64 { return o.At.Add(-time.Duration(o.Cap.Per)).UnixMicro() }
+
+// touchpoints counts the messages that leads got within the windows of openings, by
+// window and lead: those of all journeys, from their first attempt on.
+func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.Opening) (map[int64]map[int64]int, error) {
+	windows := map[int64][]int64{}
+	for _, o := range openings {
+		windows[capWindow(o)] = append(windows[capWindow(o)], o.Delivery.LeadsID)
+	}
+	counts := make(map[int64]map[int64]int, len(windows))
+	for since, leads := range windows {
+		slices.Sort(leads)
+		list := bun.List(slices.Compact(leads))
+		var rows []struct {
+			LeadsID int64 `bun:"leads_id"`
+			N       int   `bun:"n"`
+		}
+		// A lead belongs to one organisation and stage. The first attempt of a message was
+		// when it was made, or it is late; that of one that was redelivered stands apart.
+		made := firstMessageAt(time.UnixMicro(since))
+		err := db.NewRaw(`SELECT t.leads_id, count(*) AS n FROM (
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.message_id >= ? AND d.first_attempt_at > ?
+			UNION ALL
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.late AND d.message_id < ? AND d.first_attempt_at > ?
+			UNION ALL
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.round > 1 AND (d.first_attempt_at IS NULL OR d.first_attempt_at <= ?)
+				AND EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.first_attempt_at > ?)
+			) AS t GROUP BY t.leads_id`, list, made, since, list, made, since, list, since, since).Scan(ctx, &rows)
+		if err != nil {
+			return nil, fmt.Errorf("count touchpoints: %w", err)
+		}
+		counts[since] = make(map[int64]int, len(rows))
+		for _, row := range rows {
+			counts[since][row.LeadsID] = row.N
+		}
+	}
+	return counts, nil
+}
+
+// skipCapped skips those of the openings that a frequency cap forbids, records that,
+// and adds them to sendings. lockCapped was called before, so those that are not
+// skipped can be opened.
+func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
+	capped := cappable(openings, stopped)
+	if len(capped) == 0 {
+		return nil
+	}
+	// All of them at once, in the order of their keys.
+	deliveries, err := s.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
+	if err != nil {
+		return err
+	}
+	counts, err := s.touchpoints(ctx, tx, capped)
+	if err != nil {
+		return err
+	}
+	passed, err := skippedBefore(ctx, tx, capped)
+	if err != nil {
+		return err
+	}
+	opened := map[int64]int{}
+	var updates []*deliveryRow
+	var progress []waypost.Progress
+	for _, o := range capped {
+		lead, row := o.Delivery.LeadsID, deliveries[o.Touchpoint]
+		if row != nil && (row.Status.Final() || !row.FirstAttemptAt.IsZero()) {
+			continue // it is under way, or over
+		}
+		if counts[capWindow(o)][lead]+opened[lead] < o.Cap.Touchpoints && (row != nil || !passed[o.Touchpoint]) {
+			opened[lead]++
+			continue
+		}
+		sending := waypost.Sending{Capped: true}
+		if row != nil {
+			row.Status, row.DeferredReason = waypost.DeliveryCanceled, waypost.SkipFrequencyCap
+			row.DeferredSince, row.NextAttemptAt = stamp{}, stamp{}
+			updates = append(updates, row)
+			sending = row.sending(nil)
+			sending.Capped = true
+		}
+		sendings[o.Touchpoint] = sending
+		if o.Skipped != nil {
+			progress = append(progress, *o.Skipped)
+		}
+	}
+	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+		return err
+	}
+	if len(progress) == 0 {
+		return nil
+	}
+	return s.recordProgress(ctx, tx, progress)
+}
+
+// lockCapped keeps others from opening capped touchpoints of the same leads until
+// the transaction ends. It comes first: what is read after it tells of events that
+// it has waited for. On SQLite write transactions are alone anyway.
+func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) error {
+	capped := cappable(openings, nil)
+	if !s.postgres || len(capped) == 0 {
+		return nil
+	}
+	leads := make([]int64, len(capped))
+	for i, o := range capped {
+		leads[i] = o.Delivery.LeadsID
+	}
+	slices.Sort(leads)
+	var locked []int64
+	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(slices.Compact(leads))).
+		Order("leads_id").For("NO KEY UPDATE").Scan(ctx, &locked)
+}
+
+// skippedBefore tells which of the touchpoints an earlier run has skipped, if they
+// have no delivery: the enrollment's progress is past them.
+func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]bool, error) {
+	ids := make([]string, len(openings))
+	for i, o := range openings {
+		ids[i] = o.EnrollmentID
+	}
+	var rows []enrollmentRow
+	if err := tx.NewSelect().Model(&rows).Column("id", "last_seq").Where("id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("look for skipped touchpoints: %w", err)
+	}
+	reached := make(map[string]int, len(rows))
+	for _, row := range rows {
+		reached[row.ID] = row.LastSeq
+	}
+	passed := map[waypost.Touchpoint]bool{}
+	for _, o := range openings {
+		if o.Skipped != nil && reached[o.EnrollmentID] >= o.Skipped.LastSeq {
+			passed[o.Touchpoint] = true
+		}
+	}
+	return passed, nil
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// journeyExitRow is an event that ends the enrollments of a version.
+type journeyExitRow struct {
+	bun.BaseModel `bun:"table:journey_exits,alias:jx"`
+
+	JourneyID string `bun:"journey_id,pk"`
+	Version   int    `bun:"version,pk"`
+	Event     string `bun:"event,pk"`
+}
+
+// addExits stores by which events the enrollments of a version end.
+func addExits(ctx context.Context, tx bun.Tx, v versionRow) error {
+	// The one member of a definition that events need.
+	var definition struct {
+		ExitOn []struct {
+			Event string `json:"event"`
+		} `json:"exitOn"`
+	}
+	if err := fromJSON(v.Definition, &definition); err != nil {
+		return err
+	}
+	var rows []journeyExitRow
+	for _, on := range definition.ExitOn {
+		row := journeyExitRow{JourneyID: v.JourneyID, Version: v.Version, Event: on.Event}
+		if !slices.Contains(rows, row) {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := tx.NewInsert().Model(&rows).Exec(ctx)
+	return err
+}
+
+// exits tells whether enrollments of a version end by events. If so, no event of
+// the leads is accepted until the transaction ends: each comes before the
+// enrollments that it makes, or finds them. It is called before other rows are
+// locked.
+func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version int, leads []int64) (bool, error) {
+	exits, err := tx.NewSelect().Model((*journeyExitRow)(nil)).Where("journey_id = ? AND version = ?", journeyID, version).Exists(ctx)
+	if err != nil || !exits {
+		return false, err
+	}
+	return true, s.shareLeads(ctx, tx, leads)
+}
+
+// exit ends the enrollments of the event's lead that run and whose version exits on
+// it, as a cancel would end them, and tells their workflows. Those that are canceled
+// with their launch or journey, and not swept yet, stay so. The lead is locked.
+func (s *Store) exit(ctx context.Context, tx bun.Tx, e eventRow) error {
+	var found []enrollmentRow
+	err := tx.NewSelect().Model(&found).Column("id", "journey_id", "launch_id").
+		Where("e.leads_id = ? AND e.exits AND e.ended_at IS NULL", e.LeadsID).
+		Where("EXISTS (SELECT 1 FROM journey_exits AS jx WHERE jx.journey_id = e.journey_id AND jx.version = e.version AND jx.event = ?)", e.Name).
+		Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look for enrollments that exit: %w", err)
+	}
+	type group struct{ journeyID, launchID string }
+	groups := map[group][]string{}
+	for _, row := range found {
+		key := group{row.JourneyID, text(row.LaunchID)}
+		groups[key] = append(groups[key], row.ID)
+	}
+	var leaving []string
+	for key, ids := range groups {
+		controls, err := s.controlsOf(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if _, canceled := controls[id].Canceled(); !canceled {
+				leaving = append(leaving, id)
+			}
+		}
+	}
+	if len(leaving) == 0 {
+		return nil
+	}
+	slices.Sort(leaving)
+	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, controlRow{Kind: waypost.ControlExit, From: e.AcceptedAt, Event: e.Name})
+	if err != nil {
+		return fmt.Errorf("exit enrollments: %w", err)
+	}
+	return s.notify(ctx, tx, noticesOf(left, true))
+}

@@ -1,0 +1,391 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// redeliveryRow is a bulk redelivery and how far it is.
+type redeliveryRow struct {
+	bun.BaseModel `bun:"table:redeliveries,alias:rd"`
+
+	ID          string `bun:"id,pk"`
+	Org         string `bun:"org"`
+	Stage       string `bun:"stage"`
+	AppID       string `bun:"app_id"`
+	Filter      string `bun:"filter"`
+	Message     string `bun:"message"`
+	Total       int    `bun:"total"`
+	Redelivered int    `bun:"redelivered"`
+	Skipped     int    `bun:"skipped"`
+	Reached     string `bun:"reached"` // the last message that was looked at
+	CreatedAt   stamp  `bun:"created_at"`
+	StartedAt   stamp  `bun:"started_at"`
+	SteppedAt   int64  `bun:"stepped_at"`
+	DoneAt      stamp  `bun:"done_at"` // no further message is looked for
+	CanceledAt  stamp  `bun:"canceled_at"`
+}
+
+func (r redeliveryRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
+}
+
+func (r redeliveryRow) redelivery() (waypost.Redelivery, error) {
+	list := waypost.Redelivery{
+		ID: r.ID, Scope: r.scope(), AppID: r.AppID, Message: r.Message, Total: r.Total, Redelivered: r.Redelivered, Skipped: r.Skipped,
+		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
+	}
+	return list, fromJSON(r.Filter, &list.Filter)
+}
+
+// redeliveryBatchRow is a group of messages that one workflow redelivers.
+type redeliveryBatchRow struct {
+	bun.BaseModel `bun:"table:redelivery_batches,alias:rb"`
+
+	ID           string  `bun:"id,pk"`
+	RedeliveryID *string `bun:"redelivery_id"`
+	Org          string  `bun:"org"`
+	Stage        string  `bun:"stage"`
+	Members      *string `bun:"members"`
+	CreatedAt    stamp   `bun:"created_at"`
+
+	ClaimedAt         stamp `bun:"claimed_at"`
+	WorkflowStartedAt stamp `bun:"workflow_started_at"`
+}
+
+// CreateRedelivery stores a bulk redelivery of the deliveries that match the filter
+// and are decided by now, for the pump to carry out. The filter's status is one of
+// succeeded, failed and canceled; without one it is failed. BadRequest for another
+// status.
+func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (waypost.Redelivery, error) {
+	if f.Status == "" {
+		f.Status = waypost.DeliveryFailed
+	}
+	if !f.Status.Final() {
+		return waypost.Redelivery{}, waypost.Errorf(waypost.CodeBadRequest, "status", "status must be failed, succeeded or canceled: only what is decided can be redelivered")
+	}
+	filter, err := toJSON(f)
+	if err != nil {
+		return waypost.Redelivery{}, err
+	}
+	now := s.time()
+	row := redeliveryRow{
+		ID: waypost.NewID(waypost.PrefixRedelivery, now), Org: sc.Org, Stage: string(sc.Stage), AppID: appID, Filter: filter, CreatedAt: stamp{now},
+	}
+	made, err := row.redelivery()
+	if err != nil {
+		return waypost.Redelivery{}, err
+	}
+	made.Status = waypost.RedeliveryPending
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, made)
+	})
+	if err != nil {
+		return waypost.Redelivery{}, fmt.Errorf("create redelivery: %w", err)
+	}
+	return made, nil
+}
+
+// Redelivery returns a bulk redelivery as it stands; NotFound if the scope has none
+// of this id. It counts the messages that it has begun, so it takes longer the more
+// they are.
+func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (waypost.Redelivery, error) {
+	var row redeliveryRow
+	err := noRedelivery(id)
+	if waypost.IsID(waypost.PrefixRedelivery, id) {
+		err = s.r.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
+		err = notFound(err, "id", "there is no redelivery %s", id)
+	}
+	var r waypost.Redelivery
+	if err == nil {
+		r, err = s.standingRedelivery(ctx, s.r, row)
+	}
+	if err != nil {
+		return waypost.Redelivery{}, fmt.Errorf("load redelivery %s: %w", clip(id), err)
+	}
+	return r, nil
+}
+
+// ListRedeliveries returns the scope's bulk redeliveries, newest first. It counts the
+// messages of each, as Redelivery does.
+func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Redelivery, error) {
+	var rows []redeliveryRow
+	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list redeliveries: %w", err)
+	}
+	list := make([]waypost.Redelivery, len(rows))
+	for i, row := range rows {
+		var err error
+		if list[i], err = s.standingRedelivery(ctx, s.r, row); err != nil {
+			return nil, fmt.Errorf("list redeliveries: %w", err)
+		}
+	}
+	return list, nil
+}
+
+func noRedelivery(id string) error {
+	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no redelivery %s", clip(id))
+}
+
+// standingRedelivery derives how a redelivery stands from its rounds: each ended as
+// the next one of its message says, or stands as the delivery does.
+func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row redeliveryRow) (waypost.Redelivery, error) {
+	r, err := row.redelivery()
+	if err != nil && row.DoneAt.IsZero() {
+		return r, err
+	}
+	var counts []struct {
+		Status waypost.DeliveryStatus `bun:"status"`
+		N      int                    `bun:"n"`
+		Last   stamp                  `bun:"last"` // when the last of them was decided
+	}
+	err = db.NewRaw(`SELECT COALESCE(n.status, d.status) AS status, count(*) AS n,
+			max(COALESCE(dr.canceled_at, COALESCE(n.last_attempt_at, d.last_attempt_at) + 1000 * COALESCE(n.duration_ms, d.duration_ms))) AS last
+		FROM delivery_rounds AS dr JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit
+		LEFT JOIN delivery_rounds AS n ON n.enrollment_id = dr.enrollment_id AND n.visit = dr.visit AND n.round = dr.round + 1
+		WHERE dr.redelivery_id = ? GROUP BY 1`, row.ID).Scan(ctx, &counts)
+	if err != nil {
+		return r, fmt.Errorf("count rounds: %w", err)
+	}
+	end, open := row.DoneAt, 0
+	for _, c := range counts {
+		switch c.Status {
+		case waypost.DeliverySucceeded:
+			r.Succeeded = c.N
+		case waypost.DeliveryFailed:
+			r.Failed = c.N
+		case waypost.DeliveryCanceled:
+			r.Canceled = c.N
+		default:
+			open += c.N
+		}
+		if c.Last.After(end.Time) {
+			end = c.Last
+		}
+	}
+	switch {
+	case !row.CanceledAt.IsZero():
+		r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
+	case row.Message != "":
+		r.Status, r.EndedAt = waypost.RedeliveryFailed, row.DoneAt.pointer()
+	case row.StartedAt.IsZero():
+		r.Status = waypost.RedeliveryPending
+	case row.DoneAt.IsZero() || open > 0:
+		r.Status = waypost.RedeliveryRunning
+	default:
+		r.Status, r.EndedAt = waypost.RedeliveryCompleted, end.pointer()
+	}
+	return r, nil
+}
+
+// CancelRedelivery ends a bulk redelivery: what it has begun and is not decided is
+// canceled, by the workflows, which are told; attempts that are under way end as
+// they do. One that was canceled before is returned as it is; NotFound if the scope
+// has none of this id, Conflict if it has ended otherwise.
+func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
+	if !waypost.IsID(waypost.PrefixRedelivery, id) {
+		return r, fmt.Errorf("cancel redelivery %s: %w", clip(id), noRedelivery(id))
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockRedelivery(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if row.scope() != sc {
+			return noRedelivery(id)
+		}
+		if r, err = s.standingRedelivery(ctx, tx, row); err != nil {
+			return err
+		}
+		if r.Status == waypost.RedeliveryCompleted || r.Status == waypost.RedeliveryFailed {
+			return waypost.Errorf(waypost.CodeConflict, "status", "the redelivery has ended: %s", r.Status)
+		}
+		if r.Status != waypost.RedeliveryCanceled {
+			if err := s.cancelRedelivery(ctx, tx, &row); err != nil {
+				return err
+			}
+			if r, err = s.standingRedelivery(ctx, tx, row); err != nil {
+				return err
+			}
+		}
+		return s.keep(ctx, tx, r)
+	})
+	if err != nil {
+		return waypost.Redelivery{}, fmt.Errorf("cancel redelivery %s: %w", id, err)
+	}
+	return r, nil
+}
+
+func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redeliveryRow) error {
+	now := stamp{s.time()}
+	row.CanceledAt = now
+	if row.DoneAt.IsZero() {
+		row.DoneAt = now
+	}
+	if _, err := tx.NewUpdate().Model(row).Column("done_at", "canceled_at").WherePK().Exec(ctx); err != nil {
+		return err
+	}
+	// Each of them is at work, or will be started and see it.
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
+		SELECT dr.workflow_id, '', '', ?, 0 FROM delivery_rounds AS dr
+		JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit AND d.round = dr.round
+		WHERE dr.redelivery_id = ? AND `+undecided+` GROUP BY dr.workflow_id ORDER BY dr.workflow_id`, now, row.ID).Exec(ctx)
+	return err
+}
+
+func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {
+	err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", id), "rd").Scan(ctx)
+	return row, notFound(err, "id", "there is no redelivery %s", id)
+}
+
+// RedeliveryStep looks at the next messages, at most waypost.MaxCohort, of the bulk
+// redelivery whose turn it is, and begins a round of those that can have one, in
+// one transaction with the redelivery's place: a crash neither loses nor repeats a
+// message, and calls at the same time share the work. more is false if no
+// redelivery looks for messages any more.
+func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
+	var rows []redeliveryRow
+	err = s.r.NewSelect().Model(&rows).Where("done_at IS NULL").Order("stepped_at", "id").Limit(1).Scan(ctx)
+	if err == nil && len(rows) > 0 {
+		more = true
+		err = s.stepRedelivery(ctx, rows[0])
+	}
+	if err != nil {
+		return false, fmt.Errorf("work through redeliveries: %w", err)
+	}
+	return more, nil
+}
+
+// stepRedelivery looks who is next, which can take long and so is done without a
+// lock, and begins their rounds unless another call has done so meanwhile.
+func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
+	r, err := seen.redelivery()
+	if err != nil { // nobody can mend it by trying again
+		return s.failRedelivery(ctx, seen.ID, "the stored filter cannot be read")
+	}
+	matching := func(q *bun.SelectQuery) *bun.SelectQuery {
+		q.Where("d.org = ? AND d.stage = ?", seen.Org, seen.Stage)
+		filterDeliveries(q, r.Filter)
+		decidedBy(q, r.Filter.Status, seen.CreatedAt)
+		return q
+	}
+	total := seen.Total
+	if seen.StartedAt.IsZero() {
+		n, err := matching(s.r.NewSelect().Model((*deliveryRow)(nil))).Count(ctx)
+		if err != nil {
+			return err
+		}
+		total = int(n)
+	}
+	var next []deliveryRow
+	err = matching(s.r.NewSelect().Model(&next).Column("enrollment_id", "visit", "message_id")).
+		Where("message_id > ?", seen.Reached).Order("message_id").Limit(waypost.MaxCohort).Scan(ctx)
+	if err != nil {
+		return err
+	}
+	keys := make([]waypost.Touchpoint, len(next))
+	for i := range next {
+		keys[i] = next[i].touchpoint()
+	}
+	return s.writeRows(ctx, len(keys), func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockRedelivery(ctx, tx, seen.ID)
+		if err != nil || !row.DoneAt.IsZero() || row.Reached != seen.Reached || !row.StartedAt.Equal(seen.StartedAt.Time) {
+			return err
+		}
+		begun, _, err := s.beginRounds(ctx, tx, row.scope(), keys, &row.ID)
+		if err != nil {
+			return err
+		}
+		now := stamp{s.time()}
+		if row.StartedAt.IsZero() {
+			row.StartedAt, row.Total = now, total
+		}
+		row.SteppedAt = now.UnixMicro()
+		row.Redelivered += len(begun)
+		row.Skipped += len(keys) - len(begun)
+		if len(keys) < waypost.MaxCohort {
+			row.DoneAt = now
+			// Those that were being delivered again before it came to them.
+			row.Skipped = max(row.Skipped, row.Total-row.Redelivered)
+			row.Total = row.Redelivered + row.Skipped
+		} else {
+			row.Reached = next[len(next)-1].MessageID
+		}
+		_, err = tx.NewUpdate().Model(&row).
+			Column("total", "redelivered", "skipped", "reached", "started_at", "stepped_at", "done_at").WherePK().Exec(ctx)
+		return err
+	})
+}
+
+// decidedBy restricts q to deliveries that got their final status at a time or
+// before it.
+func decidedBy(q *bun.SelectQuery, status waypost.DeliveryStatus, at stamp) {
+	if status != waypost.DeliveryCanceled {
+		q.Where("d.last_attempt_at + 1000 * d.duration_ms <= ?", at)
+		return
+	}
+	q.Where(`COALESCE(
+		(SELECT dr.canceled_at FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round),
+		(SELECT e.ended_at FROM enrollments AS e WHERE e.id = d.enrollment_id)) <= ?`, at)
+}
+
+// failRedelivery ends a redelivery that cannot go on.
+func (s *Store) failRedelivery(ctx context.Context, id, message string) error {
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockRedelivery(ctx, tx, id)
+		if err != nil || !row.DoneAt.IsZero() {
+			return err
+		}
+		row.Message, row.DoneAt = message, stamp{s.time()}
+		_, err = tx.NewUpdate().Model(&row).Column("message", "done_at").WherePK().Exec(ctx)
+		return err
+	})
+}
+
+// UnstartedRedeliveries returns up to limit batches of messages to redeliver that
+// no workflow was started for: new ones, and those that were claimed before the
+// given time and not marked since. It stamps their claim, so that of two callers
+// one gets them; none waits for another.
+func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.RedeliveryBatch, error) {
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r redeliveryBatchRow) string { return r.ID })
+	batches := make([]waypost.RedeliveryBatch, len(rows))
+	for i, r := range rows {
+		batches[i] = waypost.RedeliveryBatch{
+			ID: r.ID, RedeliveryID: text(r.RedeliveryID), Scope: waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)},
+		}
+		err = errors.Join(err, fromJSON(text(r.Members), &batches[i].Members))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for redeliveries: %w", err)
+	}
+	return batches, nil
+}
+
+// MarkRedeliveryStarted notes that the workflow of a batch runs (its id is the
+// batch's). A second call changes nothing. NotFound if there is no such batch.
+func (s *Store) MarkRedeliveryStarted(ctx context.Context, id string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		res, err := tx.NewUpdate().Model((*redeliveryBatchRow)(nil)).Set("members = NULL").
+			Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()}).Where("id = ?", cleanText(id)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, waypost.Errorf(waypost.CodeNotFound, "id", "there is no redelivery batch %s", clip(id)))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("mark redelivery batch %s as started: %w", clip(id), err)
+	}
+	return nil
+}

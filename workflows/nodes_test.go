@@ -1,0 +1,444 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"waypost"
+	"waypost/journey"
+	"waypost/store"
+	"waypost/workflows"
+)
+
+// lead makes a lead with custom fields.
+func (w *world) lead(custom map[string]any) int64 {
+	w.t.Helper()
+	lead, err := w.store.CreateLead(context.Background(), scope, waypost.LeadFields{Name: "Ada", CustomFields: custom}, nil)
+	must(w.t, err)
+	return lead.LeadsID
+}
+
+// enter enrolls a lead, in a journey that takes it however often.
+func (w *world) enter(v waypost.JourneyVersion, lead int64) waypost.Enrollment {
+	w.t.Helper()
+	e, err := w.store.Enroll(context.Background(), scope, waypost.Enrollment{JourneyID: v.JourneyID, Version: v.Version, LeadsID: lead, AppID: "app_test"},
+		waypost.Reentry{Policy: waypost.ReentryAlways})
+	must(w.t, err)
+	return e
+}
+
+// reasons writes what the timeline says of a node as "what: reason" lines.
+func (w *world) reasons(e waypost.Enrollment, node string) []string {
+	w.t.Helper()
+	_, entries, err := w.store.Enrollment(context.Background(), scope, e.ID)
+	must(w.t, err)
+	var lines []string
+	for _, entry := range entries {
+		if entry.NodeID == node {
+			lines = append(lines, entry.What+": "+entry.Reason)
+		}
+	}
+	return lines
+}
+
+// The clock goes on while people pause: a waitUntil ends when it was to, or with
+// the resume if that was meanwhile. Cohorts do not round it.
+func TestWaitUntil(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	// The workflow starts on Sunday at 08:00 UTC, which is 16:00 in Shanghai.
+	const morning = 17 * hour
+	for name, tt := range map[string]struct {
+		pause, resume time.Duration
+		shift         bool
+		thanks        time.Duration
+	}{
+		"not paused":                      {thanks: morning},
+		"shift, resumed before its time":  {pause: 2 * hour, resume: 5 * hour, shift: true, thanks: morning},
+		"skip, resumed before its time":   {pause: 2 * hour, resume: 5 * hour, thanks: morning},
+		"shift, resumed after its time":   {pause: 2 * hour, resume: 30 * hour, shift: true, thanks: 30 * hour},
+		"skip, resumed after its time":    {pause: 2 * hour, resume: 30 * hour, thanks: 30 * hour},
+		"shift, paused before it started": {pause: -1, resume: 3 * hour, shift: true, thanks: morning},
+		"paused before it was reached":    {pause: -1, resume: 18 * hour, shift: true, thanks: morning + 24*hour},
+	} {
+		for _, n := range []int{1, 7} {
+			t.Run(fmt.Sprintf("%s, %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, nil)
+				v := w.publish(`{"name":"Morning","start":"morning","nodes":[
+					{"id":"morning","type":"waitUntil","time":"09:00","timezone":"Asia/Shanghai","weekdays":["mon","tue"],"next":"thanks"},
+					{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+				enrolled := w.enroll(v, n)
+				start := w.env.Now()
+				pause := func(ctx context.Context) { _, err := w.store.PauseJourney(ctx, scope, v.JourneyID); must(t, err) }
+				if tt.pause < 0 {
+					pause(context.Background())
+				} else if tt.pause > 0 {
+					w.at(tt.pause, pause)
+				}
+				if tt.resume > 0 {
+					w.at(tt.resume, func(ctx context.Context) {
+						_, err := w.store.ResumeJourney(ctx, scope, v.JourneyID, tt.shift)
+						must(t, err)
+					})
+				}
+				w.run()
+				for _, e := range enrolled {
+					_, attempts := w.delivery(e, "thanks")
+					if late := attempts[0].At.Sub(start) - tt.thanks; late < 0 || late > 2*time.Second {
+						t.Errorf("it was sent %s after the start, want %s", attempts[0].At.Sub(start), tt.thanks)
+					}
+					if tt.pause >= 0 && !slices.Contains(w.reasons(e, "morning"), "entered: until 2026-03-02T01:00:00.000Z") {
+						t.Errorf("the timeline says %q", w.reasons(e, "morning"))
+					}
+				}
+			})
+		}
+	}
+}
+
+// A worker whose clock is behind does not take the instant that a wait has just ended
+// at for one to come.
+func TestWaitUntilClockBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.skew = -7 * time.Second
+	e := w.enroll(w.publish(`{"name":"Mornings","start":"one","nodes":[
+		{"id":"one","type":"waitUntil","time":"09:00","next":"two"},
+		{"id":"two","type":"waitUntil","time":"09:00"}]}`), 1)[0]
+	w.run()
+	for node, day := range map[string]string{"one": "2026-03-01", "two": "2026-03-02"} {
+		if lines := w.reasons(e, node); !slices.Contains(lines, "entered: until "+day+"T09:00:00.000Z") {
+			t.Errorf("%s: %q", node, lines)
+		}
+	}
+}
+
+// Dates of leads: each has its own instant, those that have none go on at once.
+func TestWaitUntilDates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	v := w.publish(`{"name":"Renewal","start":"renewal","nodes":[
+		{"id":"renewal","type":"waitUntil","lead":"customFields.renewalDate","offset":"-72h","next":"thanks"},
+		{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+	start := w.env.Now()
+	type entrant struct {
+		waypost.Enrollment
+		after time.Duration
+		word  string
+	}
+	var all []entrant
+	for value, want := range map[string]entrant{
+		"2026-03-20T10:00:00.250Z": {after: 16*24*time.Hour + 2*time.Hour + 250*time.Millisecond, word: "waited: "},
+		"2026-03-20T10:07:00Z":     {after: 16*24*time.Hour + 2*time.Hour + 7*time.Minute, word: "waited: "},
+		"2026-03-20T18:07:00+08:00": {
+			after: 16*24*time.Hour + 2*time.Hour + 7*time.Minute, word: "waited: ",
+		},
+		"2026-03-20": {after: 15*24*time.Hour + 16*time.Hour, word: "waited: "},
+		"2026-03-02": {word: "skipped: in the past"},
+		"tomorrow":   {word: "skipped: invalid value"},
+		"":           {word: "skipped: missing value"},
+	} {
+		want.Enrollment = w.enter(v, w.lead(map[string]any{"renewalDate": value}))
+		all = append(all, want)
+	}
+	wakes := 0
+	w.env.SetOnTimerFiredListener(func(string) { wakes++ })
+	w.run()
+	for _, e := range all {
+		_, attempts := w.delivery(e.Enrollment, "thanks")
+		if late := attempts[0].At.Sub(start) - e.after; late < 0 || late > 2*time.Second {
+			t.Errorf("%s: it was sent %s after the start, want %s", e.word, attempts[0].At.Sub(start), e.after)
+		}
+		if lines := w.reasons(e.Enrollment, "renewal"); lines[len(lines)-1] != e.word {
+			t.Errorf("the timeline says %q, want %q", lines, e.word)
+		}
+	}
+	if wakes > 3 {
+		t.Errorf("%d timers for three instants", wakes)
+	}
+}
+
+// A lead takes the same arm whenever it comes.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	v := w.publish(`{"name":"Arms","start":"arms","nodes":[
+		{"id":"arms","type":"split","arms":[{"weight":50,"next":"a"},{"weight":30,"next":"b"},{"weight":20}]},
+		{"id":"a","type":"touchpoint","webhook":"WEBHOOK"},
+		{"id":"b","type":"exit"}]}`)
+	var leads []int64
+	for range 60 {
+		leads = append(leads, w.lead(nil))
+	}
+	taken := map[string]int{}
+	for range 2 {
+		var enrolled []waypost.Enrollment
+		for _, lead := range leads {
+			enrolled = append(enrolled, w.enter(v, lead))
+		}
+		w.run()
+		for i, e := range enrolled {
+			arm := journey.SplitArm(v.JourneyID, "arms", leads[i], []int{50, 30, 20})
+			want := fmt.Sprintf("took: arm %d", arm+1)
+			if lines := w.reasons(e, "arms"); !slices.Contains(lines, want) {
+				t.Errorf("lead %d: %q, want %q", leads[i], lines, want)
+			}
+			taken[want]++
+		}
+		w.newEnvironment()
+		w.register()
+	}
+	if len(taken) != 3 {
+		t.Errorf("arms taken: %v", taken)
+	}
+}
+
+// lostAnswers is a database that does what it is asked and then fails: once.
+type lostAnswers struct {
+	*store.Store
+	failed atomic.Bool
+}
+
+func (s *lostAnswers) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
+	results, err := s.Store.EnrollOnward(ctx, b)
+	if err == nil && !s.failed.Swap(true) {
+		return nil, errors.New("the connection broke")
+	}
+	return results, err
+}
+
+// An enroll node enrolls each lead once, whatever is lost, and goes on.
+func TestEnroll(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			next := w.publish(`{"name":"Next","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK","params":{"who":"{{ enrollment.params | json }}"}}]}`)
+			v := w.publish(fmt.Sprintf(`{"name":"First","start":"on","nodes":[
+				{"id":"on","type":"enroll","journey":%q,"next":"again"},
+				{"id":"again","type":"enroll","journey":%[1]q,"next":"thanks"},
+				{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`, next.JourneyID))
+			enrolled := w.enroll(v, n)
+			lost := &lostAnswers{Store: w.store}
+			w.newEnvironment()
+			w.registerWith(lost)
+			w.run()
+			if !lost.failed.Load() || w.woken.Load() == 0 {
+				t.Errorf("an answer was lost: %v; the pump was woken %d times", lost.failed.Load(), w.woken.Load())
+			}
+			var onward []waypost.Enrollment
+			for _, e := range enrolled {
+				status, timeline := w.timeline(e)
+				want := []string{"on entered", "on took again", "again took thanks", "thanks sent", "thanks exited"}
+				if status != waypost.EnrollmentCompleted || !slices.Equal(timeline, want) {
+					t.Fatalf("%s by way of %q", status, timeline)
+				}
+				id, ok := strings.CutPrefix(w.reasons(e, "on")[1], "took: enrolled: ")
+				if again := w.reasons(e, "again")[0]; !ok || again != "took: not enrolled: the lead is there already, with enrollment "+id {
+					t.Errorf("the timeline says %q and %q", w.reasons(e, "on"), again)
+				}
+				made, _, err := w.store.Enrollment(context.Background(), scope, id)
+				must(t, err)
+				if made.JourneyID != next.JourneyID || made.LeadsID != e.LeadsID || made.AppID != "app_test" || made.LaunchID != "" || made.EntryKey != "" {
+					t.Errorf("enrolled as %+v", made)
+				}
+				onward = append(onward, made)
+			}
+			w.newEnvironment()
+			w.register()
+			w.run()
+			for _, e := range onward {
+				if d, _ := w.delivery(e, "hello"); d.Status != waypost.DeliverySucceeded {
+					t.Errorf("the message of the other journey is %s", d.Status)
+				}
+			}
+			if cohort, err := w.store.ClaimCohort(context.Background()); cohort != nil || err != nil {
+				t.Errorf("there is more to start: %+v, %v", cohort, err)
+			}
+		})
+	}
+}
+
+// pausedMeanwhile is a database in which everything is paused the moment before the
+// first enrollment.
+type pausedMeanwhile struct {
+	*store.Store
+	pause func()
+	once  sync.Once
+}
+
+func (s *pausedMeanwhile) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
+	s.once.Do(s.pause)
+	return s.Store.EnrollOnward(ctx, b)
+}
+
+// Who is paused at the last moment is not enrolled before the resume, and who is
+// canceled then never is.
+func TestEnrollPausedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ctx := context.Background()
+	next := w.publish(oneTouchpoint)
+	v := w.publish(fmt.Sprintf(`{"name":"First","start":"on","nodes":[{"id":"on","type":"enroll","journey":%q}]}`, next.JourneyID))
+	enrolled := w.enroll(v, 3)
+	begun := w.env.Now()
+	w.newEnvironment()
+	w.registerWith(&pausedMeanwhile{Store: w.store, pause: func() {
+		_, err := w.store.PauseEnrollment(ctx, scope, enrolled[0].ID)
+		must(t, err)
+		_, err = w.store.CancelEnrollment(ctx, scope, enrolled[1].ID)
+		must(t, err)
+	}})
+	w.at(5*time.Hour, func(ctx context.Context) {
+		_, err := w.store.ResumeEnrollment(ctx, scope, enrolled[0].ID, true)
+		must(t, err)
+	})
+	w.run()
+	cohort, err := w.store.ClaimCohort(ctx)
+	must(t, err)
+	at := map[int64]time.Duration{}
+	for _, m := range cohort.Members {
+		e, _, err := w.store.Enrollment(ctx, scope, m.EnrollmentID)
+		must(t, err)
+		at[e.LeadsID] = e.CreatedAt.Sub(begun).Round(time.Minute)
+	}
+	if want := map[int64]time.Duration{enrolled[0].LeadsID: 5 * time.Hour, enrolled[2].LeadsID: 0}; !maps.Equal(at, want) {
+		t.Errorf("enrolled after %v, want %v", at, want)
+	}
+	for i, want := range []waypost.EnrollmentStatus{waypost.EnrollmentCompleted, waypost.EnrollmentCanceled, waypost.EnrollmentCompleted} {
+		if status, timeline := w.timeline(enrolled[i]); status != want {
+			t.Errorf("%d is %s by way of %q", i, status, timeline)
+		}
+	}
+}
+
+// A journey that enrolls its leads in itself comes to an end, unless it waits.
+func TestEnrollInItself(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		wait string
+		runs int
+	}{
+		"at once":      {runs: 1 + waypost.MaxEnrollDepth},
+		"after a wait": {wait: `{"id":"wait","type":"delay","for":"1h","next":"on"},`, runs: 3 * waypost.MaxEnrollDepth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			ctx := context.Background()
+			j, err := w.store.CreateJourney(ctx, scope, "Again", []byte(`{}`))
+			must(t, err)
+			start := "on"
+			if tt.wait != "" {
+				start = "wait"
+			}
+			def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"Again","start":%q,"reentry":{"policy":"always"},"nodes":[%s{"id":"on","type":"enroll","journey":%q}]}`, start, tt.wait, j.ID))
+			must(t, append(problems, def.Check(nil)...).Err(""))
+			v, err := w.store.PublishJourney(ctx, scope, j.ID, "Again", def.Hash(), def.Canonical(), nil)
+			must(t, err)
+			e := w.enter(v, w.lead(nil))
+			for run := 1; ; run++ {
+				w.run()
+				reason := w.reasons(e, "on")
+				last := reason[len(reason)-2] // then it exits
+				cohort, err := w.store.ClaimCohort(ctx)
+				must(t, err)
+				if run == tt.runs {
+					if over := cohort == nil; over != (tt.wait == "") || over != (last == "took: not enrolled: too many journeys in a row") {
+						t.Errorf("after %d enrollments: %+v; %s", run, cohort, last)
+					}
+					return
+				}
+				if cohort == nil {
+					t.Fatalf("it stopped after %d enrollments: %q", run, reason)
+				}
+				e, _, err = w.store.Enrollment(ctx, scope, cohort.Members[0].EnrollmentID)
+				must(t, err)
+				w.newEnvironment()
+				w.register()
+				w.next = cohort
+			}
+		})
+	}
+}
+
+// A loop with waits in it goes round until somebody pays, however often the
+// workflow continues as new.
+func TestLoopContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			v := w.publish(`{"name":"Reminders","start":"remind","nodes":[
+				{"id":"remind","type":"touchpoint","webhook":"WEBHOOK","next":"paid"},
+				{"id":"paid","type":"waitForEvent","event":"purchase","timeout":"10h","next":"arms","onTimeout":"morning"},
+				{"id":"morning","type":"waitUntil","time":"09:00","next":"rest"},
+				{"id":"rest","type":"delay","for":"90m","next":"remind"},
+				{"id":"arms","type":"split","arms":[{"weight":1,"next":"check"},{"weight":1,"next":"check"}]},
+				{"id":"check","type":"branch","cases":[{"when":"touchpoints.remind.succeed","next":"thanks"}]},
+				{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+			enrolled := w.enroll(v, n)
+			start := w.env.Now()
+			// They are reminded on the first four days; the payment comes after the last.
+			payment := start.Add(3*24*time.Hour + 4*time.Hour)
+			paid, in, runs := false, w.claim(), 0
+			for {
+				if runs++; runs > 100 {
+					t.Fatal("the workflow never ends")
+				}
+				w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
+				w.env.SetOnLocalActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
+				w.env.SetOnTimerFiredListener(func(string) { w.env.SetContinueAsNewSuggested(true) })
+				if !paid {
+					w.env.RegisterDelayedCallback(func() {
+						paid = true
+						for i, e := range enrolled {
+							w.event(fmt.Sprint("evt-", i), e.LeadsID, 1)(context.Background())
+						}
+					}, payment.Sub(w.env.Now()))
+				}
+				w.env.RegisterDelayedCallback(w.tell, max(0, payment.Sub(w.env.Now()))+time.Second)
+				w.env.ExecuteWorkflow(workflows.TypeJourney, in)
+				err := w.env.GetWorkflowError()
+				var again *workflow.ContinueAsNewError
+				if !errors.As(err, &again) {
+					must(t, err)
+					break
+				}
+				in = workflows.JourneyInput{}
+				must(t, w.dataConverter().FromPayloads(again.Input, &in))
+				w.newEnvironment()
+				w.register()
+			}
+			round := []string{"remind sent paid", "paid entered", "paid timedOut morning", "morning entered", "morning waited rest", "rest entered", "rest waited remind"}
+			want := []string{"remind entered"}
+			for range 3 {
+				want = append(want, round...)
+			}
+			want = append(want, "remind sent paid", "paid entered", "paid matched arms", "arms took check", "check took thanks", "thanks sent", "thanks exited")
+			for _, e := range enrolled {
+				if status, timeline := w.timeline(e); status != waypost.EnrollmentCompleted || !slices.Equal(timeline, want) {
+					t.Errorf("%s by way of\n%q, want\n%q", status, timeline, want)
+				}
+			}
+			if runs < 15 || len(w.receiver.posts) != 5*n {
+				t.Errorf("%d runs, %d messages", runs, len(w.receiver.posts))
+			}
+		})
+	}
+}
