@@ -164,6 +164,13 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
+// awaitStats waits for what an indexer counts: it does so after SQL shows the work.
+func awaitStats(t *testing.T, x *searchsvc.Indexer, what string, so func(searchsvc.Stats) bool) {
+	t.Helper()
+	await(t, what, func() bool { return so(x.Stats()) })
+	t.Logf("%s: %+v", what, x.Stats())
+}
+
 // hooks stand before and after each call of an index and of a source.
 type hooks struct {
 	searchsvc.Index
@@ -316,9 +323,10 @@ func TestIndexer(t *testing.T) {
 	w.put("a", "再")
 	w.remove("n007")
 	w.settled()
-	if got := x.Stats(); !got.Holds || got.Away || got.Reindexing || got.Reindexes != 1 || got.Failures != 0 || got.Refused != 0 || got.Removed != 2 || got.Indexed < 25 {
-		t.Errorf("%+v", got)
-	}
+	awaitStats(t, x, "it has counted all that", func(got searchsvc.Stats) bool {
+		return got.Holds && !got.Away && !got.Reindexing && got.Reindexes == 1 && got.Failures == 0 && got.Refused == 0 &&
+			got.Removed == 2 && got.Indexed >= 25
+	})
 	stop()
 	if got := x.Stats(); got.Holds {
 		t.Errorf("%+v after the end", got)
@@ -489,7 +497,8 @@ func TestIndexersTakeTurns(t *testing.T) {
 	b, _ := w.start(hooked("b", &deadB), false)
 	w.load(11, 20)
 	w.settled()
-	if !a.Stats().Holds || b.Stats().Holds {
+	awaitStats(t, a, "the first one holds", func(got searchsvc.Stats) bool { return got.Holds })
+	if b.Stats().Holds {
 		t.Errorf("a %+v, b %+v", a.Stats(), b.Stats())
 	}
 	stopA()
@@ -502,9 +511,7 @@ func TestIndexersTakeTurns(t *testing.T) {
 	w.settled()
 	deadB.Store(false)
 	await(t, "b has noticed", func() bool { return !b.Stats().Holds })
-	if !c.Stats().Holds {
-		t.Errorf("b %+v, c %+v", b.Stats(), c.Stats())
-	}
+	awaitStats(t, c, "the third one holds", func(got searchsvc.Stats) bool { return got.Holds })
 	w.put("a", "后")
 	w.settled()
 	if turns["a"] == 0 || turns["b"] == 0 || turns["c"] == 0 {
@@ -542,9 +549,7 @@ func TestIndexerLosesHold(t *testing.T) {
 	y, _ := w.start(w.hooked(hooks{}), false)
 	clock.Advance(short)
 	w.settled()
-	if !y.Stats().Holds {
-		t.Errorf("%+v", y.Stats())
-	}
+	awaitStats(t, y, "the other one holds", func(got searchsvc.Stats) bool { return got.Holds })
 	cut.Store(false)
 	block.Store(false)
 	await(t, "the first waits", func() bool { return !x.Stats().Holds && !x.Stats().Away })
@@ -590,7 +595,8 @@ func TestIndexerKeepsHold(t *testing.T) {
 	}
 	close(free)
 	w.settled()
-	if !x.Stats().Holds || y.Stats().Holds || x.Stats().Failures > 0 {
+	awaitStats(t, x, "it still holds", func(got searchsvc.Stats) bool { return got.Holds })
+	if y.Stats().Holds || x.Stats().Failures > 0 {
 		t.Errorf("%+v, %+v", x.Stats(), y.Stats())
 	}
 }
@@ -637,9 +643,7 @@ func TestIndexerReindex(t *testing.T) {
 			t.Errorf("%+v, %v", done, err)
 		}
 	}
-	if got := x.Stats(); got.Reindexes != 3 {
-		t.Errorf("%+v", got)
-	}
+	awaitStats(t, x, "three were counted", func(got searchsvc.Stats) bool { return got.Reindexes == 3 })
 }
 
 // An engine that has lost its articles, or is another one, is filled again unasked.
