@@ -1,6 +1,9 @@
 package waypost
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // EnrollmentStatus is where an enrollment stands.
 type EnrollmentStatus string
@@ -114,6 +117,8 @@ type Cohort struct {
 type CohortMember struct {
 	EnrollmentID string `json:"e"`
 	LeadsID      int64  `json:"l"`
+	// Carried is what one goes on with that comes from another version.
+	Carried json.RawMessage `json:"c,omitempty"`
 }
 
 // MaxCohort is the largest number of enrollments that one workflow drives.

@@ -49,3 +49,16 @@ func IsID(prefix, id string) bool {
 	// The decoder skips line feeds and ignores surplus bits.
 	return err == nil && idEncoding.EncodeToString(b) == rest
 }
+
+// IDTime is the time, in milliseconds, that an id of NewID was minted at; zero for
+// anything else.
+func IDTime(prefix, id string) time.Time {
+	if !IsID(prefix, id) {
+		return time.Time{}
+	}
+	b, err := idEncoding.DecodeString(id[len(prefix):])
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC()
+}

@@ -1,6 +1,11 @@
 package waypost
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
 
 // LaunchStatus is where a launch stands.
 type LaunchStatus string
@@ -8,10 +13,10 @@ type LaunchStatus string
 // The states of a launch. Completed and canceled are final.
 const (
 	LaunchPending   LaunchStatus = "pending"   // accepted, nobody is enrolled yet
-	LaunchScheduled LaunchStatus = "scheduled" // begins at its StartAt
+	LaunchScheduled LaunchStatus = "scheduled" // begins at its StartAt, or recurs
 	LaunchRunning   LaunchStatus = "running"   // enrolls its audience, or enrollments of it have not ended
 	LaunchPaused    LaunchStatus = "paused"
-	LaunchCompleted LaunchStatus = "completed" // everybody is enrolled or skipped, and every enrollment has ended
+	LaunchCompleted LaunchStatus = "completed" // everybody is enrolled, skipped or held out, and every enrollment has ended
 	LaunchCanceled  LaunchStatus = "canceled"
 )
 
@@ -22,20 +27,67 @@ func (s LaunchStatus) Ended() bool { return s == LaunchCompleted || s == LaunchC
 const MaxAudience = 1_000_000
 
 // Launch enrolls an audience into a journey's newest version (contract, chapter 6).
+// One with a Schedule recurs: it enrolls nobody itself, but opens an occurrence, a
+// launch of its own, at each time of the schedule.
 type Launch struct {
 	ID            string
 	Scope         Scope
 	JourneyID     string
-	Version       int
+	Version       int    // of a recurring launch: the newest when it was made; each occurrence gets the newest of its time
 	AppID         string // the application that launched
 	Audience      Audience
-	StartAt       *time.Time // nil: at once
+	StartAt       *time.Time // nil: at once; of a recurring launch: there is no occurrence before
 	RatePerSecond float64    // enrollments a second, 0: as fast as it goes
+	Schedule      *Schedule  // nil: it does not recur
+	ControlGroup  float64    // the share of the audience that is held out, 0: nobody
+	RecurringID   string     // of an occurrence: the launch that it is one of
+	OccursAt      *time.Time // of an occurrence: its time in the schedule
 	Status        LaunchStatus
 	CreatedAt     time.Time
 	StartedAt     *time.Time // when the first lead was enrolled
 	EndedAt       *time.Time // when the last enrollment ended, or of the cancel
 	Progress      LaunchProgress
+	Recurrence    *Recurrence // of a recurring launch
+}
+
+// Recurrence is what became of a recurring launch so far. The launch's Progress is
+// that of its occurrences together.
+type Recurrence struct {
+	NextAt      *time.Time // nil while it is paused, and once it is canceled
+	Occurrences int        // that were opened
+	LastSkip    *SkippedOccurrence
+}
+
+// SkippedOccurrence is an occurrence that was due and not opened.
+type SkippedOccurrence struct {
+	At     time.Time // its time in the schedule
+	Reason SkipReason
+}
+
+// SkipReason says why an occurrence was not opened.
+type SkipReason string
+
+// Why occurrences are skipped.
+const (
+	SkipPaused   SkipReason = "paused"   // the recurring launch or its journey was
+	SkipArchived SkipReason = "archived" // the journey was
+	SkipLate     SkipReason = "late"     // Waypost could not open it within OccurrenceWindow
+	SkipCanceled SkipReason = "canceled" // the recurring launch was, and Temporal had not heard of it yet
+)
+
+// OccurrenceWindow is how late an occurrence can be opened, after an outage.
+const OccurrenceWindow = time.Hour
+
+// Occurrence is what opening one came to: a launch, or why there is none.
+type Occurrence struct {
+	LaunchID string
+	Skipped  SkipReason
+}
+
+// LaunchFilter selects launches. Empty members do not filter.
+type LaunchFilter struct {
+	JourneyID   string
+	RecurringID string // the occurrences of this launch
 }
 
 // LaunchProgress counts what became of a launch's audience.
@@ -43,6 +95,7 @@ type LaunchProgress struct {
 	Total     int // leads of the audience, 0 until it has started
 	Enrolled  int
 	Skipped   int // whom the re-entry policy forbids, and listed leads that do not exist
+	HeldOut   int // the control group
 	Completed int // enrollments that have ended, however
 	Outcomes  OutcomeCounts
 }
@@ -82,9 +135,24 @@ type LeadFilter struct {
 type LaunchStep struct {
 	Enrolled int // in this step
 	Skipped  int // in this step
+	HeldOut  int // in this step
 	// Done says that nobody is left; Canceled, that nobody more is to be enrolled;
 	// Held names what must be resumed first.
 	Done     bool
 	Canceled bool
 	Held     []string
+}
+
+// HeldOut tells whether a lead belongs to a journey's control group of that share, 0
+// to 1. It depends on the arguments alone: a lead that is held out of one launch of a
+// journey is held out of all with this share or a larger one, and independently of
+// other journeys and of the arms of splits. Of many leads the share is held out, up to
+// chance.
+//
+// The first eight bytes of the SHA-256 of "waypost control", the journey and the
+// lead's id in decimal, joined by zero bytes, are a fraction between 0 and 1: who is
+// below the share is held out.
+func HeldOut(journeyID string, leadsID int64, share float64) bool {
+	sum := sha256.Sum256(fmt.Appendf(nil, "waypost control\x00%s\x00%d", journeyID, leadsID))
+	return float64(binary.BigEndian.Uint64(sum[:])>>11)/(1<<53) < share
 }

@@ -1,6 +1,9 @@
 package waypost
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
 
 // Webhook is a channel: where and how touchpoints that name it are sent
 // (journey webhook document, "Setup steps").
@@ -16,10 +19,60 @@ type Webhook struct {
 	MaxConcurrency int            `json:"maxConcurrency"` // 0: no cap of its own
 	Enabled        bool           `json:"enabled"`
 	// DisabledReason says why Waypost itself disabled it ("410"), "" otherwise.
-	DisabledReason string    `json:"disabledReason"`
-	SigningSecret  string    `json:"-"` // Standard Webhooks headers when set
-	CreatedAt      time.Time `json:"createdAt"`
-	UpdatedAt      time.Time `json:"updatedAt"`
+	DisabledReason string `json:"disabledReason"`
+	SigningSecret  string `json:"-"` // Standard Webhooks headers when set
+	// The secret before it also signs for SigningOverlap from SigningRotatedAt on.
+	PreviousSigningSecret string    `json:"-"`
+	SigningRotatedAt      time.Time `json:"-"`
+	SigningOverlap        Duration  `json:"signingOverlap"`
+	CreatedAt             time.Time `json:"createdAt"`
+	UpdatedAt             time.Time `json:"updatedAt"`
+}
+
+// Circuit names the webhook's receiver for its circuit breaker: with another host it
+// is another one.
+func (w *Webhook) Circuit() string {
+	host := ""
+	if u, err := url.Parse(w.URL); err == nil {
+		host = u.Host
+	}
+	return w.ID + "/" + host
+}
+
+// SetSigningSecret sets the secret that requests are signed with, "" for none. The
+// one that it replaces signs beside it until SigningOverlap is over, so that the
+// receiver can change it at any time meanwhile; of two replacements in that time
+// only the later one's predecessor.
+func (w *Webhook) SetSigningSecret(secret string, now time.Time) {
+	if secret == w.SigningSecret {
+		return
+	}
+	w.PreviousSigningSecret, w.SigningRotatedAt = "", time.Time{}
+	if secret != "" && w.SigningSecret != "" {
+		w.PreviousSigningSecret, w.SigningRotatedAt = w.SigningSecret, now
+	}
+	w.SigningSecret = secret
+}
+
+// PreviousSigningUntil is when the previous secret ceases to sign, zero if there is
+// none.
+func (w *Webhook) PreviousSigningUntil() time.Time {
+	if w.PreviousSigningSecret == "" {
+		return time.Time{}
+	}
+	return w.SigningRotatedAt.Add(time.Duration(w.SigningOverlap))
+}
+
+// SigningSecrets are the secrets that sign at a time, the newest first.
+func (w *Webhook) SigningSecrets(at time.Time) []string {
+	var secrets []string
+	if w.SigningSecret != "" {
+		secrets = append(secrets, w.SigningSecret)
+	}
+	if at.Before(w.PreviousSigningUntil()) {
+		secrets = append(secrets, w.PreviousSigningSecret)
+	}
+	return secrets
 }
 
 // BasicAuth is the user name and password that a webhook's requests carry. The
@@ -73,6 +126,8 @@ const (
 	DefaultTimeoutMs = 15_000
 	MinTimeoutMs     = 10
 	MaxTimeoutMs     = 120_000
+	// DefaultSigningOverlap is how long a replaced signing secret goes on signing.
+	DefaultSigningOverlap = Duration(24 * time.Hour)
 	// MaxRetryAfter caps what a receiver's Retry-After can ask for.
 	MaxRetryAfter = 24 * time.Hour
 )

@@ -26,6 +26,7 @@ const (
 	minScheduleWait = time.Millisecond
 	maxScheduleWait = 30 * 24 * time.Hour
 	maxGiveUpAfter  = 90 * 24 * time.Hour
+	maxOverlap      = 30 * 24 * time.Hour
 )
 
 // Validate reports everything that is wrong with a webhook as one BadRequest
@@ -54,6 +55,9 @@ func (w *Webhook) Validate() error {
 	}
 	if w.SigningSecret != "" && !isSigningSecret(w.SigningSecret) {
 		p.Add(DetailInvalidFormat, "signingSecret", "must be whsec_ and 24 to 64 bytes in base64")
+	}
+	if d := time.Duration(w.SigningOverlap); d < 0 || d > maxOverlap {
+		p.Add(DetailOutOfRange, "signingOverlap", "must be 0s (the old secret ends at once) to %s", Duration(maxOverlap))
 	}
 	w.Retry.validate(&p)
 	validateParams(&p, w.Params)

@@ -36,7 +36,11 @@ type Store interface {
 	Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error)
 	RecordWaits(ctx context.Context, results []waypost.WaitResult) error
 
+	Moves(ctx context.Context, version int, seqs map[string]int) (map[string]waypost.Move, error)
+	LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[string]bool, err error)
+
 	EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error)
+	OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (waypost.Occurrence, error)
 	CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
 	ImportStep(ctx context.Context, id string) (waypost.Import, error)
 	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
@@ -152,7 +156,7 @@ func (nobody) Deferred(string, int)                  {}
 type Item struct {
 	EnrollmentID string `json:"enrollment"`
 	LeadsID      int64  `json:"lead"`
-	// State is the interpreter's, without its path.
+	// State is the interpreter's; its path is there for MoveBatch only.
 	State journey.State `json:"state"`
 	// Since and Planned are the beginning and the end of what the enrollment waits
 	// for, as they were before any pause; Planned is zero if it waits for no time.
@@ -167,6 +171,8 @@ type Item struct {
 	Fresh bool `json:"fresh,omitempty"`
 	// Waited says, to EnrollBatch, that the enrollment was in a wait.
 	Waited bool `json:"waited,omitempty"`
+	// Rung says, to LookBatch, that somebody has told of a change.
+	Rung bool `json:"rung,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 	// Round is set in a redelivery, which is nothing to the enrollment: of State it

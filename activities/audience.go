@@ -21,6 +21,7 @@ type AudienceInput struct {
 type AudienceProgress struct {
 	Enrolled int  `json:"enrolled"` // in this run
 	Skipped  int  `json:"skipped"`  // in this run
+	HeldOut  int  `json:"heldOut,omitempty"`
 	Done     bool `json:"done,omitempty"`
 	Canceled bool `json:"canceled,omitempty"`
 	// Paused says that the workflow will be told when to go on.
@@ -57,7 +58,8 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 	for time.Since(begin) < audienceRun {
 		n := audienceStep
 		if in.RatePerSecond > 0 {
-			// As many as are due since the beginning, some times a second.
+			// As many as are due since the beginning, some times a second. Whom nobody
+			// enrolls because of the control group takes no place.
 			allowed := int(in.RatePerSecond*(time.Since(begin)+rateTick).Seconds()) - p.Enrolled - p.Skipped
 			if allowed < 1 {
 				if err := pause(ctx, rateTick); err != nil {
@@ -73,6 +75,7 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		}
 		p.Enrolled += step.Enrolled
 		p.Skipped += step.Skipped
+		p.HeldOut += step.HeldOut
 		if step.Enrolled > 0 {
 			a.wake()
 		}

@@ -16,54 +16,45 @@ func (a *Activities) await(ctx context.Context, b Batch, v version, awaiting []i
 	for n, i := range awaiting {
 		items[n] = b.Items[i]
 	}
-	var enrollments map[string]waypost.Enrollment
-	workflowID := activity.GetInfo(ctx).WorkflowExecution.ID
-	waits := make([]waypost.Wait, len(items))
-	for n, item := range items {
-		node, ok := v.Node(item.State.Node)
-		if !ok {
-			return fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, item.State.Node)
-		}
-		due := findings[awaiting[n]].Due
-		waits[n] = waypost.Wait{
-			Touchpoint: item.touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Event: node.Event,
-			LeadsID: item.LeadsID, Since: item.Since, Until: due, Expired: !due.After(b.Now),
-		}
-		if node.SinceEnrollment() {
-			if enrollments == nil {
-				var err error
-				if enrollments, err = a.enrollmentsOf(ctx, items); err != nil {
-					return err
-				}
-			}
-			waits[n].Since = enrollments[item.EnrollmentID].CreatedAt
-		}
+	waits, err := a.waits(ctx, b, v, items)
+	if err != nil {
+		return err
 	}
+	for n := range waits {
+		waits[n].Until = findings[awaiting[n]].Due
+		waits[n].Expired = !waits[n].Until.After(b.Now)
+	}
+	said := map[waypost.Touchpoint]looked{}
 	for pending := waits; len(pending) > 0; {
 		states, err := a.store.Await(ctx, pending)
 		if err != nil {
 			return fmt.Errorf("wait for events: %w", err)
 		}
-		results, faults, err := a.match(ctx, b, v, items, states)
+		results, err := a.match(ctx, b, v, items, states, said)
 		if err != nil {
 			return err
 		}
 		var again []waypost.Wait
 		for n, i := range awaiting {
-			if fault := faults[items[n].touchpoint()]; fault != "" {
-				findings[i].Reason = fault
+			key := items[n].touchpoint()
+			s, ok := states[key]
+			if !ok { // settled in a round before
+				continue
 			}
-			s, ok := states[items[n].touchpoint()]
+			last := said[key]
 			switch {
-			case !ok: // settled in a round before
 			case s.Closed && s.EventID != "":
 				findings[i].Outcome = FoundMatched
+				if last.eventID != s.EventID { // another run has matched it
+					last.reason = ""
+				}
 			case s.Closed:
 				findings[i].Outcome = FoundTimedOut
 			case len(s.Events) > 0:
 				// What is recorded now decides, also if another run recorded it.
 				again = append(again, waits[n])
 			}
+			findings[i].Reason = last.reason
 		}
 		if err := a.store.RecordWaits(ctx, results); err != nil {
 			return fmt.Errorf("record waits: %w", err)
@@ -71,6 +62,33 @@ func (a *Activities) await(ctx context.Context, b Batch, v version, awaiting []i
 		pending = again
 	}
 	return nil
+}
+
+// waits says what items wait for, and from when on, in their order.
+func (a *Activities) waits(ctx context.Context, b Batch, v version, items []Item) ([]waypost.Wait, error) {
+	var enrollments map[string]waypost.Enrollment
+	workflowID := activity.GetInfo(ctx).WorkflowExecution.ID
+	waits := make([]waypost.Wait, len(items))
+	for n, item := range items {
+		node, ok := v.Node(item.State.Node)
+		if !ok {
+			return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, item.State.Node)
+		}
+		waits[n] = waypost.Wait{
+			Touchpoint: item.touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Event: node.Event,
+			LeadsID: item.LeadsID, Since: item.Since,
+		}
+		if node.SinceEnrollment() {
+			if enrollments == nil {
+				var err error
+				if enrollments, err = a.enrollmentsOf(ctx, items); err != nil {
+					return nil, err
+				}
+			}
+			waits[n].Since = enrollments[item.EnrollmentID].CreatedAt
+		}
+	}
+	return waits, nil
 }
 
 func (a *Activities) enrollmentsOf(ctx context.Context, items []Item) (map[string]waypost.Enrollment, error) {
@@ -85,9 +103,15 @@ func (a *Activities) enrollmentsOf(ctx context.Context, items []Item) (map[strin
 	return enrollments, nil
 }
 
+// looked is what a wait's condition said of the last event that was looked at.
+type looked struct {
+	eventID string // of one that satisfies it
+	reason  string
+}
+
 // match looks at the events of open waits, oldest first, for one that satisfies
-// the node's condition. faults says of which the condition could not be evaluated.
-func (a *Activities) match(ctx context.Context, b Batch, v version, items []Item, states map[waypost.Touchpoint]waypost.WaitState) (results []waypost.WaitResult, faults map[waypost.Touchpoint]string, err error) {
+// the node's condition, and notes in said what the condition said of the last one.
+func (a *Activities) match(ctx context.Context, b Batch, v version, items []Item, states map[waypost.Touchpoint]waypost.WaitState, said map[waypost.Touchpoint]looked) ([]waypost.WaitResult, error) {
 	var open []Item
 	conditions := false
 	for _, item := range items {
@@ -99,25 +123,28 @@ func (a *Activities) match(ctx context.Context, b Batch, v version, items []Item
 	}
 	subjects := make([]subject, len(open))
 	if conditions {
+		var err error
 		if subjects, err = a.subjects(ctx, b, v, open); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	faults = map[waypost.Touchpoint]string{}
+	var results []waypost.WaitResult
 	for n, item := range open {
 		result := waypost.WaitResult{Touchpoint: item.touchpoint()}
 		facts := subjects[n].Facts
 		for _, event := range states[item.touchpoint()].Events {
 			result.Seen = event.Seq
 			facts.Event = event.Properties
-			if yes, fault := v.Matches(item.State.Node, facts); yes {
+			yes, reason := v.Matches(item.State.Node, facts)
+			if yes {
 				result.EventID = event.EventID
+			}
+			said[item.touchpoint()] = looked{result.EventID, reason}
+			if yes {
 				break
-			} else if fault != "" {
-				faults[item.touchpoint()] = "error: " + fault
 			}
 		}
 		results = append(results, result)
 	}
-	return results, faults, nil
+	return results, nil
 }

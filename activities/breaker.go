@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -52,19 +51,10 @@ type pass struct {
 // preparation is how long a probe may take until its POST begins.
 const preparation = 15 * time.Second
 
-// circuitOf names the webhook's receiver: with another host it is another one.
-func circuitOf(hook waypost.Webhook) string {
-	host := ""
-	if u, err := url.Parse(hook.URL); err == nil {
-		host = u.Host
-	}
-	return hook.ID + "/" + host
-}
-
 // lookAtBreaker takes those out of what is due who must wait for the breaker. It
 // returns what those who are left were admitted with.
 func (r *batchRun) lookAtBreaker(ctx context.Context) (pass, error) {
-	p := pass{circuit: circuitOf(r.hook)}
+	p := pass{circuit: r.hook.Circuit()}
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
 	granted, ticket, wait := r.breakers.Admit(ctx, p.circuit, len(r.due), lease)
 	p.ticket = ticket

@@ -39,6 +39,9 @@ type Delivery struct {
 	EnrollmentID string    `json:"enrollment"`
 	MessageID    string    `json:"message,omitempty"`
 	At           time.Time `json:"at"`
+	// Exited says of a journey's last touchpoint that an event has ended the enrollment
+	// before it was decided.
+	Exited bool `json:"exited,omitempty"`
 }
 
 // Decided tells whether the touchpoint is over.
@@ -130,27 +133,41 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 }
 
 // findExits tells those who have exited from those who were canceled, whose
-// deliveries look alike, and writes what nobody has written of their timelines yet.
+// deliveries look alike, and from those who have passed their journey to its end. It
+// writes what nobody has written of the timelines of the first yet.
 func (r *batchRun) findExits(ctx context.Context) error {
 	var gone []int
-	var items []Item
+	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
 	for i, d := range r.results {
-		if item := r.batch.Items[i]; d.Outcome == OutcomeCanceled && !item.redelivers() {
-			gone, items = append(gone, i), append(items, item)
+		item := r.batch.Items[i]
+		if item.redelivers() {
+			continue
+		}
+		last, err := r.last(item, d)
+		if err != nil {
+			return err
+		}
+		if last || d.Outcome == OutcomeCanceled {
+			gone, of.EnrollmentIDs = append(gone, i), append(of.EnrollmentIDs, item.EnrollmentID)
 		}
 	}
 	if len(gone) == 0 {
 		return nil
 	}
-	s, err := r.stand(ctx, r.batch, items)
+	controls, err := r.store.Controls(ctx, of)
 	if err != nil {
-		return err
+		return fmt.Errorf("read controls: %w", err)
 	}
+	s := standing{controls: controls}
 	var progress []waypost.Progress
 	for _, i := range gone {
 		item := r.batch.Items[i]
 		outcome, reason := s.over(item.EnrollmentID)
 		if outcome != OutcomeExited {
+			continue
+		}
+		if r.results[i].Outcome != OutcomeCanceled {
+			r.results[i].Exited = true
 			continue
 		}
 		r.results[i].Outcome, r.results[i].Reason = outcome, reason
@@ -159,6 +176,16 @@ func (r *batchRun) findExits(ctx context.Context) error {
 		}
 	}
 	return r.store.RecordProgress(ctx, progress)
+}
+
+// last tells whether a journey that events can end is passed to its end by what came
+// of the touchpoint.
+func (r *batchRun) last(item Item, d Delivery) (bool, error) {
+	if !d.Decided() || d.Outcome == OutcomeCanceled || d.Outcome == OutcomeExited || len(r.version.ExitOn()) == 0 {
+		return false, nil
+	}
+	after, _, err := follow(r.version, item, d)
+	return after.Phase == journey.PhaseDone, err
 }
 
 // keepAlive heartbeats until it is stopped, so that the death of the process is

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"waypost/activities"
 	"waypost/journey"
 	"waypost/store"
+	"waypost/store/storetest"
 	"waypost/webhook"
 )
 
@@ -76,10 +76,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 
 	keys, err := waypost.ParseKeyring("k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	must(t, err)
-	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
-	_, _, err = store.Migrate(ctx, url)
-	must(t, err)
-	w.store, err = store.Open(ctx, url, keys, w.clock.now)
+	w.store, err = store.Open(ctx, storetest.SQLiteURL(t), keys, w.clock.now)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.store.Close()) })
 
@@ -138,7 +135,7 @@ func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env.SetTestTimeout(5 * time.Minute)
 	env.RegisterActivity(a.DeliverBatch)
 	value, err := env.ExecuteActivity(a.DeliverBatch, activities.Batch{
 		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items,

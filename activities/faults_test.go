@@ -331,3 +331,41 @@ func TestPanicInABatch(t *testing.T) {
 		t.Errorf("outcomes %s", got)
 	}
 }
+
+// A worker is killed after it has written that a touchpoint is held back, and before
+// the workflow heard of it; the next one sends it. The timeline tells that.
+func TestDeferralNobodyHeardOf(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]string{"the last node": `"next":"end"`, "another touchpoint": `"next":"two"`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorldOf(t, 1, `{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%[1]q,`+next+`},
+				{"id":"two","type":"touchpoint","webhook":%[1]q,"next":"end"},{"id":"end","type":"exit"}]}`)
+			enable := func(on bool) {
+				_, err := w.store.UpdateWebhook(t.Context(), scope, w.webhookID, func(h *waypost.Webhook) error { h.Enabled = on; return nil })
+				must(t, err)
+			}
+			enable(false)
+			if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[deferred]" {
+				t.Fatal(got)
+			}
+			enable(true)
+			if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered]" {
+				t.Fatal(got)
+			}
+			_, entries, err := w.store.Enrollment(t.Context(), scope, w.items[0].EnrollmentID)
+			must(t, err)
+			var lines []string
+			for _, e := range entries {
+				lines = append(lines, e.NodeID+" "+e.What)
+			}
+			want := []string{"hello entered", "hello sent"}
+			if next == `"next":"end"` {
+				want = append(want, "end exited")
+			}
+			if fmt.Sprint(lines) != fmt.Sprint(want) {
+				t.Errorf("timeline %q, want %q", lines, want)
+			}
+		})
+	}
+}

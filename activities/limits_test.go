@@ -170,7 +170,7 @@ func runBatch(a *activities.Activities, b activities.Batch) ([]activities.Delive
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env.SetTestTimeout(5 * time.Minute)
 	env.RegisterActivity(a.DeliverBatch)
 	value, err := env.ExecuteActivity(a.DeliverBatch, b)
 	if err != nil {

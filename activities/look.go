@@ -17,13 +17,14 @@ const (
 	FoundOver     = "over"     // its delay is over
 	FoundMatched  = "matched"  // the event that it waits for has come
 	FoundTimedOut = "timedOut" // it has not come in time
+	FoundOrdered  = "ordered"  // it waits, and is to go on in another version: MoveBatch sees to that
 )
 
 // Finding is what LookBatch tells about one enrollment. It holds no personal data.
 type Finding struct {
 	Outcome string    `json:"outcome"` // OutcomeCanceled, OutcomeExited or a Found… value
 	Due     time.Time `json:"due,omitzero"`
-	// Reason is what went wrong with the condition of an event, or why it has exited.
+	// Reason is what the condition of a wait said of the last event, or why it has exited.
 	Reason string `json:"reason,omitempty"`
 	// Leaving says that it has ended but for an attempt that is under way. Once that is
 	// decided it is to be looked at again.
@@ -101,5 +102,27 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			return nil, err
 		}
 	}
-	return findings, nil
+	return findings, a.ordered(ctx, b, findings)
+}
+
+// ordered finds those that wait, and go on waiting, but are to do so in another
+// version. Whoever orders it tells their workflow.
+func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) error {
+	seqs := map[string]int{}
+	for i, item := range b.Items {
+		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused
+		if item.Rung && waits && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
+			seqs[item.EnrollmentID] = item.State.Seq
+		}
+	}
+	moves, err := a.store.Moves(ctx, b.Version, seqs)
+	if err != nil {
+		return fmt.Errorf("read moves: %w", err)
+	}
+	for i := range findings {
+		if _, ok := moves[findings[i].EnrollmentID]; ok {
+			findings[i].Outcome = FoundOrdered
+		}
+	}
+	return nil
 }

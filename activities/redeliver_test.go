@@ -84,7 +84,7 @@ func (w *world) redeliver(a *activities.Activities, items []activities.Item) ([]
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env.SetTestTimeout(5 * time.Minute)
 	env.RegisterActivity(a.RedeliverBatch)
 	value, err := env.ExecuteActivity(a.RedeliverBatch, activities.Batch{Scope: scope, WebhookID: w.webhookID, Items: items})
 	if err != nil {

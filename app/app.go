@@ -111,9 +111,10 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	rates := limits.NewRates(shared, log)
 	counts.watchRedis("rates", rates)
 
+	breakers := limits.NewBreakers(shared, log, time.Now)
+
 	var working *runningWorker
 	if role.worker {
-		breakers := limits.NewBreakers(shared, log, time.Now)
 		counts.watchRedis("breakers", breakers)
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
@@ -148,6 +149,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			Leads:          db,
 			Imports:        db,
 			Webhooks:       db,
+			Breakers:       breakerStates{breakers},
 			Journeys:       db,
 			Enrollments:    db,
 			Launches:       db,
@@ -166,7 +168,8 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			CheckURL:       policy.CheckURL,
 			Waker:          pump,
 			TemporalURL:    temporalURL(cfg.Temporal),
-			WorkflowURL:    workflowURL(cfg.Temporal),
+			WorkflowURL:    pageURL(cfg.Temporal, "workflows"),
+			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
 			AddressRate:    cfg.HTTP.AddressRate,
 			TrustedProxies: cfg.HTTP.TrustedProxies,
 			PhoneRegion:    cfg.Lead.PhoneRegion,
@@ -246,6 +249,17 @@ func (r requestRates) Allow(ctx context.Context, key string, perSecond, burst in
 	return gateway.Quota{Allowed: taken.Allowed == 1, Remaining: taken.Remaining, Reset: taken.Reset, RetryAfter: taken.RetryAfter}
 }
 
+// breakerStates are the breakers as the gateway asks for them.
+type breakerStates struct{ breakers *limits.Breakers }
+
+func (b breakerStates) BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState {
+	s, known := b.breakers.State(ctx, w.Circuit())
+	if !known {
+		return waypost.BreakerState{State: waypost.BreakerUnknown}
+	}
+	return waypost.BreakerState{State: s.Name, Since: s.Since, NextProbe: s.NextProbe}
+}
+
 // listen opens a listener, or says which setting to change.
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -256,9 +270,9 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// workflowURL makes the Web UI link to a workflow.
-func workflowURL(cfg config.Temporal) func(id string) string {
-	base := strings.TrimRight(cfg.UIURL, "/") + "/namespaces/" + url.PathEscape(cfg.Namespace) + "/workflows/"
+// pageURL makes the Web UI links to workflows or to schedules.
+func pageURL(cfg config.Temporal, of string) func(id string) string {
+	base := strings.TrimRight(cfg.UIURL, "/") + "/namespaces/" + url.PathEscape(cfg.Namespace) + "/" + of + "/"
 	return func(id string) string { return base + url.PathEscape(id) }
 }
 

@@ -233,3 +233,32 @@ func TestMetricsDocument(t *testing.T) {
 		}
 	}
 }
+
+// The example alerts ask for metrics that there are, and for labels that they have.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := map[string]string{}
+	for _, m := range exposed(scrape(t, exercised(queue{}))) {
+		fields := strings.Split(m, " ")
+		real[fields[0]] = fields[2]
+		if fields[1] == "histogram" {
+			real[fields[0]+"_bucket"] = fields[2] + ",le"
+		}
+	}
+	exprs := regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllStringSubmatch(string(text), -1)
+	if len(exprs) < 10 || len(exprs) != strings.Count(string(text), "- alert: ") {
+		t.Fatalf("%d expressions", len(exprs))
+	}
+	for _, expr := range exprs {
+		for _, used := range regexp.MustCompile(`(waypost_\w+)(?:\{(\w+)[=!])?`).FindAllStringSubmatch(expr[1], -1) {
+			labels, there := real[used[1]]
+			if !there || used[2] != "" && !slices.Contains(strings.Split(labels, ","), used[2]) {
+				t.Errorf("/metrics has nothing like %s: %s", used[0], expr[1])
+			}
+		}
+	}
+}

@@ -173,7 +173,7 @@ func TestLaunchBody(t *testing.T) {
 		`{}`:                        "NullValue audience",
 		`{"audience":{}}`:           "NullValue audience",
 		`{"audience":{"filter":5}}`: "InvalidType audience.filter",
-		`{"audience":{"filter":{}},"schedule":{},"controlGroup":0.1}`:              "UnknownField schedule; UnknownField controlGroup",
+		`{"audience":{"filter":{}},"schedule":{},"controlGroup":0.1,"every":1}`:    "UnknownField every; NullValue schedule.cron",
 		`{"audience":{"filter":{}},"ratePerSecond":0}`:                             "OutOfRange ratePerSecond",
 		`{"audience":{"filter":{}},"ratePerSecond":-1}`:                            "OutOfRange ratePerSecond",
 		`{"audience":{"filter":{}},"ratePerSecond":1e-9}`:                          "OutOfRange ratePerSecond",

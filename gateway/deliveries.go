@@ -19,9 +19,9 @@ type Deliveries interface {
 	// Delivery returns a delivery with its attempts and its stored message, nil if
 	// none was rendered yet.
 	Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error)
-	// RecentTouchpoints returns when messages went out to a lead after since, the last
-	// ones, at most limit.
-	RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since time.Time, limit int) ([]time.Time, error)
+	// RecentTouchpoints returns when messages went out to a lead after since and not
+	// after until, the last ones, at most limit.
+	RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int) ([]time.Time, error)
 }
 
 // deliveryAnswer is a delivery as it is answered: null where nothing is known yet.

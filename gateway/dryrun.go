@@ -261,13 +261,14 @@ func touchpointsOnly(c choice, outcomes map[string]journey.TouchpointResult) err
 	return p.Err("")
 }
 
-// dryRunLead returns a lead, and when it got messages that count for the cap.
+// dryRunLead returns a lead, and when it got messages that count for the cap: those
+// from before the start.
 func (a *api) dryRunLead(ctx context.Context, r *request, c choice, id int64, start time.Time) (lead waypost.Lead, sent []time.Time, err error) {
 	if lead, err = a.Leads.Lead(ctx, r.scope, id); err != nil {
 		return lead, nil, err
 	}
 	if limit := c.FrequencyCap(); !limit.None() {
-		sent, err = a.Deliveries.RecentTouchpoints(ctx, r.scope, id, start.Add(-time.Duration(limit.Per)), limit.Touchpoints)
+		sent, err = a.Deliveries.RecentTouchpoints(ctx, r.scope, id, start.Add(-time.Duration(limit.Per)), start, limit.Touchpoints)
 	}
 	return lead, sent, err
 }

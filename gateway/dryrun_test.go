@@ -155,6 +155,13 @@ func TestDryRunCap(t *testing.T) {
 			t.Errorf("%s: %s", body, got)
 		}
 	}
+	// Of a start in the past it is what was before it that counts, however much came since.
+	start := f.clock.Now().UTC().Format(time.RFC3339)
+	f.clock.advance(48 * time.Hour)
+	f.deliver(f.publishedJourney(welcome(hook)), hook, lead, waypost.DeliverySucceeded)
+	if got := f.send("POST", "/v1/journeys/"+id+"/dryrun", body+`,"startAt":"`+start+`"}`).expect(t, 200).pathOf(t); got != "hello skipped, end exited, completed" {
+		t.Errorf("in the past: %s", got)
+	}
 }
 
 func TestDryRunFaults(t *testing.T) {

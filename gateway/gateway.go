@@ -18,13 +18,14 @@ import (
 	"waypost"
 )
 
-// Options is everything that a gateway needs; all members but WorkflowURL,
+// Options is everything that a gateway needs; all members but WorkflowURL, ScheduleURL,
 // TrustedProxies and Observe must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
 	Imports      Imports
 	Webhooks     Webhooks
+	Breakers     Breakers
 	Journeys     Journeys
 	Enrollments  Enrollments
 	Launches     Launches
@@ -53,6 +54,8 @@ type Options struct {
 	// WorkflowURL makes the Web UI's link to the workflow of a launch or an import.
 	// Nil: there is no Web UI.
 	WorkflowURL func(id string) string
+	// ScheduleURL makes that to the Schedule of a launch that recurs.
+	ScheduleURL func(id string) string
 	// AddressRate is how many requests a second an address may send, in bursts of
 	// twice as many (contract, chapter 4). An IPv6 address is its /64.
 	AddressRate int

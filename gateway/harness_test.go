@@ -66,6 +66,17 @@ func (r rates) Allow(ctx context.Context, key string, perSecond, burst int) gate
 	return gateway.Quota{Allowed: t.Allowed == 1, Remaining: t.Remaining, Reset: t.Reset, RetryAfter: t.RetryAfter}
 }
 
+// breakers are the states of breakers as the gateway asks for them.
+type breakers struct{ shared *limits.Breakers }
+
+func (b breakers) BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState {
+	s, known := b.shared.State(ctx, w.Circuit())
+	if !known {
+		return waypost.BreakerState{State: waypost.BreakerUnknown}
+	}
+	return waypost.BreakerState{State: s.Name, Since: s.Since, NextProbe: s.NextProbe}
+}
+
 type wakes struct{ n atomic.Int64 }
 
 func (w *wakes) Wake() { w.n.Add(1) }
@@ -149,6 +160,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 
 	f.options = gateway.Options{
 		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store,
+		Breakers: breakers{limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)},
 		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store,
 		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,
 		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
@@ -156,6 +168,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
 		},
 		WorkflowURL: func(id string) string { return "http://ui/" + id },
+		ScheduleURL: func(id string) string { return "http://ui/schedules/" + id },
 		Rates:       rates{limits.NewLeases(limits.NewRates(client, slog.New(slog.DiscardHandler)))}, AddressRate: 100_000, Keys: f.store, Imports: f.store,
 		PhoneRegion: "CN", Now: f.clock.Now, Log: slog.New(slog.NewJSONHandler(f.log, nil)),
 	}

@@ -26,6 +26,8 @@ type Journeys interface {
 	// ListVersions returns them without their definitions.
 	ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.JourneyVersion, error)
 	ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	// MigrateEnrollments only counts if dryRun is set.
+	MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (waypost.Migrated, error)
 	// MissingJourneys returns those of ids that the scope has no journey for.
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 }
@@ -153,6 +155,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 }
 
 // checkDefinition reports everything that keeps a definition from being published.
+// Compiling its conditions can take seconds, so it needs a place as a dry run does.
 func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.Definition) error {
 	webhooks, err := a.Webhooks.MissingWebhooks(ctx, sc, d.Webhooks())
 	if err != nil {
@@ -165,7 +168,9 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 	without := func(missing []string) func(string) bool {
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
-	return d.CheckAll(without(webhooks), without(journeys)).Err("")
+	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
+		return d.CheckAll(without(webhooks), without(journeys)).Err("")
+	})
 }
 
 func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {

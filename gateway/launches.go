@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"waypost"
 )
@@ -12,9 +13,9 @@ type Launches interface {
 	CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error)
 	// Launch returns a launch with its progress.
 	Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
-	// ListLaunches lists the launches of a journey, "" for those of all, without
-	// what takes long to count: Progress.Completed and Progress.Outcomes.
-	ListLaunches(ctx context.Context, sc waypost.Scope, journeyID string, page waypost.Page) ([]waypost.Launch, error)
+	// ListLaunches lists launches without what takes long to count:
+	// Progress.Completed and Progress.Outcomes.
+	ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) ([]waypost.Launch, error)
 }
 
 // Bounds of a launch's rate, in enrollments a second: the lower one keeps the time
@@ -29,6 +30,26 @@ type launchBody struct {
 	Audience      *audienceBody `json:"audience"`
 	StartAt       *string       `json:"startAt"`
 	RatePerSecond *float64      `json:"ratePerSecond"`
+	Schedule      *scheduleBody `json:"schedule"`
+	ControlGroup  *float64      `json:"controlGroup"`
+}
+
+// scheduleBody says when a launch recurs.
+type scheduleBody struct {
+	Cron     *string `json:"cron"`
+	Timezone *string `json:"timezone"`
+}
+
+func (b scheduleBody) schedule(p *waypost.Problems) *waypost.Schedule {
+	s := waypost.Schedule{Timezone: "UTC"}
+	if b.Cron != nil {
+		s.Cron = strings.TrimSpace(*b.Cron)
+	}
+	if b.Timezone != nil {
+		s.Timezone = *b.Timezone
+	}
+	s.Validate(p, "schedule")
+	return &s
 }
 
 func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
@@ -50,6 +71,15 @@ func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
 		}
 		l.RatePerSecond = *rate
 	}
+	if body.Schedule != nil && !isNamed(problems, "schedule") {
+		l.Schedule = body.Schedule.schedule(&p)
+	}
+	if share := body.ControlGroup; share != nil {
+		if *share <= 0 || *share >= 1 {
+			p.Add(waypost.DetailOutOfRange, "controlGroup", "must be more than 0 and less than 1, such as 0.1 for a tenth; leave it out for none")
+		}
+		l.ControlGroup = *share
+	}
 	return l, append(problems, withoutTargets(p, problems)...).Err("")
 }
 
@@ -63,14 +93,48 @@ type launchAnswer struct {
 	Total         int                    `json:"total"`
 	Enrolled      int                    `json:"enrolled"`
 	Skipped       int                    `json:"skipped"`
+	HeldOut       int                    `json:"heldOut"`
 	Completed     *int                   `json:"completed,omitempty"`
 	Outcomes      *waypost.OutcomeCounts `json:"outcomes,omitempty"`
 	StartAt       *string                `json:"startAt"`
 	RatePerSecond *float64               `json:"ratePerSecond"`
+	Schedule      *scheduleAnswer        `json:"schedule"`
+	ControlGroup  *float64               `json:"controlGroup"`
+	RecurringID   *string                `json:"recurringId"`
+	OccursAt      *string                `json:"occursAt"`
 	CreatedAt     string                 `json:"createdAt"`
 	StartedAt     *string                `json:"startedAt"`
 	EndedAt       *string                `json:"endedAt"`
 	TemporalURL   *string                `json:"temporalUrl"`
+}
+
+// scheduleAnswer is when a launch recurs, and what became of that so far.
+type scheduleAnswer struct {
+	Cron        string                   `json:"cron"`
+	Timezone    string                   `json:"timezone"`
+	NextAt      *string                  `json:"nextAt"`
+	Occurrences int                      `json:"occurrences"`
+	LastSkip    *skippedOccurrenceAnswer `json:"lastSkipped"`
+}
+
+// skippedOccurrenceAnswer is an occurrence that was due and not opened.
+type skippedOccurrenceAnswer struct {
+	At     string             `json:"at"`
+	Reason waypost.SkipReason `json:"reason"`
+}
+
+func answerSchedule(l waypost.Launch) *scheduleAnswer {
+	if l.Schedule == nil {
+		return nil
+	}
+	ans := &scheduleAnswer{Cron: l.Schedule.Cron, Timezone: l.Schedule.Timezone}
+	if r := l.Recurrence; r != nil {
+		ans.NextAt, ans.Occurrences = stampOrNull(r.NextAt), r.Occurrences
+		if skip := r.LastSkip; skip != nil {
+			ans.LastSkip = &skippedOccurrenceAnswer{stamp(skip.At), skip.Reason}
+		}
+	}
+	return ans
 }
 
 func (a *api) answerLaunch(l waypost.Launch) launchAnswer {
@@ -82,11 +146,15 @@ func (a *api) answerLaunch(l waypost.Launch) launchAnswer {
 func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
 	ans := launchAnswer{
 		LaunchID: l.ID, JourneyID: l.JourneyID, Version: l.Version, Status: l.Status,
-		Total: l.Progress.Total, Enrolled: l.Progress.Enrolled, Skipped: l.Progress.Skipped,
-		StartAt: stampOrNull(l.StartAt), RatePerSecond: orNull(l.RatePerSecond),
+		Total: l.Progress.Total, Enrolled: l.Progress.Enrolled, Skipped: l.Progress.Skipped, HeldOut: l.Progress.HeldOut,
+		StartAt: stampOrNull(l.StartAt), RatePerSecond: orNull(l.RatePerSecond), Schedule: answerSchedule(l), ControlGroup: orNull(l.ControlGroup),
+		RecurringID: orNull(l.RecurringID), OccursAt: stampOrNull(l.OccursAt),
 		CreatedAt: stamp(l.CreatedAt), StartedAt: stampOrNull(l.StartedAt), EndedAt: stampOrNull(l.EndedAt),
 	}
 	ans.TemporalURL = a.workflowURL(l.ID)
+	if l.Schedule != nil && a.ScheduleURL != nil { // it has no workflow
+		ans.TemporalURL = orNull(a.ScheduleURL(l.ID))
+	}
 	return ans
 }
 
@@ -99,7 +167,7 @@ func (a *api) workflowURL(id string) *string {
 }
 
 // launch stores a launch of the newest published version; the pump starts its
-// workflow. A paused journey can be launched: what it enrolls is held until it is
+// workflow, or makes the Schedule of one that recurs. A paused journey can be launched: what it enrolls is held until it is
 // resumed.
 func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.decodeLaunch(r)
@@ -152,7 +220,8 @@ func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {
 	if err := p.Err("query"); err != nil {
 		return answer{}, err
 	}
-	rows, err := a.Launches.ListLaunches(ctx, r.scope, r.params["journeyId"], oneMore(page))
+	filter := waypost.LaunchFilter{JourneyID: r.params["journeyId"], RecurringID: r.params["recurringId"]}
+	rows, err := a.Launches.ListLaunches(ctx, r.scope, filter, oneMore(page))
 	if err != nil {
 		return answer{}, err
 	}

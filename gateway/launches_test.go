@@ -29,8 +29,8 @@ func TestLaunches(t *testing.T) {
 	created := f.send("POST", "/v1/journeys/"+journeyID+"/launches", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d,%d,999999]},"ratePerSecond":2.5}`, leads[0], leads[1], leads[0])).expect(t, 202)
 	id := created.str(t, "launchId")
 	const none = `{"pending":0,"retrying":0,"deferred":0,"succeeded":0,"failed":0,"canceled":0}`
-	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"pending","total":0,"enrolled":0,"skipped":0,"completed":0,"outcomes":` + none +
-		`,"startAt":null,"ratePerSecond":2.5,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/` + id + `"}`
+	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"pending","total":0,"enrolled":0,"skipped":0,"heldOut":0,"completed":0,"outcomes":` + none +
+		`,"startAt":null,"ratePerSecond":2.5,"schedule":null,"controlGroup":null,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/` + id + `"}`
 	if created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)
 	}
@@ -191,9 +191,27 @@ func TestLaunchFaults(t *testing.T) {
 	target := "/v1/journeys/" + journeyID + "/launches"
 	everybody := `{"audience":{"filter":{}}}`
 
-	f.send("POST", target, `{"audience":{"filter":{"region":"x","email":"x"}},"ratePerSecond":-1,"startAt":"x","schedule":{"cron":"* * * * *"},"controlGroup":0.1}`).
-		fault(t, 400, "BadRequest", "InvalidType audience.filter.region", "UnknownField schedule", "UnknownField controlGroup",
-			"InvalidFormat audience.filter.email", "InvalidFormat startAt", "OutOfRange ratePerSecond")
+	f.send("POST", target, `{"audience":{"filter":{"region":"x","email":"x"}},"ratePerSecond":-1,"startAt":"x","schedule":{"cron":"* * *","timezone":"Mars"},"controlGroup":1}`).
+		fault(t, 400, "BadRequest", "InvalidType audience.filter.region",
+			"InvalidFormat audience.filter.email", "InvalidFormat startAt", "OutOfRange ratePerSecond",
+			"InvalidFormat schedule.timezone", "InvalidFormat schedule.cron", "OutOfRange controlGroup")
+	for body, problem := range map[string]string{
+		`"schedule":{}`: "NullValue schedule.cron",
+		`"schedule":{"cron":" ","timezone":"UTC"}`:                         "NullValue schedule.cron",
+		`"schedule":{"cron":null}`:                                         "NullValue schedule.cron",
+		`"schedule":{"cron":7}`:                                            "InvalidType schedule.cron",
+		`"schedule":"@daily"`:                                              "InvalidType schedule",
+		`"schedule":{"cron":"@every 1h"}`:                                  "InvalidFormat schedule.cron",
+		`"schedule":{"cron":"TZ=UTC 0 9 * * *"}`:                           "InvalidFormat schedule.cron",
+		`"schedule":{"cron":"0 9 30 2 *"}`:                                 "OutOfRange schedule.cron",
+		`"schedule":{"cron":"@daily","at":1}`:                              "UnknownField schedule.at",
+		`"schedule":{"cron":"@daily","timezone":""}`:                       "InvalidFormat schedule.timezone",
+		`"schedule":{"cron":"` + strings.Repeat("0,", 300) + `0 9 * * *"}`: "TooLong schedule.cron",
+		`"controlGroup":0`:                                                 "OutOfRange controlGroup",
+		`"controlGroup":"a tenth"`:                                         "InvalidType controlGroup",
+	} {
+		f.send("POST", target, `{"audience":{"filter":{}},`+body+`}`).fault(t, 400, "BadRequest", problem)
+	}
 	f.send("POST", target, ``).expect(t, 415)
 	f.do(call{method: "POST", target: target, headers: map[string]string{"Content-Type": "application/json"}}).fault(t, 400, "BadRequest", "InvalidFormat ")
 	f.do(call{method: "POST", target: target, body: everybody, headers: map[string]string{"Content-Type": "text/csv"}}).fault(t, 415, "UnsupportedMediaType")
@@ -272,4 +290,54 @@ func TestGrantsOfRunning(t *testing.T) {
 	if a := f.do(call{method: "POST", target: "/v1/journeys/" + journeyID + "/pause", key: &runner}).expect(t, 200); a.json["draft"] != nil || json.Valid([]byte(a.raw)) != true {
 		t.Errorf("the draft is told: %s", a.raw)
 	}
+}
+
+// A launch that recurs has a Schedule instead of a workflow, tells when it is next, and
+// what its occurrences came to.
+func TestRecurringLaunches(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	journeyID := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
+	f.newLead("Ada")
+	// 20:00 in Shanghai on a Saturday.
+	created := f.send("POST", "/v1/journeys/"+journeyID+"/launches",
+		`{"audience":{"filter":{}},"startAt":"2026-02-02T01:00:00Z","schedule":{"cron":" 0 9 * * MON-fri ","timezone":"Asia/Shanghai"},"controlGroup":0.5}`).expect(t, 202)
+	id := created.str(t, "launchId")
+	const none = `{"pending":0,"retrying":0,"deferred":0,"succeeded":0,"failed":0,"canceled":0}`
+	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"scheduled","total":0,"enrolled":0,"skipped":0,"heldOut":0,"completed":0,"outcomes":` + none +
+		`,"startAt":"2026-02-02T01:00:00.000Z","ratePerSecond":null,"schedule":{"cron":"0 9 * * MON-fri","timezone":"Asia/Shanghai","nextAt":"2026-02-02T01:00:00.000Z","occurrences":0,"lastSkipped":null},` +
+		`"controlGroup":0.5,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/schedules/` + id + `"}`
+	if created.raw != want {
+		t.Errorf("got  %s\nwant %s", created.raw, want)
+	}
+	due := time.Date(2026, 2, 2, 1, 0, 0, 0, time.UTC)
+	f.clock.advance(due.Sub(f.clock.Now()))
+	o, err := f.store.OpenOccurrence(t.Context(), id, due)
+	if err != nil || o.LaunchID == "" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if step, err := f.store.EnrollAudience(t.Context(), o.LaunchID, 10); err != nil || step.Enrolled+step.HeldOut != 1 {
+		t.Fatalf("%+v, %v", step, err)
+	}
+	f.send("POST", "/v1/launches/"+id+"/pause", "").expect(t, 200)
+	if o, err := f.store.OpenOccurrence(t.Context(), id, due.Add(24*time.Hour)); err != nil || o.Skipped != waypost.SkipPaused {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	paused := f.get("/v1/launches/"+id).expect(t, 200)
+	schedule := paused.json["schedule"].(map[string]any)
+	if got, err := json.Marshal(schedule); err != nil || paused.json["status"] != "paused" || paused.json["total"] != 1.0 ||
+		string(got) != `{"cron":"0 9 * * MON-fri","lastSkipped":{"at":"2026-02-03T01:00:00.000Z","reason":"paused"},"nextAt":null,"occurrences":1,"timezone":"Asia/Shanghai"}` {
+		t.Errorf("paused: %s", paused.raw)
+	}
+	list := f.get("/v1/launches?recurringId="+id).expect(t, 200)
+	items := list.json["items"].([]any)
+	if len(items) != 1 || items[0].(map[string]any)["launchId"] != o.LaunchID || items[0].(map[string]any)["recurringId"] != id ||
+		items[0].(map[string]any)["occursAt"] != "2026-02-02T01:00:00.000Z" || items[0].(map[string]any)["schedule"] != nil {
+		t.Errorf("occurrences: %s", list.raw)
+	}
+	f.send("POST", "/v1/launches/"+id+"/resume", "").expect(t, 200)
+	if got := f.send("POST", "/v1/launches/"+id+"/cancel", "").expect(t, 200); got.json["status"] != "canceled" || got.json["schedule"].(map[string]any)["nextAt"] != nil {
+		t.Errorf("canceled: %s", got.raw)
+	}
+	f.send("POST", "/v1/launches/"+id+"/resume", "").fault(t, 409, "Conflict")
 }

@@ -36,7 +36,7 @@ var (
 	importQuery     = []string{"mode", "dryRun"}
 
 	pageQuery     = []string{"limit", "cursor"}
-	launchQuery   = append([]string{"journeyId"}, pageQuery...)
+	launchQuery   = append([]string{"journeyId", "recurringId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
 	// searchQuery is what the contract says; whoever searches reads it.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
@@ -60,6 +60,7 @@ var routes = []route{
 	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*api).showWebhook},
 	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
 	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},
+	{"GET", "/v1/webhooks/:id/health", waypost.GrantWebhooksRead, noBody, nil, (*api).showHealth},
 	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
 
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
@@ -69,6 +70,7 @@ var routes = []route{
 	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*api).deleteJourney},
 	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*api).publishJourney},
 	{"POST", "/v1/journeys/:id/archive", waypost.GrantJourneysWrite, noBody, nil, (*api).archiveJourney},
+	{"POST", "/v1/journeys/:id/migrate", waypost.GrantJourneysRun, jsonBody, nil, (*api).migrateJourney},
 	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listVersions},
 	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
 	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*api).diffVersions},

@@ -16,8 +16,8 @@ const (
 	simulationTime = 10 * time.Second // of one
 )
 
-// simulations are the places of those that run in the process: they take nothing but
-// its processors, so there are as many as it has.
+// simulations are the places of those that run in the process, and of checks of
+// drafts: they take nothing but its processors, so there are as many as it has.
 type simulations chan struct{}
 
 func newSimulations() simulations { return make(simulations, runtime.GOMAXPROCS(0)) }
@@ -32,7 +32,7 @@ func (s simulations) run(ctx context.Context, wait, most time.Duration, fn func(
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-patience.C:
-		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs and forecasts are running already; try again in a moment", cap(s))
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs, forecasts and checks of drafts are running already; try again in a moment", cap(s))
 	}
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -50,6 +50,40 @@ func TestSimulationPlaces(t *testing.T) {
 	}
 }
 
+// noneMissing has every webhook and every journey.
+type noneMissing struct {
+	Webhooks
+	Journeys
+}
+
+func (noneMissing) MissingWebhooks(context.Context, waypost.Scope, []string) ([]string, error) {
+	return nil, nil
+}
+
+func (noneMissing) MissingJourneys(context.Context, waypost.Scope, []string) ([]string, error) {
+	return nil, nil
+}
+
+// Drafts are compiled where dry runs have their places: a few large ones must not
+// take the process from everybody else.
+func TestCheckPlaces(t *testing.T) {
+	t.Parallel()
+	a := &api{simulations: make(simulations, 1), Options: Options{Webhooks: noneMissing{}, Journeys: noneMissing{}}}
+	definition, problems := journey.Parse([]byte(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`))
+	if err := problems.Err(""); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.checkDefinition(t.Context(), waypost.Scope{}, definition); err != nil {
+		t.Error(err)
+	}
+	a.simulations <- struct{}{}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the client is gone"))
+	if err := a.checkDefinition(gone, waypost.Scope{}, definition); err == nil || err.Error() != "the client is gone" {
+		t.Errorf("without a place: %v", err)
+	}
+}
+
 // A forecast follows whom it has time for, and those are a sample of all.
 func TestSampled(t *testing.T) {
 	t.Parallel()

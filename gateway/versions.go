@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"waypost"
@@ -104,4 +106,117 @@ func (a *api) archiveJourney(ctx context.Context, r *request) (answer, error) {
 	}, func(j waypost.Journey) (answer, error) {
 		return answer{status: http.StatusOK, body: stateOf(j)}, nil
 	})
+}
+
+type migrateBody struct {
+	From    *int              `json:"from"`
+	To      *int              `json:"to"`
+	NodeMap map[string]string `json:"nodeMap"`
+	DryRun  *bool             `json:"dryRun"`
+}
+
+// migrateAnswer counts the enrollments that wait on the nodes of a migration, and those
+// of them that were ordered to move.
+type migrateAnswer struct {
+	Matched int `json:"matched"`
+	Moved   int `json:"moved"`
+}
+
+const nodeMapTarget = "nodeMap"
+
+func decodeMigrate(r *request) (m waypost.Migration, dryRun bool, err error) {
+	var body migrateBody
+	problems := waypost.DecodeJSON(r.body, &body)
+	if noDocument(problems) {
+		return m, false, problems.Err("")
+	}
+	var p waypost.Problems
+	for _, n := range []struct {
+		name string
+		is   *int
+		into *int
+	}{{"from", body.From, &m.From}, {"to", body.To, &m.To}} {
+		switch {
+		case n.is == nil:
+			p.Add(waypost.DetailNullValue, n.name, "is missing; it is the number of a version")
+		case *n.is < 1:
+			p.Add(waypost.DetailOutOfRange, n.name, "must be 1 or more")
+		default:
+			*n.into = *n.is
+		}
+	}
+	if m.From > 0 && m.From == m.To {
+		p.Add(waypost.DetailOutOfRange, "to", "must be another version than from")
+	}
+	m.Nodes = body.NodeMap
+	if len(m.Nodes) == 0 {
+		p.Add(waypost.DetailNullValue, nodeMapTarget, `must name the nodes whose enrollments are to move, such as {"wait":"wait"}`)
+	}
+	dryRun = body.DryRun != nil && *body.DryRun
+	return m, dryRun, append(problems, withoutTargets(p, problems)...).Err("")
+}
+
+// checkNodes tells of what a migration names that its versions do not have, or that
+// nobody waits on.
+func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) error {
+	var versions [2]*journey.Definition
+	for i, n := range []struct {
+		name    string
+		version int
+	}{{"from", m.From}, {"to", m.To}} {
+		var err error
+		versions[i], err = a.definition(ctx, r.scope, m.JourneyID, n.version)
+		if waypost.CodeOf(err) == waypost.CodeNotFound {
+			err = waypost.Errorf(waypost.CodeNotFound, n.name, "the journey has no version %d", n.version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var p waypost.Problems
+	for _, node := range slices.Sorted(maps.Keys(m.Nodes)) {
+		target := nodeMapTarget + "." + clip(node)
+		switch n, ok := versions[0].Node(node); {
+		case !ok:
+			p.Add(waypost.DetailOutOfRange, target, "version %d has no such node", m.From)
+		case n.Type != journey.Delay && n.Type != journey.WaitUntil && n.Type != journey.WaitForEvent:
+			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a delay, a waitUntil or a waitForEvent", n.Type)
+		}
+		if _, ok := versions[1].Node(m.Nodes[node]); !ok {
+			p.Add(waypost.DetailOutOfRange, target, "version %d has no node %q", m.To, clip(m.Nodes[node]))
+		}
+	}
+	return p.Err("")
+}
+
+// migrateJourney orders enrollments that wait to go on in another version; the pump
+// tells their workflows.
+func (a *api) migrateJourney(ctx context.Context, r *request) (answer, error) {
+	m, dryRun, err := decodeMigrate(r)
+	if err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	m.JourneyID = j.ID
+	if err := a.checkNodes(ctx, r, m); err != nil {
+		return answer{}, err
+	}
+	tell := func(done waypost.Migrated) (answer, error) { return ok(migrateAnswer{done.Matched, done.Moved}) }
+	if dryRun {
+		counted, err := a.Journeys.MigrateEnrollments(ctx, r.scope, m, true)
+		if err != nil {
+			return answer{}, err
+		}
+		return tell(counted)
+	}
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Migrated, error) {
+		return a.Journeys.MigrateEnrollments(ctx, r.scope, m, false)
+	}, tell)
+	if err == nil {
+		a.Waker.Wake()
+	}
+	return ans, err
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"waypost"
 	"waypost/journey"
@@ -23,6 +24,8 @@ type Webhooks interface {
 	UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
 	// check sees the webhook as it is, where nobody can change it, and may refuse.
 	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error
+	// WebhookTraffic returns what waits for a webhook, and how its attempts ended.
+	WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (waypost.WebhookTraffic, error)
 	// MissingWebhooks returns those of ids that do not exist.
 	MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 }
@@ -39,6 +42,8 @@ type webhookBody struct {
 	MaxConcurrency int            `json:"maxConcurrency"`
 	Enabled        bool           `json:"enabled"`
 	SigningSecret  string         `json:"signingSecret"`
+	// SigningOverlap is how long a secret that is replaced goes on signing.
+	SigningOverlap waypost.Duration `json:"signingOverlap"`
 }
 
 type basicAuthBody struct {
@@ -53,14 +58,14 @@ type rateLimitBody struct {
 
 // newWebhookBody holds what members that are not written stand for.
 func newWebhookBody() webhookBody {
-	return webhookBody{TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true}
+	return webhookBody{TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true, SigningOverlap: waypost.DefaultSigningOverlap}
 }
 
 // writtenAs is the body that would make w.
 func writtenAs(w waypost.Webhook) webhookBody {
 	b := webhookBody{
 		Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
-		MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, SigningSecret: w.SigningSecret,
+		MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, SigningSecret: w.SigningSecret, SigningOverlap: w.SigningOverlap,
 	}
 	if w.BasicAuth != nil {
 		b.BasicAuth = &basicAuthBody{w.BasicAuth.Username, w.BasicAuth.Password}
@@ -71,13 +76,14 @@ func writtenAs(w waypost.Webhook) webhookBody {
 	return b
 }
 
-// apply sets what the body says.
-func (b webhookBody) apply(w *waypost.Webhook) {
+// apply sets what the body says at a time.
+func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	if b.Enabled != w.Enabled {
 		w.DisabledReason = ""
 	}
 	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
-	w.MaxConcurrency, w.Enabled, w.SigningSecret = b.MaxConcurrency, b.Enabled, b.SigningSecret
+	w.MaxConcurrency, w.Enabled, w.SigningOverlap = b.MaxConcurrency, b.Enabled, b.SigningOverlap
+	w.SetSigningSecret(b.SigningSecret, now)
 	w.BasicAuth, w.RateLimit = nil, nil
 	if b.BasicAuth != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: b.BasicAuth.Username, Password: b.BasicAuth.Password}
@@ -104,8 +110,12 @@ type webhookAnswer struct {
 	Enabled          bool               `json:"enabled"`
 	DisabledReason   *string            `json:"disabledReason"`
 	SigningSecretSet bool               `json:"signingSecretSet"`
-	CreatedAt        string             `json:"createdAt"`
-	UpdatedAt        string             `json:"updatedAt"`
+	SigningOverlap   waypost.Duration   `json:"signingOverlap"`
+	// PreviousSigningSecretUntil stays where it is when it has passed, so that the
+	// ETag changes with the webhook alone.
+	PreviousSigningSecretUntil *string `json:"previousSigningSecretUntil"`
+	CreatedAt                  string  `json:"createdAt"`
+	UpdatedAt                  string  `json:"updatedAt"`
 }
 
 type basicAuthAnswer struct {
@@ -117,10 +127,13 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 	ans := webhookAnswer{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
 		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
-		SigningSecretSet: w.SigningSecret != "", CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+		SigningSecretSet: w.SigningSecret != "", SigningOverlap: w.SigningOverlap, CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
 	}
 	if w.BasicAuth != nil {
 		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != ""}
+	}
+	if until := w.PreviousSigningUntil(); !until.IsZero() {
+		ans.PreviousSigningSecretUntil = orNull(stamp(until))
 	}
 	if ans.Params == nil {
 		ans.Params = map[string]any{}
@@ -138,7 +151,7 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, problems.Err("")
 	}
 	var w waypost.Webhook
-	body.apply(&w)
+	body.apply(&w, a.Now())
 	if err := a.checkWebhook(problems, w); err != nil {
 		return answer{}, err
 	}
@@ -217,7 +230,7 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 		if err != nil {
 			return err
 		}
-		body.apply(w)
+		body.apply(w, a.Now())
 		if err := a.checkWebhook(problems, *w); err != nil {
 			return err
 		}
@@ -247,7 +260,7 @@ func (a *api) checkPatch(patch map[string]any) error {
 		return err
 	}
 	var w waypost.Webhook
-	body.apply(&w)
+	body.apply(&w, a.Now())
 	return a.checkWebhook(problems, w)
 }
 

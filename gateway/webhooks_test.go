@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"waypost"
 )
@@ -29,7 +30,7 @@ func TestWebhooks(t *testing.T) {
 	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"params":{},"timeoutMs":15000,` +
 		`"retry":{"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"],"maxAttempts":0,"giveUpAfter":"72h","jitter":0.2,` +
 		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"enabled":true,` +
-		`"disabledReason":null,"signingSecretSet":false,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`
+		`"disabledReason":null,"signingSecretSet":false,"signingOverlap":"24h","previousSigningSecretUntil":null,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`
 	if want := `{"id":"` + id + `"` + defaults; created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)
 	}
@@ -76,6 +77,46 @@ func TestWebhooks(t *testing.T) {
 	f.send("DELETE", "/v1/webhooks/"+id, "").fault(t, 404, "NotFound")
 	f.send("PATCH", "/v1/webhooks/"+id, "{}").fault(t, 404, "NotFound")
 	f.send("POST", "/v1/webhooks/"+id+"/test", "").fault(t, 404, "NotFound")
+}
+
+// A secret that is replaced goes on signing for a while, which the answer tells.
+func TestSigningSecretRotation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.newWebhook("https://example.com")
+	patch := func(body string) answer { return f.send("PATCH", "/v1/webhooks/"+id, body).expect(t, 200) }
+	until := func(a answer, want any) {
+		t.Helper()
+		if got := a.json["previousSigningSecretUntil"]; got != want {
+			t.Errorf("the previous secret signs until %v, want %v", got, want)
+		}
+	}
+	const other = "whsec_OTg3NjU0MzIxMDk4NzY1NDMyMTA5ODc2NTQzMjEwOTg="
+	until(patch(`{"signingSecret":"`+secretOf32Bytes+`"}`), nil)
+	rotated := patch(`{"signingSecret":"` + other + `"}`)
+	until(rotated, "2026-02-01T12:00:00.000Z")
+	// The same secret again, or another overlap, rotates nothing.
+	until(patch(`{"signingSecret":"`+other+`","signingOverlap":"P2D"}`), "2026-02-02T12:00:00.000Z")
+	stored, err := f.store.Webhook(t.Context(), waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}, id)
+	if err != nil || fmt.Sprint(stored.SigningSecrets(f.clock.Now())) != fmt.Sprint([]string{other, secretOf32Bytes}) {
+		t.Errorf("two secrets sign: %v", err)
+	}
+	// What has passed is answered as it was until the webhook is changed.
+	f.clock.advance(72 * time.Hour)
+	before := f.get("/v1/webhooks/" + id)
+	until(before, "2026-02-02T12:00:00.000Z")
+	until(patch(`{"name":"v"}`), nil)
+	// A secret that has leaked ends at once.
+	until(patch(`{"signingSecret":"`+secretOf32Bytes+`"}`), "2026-02-05T12:00:00.000Z")
+	until(patch(`{"signingOverlap":"0s"}`), nil)
+	until(patch(`{"signingOverlap":null,"signingSecret":"`+other+`"}`), "2026-02-04T12:00:00.000Z")
+	ended := patch(`{"signingSecret":null}`)
+	until(ended, nil)
+	if ended.json["signingSecretSet"] != false || ended.json["signingOverlap"] != "24h" {
+		t.Errorf("got %s", ended.raw)
+	}
+	f.send("PATCH", "/v1/webhooks/"+id, `{"signingOverlap":"721h"}`).fault(t, 400, "BadRequest", "OutOfRange signingOverlap")
+	f.send("PATCH", "/v1/webhooks/"+id, `{"signingOverlap":"soon"}`).fault(t, 400, "BadRequest", "InvalidFormat signingOverlap")
 }
 
 func TestWebhookFaults(t *testing.T) {

@@ -36,6 +36,7 @@ type checker struct {
 	webhookExists func(string) bool
 	journeyExists func(string) bool
 	conditions    int // of the nodes so far
+	conditionText int // of those, in bytes
 	p             waypost.Problems
 }
 
@@ -165,7 +166,7 @@ func (c *checker) event(i int, path string) {
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
 	}
-	if n.When != "" && c.room(1, path+".when") {
+	if n.When != "" && c.room(path+".when", n.When) {
 		c.condition(n.When, c.d.compiled(i)[0], path+".when")
 	}
 }
@@ -185,7 +186,11 @@ func (c *checker) branch(i int, path string) {
 	} else if len(cases) > MaxCases {
 		c.p.Add(waypost.DetailTooLong, path+".cases", "a branch has at most %d cases, not %d", MaxCases, len(cases))
 	}
-	if !c.room(len(cases), path+".cases") {
+	whens := make([]string, len(cases))
+	for j := range cases {
+		whens[j] = cases[j].When
+	}
+	if !c.room(path+".cases", whens...) {
 		return
 	}
 	for j, compiled := range c.d.compiled(i) {
@@ -193,13 +198,21 @@ func (c *checker) branch(i int, path string) {
 	}
 }
 
-// room tells whether n more conditions may be compiled: that is the expensive
-// part, and not for a journey that is refused anyway.
-func (c *checker) room(n int, path string) bool {
-	if c.conditions += n; c.conditions <= MaxConditions {
+// room tells whether more conditions may be compiled: that is the expensive part,
+// and not for a journey that is refused anyway.
+func (c *checker) room(path string, whens ...string) bool {
+	c.conditions += len(whens)
+	for _, when := range whens {
+		c.conditionText += len(when)
+	}
+	switch {
+	case c.conditions > MaxConditions:
+		c.p.Add(waypost.DetailTooLong, path, "a journey has at most %d conditions", MaxConditions)
+	case c.conditionText > MaxConditionText:
+		c.p.Add(waypost.DetailTooLong, path, "the conditions of a journey have at most %d KiB together", MaxConditionText>>10)
+	default:
 		return true
 	}
-	c.p.Add(waypost.DetailTooLong, path, "a journey has at most %d conditions", MaxConditions)
 	return false
 }
 

@@ -137,7 +137,7 @@ func (c *checker) zone(name, path string) {
 	if name == "" {
 		return
 	}
-	if _, ok := zone(name); !ok {
+	if _, ok := waypost.Zone(name); !ok {
 		c.p.Add(waypost.DetailOutOfRange, path, "there is no time zone %q; write it like Asia/Shanghai", clip(name, 64))
 	}
 }

@@ -2,9 +2,7 @@ package journey
 
 import (
 	"strings"
-	"sync"
 	"time"
-	_ "time/tzdata" // machines without a time zone database must know the same zones
 
 	"waypost"
 )
@@ -39,33 +37,6 @@ func weekday(name string) (time.Weekday, bool) {
 	return day, ok
 }
 
-// zones keeps the time zones that were found; there are some hundred names.
-var zones sync.Map // string → *time.Location
-
-// zone returns the time zone of an IANA name, and whether there is one. The machine's
-// own zone, which the library calls Local, is none.
-func zone(name string) (*time.Location, bool) {
-	if known, ok := zones.Load(name); ok {
-		return known.(*time.Location), true
-	}
-	if !isZoneName(name) {
-		return nil, false
-	}
-	loc, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, false
-	}
-	zones.Store(name, loc)
-	return loc, true
-}
-
-// isZoneName keeps names away from the file system that IANA does not give: all of
-// its names begin with a capital letter, unlike the folders posix and right that
-// some systems have beside them.
-func isZoneName(name string) bool {
-	return name != "Local" && name != "" && 'A' <= name[0] && name[0] <= 'Z' && isName(name, "_-+/")
-}
-
 // leadZone is the time zone that the lead's customFields.timezone names, if it
 // names one.
 func leadZone(lead *waypost.Lead) (*time.Location, bool) {
@@ -73,7 +44,7 @@ func leadZone(lead *waypost.Lead) (*time.Location, bool) {
 	if !ok {
 		return nil, false
 	}
-	return zone(strings.TrimSpace(name))
+	return waypost.Zone(strings.TrimSpace(name))
 }
 
 // day is a calendar day as midnight UTC, on which days can be counted.

@@ -28,6 +28,7 @@ var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
+		cel.EnableMacroCallTracking(), // or the text of a part could not be told
 	)
 })
 
@@ -49,6 +50,7 @@ type conditions struct {
 // condition is one compiled condition, or why it does not compile.
 type condition struct {
 	program cel.Program
+	parts   []part
 	err     error
 }
 
@@ -62,8 +64,9 @@ func (d *Definition) compiled(node int) []condition {
 			env = eventEnv
 		}
 		for _, source := range n.conditions() {
-			program, err := d.compile(env, source)
-			c.all = append(c.all, condition{program, err})
+			compiled, err := d.compile(env, source)
+			compiled.err = err
+			c.all = append(c.all, compiled)
 		}
 	})
 	return c.all
@@ -71,32 +74,34 @@ func (d *Definition) compiled(node int) []condition {
 
 // compile checks a condition and plans it. Its errors name positions and repeat
 // the source, never values.
-func (d *Definition) compile(declare func() (*cel.Env, error), source string) (cel.Program, error) {
+func (d *Definition) compile(declare func() (*cel.Env, error), source string) (condition, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
-		return nil, fmt.Errorf("has at most %d characters", MaxCondition)
+		return condition{}, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
 	env, err := declare()
 	if err != nil {
-		return nil, fmt.Errorf("declare the variables of conditions: %w", err)
+		return condition{}, fmt.Errorf("declare the variables of conditions: %w", err)
 	}
 	checked, issues := env.Compile(source)
 	if err := d.issues(checked, issues); err != nil {
-		return nil, err
+		return condition{}, err
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("must be true or false, not %s", cel.FormatCELType(t))
+		return condition{}, fmt.Errorf("must be true or false, not %s", cel.FormatCELType(t))
 	}
+	parts, ids := partsOf(checked.NativeRep())
 	program, err := env.Program(checked,
 		cel.CustomDecorator(strictNull),
 		cel.CustomDecorator(boundedMatch),
+		cel.CustomDecorator(watchParts(ids)),
 		cel.CostTracking(callCost{}),
 		cel.CostLimit(maxCost),
 		cel.InterruptCheckFrequency(10),
 	)
 	if err != nil {
-		return nil, errors.New(clip(firstLine(err.Error()), 300))
+		return condition{}, errors.New(clip(firstLine(err.Error()), 300))
 	}
-	return program, nil
+	return condition{program: program, parts: parts}, nil
 }
 
 // issues makes one error of what the compiler reports, or else of the names that

@@ -131,13 +131,13 @@ func TestMatches_costly(t *testing.T) {
 func TestCheck_largest(t *testing.T) {
 	var conditions, templates, waits strings.Builder
 	for i := range 20 {
-		fmt.Fprintf(&conditions, `{"id":"b%d","type":"branch","otherwise":"b%d","cases":[{"when":"true"}%s]},`, i, i+1, strings.Repeat(`,{"when":"`+strings.Repeat("1<2&&", 40)+`true"}`, 49))
+		fmt.Fprintf(&conditions, `{"id":"b%d","type":"branch","otherwise":"b%d","cases":[{"when":"true"}%s]},`, i, i+1, strings.Repeat(`,{"when":"`+strings.Repeat("1<2&&", 5)+`true"}`, 49))
 	}
 	for i := range 30 {
 		fmt.Fprintf(&templates, `{"id":"b%d","type":"touchpoint","webhook":"w","next":"b%d","params":{"t":"%s"}},`, i, i+1, strings.Repeat("{{1}}", 1600))
 	}
 	for i := range 190 {
-		fmt.Fprintf(&waits, `{"id":"b%d","type":"waitForEvent","event":"e","timeout":"1h","next":"b%d","when":"%strue"},`, i, i+1, strings.Repeat("event.a<2&&", 110))
+		fmt.Fprintf(&waits, `{"id":"b%d","type":"waitForEvent","event":"e","timeout":"1h","next":"b%d","when":"%strue"},`, i, i+1, strings.Repeat("event.a<2&&", 14))
 	}
 	for _, nodes := range []string{waits.String() + `{"id":"b190","type":"exit"}`, conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
 		within(t, nodes, 10*time.Second, func() any {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
 
 // maxDecide stops a condition that its cost limit somehow does not.
@@ -14,9 +15,11 @@ const maxDecide = time.Second
 
 // Decide evaluates the cases of a branch in their order and returns the index of
 // the first that is true, -1 if none is. A case that errors or meets a missing
-// value is false. reason says which arm it is and names the errors of the cases
-// before it by a code, such as "otherwise; case 1: error: no such key"; it never
-// holds a value of the facts.
+// value is false. reason says which arm it is and why, such as "case 2: lead.gender
+// == 1 → true; case 1: error: no such key" or "otherwise; case 1: lead.gender == 1 →
+// false": the results of the conditions that && and || join there, of the case that is
+// true or else of all, and the errors of those before it. Of values it holds those of
+// touchpoints only.
 func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	i, ok := d.index[node]
 	if !ok || d.body.Nodes[i].Type != Branch {
@@ -25,23 +28,32 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
 	vars := conditionVariables(&f)
+	compiled := d.compiled(i)
+	verdicts := make([]verdict, 0, len(compiled))
 	arm = -1
-	var faults []string
-	for j, c := range d.compiled(i) {
-		yes, fault := c.holds(ctx, vars)
-		if fault != "" && len(faults) < 5 {
-			faults = append(faults, caseName(j)+": error: "+fault)
-		}
-		if yes {
+	for j, c := range compiled {
+		verdicts = append(verdicts, c.holds(ctx, vars))
+		if verdicts[j].yes {
 			arm = j
 			break
 		}
 	}
 	reason = "otherwise"
 	if arm >= 0 {
-		reason = caseName(arm)
+		reason = caseName(arm) + ": " + compiled[arm].told(verdicts[arm], &f)
 	}
-	return arm, strings.Join(append([]string{reason}, faults...), "; ")
+	for j, v := range verdicts {
+		if len(reason) > maxWhy {
+			break
+		}
+		switch {
+		case arm < 0:
+			reason += "; " + caseName(j) + ": " + compiled[j].told(v, &f)
+		case v.fault != "":
+			reason += "; " + caseName(j) + ": " + errorPrefix + v.fault
+		}
+	}
+	return arm, clip(reason, maxWhy)
 }
 
 // DecideAt decides a branch, a waitUntil or a split for the lead of the facts who
@@ -57,8 +69,10 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 		in.Arm, in.Reason = d.Decide(node, f)
 	case WaitUntil:
 		in.Until, in.Reason = NextInstant(n, f.Lead, now)
+		in.Reason = n.dateTold(in.Reason)
 	case Split:
 		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.weights())
+		in.Reason = n.armTold(in.Arm)
 	default:
 		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", clip(node, 64))
 	}
@@ -67,13 +81,13 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 
 // Matches tells whether the event of the facts is one that a waitForEvent node
 // waits for: whether its condition is true, or it has none. The event's name is
-// the caller's to compare. fault is a word for why the condition is false without
-// having been evaluated to the end, such as "no such key", or ""; it never holds
-// a value of the facts.
-func (d *Definition) Matches(node string, f Facts) (yes bool, fault string) {
+// the caller's to compare. reason says why, as Decide does, such as "event purchase:
+// event.amount > 100 → false"; it is empty where there is no condition. It never holds
+// a value of the event.
+func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
 	i, ok := d.index[node]
 	if !ok || d.body.Nodes[i].Type != WaitForEvent {
-		return false, "not a wait for an event"
+		return false, errorPrefix + "not a wait for an event"
 	}
 	compiled := d.compiled(i)
 	if len(compiled) == 0 {
@@ -83,27 +97,43 @@ func (d *Definition) Matches(node string, f Facts) (yes bool, fault string) {
 	defer cancel()
 	vars := conditionVariables(&f)
 	vars[varEvent] = native(plainObject(f.Event))
-	return compiled[0].holds(ctx, vars)
+	v := compiled[0].holds(ctx, vars)
+	return v.yes, clip("event "+d.body.Nodes[i].Event+": "+compiled[0].told(v, &f), maxWhy)
 }
 
-// holds evaluates one condition. fault is "" or a safe word for what went wrong.
-func (c condition) holds(ctx context.Context, vars map[string]any) (yes bool, fault string) {
+// Words for why a condition is false.
+const (
+	notBoolean  = "not true or false"
+	costLimit   = "cost limit"
+	tookTooLong = "took too long"
+)
+
+// verdict is what came of one condition.
+type verdict struct {
+	yes   bool
+	fault string    // a safe word for what went wrong, or ""
+	parts []ref.Val // results of its parts; nil for those that were not looked at
+}
+
+// holds evaluates one condition.
+func (c condition) holds(ctx context.Context, vars map[string]any) verdict {
 	if c.err != nil {
-		return false, "does not compile"
+		return verdict{fault: "does not compile"}
 	}
-	out, _, err := c.program.ContextEval(ctx, vars)
-	if err != nil {
-		return false, faultWord(err)
+	v := verdict{parts: make([]ref.Val, len(c.parts))}
+	vars[varParts] = v.parts
+	switch out, _, err := c.program.ContextEval(ctx, vars); {
+	case err != nil:
+		v.fault = faultWord(err)
+	case out == types.True:
+		v.yes = true
+	case out == types.False:
+	case out == types.NullValue:
+		v.fault = missingValue
+	default:
+		v.fault = notBoolean
 	}
-	switch out {
-	case types.True:
-		return true, ""
-	case types.False:
-		return false, ""
-	case types.NullValue:
-		return false, missingValue
-	}
-	return false, "not true or false"
+	return v
 }
 
 // faultWords maps the beginnings of CEL's error texts to words for a timeline.
@@ -114,8 +144,8 @@ var faultWords = []struct{ prefix, word string }{
 	{"no such attribute", "no such key"},
 	{"no such field", "no such key"},
 	{"no such overload", "no such overload"},
-	{"operation cancelled", "cost limit"},
-	{"operation interrupted", "took too long"},
+	{"operation cancelled", costLimit},
+	{"operation interrupted", tookTooLong},
 	{"division by zero", "division by zero"},
 	{"modulus by zero", "division by zero"},
 	{"index", "index out of range"},

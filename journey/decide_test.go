@@ -2,10 +2,12 @@ package journey_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"waypost"
 	"waypost/journey"
@@ -36,6 +38,14 @@ func facts() journey.Facts {
 			"hello": {Succeed: true, HTTPStatus: 200, Message: "ok", Attempts: 2},
 		},
 	}
+}
+
+// fault is how a reason says that a condition could not be evaluated.
+func fault(word string) string {
+	if word == "" {
+		return ""
+	}
+	return "error: " + word
 }
 
 // branchOn makes a journey whose node "b" has these conditions.
@@ -120,8 +130,12 @@ func TestMatches(t *testing.T) {
 			if problems := d.Check(nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
-			if yes, fault := d.Matches("w", f); yes != test.want || fault != test.fault {
-				t.Errorf("%v, %q; want %v, %q", yes, fault, test.want, test.fault)
+			yes, reason := d.Matches("w", f)
+			if yes != test.want || !strings.Contains(reason, fault(test.fault)) || strings.HasPrefix(reason, "event purchase: ") != (test.condition != "") {
+				t.Errorf("%v, %q; want %v, %q", yes, reason, test.want, test.fault)
+			}
+			if strings.Contains(reason, secret) {
+				t.Errorf("the reason tells a value: %q", reason)
 			}
 			if arm, reason := branchOn(t, test.condition).Decide("b", f); strings.Contains(test.condition, "event") && (arm != -1 || reason != "otherwise; case 1: error: does not compile") {
 				t.Errorf("a branch sees the event: arm %d, %q", arm, reason)
@@ -129,16 +143,16 @@ func TestMatches(t *testing.T) {
 		})
 	}
 	for node, d := range map[string]*journey.Definition{"hello": waitOn(t, ""), "nobody": waitOn(t, ""), "": waitOn(t, ""), "b": branchOn(t, "true")} {
-		if yes, fault := d.Matches(node, f); yes || fault != "not a wait for an event" {
-			t.Errorf("node %q: %v, %q", node, yes, fault)
+		if yes, reason := d.Matches(node, f); yes || reason != "error: not a wait for an event" {
+			t.Errorf("node %q: %v, %q", node, yes, reason)
 		}
 	}
-	if yes, fault := waitOn(t, "nonsense(").Matches("w", f); yes || fault != "does not compile" {
-		t.Errorf("%v, %q", yes, fault)
+	if yes, reason := waitOn(t, "nonsense(").Matches("w", f); yes || reason != "event purchase: error: does not compile" {
+		t.Errorf("%v, %q", yes, reason)
 	}
-	for condition, want := range map[string]string{"event.amount > 100": "no such key", "event == {}": "", "lead.gender == 1": "missing value"} {
-		if yes, fault := waitOn(t, condition).Matches("w", journey.Facts{}); yes != (want == "") || fault != want {
-			t.Errorf("%s without facts: %v, %q", condition, yes, fault)
+	for condition, want := range map[string]string{"event.amount > 100": "error: no such key", "event == {}": "true", "lead.gender == 1": "error: missing value"} {
+		if yes, reason := waitOn(t, condition).Matches("w", journey.Facts{}); yes != (want == "true") || reason != "event purchase: "+condition+" → "+want {
+			t.Errorf("%s without facts: %v, %q", condition, yes, reason)
 		}
 	}
 	if len(f.Event) != 10 || f.Event["amount"] != 250.0 || f.Event["count"] != json.Number("3") {
@@ -156,8 +170,9 @@ func TestMatches_concurrent(t *testing.T) {
 			f := facts()
 			f.Event = map[string]any{"n": i}
 			for range 50 {
-				if yes, fault := d.Matches("w", f); yes != (i%2 == 1) || fault != "" {
-					t.Errorf("event %d: %v, %q", i, yes, fault)
+				odd := i%2 == 1
+				if yes, reason := d.Matches("w", f); yes != odd || reason != fmt.Sprint("event purchase: event.n % 2 == 1 → ", odd) {
+					t.Errorf("event %d: %v, %q", i, yes, reason)
 				}
 			}
 		})
@@ -248,15 +263,12 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("Check: %v", problems)
 			}
 			arm, reason := d.Decide("b", facts())
-			want := "otherwise"
+			want := "otherwise; case 1: "
 			if test.want {
-				want = "case 1"
+				want = "case 1: "
 			}
-			if test.fault != "" {
-				want += "; case 1: error: " + test.fault
-			}
-			if (arm == 0) != test.want || reason != want {
-				t.Errorf("arm %d, %q; want %q", arm, reason, want)
+			if (arm == 0) != test.want || !strings.HasPrefix(reason, want) || !strings.Contains(reason, fault(test.fault)) {
+				t.Errorf("arm %d, %q; want %q with fault %q", arm, reason, want, test.fault)
 			}
 			if strings.Contains(reason, secret) {
 				t.Errorf("the reason tells a value: %q", reason)
@@ -268,14 +280,14 @@ func TestDecide(t *testing.T) {
 func TestDecide_order(t *testing.T) {
 	t.Parallel()
 	d := branchOn(t, "lead.region == 1", "false", "lead.gender == 1", "true")
-	if arm, reason := d.Decide("b", facts()); arm != 2 || reason != "case 3; case 1: error: missing value" {
+	if arm, reason := d.Decide("b", facts()); arm != 2 || reason != "case 3: lead.gender == 1 → true; case 1: error: missing value" {
 		t.Errorf("arm %d, %q", arm, reason)
 	}
 	many := make([]string, 50)
 	for i := range many {
 		many[i] = "lead.region == 1"
 	}
-	if arm, reason := branchOn(t, many...).Decide("b", facts()); arm != -1 || strings.Count(reason, "error") != 5 {
+	if arm, reason := branchOn(t, many...).Decide("b", facts()); arm != -1 || strings.Count(reason, "error") < 5 || len(reason) > 310 || !strings.HasSuffix(reason, "…") {
 		t.Errorf("arm %d, %q", arm, reason)
 	}
 	for _, node := range []string{"hello", "nobody", ""} {
@@ -324,11 +336,11 @@ func TestDecideAt(t *testing.T) {
 		want journey.Input
 	}{
 		{"morning", journey.Input{Until: time.Date(2026, 3, 2, 3, 15, 0, 0, time.UTC)}},
-		{"renewal", journey.Input{Until: time.Date(2026, 4, 7, 0, 0, 0, 0, time.UTC)}},
-		{"birthday", journey.Input{Until: time.Date(2027, 2, 2, 15, 0, 0, 0, time.UTC)}},
-		{"old", journey.Input{Reason: "in the past"}},
-		{"arms", journey.Input{Arm: journey.SplitArm("jrn_1", "arms", 42, []int{50, 49, 1})}},
-		{"check", journey.Input{Arm: 0, Reason: "case 1"}},
+		{"renewal", journey.Input{Until: time.Date(2026, 4, 7, 0, 0, 0, 0, time.UTC), Reason: "customFields.renewalDate -72h"}},
+		{"birthday", journey.Input{Until: time.Date(2027, 2, 2, 15, 0, 0, 0, time.UTC), Reason: "birthday"}},
+		{"old", journey.Input{Reason: "createdAt P30D: in the past"}},
+		{"arms", journey.Input{Arm: 0, Reason: "arm 1: weight 50 of 100"}},
+		{"check", journey.Input{Arm: 0, Reason: "case 1: lead.gender == 1 → true, touchpoints.hello.succeed → true, touchpoints.hello.httpStatus < 300 → true (200)"}},
 	} {
 		want := test.want
 		want.Kind, want.At = journey.InputDecided, noon
@@ -342,17 +354,109 @@ func TestDecideAt(t *testing.T) {
 			t.Errorf("%s: %+v", node, in)
 		}
 	}
-	// What a touchpoint came to; of one that was skipped or not reached nothing is known.
-	for condition, want := range map[string]string{
-		"touchpoints.hello.succeed && touchpoints.hello.httpStatus == 200 && touchpoints.hello.message == 'ok' && touchpoints.hello.attempts == 2": "case 1",
-		"touchpoints.hello.httpStatus >= 500":                         "otherwise",
-		"touchpoints.hello.message.contains('k')":                     "case 1",
-		"touchpoints.later.succeed":                                   "otherwise; case 1: error: no such key",
-		"!touchpoints.later.succeed":                                  "otherwise; case 1: error: no such key",
-		"!has(touchpoints.later) || touchpoints.later.httpStatus > 0": "case 1",
+	if arm := journey.SplitArm("jrn_1", "arms", 42, []int{50, 49, 1}); arm != 0 {
+		t.Errorf("arm %d", arm)
+	}
+}
+
+// TestDecide_reason tells what came of the parts of conditions, and of values those
+// of touchpoints only.
+func TestDecide_reason(t *testing.T) {
+	t.Parallel()
+	f := facts()
+	f.Touchpoints["dash-ed"] = journey.TouchpointResult{HTTPStatus: 503, Message: secret, Attempts: 7}
+	for _, test := range []struct{ condition, want string }{
+		{"true", "case 1: true"},
+		{"false || lead.gender == 1", "case 1: lead.gender == 1 → true"},
+
+		// What decided is told, and not what nobody looked at.
+		{"lead.gender == 1 && touchpoints.hello.succeed", "case 1: lead.gender == 1 → true, touchpoints.hello.succeed → true"},
+		{"lead.gender == 2 && touchpoints.hello.succeed", "otherwise; case 1: lead.gender == 2 → false"},
+		{"lead.gender == 1 || touchpoints.hello.succeed", "case 1: lead.gender == 1 → true"},
+		{"lead.gender == 1 && (lead.name == 'x' || !(lead.leadsId > 40 && lead.customFields.vip))",
+			"otherwise; case 1: lead.gender == 1 → true, lead.name == \"x\" → false, lead.leadsId > 40 → true, lead.customFields.vip → true"},
+		{"!lead.customFields.vip", "otherwise; case 1: !lead.customFields.vip → false"},
+		{"lead.customFields['vip'] && lead['customFields'].vip", `case 1: lead.customFields["vip"] → true, lead["customFields"].vip → true`},
+		{"lead.customFields[lead.name] == 'x' && has(lead.customFields.vip)", "case 1: lead.customFields[lead.name] == \"x\" → true, has(lead.customFields.vip) → true"},
+		{"has(touchpoints.later) || has(lead.customFields.absent)", "otherwise; case 1: has(touchpoints.later) → false, has(lead.customFields.absent) → false"},
+		{"lead.mobilePhone.exists(p, p.endsWith('2') && p != '') && lead.customFields.tier.matches('^g')",
+			`case 1: lead.mobilePhone.exists(p, p.endsWith("2") && p != "") → true, lead.customFields.tier.matches("^g") → true`},
+		{"(lead.gender == 1 ? lead.customFields.vip : false) && {'a': true}.a && [true][0]",
+			`case 1: (lead.gender == 1) ? lead.customFields.vip : false → true, {"a": true}.a → true, [true][0] → true`},
+		{"lead.mobilePhone.filter(p, true)[0] == '13800000001' && (lead.customFields.vip ? lead : lead).customFields.vip",
+			`case 1: lead.mobilePhone.filter(p, true)[0] == "13800000001" → true, (lead.customFields.vip ? lead : lead).customFields.vip → true`},
+		{"lead.gender == 1 && lead.gender == 1 && lead.gender == 1 && lead.gender == 3 && lead.gender == 1",
+			"otherwise; case 1: lead.gender == 1 → true, lead.gender == 1 → true, lead.gender == 1 → true, lead.gender == 3 → false"},
+
+		// Numbers of touchpoints, but not what the receiver said.
+		{"touchpoints.hello.httpStatus >= 500", "otherwise; case 1: touchpoints.hello.httpStatus >= 500 → false (200)"},
+		{"touchpoints['dash-ed'].httpStatus >= 500 && touchpoints.hello.attempts < touchpoints['dash-ed'].attempts",
+			`case 1: touchpoints["dash-ed"].httpStatus >= 500 → true (503), touchpoints.hello.attempts < touchpoints["dash-ed"].attempts → true (2, 7)`},
+		{"touchpoints['dash-ed'].message == 'ok'", `otherwise; case 1: touchpoints["dash-ed"].message == "ok" → false`},
+
+		// What went wrong, whether it mattered or not.
+		{"lead.region == 1 || lead.gender == 1", "case 1: lead.region == 1 → error: missing value, lead.gender == 1 → true"},
+		{"lead.region == 1 || lead.gender == 2", "otherwise; case 1: lead.region == 1 → error: missing value, lead.gender == 2 → false"},
+		{"lead.name && lead.gender == 1", "otherwise; case 1: lead.name → error: not true or false, lead.gender == 1 → true"},
+		{"lead.customFields.none && true", "otherwise; case 1: lead.customFields.none → error: missing value"},
+		{"touchpoints.later.succeed", "otherwise; case 1: touchpoints.later.succeed → error: no such key"},
+		{"touchpoints.later.httpStatus > 0", "otherwise; case 1: touchpoints.later.httpStatus > 0 → error: no such key"},
+		{"!has(touchpoints.later) || touchpoints.later.httpStatus > 0", "case 1: !has(touchpoints.later) → true"},
+		{"lead.gender == 1 && [1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, true)))))",
+			"otherwise; case 1: lead.gender == 1 → true, error: cost limit"},
+		{"lead.region == 1 && [1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, true)))))",
+			"otherwise; case 1: lead.region == 1 → error: missing value, error: cost limit"},
 	} {
-		if _, reason := branchOn(t, condition).Decide("b", f); reason != want {
-			t.Errorf("%s: %q, want %q", condition, reason, want)
+		if _, reason := branchOn(t, test.condition).Decide("b", f); reason != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", test.condition, reason, test.want)
+		}
+	}
+	for _, test := range []struct {
+		conditions []string
+		want       string
+	}{
+		{[]string{"lead.gender == 2", "lead.gender == 3", "lead.gender == 1"}, "case 3: lead.gender == 1 → true"},
+		{[]string{"lead.gender == 2", "lead.gender == 3 && true"}, "otherwise; case 1: lead.gender == 2 → false; case 2: lead.gender == 3 → false"},
+	} {
+		if _, reason := branchOn(t, test.conditions...).Decide("b", f); reason != test.want {
+			t.Errorf("%q: %q, want %q", test.conditions, reason, test.want)
+		}
+	}
+
+	// However much there is to tell, it is short, and cut between characters.
+	for n := range 6 {
+		long := "lead.name == '" + strings.Repeat("x", n) + strings.Repeat("你", 60) + "'"
+		_, reason := branchOn(t, long+strings.Repeat(" || "+long, 20)).Decide("b", f)
+		if len(reason) > 310 || !utf8.ValidString(reason) || !strings.HasSuffix(reason, "…") || strings.Count(reason, " → false") < 2 {
+			t.Errorf("%d bytes: %q", len(reason), reason)
+		}
+	}
+}
+
+// What the documentation says that the timeline says.
+func TestDecide_documented(t *testing.T) {
+	t.Parallel()
+	page := string(read(t, "../docs/journeys.md"))
+	f := facts()
+	f.Touchpoints["later"] = journey.TouchpointResult{HTTPStatus: 503}
+	other := facts()
+	other.Lead.Gender = ptr(int64(2))
+	said := func(f journey.Facts, conditions ...string) string {
+		_, reason := branchOn(t, conditions...).Decide("b", f)
+		return strings.ReplaceAll(reason, "later", "hello")
+	}
+	want := []string{
+		said(f, "lead.gender == 1 && touchpoints.hello.succeed"),
+		said(f, "lead.region == 1", "touchpoints.later.httpStatus >= 500"),
+		said(other, "lead.gender == 1", "lead.region > 3"),
+	}
+	f.Event = map[string]any{"amount": 150}
+	_, matched := waitOn(t, "event.amount > 100").Matches("w", f)
+	f.Event = map[string]any{"amount": 50}
+	_, missed := waitOn(t, "event.amount > 100").Matches("w", f)
+	for _, reason := range append(want, matched, missed) {
+		if !strings.Contains(page, "`"+reason+"`") {
+			t.Errorf("the page does not say %q", reason)
 		}
 	}
 }

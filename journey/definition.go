@@ -11,18 +11,19 @@ import (
 
 // Limits of a definition.
 const (
-	MaxDefinition = 256 << 10 // bytes of the canonical form
-	MaxNodes      = 200
-	MaxCases      = 50   // of one branch
-	MaxConditions = 1000 // of all nodes
-	MaxParams     = 64   // of one touchpoint
-	MaxArms       = 20   // of one split, at least 2
-	MaxWeight     = 10_000
-	MaxExitEvents = 20
-	MaxCap        = 1000 // touchpoints of a frequency cap
-	MaxName       = 200
-	MaxCondition  = 4096    // characters of one CEL condition
-	MaxTemplate   = 8 << 10 // bytes of one Liquid template
+	MaxDefinition    = 256 << 10 // bytes of the canonical form
+	MaxNodes         = 200
+	MaxCases         = 50   // of one branch
+	MaxConditions    = 1000 // of all nodes
+	MaxParams        = 64   // of one touchpoint
+	MaxArms          = 20   // of one split, at least 2
+	MaxWeight        = 10_000
+	MaxExitEvents    = 20
+	MaxCap           = 1000 // touchpoints of a frequency cap
+	MaxName          = 200
+	MaxCondition     = 4096     // characters of one CEL condition
+	MaxConditionText = 32 << 10 // bytes of all conditions: compiling them is what takes publishing its time
+	MaxTemplate      = 8 << 10  // bytes of one Liquid template
 
 	MaxCapPeriod = 366 * 24 * time.Hour // of a frequency cap, which is at least a second
 	MaxOffset    = 366 * 24 * time.Hour // of a waitUntil, either way

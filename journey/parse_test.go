@@ -242,6 +242,7 @@ func TestCheck_limits(t *testing.T) {
 		return `{"id":"n0","type":"split","arms":[` + many(n, func(int) string { return `{"weight":` + weight + `}` }) + `]}`
 	}
 	waitUntil := func(members string) string { return `{"id":"n0","type":"waitUntil",` + members + `}` }
+	long := func(int) string { return `{"when":` + text("lead.name == '"+strings.Repeat("x", 4096-15)+"'") + `}` }
 	param := func(i int) string { return fmt.Sprintf(`"p%d":%d`, i, i) }
 	when := func(i int) string { return fmt.Sprintf(`{"when":"lead.leadsId == %d"}`, i) }
 	for _, test := range []struct {
@@ -268,6 +269,8 @@ func TestCheck_limits(t *testing.T) {
 		}) + `,{"id":"n20","type":"branch","cases":[{"when":"true"}]}`, "nodes[20].cases", waypost.DetailTooLong},
 		{"condition of 4096", branch(`{"when":` + text("lead.name == '"+strings.Repeat("é", 4096-15)+"'") + `}`), "", ""},
 		{"condition of 4097", branch(`{"when":` + text("lead.name == '"+strings.Repeat("é", 4096-14)+"'") + `}`), "nodes[0].cases[0].when", waypost.DetailTooLong},
+		{"conditions of 32 KiB", branch(many(8, long)), "", ""},
+		{"conditions of more", branch(many(8, long) + `,{"when":"true"}`), "nodes[0].cases", waypost.DetailTooLong},
 		{"deep condition", branch(`{"when":` + text(strings.Repeat("(", 500)+"true"+strings.Repeat(")", 500)) + `}`), "nodes[0].cases[0].when", waypost.DetailInvalidFormat},
 		{"bad pattern", branch(`{"when":"lead.name.matches('(')"}`), "nodes[0].cases[0].when", waypost.DetailInvalidFormat},
 		{"hundred years", `{"id":"n0","type":"delay","for":"876000h"}`, "", ""},

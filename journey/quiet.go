@@ -22,7 +22,7 @@ func QuietUntil(q QuietHours, lead waypost.Lead, now time.Time) (until time.Time
 	}
 	loc, ok := leadZone(&lead)
 	if !ok {
-		if loc, ok = zone(q.Timezone); !ok {
+		if loc, ok = waypost.Zone(q.Timezone); !ok {
 			loc = time.UTC
 		}
 	}

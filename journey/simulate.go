@@ -126,7 +126,7 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 			s.run.Limit = LimitSteps
 			break
 		}
-		if in, err = s.answer(command); err != nil {
+		if in, err = s.answer(ctx, command); err != nil {
 			return Run{}, fmt.Errorf("simulate journey: %w", err)
 		}
 		if s.run.Limit != "" {
@@ -234,7 +234,7 @@ func (s *simulation) step(in Input) (Command, error) {
 }
 
 // answer finds out what comes of a command: the next input, or a limit.
-func (s *simulation) answer(c Command) (Input, error) {
+func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	if in, ok := s.exit(s.now); ok {
 		return in, nil
 	}
@@ -253,7 +253,7 @@ func (s *simulation) answer(c Command) (Input, error) {
 	case CommandWait:
 		return s.until(c.Until, Input{Kind: InputElapsed}), nil
 	case CommandAwait:
-		return s.await(node, c.Until), nil
+		return s.await(ctx, node, c.Until)
 	}
 	return Input{}, fmt.Errorf("unknown command %q", c.Kind)
 }
@@ -364,7 +364,7 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 
 // await is what comes of a wait for an event: the first one that satisfies the
 // condition, or its time-out. Events that came before are looked at at once.
-func (s *simulation) await(n Node, until time.Time) Input {
+func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input, error) {
 	since := s.now
 	if n.SinceEnrollment() {
 		since = s.o.Start.UTC()
@@ -378,23 +378,24 @@ func (s *simulation) await(n Node, until time.Time) Input {
 		if at.Before(s.now) {
 			at = s.now
 		}
+		if err := ctx.Err(); err != nil {
+			return Input{}, err
+		}
 		facts := s.facts
 		facts.Event = e.Properties
-		yes, fault := s.d.Matches(n.ID, facts)
+		yes, why := s.d.Matches(n.ID, facts)
 		if !yes {
-			if fault != "" {
-				reason = "error: " + fault
-			}
+			reason = why
 			continue
 		}
-		in := s.until(at, Input{Kind: InputMatched})
+		in := s.until(at, Input{Kind: InputMatched, Reason: why})
 		if in.Kind == InputMatched {
 			if s.satisfied[n.ID] == nil {
 				s.satisfied[n.ID] = map[int]bool{}
 			}
 			s.satisfied[n.ID][i] = true
 		}
-		return in
+		return in, nil
 	}
-	return s.until(until, Input{Kind: InputElapsed, Reason: reason})
+	return s.until(until, Input{Kind: InputElapsed, Reason: reason}), nil
 }

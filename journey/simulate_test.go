@@ -59,11 +59,11 @@ func TestSimulate(t *testing.T) {
 03-01 12:00 hello delivered
 03-01 12:00 wait waited 03-04 12:00
 03-04 12:00 morning waited 03-05 03:15
-03-05 03:15 bought matched (event purchase)
+03-05 03:15 bought matched (event purchase: event.amount > 100 → true)
 03-05 03:15 renewal waited 04-07 09:00
 04-07 09:00 thanks skipped (frequencyCap)
 04-07 09:00 other enrolled (enrolled)
-04-07 09:00 old skipped (in the past)
+04-07 09:00 old skipped (createdAt P30D: in the past)
 04-07 09:00 completed`,
 		},
 		{
@@ -166,8 +166,8 @@ func TestSimulate(t *testing.T) {
 			name: "an event as the time is over, a condition that errs", definition: single(`{"id":"n","type":"waitForEvent","event":"purchase","when":"event.amount > 100","timeout":"1h","onTimeout":"n"}`),
 			options: journey.SimulateOptions{Steps: 4, Events: []journey.SimulatedEvent{{Name: "purchase", After: time.Minute}, purchase(2*hour, 150)}},
 			want: `
-03-01 12:00 n timedOut 03-01 13:00 (error: no such key)
-03-01 13:00 n matched 03-01 14:00 (event purchase)
+03-01 12:00 n timedOut 03-01 13:00 (event purchase: event.amount > 100 → error: no such key)
+03-01 13:00 n matched 03-01 14:00 (event purchase: event.amount > 100 → true)
 03-01 14:00 completed`,
 		},
 		{
@@ -196,7 +196,7 @@ func TestSimulate(t *testing.T) {
 			name: "a message that cannot be rendered", definition: single(`{"id":"n","type":"touchpoint","webhook":"w","params":{"p":"{% for i in (1..9000) %}x{% endfor %}"},"next":"b"},{"id":"b","type":"branch","cases":[{"when":"!touchpoints.n.succeed && touchpoints.n.httpStatus == 0"}],"otherwise":"b2"},{"id":"b2","type":"exit"}`),
 			want: `
 03-01 12:00 n failed (render)
-03-01 12:00 b case 1 (case 1)
+03-01 12:00 b case 1 (case 1: !touchpoints.n.succeed → true, touchpoints.n.httpStatus == 0 → true (0))
 03-01 12:00 completed`,
 		},
 		{
@@ -278,6 +278,36 @@ func TestSimulate_messages(t *testing.T) {
 	big := parse(t, `{"name":"x","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":"w","params":{"p":"{% for i in (1..4999) %}1234567890{% endfor %}"},"next":"b"},{"id":"b","type":"delay","for":"1h","next":"a"}]}`)
 	if run, err := journey.Simulate(t.Context(), big, journey.SimulateOptions{Facts: f, Start: noon}); err != nil || run.Limit != journey.LimitSize || len(run.Touchpoints) != 84 {
 		t.Errorf("limit %q after %d messages, %v", run.Limit, len(run.Touchpoints), err)
+	}
+}
+
+// endsSoon is a context that ends when it was asked some times.
+type endsSoon struct {
+	context.Context
+	left int
+}
+
+func (c *endsSoon) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Each event can take as long as a condition may: a simulation ends between them.
+func TestSimulate_endsBetweenEvents(t *testing.T) {
+	t.Parallel()
+	d, problems := journey.Parse([]byte(`{"name":"n","start":"w","nodes":[{"id":"w","type":"waitForEvent","event":"e","when":"event.n > 1","timeout":"1h"}]}`))
+	if err := problems.Err(""); err != nil {
+		t.Fatal(err)
+	}
+	events := make([]journey.SimulatedEvent, 100)
+	for i := range events {
+		events[i] = journey.SimulatedEvent{Name: "e", After: time.Minute, Properties: map[string]any{"n": 1}}
+	}
+	o := journey.SimulateOptions{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Events: events}
+	if _, err := journey.Simulate(&endsSoon{t.Context(), 50}, d, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -253,12 +253,15 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	}
 	kind := CommandWait
 	r.s.Phase = PhaseWait
-	reason := "until " + until.Format(waypost.TimeFormat)
+	reason := untilTold(until)
 	if n.Type == WaitForEvent {
 		r.s.Phase, kind = PhaseAwait, CommandAwait
 		reason = "event " + n.Event + " " + reason
 	}
-	if why != "" {
+	switch {
+	case why != "" && n.birthday():
+		reason = why
+	case why != "":
 		reason = why + "; " + reason
 	}
 	r.s.Until = until
@@ -266,6 +269,8 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	r.effect.Command = Command{Kind: kind, Node: n.ID, Visit: r.s.Visit, Until: until}
 	return nil
 }
+
+func untilTold(t time.Time) string { return "until " + t.UTC().Format(waypost.TimeFormat) }
 
 // end completes the enrollment.
 func (r *stepper) end(node, reason string) {

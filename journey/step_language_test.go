@@ -95,11 +95,21 @@ func TestStep_language(t *testing.T) {
 			path:   []journey.Visit{{"n", "waited"}},
 		},
 		{
+			name: "until when a birthday is waited for is not told", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"birthday"}]}`, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decidedUntil(9, "birthday"), elapsed()},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n entered > birthday", "-> wait n 1 2026-03-01T21:00:00Z", "3 n waited >", "4 n exited > no next node"},
+			path:   []journey.Visit{{"n", "waited"}},
+		},
+		{
 			name: "held back, then capped", definition: everything, status: waypost.EnrollmentWaiting,
-			inputs: []journey.Input{start(), {Kind: journey.InputDeferred, Reason: waypost.DeferQuietHours}, skipped()},
+			inputs: []journey.Input{
+				start(), {Kind: journey.InputDeferred, Reason: waypost.DeferBreaker},
+				{Kind: journey.InputDeferred, Reason: waypost.DeferQuietHours}, skipped(),
+			},
 			want: []string{
-				"1 hello entered >", "-> send hello 1", "2 hello deferred > quietHours", "-> send hello 1",
-				"3 hello skipped >wait frequencyCap", "4 wait entered > until 2026-03-04T14:00:00.000Z", "-> wait wait 2 2026-03-04T14:00:00Z",
+				"1 hello entered >", "-> send hello 1", "2 hello deferred > breakerOpen", "-> send hello 1",
+				"3 hello deferred > quietHours", "-> send hello 1",
+				"4 hello skipped >wait frequencyCap", "5 wait entered > until 2026-03-04T15:00:00.000Z", "-> wait wait 2 2026-03-04T15:00:00Z",
 			},
 			path: []journey.Visit{{"hello", "skipped"}},
 		},

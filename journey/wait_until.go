@@ -65,6 +65,25 @@ func NextInstant(n Node, lead waypost.Lead, now time.Time) (until time.Time, rea
 	return until.UTC(), ""
 }
 
+// dateTold says which date of the lead the node waits for, and why there is nothing
+// to wait for, if so: "customFields.renewalDate -72h: in the past".
+func (n Node) dateTold(why string) string {
+	if n.Lead == "" {
+		return why
+	}
+	told := n.Lead
+	if n.Offset != "" {
+		told += " " + n.Offset
+	}
+	if why != "" {
+		told += ": " + why
+	}
+	return told
+}
+
+// birthday tells whether the end of the wait would tell the lead's birthday.
+func (n Node) birthday() bool { return n.Type == WaitUntil && n.Lead == birthday }
+
 // offset reads Offset, which may have a sign.
 func (n Node) offset() (time.Duration, error) {
 	if n.Offset == "" {
@@ -94,7 +113,7 @@ type schedule struct {
 
 func (n Node) schedule(lead *waypost.Lead) schedule {
 	s := schedule{loc: time.UTC}
-	if loc, ok := zone(n.Timezone); ok {
+	if loc, ok := waypost.Zone(n.Timezone); ok {
 		s.loc = loc
 	} else if loc, ok := leadZone(lead); ok {
 		s.loc = loc
@@ -196,12 +215,16 @@ func (d occasion) in(year int) time.Time {
 	return at
 }
 
-const customField = "customFields."
+// Dates that a lead can have.
+const (
+	birthday    = "birthday"
+	customField = "customFields."
+)
 
 // isLeadDate tells whether a lead can have a date of this name.
 func isLeadDate(name string) bool {
 	switch name {
-	case "birthday", "createdAt", "updatedAt":
+	case birthday, "createdAt", "updatedAt":
 		return true
 	}
 	field, ok := strings.CutPrefix(name, customField)
@@ -221,7 +244,7 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 			return occasion{}, missingValue
 		}
 		return d, ""
-	case "birthday":
+	case birthday:
 		written = value(lead.Birthday)
 	default:
 		field, ok := strings.CutPrefix(name, customField)
@@ -240,9 +263,9 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 		return occasion{Time: t, yearly: true}, ""
 	}
 	if t, err := time.Parse(time.DateOnly, written); err == nil {
-		return occasion{Time: t, yearly: name == "birthday"}, ""
+		return occasion{Time: t, yearly: name == birthday}, ""
 	}
-	if t, err := time.Parse(time.RFC3339, written); err == nil && name != "birthday" {
+	if t, err := time.Parse(time.RFC3339, written); err == nil && name != birthday {
 		return occasion{Time: t, instant: true}, ""
 	}
 	return occasion{}, invalidValue

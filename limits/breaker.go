@@ -198,6 +198,56 @@ func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
 	return e.state.Open
 }
 
+// State is where a breaker stands.
+type State struct {
+	Name string // closed, open or halfOpen
+	// Since is when it opened or closed, zero if it was not open of late.
+	Since time.Time
+	// NextProbe is before when nobody is admitted, zero if somebody may be as a probe,
+	// or was.
+	NextProbe time.Time
+}
+
+// State tells where a breaker stands, and changes nothing. It is false if Redis does
+// not answer: others may know better than this process.
+func (b *Breakers) State(ctx context.Context, circuit string) (State, bool) {
+	var c breaker
+	var now int64
+	if b.client == nil {
+		e := b.entry(circuit)
+		e.mu.Lock()
+		c, now = e.state, e.time(b.now())
+		e.mu.Unlock()
+	} else {
+		if !b.gate.enter() {
+			return State{}, false
+		}
+		var err error
+		if c, _, now, err = b.look(ctx, circuit); err != nil {
+			if ctx.Err() == nil && b.gate.leave(false) {
+				b.logAway(ctx, err)
+			}
+			return State{}, false
+		}
+		if b.gate.leave(true) {
+			b.logBack(ctx)
+		}
+	}
+	at := func(millis int64) time.Time {
+		if millis == 0 {
+			return time.Time{}
+		}
+		return time.UnixMilli(millis).UTC()
+	}
+	if !c.Open {
+		return State{Name: "closed", Since: at(c.Closed)}, true
+	}
+	if now < c.Until {
+		return State{Name: "open", Since: at(c.Opened), NextProbe: at(c.Until)}, true
+	}
+	return State{Name: "halfOpen", Since: at(c.Opened)}, true
+}
+
 // Changes tells how often breakers were opened and closed by this process.
 func (b *Breakers) Changes() (opened, closed uint64) {
 	b.mu.Lock()
@@ -275,15 +325,14 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 		before, after, now, err := b.swap(ctx, circuit, counted, apply)
 		if err == nil {
 			if b.gate.leave(true) {
-				b.log.LogAttrs(ctx, slog.LevelInfo, "the breakers' Redis is back")
+				b.logBack(ctx)
 			}
 			b.keep(ctx, circuit, e, before, after, now)
 			return after != nil
 		}
 		// A caller that leaves says nothing about Redis.
 		if ctx.Err() == nil && b.gate.leave(false) {
-			b.log.LogAttrs(ctx, slog.LevelWarn, "the breakers' Redis is away: every process has its own breakers",
-				slog.String("error", err.Error()))
+			b.logAway(ctx, err)
 		}
 	}
 	e.mu.Lock()
@@ -294,6 +343,14 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 	apply(&after, now)
 	b.keep(ctx, circuit, e, before, &after, now)
 	return true
+}
+
+func (b *Breakers) logAway(ctx context.Context, err error) {
+	b.log.LogAttrs(ctx, slog.LevelWarn, "the breakers' Redis is away: every process has its own breakers", slog.String("error", err.Error()))
+}
+
+func (b *Breakers) logBack(ctx context.Context) {
+	b.log.LogAttrs(ctx, slog.LevelInfo, "the breakers' Redis is back")
 }
 
 // keep notes what a breaker is now; a nil after is what it was.
@@ -333,23 +390,10 @@ return 1`)
 // swap changes a breaker in Redis. It returns what it was and is, and Redis' time;
 // a nil after says that others were faster every time.
 func (b *Breakers) swap(ctx context.Context, circuit string, counted tally, apply func(c *breaker, now int64)) (before breaker, after *breaker, now int64, err error) {
-	key := []string{"waypost:breaker/" + circuit}
 	for range triesToSwap {
-		answer, err := lookScript.Run(ctx, b.client, key).Slice()
-		if err != nil {
-			return before, nil, 0, fmt.Errorf("read breaker: %w", err)
-		}
 		var raw string
-		if len(answer) == 2 {
-			now, _ = answer[0].(int64)
-			raw, _ = answer[1].(string)
-		}
-		before = breaker{}
-		if raw != "" {
-			// What cannot be read was written by another build, and is replaced.
-			if json.Unmarshal([]byte(raw), &before) != nil {
-				before = breaker{}
-			}
+		if before, raw, now, err = b.look(ctx, circuit); err != nil {
+			return before, nil, 0, err
 		}
 		c := before
 		before.leak(late(now))
@@ -366,7 +410,7 @@ func (b *Breakers) swap(ctx context.Context, circuit string, counted tally, appl
 		if c.Open {
 			kept = keptOpen
 		}
-		swapped, err := swapScript.Run(ctx, b.client, key, raw, next, kept.Milliseconds()).Int()
+		swapped, err := swapScript.Run(ctx, b.client, breakerKey(circuit), raw, next, kept.Milliseconds()).Int()
 		if err != nil {
 			return before, nil, 0, fmt.Errorf("write breaker: %w", err)
 		}
@@ -375,6 +419,25 @@ func (b *Breakers) swap(ctx context.Context, circuit string, counted tally, appl
 		}
 	}
 	return before, nil, now, nil
+}
+
+func breakerKey(circuit string) []string { return []string{"waypost:breaker/" + circuit} }
+
+// look reads a breaker, as it is and as it is written in Redis, and Redis' time.
+func (b *Breakers) look(ctx context.Context, circuit string) (c breaker, raw string, now int64, err error) {
+	answer, err := lookScript.Run(ctx, b.client, breakerKey(circuit)).Slice()
+	if err != nil {
+		return c, "", 0, fmt.Errorf("read breaker: %w", err)
+	}
+	if len(answer) == 2 {
+		now, _ = answer[0].(int64)
+		raw, _ = answer[1].(string)
+	}
+	// What cannot be read was written by another build, and is replaced.
+	if raw != "" && json.Unmarshal([]byte(raw), &c) != nil {
+		c = breaker{}
+	}
+	return c, raw, now, nil
 }
 
 // The algorithm: a level rises by one with every first attempt that fails, falls

@@ -553,3 +553,36 @@ func TestBreakersForgetIdleCircuits(t *testing.T) {
 		t.Errorf("%d circuits are remembered, the open one: %v", n, b.Holds(t.Context(), "whk_0"))
 	}
 }
+
+// Whoever looks sees what all processes do, and changes nothing.
+func TestBreakerState(t *testing.T) {
+	t.Parallel()
+	eachBreakers(t, func(t *testing.T, w *worlds) {
+		worker, looker := w.processes[0], w.processes[1]
+		want := func(want State) {
+			t.Helper()
+			if got, known := looker.State(t.Context(), circuitName); !known || got != want {
+				t.Errorf("got %+v, %t, want %+v", got, known, want)
+			}
+		}
+		want(State{Name: "closed"})
+		opened := w.clock.Now().UTC().Truncate(time.Millisecond)
+		fail(t, worker, 100, false)
+		want(State{Name: "open", Since: opened, NextProbe: opened.Add(firstPause)})
+		w.advance(firstPause)
+		want(State{Name: "halfOpen", Since: opened})
+		granted, ticket, _ := worker.Admit(t.Context(), circuitName, 1, time.Minute)
+		if granted != 1 {
+			t.Fatal("looking took the probe's place")
+		}
+		want(State{Name: "halfOpen", Since: opened})
+		worker.Alive(t.Context(), circuitName, ticket, true)
+		want(State{Name: "closed", Since: opened.Add(firstPause)})
+	})
+	server := miniredis.RunT(t)
+	b := NewBreakers(patientClient(t, server.Addr()), silent, time.Now)
+	server.SetError("away")
+	if _, known := b.State(t.Context(), circuitName); known {
+		t.Error("the state is known without Redis")
+	}
+}

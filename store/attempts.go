@@ -105,7 +105,7 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 			missing = append(missing, newDeliveryRow(r.Touchpoint, r.Scope, r.Delivery))
 		}
 	}
-	if err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
+	if _, err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
 		return err
 	}
 	// Deliveries before enrollments, as everybody locks them.
@@ -137,30 +137,44 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 }
 
 // addDeliveries makes rows that were not there when they were looked for, and
-// locks them with those that another transaction made meanwhile.
-func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow) error {
+// locks those that another transaction made meanwhile: both stand in deliveries
+// then. It returns the touchpoints of those that it made.
+func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]bool, error) {
 	if len(missing) == 0 {
-		return nil
+		return nil, nil
 	}
-	var rows []deliveryRow
-	var keys []waypost.Touchpoint
+	rows := make([]deliveryRow, 0, len(missing))
+	seen := make(map[waypost.Touchpoint]bool, len(missing))
 	for _, row := range missing {
 		if row.MessageID == "" {
-			return fmt.Errorf("visit %d of enrollment %s has no delivery and no message id for one", row.Visit, row.EnrollmentID)
+			return nil, fmt.Errorf("visit %d of enrollment %s has no delivery and no message id for one", row.Visit, row.EnrollmentID)
 		}
-		if !slices.Contains(keys, row.touchpoint()) {
-			rows, keys = append(rows, row), append(keys, row.touchpoint())
+		if !seen[row.touchpoint()] {
+			seen[row.touchpoint()] = true
+			rows = append(rows, row)
 		}
 	}
-	if _, err := s.insertDeliveries(ctx, tx, rows); err != nil {
-		return err
+	fresh, err := s.insertDeliveries(ctx, tx, rows)
+	if err != nil {
+		return nil, err
+	}
+	var keys []waypost.Touchpoint
+	for i := range rows {
+		if key := rows[i].touchpoint(); fresh[key] {
+			deliveries[key] = &rows[i]
+		} else {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return fresh, nil
 	}
 	more, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	maps.Copy(deliveries, more)
-	return nil
+	return fresh, nil
 }
 
 // supersededAttempts reads which attempts have rows of their own, and their

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -149,6 +150,7 @@ func (r partRow) leads() ([]int64, error) {
 type audienceBatch struct {
 	leads   []int64 // ascending; all of them exist
 	missing int     // listed ones that do not
+	heldOut int     // those of the control group, who are not among leads
 	reached *int64  // the last one that was looked at
 	done    bool    // nobody follows
 }
@@ -171,14 +173,18 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 		last := b.leads[len(b.leads)-1]
 		b.reached = &last
 	}
-	if l.Filter != nil || len(b.leads) == 0 {
-		return b, nil
+	if l.Filter == nil && len(b.leads) > 0 {
+		listed := b.leads
+		b.leads = nil
+		err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), waypost.LeadFilter{}).
+			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
+		b.missing = len(listed) - len(b.leads)
 	}
-	listed := b.leads
-	b.leads = nil
-	err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), waypost.LeadFilter{}).
-		Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
-	b.missing = len(listed) - len(b.leads)
+	if l.ControlGroup > 0 {
+		all := len(b.leads)
+		b.leads = slices.DeleteFunc(b.leads, func(lead int64) bool { return waypost.HeldOut(l.JourneyID, lead, l.ControlGroup) })
+		b.heldOut = all - len(b.leads)
+	}
 	return b, err
 }
 
@@ -205,7 +211,7 @@ func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, er
 	var leads []int64
 	for after := l.Reached; len(leads) < n; {
 		var parts []partRow
-		q := s.r.NewSelect().Model(&parts).Where("launch_id = ?", l.ID)
+		q := s.r.NewSelect().Model(&parts).Where("launch_id = ?", cmp.Or(text(l.RecurringID), l.ID))
 		if after != nil {
 			q.Where("last > ?", *after)
 		}

@@ -279,29 +279,46 @@ func (s *Store) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 	return row, notFound(s.lock(q, "e").Scan(ctx), "id", "there is no enrollment %s", id)
 }
 
-// PauseLaunch pauses a launch and all its enrollments; one that is paused stays
-// so. NotFound if the scope has none of this id, Conflict if it has ended.
+// PauseLaunch pauses a launch and all its enrollments, and the occurrences of one that
+// recurs, which opens none meanwhile; one that is paused stays so. NotFound if the scope has none of this id, Conflict if it has ended.
 func (s *Store) PauseLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "pause", func(ctx context.Context, tx bun.Tx) error { return s.pause(ctx, tx, id) })
+	return s.controlLaunch(ctx, sc, id, "pause", func(ctx context.Context, tx bun.Tx, ids []string) error {
+		for _, id := range ids {
+			if err := s.pause(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // ResumeLaunch ends the pause of a launch, but not one of its journey or of one of
-// its enrollments; shift is waypost.Control's. One that is not paused stays as it
-// is. NotFound if the scope has none of this id, Conflict if it has ended.
+// its enrollments; those of its occurrences are ended, if it recurs. shift is
+// waypost.Control's. One that is not paused stays as it is. NotFound if the scope has
+// none of this id, Conflict if it has ended.
 func (s *Store) ResumeLaunch(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "resume", func(ctx context.Context, tx bun.Tx) error { return s.resume(ctx, tx, id, "", shift) })
+	return s.controlLaunch(ctx, sc, id, "resume", func(ctx context.Context, tx bun.Tx, ids []string) error {
+		for _, id := range ids {
+			if err := s.resume(ctx, tx, id, "", shift); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // CancelLaunch cancels a launch and all its enrollments: it enrolls nobody more,
-// and SweepCanceled ends the enrollments. One that is canceled stays so. NotFound
-// if the scope has none of this id, Conflict if it has completed.
+// and SweepCanceled ends the enrollments. One that recurs opens no more occurrences,
+// and those that it has are canceled, too. One that is canceled stays so. NotFound if
+// the scope has none of this id, Conflict if it has completed.
 func (s *Store) CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "cancel", func(ctx context.Context, tx bun.Tx) error { return s.cancelLaunches(ctx, tx, []string{id}) })
+	return s.controlLaunch(ctx, sc, id, "cancel", s.cancelLaunches)
 }
 
-// controlLaunch carries out what needs a launch that has not ended, while its row
-// is locked: no step of enrolling its audience is under way then.
-func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb string, fn func(ctx context.Context, tx bun.Tx) error) (waypost.Launch, error) {
+// controlLaunch carries out what needs a launch that has not ended, and those of its
+// occurrences that have not, while their rows are locked: no step of enrolling their
+// audience is under way then, and none is opened.
+func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb string, fn func(ctx context.Context, tx bun.Tx, ids []string) error) (waypost.Launch, error) {
 	launch, err := s.Launch(ctx, sc, id)
 	if err != nil {
 		return waypost.Launch{}, err
@@ -322,7 +339,11 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 		case err != nil:
 			return err
 		case len(canceled) == 0:
-			return fn(ctx, tx)
+			ids, err := s.withOccurrences(ctx, tx, []string{id})
+			if err != nil {
+				return err
+			}
+			return fn(ctx, tx, ids)
 		case verb == "cancel":
 			return nil
 		}
@@ -405,6 +426,9 @@ func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) 
 		}
 		// Steps of enrolling that are under way end before the cancel's time.
 		if err := s.lockLaunches(ctx, tx, live); err != nil {
+			return err
+		}
+		if live, err = s.withOccurrences(ctx, tx, live); err != nil { // that were opened meanwhile
 			return err
 		}
 		canceled, err := s.canceledLaunches(ctx, tx, live) // by another call meanwhile
@@ -573,7 +597,7 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 		live[i] = e.ID
 		ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
 	}
-	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?", status).
+	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?, move = NULL", status).
 		Set("ended_at = CASE WHEN created_at > ? THEN created_at ELSE ? END", now, now). // clocks of processes disagree
 		Where("id IN (?)", bun.List(live)).Exec(ctx)
 	if err != nil {

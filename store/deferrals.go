@@ -37,10 +37,14 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	var missing []deliveryRow
 	for _, d := range deferrals {
 		if deliveries[d.Touchpoint] == nil {
-			missing = append(missing, newDeliveryRow(d.Touchpoint, d.Scope, d.Delivery))
+			// Written as it is to stand: most enrollments have not left.
+			row := newDeliveryRow(d.Touchpoint, d.Scope, d.Delivery)
+			row.hold(d, false)
+			missing = append(missing, row)
 		}
 	}
-	if err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
+	fresh, err := s.addDeliveries(ctx, tx, missing, deliveries)
+	if err != nil {
 		return err
 	}
 	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
@@ -51,12 +55,14 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 	var progress []waypost.Progress
 	seen := map[waypost.Touchpoint]bool{}
 	for _, d := range deferrals {
-		row := deliveries[d.Touchpoint]
-		if seen[d.Touchpoint] || !row.hold(d, enrollments[d.EnrollmentID].left()) {
+		row, left := deliveries[d.Touchpoint], enrollments[d.EnrollmentID].left()
+		if seen[d.Touchpoint] || !row.hold(d, left) {
 			continue
 		}
 		seen[d.Touchpoint] = true
-		updates = append(updates, row)
+		if left || !fresh[d.Touchpoint] {
+			updates = append(updates, row)
+		}
 		if d.Progress != nil {
 			progress = append(progress, *d.Progress)
 		}

@@ -232,13 +232,13 @@ func (s *Store) lockDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.To
 	return deliveries, nil
 }
 
-// insertDelivery makes new rows, their first attempt opened or not.
+// insertDelivery makes new rows, their first attempt opened or not, or deferred.
 var insertDelivery = bulk{
 	table: "deliveries",
 	columns: []string{
 		"enrollment_id text", "visit bigint", "org text", "stage text", "message_id text", "journey_id text", "journey_version bigint",
 		"node_id text", "webhook_id text", "leads_id bigint", "launch_id text", "status text", "first_attempt_at bigint",
-		"open_attempt bigint", "open_at bigint", "open_by text",
+		"open_attempt bigint", "open_at bigint", "open_by text", "deferred_reason text", "deferred_since bigint", "next_attempt_at bigint",
 	},
 	suffix: "ON CONFLICT (enrollment_id, visit) DO NOTHING",
 	unique: 2,
@@ -255,7 +255,7 @@ func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []delivery
 		return []any{
 			r.EnrollmentID, r.Visit, r.Org, r.Stage, r.MessageID, r.JourneyID, r.JourneyVersion,
 			r.NodeID, r.WebhookID, r.LeadsID, r.LaunchID, string(r.Status), r.FirstAttemptAt,
-			r.OpenAttempt, r.OpenAt, r.OpenBy,
+			r.OpenAttempt, r.OpenAt, r.OpenBy, r.DeferredReason, r.DeferredSince, r.NextAttemptAt,
 		}
 	}, func(i int) { fresh[rows[i].touchpoint()] = true })
 	return fresh, err
@@ -329,17 +329,17 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 	return results, nil
 }
 
-// launchOutcomes counts the messages of a launch by where their deliveries stand.
+// launchOutcomes counts the messages of launches by where their deliveries stand.
 // It reads all of them.
-func (s *Store) launchOutcomes(ctx context.Context, launchID string) (waypost.OutcomeCounts, error) {
+func (s *Store) launchOutcomes(ctx context.Context, of condition) (waypost.OutcomeCounts, error) {
 	var counts waypost.OutcomeCounts
 	var rows []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
 	}
-	err := s.r.NewRaw("SELECT status, count(*) AS n FROM deliveries WHERE launch_id = ? GROUP BY status", cleanText(launchID)).Scan(ctx, &rows)
+	err := s.r.NewRaw("SELECT status, count(*) AS n FROM deliveries WHERE "+of.text+" GROUP BY status", of.args...).Scan(ctx, &rows)
 	if err != nil {
-		return counts, fmt.Errorf("count outcomes of launch %s: %w", clip(launchID), err)
+		return counts, fmt.Errorf("count outcomes: %w", err)
 	}
 	for _, row := range rows {
 		switch row.Status {
@@ -414,6 +414,9 @@ func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 func firstMessageAt(t time.Time) string {
 	if up := t.Truncate(time.Millisecond); up.Before(t) {
 		t = up.Add(time.Millisecond)
+	}
+	if t.Before(time.UnixMilli(0)) { // ids hold no time before it
+		t = time.UnixMilli(0)
 	}
 	id := waypost.NewID(waypost.PrefixMessage, t)
 	// Ten characters hold 50 bits: 48 of the time and 2 of the random part.

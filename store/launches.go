@@ -26,7 +26,15 @@ type launchRow struct {
 	Filter        *string `bun:"filter"` // nil: the leads are listed
 	StartAt       stamp   `bun:"start_at"`
 	RatePerSecond float64 `bun:"rate_per_second"`
+	ControlGroup  float64 `bun:"control_group"`
 	CreatedAt     stamp   `bun:"created_at"`
+
+	Cron        *string            `bun:"cron"` // nil: it does not recur
+	Timezone    string             `bun:"timezone"`
+	SkippedAt   stamp              `bun:"skipped_at"`
+	SkipReason  waypost.SkipReason `bun:"skip_reason"`
+	RecurringID *string            `bun:"recurring_id"` // nil: it is no occurrence
+	OccursAt    stamp              `bun:"occurs_at"`
 
 	ClaimedAt         stamp `bun:"claimed_at"`
 	WorkflowStartedAt stamp `bun:"workflow_started_at"`
@@ -37,6 +45,7 @@ type launchRow struct {
 	Reached   *int64 `bun:"reached"`    // the last lead that was looked at
 	Enrolled  int    `bun:"enrolled"`
 	Skipped   int    `bun:"skipped"`
+	HeldOut   int    `bun:"held_out"`
 	DoneAt    stamp  `bun:"done_at"` // nobody is left
 }
 
@@ -48,15 +57,24 @@ func (r launchRow) filter() (f waypost.LeadFilter, err error) {
 	return f, fromJSON(text(r.Filter), &f)
 }
 
+// schedule is that of a launch that recurs.
+func (r launchRow) schedule() *waypost.Schedule {
+	if r.Cron == nil {
+		return nil
+	}
+	return &waypost.Schedule{Cron: *r.Cron, Timezone: r.Timezone}
+}
+
 // at tells whether two readings of a launch stand at the same place of the audience.
 func (r launchRow) at(other launchRow) bool {
 	same := r.Reached == other.Reached || r.Reached != nil && other.Reached != nil && *r.Reached == *other.Reached
 	return same && r.DoneAt.IsZero() == other.DoneAt.IsZero()
 }
 
-// CreateLaunch stores a launch for its workflow to carry out. It takes JourneyID,
-// Version, AppID, Audience, StartAt and RatePerSecond of l; the rest is made here.
-// NotFound if the scope lacks the journey version, Conflict if the journey is
+// CreateLaunch stores a launch for its workflow to carry out, or, if it recurs, for
+// Temporal's Schedule to open its occurrences. It takes JourneyID, Version, AppID,
+// Audience, StartAt, RatePerSecond, Schedule and ControlGroup of l; the rest is made
+// here. NotFound if the scope lacks the journey version, Conflict if the journey is
 // archived; BadRequest if the audience is not exactly one of filter and list, or more
 // than waypost.MaxAudience are listed. The answer, as all launches that are read,
 // leaves out the list.
@@ -64,7 +82,10 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 	now := s.time()
 	row := launchRow{
 		ID: waypost.NewID(waypost.PrefixLaunch, now), Org: sc.Org, Stage: string(sc.Stage), JourneyID: l.JourneyID,
-		Version: l.Version, AppID: l.AppID, RatePerSecond: l.RatePerSecond, CreatedAt: stamp{now},
+		Version: l.Version, AppID: l.AppID, RatePerSecond: l.RatePerSecond, ControlGroup: l.ControlGroup, CreatedAt: stamp{now},
+	}
+	if l.Schedule != nil {
+		row.Cron, row.Timezone = &l.Schedule.Cron, l.Schedule.Timezone
 	}
 	if l.StartAt != nil {
 		row.StartAt = stamp{*l.StartAt}
@@ -85,15 +106,8 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 	if err != nil {
 		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
 	}
-	// The one member of a definition that enrolling needs.
-	var definition struct {
-		Reentry waypost.Reentry `json:"reentry"`
-	}
-	if err := fromJSON(string(v.Definition), &definition); err != nil {
+	if row.Reentry, err = reentryOf(string(v.Definition)); err != nil {
 		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
-	}
-	if row.Reentry, err = toJSON(definition.Reentry); err != nil {
-		return waypost.Launch{}, err
 	}
 	parts := newParts(row.ID, leads)
 	created, err := standingRow{launchRow: row}.launch(nil, now)
@@ -120,6 +134,17 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 	return created, nil
 }
 
+// reentryOf takes the one member out of a definition that enrolling needs.
+func reentryOf(definition string) (string, error) {
+	var members struct {
+		Reentry waypost.Reentry `json:"reentry"`
+	}
+	if err := fromJSON(definition, &members); err != nil {
+		return "", err
+	}
+	return toJSON(members.Reentry)
+}
+
 func checkLaunch(l waypost.Launch, listed int) error {
 	var p waypost.Problems
 	switch {
@@ -130,6 +155,12 @@ func checkLaunch(l waypost.Launch, listed int) error {
 	}
 	if r := l.RatePerSecond; !(r >= 0) || math.IsInf(r, 0) {
 		p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must not be negative")
+	}
+	if l.Schedule != nil {
+		l.Schedule.Validate(&p, "schedule")
+	}
+	if g := l.ControlGroup; !(g >= 0 && g < 1) {
+		p.Add(waypost.DetailOutOfRange, "controlGroup", "must be at least 0 and less than 1")
 	}
 	if err := p.Err("launch"); err != nil || l.Audience.Filter == nil {
 		return err
@@ -142,6 +173,8 @@ type standingRow struct {
 	launchRow `bun:",extend"`
 	Active    bool  `bun:"active,scanonly"`
 	LastEnd   stamp `bun:"last_end,scanonly"`
+
+	opened occurrences // of one that recurs
 }
 
 // standing selects launches into a *standingRow or a slice of them.
@@ -155,8 +188,9 @@ func standing(db bun.IDB, dest any) *bun.SelectQuery {
 func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.Launch, error) {
 	l := waypost.Launch{
 		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
-		RatePerSecond: r.RatePerSecond, CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
-		Progress: waypost.LaunchProgress{Enrolled: r.Enrolled, Skipped: r.Skipped},
+		RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), ControlGroup: r.ControlGroup, RecurringID: text(r.RecurringID),
+		OccursAt: r.OccursAt.pointer(), CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
+		Progress: waypost.LaunchProgress{Enrolled: r.Enrolled, Skipped: r.Skipped, HeldOut: r.HeldOut},
 	}
 	if !r.StartedAt.IsZero() {
 		l.Progress.Total = r.Total
@@ -182,12 +216,17 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 		l.Status, l.EndedAt = waypost.LaunchCompleted, &end
 	case len(controls.Holds()) > 0:
 		l.Status = waypost.LaunchPaused
+	case r.Cron != nil:
+		l.Status = waypost.LaunchScheduled
 	case !r.StartedAt.IsZero():
 		l.Status = waypost.LaunchRunning
 	case r.StartAt.After(now):
 		l.Status = waypost.LaunchScheduled
 	default:
 		l.Status = waypost.LaunchPending
+	}
+	if r.Cron != nil {
+		r.opened.tell(&l, r.launchRow, now)
 	}
 	return l, nil
 }
@@ -213,6 +252,9 @@ func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id strin
 	if err != nil {
 		return l, notFound(err, "id", "there is no launch %s", id)
 	}
+	if err := s.readOccurrences(ctx, []*standingRow{&row}); err != nil {
+		return l, err
+	}
 	controls, err := s.launchControls(ctx, s.r, row.launchRow)
 	if err != nil {
 		return l, err
@@ -220,32 +262,41 @@ func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id strin
 	if l, err = row.launch(controls[id], s.time()); err != nil {
 		return l, err
 	}
+	of := condition{"launch_id = ?", []any{id}}
+	if row.Cron != nil {
+		of = condition{"launch_id IN (SELECT id FROM launches WHERE recurring_id = ?)", []any{id}}
+	}
 	var active int64
-	if row.Active {
-		if active, err = s.r.NewSelect().Model((*enrollmentRow)(nil)).Where("launch_id = ? AND ended_at IS NULL", id).Count(ctx); err != nil {
+	if row.Active || row.Cron != nil {
+		if active, err = s.r.NewSelect().Model((*enrollmentRow)(nil)).Where(of.text, of.args...).Where("ended_at IS NULL").Count(ctx); err != nil {
 			return l, err
 		}
 	}
-	l.Progress.Completed = max(0, row.Enrolled-int(active))
-	l.Progress.Outcomes, err = s.launchOutcomes(ctx, id)
+	l.Progress.Completed = max(0, l.Progress.Enrolled-int(active))
+	l.Progress.Outcomes, err = s.launchOutcomes(ctx, of)
 	return l, err
 }
 
-// ListLaunches returns the scope's launches, of one journey or ("") of all,
-// newest first. Progress.Completed and Progress.Outcomes are left out: only Launch
-// counts them.
-func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, journeyID string, page waypost.Page) ([]waypost.Launch, error) {
+// ListLaunches returns the scope's launches that match the filter, newest first.
+// Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
+func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) ([]waypost.Launch, error) {
 	var rows []standingRow
 	q := pageOf(standing(s.r, &rows), sc, "id", page)
-	if journeyID != "" {
-		q.Where("la.journey_id = ?", cleanText(journeyID))
+	if f.JourneyID != "" {
+		q.Where("la.journey_id = ?", cleanText(f.JourneyID))
+	}
+	if f.RecurringID != "" {
+		q.Where("la.recurring_id = ?", cleanText(f.RecurringID))
 	}
 	if err := q.Scan(ctx); err != nil {
 		return nil, fmt.Errorf("list launches: %w", err)
 	}
-	launches := make([]launchRow, len(rows))
-	for i, row := range rows {
-		launches[i] = row.launchRow
+	launches, all := make([]launchRow, len(rows)), make([]*standingRow, len(rows))
+	for i := range rows {
+		launches[i], all[i] = rows[i].launchRow, &rows[i]
+	}
+	if err := s.readOccurrences(ctx, all); err != nil {
+		return nil, fmt.Errorf("list launches: %w", err)
 	}
 	controls, err := s.launchControls(ctx, s.r, launches...)
 	if err != nil {
@@ -262,10 +313,10 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, journeyID st
 }
 
 // UnstartedLaunches returns up to limit launches that no workflow was started
-// for: new ones, and those that were claimed before the given time and not marked
+// for, or no Schedule made for those that recur: new ones, and those that were claimed before the given time and not marked
 // since. It stamps their claim, so that of two callers one gets them; none waits
 // for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
-// AppID, StartAt, RatePerSecond and CreatedAt.
+// AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
 	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r launchRow) string { return r.ID })
 	if err != nil {
@@ -275,14 +326,14 @@ func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, 
 	for i, r := range rows {
 		launches[i] = waypost.Launch{
 			ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
-			RatePerSecond: r.RatePerSecond, CreatedAt: r.CreatedAt.Time,
+			RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), CreatedAt: r.CreatedAt.Time,
 		}
 	}
 	return launches, nil
 }
 
-// MarkLaunchStarted notes that the workflow of a launch runs (its id is the
-// launch's). A second call changes nothing. NotFound if there is no such launch.
+// MarkLaunchStarted notes that the workflow of a launch runs, or that its Schedule
+// exists (their id is the launch's). A second call changes nothing. NotFound if there is no such launch.
 func (s *Store) MarkLaunchStarted(ctx context.Context, id string) error {
 	if err := markStarted[launchRow](ctx, s, id, "launch"); err != nil {
 		return fmt.Errorf("mark launch %s as started: %w", clip(id), err)
@@ -298,7 +349,7 @@ const maxStep = 1000
 // most 1000, in one transaction with the launch's place in the audience: a crash
 // neither loses nor repeats a lead, and calls at the same time share the work. The
 // first call counts the audience of a filter and finds its end: leads that come
-// later do not belong to it. Leads that the re-entry rule forbids and listed ones
+// later do not belong to it. Leads of the control group are held out. Leads that the re-entry rule forbids and listed ones
 // that do not exist are skipped; so are, at the end, those that the filter matched
 // at first and no longer. A launch that is canceled or paused, as such or with its
 // journey, enrolls nobody; the resume of a paused one is told to the workflow of
@@ -430,9 +481,10 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audie
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
-	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: len(b.leads) - len(entered) + b.missing, Done: b.done}
+	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: len(b.leads) - len(entered) + b.missing, HeldOut: b.heldOut, Done: b.done}
 	l.Enrolled += step.Enrolled
 	l.Skipped += step.Skipped
+	l.HeldOut += step.HeldOut
 	l.Reached = b.reached
 	if l.StartedAt.IsZero() {
 		l.StartedAt = stamp{now}
@@ -440,13 +492,13 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audie
 	if b.done {
 		l.DoneAt = stamp{now}
 		// Leads that were changed or deleted meanwhile, or changed so that they match.
-		gone := max(0, l.Total-l.Enrolled-l.Skipped)
+		gone := max(0, l.Total-l.Enrolled-l.Skipped-l.HeldOut)
 		l.Skipped += gone
 		step.Skipped += gone
-		l.Total = l.Enrolled + l.Skipped
+		l.Total = l.Enrolled + l.Skipped + l.HeldOut
 	}
 	_, err = tx.NewUpdate().Model(&l).
-		Column("started_at", "total", "highest", "reached", "enrolled", "skipped", "done_at").WherePK().Exec(ctx)
+		Column("started_at", "total", "highest", "reached", "enrolled", "skipped", "held_out", "done_at").WherePK().Exec(ctx)
 	return step, err
 }
 

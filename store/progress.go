@@ -14,13 +14,15 @@ import (
 )
 
 // moveEnrollment writes where an enrollment stands. The entries of the timeline
-// that are recorded when it ends go with it, which spares them a row.
+// that are recorded when it ends go with it, which spares them a row. An order to move
+// it to another version was for where it stood before.
 var moveEnrollment = bulk{
 	table: "enrollments AS e",
 	keys:  1,
 	columns: []string{
 		"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
 	},
+	set: "move = NULL",
 }
 
 // freeEntry takes enrollments that ended from the entry's active ones. Under the
@@ -257,9 +259,10 @@ func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntr
 var insertTimelineRow = bulk{
 	table:   "timeline AS t",
 	columns: []string{"enrollment_id text", "seq bigint", "last_seq bigint", "version bigint", "entries text"},
-	// Recorded again, an entry is the same: a longer row holds what the shorter did.
+	// Recorded again, an entry is the same, and a longer row holds what the shorter did;
+	// but a deferral that no workflow heard of has made way for what was recorded after it.
 	suffix: `ON CONFLICT (enrollment_id, seq) DO UPDATE SET last_seq = EXCLUDED.last_seq, entries = EXCLUDED.entries
-		WHERE EXCLUDED.last_seq > t.last_seq`,
+		WHERE EXCLUDED.last_seq >= t.last_seq`,
 }
 
 func (s *Store) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRow, enrollments map[string]enrollmentState) error {
@@ -275,8 +278,9 @@ func (s *Store) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRo
 // timelineOf returns the timeline of an enrollment, in order.
 func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
 	var rows []timelineRow
-	err := db.NewRaw(`SELECT seq, version, entries FROM timeline WHERE enrollment_id = ?
-		UNION ALL SELECT end_seq, version, end_entries FROM enrollments WHERE id = ? AND end_seq IS NOT NULL`,
+	// Of entries that stand twice those of the end count, which come first.
+	err := db.NewRaw(`SELECT end_seq AS seq, version, end_entries AS entries FROM enrollments WHERE id = ? AND end_seq IS NOT NULL
+		UNION ALL SELECT seq, version, entries FROM timeline WHERE enrollment_id = ?`,
 		enrollmentID, enrollmentID).Scan(ctx, &rows)
 	if err != nil {
 		return nil, fmt.Errorf("load timeline: %w", err)

@@ -30,6 +30,12 @@ type redeliveryRow struct {
 	SteppedAt   int64  `bun:"stepped_at"`
 	DoneAt      stamp  `bun:"done_at"` // no further message is looked for
 	CanceledAt  stamp  `bun:"canceled_at"`
+
+	// Counted once when everything that it has begun was decided, which is final.
+	EndedAt   stamp `bun:"ended_at"`
+	Succeeded int   `bun:"succeeded"`
+	Failed    int   `bun:"failed"`
+	Canceled  int   `bun:"canceled"`
 }
 
 func (r redeliveryRow) scope() waypost.Scope {
@@ -96,8 +102,8 @@ func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypos
 }
 
 // Redelivery returns a bulk redelivery as it stands; NotFound if the scope has none
-// of this id. It counts the messages that it has begun, so it takes longer the more
-// they are.
+// of this id. Until it has ended it counts the messages that it has begun, so it takes
+// longer the more they are.
 func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (waypost.Redelivery, error) {
 	var row redeliveryRow
 	err := noRedelivery(id)
@@ -107,7 +113,7 @@ func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (wa
 	}
 	var r waypost.Redelivery
 	if err == nil {
-		r, err = s.standingRedelivery(ctx, s.r, row)
+		r, err = s.countedRedelivery(ctx, &row)
 	}
 	if err != nil {
 		return waypost.Redelivery{}, fmt.Errorf("load redelivery %s: %w", clip(id), err)
@@ -116,16 +122,16 @@ func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (wa
 }
 
 // ListRedeliveries returns the scope's bulk redeliveries, newest first. It counts the
-// messages of each, as Redelivery does.
+// messages of each that has not ended, as Redelivery does.
 func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Redelivery, error) {
 	var rows []redeliveryRow
 	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
 		return nil, fmt.Errorf("list redeliveries: %w", err)
 	}
 	list := make([]waypost.Redelivery, len(rows))
-	for i, row := range rows {
+	for i := range rows {
 		var err error
-		if list[i], err = s.standingRedelivery(ctx, s.r, row); err != nil {
+		if list[i], err = s.countedRedelivery(ctx, &rows[i]); err != nil {
 			return nil, fmt.Errorf("list redeliveries: %w", err)
 		}
 	}
@@ -136,13 +142,53 @@ func noRedelivery(id string) error {
 	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no redelivery %s", clip(id))
 }
 
+// countedRedelivery says how a redelivery stands, and keeps the counts of one that
+// has ended.
+func (s *Store) countedRedelivery(ctx context.Context, row *redeliveryRow) (waypost.Redelivery, error) {
+	known := !row.EndedAt.IsZero()
+	r, err := s.standingRedelivery(ctx, s.r, row)
+	if err != nil || known || row.EndedAt.IsZero() {
+		return r, err
+	}
+	return r, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewUpdate().Model(row).Column("ended_at", "succeeded", "failed", "canceled").WherePK().Exec(ctx)
+		return err
+	})
+}
+
 // standingRedelivery derives how a redelivery stands from its rounds: each ended as
-// the next one of its message says, or stands as the delivery does.
-func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row redeliveryRow) (waypost.Redelivery, error) {
+// the next one of its message says, or stands as the delivery does. If all have ended
+// it puts the counts into the row.
+func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row *redeliveryRow) (waypost.Redelivery, error) {
 	r, err := row.redelivery()
 	if err != nil && row.DoneAt.IsZero() {
 		return r, err
 	}
+	open := 0
+	if row.EndedAt.IsZero() {
+		if open, err = s.countRounds(ctx, db, row); err != nil {
+			return r, err
+		}
+	}
+	r.Succeeded, r.Failed, r.Canceled = row.Succeeded, row.Failed, row.Canceled
+	switch {
+	case !row.CanceledAt.IsZero():
+		r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
+	case row.Message != "":
+		r.Status, r.EndedAt = waypost.RedeliveryFailed, row.DoneAt.pointer()
+	case row.StartedAt.IsZero():
+		r.Status = waypost.RedeliveryPending
+	case row.DoneAt.IsZero() || open > 0:
+		r.Status = waypost.RedeliveryRunning
+	default:
+		r.Status, r.EndedAt = waypost.RedeliveryCompleted, row.EndedAt.pointer()
+	}
+	return r, nil
+}
+
+// countRounds puts into the row how its rounds have ended, and when the last of them
+// did if none will follow; open is how many have not.
+func (s *Store) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow) (open int, err error) {
 	var counts []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
@@ -154,17 +200,17 @@ func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row redelive
 		LEFT JOIN delivery_rounds AS n ON n.enrollment_id = dr.enrollment_id AND n.visit = dr.visit AND n.round = dr.round + 1
 		WHERE dr.redelivery_id = ? GROUP BY 1`, row.ID).Scan(ctx, &counts)
 	if err != nil {
-		return r, fmt.Errorf("count rounds: %w", err)
+		return 0, fmt.Errorf("count rounds: %w", err)
 	}
-	end, open := row.DoneAt, 0
+	end := row.DoneAt
 	for _, c := range counts {
 		switch c.Status {
 		case waypost.DeliverySucceeded:
-			r.Succeeded = c.N
+			row.Succeeded = c.N
 		case waypost.DeliveryFailed:
-			r.Failed = c.N
+			row.Failed = c.N
 		case waypost.DeliveryCanceled:
-			r.Canceled = c.N
+			row.Canceled = c.N
 		default:
 			open += c.N
 		}
@@ -172,19 +218,10 @@ func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row redelive
 			end = c.Last
 		}
 	}
-	switch {
-	case !row.CanceledAt.IsZero():
-		r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
-	case row.Message != "":
-		r.Status, r.EndedAt = waypost.RedeliveryFailed, row.DoneAt.pointer()
-	case row.StartedAt.IsZero():
-		r.Status = waypost.RedeliveryPending
-	case row.DoneAt.IsZero() || open > 0:
-		r.Status = waypost.RedeliveryRunning
-	default:
-		r.Status, r.EndedAt = waypost.RedeliveryCompleted, end.pointer()
+	if open == 0 && !row.DoneAt.IsZero() {
+		row.EndedAt = end
 	}
-	return r, nil
+	return open, nil
 }
 
 // CancelRedelivery ends a bulk redelivery: what it has begun and is not decided is
@@ -203,7 +240,7 @@ func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id strin
 		if row.scope() != sc {
 			return noRedelivery(id)
 		}
-		if r, err = s.standingRedelivery(ctx, tx, row); err != nil {
+		if r, err = s.standingRedelivery(ctx, tx, &row); err != nil {
 			return err
 		}
 		if r.Status == waypost.RedeliveryCompleted || r.Status == waypost.RedeliveryFailed {
@@ -213,9 +250,7 @@ func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id strin
 			if err := s.cancelRedelivery(ctx, tx, &row); err != nil {
 				return err
 			}
-			if r, err = s.standingRedelivery(ctx, tx, row); err != nil {
-				return err
-			}
+			r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
 		}
 		return s.keep(ctx, tx, r)
 	})
@@ -235,11 +270,7 @@ func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redelivery
 		return err
 	}
 	// Each of them is at work, or will be started and see it.
-	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT dr.workflow_id, '', '', ?, 0 FROM delivery_rounds AS dr
-		JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit AND d.round = dr.round
-		WHERE dr.redelivery_id = ? AND `+undecided+` GROUP BY dr.workflow_id ORDER BY dr.workflow_id`, now, row.ID).Exec(ctx)
-	return err
+	return s.notifyRounds(ctx, tx, "dr.redelivery_id = ?", row.ID)
 }
 
 func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {
@@ -287,21 +318,22 @@ func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 		total = int(n)
 	}
 	var next []deliveryRow
-	err = matching(s.r.NewSelect().Model(&next).Column("enrollment_id", "visit", "message_id")).
+	err = matching(s.r.NewSelect().Model(&next).Column("enrollment_id", "visit", "message_id", "round")).
 		Where("message_id > ?", seen.Reached).Order("message_id").Limit(waypost.MaxCohort).Scan(ctx)
 	if err != nil {
 		return err
 	}
-	keys := make([]waypost.Touchpoint, len(next))
+	keys, rounds := make([]waypost.Touchpoint, len(next)), make(map[waypost.Touchpoint]int, len(next))
 	for i := range next {
 		keys[i] = next[i].touchpoint()
+		rounds[keys[i]] = next[i].Round
 	}
 	return s.writeRows(ctx, len(keys), func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockRedelivery(ctx, tx, seen.ID)
 		if err != nil || !row.DoneAt.IsZero() || row.Reached != seen.Reached || !row.StartedAt.Equal(seen.StartedAt.Time) {
 			return err
 		}
-		begun, _, err := s.beginRounds(ctx, tx, row.scope(), keys, &row.ID)
+		begun, _, err := s.beginRounds(ctx, tx, row.scope(), keys, rounds, &row.ID)
 		if err != nil {
 			return err
 		}
@@ -333,8 +365,9 @@ func decidedBy(q *bun.SelectQuery, status waypost.DeliveryStatus, at stamp) {
 		q.Where("d.last_attempt_at + 1000 * d.duration_ms <= ?", at)
 		return
 	}
+	// A round that was canceled with the attempt that was cut off has no time of its own.
 	q.Where(`COALESCE(
-		(SELECT dr.canceled_at FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round),
+		(SELECT COALESCE(dr.canceled_at, d.last_attempt_at + 1000 * d.duration_ms) FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round),
 		(SELECT e.ended_at FROM enrollments AS e WHERE e.id = d.enrollment_id)) <= ?`, at)
 }
 

@@ -168,8 +168,9 @@ func (r *deliveryRow) refusal(now time.Time) error {
 
 // beginRounds begins a new round of those of the deliveries that can have one, for
 // the workflow of a batch that it stores. why says of the others why not; those
-// that are not there are in neither.
-func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, redelivery *string) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
+// that are not there are in neither. With seen, the round of each that the caller has
+// seen, it leaves out those that have gone on since.
+func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, seen map[waypost.Touchpoint]int, redelivery *string) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
 	why = map[waypost.Touchpoint]error{}
 	if len(keys) == 0 {
 		return nil, why, nil
@@ -189,14 +190,17 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 	var members []waypost.RedeliveryMember
 	var rounds []roundRow
 	var superseded []attemptRow
-	seen := map[waypost.Touchpoint]bool{}
+	done := map[waypost.Touchpoint]bool{}
 	for _, key := range keys { // in the order of the messages
 		row := deliveries[key]
-		if row == nil || seen[key] {
+		if row == nil || done[key] {
 			continue
 		}
-		seen[key] = true
+		done[key] = true
 		refused := row.refusal(now)
+		if refused == nil && seen != nil && row.Round != seen[key] {
+			refused = waypost.Errorf(waypost.CodeConflict, "status", "message %s was redelivered meanwhile", row.MessageID)
+		}
 		if refused == nil {
 			refused = absent[key]
 		}
@@ -296,8 +300,10 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 // stored, for the pump to start. Its journey and its enrollment stay as they are.
 // NotFound if the scope has no such message; Conflict if it is still being
 // delivered, or an attempt of it is under way; UnprocessableEntity if it never can
-// be, because it was never made, or its lead or webhook was deleted.
+// be, because it was never made, or its lead or webhook was deleted. If it is being
+// redelivered, the workflow is told to look, so that one that is gone is found out.
 func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, err error) {
+	var refused error
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var found []touchpointRow
 		err := tx.NewSelect().Model((*deliveryRow)(nil)).Column("enrollment_id", "visit").
@@ -309,16 +315,19 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 			return waypost.Errorf(waypost.CodeNotFound, "id", "there is no message %s", clip(messageID))
 		}
 		key := waypost.Touchpoint(found[0])
-		begun, why, err := s.beginRounds(ctx, tx, sc, []waypost.Touchpoint{key}, nil)
+		begun, why, err := s.beginRounds(ctx, tx, sc, []waypost.Touchpoint{key}, nil, nil)
 		if err != nil {
 			return err
 		}
-		if why[key] != nil {
-			return why[key]
+		if refused = why[key]; refused != nil {
+			return s.notifyRounds(ctx, tx, "d.enrollment_id = ? AND d.visit = ?", key.EnrollmentID, key.Visit)
 		}
 		d = begun[0].delivery()
 		return s.keep(ctx, tx, d)
 	})
+	if err == nil {
+		err = refused
+	}
 	if err != nil {
 		return waypost.Delivery{}, fmt.Errorf("redeliver message %s: %w", clip(messageID), err)
 	}
@@ -371,6 +380,47 @@ func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) error 
 	return nil
 }
 
+// CancelLeftRounds cancels those rounds of a batch that are not decided, because its
+// workflow has ended without them: an operator has terminated it. Attempts that may
+// be under way are left, for a later call. Before the batch was marked as started it
+// does nothing.
+func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) error {
+	err := s.writeRows(ctx, waypost.MaxCohort, func(ctx context.Context, tx bun.Tx) error {
+		started, err := tx.NewSelect().Model((*redeliveryBatchRow)(nil)).Column("id").
+			Where("id = ? AND workflow_started_at IS NOT NULL", cleanText(batchID)).Exists(ctx)
+		if err != nil || !started {
+			return err
+		}
+		left := func(q *bun.SelectQuery) {
+			q.Join("JOIN delivery_rounds AS dr ON dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round").
+				Where("dr.workflow_id = ?", cleanText(batchID))
+		}
+		var lost []*deliveryRow
+		q := tx.NewSelect().Model(&lost).Where(undecided+" AND d.open_attempt > 0 AND d.open_at <= ?", stamp{s.time().Add(-strandedAfter)}).
+			Order("d.enrollment_id", "d.visit")
+		left(q)
+		if err := s.lock(q, "d").Scan(ctx); err != nil {
+			return err
+		}
+		var superseded []attemptRow
+		for _, row := range lost {
+			superseded = append(superseded, row.interrupt()...)
+			row.OpenAttempt, row.OpenAt, row.OpenBy = 0, stamp{}, ""
+		}
+		if err := s.writeAttempts(ctx, tx, superseded); err != nil {
+			return err
+		}
+		if err := s.updateDeliveries(ctx, tx, lost); err != nil {
+			return err
+		}
+		return s.cancelRounds(ctx, tx, left)
+	})
+	if err != nil {
+		return fmt.Errorf("cancel what %s has left: %w", clip(batchID), err)
+	}
+	return nil
+}
+
 var cancelRound = bulk{
 	table:   "delivery_rounds AS dr",
 	keys:    3,
@@ -415,6 +465,16 @@ func (s *Store) cancelRoundsOfLead(ctx context.Context, tx bun.Tx, lead int64) e
 		return err
 	}
 	return s.notifyWhole(ctx, tx, workflows)
+}
+
+// notifyRounds tells the workflows of the redeliveries (alias dr) of deliveries (alias d)
+// that are not decided.
+func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, which string, args ...any) error {
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
+		SELECT dr.workflow_id, '', '', ?, 0 FROM delivery_rounds AS dr
+		JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit AND d.round = dr.round
+		WHERE `+which+` AND `+undecided+` GROUP BY dr.workflow_id ORDER BY dr.workflow_id`, append([]any{stamp{s.time()}}, args...)...).Exec(ctx)
+	return err
 }
 
 // notifyWhole tells workflows to look at everything.

@@ -14,5 +14,5 @@ func TestSQLite(t *testing.T) {
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	storetest.RequirePostgres(t)
-	storetest.Run(t, storetest.Postgres)
+	storetest.Run(t, storetest.PostgresPool(t))
 }

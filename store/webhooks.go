@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -29,19 +30,25 @@ type webhookRow struct {
 	Enabled        bool    `bun:"enabled"`
 	DisabledReason string  `bun:"disabled_reason"`
 	SigningSecret  []byte  `bun:"signing_secret"`
+	SigningOverlap int64   `bun:"signing_overlap"`
+	PreviousSecret []byte  `bun:"previous_signing_secret"`
+	RotatedAt      stamp   `bun:"signing_rotated_at"`
 	CreatedAt      stamp   `bun:"created_at"`
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
 func passwordPurpose(id string) string { return "webhook/" + id + "/password" }
 func signingPurpose(id string) string  { return "webhook/" + id + "/signing-secret" }
+func previousPurpose(id string) string { return "webhook/" + id + "/previous-signing-secret" }
 
 func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
 		ID: w.ID, Org: sc.Org, Stage: string(sc.Stage), Name: w.Name, URL: w.URL,
 		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
-		SigningSecret: s.seal(w.SigningSecret, signingPurpose(w.ID)),
-		CreatedAt:     stamp{w.CreatedAt}, UpdatedAt: stamp{w.UpdatedAt},
+		SigningSecret:  s.seal(w.SigningSecret, signingPurpose(w.ID)),
+		SigningOverlap: int64(w.SigningOverlap), RotatedAt: stamp{w.SigningRotatedAt},
+		PreviousSecret: s.seal(w.PreviousSigningSecret, previousPurpose(w.ID)),
+		CreatedAt:      stamp{w.CreatedAt}, UpdatedAt: stamp{w.UpdatedAt},
 	}
 	var p waypost.Problems
 	checkText(&p, "name", w.Name)
@@ -72,6 +79,7 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	w := waypost.Webhook{
 		ID: r.ID, Name: r.Name, URL: r.URL, TimeoutMs: r.TimeoutMs, MaxConcurrency: r.MaxConcurrency,
 		Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+		SigningOverlap: waypost.Duration(r.SigningOverlap), SigningRotatedAt: r.RotatedAt.Time,
 	}
 	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry))
 	if r.RateLimit != nil {
@@ -84,6 +92,8 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 		err = errors.Join(err, sealErr)
 	}
 	w.SigningSecret, sealErr = s.unseal(r.SigningSecret, signingPurpose(r.ID))
+	err = errors.Join(err, sealErr)
+	w.PreviousSigningSecret, sealErr = s.unseal(r.PreviousSecret, previousPurpose(r.ID))
 	return w, errors.Join(err, sealErr)
 }
 
@@ -186,6 +196,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 			return err
 		}
 		w.ID, w.CreatedAt, w.UpdatedAt = row.ID, row.CreatedAt.Time, s.time()
+		if !w.UpdatedAt.Before(w.PreviousSigningUntil()) {
+			w.PreviousSigningSecret, w.SigningRotatedAt = "", time.Time{} // it signs no more
+		}
 		if row, err = s.newWebhookRow(sc, w); err != nil {
 			return err
 		}

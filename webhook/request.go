@@ -34,8 +34,8 @@ func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID stri
 	if w.BasicAuth != nil {
 		req.SetBasicAuth(w.BasicAuth.Username, w.BasicAuth.Password)
 	}
-	if w.SigningSecret != "" {
-		if err := sign(req.Header, w.SigningSecret, messageID, at, body); err != nil {
+	if secrets := w.SigningSecrets(at); len(secrets) > 0 {
+		if err := sign(req.Header, secrets, messageID, at, body); err != nil {
 			return nil, &fault{waypost.ClassRender, err.Error()}
 		}
 	}

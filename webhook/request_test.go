@@ -3,6 +3,7 @@ package webhook
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
@@ -92,13 +93,34 @@ func TestSign(t *testing.T) {
 	t.Parallel()
 	// The published example of Standard Webhooks.
 	h := http.Header{}
-	err := sign(h, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	err := sign(h, []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("signature %s, want %s", got, want)
 	}
+	// While one secret replaces another, both sign, the new one first.
+	w := waypost.Webhook{SigningSecret: secretOf("0"), SigningOverlap: waypost.Duration(time.Hour)}
+	w.SetSigningSecret(secretOf("1"), clock)
+	for after, want := range map[time.Duration]int{0: 2, time.Hour - 1: 2, time.Hour: 1} {
+		if err := sign(h, w.SigningSecrets(clock.Add(after)), "msg_1", clock, nil); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Fields(h.Get("webhook-signature"))
+		alone := http.Header{}
+		if err := sign(alone, []string{secretOf("1")}, "msg_1", clock, nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != want || got[0] != alone.Get("webhook-signature") || want == 2 && got[1] == got[0] {
+			t.Errorf("%s after: signatures %q", after, got)
+		}
+	}
+}
+
+// secretOf is a signing secret of one byte, repeated.
+func secretOf(char string) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32)))
 }
 
 func TestSigningSecretThatCannotSign(t *testing.T) {

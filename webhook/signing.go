@@ -29,20 +29,25 @@ func secretKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// sign adds the three headers of Standard Webhooks. The timestamp is that of the
-// attempt, so that receivers can refuse old requests although a message keeps its
-// own timestamp over all its retries.
-func sign(h http.Header, secret, messageID string, at time.Time, body []byte) error {
-	key, err := secretKey(secret)
-	if err != nil {
-		return err
-	}
+// sign adds the three headers of Standard Webhooks, with a signature for each of the
+// secrets: while one replaces another, a receiver that knows either finds its own.
+// The timestamp is that of the attempt, so that receivers can refuse old requests
+// although a message keeps its own timestamp over all its retries.
+func sign(h http.Header, secrets []string, messageID string, at time.Time, body []byte) error {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(messageID + "." + timestamp + "."))
-	mac.Write(body)
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		key, err := secretKey(secret)
+		if err != nil {
+			return err
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(messageID + "." + timestamp + "."))
+		mac.Write(body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
 	h.Set("Webhook-Id", messageID)
 	h.Set("Webhook-Timestamp", timestamp)
-	h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	h.Set("Webhook-Signature", strings.Join(signatures, " "))
 	return nil
 }

@@ -23,6 +23,8 @@ type Outbox interface {
 
 	UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error)
 	MarkLaunchStarted(ctx context.Context, id string) error
+	CanceledSchedules(ctx context.Context, limit int) (ids []string, err error)
+	MarkScheduleDeleted(ctx context.Context, id string) error
 
 	UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error)
 	MarkImportStarted(ctx context.Context, id string) error
@@ -30,6 +32,7 @@ type Outbox interface {
 	UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.RedeliveryBatch, error)
 	MarkRedeliveryStarted(ctx context.Context, id string) error
 	RedeliveryStep(ctx context.Context) (more bool, err error)
+	CancelLeftRounds(ctx context.Context, batchID string) error
 
 	ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
@@ -38,13 +41,15 @@ type Outbox interface {
 }
 
 // Starter starts workflows, again for the same cohort, launch, import or batch of
-// redeliveries without effect, and tells them to look at what has changed.
+// redeliveries without effect, tells them to look at what has changed, and deletes
+// the Schedules of launches.
 type Starter interface {
 	StartCohort(ctx context.Context, cohort waypost.Cohort) error
 	StartLaunch(ctx context.Context, l waypost.Launch) error
+	DeleteSchedule(ctx context.Context, launchID string) error
 	StartImport(ctx context.Context, im waypost.Import) error
 	StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch) error
-	Look(ctx context.Context, workflowID string, ring workflows.Ring) error
+	Look(ctx context.Context, workflowID string, ring workflows.Ring) (runs bool, err error)
 }
 
 // Pump is the only way of enrollments, launches, imports, redeliveries and notices
@@ -125,6 +130,7 @@ func (p *Pump) lanes() []lane {
 	lanes := []lane{
 		{"start left enrollments", sweepEvery, (*Pump).startLeft},
 		{"start launches", sweepEvery, (*Pump).startLaunches},
+		{"delete schedules", sweepEvery, (*Pump).deleteSchedules},
 		{"start imports", sweepEvery, (*Pump).startImports},
 		{"redeliver", sweepEvery, (*Pump).redeliver},
 		{"tell workflows", noticesEvery, (*Pump).tell},
@@ -264,6 +270,23 @@ func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
 	return startAlone(ctx, p, KindLaunch, p.outbox.UnstartedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
 }
 
+// deleteSchedules ends what opens the occurrences of launches that are canceled.
+func (p *Pump) deleteSchedules(ctx context.Context) (more bool, err error) {
+	ids, err := p.outbox.CanceledSchedules(ctx, staleLimit)
+	if err != nil {
+		return false, err
+	}
+	var errs error
+	for _, id := range ids {
+		err := p.limited(ctx, func(ctx context.Context) error { return p.starter.DeleteSchedule(ctx, id) })
+		if err == nil {
+			err = p.outbox.MarkScheduleDeleted(ctx, id)
+		}
+		errs = errors.Join(errs, err)
+	}
+	return len(ids) == staleLimit, errs
+}
+
 func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
 	id := func(im waypost.Import) string { return im.ID }
 	return startAlone(ctx, p, KindImport, p.outbox.UnstartedImports, id, p.starter.StartImport, p.outbox.MarkImportStarted)
@@ -323,7 +346,7 @@ func (p *Pump) tell(ctx context.Context) (more bool, err error) {
 	var errs error
 	var told []int64
 	for _, g := range gather(notices) {
-		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.Look(ctx, g.workflow, g.ring) }); err != nil {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.look(ctx, g) }); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
@@ -336,6 +359,16 @@ func (p *Pump) tell(ctx context.Context) (more bool, err error) {
 		}
 	}
 	return len(notices) == noticesAtOnce, errs
+}
+
+// look tells a workflow. What one of redeliveries has left that was terminated is
+// canceled: nobody else would see to it.
+func (p *Pump) look(ctx context.Context, g *gathered) error {
+	runs, err := p.starter.Look(ctx, g.workflow, g.ring)
+	if err == nil && !runs && waypost.IsID(waypost.PrefixRedeliveryBatch, g.workflow) {
+		err = p.outbox.CancelLeftRounds(ctx, g.workflow)
+	}
+	return err
 }
 
 // gathered is what one workflow is told at once.

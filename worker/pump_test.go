@@ -23,6 +23,9 @@ type unreliable struct {
 	imports map[string]int      // tries
 	faults  int
 
+	schedules map[string]bool // of launches: whether they exist
+	tries     int             // to change them
+
 	redelivered map[string]waypost.RedeliveryBatch
 }
 
@@ -49,7 +52,26 @@ func (u *unreliable) StartCohort(_ context.Context, cohort waypost.Cohort) error
 	return nil
 }
 
-func (u *unreliable) StartLaunch(context.Context, waypost.Launch) error { return nil }
+func (u *unreliable) StartLaunch(_ context.Context, l waypost.Launch) error {
+	return u.schedule(l.ID, l.Schedule != nil)
+}
+
+func (u *unreliable) DeleteSchedule(_ context.Context, id string) error { return u.schedule(id, false) }
+
+// schedule makes or deletes a Schedule at the third try.
+func (u *unreliable) schedule(id string, exists bool) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tries++; u.tries%3 > 0 {
+		u.faults++
+		return errors.New("temporal is away")
+	}
+	if u.schedules == nil {
+		u.schedules = map[string]bool{}
+	}
+	u.schedules[id] = exists
+	return nil
+}
 
 func (u *unreliable) StartImport(_ context.Context, im waypost.Import) error {
 	u.mu.Lock()
@@ -83,14 +105,14 @@ func (u *unreliable) StartRedelivery(_ context.Context, b waypost.RedeliveryBatc
 	return nil
 }
 
-func (u *unreliable) Look(context.Context, string, workflows.Ring) error { return nil }
+func (u *unreliable) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
 
 // Whatever Temporal does, several pumps start every enrollment, each in one
 // cohort, and every import.
 func TestPumpStartsEachOnce(t *testing.T) {
 	t.Parallel()
 	const enrollments = 150
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	db := storetest.SQLite(t, time.Now)
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
@@ -186,7 +208,7 @@ func TestPumpStartsEachOnce(t *testing.T) {
 func TestPumpRedeliversEachOnce(t *testing.T) {
 	t.Parallel()
 	const messages = 720
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	db := storetest.SQLite(t, time.Now)
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
@@ -295,4 +317,48 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The Schedule of a recurring launch is made, and deleted once the launch is canceled,
+// whatever Temporal does meanwhile.
+func TestPumpKeepsSchedules(t *testing.T) {
+	t.Parallel()
+	db := storetest.SQLite(t, time.Now)
+	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	definition := []byte(`{"name":"J","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
+	j, err := db.CreateJourney(t.Context(), sc, "J", definition)
+	must(t, err)
+	_, err = db.PublishJourney(t.Context(), sc, j.ID, "J", "hash", definition, nil)
+	must(t, err)
+	temporal := &unreliable{}
+	pump := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
+	pump.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	go pump.Run(ctx)
+	l, err := db.CreateLaunch(ctx, sc, waypost.Launch{
+		JourneyID: j.ID, Version: 1, AppID: "app_test", Schedule: &waypost.Schedule{Cron: "@daily", Timezone: "UTC"},
+		Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+	})
+	must(t, err)
+	await := func(exists bool) {
+		t.Helper()
+		for {
+			pump.Wake()
+			temporal.mu.Lock()
+			made, known := temporal.schedules[l.ID]
+			temporal.mu.Unlock()
+			if known && made == exists {
+				return
+			}
+			sleep(ctx, 10*time.Millisecond, nil)
+			if ctx.Err() != nil {
+				t.Fatalf("the schedule exists: %t, want %t", made, exists)
+			}
+		}
+	}
+	await(true)
+	_, err = db.CancelLaunch(ctx, sc, l.ID)
+	must(t, err)
+	await(false)
 }

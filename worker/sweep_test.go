@@ -33,6 +33,8 @@ func (o *leftOutbox) UnstartedLaunches(context.Context, time.Time, int) ([]waypo
 	return nil, nil
 }
 
+func (o *leftOutbox) CanceledSchedules(context.Context, int) ([]string, error) { return nil, nil }
+
 func (o *leftOutbox) UnstartedImports(context.Context, time.Time, int) ([]waypost.Import, error) {
 	return nil, nil
 }
@@ -67,16 +69,61 @@ type refusing string
 
 func (refusing) StartLaunch(context.Context, waypost.Launch) error { return nil }
 
+func (refusing) DeleteSchedule(context.Context, string) error                   { return nil }
 func (refusing) StartImport(context.Context, waypost.Import) error              { return nil }
 func (refusing) StartRedelivery(context.Context, waypost.RedeliveryBatch) error { return nil }
 
-func (refusing) Look(context.Context, string, workflows.Ring) error { return nil }
+func (refusing) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
 
 func (r refusing) StartCohort(_ context.Context, c waypost.Cohort) error {
 	if c.ID == string(r) {
 		return errors.New("refused")
 	}
 	return nil
+}
+
+// endings is an outbox of notices for workflows that have ended.
+type endings struct {
+	Outbox
+	notices  []waypost.Notice
+	canceled []string
+	deleted  []int64
+}
+
+func (o *endings) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return o.notices, nil }
+
+func (o *endings) CancelLeftRounds(_ context.Context, id string) error {
+	o.canceled = append(o.canceled, id)
+	return nil
+}
+
+func (o *endings) DeleteNotices(_ context.Context, ids []int64) error {
+	o.deleted = append(o.deleted, ids...)
+	return nil
+}
+
+type ended struct{ refusing }
+
+func (ended) Look(context.Context, string, workflows.Ring) (bool, error) { return false, nil }
+
+// What a workflow of redeliveries has left that was terminated is canceled when it is
+// to be told something.
+func TestPumpCancelsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	left, cohort := waypost.NewID(waypost.PrefixRedeliveryBatch, now), waypost.NewID(waypost.PrefixCohort, now)
+	for _, tt := range []struct {
+		starter Starter
+		want    []string
+	}{{ended{}, []string{left}}, {refusing(""), nil}} {
+		o := &endings{notices: []waypost.Notice{{ID: 1, WorkflowID: left}, {ID: 2, WorkflowID: cohort}}}
+		if _, err := NewPump(o, tt.starter, nil, slog.New(slog.DiscardHandler)).tell(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(o.canceled, tt.want) || len(o.deleted) != 2 {
+			t.Errorf("canceled %v, want %v; deleted %v", o.canceled, tt.want, o.deleted)
+		}
+	}
 }
 
 // A cohort that cannot be started does not keep those behind it from starting.
@@ -94,7 +141,7 @@ func TestSweepPassesARefusedCohort(t *testing.T) {
 			if got != want {
 				t.Errorf("started %s, want %s", got, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s is not started", want)
 		}
 	}

@@ -40,6 +40,7 @@ func New(c client.Client, taskQueue string, a *activities.Activities) worker.Wor
 func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 	r.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
+	r.RegisterWorkflowWithOptions(workflows.LaunchOccurrence, workflow.RegisterOptions{Name: workflows.TypeLaunchOccurrence})
 	r.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
 	r.RegisterWorkflowWithOptions(workflows.Redelivery, workflow.RegisterOptions{Name: workflows.TypeRedelivery})
 	r.RegisterActivity(a.DeliverBatch)
@@ -49,9 +50,11 @@ func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterActivity(a.EnrollBatch)
 	r.RegisterActivity(a.RecordBatch)
 	r.RegisterActivity(a.LookBatch)
+	r.RegisterActivity(a.MoveBatch)
 	r.RegisterActivity(a.CancelBatch)
 	r.RegisterActivity(a.CancelLaunch)
 	r.RegisterActivity(a.EnrollAudience)
+	r.RegisterActivity(a.OpenOccurrence)
 	r.RegisterActivity(a.ImportLeads)
 	r.RegisterActivity(a.CancelImport)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -58,9 +59,12 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 	}, TypeJourney, in)
 }
 
-// StartLaunch starts the workflow of a launch; again for the same launch has no
-// effect.
+// StartLaunch starts the workflow of a launch, or makes the Schedule of one that
+// recurs; again for the same launch has no effect.
 func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
+	if l.Schedule != nil {
+		return c.createSchedule(ctx, l)
+	}
 	in := LaunchInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
 	if l.StartAt != nil {
 		in.StartAt = *l.StartAt
@@ -71,6 +75,76 @@ func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
 		StaticSummary:         "Launch of journey " + l.JourneyID,
 		Priority:              backgroundPriority(l.Scope),
 	}, TypeLaunch, in)
+}
+
+// createSchedule has Temporal open the occurrences of a launch: they are short
+// workflows that do not wait for one another. The Schedule is never paused, since the
+// launch's row decides whether an occurrence is opened: one that is due right after a
+// resume takes place even if Temporal could not have been told yet.
+func (c *Client) createSchedule(ctx context.Context, l waypost.Launch) error {
+	attributes := attributesOf(l.Scope, AttrJourney.ValueSet(l.JourneyID))
+	spec := client.ScheduleSpec{TimeZoneName: l.Schedule.Timezone}
+	if l.StartAt != nil {
+		spec.StartAt = *l.StartAt
+	}
+	for _, cal := range l.Schedule.Calendars() {
+		spec.Calendars = append(spec.Calendars, client.ScheduleCalendarSpec{
+			Minute: ranges(cal.Minutes), Hour: ranges(cal.Hours), DayOfMonth: ranges(cal.Days), Month: ranges(cal.Months),
+			DayOfWeek: ranges(cal.Weekdays),
+		})
+	}
+	// What has become due since the launch was accepted, if Temporal was away.
+	missed := client.ScheduleBackfill{Start: l.CreatedAt, End: time.Now(), Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}
+	if earliest := missed.End.Add(-waypost.OccurrenceWindow); missed.Start.Before(earliest) {
+		missed.Start = earliest
+	}
+	var backfill []client.ScheduleBackfill
+	if missed.Start.Before(missed.End) {
+		backfill = append(backfill, missed)
+	}
+	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID:   l.ID,
+		Spec: spec,
+		Action: &client.ScheduleWorkflowAction{
+			ID:                    l.ID,
+			Workflow:              TypeLaunchOccurrence,
+			Args:                  []any{OccurrenceInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID}},
+			TaskQueue:             c.taskQueue,
+			TypedSearchAttributes: attributes,
+			StaticSummary:         "Occurrence of a launch of journey " + l.JourneyID,
+			Priority:              backgroundPriority(l.Scope),
+		},
+		Overlap:               enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
+		CatchupWindow:         waypost.OccurrenceWindow,
+		ScheduleBackfill:      backfill,
+		TypedSearchAttributes: attributes,
+	})
+	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return fmt.Errorf("create the schedule of launch %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+// ranges writes ascending numbers as ranges.
+func ranges(numbers []int) []client.ScheduleRange {
+	var list []client.ScheduleRange
+	for _, n := range numbers {
+		if last := len(list) - 1; last >= 0 && list[last].End == n-1 {
+			list[last].End = n
+			continue
+		}
+		list = append(list, client.ScheduleRange{Start: n, End: n})
+	}
+	return list
+}
+
+// DeleteSchedule deletes the Schedule of a recurring launch; there need not be one.
+func (c *Client) DeleteSchedule(ctx context.Context, launchID string) error {
+	err := c.temporal.ScheduleClient().GetHandle(ctx, launchID).Delete(ctx)
+	if gone := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &gone) {
+		return fmt.Errorf("delete the schedule of launch %s: %w", launchID, err)
+	}
+	return nil
 }
 
 // StartImport starts the workflow of an import; again for the same import has no
@@ -144,16 +218,17 @@ func attributesOf(sc waypost.Scope, more ...temporal.SearchAttributeUpdate) temp
 }
 
 // Look tells a workflow that something has changed that it should look at. One
-// that has ended needs not to be told: that is no error.
-func (c *Client) Look(ctx context.Context, workflowID string, ring Ring) error {
-	err := c.temporal.SignalWorkflow(ctx, workflowID, "", SignalLook, ring)
+// that has ended, or was not started yet, cannot be told: runs is false, which is no
+// error.
+func (c *Client) Look(ctx context.Context, workflowID string, ring Ring) (runs bool, err error) {
+	err = c.temporal.SignalWorkflow(ctx, workflowID, "", SignalLook, ring)
 	if ended := (*serviceerror.NotFound)(nil); errors.As(err, &ended) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("signal workflow %s: %w", workflowID, err)
+		return false, fmt.Errorf("signal workflow %s: %w", workflowID, err)
 	}
-	return nil
+	return true, nil
 }
 
 func priority(org, launch string, members int) temporal.Priority {
@@ -199,7 +274,11 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	}
 	leads := make([]string, len(cohort.Members))
 	for i, m := range cohort.Members {
-		in.Members = append(in.Members, Member{EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID})
+		member, err := memberOf(m)
+		if err != nil {
+			return in, temporal.SearchAttributes{}, err
+		}
+		in.Members = append(in.Members, member)
 		leads[i] = strconv.FormatInt(m.LeadsID, 10)
 	}
 	def, problems := journey.Parse(v.Definition)
@@ -207,10 +286,13 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 		return in, temporal.SearchAttributes{}, fmt.Errorf("read definition of journey %s/%d: %w", v.JourneyID, v.Version, err)
 	}
 	in.Node = def.Start()
-	updates := []temporal.SearchAttributeUpdate{
-		AttrJourney.ValueSet(v.JourneyID), AttrLead.ValueSet(leads), AttrNode.ValueSet(def.Start()),
+	if len(in.Members) > 0 && in.Members[0].Carried != nil {
+		in.Node = in.Members[0].Carried.Input.Node
 	}
-	if node, ok := def.Node(def.Start()); ok && node.Webhook != "" {
+	updates := []temporal.SearchAttributeUpdate{
+		AttrJourney.ValueSet(v.JourneyID), AttrLead.ValueSet(leads), AttrNode.ValueSet(in.Node),
+	}
+	if node, ok := def.Node(in.Node); ok && node.Webhook != "" {
 		in.Webhook = node.Webhook
 		updates = append(updates, AttrWebhook.ValueSet(node.Webhook))
 	}

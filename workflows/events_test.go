@@ -226,22 +226,34 @@ func TestContinueAsNewWithEvents(t *testing.T) {
 	}
 }
 
-// What keeps an event's condition from being evaluated stands in the timeline.
-func TestEventConditionFails(t *testing.T) {
+// What the condition said of the last event stands in the timeline, and no value of it.
+func TestEventReasons(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	e := w.enroll(w.publish(waiting), 1)[0]
-	w.at(time.Hour, func(ctx context.Context) {
-		_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: "e1", Name: "purchase", LeadsID: e.LeadsID, Properties: map[string]any{}})
-		must(t, err)
-	})
-	w.run()
-	_, entries, err := w.store.Enrollment(context.Background(), scope, e.ID)
-	must(t, err)
-	for _, entry := range entries {
-		if entry.What == waypost.WhatTimedOut && entry.Reason == "error: no such key" {
-			return
-		}
+	for name, tt := range map[string]struct {
+		events []map[string]any
+		want   string
+	}{
+		"no event":        {nil, "timedOut: "},
+		"nothing to see":  {[]map[string]any{{}}, "timedOut: event purchase: event.amount > 100 → error: no such key"},
+		"too little":      {[]map[string]any{{}, {"amount": 50}}, "timedOut: event purchase: event.amount > 100 → false"},
+		"enough at last":  {[]map[string]any{{}, {"amount": 50}, {"amount": 150}}, "matched: event purchase: event.amount > 100 → true"},
+		"enough at once":  {[]map[string]any{{"amount": 150}, {"amount": 50}}, "matched: event purchase: event.amount > 100 → true"},
+		"of another type": {[]map[string]any{{"amount": "many"}}, "timedOut: event purchase: event.amount > 100 → error: no such overload"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			e := w.enroll(w.publish(waiting), 1)[0]
+			for i, properties := range tt.events {
+				w.at(time.Duration(i+1)*time.Hour, func(ctx context.Context) {
+					_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: fmt.Sprint("e", i), Name: "purchase", LeadsID: e.LeadsID, Properties: properties})
+					must(t, err)
+				})
+			}
+			w.run()
+			if lines := w.reasons(e, "wait"); lines[len(lines)-1] != tt.want {
+				t.Errorf("the timeline says %q, want %q", lines, tt.want)
+			}
+		})
 	}
-	t.Errorf("timeline %+v", entries)
 }

@@ -53,7 +53,6 @@ func TestClockSkew(t *testing.T) {
 					return
 				}
 			})
-			w.env.SetTestTimeout(10 * time.Second)
 			w.env.ExecuteWorkflow(workflows.TypeJourney, w.claim())
 			if err := w.env.GetWorkflowError(); err != nil {
 				t.Fatalf("%v after %d batches", err, batches)

@@ -62,6 +62,8 @@ type Member struct {
 	// Leaving says that it has ended but for the touchpoint that it is at: once that is
 	// decided it is looked at.
 	Leaving bool `json:"x,omitempty"`
+	// Carried is what it begins with if it comes from another version.
+	Carried *activities.Carried `json:"c,omitempty"`
 }
 
 // rules of new runs. 0 was the first: delays ended without a look at what was
@@ -180,10 +182,16 @@ func newCohort(in JourneyInput) *cohort {
 	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}}
 }
 
-// start enters the journey with those who have not begun.
+// start enters the journey with those who have not begun, and goes on with those who
+// come from another version.
 func (c *cohort) start(ctx workflow.Context) error {
 	c.listen(ctx, c.rung)
 	for i := range c.in.Members {
+		if c.in.Members[i].Carried != nil {
+			if err := c.arrive(i); err != nil {
+				return err
+			}
+		}
 		if c.in.Members[i].State.Version != 0 {
 			continue
 		}
@@ -380,6 +388,9 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 	// The activity computed the same step and wrote it with the outcome. Who ended an
 	// enrollment early has written that.
 	m.Unrecorded, m.Outcome = nil, d.Outcome
+	if d.Exited {
+		m.State.Status = waypost.EnrollmentExited
+	}
 	if m.Leaving && m.State.Phase != journey.PhaseDone {
 		m.Leaving, m.Rung = false, true
 	}
@@ -396,7 +407,8 @@ func (m *Member) quiet() bool {
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)
-	for _, i := range members {
+	for n, i := range members {
+		batch.Items[n].Rung = c.in.Members[i].Rung
 		c.in.Members[i].Rung = false
 	}
 	c.quick(ctx, "look at "+count(len(members), "lead"), activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
@@ -407,10 +419,17 @@ func (c *cohort) look(ctx workflow.Context, members []int) {
 		if len(findings) != len(members) {
 			return fmt.Errorf("LookBatch answered for %d of %d enrollments", len(findings), len(members))
 		}
+		var ordered []int
 		for n, i := range members {
 			if err := c.found(ctx, i, findings[n]); err != nil {
 				return err
 			}
+			if findings[n].Outcome == activities.FoundOrdered {
+				ordered = append(ordered, i)
+			}
+		}
+		if len(ordered) > 0 {
+			c.move(ctx, ordered)
 		}
 		return nil
 	})
@@ -431,7 +450,7 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 	case activities.FoundPaused:
 		m.Held = true
 	case activities.FoundMatched:
-		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at})
+		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at, Reason: f.Reason})
 	case activities.FoundOver, activities.FoundTimedOut:
 		reason := m.Reason
 		if f.Reason != "" {

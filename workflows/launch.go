@@ -21,6 +21,7 @@ type LaunchInput struct {
 	RatePerSecond float64       `json:"ratePerSecond,omitempty"`
 	Enrolled      int           `json:"enrolled,omitempty"` // by runs before
 	Skipped       int           `json:"skipped,omitempty"`
+	HeldOut       int           `json:"heldOut,omitempty"`
 }
 
 // LaunchResult stands in the box at the top of the workflow's page.
@@ -29,6 +30,7 @@ type LaunchResult struct {
 	Journey  string `json:"journey"`
 	Enrolled int    `json:"enrolled"`
 	Skipped  int    `json:"skipped"`
+	HeldOut  int    `json:"heldOut,omitempty"`
 	Canceled bool   `json:"canceled,omitempty"`
 }
 
@@ -39,10 +41,14 @@ type LaunchResult struct {
 func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 	rings := workflow.GetSignalChannel(ctx, SignalLook)
 	result := func(canceled bool) LaunchResult {
-		return LaunchResult{in.LaunchID, in.JourneyID, in.Enrolled, in.Skipped, canceled}
+		return LaunchResult{in.LaunchID, in.JourneyID, in.Enrolled, in.Skipped, in.HeldOut, canceled}
 	}
 	show := func(what string) {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s. %d enrolled, %d skipped.", what, in.Enrolled, in.Skipped))
+		counts := fmt.Sprintf("%d enrolled, %d skipped", in.Enrolled, in.Skipped)
+		if in.HeldOut > 0 {
+			counts += fmt.Sprintf(", %d held out", in.HeldOut)
+		}
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s. %s.", what, counts))
 	}
 	canceled := func(why error) error {
 		return cancelIf(ctx, why, activitiesOf.CancelLaunch, activities.CancelInput{Scope: in.Scope, LaunchID: in.LaunchID})
@@ -68,6 +74,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		}
 		in.Enrolled += p.Enrolled
 		in.Skipped += p.Skipped
+		in.HeldOut += p.HeldOut
 		switch {
 		case p.Done || p.Canceled:
 			show("Done")

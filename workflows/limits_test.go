@@ -172,7 +172,7 @@ func TestFrequencyCap(t *testing.T) {
 				for i, line := range got {
 					got[i], _, _ = strings.Cut(line, " until 20")
 				}
-				want := []string{"one entered", "one sent", "two skipped frequencyCap", "sent took otherwise", "wait entered", "wait waited", "three sent", "end exited"}
+				want := []string{"one entered", "one sent", "two skipped frequencyCap", "sent took otherwise; case 1: touchpoints.two.succeed → error: no such key", "wait entered", "wait waited", "three sent", "end exited"}
 				for i, line := range want {
 					if i >= len(got) || !strings.HasPrefix(got[i], line) {
 						t.Fatalf("timeline %q, want %q", got, want)
@@ -275,6 +275,43 @@ func TestExitOn(t *testing.T) {
 				}
 				if _, err := w.store.Enroll(context.Background(), scope, waypost.Enrollment{JourneyID: v.JourneyID, Version: 1, LeadsID: leaver.LeadsID}, waypost.Reentry{}); err != nil {
 					t.Errorf("the lead may not enter again: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// An event comes while the last POST is under way: the workflow says of the enrollment
+// what the database does.
+func TestExitDuringLastPost(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for _, status := range []int{200, 404} {
+			t.Run(fmt.Sprint(n, status), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, nil)
+				var leaver waypost.Enrollment
+				w.receiver.script = func(m waypost.Message, _ int) answer {
+					if m.UserProfile.AffID == fmt.Sprint(leaver.LeadsID) {
+						w.acceptEvent(leaver.LeadsID, "bought")
+					}
+					return answer{status: status}
+				}
+				enrolled := w.enroll(w.publish(strings.Replace(oneTouchpoint, `{`, `{"exitOn":[{"event":"bought"}],`, 1)), n)
+				leaver = enrolled[0]
+				result := w.run()
+				if n == 1 && result.Status != waypost.EnrollmentExited || n > 1 && result.Exited != 1 {
+					t.Errorf("result %+v", result)
+				}
+				for i, e := range enrolled {
+					want, last := waypost.EnrollmentCompleted, " exited"
+					if i == 0 {
+						want, last = waypost.EnrollmentExited, "exited event bought"
+					}
+					now, _ := w.timeline(e)
+					if lines := w.lines(e); now != want || !strings.HasSuffix(lines[len(lines)-1], last) {
+						t.Errorf("%d is %s by way of %q", i, now, lines)
+					}
 				}
 			})
 		}

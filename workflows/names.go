@@ -17,6 +17,10 @@ const TypeJourney = "Journey"
 // the launch's.
 const TypeLaunch = "Launch"
 
+// TypeLaunchOccurrence is the workflow type that opens an occurrence of a recurring
+// launch; its id is the launch's with the time.
+const TypeLaunchOccurrence = "LaunchOccurrence"
+
 // TypeLeadImport is the workflow type that processes the rows of an import; its id
 // is the import's.
 const TypeLeadImport = "LeadImport"

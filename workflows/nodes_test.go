@@ -147,9 +147,9 @@ func TestWaitUntilDates(t *testing.T) {
 			after: 16*24*time.Hour + 2*time.Hour + 7*time.Minute, word: "waited: ",
 		},
 		"2026-03-20": {after: 15*24*time.Hour + 16*time.Hour, word: "waited: "},
-		"2026-03-02": {word: "skipped: in the past"},
-		"tomorrow":   {word: "skipped: invalid value"},
-		"":           {word: "skipped: missing value"},
+		"2026-03-02": {word: "skipped: customFields.renewalDate -72h: in the past"},
+		"tomorrow":   {word: "skipped: customFields.renewalDate -72h: invalid value"},
+		"":           {word: "skipped: customFields.renewalDate -72h: missing value"},
 	} {
 		want.Enrollment = w.enter(v, w.lead(map[string]any{"renewalDate": value}))
 		all = append(all, want)
@@ -192,7 +192,7 @@ func TestSplit(t *testing.T) {
 		w.run()
 		for i, e := range enrolled {
 			arm := journey.SplitArm(v.JourneyID, "arms", leads[i], []int{50, 30, 20})
-			want := fmt.Sprintf("took: arm %d", arm+1)
+			want := fmt.Sprintf("took: arm %d: weight %d of 100", arm+1, []int{50, 30, 20}[arm])
 			if lines := w.reasons(e, "arms"); !slices.Contains(lines, want) {
 				t.Errorf("lead %d: %q, want %q", leads[i], lines, want)
 			}

@@ -26,6 +26,7 @@ func TestStoredHistoriesReplay(t *testing.T) {
 			replayer := worker.NewWorkflowReplayer()
 			replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 			replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
+			replayer.RegisterWorkflowWithOptions(workflows.LaunchOccurrence, workflow.RegisterOptions{Name: workflows.TypeLaunchOccurrence})
 			replayer.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
 			replayer.RegisterWorkflowWithOptions(workflows.Redelivery, workflow.RegisterOptions{Name: workflows.TypeRedelivery})
 			must(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, file))

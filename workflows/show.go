@@ -96,13 +96,19 @@ func (c *cohort) details() string {
 		}
 		return b.String()
 	}
-	done := 0
+	done, moved := 0, 0
 	for i := range c.in.Members {
-		if c.in.Members[i].State.Phase == journey.PhaseDone {
+		switch s := c.in.Members[i].State; {
+		case s.Status == statusMoved:
+			moved++
+		case s.Phase == journey.PhaseDone:
 			done++
 		}
 	}
 	b.WriteString(fmt.Sprintf("%d of %d enrollments have ended.\n", done, len(c.in.Members)))
+	if moved > 0 {
+		b.WriteString(fmt.Sprintf("%d were moved to another version.\n", moved))
+	}
 	for i := range c.in.Members {
 		m := &c.in.Members[i]
 		if line := m.waits(); line != "" && b.Len() < maxDetails {
@@ -121,9 +127,11 @@ func path(s journey.State) string {
 	for _, v := range s.Path {
 		parts = append(parts, v.Node+" ("+v.Result+")")
 	}
-	if s.Phase == journey.PhaseDone {
+	switch {
+	case s.Status == statusMoved: // the last visit says it
+	case s.Phase == journey.PhaseDone:
 		parts = append(parts, string(s.EnrollmentStatus()))
-	} else {
+	default:
 		parts = append(parts, s.Node)
 	}
 	return strings.Join(parts, " → ")
@@ -159,6 +167,7 @@ type JourneyResult struct {
 
 	Enrollments  int          `json:"enrollments,omitempty"`
 	Exited       int          `json:"exited,omitempty"` // enrollments that an event has ended
+	Moved        int          `json:"moved,omitempty"`  // enrollments that went on in another version
 	Touchpoints  []NodeCount  `json:"touchpoints,omitempty"`
 	NotSucceeded []LeadResult `json:"notSucceeded,omitempty"`
 }
@@ -196,8 +205,11 @@ func (c *cohort) result() JourneyResult {
 	r := JourneyResult{Enrollments: len(c.in.Members)}
 	for _, m := range c.in.Members {
 		failed := false
-		if m.State.Status == waypost.EnrollmentExited {
+		switch m.State.Status {
+		case waypost.EnrollmentExited:
 			r.Exited++
+		case statusMoved:
+			r.Moved++
 		}
 		for _, v := range m.State.Path {
 			switch v.Result {

@@ -2,12 +2,12 @@ package workflows_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"waypost"
 	"waypost/store"
+	"waypost/store/storetest"
 )
 
 // oneDatabase opens one database for processes whose clocks are ahead of the true
@@ -17,9 +17,7 @@ func oneDatabase(t *testing.T) (open func(ahead time.Duration) *store.Store) {
 	ctx := context.Background()
 	keys, err := waypost.ParseKeyring("k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	must(t, err)
-	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
-	_, _, err = store.Migrate(ctx, url)
-	must(t, err)
+	url := storetest.SQLiteURL(t)
 	return func(ahead time.Duration) *store.Store {
 		s, err := store.Open(ctx, url, keys, func() time.Time { return time.Now().Add(ahead) })
 		must(t, err)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 	"waypost/activities"
 	"waypost/journey"
 	"waypost/store"
+	"waypost/store/storetest"
 	"waypost/webhook"
 	"waypost/worker"
 	"waypost/workflows"
@@ -53,10 +53,7 @@ func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
 	must(t, err)
 	w.keys = keys
 	w.newEnvironment()
-	url := "sqlite:" + filepath.Join(t.TempDir(), "waypost.db")
-	_, _, err = store.Migrate(context.Background(), url)
-	must(t, err)
-	w.store, err = store.Open(context.Background(), url, keys, func() time.Time { return w.env.Now() })
+	w.store, err = store.Open(context.Background(), storetest.SQLiteURL(t), keys, func() time.Time { return w.env.Now() })
 	must(t, err)
 	t.Cleanup(func() { must(t, w.store.Close()) })
 
@@ -88,7 +85,7 @@ func (w *world) newEnvironmentAt(at time.Time) {
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	w.env = suite.NewTestWorkflowEnvironment()
 	w.env.SetStartTime(at)
-	w.env.SetTestTimeout(time.Minute)
+	w.env.SetTestTimeout(5 * time.Minute)
 	// A machine that stands still for a second is no deadlock.
 	w.env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: time.Minute})
 	// Payloads pass the codec, as they do in production.

@@ -47,9 +47,11 @@ func (s deliverySelection) flags(cmd *cobra.Command) {
 	}
 }
 
-// given are the filters whose flags stand on the command line.
-func (s deliverySelection) given() []deliveryFilter {
-	return slices.DeleteFunc(slices.Clone(s), func(f deliveryFilter) bool { return f.value == "" })
+// given are the filters whose flags stand on the command line. One without a value is
+// among them, for the gateway to refuse: where a script's variable is not set, left out
+// it would select far more than was meant.
+func (s deliverySelection) given(cmd *cobra.Command) []deliveryFilter {
+	return slices.DeleteFunc(slices.Clone(s), func(f deliveryFilter) bool { return !cmd.Flags().Changed(f.flag) })
 }
 
 func (c *cli) deliveriesList() *cobra.Command {
@@ -60,7 +62,7 @@ func (c *cli) deliveriesList() *cobra.Command {
 		Example: `  waypost deliveries list --journey jrn_… --status failed --from 2026-01-01T00:00:00Z`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{}
-			for _, f := range filters.given() {
+			for _, f := range filters.given(cmd) {
 				query.Set(f.name, f.value)
 			}
 			return c.list(cmd.Context(), deliveriesPath, query, l,

@@ -164,7 +164,7 @@ func TestClientOfGateway(t *testing.T) {
 	runCLI(t, client, "", "journeys", "show", journey).want(t, 0, []string{`"policy": "always"`}, nil)
 	broken := strings.Replace(text, "webhook: "+webhook, "webhook: whk_none, next: nowhere", 1)
 	runCLI(t, client, strings.Replace(broken, "Welcome", "Broken", 1), "journeys", "apply", "-f", "-", "--publish").
-		want(t, 1, nil, []string{"BadRequest: ", "\n  nodes[0].next: ", "\n  nodes[0].webhook: "})
+		want(t, 1, nil, []string{"- is the draft of jrn_", "BadRequest: ", "\n  nodes[0].next: ", "\n  nodes[0].webhook: "})
 
 	lead := do("leadsId", "name: Ada\n", "leads", "create", "-f", "-")
 	runCLI(t, client, "", "leads", "show", lead).want(t, 0, []string{"Ada"}, nil)

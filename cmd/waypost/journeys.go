@@ -21,7 +21,7 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys start jrn_… --lead 1001`,
 	}
 	cmd.AddCommand(c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.journeysLaunch(), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysArchive())
+		c.journeysLaunch(), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive())
 	cmd.AddCommand(c.controls(journeyPath, controlled{
 		command: "journeys", id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
@@ -82,7 +82,11 @@ serves several stages: --set NAME=ID puts an id in wherever a node's webhook or 
 			if err != nil {
 				return err
 			}
-			return c.publish(cmd.Context(), cl, journey.text("id"))
+			if err := c.publish(cmd.Context(), cl, journey.text("id")); err != nil {
+				fmt.Fprintf(c.stderr, "%s is the draft of %s, and not published:\n", clean(file), clean(journey.text("id")))
+				return err
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()

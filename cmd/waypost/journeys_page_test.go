@@ -129,24 +129,32 @@ func TestJourneysPage(t *testing.T) {
 	webhook := memberOf(t, p.client, "id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook")
 	p.ids["1001"] = memberOf(t, p.client, "leadsId", "name: Ada\nleadsGroup: 3\n", "leads", "create", "-f", "-")
 	p.ids["jrn_…"] = memberOf(t, p.client, "journeyId", strings.NewReplacer("whk_1", webhook, "whk_2", webhook).Replace(blocksOf(t, text, "yaml")[0]), "journeys", "apply", "-f", "-", "--publish")
+	// The page moves enrollments to a second version.
+	next := strings.NewReplacer("whk_1", webhook, "whk_2", webhook, "72h", "24h").Replace(blocksOf(t, text, "yaml")[0])
+	if v := memberOf(t, p.client, "version", next, "journeys", "apply", "-f", "-", "--publish"); v != "2" {
+		t.Fatalf("the second version is %s", v)
+	}
 	answers := p.run(text)
 	blocks := blocksOf(t, text, "json")
-	if len(blocks) != 2 {
+	if len(blocks) != 3 {
 		t.Fatalf("%d answers are shown", len(blocks))
 	}
-	var dryRun, forecast, archived members
+	var dryRun, forecast, migrated, archived members
 	for line, answer := range answers {
 		switch {
 		case strings.Contains(line, "dryrun") && strings.Contains(line, "waypost_call") && strings.Contains(line, "leadsId"):
 			dryRun = answer
 		case strings.Contains(line, "forecast") && strings.Contains(line, "waypost_call"):
 			forecast = answer
+		case strings.Contains(line, "waypost_call") && strings.Contains(line, "/migrate"):
+			migrated = answer
 		case strings.Contains(line, "waypost_call") && strings.Contains(line, "/archive"):
 			archived = answer
 		}
 	}
 	p.shows(blocks[0], dryRun)
 	p.shows(blocks[1], forecast)
+	p.shows(blocks[2], migrated)
 	if forecast.text("total") != "1" || archived.text("status") != "archived" {
 		t.Errorf("forecast for %s leads, the journey is %s", forecast.text("total"), archived.text("status"))
 	}

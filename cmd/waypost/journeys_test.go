@@ -150,7 +150,7 @@ func TestJourneysValidate(t *testing.T) {
 
 	// As publishing says it.
 	id := runCLI(t, client, wrong, "journeys", "apply", "-f", "-", "--set", set, "--publish")
-	if id.code != 1 || id.stderr != r.stderr {
+	if id.code != 1 || !strings.HasSuffix(id.stderr, ", and not published:\n"+r.stderr) {
 		t.Errorf("publishing says\n%svalidating\n%s", id.stderr, r.stderr)
 	}
 	runCLI(t, append(client, "WAYPOST_SECRET_KEY=sk_wrong"), definition, "journeys", "validate", "-", "--set", set).want(t, 1, nil, []string{"SignatureMismatch"})

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -132,6 +136,121 @@ that run go on to their end. Publishing it takes it into use again.`,
 			return c.printJourney(a)
 		},
 	}
+}
+
+func (c *cli) journeysMigrate() *cobra.Command {
+	var from, to int
+	var pairs []string
+	var dryRun, yes bool
+	cmd := &cobra.Command{
+		Use: "migrate ID --from N --to N --map NODE=NODE", Short: "Move enrollments that wait to another version",
+		Long: `Moves enrollments of one version of a journey that wait, in a delay, a waitUntil or a waitForEvent,
+to another version. --map says on which node they wait, and where they go on: --map wait=reminder.
+Who waits on other nodes stays, and so does who is not waiting.
+
+If both nodes wait alike, such as delays of the same length, the wait goes on and keeps its end;
+otherwise the node is entered anew. What is paused stays paused.
+
+It first tells how many wait there, and asks on a terminal; --yes does not ask. Each enrollment goes
+over within seconds. A command that was cut off can be given again: it moves the rest.`,
+		Example: `  waypost journeys diff jrn_… 1 2
+  waypost journeys migrate jrn_… --from 1 --to 2 --map wait=wait --dry-run
+  waypost journeys migrate jrn_… --from 1 --to 2 --map wait=wait --map later=wait --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := nodeMap(pairs)
+			if err != nil {
+				return err
+			}
+			if from < 1 || to < 1 {
+				return usagef("migrate needs --from N and --to N, numbers of versions as `waypost journeys versions ID` lists them")
+			}
+			return c.migrateJourney(cmd.Context(), args[0], migration{From: from, To: to, NodeMap: nodes, DryRun: true}, dryRun, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&from, "from", 0, "the version that the enrollments are on")
+	f.IntVar(&to, "to", 0, "the version to move them to")
+	f.StringArrayVar(&pairs, "map", nil, "NODE=NODE: a node that they wait on, and the one to go on at; may stand several times")
+	f.BoolVar(&dryRun, "dry-run", false, "only tell how many wait there")
+	f.BoolVarP(&yes, "yes", "y", false, "move them without asking")
+	return cmd
+}
+
+// migration is what the gateway is told to move.
+type migration struct {
+	From    int               `json:"from"`
+	To      int               `json:"to"`
+	NodeMap map[string]string `json:"nodeMap"`
+	DryRun  bool              `json:"dryRun"`
+}
+
+// nodeMap reads --map.
+func nodeMap(pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, usagef("migrate needs --map NODE=NODE: a node that enrollments wait on, and the one to go on at")
+	}
+	nodes := map[string]string{}
+	for _, pair := range pairs {
+		from, to, ok := strings.Cut(pair, "=")
+		if !ok || from == "" || to == "" {
+			return nil, usagef("--map %q: it is NODE=NODE, such as wait=reminder", pair)
+		}
+		if _, twice := nodes[from]; twice {
+			return nil, usagef("--map %s stands twice", from)
+		}
+		nodes[from] = to
+	}
+	return nodes, nil
+}
+
+// migrateJourney counts those that would move and then, unless it is a dry run or
+// whoever watches the terminal says no, moves them.
+func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun, yes bool) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	call := func() (answer, error) {
+		body, err := json.Marshal(m)
+		if err != nil {
+			return answer{}, fmt.Errorf("encode the request: %w", err)
+		}
+		return cl.do(ctx, http.MethodPost, journeyPath(id)+"/migrate", nil, body)
+	}
+	counted, err := call()
+	if err != nil {
+		return err
+	}
+	var count struct{ Matched int }
+	if err := json.Unmarshal(counted.body, &count); err != nil {
+		return fmt.Errorf("the gateway's answer counts nothing: %w", err)
+	}
+	if dryRun || count.Matched == 0 {
+		return c.printAnswer(counted)
+	}
+	noun := "enrollments wait"
+	if count.Matched == 1 {
+		noun = "enrollment waits"
+	}
+	fmt.Fprintf(c.stderr, "%d %s there on version %d.\n", count.Matched, noun, m.From)
+	if c.terminal && !yes {
+		fmt.Fprintf(c.stderr, "Move to version %d? [y/N] ", m.To)
+		line, err := bufio.NewReader(c.stdin).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read standard input: %w", err)
+		}
+		if said := strings.ToLower(strings.TrimSpace(line)); said != "y" && said != "yes" {
+			fmt.Fprintln(c.stderr, "Nothing is moved.")
+			return nil
+		}
+	}
+	m.DryRun = false
+	moved, err := call()
+	if err != nil {
+		return err
+	}
+	return c.printAnswer(moved)
 }
 
 // printDefinition writes an object whose member of that name is a definition.

@@ -27,16 +27,21 @@ func (c *cli) launches() *cobra.Command {
 		Use: "launches", Short: "Enroll many leads in a journey at once",
 		Long: `A launch enrolls an audience in the published version of a journey: the leads of a list, up to
 1,000,000, or all that match a filter when it starts. A lead whom the journey's re-entry policy
-forbids to enter, or who does not exist, is skipped and counted.`,
+forbids to enter, or who does not exist, is skipped and counted.
+
+With a schedule it recurs: at each time an occurrence is opened, which is a launch of its own.`,
 		Example: `  waypost launches create jrn_… --filter leadsGroup=3 --rate 100
+  waypost launches create jrn_… --all --cron '0 9 * * mon-fri' --timezone Asia/Shanghai
   waypost launches show lch_… --watch
   waypost launches pause lch_…`,
 	}
 	cmd.AddCommand(c.launchesCreate(), c.launchesList(), c.launchesShow())
 	cmd.AddCommand(c.controls(launchPath, controlled{
 		command: "launches", id: "lch_…", noun: "a launch",
-		pause:  "Nobody more is enrolled, and nothing is sent to those who are, until it is resumed.",
-		cancel: "Nobody more is enrolled, and the enrollments of the launch that have not ended are canceled.",
+		pause: "Nobody more is enrolled, and nothing is sent to those who are, until it is resumed. Of one that\n" +
+			"recurs, this holds its occurrences, and those that are due meanwhile are skipped.",
+		cancel: "Nobody more is enrolled, and the enrollments of the launch that have not ended are canceled. One\n" +
+			"that recurs ends for good, with its occurrences.",
 	})...)
 	return cmd
 }
@@ -46,18 +51,27 @@ func (c *cli) launchesCreate() *cobra.Command { return c.launch("launches create
 // launch is the command that launches a journey; it stands in two places.
 func (c *cli) launch(name string) *cobra.Command {
 	var in audienceInput
-	var startAt string
-	var rate float64
+	var startAt, expression, timezone string
+	var rate, control float64
 	verb := name[strings.LastIndexByte(name, ' ')+1:]
 	cmd := &cobra.Command{
 		Use: verb + " JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
 		Long: `Launches the published version of a journey, for one of
 ` + audienceHelp + `
 It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second. Filters
-are looked at when it starts.`,
+are looked at when it starts.
+
+With --cron it recurs: minute, hour, day of the month, month and day of the week (sun to sat, or 0 to
+6), or @hourly, @daily, @weekly, @monthly, @yearly, in --timezone. Each occurrence gets the newest
+version and the leads that match then; what falls into a pause is skipped. Until --start-at there is
+none.
+
+With --control-group a share of the audience, such as 0.1 for a tenth, is held out and counted: the
+same leads in every launch of the journey with this share.`,
 		Example: strings.ReplaceAll(`  waypost NAME jrn_… --filter leadsGroup=3 --filter createdFrom=2026-01-01T00:00:00Z
   waypost NAME jrn_… --leads leads.txt --start-at 2026-12-24T09:00:00+08:00 --rate 50
-  printf '1001\n1002\n' | waypost NAME jrn_… --leads -`, "NAME", name),
+  printf '1001\n1002\n' | waypost NAME jrn_… --leads -
+  waypost NAME jrn_… --filter leadsGroup=3 --cron '0 9 * * mon-fri' --timezone Asia/Shanghai --control-group 0.1`, "NAME", name),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			audience, err := c.audience("a launch", in)
@@ -65,7 +79,7 @@ are looked at when it starts.`,
 				return err
 			}
 			body := map[string]any{"audience": audience}
-			if startAt != "" {
+			if cmd.Flags().Changed("start-at") {
 				body["startAt"] = startAt
 			}
 			if cmd.Flags().Changed("rate") {
@@ -74,6 +88,20 @@ are looked at when it starts.`,
 				}
 				body["ratePerSecond"] = rate
 			}
+			if cmd.Flags().Changed("control-group") {
+				if math.IsNaN(control) || math.IsInf(control, 0) {
+					return usagef("--control-group is a share of the audience, such as 0.1")
+				}
+				body["controlGroup"] = control
+			}
+			switch cron := cmd.Flags().Changed("cron"); {
+			case cron && timezone != "":
+				body["schedule"] = map[string]any{"cron": expression, "timezone": timezone}
+			case cron:
+				body["schedule"] = map[string]any{"cron": expression}
+			case timezone != "":
+				return usagef("--timezone is that of --cron, which is missing")
+			}
 			return c.send(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/launches", body)
 		},
 	}
@@ -81,6 +109,9 @@ are looked at when it starts.`,
 	f := cmd.Flags()
 	f.StringVar(&startAt, "start-at", "", "when it begins (RFC 3339); at once without it")
 	f.Float64Var(&rate, "rate", 0, "leads a second; as fast as it goes without it")
+	f.StringVar(&expression, "cron", "", "when it recurs, such as '0 9 * * mon-fri' or @daily; once without it")
+	f.StringVar(&timezone, "timezone", "", "the time zone of --cron, such as Asia/Shanghai; UTC without it")
+	f.Float64Var(&control, "control-group", 0, "the share of the audience that is held out, such as 0.1; nobody without it")
 	return cmd
 }
 
@@ -146,23 +177,55 @@ func (c *cli) readLeads(name string) (any, error) {
 
 func (c *cli) launchesList() *cobra.Command {
 	var l listing
-	var journey string
+	var journey, recurring string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List launches, newest first", Args: cobra.NoArgs,
-		Example: `  waypost launches list --journey jrn_…`,
+		Example: `  waypost launches list --journey jrn_…
+  waypost launches list --recurring lch_…`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := url.Values{}
 			if journey != "" {
 				filter.Set("journeyId", journey)
 			}
+			if recurring != "" {
+				filter.Set("recurringId", recurring)
+			}
 			return c.list(cmd.Context(), launchesPath, filter, l,
 				of("LAUNCH", "launchId"), of("JOURNEY", "journeyId"), of("VERSION", "version"), of("STATUS", "status"),
-				of("TOTAL", "total"), of("ENROLLED", "enrolled"), of("SKIPPED", "skipped"), of("START", "startAt"), of("CREATED", "createdAt"))
+				of("TOTAL", "total"), of("ENROLLED", "enrolled"), of("SKIPPED", "skipped"), of("HELD OUT", "heldOut"),
+				column{"START", nextStart}, column{"SCHEDULE", recurs}, of("CREATED", "createdAt"))
 		},
 	}
 	cmd.Flags().StringVar(&journey, "journey", "", "only those of this journey")
+	cmd.Flags().StringVar(&recurring, "recurring", "", "only the occurrences of this launch")
 	l.flags(cmd)
 	return cmd
+}
+
+// launchSchedule is what of a launch's schedule people want to see.
+type launchSchedule struct {
+	Cron     string  `json:"cron"`
+	Timezone string  `json:"timezone"`
+	NextAt   *string `json:"nextAt"`
+}
+
+func scheduleOf(m members) (s launchSchedule) {
+	_ = json.Unmarshal([]byte(m.text("schedule")), &s) // there is none, mostly
+	return s
+}
+
+// nextStart is when a launch begins, or takes place next.
+func nextStart(m members) string {
+	if next := scheduleOf(m).NextAt; next != nil {
+		return clean(*next)
+	}
+	return m.text("startAt")
+}
+
+// recurs is when a launch takes place again and again.
+func recurs(m members) string {
+	s := scheduleOf(m)
+	return clean(strings.TrimSpace(s.Cron + " " + s.Timezone))
 }
 
 func (c *cli) launchesShow() *cobra.Command {
@@ -170,7 +233,8 @@ func (c *cli) launchesShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show how far a launch is",
 		Long: `Shows a launch: how many of its audience are enrolled, how many enrollments have ended, and what
-became of the messages. With --watch it shows the progress until the launch has ended.`,
+became of the messages. With --watch it shows the progress until the launch has ended; one that
+recurs ends when it is canceled.`,
 		Example: `  waypost launches show lch_… --watch`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,6 +259,8 @@ type launchProgress struct {
 	Total     int                   `json:"total"`
 	Enrolled  int                   `json:"enrolled"`
 	Skipped   int                   `json:"skipped"`
+	HeldOut   int                   `json:"heldOut"`
+	Schedule  *launchSchedule       `json:"schedule"`
 	Completed int                   `json:"completed"`
 	Outcomes  waypost.OutcomeCounts `json:"outcomes"`
 }
@@ -225,13 +291,22 @@ func (c *cli) watchLaunch(ctx context.Context, cl *client, path string) error {
 }
 
 // done is how much of the launch is over, 0 to 1.
-func (p launchProgress) done() float64 { return share(int64(p.Skipped+p.Completed), int64(p.Total)) }
+func (p launchProgress) done() float64 {
+	return share(int64(p.Skipped+p.HeldOut+p.Completed), int64(p.Total))
+}
 
 func (p launchProgress) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.LaunchID), clean(string(p.Status)))
+	if p.Schedule != nil && p.Schedule.NextAt != nil {
+		fmt.Fprintf(&b, ", next %s", clean(*p.Schedule.NextAt))
+	}
 	if p.Total > 0 {
-		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped, %d ended", p.Enrolled, p.Total, p.Skipped, p.Completed)
+		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped", p.Enrolled, p.Total, p.Skipped)
+		if p.HeldOut > 0 {
+			fmt.Fprintf(&b, ", %d held out", p.HeldOut)
+		}
+		fmt.Fprintf(&b, ", %d ended", p.Completed)
 	}
 	for _, o := range []struct {
 		n    int

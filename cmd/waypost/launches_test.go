@@ -21,8 +21,12 @@ func TestLaunchesCreate(t *testing.T) {
 		{"filters", "", []string{"--filter", "leadsGroup=3", "--filter", "region=-1", "--filter", "name=a=b", "--filter", "createdFrom=2026-01-01T00:00:00Z"},
 			`{"audience":{"filter":{"leadsGroup":3,"region":-1,"name":"a=b","createdFrom":"2026-01-01T00:00:00Z"}}}`},
 		{"a name that the gateway may know", "", []string{"--filter", "stage=x"}, `{"audience":{"filter":{"stage":"x"}}}`},
+		{"an empty start", "", []string{"--all", "--start-at", ""}, `{"audience":{"filter":{}},"startAt":""}`},
 		{"everybody", "", []string{"--all", "--start-at", "2026-12-24T09:00:00+08:00", "--rate", "0.5"},
 			`{"audience":{"filter":{}},"startAt":"2026-12-24T09:00:00+08:00","ratePerSecond":0.5}`},
+		{"a schedule", "", []string{"--all", "--cron", "@daily"}, `{"audience":{"filter":{}},"schedule":{"cron":"@daily"}}`},
+		{"a schedule elsewhere", "", []string{"--all", "--cron", "0 9 * * mon-fri", "--timezone", "Asia/Shanghai", "--control-group", "0.1"},
+			`{"audience":{"filter":{}},"schedule":{"cron":"0 9 * * mon-fri","timezone":"Asia/Shanghai"},"controlGroup":0.1}`},
 		{"lines", "\ufeff1001\r\n\n 1002 \n1003", []string{"--leads", "-"}, `{"audience":{"leadsIds":[1001,1002,1003]}}`},
 		{"a file", "", []string{"--leads", file(t, "leads.txt", "7\n8\n")}, `{"audience":{"leadsIds":[7,8]}}`},
 		{"JSON", " [1, 2,\n3]\n", []string{"--leads", "-"}, `{"audience":{"leadsIds":[1,2,3]}}`},
@@ -45,6 +49,9 @@ func TestLaunchesCreate(t *testing.T) {
 		{"", "--filter name=a --filter name=b", "stands twice", 2},
 		{"", "--all --rate much", `"--rate" flag: it is no number`, 2},
 		{"", "--all --rate NaN", "--rate is a number", 2},
+		{"", "--all --timezone UTC", "--timezone is that of --cron", 2},
+		{"", "--all --control-group Inf", "--control-group is a share", 2},
+		{"", "--all --control-group x", `"--control-group" flag: it is no number`, 2},
 		{"1\n2\nthree\n", "--leads -", `standard input, line 3: "three" is no leadsId`, 1},
 		{" \n\n", "--leads -", "standard input holds no leadsIds", 1},
 		{"[1,2", "--leads -", "is none", 1},
@@ -60,16 +67,34 @@ func TestLaunchesCreate(t *testing.T) {
 func TestLaunchesListAndShow(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{
-		"GET /v1/launches":       always(200, `{"items":[{"launchId":"lch_1","journeyId":"jrn_1","version":2,"status":"running","total":10,"enrolled":4,"skipped":1,"startAt":null,"createdAt":"t"}],"nextCursor":"abc"}`),
+		"GET /v1/launches": always(200, `{"items":[{"launchId":"lch_1","journeyId":"jrn_1","version":2,"status":"running","total":10,"enrolled":4,"skipped":1,"heldOut":0,"startAt":null,"schedule":null,"createdAt":"t"},`+
+			`{"launchId":"lch_2","journeyId":"jrn_1","version":2,"status":"scheduled","total":9,"enrolled":4,"skipped":1,"heldOut":3,"startAt":"s",`+
+			`"schedule":{"cron":"@daily","timezone":"UTC","nextAt":"n"},"createdAt":"t"}],"nextCursor":"abc"}`),
 		"GET /v1/launches/lch_1": always(200, `{"launchId":"lch_1","status":"running","outcomes":{"pending":1,"failed":2}}`),
 	})
-	runCLI(t, p.environ(), "", "launches", "list", "--journey", "jrn 1", "--limit", "3").
-		want(t, 0, []string{"LAUNCH  JOURNEY  VERSION  STATUS   TOTAL  ENROLLED  SKIPPED  START  CREATED\n", "lch_1   jrn_1    2        running  10     4         1               t\n"}, []string{"--cursor abc"})
+	runCLI(t, p.environ(), "", "launches", "list", "--journey", "jrn 1", "--limit", "3", "--recurring", "lch_0").
+		want(t, 0, []string{
+			"LAUNCH  JOURNEY  VERSION  STATUS     TOTAL  ENROLLED  SKIPPED  HELD OUT  START  SCHEDULE    CREATED\n",
+			"lch_1   jrn_1    2        running    10     4         1        0                            t\n",
+			"lch_2   jrn_1    2        scheduled  9      4         1        3         n      @daily UTC  t\n",
+		}, []string{"--cursor abc"})
 	u, err := url.Parse(p.last(t).target)
-	if err != nil || u.Query().Get("journeyId") != "jrn 1" || u.Query().Get("limit") != "3" {
+	if err != nil || u.Query().Get("journeyId") != "jrn 1" || u.Query().Get("limit") != "3" || u.Query().Get("recurringId") != "lch_0" {
 		t.Errorf("target %s, %v", p.last(t).target, err)
 	}
 	runCLI(t, p.environ(), "", "launches", "show", "lch_1").want(t, 0, []string{"launchId  lch_1\n", `outcomes  {"pending":1,"failed":2}`}, nil)
+}
+
+func TestLaunchProgressOfARecurringOne(t *testing.T) {
+	t.Parallel()
+	next := "2026-02-02T01:00:00.000Z"
+	p := launchProgress{
+		LaunchID: "lch_1", Status: waypost.LaunchScheduled, Total: 10, Enrolled: 6, Skipped: 1, HeldOut: 3, Completed: 1, Schedule: &launchSchedule{NextAt: &next},
+	}
+	want := " 50 %  lch_1 scheduled, next 2026-02-02T01:00:00.000Z, 6 of 10 enrolled, 1 skipped, 3 held out, 1 ended"
+	if got := p.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // launching is a launch that gets further each time it is looked at.

@@ -38,7 +38,7 @@ it is until it has ended; Ctrl-C then only stops watching.`,
   waypost deliveries redeliver --all-failed --watch`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, messages []string) error {
-			given := filters.given()
+			given := filters.given(cmd)
 			switch {
 			case len(messages) > 0 && (len(given) > 0 || everything):
 				return usagef("redeliver takes messages or filters, not both")
@@ -79,7 +79,7 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 // redeliver sends messages once more, one after the other. One that cannot be sent
 // does not keep the others from it.
 func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) error {
-	var rows []members
+	rows := []members{}
 	var faults []error
 	for _, id := range messages {
 		a, err := c.postOnce(ctx, cl, deliveriesPath+"/"+url.PathEscape(id)+"/redeliver", nil)

@@ -32,11 +32,14 @@ func TestRedeliver(t *testing.T) {
 	runCLI(t, p.environ(), "", "deliveries", "redeliver", "msg_2", "msg_1", "msg_3").want(t, 1, []string{row},
 		[]string{"msg_2: Conflict: it is being delivered\n", "msg_3: NotFound", "2 of 3 messages are not sent again"})
 	runCLI(t, p.environ(), "", "deliveries", "redeliver", "msg_2").want(t, 1, nil, []string{"waypost: Conflict"})
-	r := runCLI(t, p.environ(), "", "-o", "json", "deliveries", "redeliver", "msg_1")
+	r := runCLI(t, p.environ(), "", "-o", "json", "deliveries", "redeliver", "msg_2", "msg_3")
+	sameJSON(t, r.stdout, `{"items":[]}`)
+	r = runCLI(t, p.environ(), "", "-o", "json", "deliveries", "redeliver", "msg_1")
 	sameJSON(t, r.stdout, `{"items":[{"messageId":"msg_1","status":"pending","attempts":3,"leadsId":7,"nodeId":"hello","webhookId":"whk_1"}]}`)
 
 	for args, body := range map[string]string{
-		"--all-failed": `{"filter":{}}`,
+		"--all-failed":                 `{"filter":{}}`,
+		"--webhook= --status canceled": `{"filter":{"webhookId":"","status":"canceled"}}`,
 		"--journey jrn_1 --webhook whk_1 --lead 7 --enrollment enr_1 --launch lch_1 --status canceled --from a --to b": `{"filter":{"journeyId":"jrn_1","webhookId":"whk_1","leadsId":7,"enrollmentId":"enr_1","launchId":"lch_1","status":"canceled","from":"a","to":"b"}}`,
 	} {
 		runCLI(t, p.environ(), "", append([]string{"deliveries", "redeliver"}, strings.Fields(args)...)...).want(t, 0, []string{"id      rdl_1\n"}, nil)
@@ -48,7 +51,7 @@ func TestRedeliver(t *testing.T) {
 	sent := len(p.requests())
 	for args, says := range map[string]string{
 		"": "redeliver needs messages", "msg_1 --webhook whk_1": "not both", "msg_1 --all-failed": "not both", "msg_1 --watch": "--watch is for filters",
-		"--all-failed --status failed": "leave it out", "--lead x": "no leadsId", "--watch": "redeliver needs messages",
+		"--all-failed --status failed": "leave it out", "--lead x": "no leadsId", "--lead= --status failed": "no leadsId", "--watch": "redeliver needs messages",
 	} {
 		runCLI(t, p.environ(), "", append([]string{"deliveries", "redeliver"}, strings.Fields(args)...)...).want(t, 2, nil, []string{says})
 	}
@@ -211,6 +214,8 @@ func TestRedeliverOfGateway(t *testing.T) {
 	runCLI(t, client, "", "deliveries", "redeliver", messages[0]).want(t, 0, []string{messages[0] + "  pending "}, nil)
 	runCLI(t, client, "", "deliveries", "redeliver", messages[0], "msg_none").want(t, 1, nil, []string{messages[0] + ": Conflict", "msg_none: NotFound", "2 of 2"})
 	runCLI(t, client, "", "deliveries", "redeliver", "--status", "pending", "--webhook", "whk_1").want(t, 1, nil, []string{"filter.status", "filter.webhookId"})
+	runCLI(t, client, "", "deliveries", "redeliver", "--status", "failed", "--webhook", "").want(t, 1, nil, []string{"filter.webhookId"})
+	runCLI(t, client, "", "deliveries", "list", "--webhook", "").want(t, 1, nil, []string{"webhookId: is empty"})
 	bulk := do("id", "", "deliveries", "redeliver", "--webhook", webhook, "--from", "2026-01-01T00:00:00Z")
 	runCLI(t, client, "", "deliveries", "redeliveries", "list").want(t, 0, []string{bulk}, nil)
 	runCLI(t, client, "", "deliveries", "redeliveries", "show", bulk).want(t, 0, []string{`"webhookId":"` + webhook + `"`}, nil)

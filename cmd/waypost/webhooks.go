@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"waypost"
 )
 
 const webhooksPath = "/v1/webhooks"
@@ -17,9 +21,10 @@ func (c *cli) webhooks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "webhooks", Short: "Manage webhooks: where touchpoints are sent",
 		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook --basic-auth waypost:s3cret
-  waypost webhooks test whk_…`,
+  waypost webhooks test whk_…
+  waypost webhooks health whk_…`,
 	}
-	cmd.AddCommand(c.webhooksCreate(), c.webhooksList(), c.webhooksShow(), c.webhooksTest())
+	cmd.AddCommand(c.webhooksCreate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
 	return cmd
 }
 
@@ -135,6 +140,122 @@ func (c *cli) webhooksShow() *cobra.Command {
 			return c.show(cmd.Context(), webhooksPath+"/"+url.PathEscape(args[0]))
 		},
 	}
+}
+
+// webhookHealth is what a gateway answers about a webhook's receiver.
+type webhookHealth struct {
+	WebhookID      string
+	Enabled        bool
+	DisabledReason string
+	Breaker        struct{ State, Since, NextProbeAt string }
+	Waiting        struct {
+		Retrying int
+		Reasons  []struct {
+			Reason, Since string
+			Count         int
+		}
+	}
+	LastHour, LastDay           attemptStats
+	LastSuccessAt, SampledSince string
+	LastErrors                  []members
+}
+
+type attemptStats struct {
+	Attempts    int
+	SuccessRate *float64
+	LatencyMs   *struct{ P50, P95, P99, Max int }
+	Errors      map[string]int
+}
+
+func (c *cli) webhooksHealth() *cobra.Command {
+	return &cobra.Command{
+		Use: "health ID", Short: "Show how a webhook and its receiver fare",
+		Long: `Shows where the webhook's circuit breaker stands, what waits for it and why, how attempts of the
+last hour and the last 24 hours ended and how long they took, and the last errors. What the
+receiver wrote is shown by "waypost deliveries show MESSAGE".`,
+		Example: `  waypost webhooks health whk_…
+  waypost webhooks health whk_… -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			a, err := cl.do(cmd.Context(), http.MethodGet, webhooksPath+"/"+url.PathEscape(args[0])+"/health", nil, nil)
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printJSON(json.RawMessage(a.body))
+			}
+			var h webhookHealth
+			if err := json.Unmarshal(a.body, &h); err != nil {
+				return fmt.Errorf("read the health: %w", err)
+			}
+			return c.printHealth(h)
+		},
+	}
+}
+
+func (c *cli) printHealth(h webhookHealth) error {
+	t := c.table()
+	t.row("webhook", clean(h.WebhookID))
+	enabled := "yes"
+	if !h.Enabled {
+		enabled = "no"
+		if h.DisabledReason != "" {
+			enabled = "no, disabled because of " + clean(h.DisabledReason)
+		}
+	}
+	t.row("enabled", enabled)
+	breaker := clean(h.Breaker.State)
+	if h.Breaker.Since != "" {
+		breaker += " since " + clean(h.Breaker.Since)
+	}
+	if h.Breaker.NextProbeAt != "" {
+		breaker += ", next probe " + clean(h.Breaker.NextProbeAt)
+	}
+	t.row("breaker", breaker)
+	for _, r := range h.Waiting.Reasons {
+		t.row("deferred", fmt.Sprintf("%s for %s, since %s", count(r.Count), clean(r.Reason), clean(r.Since)))
+	}
+	t.row("retrying", count(h.Waiting.Retrying))
+	t.row("last hour", h.LastHour.String())
+	t.row("last 24 hours", h.LastDay.String())
+	if h.LastSuccessAt != "" {
+		t.row("last success", clean(h.LastSuccessAt))
+	}
+	if h.SampledSince != "" {
+		t.row("counted since", clean(h.SampledSince)+", of the newest messages only")
+	}
+	if err := t.flush(); err != nil || len(h.LastErrors) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(c.stdout); err != nil {
+		return err
+	}
+	return c.printRows(h.LastErrors,
+		of("LAST ERRORS", "at"), of("MESSAGE", "messageId"), of("ATTEMPT", "attempt"), of("CLASS", "errorClass"), of("STATUS", "httpStatus"), of("MS", "durationMs"))
+}
+
+// count shows a number of deliveries, which a gateway counts up to a bound.
+func count(n int) string {
+	if n >= waypost.MaxWaiting {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
+func (s attemptStats) String() string {
+	if s.Attempts == 0 || s.SuccessRate == nil || s.LatencyMs == nil {
+		return "no attempts"
+	}
+	text := fmt.Sprintf("%d attempts, %.4g%% succeeded; p50 %d ms, p95 %d ms, p99 %d ms, max %d ms",
+		s.Attempts, 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
+	for i, class := range slices.Sorted(maps.Keys(s.Errors)) {
+		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
+	}
+	return text
 }
 
 func (c *cli) webhooksTest() *cobra.Command {

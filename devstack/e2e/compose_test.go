@@ -378,7 +378,7 @@ func TestComposeNatively(t *testing.T) {
 		})
 		probe := *readiness(t, s)
 		probe.Host = environ["WAYPOST_ADMIN_ADDR"]
-		eventually(t, 30*time.Second, func() (bool, string) {
+		eventually(t, time.Minute, func() (bool, string) {
 			res, err := http.Get(probe.String())
 			if err != nil {
 				return false, err.Error()

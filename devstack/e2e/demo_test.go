@@ -137,7 +137,7 @@ func (p *process) demoEnrollment(t *testing.T) string {
 // compares what was recorded with the receiver's ledger.
 func (p *process) checkWelcome(t *testing.T, id string) {
 	t.Helper()
-	e := p.awaitEnd(t, id, 30*time.Second)
+	e := p.awaitEnd(t, id, time.Minute)
 	if e.Status != waypost.EnrollmentCompleted {
 		t.Errorf("%s is %s: %+v", id, e.Status, e.Timeline)
 	}

@@ -18,6 +18,7 @@ import (
 // Histories of a real launch with retries, a pause, signals for events and runs
 // that continue as new replay, all of them.
 func TestHistoriesOfLaunch(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
@@ -50,7 +51,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer temporal.Close()
-	eventually(t, 20*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		return len(p.records(t, journeyID)) > leads, "not everybody was sent the first message"
 	})
 	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/pause", nil, nil)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,9 +30,11 @@ const updateHistories = "WAYPOST_TEST_WRITE_HISTORIES"
 // Histories of a real server replay, and they say what the Web UI is to show:
 // every failed attempt's result, and attributes to find them by.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	var found atomic.Bool // by its retries: they last until then
 	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
-		if attempt <= 2 && len(m.UserProfile.AffID)%2 == 1 {
+		if (attempt <= 2 || !found.Load()) && len(m.UserProfile.AffID)%2 == 1 {
 			return answer{status: http.StatusServiceUnavailable}
 		}
 		return answer{status: http.StatusOK}
@@ -52,10 +55,11 @@ func TestHistories(t *testing.T) {
 
 	single := p.enroll(t, journeyID, 1)
 	query := fmt.Sprintf("WaypostJourney=%q AND WaypostOutcome=\"retrying\"", journeyID)
-	eventually(t, 10*time.Second, func() (bool, string) {
-		found, err := temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default", Query: query})
-		return err == nil && found.Count == 1, fmt.Sprintf("no workflow is found by %s: %v", query, err)
+	eventually(t, time.Minute, func() (bool, string) {
+		count, err := temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default", Query: query})
+		return err == nil && count.Count == 1, fmt.Sprintf("no workflow is found by %s: %v", query, err)
 	})
+	found.Store(true)
 	many := p.enroll(t, journeyID, 60)
 	for _, id := range append(many, single...) {
 		if e := p.awaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
@@ -129,6 +133,7 @@ func replay(t *testing.T, h *historypb.History) {
 	replayer := worker.NewWorkflowReplayer()
 	replayer.RegisterWorkflowWithOptions(workflows.Journey, workflow.RegisterOptions{Name: workflows.TypeJourney})
 	replayer.RegisterWorkflowWithOptions(workflows.Launch, workflow.RegisterOptions{Name: workflows.TypeLaunch})
+	replayer.RegisterWorkflowWithOptions(workflows.LaunchOccurrence, workflow.RegisterOptions{Name: workflows.TypeLaunchOccurrence})
 	replayer.RegisterWorkflowWithOptions(workflows.LeadImport, workflow.RegisterOptions{Name: workflows.TypeLeadImport})
 	replayer.RegisterWorkflowWithOptions(workflows.Redelivery, workflow.RegisterOptions{Name: workflows.TypeRedelivery})
 	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {

@@ -206,6 +206,7 @@ func unmarshal(t *testing.T, b []byte, into any) {
 // ended: all rows done, canceled through the API, or canceled by an operator, who
 // cancels the workflow.
 func TestHistoriesOfImports(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	rows := scaled(4_000, 100_000)
 	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)

@@ -98,7 +98,7 @@ func TestTemporalAway(t *testing.T) {
 	p := startProcess(t, filepath.Join(base, "app"), []string{"--only", "gateway,worker", "--no-demo"}, temporal.joinSettings(t)...)
 	journeyID := p.publish(t, r.url, `{"name":"Away","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
 	before := p.enroll(t, journeyID, 1)
-	p.awaitEnd(t, before[0], 30*time.Second)
+	p.awaitEnd(t, before[0], time.Minute)
 
 	temporal.kill9(t)
 	// Redis went too: the gateway must refuse rather than forget nonces, so it

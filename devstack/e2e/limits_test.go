@@ -23,6 +23,7 @@ import (
 // skipped, and the event ends enrollments wherever they stand. The histories replay
 // and hold no personal data.
 func TestHistoriesOfLimits(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
@@ -70,9 +71,17 @@ func TestHistoriesOfLimits(t *testing.T) {
 		ids[i] = lead([]string{awake, "UTC"}[i%2])
 	}
 	sleeper, waker := lead("UTC"), lead(awake)
+	// enroll waits for the workflow: two that come together could share one.
 	enroll := func(id int64) string {
-		var e struct{ EnrollmentID string }
+		var e struct {
+			EnrollmentID string
+			WorkflowID   *string
+		}
 		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": id}, &e)
+		eventually(t, time.Minute, func() (bool, string) {
+			p.do(t, http.MethodGet, "/v1/enrollments/"+e.EnrollmentID, nil, &e)
+			return e.WorkflowID != nil, "an enrollment is not started"
+		})
 		return e.EnrollmentID
 	}
 	left := func(id int64) {
@@ -83,7 +92,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	sent := func(want int) {
 		t.Helper()
-		eventually(t, 30*time.Second, func() (bool, string) {
+		eventually(t, time.Minute, func() (bool, string) {
 			waits := 0
 			for _, d := range p.records(t, journeyID) {
 				of[d.LeadsID] = d.EnrollmentID
@@ -124,17 +133,18 @@ func TestHistoriesOfLimits(t *testing.T) {
 	for _, id := range ids {
 		left(id)
 	}
-	eventually(t, 30*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
 
 	said := func(id int64) (lines []string) {
-		for _, entry := range p.awaitEnd(t, of[id], 30*time.Second).Timeline {
+		for _, entry := range p.awaitEnd(t, of[id], time.Minute).Timeline {
 			reason := entry.Reason
 			if entry.NodeID == "wait" && entry.What == waypost.WhatEntered {
 				reason = ""
 			}
+			reason, _, _ = strings.Cut(reason, " until ")
 			lines = append(lines, entry.NodeID+" "+entry.What+" "+reason)
 		}
 		return lines
@@ -162,7 +172,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 
-	eventually(t, 20*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		skipped, exited := len(find(` AND WaypostOutcome="skipped"`).Executions), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`).Executions)
 		return skipped >= 2 && exited >= 3, fmt.Sprintf("%d workflows are found by skipped, %d ended ones by exited", skipped, exited)
 	})

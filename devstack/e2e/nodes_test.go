@@ -21,6 +21,7 @@ import (
 // other journey's enrollments run once each, and the histories replay and hold no
 // personal data.
 func TestHistoriesOfNodes(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
@@ -54,11 +55,11 @@ func TestHistoriesOfNodes(t *testing.T) {
 	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[1]}, &single)
 	var l struct{ LaunchID, Status string }
 	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
-	eventually(t, 20*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		return len(p.records(t, journeyID)) >= leads, "not everybody was sent the first message"
 	})
 	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
-	eventually(t, 20*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		return time.Since(reached) > time.Second, "the time that is waited for has not come"
 	})
 	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/resume", map[string]any{"elapsedDelays": "shift"}, nil)
@@ -68,14 +69,14 @@ func TestHistoriesOfNodes(t *testing.T) {
 	for _, entry := range e.Timeline {
 		said[entry.NodeID+" "+entry.What] = entry.Reason
 	}
-	if !strings.HasPrefix(said["date entered"], "until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
+	if !strings.HasPrefix(said["date entered"], "customFields.date -1h; until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
 		t.Errorf("the timeline says %v", said)
 	}
 	eventually(t, time.Minute, func() (bool, string) {
 		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
-	eventually(t, 20*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		sent := p.records(t, next)
 		for _, d := range sent {
 			if d.Status != waypost.DeliverySucceeded {
@@ -157,7 +158,7 @@ func TestEnrollKilled(t *testing.T) {
 	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	for _, after := range []int{1, leads / 2} {
 		seen := 0
-		eventually(t, 30*time.Second, func() (bool, string) {
+		eventually(t, time.Minute, func() (bool, string) {
 			var page struct{ Items []struct{} }
 			p.do(t, http.MethodGet, "/v1/deliveries?limit=500&journeyId="+next, nil, &page)
 			seen = len(page.Items)

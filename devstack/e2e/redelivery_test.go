@@ -200,6 +200,7 @@ func redeliveryUnderKills(t *testing.T, env ...string) {
 // go on, retried and continued as new, of one that was canceled, and of one whose
 // workflow an operator has canceled.
 func TestHistoriesOfRedeliveries(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	var status atomic.Int32 // what the receiver answers; 0 is busy for some at first
 	status.Store(http.StatusNotFound)
@@ -243,7 +244,7 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	// found, and returns one.
 	found := func(query string) string {
 		var id string
-		eventually(t, 20*time.Second, func() (bool, string) {
+		eventually(t, time.Minute, func() (bool, string) {
 			page, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 				Namespace: "default", Query: fmt.Sprintf("WorkflowType=%q AND WaypostWebhook=%q", workflows.TypeRedelivery, hook) + query,
 			})

@@ -12,13 +12,13 @@ import (
 )
 
 // How often keys expire. Telling the server that time has passed looks at every
-// key, so the pause grows with their number: at most about one fiftieth of the
-// time is spent on it. A key can vanish up to one pause early, hence the cap: a
-// nonce kept for 660 s still outlives the 600 s in which it could be replayed.
+// key, so the pause grows with their number: at most a four hundredth of the time
+// is spent on it. A key can vanish up to one pause early, hence the cap: a nonce
+// kept for 660 s still outlives the 600 s in which it could be replayed.
 const (
 	minPause   = 50 * time.Millisecond
 	maxPause   = 30 * time.Second
-	pauseShare = 50
+	pauseShare = 400
 )
 
 // Server is a running stand-in.

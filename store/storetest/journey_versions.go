@@ -269,13 +269,15 @@ func testRecentTouchpoints(t *testing.T, f *fixture) {
 	journey := f.journey(t)
 	lead := f.lead(t)
 	var at []time.Time
+	var last waypost.Touchpoint
+	hook := f.webhook(t)
 	for i := range 4 {
 		e := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{
 			JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", EntryKey: fmt.Sprint(i),
 		}, waypost.Reentry{}))
 		f.clock.Advance(time.Hour)
-		_, o := f.touchpoint(t, e.ID, journey)
-		o.Delivery.LeadsID = lead
+		key, o := f.touchpoint(t, e.ID, journey)
+		o.Delivery.LeadsID, o.Delivery.WebhookID, last = lead, hook, key
 		f.open(t, o)
 		at = append(at, f.clock.Now())
 	}
@@ -283,11 +285,21 @@ func testRecentTouchpoints(t *testing.T, f *fixture) {
 	f.enroll(t, journey, 1)
 	recent := func(sc waypost.Scope, lead int64, since time.Time, limit int) []time.Time {
 		t.Helper()
-		return must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), sc, lead, since, limit))
+		return must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), sc, lead, since, at[0], limit))
 	}
 	equal(t, "all", recent(scope, lead, time.Time{}.AddDate(2000, 0, 0), 10), at)
 	equal(t, "the last ones", recent(scope, lead, at[3].Add(-time.Second), 2), at[:2])
 	equal(t, "since one of them", recent(scope, lead, at[2], 10), at[:2])
+	equal(t, "until one of them", must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, at[3].Add(-time.Second), at[1], 2)), at[1:3])
+	// One that is to be sent again was sent nevertheless: caps count it, too.
+	f.record(t, f.failed(last, 1))
+	f.clock.Advance(time.Hour)
+	f.redeliver(t, last)
+	equal(t, "redelivered", recent(scope, lead, at[3].Add(-time.Second), 2), at[:2])
+	again := f.again(last, 2, 2)
+	f.open(t, again)
+	equal(t, "before it is sent again", recent(scope, lead, at[2], 10), at[:2])
+	equal(t, "sent again", must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, at[2], again.At, 10)), []time.Time{again.At, at[1]})
 	equal(t, "of another lead", len(recent(scope, lead+1, at[3].Add(-time.Second), 10)), 0)
 	for _, sc := range foreign {
 		equal(t, "elsewhere", len(recent(sc, lead, at[3].Add(-time.Second), 10)), 0)

@@ -32,14 +32,14 @@ var launchTests = []test{
 		want.ID, want.Status, want.CreatedAt = l.ID, waypost.LaunchScheduled, f.clock.Now()
 		equal(t, "created", l, want)
 		equal(t, "read", must[waypost.Launch](t)(f.Launch(t.Context(), scope, l.ID)), want)
-		equal(t, "listed", must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, "", waypost.Page{})), []waypost.Launch{want})
+		equal(t, "listed", must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{}, waypost.Page{})), []waypost.Launch{want})
 		f.clock.Advance(time.Hour)
 		want.Status = waypost.LaunchPending
 		equal(t, "due", must[waypost.Launch](t)(f.Launch(t.Context(), scope, l.ID)), want)
 		for _, sc := range foreign {
 			_, err := f.Launch(t.Context(), sc, l.ID)
 			wantCode(t, err, waypost.CodeNotFound)
-			equal(t, "foreign list", len(must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), sc, journey, waypost.Page{}))), 0)
+			equal(t, "foreign list", len(must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), sc, waypost.LaunchFilter{JourneyID: journey}, waypost.Page{}))), 0)
 			_, err = f.CreateLaunch(t.Context(), sc, in)
 			wantCode(t, err, waypost.CodeNotFound)
 		}
@@ -82,7 +82,7 @@ var launchTests = []test{
 				t.Errorf("%s: got %v, want %s of %s", name, err, c.code, c.target)
 			}
 		}
-		equal(t, "launches", len(must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, "", waypost.Page{}))), 0)
+		equal(t, "launches", len(must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{}, waypost.Page{}))), 0)
 	}},
 	{"list", func(t *testing.T, f *fixture) {
 		// Who is listed twice is enrolled once; who does not exist, or in another scope
@@ -283,7 +283,7 @@ var launchTests = []test{
 		read := func() waypost.Launch {
 			t.Helper()
 			got := must[waypost.Launch](t)(f.Launch(t.Context(), scope, l.ID))
-			listed := must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, l.JourneyID, waypost.Page{}))[0]
+			listed := must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{JourneyID: l.JourneyID}, waypost.Page{}))[0]
 			equal(t, "status in the list", listed.Status, got.Status)
 			equal(t, "end in the list", listed.EndedAt, got.EndedAt)
 			return got
@@ -364,7 +364,7 @@ var launchTests = []test{
 			got := must[waypost.Launch](t)(f.Launch(t.Context(), scope, id))
 			equal(t, "status", got.Status, status)
 			equal(t, "end", got.EndedAt, &end)
-			for _, l := range must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, "", waypost.Page{})) {
+			for _, l := range must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{}, waypost.Page{})) {
 				if l.ID == id {
 					equal(t, "status in the list", l.Status, status)
 				}
@@ -437,7 +437,7 @@ var launchTests = []test{
 		}{{"", want}, {two, []string{want[1], want[3], want[5]}}, {"jrn_\x00", nil}} {
 			var got []string
 			for page := (waypost.Page{Limit: 2}); ; page.After = got[len(got)-1] {
-				list := must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, c.journey, page))
+				list := must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{JourneyID: c.journey}, page))
 				for _, l := range list {
 					got = append(got, l.ID)
 				}
@@ -639,7 +639,7 @@ func (f *fixture) run(t testing.TB, launch string, n int) (steps int) {
 		if step.Done {
 			return steps
 		}
-		if step.Canceled || len(step.Held) > 0 || step.Enrolled+step.Skipped == 0 {
+		if step.Canceled || len(step.Held) > 0 || step.Enrolled+step.Skipped+step.HeldOut == 0 {
 			t.Fatalf("step %d came to %+v", steps, step)
 		}
 	}

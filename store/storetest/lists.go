@@ -76,6 +76,8 @@ func testFilters(t *testing.T, f *fixture) {
 		"retrying":   {waypost.DeliveryFilter{Status: waypost.DeliveryRetrying}, func(d made) bool { return d.Status == waypost.DeliveryRetrying }},
 		"from":       {waypost.DeliveryFilter{From: one.at}, func(d made) bool { return !d.at.Truncate(time.Millisecond).Before(one.at) }},
 		"to":         {waypost.DeliveryFilter{To: one.at.Truncate(time.Millisecond)}, func(d made) bool { return d.at.Before(one.at.Truncate(time.Millisecond)) }},
+		"long ago":   {waypost.DeliveryFilter{From: time.Unix(-1, 0)}, func(made) bool { return true }},
+		"before it":  {waypost.DeliveryFilter{To: time.Unix(-1, 0)}, func(made) bool { return false }},
 		"range":      {waypost.DeliveryFilter{From: all[1].at.Truncate(time.Millisecond), To: one.at}, func(d made) bool { return !d.at.Before(all[1].at) && !d.at.After(one.at) }},
 		"before all": {waypost.DeliveryFilter{To: start}, func(made) bool { return false }},
 		"combined": {

@@ -249,6 +249,54 @@ var redeliveryTests = []test{
 		list := must[[]waypost.Redelivery](t)(f.ListRedeliveries(t.Context(), scope, waypost.Page{}))
 		equal(t, "list", list, []waypost.Redelivery{next, r})
 	}},
+	{"of a workflow that was terminated", func(t *testing.T, f *fixture) {
+		journey, hook := f.journey(t), f.webhook(t)
+		keys := f.decidedAll(t, journey, hook, 4, f.failed)
+		other := f.decided(t, f.failed)
+		f.redeliver(t, other)
+		single := f.batches(t)[0].ID
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{WebhookID: hook}, "app_1"))
+		f.steps(t)
+		batch := f.batches(t)[0].ID
+		ok(t, f.CancelLeftRounds(t.Context(), batch)) // it is about to be started
+		equal(t, "not started", f.inRound(t, keys[0], 2).Status, waypost.DeliveryPending)
+		f.open(t, f.again(keys[1], 2, 2)) // its process has ended, too
+		f.open(t, f.again(keys[3], 2, 2))
+		f.record(t, of(2, f.succeeded(keys[3], 2)))
+		f.clock.Advance(3 * time.Minute)
+		f.open(t, f.again(keys[2], 2, 2))
+		f.record(t, of(2, f.retrying(keys[2], 2)))
+		f.open(t, f.again(keys[2], 2, 3)) // it may be under way
+		equal(t, "told of a cancel", func() []string {
+			must[waypost.Redelivery](t)(f.CancelRedelivery(t.Context(), scope, r.ID))
+			return f.tolds(t, []string{batch})
+		}(), []string{batch})
+		ok(t, f.CancelLeftRounds(t.Context(), batch))
+		ok(t, f.CancelLeftRounds(t.Context(), "rdb_1"))
+		equal(t, "others", f.inRound(t, other, 2).Status, waypost.DeliveryPending)
+		counts := func() []int {
+			r := must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
+			return []int{r.Succeeded, r.Failed, r.Canceled}
+		}
+		equal(t, "counts", counts(), []int{1, 0, 2})
+		_, attempts, _ := f.delivery(t, keys[1])
+		equal(t, "attempts", fmt.Sprint(places(attempts), classes(attempts)), "[1/1 2/2] [httpStatus interrupted]")
+		f.clock.Advance(3 * time.Minute)
+		ok(t, f.CancelLeftRounds(t.Context(), batch))
+		equal(t, "later", counts(), []int{1, 0, 3})
+		f.redeliver(t, keys[1])
+		f.redeliver(t, keys[2])
+		// Who tries a single one again has its workflow told, and then can.
+		ok(t, f.MarkRedeliveryStarted(t.Context(), single))
+		d, _, _ := f.delivery(t, other)
+		_, err := f.Redeliver(t.Context(), scope, d.MessageID)
+		wantCode(t, err, waypost.CodeConflict)
+		if told := f.tolds(t, nil); !slices.Contains(told, single) {
+			t.Fatalf("told of another try: %v", told)
+		}
+		ok(t, f.CancelLeftRounds(t.Context(), single))
+		f.redeliver(t, other)
+	}},
 	{"what is canceled later does not belong to it", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		canceled := func(key waypost.Touchpoint) {
@@ -264,6 +312,22 @@ var redeliveryTests = []test{
 		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 		equal(t, "counts", []int{r.Total, r.Redelivered}, []int{1, 1})
 		equal(t, "the first", f.inRound(t, keys[0], 2).Status, waypost.DeliveryPending)
+	}},
+	{"what was cut off and canceled", func(t *testing.T, f *fixture) {
+		key := f.decided(t, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+			return of(1, f.failed(key, attempt)) // its enrollment goes on
+		})
+		f.redeliver(t, key)
+		f.open(t, f.again(key, 2, 2))
+		cut := of(2, f.failed(key, 2)) // as it is recorded when nobody saw its end
+		cut.Status, cut.Outcome.ErrorClass = waypost.DeliveryCanceled, waypost.ClassInterrupted
+		f.record(t, cut)
+		equal(t, "canceled", f.inRound(t, key, 2).Status, waypost.DeliveryCanceled)
+		f.clock.Advance(time.Second)
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: waypost.DeliveryCanceled}, "app_1"))
+		f.steps(t)
+		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
+		equal(t, "counts", []int{r.Total, r.Redelivered}, []int{1, 1})
 	}},
 	{"what a bulk can name", func(t *testing.T, f *fixture) {
 		for _, status := range []waypost.DeliveryStatus{waypost.DeliveryPending, waypost.DeliveryRetrying, waypost.DeliveryDeferred, "gone"} {

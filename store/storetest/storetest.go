@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/base64"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"lead changes", leadChangeTests},
 		{"imports", importTests},
 		{"webhooks", webhookTests},
+		{"webhook health", healthTests},
 		{"journeys", journeyTests},
 		{"journey versions", journeyVersionTests},
 		{"enrollments", enrollmentTests},
@@ -43,10 +45,12 @@ func Run(t *testing.T, open Open) {
 		{"progress", progressTests},
 		{"cohorts", cohortTests},
 		{"launches", launchTests},
+		{"recurring launches", recurringTests},
 		{"controls", controlTests},
 		{"events", eventTests},
 		{"exits", exitTests},
 		{"notices", noticeTests},
+		{"moves", moveTests},
 		{"deliveries", deliveryTests},
 		{"attempts", attemptTests},
 		{"caps", capTests},
@@ -116,22 +120,55 @@ func Keys(t testing.TB) *waypost.Keyring {
 // SQLite opens a store on a new SQLite file.
 func SQLite(t testing.TB, now func() time.Time) *store.Store {
 	t.Helper()
-	return openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "waypost.db"), now)
+	return openStore(t, SQLiteURL(t), now)
 }
+
+// SQLiteURL returns the URL of a new, migrated SQLite file. Each is a copy of one:
+// to read the migrations costs more than most tests.
+func SQLiteURL(t testing.TB) string {
+	t.Helper()
+	file, err := migratedFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "waypost.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + path
+}
+
+var migratedFile = sync.OnceValues(func() (file []byte, err error) {
+	dir, err := os.MkdirTemp("", "waypost")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "waypost.db")
+	if _, _, err := store.Migrate(context.Background(), "sqlite:"+path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // Postgres opens a store on a new PostgreSQL database; see PostgresURL.
 func Postgres(t testing.TB, now func() time.Time) *store.Store {
 	t.Helper()
-	return openStore(t, PostgresURL(t), now)
+	dbURL := PostgresURL(t)
+	migrate(t, dbURL)
+	return openStore(t, dbURL, now)
+}
+
+func migrate(t testing.TB, dbURL string) {
+	t.Helper()
+	if _, _, err := store.Migrate(context.Background(), dbURL); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func openStore(t testing.TB, dbURL string, now func() time.Time) *store.Store {
 	t.Helper()
-	ctx := context.Background()
-	if _, _, err := store.Migrate(ctx, dbURL); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(ctx, dbURL, Keys(t), now)
+	s, err := store.Open(context.Background(), dbURL, Keys(t), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,6 +198,13 @@ func RequirePostgres(t testing.TB) string {
 // when the test ends, and returns its URL.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
+	return newPostgres(t, t)
+}
+
+// newPostgres is PostgresURL for a test whose database another test, which ends
+// later, owns.
+func newPostgres(t, owner testing.TB) string {
+	t.Helper()
 	server := RequirePostgres(t)
 	u, err := url.Parse(server)
 	if err != nil {
@@ -174,12 +218,12 @@ func PostgresURL(t testing.TB) string {
 	if _, err := admin.Exec("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
 		t.Fatalf("make test database: %v", err)
 	}
-	t.Cleanup(func() {
+	owner.Cleanup(func() {
 		if _, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
-			t.Errorf("drop test database: %v", err)
+			owner.Errorf("drop test database: %v", err)
 		}
 		if err := admin.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			owner.Errorf("close: %v", err)
 		}
 	})
 	u.Path = "/" + name

@@ -43,6 +43,33 @@ var webhookTests = []test{
 		}
 		equal(t, "after a refused change", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)), want)
 	}},
+	{"signing secrets", func(t *testing.T, f *fixture) {
+		id := f.webhook(t)
+		set := func(secret string) waypost.Webhook {
+			t.Helper()
+			return must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error {
+				w.SigningOverlap = waypost.Duration(time.Hour)
+				w.SetSigningSecret(secret, f.clock.Now())
+				return nil
+			}))
+		}
+		set("whsec_1")
+		w := set("whsec_2")
+		read := must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id))
+		equal(t, "read", read, w)
+		equal(t, "both", read.SigningSecrets(f.clock.Now().Add(59*time.Minute)), []string{"whsec_2", "whsec_1"})
+		equal(t, "later", read.SigningSecrets(f.clock.Now().Add(time.Hour)), []string{"whsec_2"})
+		// Of three, the first ends; a change of something else ends what is over.
+		w = set("whsec_3")
+		equal(t, "third", w.SigningSecrets(f.clock.Now()), []string{"whsec_3", "whsec_2"})
+		f.clock.Advance(time.Hour)
+		w = set("whsec_3")
+		equal(t, "over", []string{w.SigningSecret, w.PreviousSigningSecret}, []string{"whsec_3", ""})
+		equal(t, "read", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)), w)
+		set("whsec_4")
+		w = set("")
+		equal(t, "none", w.SigningSecrets(f.clock.Now()), []string(nil))
+	}},
 	{"concurrent updates", func(t *testing.T, f *fixture) {
 		id := f.webhook(t)
 		for _, err := range together(10, func(int) error {

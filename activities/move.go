@@ -1,0 +1,98 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// FoundMoved is what MoveBatch tells of an enrollment that has left its workflow, for
+// one of the version that the finding's reason names.
+const FoundMoved = "moved"
+
+// Carried is what an enrollment that was moved goes on with in the workflow of its new
+// version.
+type Carried struct {
+	State journey.State `json:"s"`
+	Input journey.Input `json:"i"` // the one that brings it there
+	// Since is, of a wait that goes on, when it began.
+	Since time.Time `json:"f,omitzero"`
+}
+
+// MoveBatch lets enrollments go that LookBatch has found as ordered into another
+// version. It returns a finding for each item, in their order: of those that have left,
+// now or in an earlier run, FoundMoved; others stay as they were, and are told of when
+// something has come between.
+func (a *Activities) MoveBatch(ctx context.Context, b Batch) ([]Finding, error) {
+	from, err := a.definition(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	seqs := make(map[string]int, len(b.Items))
+	for _, item := range b.Items {
+		seqs[item.EnrollmentID] = item.State.Seq
+	}
+	moves, err := a.store.Moves(ctx, b.Version, seqs)
+	if err != nil {
+		return nil, fmt.Errorf("read moves: %w", err)
+	}
+	batch := waypost.LeavingBatch{JourneyID: b.JourneyID, LaunchID: b.LaunchID, Version: b.Version, Items: make([]waypost.Leaving, len(b.Items))}
+	for i, item := range b.Items {
+		if batch.Items[i], err = a.leaving(ctx, b, from, item, moves[item.EnrollmentID]); err != nil {
+			return nil, err
+		}
+	}
+	left, err := a.store.LetGo(ctx, batch)
+	if err != nil {
+		return nil, fmt.Errorf("move enrollments: %w", err)
+	}
+	findings := make([]Finding, len(b.Items))
+	for i, item := range b.Items {
+		findings[i] = Finding{Outcome: FoundWaiting, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
+		if left[item.EnrollmentID] {
+			findings[i].Outcome = FoundMoved
+		}
+	}
+	if len(left) > 0 {
+		a.wake()
+	}
+	return findings, nil
+}
+
+// leaving says what an item goes on with. Without a move it only asks whether it has
+// left.
+func (a *Activities) leaving(ctx context.Context, b Batch, from version, item Item, move waypost.Move) (waypost.Leaving, error) {
+	l := waypost.Leaving{Touchpoint: item.touchpoint(), LeadsID: item.LeadsID, Seq: item.State.Seq}
+	if move.To == 0 {
+		return l, nil
+	}
+	to, err := a.definition(ctx, Batch{Scope: b.Scope, JourneyID: b.JourneyID, Version: move.To})
+	if err != nil {
+		return l, err
+	}
+	// The workflow's time: an event that came later was not looked at, or counts there.
+	in, err := journey.Moved(from.Definition, to.Definition, item.State, move.Node, b.Now, fmt.Sprintf("moved from version %d", b.Version))
+	if err != nil {
+		return l, err
+	}
+	carried := Carried{State: item.State, Input: in}
+	if !in.Until.IsZero() {
+		carried.Since = item.Since
+	}
+	if l.Carried, err = json.Marshal(carried); err != nil {
+		return l, fmt.Errorf("encode the state of %s: %w", item.EnrollmentID, err)
+	}
+	if item.State.Phase == journey.PhaseAwait {
+		waits, err := a.waits(ctx, b, from, []Item{item})
+		if err != nil {
+			return l, err
+		}
+		l.Wait = &waits[0]
+	}
+	l.Move = move
+	return l, nil
+}

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"waypost"
+)
+
+// Of 1,000 leads that wait on version 1, about half are moved to version 2 while
+// waypost-dev is killed: each takes the path of its version, once.
+func TestMigrateKilled(t *testing.T) {
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	const leads = 1000
+	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	dir := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	definition := `{"name":"Moves","start":"arms","nodes":[
+		{"id":"arms","type":"split","arms":[{"weight":1,"next":"stay"},{"weight":1,"next":"go"}]},
+		{"id":"stay","type":"waitForEvent","event":"on","timeout":"1h","next":"first"},
+		{"id":"go","type":"delay","for":"1h","next":"first"},
+		{"id":"first","type":"touchpoint","webhook":%q}]}`
+	journeyID := p.publish(t, r.url, definition)
+	var j struct{ Draft json.RawMessage }
+	p.do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
+	next := strings.NewReplacer(`"first"`, `"second"`, `"1h"`, `"3s"`).Replace(string(j.Draft))
+	p.do(t, http.MethodPut, "/v1/journeys/"+journeyID, json.RawMessage(next), nil)
+	rows := make([]map[string]string, leads)
+	for i := range rows {
+		rows[i] = map[string]string{"name": "Ada", "externalId": fmt.Sprint("m-", i)}
+	}
+	var im struct{ ID, Status string }
+	p.do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": rows}, &im)
+	eventually(t, time.Minute, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im)
+		return im.Status == "succeeded", "the import is " + im.Status
+	})
+	var l struct {
+		LaunchID, Status string
+		Outcomes         map[string]int
+	}
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{}}}, &l)
+	migrate := func(dryRun bool, nodes ...string) (done struct{ Matched, Moved int }) {
+		t.Helper()
+		m := map[string]any{"from": 1, "to": 2, "dryRun": dryRun, "nodeMap": map[string]string{}}
+		for _, node := range nodes {
+			m["nodeMap"].(map[string]string)[node] = node
+		}
+		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/migrate", m, &done)
+		return done
+	}
+	// The launch is of version 1; version 2 is published while its leads wait.
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
+	eventually(t, time.Minute, func() (bool, string) {
+		n := migrate(true, "stay", "go").Matched
+		return n == leads, fmt.Sprintf("%d leads wait", n)
+	})
+	half := migrate(true, "go").Matched
+	if half < leads*2/5 || half > leads*3/5 {
+		t.Fatalf("%d of %d leads took an arm of two", half, leads)
+	}
+	if done := migrate(false, "go"); done.Matched != half || done.Moved != half {
+		t.Errorf("%+v, want %d", done, half)
+	}
+	for range 2 {
+		p.kill9(t)
+		p = startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+		eventually(t, time.Minute, func() (bool, string) {
+			n := migrate(true, "go").Matched
+			return n < half, fmt.Sprintf("%d still wait on version 1", n)
+		})
+	}
+	// Those that were moved have a short wait there; nobody else has gone on.
+	sent := func(want int) []record {
+		t.Helper()
+		eventually(t, time.Minute, func() (bool, string) {
+			p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+			return l.Outcomes["succeeded"] >= want, fmt.Sprintf("%v of %d messages", l.Outcomes, want)
+		})
+		records := p.records(t, journeyID)
+		for _, d := range r.disagreements(records) {
+			t.Errorf("the ledger and the records disagree: %s", d)
+		}
+		if len(records) != want {
+			t.Fatalf("%d messages, want %d", len(records), want)
+		}
+		return records
+	}
+	moved := map[int64]bool{}
+	for _, d := range sent(half) {
+		moved[d.LeadsID] = true
+		if d.NodeID != "second" {
+			t.Errorf("lead %d, who was moved, got the message %s", d.LeadsID, d.NodeID)
+		}
+	}
+	if left := migrate(true, "stay").Matched; len(moved) != half || left != leads-half {
+		t.Fatalf("%d leads were moved and %d stay, want %d and %d", len(moved), left, half, leads-half)
+	}
+	// The others take the path of version 1, when what they wait for comes.
+	var page struct {
+		Items      []struct{ LeadsID int64 }
+		NextCursor string
+	}
+	for path, last := "/v1/leads?limit=500", false; !last; {
+		page.NextCursor = ""
+		p.do(t, http.MethodGet, path, nil, &page)
+		path, last = "/v1/leads?limit=500&cursor="+page.NextCursor, page.NextCursor == ""
+		for _, lead := range page.Items {
+			if !moved[lead.LeadsID] {
+				p.do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint(lead.LeadsID), "name": "on", "leadsId": lead.LeadsID}, nil)
+			}
+		}
+	}
+	of := map[string]int{}
+	for _, d := range sent(leads) {
+		if moved[d.LeadsID] != (d.NodeID == "second") {
+			t.Errorf("lead %d got the message %s; moved: %t", d.LeadsID, d.NodeID, moved[d.LeadsID])
+		}
+		of[d.NodeID]++
+	}
+	t.Logf("%d leads: %v", leads, of)
+	eventually(t, time.Minute, func() (bool, string) {
+		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
+	})
+
+	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"Journey\"", journeyID), PageSize: 200,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, e := range list.Executions {
+		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
+		replay(t, h)
+		impersonal(t, h)
+		if folder := os.Getenv(updateHistories); folder != "" {
+			writeHistory(t, filepath.Join(folder, fmt.Sprintf("moved-%02d-%s.json", n, e.Execution.WorkflowId)), h)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"waypost"
+	"waypost/workflows"
+)
+
+// recurring is a launch as the API answers it.
+type recurring struct {
+	LaunchID    string               `json:"launchId"`
+	Status      waypost.LaunchStatus `json:"status"`
+	Version     int                  `json:"version"`
+	Total       int                  `json:"total"`
+	Enrolled    int                  `json:"enrolled"`
+	Skipped     int                  `json:"skipped"`
+	HeldOut     int                  `json:"heldOut"`
+	Completed   int                  `json:"completed"`
+	RecurringID string               `json:"recurringId"`
+	Schedule    struct {
+		NextAt      *time.Time `json:"nextAt"`
+		Occurrences int        `json:"occurrences"`
+		LastSkipped *struct {
+			Reason waypost.SkipReason `json:"reason"`
+		} `json:"lastSkipped"`
+	} `json:"schedule"`
+}
+
+// everyLead is a launch for all leads that recurs.
+func everyLead(cron, timezone string, more map[string]any) map[string]any {
+	body := map[string]any{
+		"audience": map[string]any{"filter": map[string]any{}}, "schedule": map[string]any{"cron": cron, "timezone": timezone},
+	}
+	for name, value := range more {
+		body[name] = value
+	}
+	return body
+}
+
+func (p *process) leads(t *testing.T, n int) []int64 {
+	t.Helper()
+	ids := make([]int64, n)
+	for i := range ids {
+		var lead struct{ LeadsID int64 }
+		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		ids[i] = lead.LeadsID
+	}
+	return ids
+}
+
+// awaitLaunch asks for a launch until it is as wanted.
+func (p *process) awaitLaunch(t *testing.T, id, what string, want func(recurring) bool) (l recurring) {
+	t.Helper()
+	eventually(t, time.Minute, func() (bool, string) {
+		l = recurring{}
+		err := p.client.Do(t.Context(), http.MethodGet, "/v1/launches/"+id, nil, &l)
+		return err == nil && want(l), fmt.Sprintf("not %s: %+v, %v", what, l, err)
+	})
+	return l
+}
+
+const scheduleKeys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+// dialTemporal reads what is encrypted with scheduleKeys.
+func dialTemporal(t *testing.T, p *process) client.Client {
+	t.Helper()
+	ring, err := waypost.ParseKeyring(scheduleKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// scheduleOf waits until the launch's Schedule exists.
+func scheduleOf(t *testing.T, temporal client.Client, id string) client.ScheduleHandle {
+	t.Helper()
+	schedule := temporal.ScheduleClient().GetHandle(t.Context(), id)
+	eventually(t, time.Minute, func() (bool, string) {
+		_, err := schedule.Describe(t.Context())
+		return err == nil, fmt.Sprintf("the schedule of %s: %v", id, err)
+	})
+	return schedule
+}
+
+// A recurring launch opens an occurrence each time that its Schedule fires, once,
+// though the process is killed right then; each has the leads and the version of its
+// time, and the control group stays the same. What fires in a pause is skipped, and a
+// cancel deletes the Schedule.
+func TestRecurringLaunch(t *testing.T) {
+	const keys = scheduleKeys
+	const share = 0.3
+	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	dir := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	journeyID := p.publish(t, r.url, `{"name":"Monthly","start":"hello","reentry":{"policy":"never"},"nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	heldOut := func(leads []int64) (n int) {
+		for _, lead := range leads {
+			if waypost.HeldOut(journeyID, lead, share) {
+				n++
+			}
+		}
+		return n
+	}
+	leads := p.leads(t, 40)
+	var l recurring
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead("0 0 1 1 *", "Asia/Shanghai", map[string]any{"controlGroup": share}), &l)
+	if l.Status != waypost.LaunchScheduled || l.Schedule.NextAt == nil {
+		t.Fatalf("created %+v", l)
+	}
+	temporal := dialTemporal(t, p)
+	fire := client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}
+	if err := scheduleOf(t, temporal, l.LaunchID).Trigger(t.Context(), fire); err != nil {
+		t.Fatal(err)
+	}
+	p.kill9(t)
+	p = startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	temporal = dialTemporal(t, p)
+	first := len(leads) - heldOut(leads)
+	got := p.awaitLaunch(t, l.LaunchID, "through its first occurrence", func(l recurring) bool { return l.Completed == first })
+	if got.Total != len(leads) || got.Enrolled != first || got.HeldOut != heldOut(leads) || got.Skipped != 0 || got.Schedule.Occurrences != 1 || got.Status != waypost.LaunchScheduled {
+		t.Errorf("after the first occurrence %+v", got)
+	}
+
+	// More leads and a new version, and the second time.
+	more := p.leads(t, 10)
+	var j struct {
+		Draft map[string]any `json:"draft"`
+	}
+	p.do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
+	j.Draft["name"] = "Monthly, again"
+	p.do(t, http.MethodPut, "/v1/journeys/"+journeyID, j.Draft, nil)
+	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
+	time.Sleep(time.Second) // a Schedule's times are whole seconds
+	schedule := scheduleOf(t, temporal, l.LaunchID)
+	if err := schedule.Trigger(t.Context(), fire); err != nil {
+		t.Fatal(err)
+	}
+	all := append(more, leads...)
+	both := len(all) - heldOut(all)
+	got = p.awaitLaunch(t, l.LaunchID, "through its second occurrence", func(l recurring) bool { return l.Completed == both })
+	if got.Total != 2*len(leads)+len(more) || got.HeldOut != heldOut(leads)+heldOut(all) || got.Skipped != first || got.Schedule.Occurrences != 2 {
+		t.Errorf("after the second occurrence %+v", got)
+	}
+	var list struct{ Items []recurring }
+	p.do(t, http.MethodGet, "/v1/launches?recurringId="+l.LaunchID, nil, &list)
+	if len(list.Items) != 2 || list.Items[0].Version != 2 || list.Items[1].Version != 1 || list.Items[0].RecurringID != l.LaunchID || list.Items[0].Status != waypost.LaunchCompleted {
+		t.Errorf("occurrences %+v", list.Items)
+	}
+	records := p.records(t, journeyID)
+	if len(records) != both {
+		t.Errorf("%d deliveries are recorded, want %d", len(records), both)
+	}
+	for _, d := range r.disagreements(records) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+
+	// A pause, and the end.
+	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
+	time.Sleep(time.Second)
+	if err := schedule.Trigger(t.Context(), fire); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitLaunch(t, l.LaunchID, "skipped", func(l recurring) bool {
+		return l.Schedule.LastSkipped != nil && l.Schedule.LastSkipped.Reason == waypost.SkipPaused && l.Schedule.Occurrences == 2
+	})
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"LaunchOccurrence\" AND ExecutionStatus=\"Completed\"", journeyID)
+	var runs []string
+	eventually(t, time.Minute, func() (bool, string) {
+		found, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query})
+		runs = nil
+		for _, e := range found.GetExecutions() {
+			runs = append(runs, e.Execution.WorkflowId)
+		}
+		return err == nil && len(runs) == 3, fmt.Sprintf("%v by %s: %v", runs, query, err)
+	})
+	for i, id := range runs { // newest first
+		h := readHistory(t, temporal, ring, id)
+		replay(t, h)
+		if folder := os.Getenv(updateHistories); folder != "" && i < 2 {
+			writeHistory(t, filepath.Join(folder, []string{"launch-occurrence-skipped.json", "launch-occurrence-opened.json"}[i]), h)
+		}
+	}
+	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/cancel", nil, nil)
+	eventually(t, time.Minute, func() (bool, string) {
+		_, err := schedule.Describe(t.Context())
+		return errors.As(err, new(*serviceerror.NotFound)), fmt.Sprintf("the schedule of a canceled launch: %v", err)
+	})
+}
+
+// Temporal's Schedule fires at the times that Waypost tells and checks, days of either
+// kind and changes of clocks included.
+func TestSchedulesAgree(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+scheduleKeys)
+	journeyID := p.publish(t, r.url, `{"name":"Often","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	c := dialTemporal(t, p)
+	year := time.Now().Year() + 1
+	spring, autumn := time.Date(year, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(year, 10, 20, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		cron, timezone string
+		startAt        time.Time
+	}{
+		{"0 9 * * MON-fri", "Asia/Shanghai", time.Time{}},
+		{"*/20 8-9 1,15 * *", "UTC", time.Time{}},
+		{"0 0 13 * fri", "UTC", time.Time{}},
+		{"@weekly", "America/New_York", time.Time{}},
+		{"30 2 */2 * ?", "America/New_York", spring},
+		{"30 2 * * *", "Europe/Berlin", autumn},
+		{"15,45 1-3 * 3,11 sun", "America/New_York", spring},
+		{"15,45 1-3 * 3,11 sun", "America/New_York", autumn},
+		{"0 0 29 2 *", "UTC", time.Time{}},
+		{"30 9 * * *", "UTC", spring.Add(9*time.Hour + 30*time.Minute)},
+	} {
+		after := time.Now()
+		var more map[string]any
+		if !tt.startAt.IsZero() {
+			after = tt.startAt.Add(-1)
+			more = map[string]any{"startAt": tt.startAt.Format(time.RFC3339)}
+		}
+		var l recurring
+		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead(tt.cron, tt.timezone, more), &l)
+		described, err := scheduleOf(t, c, l.LaunchID).Describe(t.Context())
+		if err != nil || len(described.Info.NextActionTimes) < 5 {
+			t.Fatalf("%s: %+v, %v", tt.cron, described, err)
+		}
+		next := after
+		for i, at := range described.Info.NextActionTimes {
+			next = waypost.Schedule{Cron: tt.cron, Timezone: tt.timezone}.Next(next)
+			if !at.Equal(next) || i == 0 && (l.Schedule.NextAt == nil || !at.Equal(*l.Schedule.NextAt)) {
+				t.Errorf("%s in %s: Temporal has %s, Waypost %s and at first %v", tt.cron, tt.timezone, at, next, l.Schedule.NextAt)
+			}
+		}
+	}
+}

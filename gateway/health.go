@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"context"
+
+	"waypost"
+)
+
+// Breakers tells where the circuit breakers of webhooks stand.
+type Breakers interface {
+	BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState
+}
+
+// healthAnswer is how a webhook and its receiver fare.
+type healthAnswer struct {
+	WebhookID      string         `json:"webhookId"`
+	Enabled        bool           `json:"enabled"`
+	DisabledReason *string        `json:"disabledReason"`
+	Breaker        breakerAnswer  `json:"breaker"`
+	Waiting        waitingAnswer  `json:"waiting"`
+	LastHour       statsAnswer    `json:"lastHour"`
+	LastDay        statsAnswer    `json:"lastDay"`
+	LastSuccessAt  *string        `json:"lastSuccessAt"`
+	LastErrors     []failedAnswer `json:"lastErrors"`
+	SampledSince   *string        `json:"sampledSince"`
+}
+
+type breakerAnswer struct {
+	State       string  `json:"state"`
+	Since       *string `json:"since"`
+	NextProbeAt *string `json:"nextProbeAt"`
+}
+
+type waitingAnswer struct {
+	Retrying int              `json:"retrying"`
+	Deferred int              `json:"deferred"`
+	Reasons  []deferredAnswer `json:"reasons"`
+}
+
+type deferredAnswer struct {
+	Reason string  `json:"reason"`
+	Count  int     `json:"count"`
+	Since  *string `json:"since"`
+}
+
+type statsAnswer struct {
+	Attempts    int            `json:"attempts"`
+	Succeeded   int            `json:"succeeded"`
+	Failed      int            `json:"failed"`
+	SuccessRate *float64       `json:"successRate"`
+	LatencyMs   *latencyAnswer `json:"latencyMs"`
+	Errors      map[string]int `json:"errors"`
+}
+
+type latencyAnswer struct {
+	P50 int64 `json:"p50"`
+	P95 int64 `json:"p95"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+type failedAnswer struct {
+	At         string `json:"at"`
+	MessageID  string `json:"messageId"`
+	Attempt    int    `json:"attempt"`
+	HTTPStatus *int   `json:"httpStatus"`
+	ErrorClass string `json:"errorClass"`
+	DurationMs int64  `json:"durationMs"`
+}
+
+func answerStats(s waypost.AttemptStats) statsAnswer {
+	ans := statsAnswer{Attempts: s.Attempts, Succeeded: s.Succeeded, Failed: s.Attempts - s.Succeeded, Errors: s.Errors}
+	if s.Attempts > 0 {
+		rate := float64(s.Succeeded) / float64(s.Attempts)
+		ans.SuccessRate = &rate
+		ans.LatencyMs = &latencyAnswer{s.P50.Milliseconds(), s.P95.Milliseconds(), s.P99.Milliseconds(), s.Max.Milliseconds()}
+	}
+	return ans
+}
+
+func (a *api) showHealth(ctx context.Context, r *request) (answer, error) {
+	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	traffic, err := a.Webhooks.WebhookTraffic(ctx, r.scope, w.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	breaker := a.Breakers.BreakerState(ctx, w)
+	ans := healthAnswer{
+		WebhookID: w.ID, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
+		Breaker:  breakerAnswer{breaker.State, stampOrNull(&breaker.Since), stampOrNull(&breaker.NextProbe)},
+		Waiting:  waitingAnswer{Retrying: traffic.Retrying, Reasons: make([]deferredAnswer, len(traffic.Deferred))},
+		LastHour: answerStats(traffic.Hour), LastDay: answerStats(traffic.Day), LastSuccessAt: stampOrNull(&traffic.LastSuccess),
+		LastErrors: make([]failedAnswer, len(traffic.LastErrors)), SampledSince: stampOrNull(&traffic.SampledSince),
+	}
+	for i, d := range traffic.Deferred {
+		ans.Waiting.Reasons[i] = deferredAnswer{d.Reason, d.Count, stampOrNull(&d.Since)}
+		ans.Waiting.Deferred += d.Count
+	}
+	for i, e := range traffic.LastErrors {
+		ans.LastErrors[i] = failedAnswer{stamp(e.At), e.MessageID, e.Attempt, orNull(e.HTTPStatus), e.ErrorClass, e.DurationMs}
+	}
+	return ok(ans)
+}

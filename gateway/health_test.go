@@ -1,0 +1,124 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"waypost"
+	"waypost/limits"
+)
+
+// health asks for a webhook's health, as far as it is read here.
+func (f *fixture) health(id string) (h struct {
+	Enabled        bool
+	DisabledReason *string
+	Breaker        struct{ State, Since, NextProbeAt string }
+	Waiting        struct {
+		Retrying, Deferred int
+		Reasons            []struct{ Reason, Since string }
+	}
+	LastHour, LastDay struct {
+		Attempts, Succeeded, Failed int
+		SuccessRate                 *float64
+		LatencyMs                   *struct{ P50, P95, P99, Max int }
+	}
+	LastErrors []map[string]any
+}) {
+	f.t.Helper()
+	if err := json.Unmarshal([]byte(f.get("/v1/webhooks/"+id+"/health").expect(f.t, 200).raw), &h); err != nil {
+		f.t.Fatal(err)
+	}
+	return h
+}
+
+func TestWebhookHealth(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook := f.newWebhook("https://example.com/hook")
+	fresh := f.get("/v1/webhooks/"+hook+"/health").expect(t, 200)
+	const stats = `{"attempts":0,"succeeded":0,"failed":0,"successRate":null,"latencyMs":null,"errors":{}}`
+	if want := `{"webhookId":"` + hook + `","enabled":true,"disabledReason":null,"breaker":{"state":"closed","since":null,"nextProbeAt":null},` +
+		`"waiting":{"retrying":0,"deferred":0,"reasons":[]},"lastHour":` + stats + `,"lastDay":` + stats + `,"lastSuccessAt":null,"lastErrors":[],"sampledSince":null}`; fresh.raw != want {
+		t.Errorf("got  %s\nwant %s", fresh.raw, want)
+	}
+
+	// Two messages: one has failed, of which the receiver said something personal, and one is
+	// deferred since.
+	journey := f.publishedJourney(welcome(hook))
+	scope := waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}
+	var messages []string
+	for i := range 2 {
+		lead := f.newLead(fmt.Sprint("lead ", i))
+		enrollment := f.send("POST", "/v1/journeys/"+journey+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
+		message := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
+		messages = append(messages, message)
+		touchpoint := waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}
+		delivery := waypost.Delivery{MessageID: message, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
+		var err error
+		if i == 0 {
+			err = f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+				Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
+				Outcome: waypost.Outcome{ErrorClass: waypost.ClassSucceedFalse, HTTPStatus: 200, Message: "ada@example.com unknown", At: f.clock.Now(), Duration: 12 * time.Millisecond},
+			}})
+		} else {
+			err = f.store.RecordDeferrals(t.Context(), []waypost.Deferral{{
+				Touchpoint: touchpoint, Scope: scope, Delivery: delivery, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
+			}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := f.health(hook)
+	if s := h.LastHour; s.Attempts != 1 || s.Failed != 1 || *s.SuccessRate != 0 || s.LatencyMs.P50 != 12 || h.LastDay.Attempts != 1 {
+		t.Errorf("got %+v", s)
+	}
+	if w := h.Waiting; w.Deferred != 1 || w.Reasons[0].Reason != waypost.DeferBreaker || w.Reasons[0].Since != "2026-01-31T12:00:00.000Z" {
+		t.Errorf("got %+v", w)
+	}
+	// What the receiver said is not among it: the webhook's grant does not show deliveries.
+	if want := map[string]any{"at": "2026-01-31T12:00:00.000Z", "messageId": messages[0], "attempt": 1., "httpStatus": 200., "errorClass": "succeedFalse", "durationMs": 12.}; fmt.Sprint(h.LastErrors) != fmt.Sprint([]map[string]any{want}) {
+		t.Errorf("got %v", h.LastErrors)
+	}
+
+	// A worker opens the breaker, in the same Redis.
+	f.redis.SetTime(f.clock.Now())
+	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()}))
+	t.Cleanup(func() { _ = client.Close() })
+	worker := limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)
+	stored, err := f.store.Webhook(t.Context(), scope, hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ticket, _ := worker.Admit(t.Context(), stored.Circuit(), 100, time.Minute)
+	for range 100 {
+		worker.Failed(t.Context(), stored.Circuit(), ticket, true, false, 0)
+	}
+	if b := f.health(hook).Breaker; b.State != "open" || b.Since != "2026-01-31T12:00:00.000Z" || b.NextProbeAt != "2026-01-31T12:00:01.000Z" {
+		t.Errorf("got %+v", b)
+	}
+	f.redis.SetTime(f.clock.Now().Add(time.Second))
+	if b := f.health(hook).Breaker; b.State != "halfOpen" || b.NextProbeAt != "" {
+		t.Errorf("got %+v", b)
+	}
+	f.redis.SetError("away")
+	if b := f.health(hook).Breaker; b.State != "unknown" || b.Since != "" {
+		t.Errorf("got %+v", b)
+	}
+	f.redis.SetError("")
+
+	// A webhook that its receiver has ended says so.
+	if err := f.store.DisableWebhook(t.Context(), scope, hook, "410"); err != nil {
+		t.Fatal(err)
+	}
+	if h := f.health(hook); h.Enabled || h.DisabledReason == nil || *h.DisabledReason != "410" {
+		t.Errorf("got %+v", h)
+	}
+	f.do(call{method: "GET", target: "/v1/webhooks/" + hook + "/health", headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+	f.get("/v1/webhooks/whk_nope/health").fault(t, 404, "NotFound")
+}

@@ -1,0 +1,242 @@
+package journey
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/parser"
+)
+
+// Bounds of what the timeline tells of conditions, in bytes.
+const (
+	maxPartText = 100
+	maxWhy      = 300
+)
+
+// part is one of the conditions that && and || join to a larger one: the timeline
+// tells what came of it.
+type part struct {
+	text string // as the definition has it, but for blanks and quotes
+	// numbers are those of touchpoints that it reads. Their values are told: all others
+	// may be personal data.
+	numbers []touchpointNumber
+	literal bool // it is true or false as it stands
+}
+
+type touchpointNumber struct{ node, member string }
+
+// partsOf takes a condition apart, in the order of its text. ids names the parts of
+// its program by the expression ids under which the planner makes them.
+func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
+	ids = map[int64]int{}
+	var visit func(e ast.Expr)
+	visit = func(e ast.Expr) {
+		if isLogic(e) {
+			for _, operand := range e.AsCall().Args() {
+				visit(operand)
+			}
+			return
+		}
+		ids[plannedID(e)] = len(parts)
+		text, err := parser.Unparse(e, a.SourceInfo())
+		if err != nil {
+			text = "…"
+		}
+		p := part{text: clip(strings.ReplaceAll(text, "\n", " "), maxPartText), literal: e.Kind() == ast.LiteralKind}
+		ast.PostOrderVisit(e, ast.NewExprVisitor(func(inner ast.Expr) {
+			if n, ok := touchpointNumberOf(inner); ok {
+				p.numbers = append(p.numbers, n)
+			}
+		}))
+		parts = append(parts, p)
+	}
+	visit(a.Expr())
+	return parts, ids
+}
+
+// isLogic tells whether an expression joins others: it is && or ||, or a ! before
+// such a one.
+func isLogic(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind {
+		return false
+	}
+	switch call := e.AsCall(); call.FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr:
+		return true
+	case operators.LogicalNot:
+		return isLogic(call.Args()[0])
+	}
+	return false
+}
+
+// plannedID is the id of what the planner makes of an expression: a selection of
+// members becomes one with what it selects from.
+func plannedID(e ast.Expr) int64 {
+	for {
+		switch {
+		case e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly():
+			e = e.AsSelect().Operand()
+		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index:
+			e = e.AsCall().Args()[0]
+		default:
+			return e.ID()
+		}
+	}
+}
+
+// touchpointNumberOf tells whether an expression is httpStatus or attempts of a touchpoint.
+func touchpointNumberOf(e ast.Expr) (n touchpointNumber, ok bool) {
+	of, member, ok := access(e)
+	if !ok || member != "httpStatus" && member != "attempts" {
+		return n, false
+	}
+	touchpoints, node, ok := access(of)
+	if !ok || touchpoints.Kind() != ast.IdentKind || touchpoints.AsIdent() != varTouchpoints {
+		return n, false
+	}
+	return touchpointNumber{node, member}, true
+}
+
+// varParts is the name under which parts find where their results go. No condition
+// can write it.
+const varParts = "#parts"
+
+// watchParts has the parts of a condition note their results, in a []ref.Val under
+// varParts. It is the last decorator before the one that counts the cost, which goes
+// by the kind of what it is given.
+func watchParts(ids map[int64]int) interpreter.InterpretableDecorator {
+	return func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+		n, ok := ids[i.ID()]
+		if !ok {
+			return i, nil
+		}
+		switch i := i.(type) {
+		case interpreter.InterpretableConst, interpreter.InterpretableConstructor:
+			return i, nil
+		case interpreter.InterpretableAttribute:
+			return &watchedAttribute{i, n}, nil
+		case interpreter.InterpretableCall:
+			return &watchedCall{i, n}, nil
+		}
+		return &watched{i, n}, nil
+	}
+}
+
+type watched struct {
+	interpreter.Interpretable
+	n int
+}
+
+type watchedAttribute struct {
+	interpreter.InterpretableAttribute
+	n int
+}
+
+type watchedCall struct {
+	interpreter.InterpretableCall
+	n int
+}
+
+// Eval evaluates the part and notes its result.
+func (w *watched) Eval(vars interpreter.Activation) ref.Val {
+	return noted(vars, w.n, w.Interpretable.Eval(vars))
+}
+
+// Eval evaluates the part and notes its result.
+func (w *watchedAttribute) Eval(vars interpreter.Activation) ref.Val {
+	return noted(vars, w.n, w.InterpretableAttribute.Eval(vars))
+}
+
+// Eval evaluates the part and notes its result.
+func (w *watchedCall) Eval(vars interpreter.Activation) ref.Val {
+	return noted(vars, w.n, w.InterpretableCall.Eval(vars))
+}
+
+func noted(vars interpreter.Activation, n int, result ref.Val) ref.Val {
+	if found, ok := vars.ResolveName(varParts); ok {
+		if results, ok := found.([]ref.Val); ok && n < len(results) {
+			results[n] = result
+		}
+	}
+	return result
+}
+
+// told says what came of the parts of a condition that were looked at, such as
+// "lead.gender == 1 → true, touchpoints.hello.httpStatus >= 500 → false (200)". Of
+// values it has those of touchpoints only.
+func (c condition) told(v verdict, f *Facts) string {
+	var b strings.Builder
+	fault := v.fault
+	for i, p := range c.parts {
+		if b.Len() > maxWhy {
+			break
+		}
+		result := v.parts[i]
+		if p.literal && len(c.parts) == 1 {
+			return p.text
+		}
+		if result == nil {
+			continue // what was before it has decided, or it is a literal
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(p.text)
+		word := partResult(result)
+		b.WriteString(" → " + word + p.numbersTold(f))
+		if strings.HasPrefix(word, errorPrefix) && fault != costLimit && fault != tookTooLong {
+			fault = "" // that of a part, which is told
+		}
+	}
+	if fault != "" {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(errorPrefix + fault)
+	}
+	return b.String()
+}
+
+const errorPrefix = "error: "
+
+// partResult is a word for what came of a part. A value that is neither true nor
+// false may be the lead's.
+func partResult(v ref.Val) string {
+	switch v {
+	case types.True:
+		return "true"
+	case types.False:
+		return "false"
+	case types.NullValue:
+		return errorPrefix + missingValue
+	}
+	if err, ok := v.(*types.Err); ok {
+		return errorPrefix + faultWord(err)
+	}
+	return errorPrefix + notBoolean
+}
+
+// numbersTold writes the values of the numbers that a part has read, such as
+// " (503)".
+func (p part) numbersTold(f *Facts) string {
+	var values []string
+	for _, n := range p.numbers {
+		t, ok := f.Touchpoints[n.node]
+		switch {
+		case !ok:
+		case n.member == "httpStatus":
+			values = append(values, strconv.Itoa(t.HTTPStatus))
+		default:
+			values = append(values, strconv.Itoa(t.Attempts))
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(values, ", ") + ")"
+}

@@ -1,0 +1,216 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// occurrences counts what the occurrences of a recurring launch came to together.
+type occurrences struct {
+	RecurringID string `bun:"recurring_id"`
+	N           int    `bun:"n"`
+	Total       int    `bun:"total"`
+	Enrolled    int    `bun:"enrolled"`
+	Skipped     int    `bun:"skipped"`
+	HeldOut     int    `bun:"held_out"`
+}
+
+// tell adds to a recurring launch what became of it.
+func (o occurrences) tell(l *waypost.Launch, r launchRow, now time.Time) {
+	l.Progress = waypost.LaunchProgress{Total: o.Total, Enrolled: o.Enrolled, Skipped: o.Skipped, HeldOut: o.HeldOut}
+	l.Recurrence = &waypost.Recurrence{Occurrences: o.N}
+	if !r.SkippedAt.IsZero() {
+		l.Recurrence.LastSkip = &waypost.SkippedOccurrence{At: r.SkippedAt.Time, Reason: r.SkipReason}
+	}
+	if l.Status != waypost.LaunchScheduled {
+		return
+	}
+	if l.StartAt != nil && l.StartAt.After(now) {
+		now = l.StartAt.Add(-1) // it may be the first time itself
+	}
+	if next := r.schedule().Next(now); !next.IsZero() {
+		l.Recurrence.NextAt = &next
+	}
+}
+
+// readOccurrences fills in what became of those launches that recur.
+func (s *Store) readOccurrences(ctx context.Context, launches []*standingRow) error {
+	byID := map[string]*standingRow{}
+	var ids []string
+	for _, l := range launches {
+		if l.Cron != nil {
+			byID[l.ID], ids = l, append(ids, l.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var rows []occurrences
+	err := s.r.NewSelect().Model((*launchRow)(nil)).Column("recurring_id").
+		ColumnExpr("count(*) AS n, sum(CASE WHEN la.started_at IS NULL THEN 0 ELSE la.total END) AS total").
+		ColumnExpr("sum(la.enrolled) AS enrolled, sum(la.skipped) AS skipped, sum(la.held_out) AS held_out").
+		Where("la.recurring_id IN (?)", bun.List(ids)).Group("recurring_id").Scan(ctx, &rows)
+	if err != nil {
+		return fmt.Errorf("count occurrences: %w", err)
+	}
+	for _, row := range rows {
+		byID[row.RecurringID].opened = row
+	}
+	return nil
+}
+
+// OpenOccurrence opens the occurrence of a recurring launch that is due at a time: a
+// launch of the journey's newest version, with the audience, rate and control group
+// of the recurring one. One that was opened is not opened again. None is while the
+// recurring launch or its journey is paused, or once one of them has ended or the
+// time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
+// launch tells so. NotFound if there is no such launch.
+func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		o, err = s.openOccurrence(ctx, tx, recurringID, at)
+		return err
+	})
+	if err != nil {
+		return waypost.Occurrence{}, fmt.Errorf("open an occurrence of launch %s: %w", clip(recurringID), err)
+	}
+	return o, nil
+}
+
+func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
+	var parent launchRow
+	q := tx.NewSelect().Model(&parent).Where("id = ? AND cron IS NOT NULL", cleanText(recurringID))
+	if err := s.lock(q, "la").Scan(ctx); err != nil {
+		return o, notFound(err, "id", "there is no recurring launch %s", clip(recurringID))
+	}
+	err = tx.NewSelect().Model((*launchRow)(nil)).Column("id").
+		Where("recurring_id = ? AND occurs_at = ?", parent.ID, stamp{at}).Scan(ctx, &o.LaunchID)
+	if !errors.Is(err, sql.ErrNoRows) { // it was opened before, or there is an error
+		return o, err
+	}
+	var j journeyRow
+	if err := tx.NewSelect().Model(&j).Where("id = ?", parent.JourneyID).Scan(ctx); err != nil {
+		return o, err
+	}
+	if o.Skipped, err = s.skips(ctx, tx, parent, j, at); err != nil {
+		return o, err
+	}
+	if o.Skipped != "" {
+		return o, s.skipOccurrence(ctx, tx, parent, at, o.Skipped)
+	}
+	now := s.time()
+	row := launchRow{
+		ID: waypost.NewID(waypost.PrefixLaunch, now), Org: parent.Org, Stage: parent.Stage, JourneyID: parent.JourneyID, Version: j.PublishedVersion,
+		AppID: parent.AppID, Filter: parent.Filter, RatePerSecond: parent.RatePerSecond, ControlGroup: parent.ControlGroup,
+		RecurringID: &parent.ID, OccursAt: stamp{at}, CreatedAt: stamp{now}, Total: parent.Total,
+	}
+	var v versionRow
+	err = tx.NewSelect().Model(&v).Where("journey_id = ? AND version = ?", j.ID, j.PublishedVersion).Scan(ctx)
+	if err != nil {
+		return o, err
+	}
+	if row.Reentry, err = reentryOf(v.Definition); err != nil {
+		return o, err
+	}
+	o.LaunchID = row.ID
+	_, err = tx.NewInsert().Model(&row).Exec(ctx)
+	return o, err
+}
+
+// skips tells why an occurrence is not opened, "" if it is.
+func (s *Store) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journeyRow, at time.Time) (waypost.SkipReason, error) {
+	byLaunch, err := s.launchControls(ctx, tx, parent)
+	if err != nil {
+		return "", err
+	}
+	controls := byLaunch[parent.ID]
+	_, canceled := controls.Canceled()
+	switch {
+	case canceled:
+		return waypost.SkipCanceled, nil
+	case waypost.JourneyStatus(j.Status) == waypost.JourneyArchived:
+		return waypost.SkipArchived, nil
+	case len(controls.Holds()) > 0:
+		return waypost.SkipPaused, nil
+	case s.time().Sub(at) > waypost.OccurrenceWindow:
+		return waypost.SkipLate, nil
+	}
+	return "", nil
+}
+
+// skipOccurrence notes an occurrence that is not opened. That of a canceled launch
+// shows that its Schedule still exists: it is to be deleted, once more perhaps.
+func (s *Store) skipOccurrence(ctx context.Context, tx bun.Tx, parent launchRow, at time.Time, why waypost.SkipReason) error {
+	if at.After(parent.SkippedAt.Time) {
+		parent.SkippedAt, parent.SkipReason = stamp{at}, why
+	}
+	if why == waypost.SkipCanceled {
+		parent.DoneAt = stamp{}
+	}
+	_, err := tx.NewUpdate().Model(&parent).Column("skipped_at", "skip_reason", "done_at").WherePK().Exec(ctx)
+	return err
+}
+
+// withOccurrences adds to launches whose rows are locked those of their occurrences
+// that have not ended, and locks these, too.
+func (s *Store) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var live []string
+	err := tx.NewRaw(`SELECT l.id FROM launches AS l WHERE l.recurring_id IN (?)
+		AND (l.done_at IS NULL OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL))
+		AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel') ORDER BY l.id`, bun.List(ids)).Scan(ctx, &live)
+	if err != nil {
+		return nil, fmt.Errorf("find occurrences: %w", err)
+	}
+	if err := s.lockLaunches(ctx, tx, live); err != nil || len(live) == 0 {
+		return ids, err
+	}
+	canceled, err := s.canceledLaunches(ctx, tx, live) // by another call meanwhile
+	if err != nil {
+		return nil, err
+	}
+	live = slices.DeleteFunc(live, func(id string) bool { return slices.Contains(canceled, id) })
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(ids, live)))), nil
+}
+
+// CanceledSchedules returns up to limit launches that recurred and are canceled, while
+// their Schedule exists.
+func (s *Store) CanceledSchedules(ctx context.Context, limit int) (ids []string, err error) {
+	err = s.r.NewSelect().Model((*launchRow)(nil)).Column("id").
+		Where("la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL").
+		Where("EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')").
+		Order("la.id").Limit(int64(limit)).Scan(ctx, &ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for canceled schedules: %w", err)
+	}
+	return ids, nil
+}
+
+// MarkScheduleDeleted notes that the Schedule of a canceled launch exists no more. A
+// second call changes nothing. NotFound if there is no such launch.
+func (s *Store) MarkScheduleDeleted(ctx context.Context, id string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		res, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("done_at = COALESCE(done_at, ?)", stamp{s.time()}).
+			Where("id = ? AND cron IS NOT NULL", cleanText(id)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, waypost.Errorf(waypost.CodeNotFound, "id", "there is no recurring launch %s", clip(id)))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("mark the schedule of launch %s as deleted: %w", clip(id), err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/journey"
+)
+
+// statusMoved is what this workflow shows of an enrollment that went on in another
+// one, of another version. Nobody else knows it as a status.
+const statusMoved waypost.EnrollmentStatus = "moved"
+
+// move has an activity take members out of this workflow that people have ordered into
+// another version.
+func (c *cohort) move(ctx workflow.Context, members []int) {
+	batch := c.batch("", members)
+	batch.Now = workflow.Now(ctx)
+	for n, i := range members {
+		batch.Items[n].State = c.in.Members[i].State // with its path, which goes on there
+	}
+	ctx = c.activityOptions(ctx, "move "+count(len(members), "lead"), "")
+	future := workflow.ExecuteActivity(ctx, activitiesOf.MoveBatch, batch)
+	c.expect(ctx, future, members, func(ctx workflow.Context) error {
+		var findings []activities.Finding
+		if err := future.Get(ctx, &findings); err != nil {
+			return err
+		}
+		if len(findings) != len(members) {
+			return fmt.Errorf("MoveBatch answered for %d of %d enrollments", len(findings), len(members))
+		}
+		for n, i := range members {
+			if findings[n].Outcome == activities.FoundMoved {
+				c.in.Members[i].leave()
+			}
+		}
+		return nil
+	})
+}
+
+// leave has a member be done here. What happens to it from now on, another workflow
+// writes.
+func (m *Member) leave() {
+	path := append(slices.Clone(m.State.Path), journey.Visit{Node: m.State.Node, Result: string(statusMoved)})
+	m.State.Path = path[max(0, len(path)-journey.MaxPath):]
+	m.State.Phase, m.State.Status = journey.PhaseDone, statusMoved
+	m.Rung, m.Held, m.Unrecorded = false, false, nil
+}
+
+// arrive has a member go on that comes from another version. A wait that goes on has
+// begun there: events since then count, and pauses move its end.
+func (c *cohort) arrive(i int) error {
+	m := &c.in.Members[i]
+	carried := m.Carried
+	m.State, m.Carried = carried.State, nil
+	if err := c.step(i, carried.Input); err != nil {
+		return err
+	}
+	if !carried.Since.IsZero() {
+		m.Since = carried.Since
+	}
+	return nil
+}
+
+// memberOf is a cohort's member as it begins.
+func memberOf(m waypost.CohortMember) (Member, error) {
+	member := Member{EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID}
+	if m.Carried == nil {
+		return member, nil
+	}
+	if err := json.Unmarshal(m.Carried, &member.Carried); err != nil {
+		return member, fmt.Errorf("read what %s goes on with: %w", m.EnrollmentID, err)
+	}
+	return member, nil
+}
