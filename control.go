@@ -68,6 +68,13 @@ func (c Controls) Holds() []string {
 	return targets
 }
 
+// PausedAt tells whether there was a pause at a time, or is one now.
+func (c Controls) PausedAt(at time.Time) bool {
+	return slices.ContainsFunc(c, func(one Control) bool {
+		return one.Open() || one.Kind == ControlPause && !one.From.After(at) && one.Until.After(at)
+	})
+}
+
 // Due says when a wait is over that began at since and was planned to end at
 // planned: time stands still during pauses that were resumed with shift. It does
 // not look at pauses that last.

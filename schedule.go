@@ -41,7 +41,7 @@ func (s Schedule) Validate(p *Problems, path string) {
 	case spec == nil:
 		p.Add(DetailInvalidFormat, target, "must be five fields such as 0 9 * * mon-fri, or @hourly, @daily, @weekly, @monthly or @yearly; "+
 			"the time zone is a member of its own, and intervals cannot be given")
-	case spec.Next(time.Unix(0, 0)).IsZero():
+	case next(spec, time.Unix(0, 0)).IsZero():
 		p.Add(DetailOutOfRange, target, "never comes: no month that it names has such a day")
 	}
 }
@@ -60,6 +60,11 @@ func (s Schedule) parse(loc *time.Location) (*cron.SpecSchedule, error) {
 	if !ok {
 		return nil, nil
 	}
+	for _, bits := range []uint64{spec.Minute, spec.Hour, spec.Dom, spec.Month, spec.Dow} {
+		if bits == 0 { // a lone comma; to Temporal, a field without numbers is a star
+			return nil, nil
+		}
+	}
 	spec.Location = loc
 	return spec, nil
 }
@@ -76,7 +81,52 @@ func (s Schedule) Next(after time.Time) time.Time {
 	if err != nil || spec == nil {
 		return time.Time{}
 	}
-	return spec.Next(after).UTC()
+	return next(spec, after)
+}
+
+// maxWait is how long the next time can be away, in years: a leap day is skipped in
+// 2100.
+const maxWait = 8
+
+// next is the first time after the given one; zero if there is none in maxWait years.
+// The library's own goes wrong where the clocks skip midnight: it leaves that day out,
+// or takes it for the day before.
+func next(spec *cron.SpecSchedule, after time.Time) time.Time {
+	at := after.In(spec.Location)
+	at = at.Add(time.Minute - time.Duration(at.Second())*time.Second - time.Duration(at.Nanosecond()))
+	for last := at.Year() + maxWait; at.Year() <= last; {
+		year, month, day := at.Date()
+		hour := at.Add(time.Duration(60-at.Minute()) * time.Minute)
+		// The last hour of a day is one that all days have.
+		skip := func(to time.Time) time.Time {
+			if to.After(hour) {
+				return to
+			}
+			return hour
+		}
+		switch {
+		case spec.Month&(1<<month) == 0:
+			at = skip(time.Date(year, month+1, 0, 23, 0, 0, 0, spec.Location))
+		case !onDay(spec, at):
+			at = skip(time.Date(year, month, day, 23, 0, 0, 0, spec.Location))
+		case spec.Hour&(1<<at.Hour()) == 0:
+			at = hour
+		case spec.Minute&(1<<at.Minute()) == 0:
+			at = at.Add(time.Minute)
+		default:
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// onDay tells whether the day of a time is one of the schedule.
+func onDay(spec *cron.SpecSchedule, at time.Time) bool {
+	day, weekday := spec.Dom&(1<<at.Day()) != 0, spec.Dow&(1<<at.Weekday()) != 0
+	if spec.Dom&anyDay != 0 || spec.Dow&anyDay != 0 {
+		return day && weekday
+	}
+	return day || weekday
 }
 
 // Calendar holds the times of which each field is one that is listed; Sunday is 0.

@@ -29,8 +29,12 @@ func TestScheduleValidate(t *testing.T) {
 		{"60 9 * * *", "UTC", "InvalidFormat s.cron"},
 		{"0 9 * * 7", "UTC", "InvalidFormat s.cron"},
 		{"0 9 * * fri-mon", "UTC", "InvalidFormat s.cron"},
+		{"0 9 , * mon", "UTC", "InvalidFormat s.cron"},
+		{"0 9 1 * ,,", "UTC", "InvalidFormat s.cron"},
+		{", * * * *", "UTC", "InvalidFormat s.cron"},
 		{"0 9 * * *", "", "InvalidFormat s.timezone"},
 		{"0 9 * * *", "Local", "InvalidFormat s.timezone"},
+		{"0 9 * * *", "Asia//Shanghai", "InvalidFormat s.timezone"},
 		{"0 9 * * *", "../etc/passwd", "InvalidFormat s.timezone"},
 		{"TZ=UTC 0 9 * * *", "UTC", "InvalidFormat s.cron"},
 		{"CRON_TZ=UTC", "UTC", "InvalidFormat s.cron"},
@@ -64,6 +68,12 @@ func TestScheduleNext(t *testing.T) {
 		// The clocks of New York skip 2:30 on March 8th and have 1:30 twice on November 1st.
 		{"30 2 * * *", "America/New_York", "2026-03-07T00:00:00Z", []string{"2026-03-07T07:30:00Z", "2026-03-09T06:30:00Z"}},
 		{"30 1 * * *", "America/New_York", "2026-10-31T06:00:00Z", []string{"2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"}},
+		// Those of Cairo skip midnight of Friday, April 24th, those of Santiago of Sunday, September 6th.
+		{"0 9 * * fri", "Africa/Cairo", "2026-04-23T12:00:00Z", []string{"2026-04-24T06:00:00Z", "2026-05-01T06:00:00Z"}},
+		{"0 9 * * thu", "Africa/Cairo", "2026-04-23T12:00:00Z", []string{"2026-04-30T06:00:00Z"}},
+		{"0 9 6 * *", "America/Santiago", "2026-09-01T12:00:00Z", []string{"2026-09-06T12:00:00Z", "2026-10-06T12:00:00Z"}},
+		{"@daily", "America/Santiago", "2026-09-05T03:59:59Z", []string{"2026-09-05T04:00:00Z", "2026-09-07T03:00:00Z"}},
+		{"0 0 29 2 *", "UTC", "2096-02-28T12:00:00Z", []string{"2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"}},
 		{"nonsense", "UTC", "2026-02-12T12:00:00Z", []string{"0001-01-01T00:00:00Z"}},
 		{"@daily", "Mars", "2026-02-12T12:00:00Z", []string{"0001-01-01T00:00:00Z"}},
 	} {

@@ -12,6 +12,7 @@ type Webhook struct {
 	Name           string         `json:"name"`
 	URL            string         `json:"url"`
 	BasicAuth      *BasicAuth     `json:"basicAuth"`
+	TLS            *TLS           `json:"tls"`       // nil: the system's authorities, no certificate
 	Params         map[string]any `json:"params"`    // strings are Liquid templates, or numbers
 	TimeoutMs      int            `json:"timeoutMs"` // the whole exchange, body included
 	Retry          Retry          `json:"retry"`

@@ -3,6 +3,7 @@ package waypost
 import (
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,12 @@ func (w *Webhook) Validate() error {
 	}
 	if b := w.BasicAuth; b != nil {
 		b.validate(&p)
+	}
+	if t := w.TLS; t != nil {
+		t.validate(&p)
+		if u, err := url.Parse(w.URL); err == nil && strings.EqualFold(u.Scheme, "http") {
+			p.Add(DetailInvalidFormat, "url", "must be https: the webhook has tls")
+		}
 	}
 	if r := w.RateLimit; r != nil {
 		if r.PerSecond <= 0 || r.PerSecond > maxRatePerSec {

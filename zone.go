@@ -32,7 +32,8 @@ func Zone(name string) (*time.Location, bool) {
 // some systems have beside them.
 func isZoneName(name string) bool {
 	strange := func(r rune) bool { return !strings.ContainsRune(zoneLetters, r) }
-	return name != "Local" && name != "" && 'A' <= name[0] && name[0] <= 'Z' && !strings.ContainsFunc(name, strange)
+	return name != "Local" && name != "" && 'A' <= name[0] && name[0] <= 'Z' && !strings.ContainsFunc(name, strange) &&
+		!strings.Contains(name, "//") // the file of another name
 }
 
 // zoneLetters are the characters of an IANA name.

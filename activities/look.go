@@ -106,12 +106,15 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 }
 
 // ordered finds those that wait, and go on waiting, but are to do so in another
-// version. Whoever orders it tells their workflow.
+// version. Whoever orders it tells their workflow. Those that would go on are asked about
+// too: a workflow that an operator has reset may wait for some that have left it.
 func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) error {
 	seqs := map[string]int{}
 	for i, item := range b.Items {
-		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused
-		if item.Rung && waits && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
+		outcome := findings[i].Outcome
+		goesOn := outcome == FoundOver || outcome == FoundMatched || outcome == FoundTimedOut
+		waits := outcome == FoundWaiting || outcome == FoundPaused
+		if (item.Rung && waits || goesOn) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			seqs[item.EnrollmentID] = item.State.Seq
 		}
 	}
@@ -120,7 +123,9 @@ func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) e
 		return fmt.Errorf("read moves: %w", err)
 	}
 	for i := range findings {
-		if _, ok := moves[findings[i].EnrollmentID]; ok {
+		move, found := moves[findings[i].EnrollmentID]
+		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused
+		if found && (waits || move == waypost.Move{}) {
 			findings[i].Outcome = FoundOrdered
 		}
 	}

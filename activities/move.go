@@ -28,6 +28,8 @@ type Carried struct {
 // now or in an earlier run, FoundMoved; others stay as they were, and are told of when
 // something has come between.
 func (a *Activities) MoveBatch(ctx context.Context, b Batch) ([]Finding, error) {
+	_, stop := keepAlive(ctx)
+	defer stop()
 	from, err := a.definition(ctx, b)
 	if err != nil {
 		return nil, err

@@ -112,10 +112,10 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	counts.watchRedis("rates", rates)
 
 	breakers := limits.NewBreakers(shared, log, time.Now)
+	counts.watchRedis("breakers", breakers)
 
 	var working *runningWorker
 	if role.worker {
-		counts.watchRedis("breakers", breakers)
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), time.Now),

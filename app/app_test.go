@@ -257,6 +257,8 @@ func TestGatewayMetrics(t *testing.T) {
 		`waypost_http_requests_total{method="UNKNOWN",route="none",status="405"} 1`,
 		`waypost_http_request_seconds_count{method="POST",route="/v1/leads"} 1`,
 		`waypost_redis_fallbacks_total{use="nonces"} 0`,
+		`waypost_redis_fallbacks_total{use="rates"} 0`,
+		`waypost_redis_fallbacks_total{use="breakers"} 0`,
 		"waypost_outbox_pending 0",
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {

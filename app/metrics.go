@@ -154,7 +154,8 @@ type fallbacks interface {
 	Fallbacks() (calls, outages uint64)
 }
 
-// watchRedis exposes how often use, "nonces" or "rates", went on without Redis.
+// watchRedis exposes how often use, "nonces", "rates" or "breakers", went on without
+// Redis.
 func (m *metrics) watchRedis(use string, f fallbacks) {
 	labels := prometheus.Labels{"use": use}
 	m.registry.MustRegister(

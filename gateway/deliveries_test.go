@@ -96,6 +96,8 @@ func TestDeliveries(t *testing.T) {
 	// PostgreSQL knows no year 0.
 	f.get("/v1/deliveries?from=0000-12-31T23:59:59Z&to=0001-01-01T00:00:00%2B01:00").fault(t, 400, "BadRequest", "OutOfRange from", "OutOfRange to")
 	f.get("/v1/deliveries?from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59.999Z").expect(t, 200)
+	f.get("/v1/deliveries?from=2026-01-31T12:00:00.001Z&to=2026-01-31T20:00:00%2B08:00").fault(t, 400, "BadRequest", "OutOfRange from")
+	f.get("/v1/deliveries?from=2026-01-31T12:00:00Z&to=2026-01-31T20:00:00%2B08:00").expect(t, 200)
 
 	// One that succeeded, one in retry, one that is under way.
 	common := func(i int) string {

@@ -100,8 +100,17 @@ func moment(p *waypost.Problems, target, raw string) time.Time {
 		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z")
 	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
 		p.Add(waypost.DetailOutOfRange, target, "must lie in the years 1 to 9999")
+		return time.Time{}
 	}
 	return t
+}
+
+// inOrder notes a span of time that ends before it begins: nothing can lie in it. Ends
+// that are not given, or faulty themselves, are zero.
+func inOrder(p *waypost.Problems, path string, from, to time.Time) {
+	if !from.IsZero() && !to.IsZero() && from.After(to) {
+		p.Add(waypost.DetailOutOfRange, path+"from", "must not be later than to")
+	}
 }
 
 // list is a page of a list.

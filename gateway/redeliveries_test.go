@@ -154,9 +154,10 @@ func TestRedeliveries(t *testing.T) {
 		`{"filter":{"status":"pending","leadsId":0,"journeyId":"jrn_1","launchId":"","enrollmentId":"` + id + `","from":"x","to":5,"webhookId":null}}`: {
 			"InvalidType filter.to", "InvalidFormat filter.journeyId", "InvalidFormat filter.enrollmentId", "InvalidFormat filter.launchId",
 			"OutOfRange filter.leadsId", "OutOfRange filter.status", "InvalidFormat filter.from"},
-		`{"filter":{"journeyId":"jrn_\u0000"}}`: {"InvalidFormat filter.journeyId"},
-		`{"filter":{"limit":5,"leadsId":"1"}}`:  {"UnknownField filter.limit", "InvalidType filter.leadsId"},
-		`{`:                                     {"InvalidFormat "},
+		`{"filter":{"journeyId":"jrn_\u0000"}}`:                                  {"InvalidFormat filter.journeyId"},
+		`{"filter":{"limit":5,"leadsId":"1"}}`:                                   {"UnknownField filter.limit", "InvalidType filter.leadsId"},
+		`{"filter":{"from":"2026-02-01T00:00:00Z","to":"2026-01-31T23:59:59Z"}}`: {"OutOfRange filter.from"},
+		`{`: {"InvalidFormat "},
 	} {
 		f.send("POST", "/v1/redeliveries", body).fault(t, 400, "BadRequest", details...)
 	}

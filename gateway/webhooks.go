@@ -35,6 +35,7 @@ type webhookBody struct {
 	Name           string         `json:"name"`
 	URL            string         `json:"url"`
 	BasicAuth      *basicAuthBody `json:"basicAuth,omitempty"`
+	TLS            *tlsBody       `json:"tls,omitempty"`
 	Params         map[string]any `json:"params"`
 	TimeoutMs      int            `json:"timeoutMs"`
 	Retry          waypost.Retry  `json:"retry"`
@@ -49,6 +50,12 @@ type webhookBody struct {
 type basicAuthBody struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
+}
+
+type tlsBody struct {
+	CACertificate     string `json:"caCertificate"`
+	ClientCertificate string `json:"clientCertificate"`
+	ClientKey         string `json:"clientKey"`
 }
 
 type rateLimitBody struct {
@@ -70,6 +77,9 @@ func writtenAs(w waypost.Webhook) webhookBody {
 	if w.BasicAuth != nil {
 		b.BasicAuth = &basicAuthBody{w.BasicAuth.Username, w.BasicAuth.Password}
 	}
+	if w.TLS != nil {
+		b.TLS = &tlsBody{w.TLS.CACertificate, w.TLS.ClientCertificate, w.TLS.ClientKey}
+	}
 	if w.RateLimit != nil {
 		b.RateLimit = &rateLimitBody{w.RateLimit.PerSecond, &w.RateLimit.Burst}
 	}
@@ -84,9 +94,12 @@ func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
 	w.MaxConcurrency, w.Enabled, w.SigningOverlap = b.MaxConcurrency, b.Enabled, b.SigningOverlap
 	w.SetSigningSecret(b.SigningSecret, now)
-	w.BasicAuth, w.RateLimit = nil, nil
+	w.BasicAuth, w.TLS, w.RateLimit = nil, nil, nil
 	if b.BasicAuth != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: b.BasicAuth.Username, Password: b.BasicAuth.Password}
+	}
+	if b.TLS != nil && *b.TLS != (tlsBody{}) {
+		w.TLS = &waypost.TLS{CACertificate: b.TLS.CACertificate, ClientCertificate: b.TLS.ClientCertificate, ClientKey: b.TLS.ClientKey}
 	}
 	if l := b.RateLimit; l != nil {
 		w.RateLimit = &waypost.RateLimit{PerSecond: l.PerSecond, Burst: int(max(1, math.Ceil(min(l.PerSecond, math.MaxInt32))))}
@@ -102,6 +115,7 @@ type webhookAnswer struct {
 	Name             string             `json:"name"`
 	URL              string             `json:"url"`
 	BasicAuth        *basicAuthAnswer   `json:"basicAuth"`
+	TLS              *tlsAnswer         `json:"tls"`
 	Params           map[string]any     `json:"params"`
 	TimeoutMs        int                `json:"timeoutMs"`
 	Retry            waypost.Retry      `json:"retry"`
@@ -123,6 +137,21 @@ type basicAuthAnswer struct {
 	PasswordSet bool   `json:"passwordSet"`
 }
 
+type tlsAnswer struct {
+	CACertificate             *string `json:"caCertificate"`
+	ClientCertificate         *string `json:"clientCertificate"`
+	ClientKeySet              bool    `json:"clientKeySet"`
+	ClientCertificateNotAfter *string `json:"clientCertificateNotAfter"`
+}
+
+func answerTLS(t waypost.TLS) *tlsAnswer {
+	ans := &tlsAnswer{CACertificate: orNull(t.CACertificate), ClientCertificate: orNull(t.ClientCertificate), ClientKeySet: t.ClientKey != ""}
+	if until := t.ClientNotAfter(); !until.IsZero() {
+		ans.ClientCertificateNotAfter = orNull(stamp(until))
+	}
+	return ans
+}
+
 func answerWebhook(w waypost.Webhook) webhookAnswer {
 	ans := webhookAnswer{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
@@ -131,6 +160,9 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 	}
 	if w.BasicAuth != nil {
 		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != ""}
+	}
+	if w.TLS != nil {
+		ans.TLS = answerTLS(*w.TLS)
 	}
 	if until := w.PreviousSigningUntil(); !until.IsZero() {
 		ans.PreviousSigningSecretUntil = orNull(stamp(until))

@@ -1,8 +1,13 @@
 package gateway_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,7 +32,7 @@ func TestWebhooks(t *testing.T) {
 	if created.header.Get("Location") != "/v1/webhooks/"+id || !waypost.IsID(waypost.PrefixWebhook, id) {
 		t.Errorf("Location %q of %q", created.header.Get("Location"), id)
 	}
-	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"params":{},"timeoutMs":15000,` +
+	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"tls":null,"params":{},"timeoutMs":15000,` +
 		`"retry":{"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"],"maxAttempts":0,"giveUpAfter":"72h","jitter":0.2,` +
 		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"enabled":true,` +
 		`"disabledReason":null,"signingSecretSet":false,"signingOverlap":"24h","previousSigningSecretUntil":null,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`
@@ -117,6 +122,85 @@ func TestSigningSecretRotation(t *testing.T) {
 	}
 	f.send("PATCH", "/v1/webhooks/"+id, `{"signingOverlap":"721h"}`).fault(t, 400, "BadRequest", "OutOfRange signingOverlap")
 	f.send("PATCH", "/v1/webhooks/"+id, `{"signingOverlap":"soon"}`).fault(t, 400, "BadRequest", "InvalidFormat signingOverlap")
+}
+
+// identity is a server's certificate and key in PEM: it may be a client's, too.
+func identity(t *testing.T, srv *httptest.Server) (certificate, key string) {
+	t.Helper()
+	pair := srv.TLS.Certificates[0]
+	secret, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+// A webhook with an authority and a client certificate of its own reaches a receiver
+// that only they lead to. The key is never answered, and stays through other changes.
+func TestWebhookTLS(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	receiver.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
+	receiver.StartTLS()
+	t.Cleanup(receiver.Close)
+	certificate, key := identity(t, receiver)
+	quoted := func(s string) string { q, _ := json.Marshal(s); return string(q) }
+	ca, client, clientKey := `"caCertificate":`+quoted(certificate), `"clientCertificate":`+quoted(certificate), `"clientKey":`+quoted(key)
+	notAfter := receiver.Certificate().NotAfter.UTC().Format(waypost.TimeFormat)
+
+	id := f.send("POST", "/v1/webhooks", `{"name":"w","url":"`+receiver.URL+`"}`).expect(t, 201).str(t, "id")
+	patch := func(body, want, class string) {
+		t.Helper()
+		a := f.send("PATCH", "/v1/webhooks/"+id, body).expect(t, 200)
+		for _, a := range []answer{a, f.get("/v1/webhooks/" + id), f.get("/v1/webhooks")} {
+			if !strings.Contains(a.raw, `"tls":`+want+`,`) {
+				t.Errorf("no %s in %s", want, a.raw)
+			}
+			if strings.Contains(a.raw, "PRIVATE") || strings.Contains(a.raw, "clientKey\"") {
+				t.Errorf("the key is answered: %s", a.raw)
+			}
+		}
+		var got string
+		if a := f.send("POST", "/v1/webhooks/"+id+"/test", "").expect(t, 200); a.json["errorClass"] != nil {
+			got = a.str(t, "errorClass")
+		}
+		if got != class {
+			t.Errorf("after %.60s: a test ends with %q, want %q", body, got, class)
+		}
+	}
+	patch(`{}`, "null", "tls")
+	patch(`{"tls":{}}`, "null", "tls")
+	patch(`{"tls":{`+ca+`}}`, `{`+ca+`,"clientCertificate":null,"clientKeySet":false,"clientCertificateNotAfter":null}`, "tls")
+	both := `{` + ca + `,` + client + `,"clientKeySet":true,"clientCertificateNotAfter":"` + notAfter + `"}`
+	patch(`{"tls":{`+client+`,`+clientKey+`}}`, both, "")
+	patch(`{"name":"other"}`, both, "")
+	patch(`{"tls":{`+clientKey+`}}`, both, "")
+	patch(`{"tls":{"caCertificate":null}}`, `{"caCertificate":null,`+client+`,"clientKeySet":true,"clientCertificateNotAfter":"`+notAfter+`"}`, "tls")
+	patch(`{"tls":{"clientCertificate":null,"clientKey":null}}`, "null", "tls")
+	patch(`{"tls":{`+ca+`,`+client+`,`+clientKey+`}}`, both, "")
+	f.send("PATCH", "/v1/webhooks/"+id, `{"tls":{"clientKey":null}}`).fault(t, 400, "BadRequest", "NullValue tls.clientKey")
+	f.send("PATCH", "/v1/webhooks/"+id, `{"tls":{"clientCertificate":null}}`).fault(t, 400, "BadRequest", "NullValue tls.clientCertificate")
+	f.send("PATCH", "/v1/webhooks/"+id, `{"url":"http://example.com"}`).fault(t, 400, "BadRequest", "InvalidFormat url")
+	patch(`{"tls":null}`, "null", "tls")
+
+	for body, detail := range map[string]string{
+		`{"caCertificate":"x"}`:                                  "InvalidFormat tls.caCertificate",
+		`{"caCertificate":` + quoted(key) + `}`:                  "InvalidFormat tls.caCertificate",
+		`{` + client + `,"clientKey":"x"}`:                       "InvalidFormat tls.clientKey",
+		`{` + ca + `,"clientKeySet":true}`:                       "UnknownField tls.clientKeySet",
+		`{"caCertificate":7}`:                                    "InvalidType tls.caCertificate",
+		`{"caCertificate":"` + strings.Repeat("x", 65537) + `"}`: "TooLong tls.caCertificate",
+	} {
+		a := f.send("POST", "/v1/webhooks", `{"name":"w","url":"https://example.com","tls":`+body+`}`).fault(t, 400, "BadRequest", detail)
+		if strings.Contains(a.raw, "PRIVATE") {
+			t.Errorf("a key is repeated: %s", a.raw)
+		}
+		f.send("PATCH", "/v1/webhooks/"+id, `{"tls":`+body+`}`).fault(t, 400, "BadRequest", detail)
+	}
+	f.send("POST", "/v1/webhooks", `{"name":"w","url":"https://example.com","tls":{`+ca+`}}`).expect(t, 201)
 }
 
 func TestWebhookFaults(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 )
 
@@ -17,10 +18,18 @@ const missingValue = "missing value"
 // strictNull makes a comparison with a value that is not set an error, as
 // contract chapter 6 has it: `lead.gender != 1` is not true of a lead whose
 // gender is unknown. A comparison with a null that the condition itself writes
-// (`lead.gender == null`) is how one asks for it.
+// (`lead.gender == null`) is how one asks for it. To CEL, `lead.gender > 1` is then a
+// mistake in the types; here it is the same error.
 func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
-	if !ok || call.Function() != operators.Equals && call.Function() != operators.NotEquals {
+	if !ok {
+		return i, nil
+	}
+	switch call.Function() {
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		return &ordering{InterpretableCall: call, lhs: call.Args()[0], rhs: call.Args()[1]}, nil
+	case operators.Equals, operators.NotEquals:
+	default:
 		return i, nil
 	}
 	for _, arg := range call.Args() {
@@ -49,6 +58,43 @@ func (c *comparison) Eval(vars interpreter.Activation) ref.Val {
 		return types.NewErr(missingValue)
 	}
 	return types.Bool((types.Equal(l, r) == types.True) == (c.Function() == operators.Equals))
+}
+
+type ordering struct {
+	interpreter.InterpretableCall
+	lhs, rhs interpreter.Interpretable
+}
+
+// Eval compares the two sides.
+func (o *ordering) Eval(vars interpreter.Activation) ref.Val {
+	l, r := o.lhs.Eval(vars), o.rhs.Eval(vars)
+	if types.IsUnknownOrError(l) {
+		return l
+	}
+	if types.IsUnknownOrError(r) {
+		return r
+	}
+	if l == types.NullValue || r == types.NullValue {
+		return types.NewErr(missingValue)
+	}
+	comparer, ok := l.(traits.Comparer)
+	if !ok {
+		return types.NewErr("no such overload")
+	}
+	result := comparer.Compare(r)
+	order, ok := result.(types.Int)
+	if !ok {
+		return result // an error
+	}
+	switch o.Function() {
+	case operators.Less:
+		return types.Bool(order < 0)
+	case operators.LessEquals:
+		return types.Bool(order <= 0)
+	case operators.Greater:
+		return types.Bool(order > 0)
+	}
+	return types.Bool(order >= 0)
 }
 
 // Bounds of matches(). CEL looks at the cost of a call only after it, and a

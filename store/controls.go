@@ -528,15 +528,19 @@ func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id strin
 }
 
 // CancelEnrollments does what CancelEnrollment does for those of the ids that have
-// not ended, all in one transaction. It is for a workflow that ends before them,
-// and does not tell it.
+// not ended, all in one transaction. It is for a workflow that ends before them; told
+// are those that an enrollment has moved to meanwhile, and nobody minds who is told in
+// vain.
 func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
-		_, err := s.cancelEach(ctx, tx, ids, s.time())
-		return err
+		ended, err := s.cancelEach(ctx, tx, ids, s.time())
+		if err != nil {
+			return err
+		}
+		return s.notify(ctx, tx, noticesOf(ended, false))
 	})
 	if err != nil {
 		return fmt.Errorf("cancel %d enrollments: %w", len(ids), err)

@@ -31,7 +31,7 @@ const moveStep = 500
 
 // MigrateEnrollments orders the enrollments of a migration to move, and tells their
 // workflows, which let them go one look later; a dry run only counts them. It goes step
-// by step, each a transaction: who calls again after it was cut off orders the rest.
+// by step, each a transaction: who calls again after it was cut off orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
 func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (waypost.Migrated, error) {
 	var done waypost.Migrated
@@ -147,7 +147,8 @@ func (s *Store) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, i
 }
 
 // Moves returns where enrollments of a version are ordered to go on, by their ids. seqs
-// says how far each of them got: an order for where it stood before does not count.
+// says how far each of them got: an order for where it stood before does not count. Of
+// one that is in another version already it returns the zero Move.
 func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (map[string]waypost.Move, error) {
 	moves := map[string]waypost.Move{}
 	if len(seqs) == 0 {
@@ -155,11 +156,15 @@ func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (ma
 	}
 	var rows []moveRow
 	err := s.r.NewSelect().Model(&rows).Where("e.id IN (?)", bun.List(slices.Sorted(maps.Keys(seqs)))).
-		Where("e.move IS NOT NULL AND e.version = ?", version).Scan(ctx)
+		Where("(e.move IS NOT NULL OR e.version <> ?)", version).Scan(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for moves: %w", err)
 	}
 	for _, row := range rows {
+		if row.Version != version {
+			moves[row.ID] = waypost.Move{}
+			continue
+		}
 		if row.LastSeq != seqs[row.ID] {
 			continue
 		}

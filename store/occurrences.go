@@ -69,9 +69,10 @@ func (s *Store) readOccurrences(ctx context.Context, launches []*standingRow) er
 
 // OpenOccurrence opens the occurrence of a recurring launch that is due at a time: a
 // launch of the journey's newest version, with the audience, rate and control group
-// of the recurring one. One that was opened is not opened again. None is while the
-// recurring launch or its journey is paused, or once one of them has ended or the
-// time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
+// of the recurring one. One that was opened is not opened again. None is at a
+// time that Temporal made up, which is the zero Occurrence, nor while the
+// recurring launch or its journey is paused, or if it was at that time, or once one of
+// them has ended or the time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
 // launch tells so. NotFound if there is no such launch.
 func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -89,6 +90,9 @@ func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID strin
 	q := tx.NewSelect().Model(&parent).Where("id = ? AND cron IS NOT NULL", cleanText(recurringID))
 	if err := s.lock(q, "la").Scan(ctx); err != nil {
 		return o, notFound(err, "id", "there is no recurring launch %s", clip(recurringID))
+	}
+	if mistimed(*parent.schedule(), at) {
+		return o, nil
 	}
 	err = tx.NewSelect().Model((*launchRow)(nil)).Column("id").
 		Where("recurring_id = ? AND occurs_at = ?", parent.ID, stamp{at}).Scan(ctx, &o.LaunchID)
@@ -124,6 +128,14 @@ func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID strin
 	return o, err
 }
 
+// mistimed tells whether a time is one of those that Temporal makes up where clocks are
+// changed: an hour after one of the schedule where they are put back, and on the day
+// after it where they skip midnight. Any other time was asked for by hand.
+func mistimed(s waypost.Schedule, at time.Time) bool {
+	holds := func(at time.Time) bool { return s.Next(at.Add(-1)).Equal(at) }
+	return !holds(at) && (holds(at.Add(-time.Hour)) || holds(at.Add(-23*time.Hour)))
+}
+
 // skips tells why an occurrence is not opened, "" if it is.
 func (s *Store) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journeyRow, at time.Time) (waypost.SkipReason, error) {
 	byLaunch, err := s.launchControls(ctx, tx, parent)
@@ -137,7 +149,7 @@ func (s *Store) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journe
 		return waypost.SkipCanceled, nil
 	case waypost.JourneyStatus(j.Status) == waypost.JourneyArchived:
 		return waypost.SkipArchived, nil
-	case len(controls.Holds()) > 0:
+	case controls.PausedAt(at):
 		return waypost.SkipPaused, nil
 	case s.time().Sub(at) > waypost.OccurrenceWindow:
 		return waypost.SkipLate, nil

@@ -230,6 +230,7 @@ func TestSealedAtRest(t *testing.T) {
 	check(err)
 	_, err = s.CreateWebhook(t.Context(), sc, waypost.Webhook{
 		Name: "hook", BasicAuth: &waypost.BasicAuth{Username: "u", Password: "hunter2hunter2"}, SigningSecret: "whsec_hunter3",
+		TLS: &waypost.TLS{ClientCertificate: "public certificate", ClientKey: "key of hunter4"},
 	})
 	check(err)
 	j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
@@ -251,7 +252,7 @@ func TestSealedAtRest(t *testing.T) {
 	if !bytes.Contains(data, []byte("public name")) {
 		t.Fatal("the file does not hold what was written: the test proves nothing")
 	}
-	for _, secret := range []string{cred.SecretKey, "hunter2hunter2", "whsec_hunter3", "dear customer"} {
+	for _, secret := range []string{cred.SecretKey, "hunter2hunter2", "whsec_hunter3", "key of hunter4", "dear customer"} {
 		if bytes.Contains(data, []byte(secret)) {
 			t.Errorf("the file holds %q", secret)
 		}

@@ -22,6 +22,9 @@ type webhookRow struct {
 	URL            string  `bun:"url"`
 	BasicUsername  *string `bun:"basic_username"`
 	BasicPassword  []byte  `bun:"basic_password"`
+	CACertificate  *string `bun:"tls_ca_certificate"`
+	Certificate    *string `bun:"tls_client_certificate"`
+	ClientKey      []byte  `bun:"tls_client_key"`
 	Params         string  `bun:"params"`
 	TimeoutMs      int     `bun:"timeout_ms"`
 	Retry          string  `bun:"retry"`
@@ -37,9 +40,10 @@ type webhookRow struct {
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
-func passwordPurpose(id string) string { return "webhook/" + id + "/password" }
-func signingPurpose(id string) string  { return "webhook/" + id + "/signing-secret" }
-func previousPurpose(id string) string { return "webhook/" + id + "/previous-signing-secret" }
+func passwordPurpose(id string) string  { return "webhook/" + id + "/password" }
+func signingPurpose(id string) string   { return "webhook/" + id + "/signing-secret" }
+func clientKeyPurpose(id string) string { return "webhook/" + id + "/tls-client-key" }
+func previousPurpose(id string) string  { return "webhook/" + id + "/previous-signing-secret" }
 
 func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
@@ -57,6 +61,12 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 		checkText(&p, "basicAuth.username", w.BasicAuth.Username)
 		row.BasicUsername = &w.BasicAuth.Username
 		row.BasicPassword = s.seal(w.BasicAuth.Password, passwordPurpose(w.ID))
+	}
+	if w.TLS != nil {
+		checkText(&p, "tls.caCertificate", w.TLS.CACertificate)
+		checkText(&p, "tls.clientCertificate", w.TLS.ClientCertificate)
+		row.CACertificate, row.Certificate = &w.TLS.CACertificate, &w.TLS.ClientCertificate
+		row.ClientKey = s.seal(w.TLS.ClientKey, clientKeyPurpose(w.ID))
 	}
 	if err := p.Err("webhook"); err != nil {
 		return row, err
@@ -89,6 +99,11 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	if r.BasicUsername != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: *r.BasicUsername}
 		w.BasicAuth.Password, sealErr = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
+		err = errors.Join(err, sealErr)
+	}
+	if r.CACertificate != nil && r.Certificate != nil {
+		w.TLS = &waypost.TLS{CACertificate: *r.CACertificate, ClientCertificate: *r.Certificate}
+		w.TLS.ClientKey, sealErr = s.unseal(r.ClientKey, clientKeyPurpose(r.ID))
 		err = errors.Join(err, sealErr)
 	}
 	w.SigningSecret, sealErr = s.unseal(r.SigningSecret, signingPurpose(r.ID))

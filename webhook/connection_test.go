@@ -196,7 +196,7 @@ func TestTLSFaults(t *testing.T) {
 		}, "the TLS handshake failed"},
 		{"wants our certificate", func(s *httptest.Server) {
 			s.TLS.Certificates, s.TLS.ClientAuth = []tls.Certificate{good}, tls.RequireAnyClientCert
-		}, "the TLS handshake failed"},
+		}, "the receiver misses a client certificate, or refuses it"},
 		{"good", func(s *httptest.Server) { s.TLS.Certificates = []tls.Certificate{good} }, ""},
 	}
 	for _, tt := range tests {

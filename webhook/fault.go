@@ -71,6 +71,8 @@ func tlsFault(err error) string {
 		return "the certificate is not valid"
 	case errors.As(err, &record):
 		return "the receiver does not speak TLS"
+	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
+		return "the receiver misses a client certificate, or refuses it" // alerts have no types; only the wording depends on theirs
 	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
 		return "the TLS handshake failed" // an alert, theirs or ours
 	}

@@ -7,7 +7,6 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -24,7 +23,8 @@ type Options struct {
 	Ports []int
 	// UserAgent is "Waypost/" and the version by default.
 	UserAgent string
-	// Now is the clock of Outcome.At and of signatures; time.Now by default.
+	// Now is the clock of Outcome.At, of signatures and of what is not used for long;
+	// time.Now by default.
 	Now func() time.Time
 }
 
@@ -37,15 +37,17 @@ const (
 	idleTimeout  = 30 * time.Second // below what common servers and proxies keep, so that they rarely close first
 	maxHeader    = 64 << 10
 	pingAfter    = 15 * time.Second // HTTP/2: a silent connection is asked whether it lives
-	tlsSessions  = 1024
 	dialOverhang = time.Second
+	maxOwn       = 128 // TLS settings with connections
 )
 
-// Sender sends messages. All webhooks share its connections. It is safe for
-// concurrent use.
+// Sender sends messages. Webhooks share its connections, but for those with a TLS
+// setting: they share them with others of the same setting. It is safe for concurrent
+// use.
 type Sender struct {
 	options   Options
 	transport *http.Transport
+	own       ownTransports
 }
 
 // NewSender makes a Sender. Its user calls Close in the end.
@@ -56,38 +58,17 @@ func NewSender(o Options) *Sender {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: o.control}
-	return &Sender{options: o, transport: &http.Transport{
-		Proxy: nil, // a proxy from the environment would take the address guard's place
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			// net/http lets a dial outlive its request. Without this a receiver that
-			// drops packets would gather open sockets at the rate of its messages.
-			if by, ok := ctx.Value(dialBy{}).(time.Time); ok {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithDeadline(ctx, by)
-				defer cancel()
-			}
-			return dialer.DialContext(ctx, network, address)
-		},
-		TLSClientConfig:        &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions)},
-		TLSHandshakeTimeout:    tlsTimeout,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdleHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeader,
-		// The documented request has no Accept-Encoding. What comes compressed
-		// nevertheless is unpacked in readBody, where its size is watched.
-		DisableCompression: true,
-	}}
+	s := &Sender{options: o}
+	s.transport = s.options.newTransport(&tls.Config{}, maxIdle)
+	s.own = ownTransports{options: &s.options, m: map[waypost.TLS]*ownTransport{}}
+	return s
 }
 
-// dialBy is the context key of the time by which a dial must be done.
-type dialBy struct{}
-
 // Close closes the idle connections. Messages under way are not cut off.
-func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+func (s *Sender) Close() {
+	s.transport.CloseIdleConnections()
+	s.own.close()
+}
 
 // Send POSTs body, as it is, to w and tells what came of it. The whole exchange,
 // name resolution and reading the answer included, takes at most w.TimeoutMs (0:
@@ -118,7 +99,17 @@ func (s *Sender) post(ctx context.Context, w *waypost.Webhook, messageID string,
 	if fault != nil {
 		return fault.outcome()
 	}
-	resp, err := s.transport.RoundTrip(req)
+	transport := s.transport
+	s.own.sweep(at)
+	if w.TLS != nil {
+		own, done, fault := s.own.take(*w.TLS, at)
+		if fault != nil {
+			return fault.outcome()
+		}
+		defer done()
+		transport = own
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return faultOf(ctx, err).outcome()
 	}

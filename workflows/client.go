@@ -93,15 +93,6 @@ func (c *Client) createSchedule(ctx context.Context, l waypost.Launch) error {
 			DayOfWeek: ranges(cal.Weekdays),
 		})
 	}
-	// What has become due since the launch was accepted, if Temporal was away.
-	missed := client.ScheduleBackfill{Start: l.CreatedAt, End: time.Now(), Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}
-	if earliest := missed.End.Add(-waypost.OccurrenceWindow); missed.Start.Before(earliest) {
-		missed.Start = earliest
-	}
-	var backfill []client.ScheduleBackfill
-	if missed.Start.Before(missed.End) {
-		backfill = append(backfill, missed)
-	}
 	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID:   l.ID,
 		Spec: spec,
@@ -116,11 +107,31 @@ func (c *Client) createSchedule(ctx context.Context, l waypost.Launch) error {
 		},
 		Overlap:               enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
 		CatchupWindow:         waypost.OccurrenceWindow,
-		ScheduleBackfill:      backfill,
 		TypedSearchAttributes: attributes,
 	})
 	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return fmt.Errorf("create the schedule of launch %s: %w", l.ID, err)
+	}
+	return c.makeUp(ctx, l)
+}
+
+// makeUp has a Schedule fire for what has become due between the acceptance of its
+// launch and now: Temporal may have been away. What it has fired for itself by then is
+// not opened again.
+func (c *Client) makeUp(ctx context.Context, l waypost.Launch) error {
+	now := time.Now()
+	from := l.CreatedAt
+	if earliest := now.Add(-waypost.OccurrenceWindow); from.Before(earliest) {
+		from = earliest
+	}
+	if due := l.Schedule.Next(from); due.IsZero() || due.After(now) {
+		return nil
+	}
+	err := c.temporal.ScheduleClient().GetHandle(ctx, l.ID).Backfill(ctx, client.ScheduleBackfillOptions{
+		Backfill: []client.ScheduleBackfill{{Start: from, End: now, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}},
+	})
+	if err != nil {
+		return fmt.Errorf("make up for the schedule of launch %s: %w", l.ID, err)
 	}
 	return nil
 }

@@ -412,3 +412,37 @@ func TestMovePart(t *testing.T) {
 		t.Errorf("%v by version, %d messages; %d were moved", seen, len(w.receiver.posts), moved)
 	}
 }
+
+// A workflow that an operator resets to a time before the move finds that its enrollment
+// has left: no message is sent twice.
+func TestMoveAndReset(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		w := newWorld(t, nil)
+		v := w.publish(moveFrom)
+		next := w.publishNext(v, moveShort)
+		enrolled := w.enroll(v, n)
+		w.at(2*time.Hour, func(context.Context) { w.migrate(v, next, map[string]string{"wait": "same"}) })
+		w.run()
+		w.arrived(nil)
+		first := waypost.Cohort{ID: enrolled[0].ID, Version: v}
+		for _, e := range enrolled {
+			first.Members = append(first.Members, waypost.CohortMember{EnrollmentID: e.ID, LeadsID: e.LeadsID})
+		}
+		in, _, err := workflows.InputOf(first)
+		must(t, err)
+		w.restart(w.env.Now())
+		w.env.ExecuteWorkflow(workflows.TypeJourney, in)
+		must(t, w.env.GetWorkflowError())
+		if len(w.receiver.posts) != 2*n {
+			t.Errorf("%d messages, want %d", len(w.receiver.posts), 2*n)
+		}
+		for _, e := range enrolled {
+			now, _, err := w.store.Enrollment(context.Background(), scope, e.ID)
+			must(t, err)
+			if now.Version != next.Version || now.Status != waypost.EnrollmentCompleted {
+				t.Errorf("%s is %s in version %d", e.ID, now.Status, now.Version)
+			}
+		}
+	}
+}

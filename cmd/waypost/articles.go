@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -207,7 +206,7 @@ watching: the reindex goes on.`,
 			if noWait {
 				return c.printAnswer(a)
 			}
-			return c.watchReindex(cmd.Context(), cl, a)
+			return c.watchReindex(cmd.Context(), cl)
 		},
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "only ask for it")
@@ -222,6 +221,10 @@ type reindexProgress struct {
 	Processed int                   `json:"processed"`
 }
 
+func (p reindexProgress) state() (string, bool) {
+	return string(p.Status), p.Status == waypost.ReindexSucceeded || p.Status == waypost.ReindexFailed
+}
+
 func (p reindexProgress) done() float64 {
 	if p.Status == waypost.ReindexSucceeded { // of no articles, too
 		return 1
@@ -233,37 +236,14 @@ func (p reindexProgress) String() string {
 	if p.Status == waypost.ReindexPending {
 		return "  0 %  reindex pending"
 	}
-	return fmt.Sprintf("%3d %%  reindex %s, %d of %d articles", int(100*p.done()), clean(string(p.Status)), p.Processed, p.Total)
+	return fmt.Sprintf("%3d %%  reindex %s, %d of %s", int(100*p.done()), clean(string(p.Status)), p.Processed, some(p.Total, "article", "articles"))
 }
 
 // watchReindex shows a reindex's progress until it has ended, and then the reindex.
-func (c *cli) watchReindex(ctx context.Context, cl *client, a answer) error {
-	shown := progress{c: c}
-	lost := func(err error) error {
-		return shown.end(fmt.Errorf("%w; the reindex goes on: `waypost articles reindex` watches it again", err))
+func (c *cli) watchReindex(ctx context.Context, cl *client) error {
+	p, err := watchJob[reindexProgress](ctx, c, cl, reindexPath, "reindex", "the reindex goes on: `waypost articles reindex` watches it again")
+	if err == nil && p.Status == waypost.ReindexFailed {
+		err = fmt.Errorf("the reindex failed: %s", clean(p.Message))
 	}
-	for wait := c.poll / 8; ; wait = min(2*wait, c.poll) { // a small one has ended soon
-		var p reindexProgress
-		if err := json.Unmarshal(a.body, &p); err != nil || p.Status == "" {
-			return shown.end(fmt.Errorf("the gateway's answer is no reindex: %s", clean(clip(string(a.body), 200))))
-		}
-		shown.show(p.done(), p.String())
-		switch p.Status {
-		case waypost.ReindexSucceeded, waypost.ReindexFailed:
-			err := errors.Join(shown.end(nil), c.printAnswer(a))
-			if err == nil && p.Status == waypost.ReindexFailed {
-				err = fmt.Errorf("the reindex failed: %s", clean(p.Message))
-			}
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return lost(errors.New("interrupted"))
-		case <-time.After(wait):
-		}
-		var err error
-		if a, err = cl.do(ctx, http.MethodGet, reindexPath, nil, nil); err != nil {
-			return lost(err)
-		}
-	}
+	return err
 }

@@ -47,9 +47,6 @@ file again is harmless: what is there already stays as it is.`,
   gunzip -c articles.ndjson.gz | waypost articles import -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("errors") && errorsFile == "" {
-				return usagef("--errors is empty; leave it out to see the first lines that fail")
-			}
 			file, err := c.openInput(args[0])
 			if err != nil {
 				return err
@@ -81,6 +78,7 @@ file again is harmless: what is there already stays as it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&errorsFile, "errors", "", "write the errors of the lines that failed to this file (NDJSON)")
+	filled(cmd, "errors")
 	return cmd
 }
 
@@ -111,10 +109,6 @@ type articleCounts struct {
 func (im *articleImport) run(ctx context.Context, file io.Reader) error {
 	shown := &progress{c: im.c}
 	if err := im.send(ctx, file, shown); err != nil {
-		if fault := (*waypost.Error)(nil); errors.As(err, &fault) {
-			fault.Message += "; " + im.soFar()
-			return shown.end(fault)
-		}
 		return shown.end(fmt.Errorf("%w; %s", err, im.soFar()))
 	}
 	if im.c.terminal {
@@ -127,7 +121,7 @@ func (im *articleImport) run(ctx context.Context, file io.Reader) error {
 		return err
 	}
 	if im.Failed > 0 {
-		return fmt.Errorf("%d of %d lines failed", im.Failed, im.Total)
+		return fmt.Errorf("%d of %s failed", im.Failed, some(im.Total, "line", "lines"))
 	}
 	return nil
 }
@@ -363,7 +357,7 @@ func (im *articleImport) share(sent int64) float64 {
 
 // line says how far the import is.
 func (im *articleImport) line(sent int64) string {
-	counts := fmt.Sprintf("%d lines, %d created, %d updated, %d failed", im.Total, im.Created, im.Updated, im.Failed)
+	counts := fmt.Sprintf("%s, %d created, %d updated, %d failed", some(im.Total, "line", "lines"), im.Created, im.Updated, im.Failed)
 	if im.size == 0 {
 		return fmt.Sprintf("sent %s, %s", sizeOf(sent), counts)
 	}

@@ -69,6 +69,7 @@ tokens.issue) and uses it for this search only.`,
 	f.IntVar(&level, "level", waypost.MaxAccessLevel, "only what this user access level may see, 0 to 10")
 	f.IntVar(&page, "page", 1, "the page, from 1")
 	f.IntVar(&perPage, "per-page", 10, "articles of a page, 1 to 50")
+	filled(cmd, "tenant")
 	return cmd
 }
 
@@ -100,11 +101,8 @@ func (c *client) searchToken(ctx context.Context, tenant, from string) (string, 
 		return "", fmt.Errorf("encode the request: %w", err)
 	}
 	a, err := c.do(ctx, http.MethodPost, tokensPath, nil, body)
-	if fault := (*waypost.Error)(nil); errors.As(err, &fault) {
-		fault.Message = "no search token was issued: " + fault.Message
-	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("no search token was issued: %w", err)
 	}
 	var issued struct {
 		Token string `json:"access_token"`
@@ -148,19 +146,16 @@ func (c *cli) printHits(a answer) error {
 			return err
 		}
 	}
-	says := "articles"
-	if meta.Total == 1 {
-		says = "article"
-	}
+	says := some(meta.Total, "article", "articles")
 	switch {
 	case meta.Total == 0:
 		fmt.Fprintln(c.stderr, "Nothing was found.")
 	case len(items) == 0:
 		fmt.Fprintf(c.stderr, "Page %d is behind the last one, %d.\n", meta.Page, meta.Pages)
 	case meta.Page < meta.Pages:
-		fmt.Fprintf(c.stderr, "%d %s, page %d of %d; the next: --page %d\n", meta.Total, says, meta.Page, meta.Pages, meta.Page+1)
+		fmt.Fprintf(c.stderr, "%s, page %d of %d; the next: --page %d\n", says, meta.Page, meta.Pages, meta.Page+1)
 	default:
-		fmt.Fprintf(c.stderr, "%d %s, page %d of %d\n", meta.Total, says, meta.Page, meta.Pages)
+		fmt.Fprintf(c.stderr, "%s, page %d of %d\n", says, meta.Page, meta.Pages)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestArticlesUsage(t *testing.T) {
 		{2, "delete", "usage: waypost articles delete ID..."},
 		{2, "delete a b --if-match *", "--if-match is the version of one article"},
 		{2, "import", "usage: waypost articles import FILE"},
-		{2, "import - --errors=", "--errors is empty"},
+		{2, "import - --errors=", `"--errors" flag: it is empty`},
 		{1, "import /does/not/exist", "read /does/not/exist: no such file"},
 		{1, "import - --errors /does/not/exist/e.ndjson", "write /does/not/exist/e.ndjson: no such file"},
 		{1, "import " + file(t, "blank.ndjson", "\ufeff\n\r\n  \n"), "blank.ndjson holds no articles"},
@@ -128,7 +128,7 @@ func TestArticlesReindex(t *testing.T) {
 			},
 		}
 	}
-	p := newPeer(t, states(`{"status":"running","total":8,"processed":2}`, `{"status":"running","total":8,"processed":2}`, `{"status":"succeeded","message":null,"total":8,"processed":8}`))
+	p := newPeer(t, states(`{"status":"pending","total":0,"processed":0}`, `{"status":"running","total":8,"processed":2}`, `{"status":"running","total":8,"processed":2}`, `{"status":"succeeded","message":null,"total":8,"processed":8}`))
 	c, stdout, stderr := watcher(p, true, outputTable)
 	want := "\r\x1b[K░░░░░░░░░░░░░░░░░░░░   0 %  reindex pending\r\x1b[K█████░░░░░░░░░░░░░░░  25 %  reindex running, 2 of 8 articles" +
 		"\r\x1b[K████████████████████ 100 %  reindex succeeded, 8 of 8 articles\n"
@@ -277,6 +277,6 @@ func TestArticlesSearch(t *testing.T) {
 		p := newPeer(t, map[string]func(request) reply{
 			"POST /v1/tokens": always(401, `{"code":"Unauthorized","message":"the grant tokens.issue is missing","target":"","detail":[]}`),
 		})
-		runCLI(t, p.environ(), "", "articles", "search", "x", "--tenant", "t1").want(t, 1, nil, []string{"Unauthorized: no search token was issued: the grant tokens.issue is missing"})
+		runCLI(t, p.environ(), "", "articles", "search", "x", "--tenant", "t1").want(t, 1, nil, []string{"no search token was issued: Unauthorized: the grant tokens.issue is missing"})
 	})
 }

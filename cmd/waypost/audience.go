@@ -14,6 +14,7 @@ func (in *audienceInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
 	f.StringArrayVar(&in.filters, "filter", nil, "only leads that match, such as leadsGroup=3; may stand several times")
 	f.BoolVar(&in.everybody, "all", false, "every lead")
+	filled(cmd, "leads")
 }
 
 // audienceHelp explains the flags.

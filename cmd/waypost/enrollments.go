@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,22 +91,18 @@ func timelineOf(enrollment members) ([]members, error) {
 // end.
 func (c *cli) watch(ctx context.Context, cl *client, path string) error {
 	shown, status := 0, ""
-	for {
-		a, err := cl.do(ctx, http.MethodGet, path, nil, nil)
-		if err != nil {
-			return err
-		}
+	return c.eachLook(ctx, cl, path, &progress{c: c}, "", func(a answer) (bool, error) {
 		e, err := a.object()
 		if err != nil {
-			return err
+			return false, err
 		}
 		timeline, err := timelineOf(e)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for ; shown < len(timeline); shown++ {
 			if err := c.printEntry(timeline[shown]); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if now := e.text("status"); now != status {
@@ -115,14 +110,10 @@ func (c *cli) watch(ctx context.Context, cl *client, path string) error {
 			fmt.Fprintf(c.stderr, "%s is %s\n", e.text("enrollmentId"), status)
 		}
 		if waypost.EnrollmentStatus(status).Ended() {
-			return c.ended(a, status)
+			return true, c.ended(a, status)
 		}
-		select {
-		case <-ctx.Done():
-			return errors.New("interrupted")
-		case <-time.After(c.poll):
-		}
-	}
+		return false, nil
+	})
 }
 
 func (c *cli) printEntry(entry members) error {

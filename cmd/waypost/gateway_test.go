@@ -166,6 +166,14 @@ func TestClientOfGateway(t *testing.T) {
 	runCLI(t, client, strings.Replace(broken, "Welcome", "Broken", 1), "journeys", "apply", "-f", "-", "--publish").
 		want(t, 1, nil, []string{"- is the draft of jrn_", "BadRequest: ", "\n  nodes[0].next: ", "\n  nodes[0].webhook: "})
 
+	named := strings.Replace(strings.ReplaceAll(definition, "whk_1", "email"), "Welcome", "Named", 1)
+	const hint = "; if it is a name, `waypost journeys apply -f FILE --set email=whk_…` gives it an id"
+	runCLI(t, client, named, "journeys", "apply", "-f", "-", "--publish").want(t, 1, nil, []string{`there is no webhook "email"` + hint + " (OutOfRange)\n"})
+	runCLI(t, client, named, "journeys", "validate", "-").want(t, 1, nil, []string{`there is no webhook "email"` + hint + " (OutOfRange)\n"})
+	enrolling := "{name: Named, start: e, nodes: [{id: e, type: enroll, journey: follow, next: n}, {id: n, type: enroll, journey: jrn_none}]}"
+	r := runCLI(t, client, enrolling, "journeys", "validate", "-")
+	r.want(t, 1, nil, []string{`there is no journey "follow"; if it is a name, ` + "`waypost journeys apply -f FILE --set follow=jrn_…`", `there is no journey "jrn_none" (`})
+
 	lead := do("leadsId", "name: Ada\n", "leads", "create", "-f", "-")
 	runCLI(t, client, "", "leads", "show", lead).want(t, 0, []string{"Ada"}, nil)
 	runCLI(t, client, "gender: 7\n", "leads", "create", "-f", "-").want(t, 1, nil, []string{"BadRequest", "\n  name: ", "(NullValue)"})

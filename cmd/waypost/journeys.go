@@ -94,6 +94,7 @@ serves several stages: --set NAME=ID puts an id in wherever a node's webhook or 
 	f.StringVar(&id, "id", "", "the journey to update, whatever its name")
 	f.BoolVar(&publish, "publish", false, "publish it too")
 	setFlag(cmd, &set)
+	filled(cmd, "id")
 	return cmd
 }
 
@@ -170,7 +171,7 @@ func (c *cli) journeysPublish() *cobra.Command {
 func (c *cli) publish(ctx context.Context, cl *client, id string) error {
 	a, err := cl.do(ctx, http.MethodPost, journeyPath(id)+"/publish", nil, nil)
 	if err != nil {
-		return err
+		return hintSet(err)
 	}
 	if c.output == outputJSON {
 		return c.printAnswer(a)
@@ -252,5 +253,6 @@ func (c *cli) journeysStart() *cobra.Command {
 	f.Int64Var(&lead, "lead", 0, "the lead's leadsId")
 	f.StringVar(&entryKey, "entry-key", "", "what the lead enters for; re-entry is counted apart for each")
 	f.StringArrayVar(&pairs, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
+	filled(cmd, "entry-key")
 	return cmd
 }

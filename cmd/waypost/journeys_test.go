@@ -200,7 +200,7 @@ func TestExamplesOfGateway(t *testing.T) {
 	runCLI(t, client, "", "journeys", "dryrun", journeys["welcome"], "--lead", lead, "--outcome", "nobody=400", "--event", "no name@1h").want(t, 1, nil, []string{"events[0].name"})
 
 	forecast := runCLI(t, client, "", "journeys", "forecast", journeys["welcome"], "--all", "--days", "20")
-	forecast.want(t, 0, []string{"DAY         " + webhook + "  ALL  SKIPPED\n"}, []string{"All 1 leads were followed"})
+	forecast.want(t, 0, []string{"DAY         " + webhook + "  ALL  SKIPPED\n"}, []string{"The only lead was followed."})
 	lines := strings.Split(strings.TrimSpace(forecast.stdout), "\n")
 	if len(lines) != 22 || !slices.Equal(strings.Fields(lines[21]), []string{"sum", "3", "3", "0"}) {
 		t.Errorf("forecast\n%s", forecast.stdout)

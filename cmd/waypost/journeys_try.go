@@ -87,7 +87,7 @@ func (c *cli) validate(ctx context.Context, definition json.RawMessage) error {
 	if failed != nil {
 		return failed
 	}
-	return err
+	return hintSet(err)
 }
 
 func (c *cli) journeysLaunch() *cobra.Command { return c.launch("journeys launch") }
@@ -184,6 +184,7 @@ happens to it and every message is delivered at once. What shall happen instead:
 	f.StringVar(&entryKey, "entry-key", "", "the enrollment's entry key")
 	f.StringArrayVar(&pairs, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
 	which.flags(cmd)
+	filled(cmd, "file", "start-at", "entry-key")
 	return cmd
 }
 
@@ -401,11 +402,13 @@ func (c *cli) printForecast(a answer) error {
 		fmt.Fprintln(c.stderr, "The audience has no leads.")
 	case o.Sample < o.Total:
 		fmt.Fprintf(c.stderr, "%d of %d leads were followed; the numbers are scaled to all.\n", o.Sample, o.Total)
+	case o.Total == 1:
+		fmt.Fprintln(c.stderr, "The only lead was followed.")
 	default:
 		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", o.Total)
 	}
 	if o.Cut > 0 {
-		fmt.Fprintf(c.stderr, "%d of them were not followed to the last day: they passed too many nodes.\n", o.Cut)
+		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", some(o.Cut, "of them was", "of them were"))
 	}
 	return err
 }

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"waypost"
 )
 
 func versionsPath(journey string) string { return journeyPath(journey) + "/versions" }
@@ -152,7 +155,8 @@ If both nodes wait alike, such as delays of the same length, the wait goes on an
 otherwise the node is entered anew. What is paused stays paused.
 
 It first tells how many wait there, and asks on a terminal; --yes does not ask. Each enrollment goes
-over within seconds. A command that was cut off can be given again: it moves the rest.`,
+over within seconds. A command that was cut off can be given again: it moves all that
+still wait there.`,
 		Example: `  waypost journeys diff jrn_… 1 2
   waypost journeys migrate jrn_… --from 1 --to 2 --map wait=wait --dry-run
   waypost journeys migrate jrn_… --from 1 --to 2 --map wait=wait --map later=wait --yes`,
@@ -229,11 +233,7 @@ func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun
 	if dryRun || count.Matched == 0 {
 		return c.printAnswer(counted)
 	}
-	noun := "enrollments wait"
-	if count.Matched == 1 {
-		noun = "enrollment waits"
-	}
-	fmt.Fprintf(c.stderr, "%d %s there on version %d.\n", count.Matched, noun, m.From)
+	fmt.Fprintf(c.stderr, "%s there on version %d.\n", some(count.Matched, "enrollment waits", "enrollments wait"), m.From)
 	if c.terminal && !yes {
 		fmt.Fprintf(c.stderr, "Move to version %d? [y/N] ", m.To)
 		line, err := bufio.NewReader(c.stdin).ReadString('\n')
@@ -333,4 +333,29 @@ func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessag
 	}
 	d[slices.IndexFunc(d, func(m member) bool { return m.name == "nodes" })].value = data
 	return json.Marshal(d)
+}
+
+// unknownName is what is said of a webhook or a journey that does not exist.
+var unknownName = regexp.MustCompile(`^there is no (webhook|journey) "([^"]+)"$`)
+
+// hintSet adds to what is wrong with a definition how a name in it gets an id.
+func hintSet(err error) error {
+	var fault *waypost.Error
+	if !errors.As(err, &fault) {
+		return err
+	}
+	for i, d := range fault.Details {
+		said := unknownName.FindStringSubmatch(d.Message)
+		if said == nil {
+			continue
+		}
+		prefix := map[string]string{"webhook": waypost.PrefixWebhook, "journey": waypost.PrefixJourney}[said[1]]
+		if strings.HasPrefix(said[2], prefix) {
+			continue
+		}
+		hint := fmt.Sprintf("; if it is a name, `waypost journeys apply -f FILE --set %s=%s…` gives it an id", said[2], prefix)
+		fault.Details[i].Message += hint
+		fault.Message = strings.Replace(fault.Message, d.Message, d.Message+hint, 1) // of the only one
+	}
+	return err
 }

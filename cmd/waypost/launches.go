@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -112,6 +110,7 @@ same leads in every launch of the journey with this share.`,
 	f.StringVar(&expression, "cron", "", "when it recurs, such as '0 9 * * mon-fri' or @daily; once without it")
 	f.StringVar(&timezone, "timezone", "", "the time zone of --cron, such as Asia/Shanghai; UTC without it")
 	f.Float64Var(&control, "control-group", 0, "the share of the audience that is held out, such as 0.1; nobody without it")
+	filled(cmd, "timezone")
 	return cmd
 }
 
@@ -198,6 +197,7 @@ func (c *cli) launchesList() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&journey, "journey", "", "only those of this journey")
 	cmd.Flags().StringVar(&recurring, "recurring", "", "only the occurrences of this launch")
+	filled(cmd, "journey", "recurring")
 	l.flags(cmd)
 	return cmd
 }
@@ -245,7 +245,7 @@ recurs ends when it is canceled.`,
 			if err != nil {
 				return err
 			}
-			return c.watchLaunch(cmd.Context(), cl, launchPath(args[0]))
+			return c.watchLaunch(cmd.Context(), cl, args[0])
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
@@ -265,30 +265,13 @@ type launchProgress struct {
 	Outcomes  waypost.OutcomeCounts `json:"outcomes"`
 }
 
-// watchLaunch shows a launch's progress on standard error, as a bar on a terminal
-// and as lines elsewhere, until it has ended, and then the launch.
-func (c *cli) watchLaunch(ctx context.Context, cl *client, path string) error {
-	shown := progress{c: c}
-	for {
-		a, err := cl.do(ctx, http.MethodGet, path, nil, nil)
-		if err != nil {
-			return shown.end(err)
-		}
-		var p launchProgress
-		if err := json.Unmarshal(a.body, &p); err != nil {
-			return shown.end(fmt.Errorf("the gateway's answer is no launch: %w", err))
-		}
-		shown.show(p.done(), p.String())
-		if p.Status.Ended() {
-			return errors.Join(shown.end(nil), c.printAnswer(a))
-		}
-		select {
-		case <-ctx.Done():
-			return shown.end(errors.New("interrupted"))
-		case <-time.After(c.poll):
-		}
-	}
+// watchLaunch shows how far a launch is until it has ended, and then the launch.
+func (c *cli) watchLaunch(ctx context.Context, cl *client, id string) error {
+	_, err := watchJob[launchProgress](ctx, c, cl, launchPath(id), "launch", fmt.Sprintf("the launch goes on: `waypost launches show %s --watch` watches it again", clean(id)))
+	return err
 }
+
+func (p launchProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
 
 // done is how much of the launch is over, 0 to 1.
 func (p launchProgress) done() float64 {

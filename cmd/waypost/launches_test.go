@@ -124,7 +124,7 @@ func TestLaunchesWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.watchLaunch(ctx, cl, launchPath("lch_1"))
+		err = c.watchLaunch(ctx, cl, "lch_1")
 		return stdout.String(), stderr.String(), err
 	}
 	const (
@@ -158,7 +158,7 @@ func TestLaunchesWatch(t *testing.T) {
 			cancel()
 			return reply{status: 200, body: `{"launchId":"lch_1","status":"paused","total":8}`}
 		})
-		if err == nil || err.Error() != "interrupted" || stderr != "" && !strings.HasSuffix(stderr, "\n") {
+		if err == nil || err.Error() != "interrupted; the launch goes on: `waypost launches show lch_1 --watch` watches it again" || stderr != "" && !strings.HasSuffix(stderr, "\n") {
 			t.Errorf("error %v, stderr %q", err, stderr)
 		}
 	})

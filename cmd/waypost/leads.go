@@ -154,6 +154,7 @@ func (in *leadInput) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.file, "file", "f", "", "YAML or JSON file; - is standard input")
 	f.StringVarP(&in.data, "data", "d", "", "the same as JSON, instead of a file")
+	filled(cmd, "file", "data")
 	for _, field := range leadFieldFlags {
 		switch field.kind {
 		case textField:

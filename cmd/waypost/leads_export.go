@@ -37,10 +37,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
   waypost leads export --format csv --email ada@example.com > ada.csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case to == "" && cmd.Flags().Changed("to"):
-				return usagef("--to is empty; without it the export goes to standard output")
-			case to == "" && format == "":
+			if to == "" && format == "" {
 				format = "ndjson"
 			}
 			var err error
@@ -68,7 +65,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 			if c.output == outputJSON {
 				return c.printJSON(map[string]any{"to": to, "format": format, "count": count})
 			}
-			_, err = fmt.Fprintf(c.stdout, "exported %d leads to %s\n", count, to)
+			_, err = fmt.Fprintf(c.stdout, "exported %s to %s\n", some(count, "lead", "leads"), to)
 			return err
 		},
 	}
@@ -76,6 +73,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 	f.StringVar(&to, "to", "", "a file to write instead of standard output")
 	f.StringVar(&format, "format", "", "ndjson or csv")
 	filters.flags(cmd)
+	filled(cmd, "to", "format")
 	return cmd
 }
 
@@ -93,7 +91,7 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	}
 	shown := progress{c: c}
 	var total int64
-	line := func() string { return fmt.Sprintf("%d leads, %s", rows.count(), sizeOf(total)) }
+	line := func() string { return some(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := s.Read(buffer)

@@ -84,9 +84,6 @@ file with the same key is imported once.`,
 			default:
 				return usagef("--mode %s: it is create, update or upsert", im.mode)
 			}
-			if cmd.Flags().Changed("key") && im.key == "" {
-				return usagef("--key is empty; leave it out for a new one")
-			}
 			if im.key == "" {
 				im.key = "import-" + signature.NewNonce()
 			}
@@ -118,6 +115,7 @@ file with the same key is imported once.`,
 	f.BoolVar(&noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
 	f.StringVar(&errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
 	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
+	filled(cmd, "format", "errors", "key")
 	return cmd
 }
 
@@ -323,6 +321,8 @@ type importProgress struct {
 	Failed    int                  `json:"failed"`
 }
 
+func (p importProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
+
 func (p importProgress) done() float64 {
 	if p.Status == waypost.ImportSucceeded { // of no rows, too
 		return 1
@@ -335,8 +335,8 @@ func (p importProgress) String() string {
 	if p.DryRun {
 		counts = "%d would be created, %d updated, %d failed"
 	}
-	return fmt.Sprintf("%3d %%  %s %s, %d of %d rows, "+counts,
-		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, p.Total, p.Created, p.Updated, p.Failed)
+	return fmt.Sprintf("%3d %%  %s %s, %d of %s, "+counts,
+		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, some(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
 }
 
 // err is nil for an import that has done all that it was asked to.
@@ -345,7 +345,7 @@ func (p importProgress) err() error {
 	case p.Status == waypost.ImportSucceeded && p.Failed == 0:
 		return nil
 	case p.Status == waypost.ImportSucceeded:
-		return fmt.Errorf("%d of %d rows failed", p.Failed, p.Total)
+		return fmt.Errorf("%d of %s failed", p.Failed, some(p.Total, "row", "rows"))
 	case p.Message != "":
 		return fmt.Errorf("the import %s: %s", verbOf(p.Status), clean(p.Message))
 	}
@@ -365,35 +365,15 @@ const shownErrors = 10
 // watchImport shows an import's progress until it has ended, and then the import,
 // the first rows that failed, and if there is a file for them, all of them there.
 func (c *cli) watchImport(ctx context.Context, cl *client, id, errorsFile string) error {
-	shown := progress{c: c}
-	lost := func(err error) error {
-		return shown.end(fmt.Errorf("%w; the import goes on: `waypost leads imports show %s --watch` watches it again, `waypost leads imports cancel %s` cancels it", err, id, id))
+	p, err := watchJob[importProgress](ctx, c, cl, importPath(id), "import",
+		fmt.Sprintf("the import goes on: `waypost leads imports show %s --watch` watches it again, `waypost leads imports cancel %[1]s` cancels it", clean(id)))
+	if err != nil {
+		return err
 	}
-	for wait := c.poll / 8; ; wait = min(2*wait, c.poll) { // a small one has ended soon
-		a, err := cl.do(ctx, http.MethodGet, importPath(id), nil, nil)
-		if err != nil {
-			return lost(err)
-		}
-		var p importProgress
-		if err := json.Unmarshal(a.body, &p); err != nil {
-			return shown.end(fmt.Errorf("the gateway's answer is no import: %w", err))
-		}
-		shown.show(p.done(), p.String())
-		if p.Status.Ended() {
-			if err := errors.Join(shown.end(nil), c.printAnswer(a)); err != nil {
-				return err
-			}
-			if err := c.failedRows(ctx, cl, id, p.Failed, errorsFile); err != nil {
-				return err
-			}
-			return p.err()
-		}
-		select {
-		case <-ctx.Done():
-			return lost(errors.New("interrupted"))
-		case <-time.After(wait):
-		}
+	if err := c.failedRows(ctx, cl, id, p.Failed, errorsFile); err != nil {
+		return err
 	}
+	return p.err()
 }
 
 // failedRows shows the first rows that failed, and writes all of them to a file if

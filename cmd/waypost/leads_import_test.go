@@ -58,7 +58,10 @@ func TestLeadsImport(t *testing.T) {
 			{"leads.json", "application/json", ""}, {"leads.txt", "text/csv", "csv"}, {"-", "text/csv", "csv"},
 		} {
 			p := importPeer(t, accepted, importEnded)
-			args := []string{"import", tt.name, "--no-wait", "--format", tt.format}
+			args := []string{"import", tt.name, "--no-wait"}
+			if tt.format != "" {
+				args = append(args, "--format", tt.format)
+			}
 			text := "name\nAda\n"
 			if tt.name != "-" {
 				args[1] = file(t, tt.name, text)

@@ -26,6 +26,7 @@ type listing struct {
 func (l *listing) flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&l.limit, "limit", 50, "rows of a page, 1 to 500")
 	cmd.Flags().StringVar(&l.cursor, "cursor", "", "where the page begins, as the page before it said")
+	filled(cmd, "cursor")
 }
 
 // list prints one page of a list.

@@ -164,6 +164,32 @@ func checkUsage(cmd *cobra.Command) {
 	}
 }
 
+// filled makes flags refuse an empty value. That is "$ID" of a variable that is not set:
+// the command would do something else, or more, than was meant.
+func filled(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		f.Value = filledValue{f.Value}
+	}
+}
+
+// flagValue is what the flags' parser asks of a value.
+type flagValue interface {
+	String() string
+	Set(string) error
+	Type() string
+}
+
+type filledValue struct{ flagValue }
+
+// Set takes every text but the empty one.
+func (v filledValue) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty; leave the flag out if it is not meant")
+	}
+	return v.flagValue.Set(text)
+}
+
 // load reads the settings of a role and shows the warnings.
 func (c *cli) load(role config.Role) (config.Config, error) {
 	cfg, warnings, err := config.Load(role, c.environ)
@@ -183,15 +209,19 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// describe shows an error with everything that it says: of a fault, every
-// faulty field on a line of its own.
+// describe shows an error with everything that it says, what stands around a fault
+// included: of the fault, every faulty field on a line of its own.
 func describe(err error) string {
 	var e *waypost.Error
 	if !errors.As(err, &e) {
 		return err.Error()
 	}
+	before, after, found := strings.Cut(err.Error(), e.Error())
+	if !found { // whoever wrapped it says it in other words
+		before = ""
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", e.Code, e.Message)
+	fmt.Fprintf(&b, "%s%s: %s%s", before, e.Code, e.Message, after)
 	for _, d := range e.Details {
 		line := d.Message
 		if d.Target != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -199,13 +200,17 @@ func TestUsage(t *testing.T) {
 		{"--version", 0, "waypost version "},
 		{"nonsense", 2, `waypost has no command "nonsense"`},
 		{"webhook list", 2, `waypost has no command "webhook"; it has webhooks`},
-		{"webhooks", 2, "waypost webhooks needs one of its commands: create, health, list, show, test"},
+		{"webhooks", 2, "waypost webhooks needs one of its commands: create, health, list, show, test, update"},
 		{"webhooks crate", 2, `waypost webhooks has no command "crate"`},
 		{"webhooks list --nope", 2, "unknown flag: --nope"},
 		{"webhooks show", 2, "usage: waypost webhooks show ID"},
 		{"webhooks create --name x", 2, "-f FILE, or --name and --url"},
 		{"webhooks create --name x --url http://x --basic-auth u", 2, "USER:PASSWORD"},
 		{"webhooks create --name x --url http://x --param p", 2, "name=text or name:=JSON"},
+		{"webhooks update whk_1", 2, "update needs what is to change"},
+		{"webhooks update whk_1 --timeout-ms 5 --clear timeoutMs", 2, "--clear timeoutMs: the member is set or cleared by another flag"},
+		{"webhooks update whk_1 --param a=b --clear params.a", 2, "--clear params.a: the member is set or cleared by another flag"},
+		{"webhooks update whk_1 --clear tls --clear tls.clientKey", 2, "--clear tls.clientKey: the member is set or cleared by another flag"},
 		{"webhooks create --name x --url http://x --param p:=x", 2, "must be JSON"},
 		{"journeys apply", 2, "-f FILE"},
 		{"journeys start jrn_1", 2, "--lead N"},
@@ -237,6 +242,28 @@ func TestEmptyArgument(t *testing.T) {
 	runCLI(t, nil, "", "webhooks", "show", "").want(t, 2, nil, []string{"an argument is empty; usage: waypost webhooks show ID"})
 }
 
+// Nor does a flag with such a variable act as if it were not given.
+func TestEmptyFlag(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	definition := file(t, "j.yaml", "name: Welcome\n")
+	for _, args := range []string{
+		"journeys apply -f " + definition + " --id=", "journeys start jrn_1 --lead 7 --entry-key=", "journeys dryrun jrn_1 --lead 7 --file=",
+		"journeys dryrun jrn_1 --lead 7 --start-at=", "journeys dryrun jrn_1 --lead 7 --entry-key=", "journeys forecast jrn_1 --all --leads=",
+		"launches create jrn_1 --all --leads=", "launches create jrn_1 --all --cron @daily --timezone=", "launches list --journey=", "launches list --recurring=",
+		"leads import leads.csv --format=", "leads import leads.csv --errors=", "leads create --name x --file=", "leads update 7 --name x --data=",
+		"leads export --format=", "articles search x --tenant=", "apps list --org=", "receiver --basic-auth=", "receiver --ledger=",
+		"events send --id e1 --name n --lead 7 --properties=", "webhooks list --cursor=",
+		"webhooks create -f w.yaml --name=", "webhooks create -f w.yaml --url=", "webhooks create -f w.yaml --basic-auth=", "webhooks create --name x --url u --file=",
+	} {
+		name := args[strings.LastIndex(args, "--") : len(args)-1]
+		runCLI(t, p.environ(), "", strings.Fields(args)...).want(t, 2, nil, []string{name + `" flag: it is empty`, "--help` explains it"})
+	}
+	if n := len(p.requests()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -253,10 +280,33 @@ func TestDescribe(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := describe(&waypost.Error{Code: waypost.CodeBadRequest, Message: tt.message, Details: tt.details}); got != tt.want {
+			fault := &waypost.Error{Code: waypost.CodeBadRequest, Message: tt.message, Details: tt.details}
+			if got := describe(fault); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
+			// What stands around it stays, and the faulty fields stand below.
+			first, below, _ := strings.Cut(tt.want, "\n")
+			want := strings.TrimSuffix("ask for it: "+first+"; go on\n"+below, "\n")
+			if head, code, ok := strings.Cut(first, " ("); ok {
+				want = "ask for it: " + head + "; go on (" + code
+			}
+			if got := describe(fmt.Errorf("ask for it: %w; go on", fault)); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
 		})
+	}
+}
+
+func TestSome(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 leads", 1: "1 lead", 2: "2 leads"} {
+		if got := some(n, "lead", "leads"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	shown := reindexProgress{Status: "running", Total: 1}.String() + importProgress{Total: 1}.String()
+	if !strings.Contains(shown, "0 of 1 article") || strings.Contains(shown, "articles") || !strings.Contains(shown, "0 of 1 row,") {
+		t.Errorf("got %q", shown)
 	}
 }
 

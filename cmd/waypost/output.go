@@ -160,6 +160,14 @@ func (c *cli) printAnswer(a answer) error {
 	return c.printObject(m)
 }
 
+// some is a number of things, such as "1 lead" or "2 leads".
+func some[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // column is a column of a list: its heading and how to fill it.
 type column struct {
 	heading string

@@ -177,6 +177,8 @@ type redeliveryProgress struct {
 	Canceled    int                      `json:"canceled"`
 }
 
+func (p redeliveryProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
+
 // done is how much of it is over, 0 to 1.
 func (p redeliveryProgress) done() float64 {
 	if p.Status == waypost.RedeliveryCompleted {
@@ -202,40 +204,15 @@ func (p redeliveryProgress) String() string {
 	return b.String()
 }
 
-// watchRedelivery shows on standard error how far a redelivery is until it has ended,
-// and then the redelivery.
+// watchRedelivery shows how far a redelivery is until it has ended, and then the
+// redelivery.
 func (c *cli) watchRedelivery(ctx context.Context, cl *client, id string) error {
-	shown := progress{c: c}
-	for {
-		a, err := cl.do(ctx, http.MethodGet, redeliveryPath(id), nil, nil)
-		if ctx.Err() != nil {
-			return shown.end(stillRedelivers(id))
-		}
-		if err != nil {
-			return shown.end(err)
-		}
-		var p redeliveryProgress
-		if err := json.Unmarshal(a.body, &p); err != nil {
-			return shown.end(fmt.Errorf("the gateway's answer is no redelivery: %w", err))
-		}
-		shown.show(p.done(), p.String())
-		if p.Status.Ended() {
-			err := errors.Join(shown.end(nil), c.printAnswer(a))
-			if err == nil && p.Status == waypost.RedeliveryFailed {
-				err = fmt.Errorf("the redelivery failed: %s", clean(p.Message))
-			}
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return shown.end(stillRedelivers(id))
-		case <-time.After(c.poll):
-		}
+	p, err := watchJob[redeliveryProgress](ctx, c, cl, redeliveryPath(id), "redelivery",
+		fmt.Sprintf("the redelivery goes on: `waypost deliveries redeliveries show %s --watch` watches it again, `waypost deliveries redeliveries cancel %[1]s` cancels it", clean(id)))
+	if err == nil && p.Status == waypost.RedeliveryFailed {
+		err = fmt.Errorf("the redelivery failed: %s", clean(p.Message))
 	}
-}
-
-func stillRedelivers(id string) error {
-	return fmt.Errorf("interrupted; the redelivery goes on: `waypost deliveries redeliveries show %s --watch` watches it again, `waypost deliveries redeliveries cancel %s` cancels it", clean(id), clean(id))
+	return err
 }
 
 func (c *cli) deliveriesRedeliveries() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,20 +25,118 @@ func (c *cli) webhooks() *cobra.Command {
   waypost webhooks test whk_…
   waypost webhooks health whk_…`,
 	}
-	cmd.AddCommand(c.webhooksCreate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
+	cmd.AddCommand(c.webhooksCreate(), c.webhooksUpdate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
 	return cmd
 }
 
+// webhookInput is a webhook, or a change of one, as flags and a file say it.
+type webhookInput struct {
+	file, name, url, basicAuth            string
+	caFile, clientCertFile, clientKeyFile string
+	params                                []string
+	timeout                               int
+}
+
+func (in *webhookInput) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&in.file, "file", "f", "", "YAML or JSON file; - is standard input")
+	f.StringVar(&in.name, "name", "", "what people call it")
+	f.StringVar(&in.url, "url", "", "where messages are POSTed")
+	f.StringVar(&in.basicAuth, "basic-auth", "", "USER:PASSWORD that requests carry")
+	f.StringVar(&in.caFile, "ca-file", "", "PEM file: the only authorities that the receiver's certificate may come from")
+	f.StringVar(&in.clientCertFile, "client-cert-file", "", "PEM file: the certificate to show, intermediate ones behind it")
+	f.StringVar(&in.clientKeyFile, "client-key-file", "", "PEM file: its private key, without a passphrase")
+	f.StringArrayVar(&in.params, "param", nil, "a custom parameter: name=text (a template) or name:=number; may stand several times")
+	f.IntVar(&in.timeout, "timeout-ms", 0, "milliseconds that one exchange may take (default 15000)")
+	filled(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
+}
+
+// set returns the members that flags name.
+func (in *webhookInput) set(c *cli) (map[string]any, error) {
+	set := map[string]any{}
+	if in.name != "" {
+		set["name"] = in.name
+	}
+	if in.url != "" {
+		set["url"] = in.url
+	}
+	if in.timeout != 0 {
+		set["timeoutMs"] = in.timeout
+	}
+	if in.basicAuth != "" {
+		user, password, ok := strings.Cut(in.basicAuth, ":")
+		if !ok {
+			return nil, usagef("--basic-auth is USER:PASSWORD")
+		}
+		set["basicAuth"] = map[string]any{"username": user, "password": password}
+	}
+	if len(in.params) > 0 {
+		values, err := params(in.params)
+		if err != nil {
+			return nil, err
+		}
+		set["params"] = values
+	}
+	tls := map[string]any{}
+	for member, file := range map[string]string{"caCertificate": in.caFile, "clientCertificate": in.clientCertFile, "clientKey": in.clientKeyFile} {
+		if file == "" {
+			continue
+		}
+		text, err := c.readInput(file)
+		if err != nil {
+			return nil, err
+		}
+		if len(text) == 0 { // it would stand for none
+			return nil, fmt.Errorf("%s is empty: it must hold PEM", file)
+		}
+		tls[member] = string(text)
+	}
+	if len(tls) > 0 {
+		set["tls"] = tls
+	}
+	return set, nil
+}
+
+// body returns the request: what is set, over what the file says. What both say of
+// params, tls or basicAuth goes together.
+func (in *webhookInput) body(c *cli, set map[string]any) (json.RawMessage, error) {
+	if in.file == "" {
+		return json.Marshal(set)
+	}
+	object, err := c.readObject(in.file)
+	if err != nil {
+		return nil, err
+	}
+	var written map[string]json.RawMessage
+	if err := json.Unmarshal(object, &written); err != nil {
+		return nil, fmt.Errorf("read the webhook: %w", err)
+	}
+	for name, value := range set {
+		members, isObject := value.(map[string]any)
+		if !isObject || !bytes.HasPrefix(written[name], []byte("{")) {
+			continue
+		}
+		if set[name], err = override(written[name], members); err != nil {
+			return nil, err
+		}
+	}
+	return override(object, set)
+}
+
 func (c *cli) webhooksCreate() *cobra.Command {
-	var file, name, address, basicAuth string
-	var pairs []string
-	var timeout int
+	var in webhookInput
 	cmd := &cobra.Command{
 		Use: "create -f FILE | --name NAME --url URL", Short: "Create a webhook",
 		Long: `Creates a webhook from a YAML or JSON file with the members of the API, from flags, or from
-both: a flag wins over the file.`,
+both: a flag wins over the file.
+
+With --ca-file the receiver's certificate must come from the authorities in that file, and from no
+other; --client-cert-file and --client-key-file are shown to a receiver that asks who calls.`,
 		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook --basic-auth waypost:s3cret \
     --param greeting='Hello {{ lead.name }}' --param priority:=1
+
+  waypost webhooks create --name erp --url https://erp.internal.example.com/hook --ca-file ca.pem \
+    --client-cert-file waypost.pem --client-key-file waypost.key
 
   cat > webhook.yaml <<'END'
   name: crm
@@ -47,55 +146,82 @@ both: a flag wins over the file.`,
   waypost webhooks create -f webhook.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" && (name == "" || address == "") {
+			if in.file == "" && (in.name == "" || in.url == "") {
 				return usagef("a webhook needs -f FILE, or --name and --url")
 			}
-			set := map[string]any{}
-			if name != "" {
-				set["name"] = name
-			}
-			if address != "" {
-				set["url"] = address
-			}
-			if timeout != 0 {
-				set["timeoutMs"] = timeout
-			}
-			if basicAuth != "" {
-				user, password, ok := strings.Cut(basicAuth, ":")
-				if !ok {
-					return usagef("--basic-auth is USER:PASSWORD")
-				}
-				set["basicAuth"] = map[string]string{"username": user, "password": password}
-			}
-			if len(pairs) > 0 {
-				values, err := params(pairs)
-				if err != nil {
-					return err
-				}
-				set["params"] = values
-			}
-			if file == "" {
-				return c.send(cmd.Context(), http.MethodPost, webhooksPath, set)
-			}
-			object, err := c.readObject(file)
+			set, err := in.set(c)
 			if err != nil {
 				return err
 			}
-			body, err := override(object, set)
+			body, err := in.body(c, set)
 			if err != nil {
 				return err
 			}
 			return c.send(cmd.Context(), http.MethodPost, webhooksPath, body)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
-	f.StringVar(&name, "name", "", "what people call it")
-	f.StringVar(&address, "url", "", "where messages are POSTed")
-	f.StringVar(&basicAuth, "basic-auth", "", "USER:PASSWORD that requests carry")
-	f.StringArrayVar(&pairs, "param", nil, "a custom parameter: name=text (a template) or name:=number; may stand several times")
-	f.IntVar(&timeout, "timeout-ms", 0, "milliseconds that one exchange may take (default 15000)")
+	in.flags(cmd)
 	return cmd
+}
+
+func (c *cli) webhooksUpdate() *cobra.Command {
+	var in webhookInput
+	var cleared []string
+	var match string
+	cmd := &cobra.Command{
+		Use: "update ID [-f FILE] [--FLAG VALUE ...]", Short: "Change a webhook",
+		Long: `Changes the members that flags, or a YAML or JSON file, name; a flag wins over the file. All others
+stay as they are, secrets included; null in a file, or --clear, sets a member to its default. With
+--if-match nothing happens if the webhook was changed meanwhile.`,
+		Example: `  waypost webhooks update whk_… --client-cert-file waypost.pem --client-key-file waypost.key
+  waypost webhooks update whk_… --clear tls.caCertificate --clear params.greeting
+  waypost webhooks update whk_… --timeout-ms 5000 --if-match "$(waypost webhooks show whk_… --etag)"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := in.set(c)
+			if err != nil {
+				return err
+			}
+			if err := clearMembers(set, cleared); err != nil {
+				return err
+			}
+			if in.file == "" && len(set) == 0 {
+				return usagef("update needs what is to change: flags such as --url URL, --clear MEMBER or -f FILE")
+			}
+			body, err := in.body(c, set)
+			if err != nil {
+				return err
+			}
+			a, err := c.change(cmd, http.MethodPatch, webhooksPath+"/"+url.PathEscape(args[0]), match, body)
+			if err != nil {
+				return err
+			}
+			return c.printAnswer(a)
+		},
+	}
+	in.flags(cmd)
+	cmd.Flags().StringArrayVar(&cleared, "clear", nil, "a member to set to its default, such as rateLimit, tls or params.greeting; may stand several times")
+	matchFlag(cmd, &match, "webhook")
+	return cmd
+}
+
+// clearMembers sets members to null, such as tls or tls.caCertificate.
+func clearMembers(set map[string]any, names []string) error {
+	for _, name := range names {
+		target, member := set, name
+		if outer, inner, nested := strings.Cut(name, "."); nested {
+			if _, given := set[outer]; !given {
+				set[outer] = map[string]any{}
+			}
+			target, _ = set[outer].(map[string]any)
+			member = inner
+		}
+		if _, given := target[member]; given || target == nil {
+			return usagef("--clear %s: the member is set or cleared by another flag", name)
+		}
+		target[member] = nil
+	}
+	return nil
 }
 
 // override returns an object with some members replaced. Without any it is the
@@ -133,13 +259,22 @@ func (c *cli) webhooksList() *cobra.Command {
 }
 
 func (c *cli) webhooksShow() *cobra.Command {
-	return &cobra.Command{
+	var etag bool
+	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a webhook", Args: cobra.ExactArgs(1),
-		Example: `  waypost webhooks show whk_…`,
+		Long: "Shows a webhook. With --etag it shows only the ETag of its current version, for --if-match of update.",
+		Example: `  waypost webhooks show whk_…
+  waypost webhooks show whk_… --etag`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd.Context(), webhooksPath+"/"+url.PathEscape(args[0]))
+			path := webhooksPath + "/" + url.PathEscape(args[0])
+			if etag {
+				return c.showETag(cmd.Context(), path)
+			}
+			return c.show(cmd.Context(), path)
 		},
 	}
+	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
+	return cmd
 }
 
 // webhookHealth is what a gateway answers about a webhook's receiver.
@@ -250,8 +385,8 @@ func (s attemptStats) String() string {
 	if s.Attempts == 0 || s.SuccessRate == nil || s.LatencyMs == nil {
 		return "no attempts"
 	}
-	text := fmt.Sprintf("%d attempts, %.4g%% succeeded; p50 %d ms, p95 %d ms, p99 %d ms, max %d ms",
-		s.Attempts, 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
+	text := fmt.Sprintf("%s, %.4g%% succeeded; p50 %d ms, p95 %d ms, p99 %d ms, max %d ms",
+		some(s.Attempts, "attempt", "attempts"), 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
 	for i, class := range slices.Sorted(maps.Keys(s.Errors)) {
 		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
 	}

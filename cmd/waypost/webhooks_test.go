@@ -2,6 +2,53 @@ package main
 
 import "testing"
 
+// What is given as files goes out as their text; what a file and flags say of one
+// object goes together.
+func TestWebhookTLSFlags(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, map[string]func(request) reply{
+		"POST /v1/webhooks":        always(201, `{"id":"whk_1"}`),
+		"PATCH /v1/webhooks/whk_1": always(200, `{"id":"whk_1"}`),
+		"GET /v1/webhooks/whk_1":   func(request) reply { return reply{200, `{"id":"whk_1"}`, map[string]string{"ETag": `"abc"`}} },
+		"PATCH /v1/webhooks/whk_2": always(412, `{"code":"PreconditionFailed","message":"it was changed","target":"If-Match","detail":[]}`),
+	})
+	ca, cert, key := file(t, "ca.pem", "authority\n"), file(t, "cert.pem", "certificate\n"), file(t, "key.pem", "key\n")
+	for _, tt := range []struct {
+		stdin string
+		args  []string
+		call  string
+		body  string
+	}{
+		{"", []string{"create", "--name", "w", "--url", "https://x", "--ca-file", ca, "--client-cert-file", cert, "--client-key-file", key}, "POST",
+			`{"name":"w","url":"https://x","tls":{"caCertificate":"authority\n","clientCertificate":"certificate\n","clientKey":"key\n"}}`},
+		{"name: w\nurl: https://x\nparams: {a: x, b: y}\ntls: {caCertificate: theirs, clientCertificate: other}\n", []string{"create", "-f", "-", "--client-cert-file", cert, "--client-key-file", key, "--param", "b=z"}, "POST",
+			`{"name":"w","url":"https://x","params":{"a":"x","b":"z"},"tls":{"caCertificate":"theirs","clientCertificate":"certificate\n","clientKey":"key\n"}}`},
+		{"tls: null\n", []string{"update", "whk_1", "-f", "-", "--ca-file", ca}, "PATCH", `{"tls":{"caCertificate":"authority\n"}}`},
+		{"", []string{"update", "whk_1", "--ca-file", ca, "--clear", "tls.clientKey", "--clear", "tls.clientCertificate", "--clear", "rateLimit"}, "PATCH",
+			`{"rateLimit":null,"tls":{"caCertificate":"authority\n","clientCertificate":null,"clientKey":null}}`},
+		{"", []string{"update", "whk_1", "--clear", "tls", "--basic-auth", "u:p"}, "PATCH", `{"tls":null,"basicAuth":{"username":"u","password":"p"}}`},
+	} {
+		runCLI(t, p.environ(), tt.stdin, append([]string{"webhooks"}, tt.args...)...).want(t, 0, []string{"whk_1"}, nil)
+		if got := p.last(t); got.method != tt.call {
+			t.Errorf("%v: %s", tt.args, got.method)
+		}
+		sameJSON(t, p.last(t).body, tt.body)
+	}
+	runCLI(t, p.environ(), "", "webhooks", "show", "whk_1", "--etag").want(t, 0, []string{`"abc"`}, nil)
+	runCLI(t, p.environ(), "", "webhooks", "update", "whk_1", "--timeout-ms", "5", "--if-match", `"abc"`).want(t, 0, nil, nil)
+	if got := p.last(t).header.Get("If-Match"); got != `"abc"` {
+		t.Errorf("If-Match %s", got)
+	}
+	runCLI(t, p.environ(), "", "webhooks", "update", "whk_2", "--timeout-ms", "5").want(t, 1, nil, []string{`--if-match "$(waypost webhooks show whk_2 --etag)"`})
+	sent := len(p.requests())
+	runCLI(t, p.environ(), "", "webhooks", "update", "whk_1", "--ca-file", file(t, "none.pem", "")).want(t, 1, nil, []string{"none.pem is empty: it must hold PEM"})
+	runCLI(t, p.environ(), "", "webhooks", "update", "whk_1", "--ca-file", "nowhere.pem").want(t, 1, nil, []string{"read nowhere.pem"})
+	runCLI(t, p.environ(), "", "webhooks", "update", "whk_1", "--client-key-file=").want(t, 2, nil, []string{`--client-key-file" flag: it is empty`})
+	if len(p.requests()) != sent {
+		t.Error("something was sent")
+	}
+}
+
 func TestWebhookHealth(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{

@@ -134,6 +134,27 @@ var recurringTests = []test{
 		equal(t, "opened", len(opened), 3)
 		equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 3)
 	}},
+	{"times that Temporal makes up", func(t *testing.T, f *fixture) {
+		// Its calendars go wrong where clocks are changed.
+		for _, tt := range []struct{ cron, zone, made, true string }{
+			{"45 1 * * *", "Europe/Berlin", "2026-10-25T00:45:00Z", "2026-10-24T23:45:00Z"},
+			{"0 9 * * sat", "America/Havana", "2026-03-08T13:00:00Z", "2026-03-07T14:00:00Z"},
+		} {
+			l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
+				JourneyID: f.journey(t), Version: 1, AppID: "app_1", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+				Schedule: &waypost.Schedule{Cron: tt.cron, Timezone: tt.zone},
+			}))
+			open := func(at string) waypost.Occurrence {
+				t.Helper()
+				return must[waypost.Occurrence](t)(f.OpenOccurrence(t.Context(), l.ID, must[time.Time](t)(time.Parse(time.RFC3339, at))))
+			}
+			f.clock.Advance(must[time.Time](t)(time.Parse(time.RFC3339, tt.true)).Sub(f.clock.Now()))
+			equal(t, "a time of the schedule is opened", open(tt.true).LaunchID != "", true)
+			equal(t, "one that was made up", open(tt.made), waypost.Occurrence{})
+			equal(t, "one that was asked for by hand is opened", open(f.clock.Now().Add(time.Second).Format(time.RFC3339)).LaunchID != "", true)
+			equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 2)
+		}
+	}},
 	{"the leads of its time", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		l := f.recurring(t, journey)
@@ -196,6 +217,13 @@ var recurringTests = []test{
 		skipped(f.clock.Now(), waypost.SkipPaused)
 		must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, l.ID, true))
 		status(waypost.LaunchScheduled)
+		// One that was due in a pause is not made up for after it, though the workers hear of it only then.
+		inPause := f.clock.Now()
+		must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, l.ID))
+		f.clock.Advance(time.Minute)
+		must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, l.ID, true))
+		f.clock.Advance(time.Minute)
+		skipped(inPause.Add(time.Second), waypost.SkipPaused)
 		f.clock.Advance(waypost.OccurrenceWindow + time.Minute)
 		late := f.clock.Now().Add(-waypost.OccurrenceWindow - time.Microsecond)
 		skipped(late, waypost.SkipLate)

@@ -24,6 +24,23 @@ var webhookTests = []test{
 		equal(t, "params", bare.Params, map[string]any{})
 		equal(t, "basic auth without password", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, bare.ID)), bare)
 	}},
+	{"tls", func(t *testing.T, f *fixture) {
+		w := waypost.Webhook{
+			Name: "CRM", URL: "https://hooks.example.com", Retry: waypost.DefaultRetry(),
+			TLS: &waypost.TLS{CACertificate: "ca", ClientCertificate: "certificate", ClientKey: "key"},
+		}
+		id := must[waypost.Webhook](t)(f.CreateWebhook(t.Context(), scope, w)).ID
+		equal(t, "read", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)).TLS, w.TLS)
+		equal(t, "listed", must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, waypost.Page{}))[0].TLS, w.TLS)
+		for _, setting := range []*waypost.TLS{{CACertificate: "another"}, {ClientCertificate: "c", ClientKey: "k"}, nil} {
+			_, err := f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { w.TLS = setting; return nil })
+			ok(t, err)
+			equal(t, "updated", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)).TLS, setting)
+		}
+		w.TLS = &waypost.TLS{CACertificate: "c\x00a"}
+		_, err := f.CreateWebhook(t.Context(), scope, w)
+		wantCode(t, err, waypost.CodeBadRequest)
+	}},
 	{"update", func(t *testing.T, f *fixture) {
 		id := f.webhook(t)
 		before := must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id))
