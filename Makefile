@@ -53,11 +53,7 @@ imports: ## check who imports whom
 	go test -run '^TestImports' -count=1 .
 
 fuzz: ## run each fuzz test for FUZZTIME (10s)
-	@grep -rE '^func Fuzz[A-Za-z0-9_]+\(' --include='*_test.go' . | \
-	sed -E 's#^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]+).*#\1 \2#' | sort | while read -r dir name; do \
-		echo "go test -fuzz $$name $$dir"; \
-		(cd "$$dir" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
-	done
+	@tools/fuzz $(FUZZTIME)
 
 mutants: ## check that the fault tests fail for builds that are broken on purpose
 	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./e2e
