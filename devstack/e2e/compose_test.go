@@ -27,6 +27,7 @@ import (
 
 	"waypost/client"
 	"waypost/config"
+	"waypost/devstack/temporal"
 	"waypost/signature"
 	"waypost/store/storetest"
 )
@@ -397,7 +398,7 @@ func TestComposeNatively(t *testing.T) {
 // freeAddr is a loopback address that nobody listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := temporal.ListenFree(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

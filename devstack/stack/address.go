@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"waypost/devstack/temporal"
 )
 
 // address is one that the stack listens on.
@@ -54,11 +56,12 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 					continue
 				}
 			}
-			l, err := listen(*a.addr)
+			l, err := temporal.ListenFree(ctx, host)
 			if err != nil {
 				problems = append(problems, problem(a, port, err))
 				continue
 			}
+			held = append(held, l)
 			_, port, _ = net.SplitHostPort(l.Addr().String())
 			*a.addr = net.JoinHostPort(host, port)
 			remembered[a.variable] = *a.addr

@@ -75,7 +75,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, hosts, err := serverConfig(o.Addr, stores)
+	cfg, hosts, err := serverConfig(ctx, o.Addr, stores)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func createNamespace(store *config.SQL) error {
 	return nil
 }
 
-func serverConfig(addr string, stores config.Persistence) (*config.Config, map[primitives.ServiceName]static.Hosts, error) {
+func serverConfig(ctx context.Context, addr string, stores config.Persistence) (*config.Config, map[primitives.ServiceName]static.Hosts, error) {
 	frontend, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the address of Temporal's frontend: %w", err)
@@ -226,7 +226,7 @@ func serverConfig(addr string, stores config.Persistence) (*config.Config, map[p
 	}
 	hosts := map[primitives.ServiceName]static.Hosts{primitives.FrontendService: static.SingleLocalHost(public)}
 	others := []primitives.ServiceName{primitives.HistoryService, primitives.MatchingService, primitives.WorkerService}
-	ports, err := freePorts(len(others))
+	ports, err := freePorts(ctx, len(others))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,10 +263,10 @@ func serverConfig(addr string, stores config.Persistence) (*config.Config, map[p
 
 // freePorts finds n different free ports of 127.0.0.1. The server has to be told
 // its ports, so they are free again when this returns.
-func freePorts(n int) ([]int, error) {
+func freePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := ListenFree(ctx, "127.0.0.1")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}

@@ -255,7 +255,7 @@ func dial(ctx context.Context, t *testing.T, addr string) client.Client {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := temporal.ListenFree(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
