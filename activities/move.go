@@ -48,6 +48,9 @@ func (a *Activities) MoveBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			return nil, err
 		}
 	}
+	if err := a.addWaits(ctx, b, from, batch.Items); err != nil {
+		return nil, err
+	}
 	left, err := a.store.LetGo(ctx, batch)
 	if err != nil {
 		return nil, fmt.Errorf("move enrollments: %w", err)
@@ -88,13 +91,25 @@ func (a *Activities) leaving(ctx context.Context, b Batch, from version, item It
 	if l.Carried, err = json.Marshal(carried); err != nil {
 		return l, fmt.Errorf("encode the state of %s: %w", item.EnrollmentID, err)
 	}
-	if item.State.Phase == journey.PhaseAwait {
-		waits, err := a.waits(ctx, b, from, []Item{item})
-		if err != nil {
-			return l, err
-		}
-		l.Wait = &waits[0]
-	}
 	l.Move = move
 	return l, nil
+}
+
+// addWaits says of those that are to move and wait for an event what they wait for.
+func (a *Activities) addWaits(ctx context.Context, b Batch, from version, leaving []waypost.Leaving) error {
+	var awaiting []Item
+	var which []int
+	for i, item := range b.Items {
+		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait {
+			awaiting, which = append(awaiting, item), append(which, i)
+		}
+	}
+	waits, err := a.waits(ctx, b, from, awaiting)
+	if err != nil {
+		return err
+	}
+	for n, i := range which {
+		leaving[i].Wait = &waits[n]
+	}
+	return nil
 }
