@@ -176,9 +176,7 @@ type leadWalk struct {
 	after []int64 // the place of the lead before the first, nil: none
 	upTo  *int64  // the highest leads_id that counts, nil: any
 	n     int
-	// byGroup says, where both are given, that fewer leads are of the group than of the
-	// region.
-	byGroup bool
+	few   bool // region and group are given, and few leads are of both
 }
 
 func newLeadWalk(sc waypost.Scope, q waypost.LeadQuery) (leadWalk, error) {
@@ -235,7 +233,7 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 		name += "_region_group"
 		covered.Region, covered.LeadsGroup = w.f.Region, w.f.LeadsGroup
 		rest.Region, rest.LeadsGroup = nil, nil
-	case w.f.Region != nil && !w.byGroup:
+	case w.f.Region != nil:
 		name += "_region"
 		covered.Region, rest.Region = w.f.Region, nil
 	case w.f.LeadsGroup != nil:
@@ -372,7 +370,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // they are soon gathered and sorted. It does not know how many there are: it goes a
 // bounded way first, and gathers if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
-	if w.f.MobilePhone == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+	if !w.few && w.f.MobilePhone == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, enough, err := s.meet(ctx, tx, w)
 		if err != nil || enough {
 			return ids, err
@@ -385,6 +383,9 @@ func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, err
 const (
 	leadWay    = 1000
 	leadWayFor = 10 // at least, for each lead that is asked for
+	// fewLeads are gathered and sorted sooner than a way through an order is gone, where
+	// an index has their times.
+	fewLeads = 5 * leadWay
 	// maxGather is where it no longer matters what leads are looked up by.
 	maxGather = 100 * leadWay
 )
@@ -455,54 +456,58 @@ func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64,
 		err = w.ordered(tx.NewSelect().TableExpr("(? OFFSET 0) AS l", found), w.n).Column("l.leads_id").Scan(ctx, &ids)
 		return ids, err
 	}
-	index, err := s.rarest(ctx, tx, w.sc, w.f, maxGather)
+	index, err := s.rarest(ctx, tx, w.sc, w.f)
 	if err == nil {
 		err = w.ordered(s.matching(tx, w, index, w.f), w.n).Column("leads_id").Scan(ctx, &ids)
 	}
 	return ids, err
 }
 
-// choose looks whether fewer leads are of the group than of the region, where both
-// are given and the order has no index of both.
+// choose looks whether few leads are of the group and of the region, where both are
+// given and the order has no index of both.
 func (s *Store) choose(ctx context.Context, tx bun.Tx, w *leadWalk) error {
 	if w.f.Region == nil || w.f.LeadsGroup == nil || w.order.column == "" {
 		return nil
 	}
-	index, err := s.rarest(ctx, tx, w.sc, waypost.LeadFilter{Region: w.f.Region, LeadsGroup: w.f.LeadsGroup}, leadWay)
-	w.byGroup = index == "leads_by_group"
+	found, err := s.countUpTo(ctx, tx, w.sc, lookUp{"leads_by_region_group", waypost.LeadFilter{Region: w.f.Region, LeadsGroup: w.f.LeadsGroup}}, fewLeads)
+	w.few = found < fewLeads
 	return err
 }
 
+// lookUp is an index, and the part of a filter that it looks up.
+type lookUp struct {
+	index string
+	f     waypost.LeadFilter
+}
+
 // rarest names the index to look up leads by that match: "" for a unique key, else
-// that with the fewest leads, unless all have more than atMost. Finding that out
-// takes a time like reading these few.
-func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, atMost int64) (string, error) {
+// that with the fewest leads, unless all have very many. Finding that out takes a time
+// like reading these few.
+func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter) (string, error) {
 	switch {
 	case f.MobilePhone != "" || f.ExternalID != "":
 		return "", nil
 	case f.Email != "":
 		return "leads_by_email", nil
 	}
-	type lookUp struct {
-		index string
-		f     waypost.LeadFilter
-	}
 	ways := []lookUp{
-		{"leads_by_group", waypost.LeadFilter{LeadsGroup: f.LeadsGroup}},
-		{"leads_by_region", waypost.LeadFilter{Region: f.Region}},
 		{"leads_by_name", waypost.LeadFilter{Name: f.Name}},
 		{"leads_by_created", waypost.LeadFilter{CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo}},
 		{"leads_by_updated", waypost.LeadFilter{UpdatedFrom: f.UpdatedFrom, UpdatedTo: f.UpdatedTo}},
+	}
+	if f.Region != nil && f.LeadsGroup != nil {
+		ways = append(ways, lookUp{"leads_by_region_group", waypost.LeadFilter{Region: f.Region, LeadsGroup: f.LeadsGroup}})
+	} else {
+		ways = append(ways, lookUp{"leads_by_group", waypost.LeadFilter{LeadsGroup: f.LeadsGroup}}, lookUp{"leads_by_region", waypost.LeadFilter{Region: f.Region}})
 	}
 	ways = slices.DeleteFunc(ways, func(way lookUp) bool { return len(leadConditions(sc, way.f)) == 0 })
 	if len(ways) == 1 {
 		return ways[0].index, nil
 	}
-	for bound := min(leadWay, atMost); ; bound = min(10*bound, atMost) {
+	for bound := int64(leadWay); ; bound *= 10 {
 		best, fewest := ways[0].index, bound
 		for _, way := range ways {
-			some := s.matching(tx, leadWalk{sc: sc}, way.index, way.f).ColumnExpr("1 AS one").Limit(bound)
-			found, err := tx.NewSelect().TableExpr("(?) AS l", some).Count(ctx)
+			found, err := s.countUpTo(ctx, tx, sc, way, bound)
 			if err != nil {
 				return "", err
 			}
@@ -510,8 +515,14 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 				best, fewest = way.index, found
 			}
 		}
-		if fewest < bound || bound == atMost {
+		if fewest < bound || bound >= maxGather {
 			return best, nil
 		}
 	}
+}
+
+// countUpTo counts the leads that a way finds, at most bound.
+func (s *Store) countUpTo(ctx context.Context, tx bun.Tx, sc waypost.Scope, way lookUp, bound int64) (int64, error) {
+	some := s.matching(tx, leadWalk{sc: sc}, way.index, way.f).ColumnExpr("1 AS one").Limit(bound)
+	return tx.NewSelect().TableExpr("(?) AS l", some).Count(ctx)
 }

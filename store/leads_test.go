@@ -95,6 +95,45 @@ func TestLeadLists(t *testing.T) {
 	})
 }
 
+// TestLeadListsOfManyPairs walks through leads of which too many are of the region and
+// of the group to be gathered and sorted for each page.
+func TestLeadListsOfManyPairs(t *testing.T) {
+	t.Parallel()
+	urls(t, func(t *testing.T, url, driver, dsn string) {
+		if _, _, err := store.Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		// 5,300 are of both.
+		exec(t, driver, dsn, fmt.Sprintf(`INSERT INTO leads (org, stage, leads_group, region, name, mobile_phone, created_at, updated_at)
+			WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 6000)
+			SELECT 'acme', 'release', CASE WHEN i > 400 THEN 8 END, CASE WHEN i <= 5700 THEN 5 END, 'Lead', '[]', %[1]d + i / 10, %[1]d + i * 919 %% 6007 FROM s`, listFrom.UnixMicro()))
+		s, err := open(t, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]int64, 6000)
+		for i := range ids {
+			ids[i] = int64(i + 1)
+		}
+		all, err := s.LeadsByID(t.Context(), listScope, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		region, group := int64(5), int64(8)
+		f := waypost.LeadFilter{Region: &region, LeadsGroup: &group}
+		for _, sort := range waypost.LeadSorts {
+			var got []int64
+			err := s.ExportLeads(t.Context(), listScope, waypost.LeadQuery{Filter: f, Sort: sort}, nil, func(l waypost.Lead) error {
+				got = append(got, l.LeadsID)
+				return nil
+			})
+			if want := expected(all, f, sort); err != nil || len(want) != 5300 || !slices.Equal(got, want) {
+				t.Errorf("%s: got %d leads, want %d, %v", sort, len(got), len(want), err)
+			}
+		}
+	})
+}
+
 // TestExportIsOfOneMoment changes leads while they are exported.
 func TestExportIsOfOneMoment(t *testing.T) {
 	t.Parallel()
