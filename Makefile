@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants scale bench bench-deliveries clean
+.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -11,7 +11,6 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race -gcflags=modernc.org/...=-race=false)
 TOOL := go tool -modfile=tools/go.mod
 FUZZTIME ?= 10s
-BENCH ?= .
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-23s %s\n' "$$t" "$$h"; done
@@ -61,12 +60,29 @@ mutants: ## check that the fault tests fail for builds that are broken on purpos
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e
 
-bench: ## run the benchmarks (BENCH=pattern)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search ## run all benchmarks, each suite on servers of its own (about an hour)
 
-bench-deliveries: build ## measure launches, single enrollments, latency and cost on a stack of its own (ARGS=--help lists the flags)
+bench-deliveries: bin/bench ## launches, single enrollments, latency and cost, on PostgreSQL and SQLite (ARGS=--help lists the flags)
+	@tools/servers --durable bin/bench --suite deliveries $(ARGS)
+	@bin/bench --postgres= --cases launch,launch-fail10,temporal-batch,bare $(ARGS)
+
+bench-sleeping: bin/bench ## 100,000 enrollments asleep: their room, and waking them up
+	@tools/servers --durable bin/bench --suite sleeping $(ARGS)
+
+bench-gateway: bin/bench ## signed requests, and the same handlers without signature, limits and replay guard
+	@tools/servers --durable bin/bench --suite gateway $(ARGS)
+	@tools/servers --durable go test ./gateway -run '^$$' -bench Gateway -benchtime 1x -timeout 30m
+
+bench-imports: bin/bench ## imports and exports of leads
+	@tools/servers --durable bin/bench --suite imports $(ARGS)
+
+bench-search: bin/bench ## article search, and what is added to the engine's own answer
+	@tools/servers --durable bin/bench --suite search $(ARGS)
+	@go test ./searchsvc/typesense -run '^$$' -bench Overhead -benchtime 2000x
+
+# Always built anew: go knows what has changed.
+bin/bench: build
 	@go build -o bin/bench ./bench
-	@exec ./bin/bench $(ARGS)
 
 clean: ## remove bin/
 	rm -rf bin

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,22 +13,40 @@ import (
 // The cases, in the order in which they run.
 const (
 	caseLaunch        = "launch"
-	caseLaunchFail    = "launch-fail10"
+	caseLaunchFail10  = "launch-fail10"
+	caseLaunchFail20  = "launch-fail20"
 	caseSingle        = "single"
 	caseLatency       = "latency"
 	caseLatencyLaunch = "latency-launch"
 	caseLaunchDown    = "launch-down"
+	caseBatch         = "temporal-batch"
 	caseBare          = "bare"
 	caseHistory       = "history"
+	caseSleeping      = "sleeping"
+	caseGet           = "get"
+	caseCreate        = "create"
+	caseList          = "list"
+	caseHTTP          = "bare-http"
+	caseImport        = "import"
+	caseExport        = "export"
+	caseIndex         = "index"
+	caseSearch        = "search"
 )
 
 func caseNames() []string {
-	return []string{caseLaunch, caseLaunchFail, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBare, caseHistory}
+	return []string{
+		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
+		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
+	}
 }
 
-// usualCases are those that run unless others are asked for.
-func usualCases() []string {
-	return slices.DeleteFunc(caseNames(), func(name string) bool { return name == caseLaunchDown })
+// suites are the cases that answer a question together.
+var suites = map[string][]string{
+	"deliveries": {caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseBatch, caseBare, caseHistory},
+	"sleeping":   {caseSleeping},
+	"gateway":    {caseGet, caseCreate, caseList, caseHTTP},
+	"imports":    {caseImport, caseExport},
+	"search":     {caseIndex, caseSearch},
 }
 
 // How the bench works.
@@ -40,7 +56,6 @@ const (
 	bareConns     = 64
 	warmUp        = 200 // single enrollments before anything is measured
 	afterWarmUp   = 3 * time.Second
-	failPercent   = 10 // of launch-fail10
 	launchPoll    = 100 * time.Millisecond
 	launchGlance  = 2 * time.Second
 	recordPoll    = 20 * time.Millisecond
@@ -51,6 +66,10 @@ const (
 const (
 	groupLaunch = 1
 	groupSingle = 2
+	groupRest   = 3
+	groupHist   = 4
+	groupNew    = 5 // of leads that a case makes
+	groupRows   = 6 // of leads that are listed and exported
 )
 
 // bench is a stack with what the cases need on it.
@@ -77,30 +96,47 @@ type outcome struct {
 
 // compare runs the cases on leads that they share.
 func (b *bench) compare(ctx context.Context, cases []string) error {
+	launch := func(s script, meanwhile func(context.Context, trial) error) func(context.Context) (outcome, error) {
+		return func(ctx context.Context) (outcome, error) { return b.launch(ctx, s, meanwhile) }
+	}
 	do := map[string]func(context.Context) (outcome, error){
-		caseLaunch: func(ctx context.Context) (outcome, error) { return b.launch(ctx, script{}, nil) },
-		caseLaunchFail: func(ctx context.Context) (outcome, error) {
-			return b.launch(ctx, script{failPercent, b.o.refuse}, nil)
-		},
-		caseLaunchDown:    func(ctx context.Context) (outcome, error) { return b.launch(ctx, script{}, b.takeDown) },
+		caseLaunch:        launch(script{}, nil),
+		caseLaunchFail10:  launch(script{10, b.o.refuse}, nil),
+		caseLaunchFail20:  launch(script{20, b.o.refuse}, nil),
+		caseLaunchDown:    launch(script{}, b.takeDown),
 		caseSingle:        b.single,
 		caseLatency:       b.latency,
 		caseLatencyLaunch: b.latencyBesideLaunch,
+		caseBatch:         b.batch,
 		caseBare:          b.bare,
+		caseGet:           b.get,
+		caseCreate:        b.create,
+		caseList:          b.list,
+		caseHTTP:          b.bareHTTP,
+		caseImport:        b.importAll,
+		caseExport:        b.export,
+		caseIndex:         b.index,
+		caseSearch:        b.search,
 	}
 	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(1000, b.o.leads/10)}
-	audience, most := 0, warmUp
+	audience, rows, most := 0, 0, warmUp
 	for _, name := range cases {
-		if slices.Contains([]string{caseLaunch, caseLaunchFail, caseLatencyLaunch, caseLaunchDown}, name) {
+		switch name {
+		case caseLaunch, caseLaunchFail10, caseLaunchFail20, caseLatencyLaunch, caseLaunchDown:
 			audience = b.o.leads
+		case caseList, caseExport:
+			rows = b.o.rows
 		}
 		most = max(most, singles[name])
 	}
-	if err := b.makeLeads(ctx, groupLaunch, audience, nil); err != nil {
+	if err := b.importLeads(ctx, groupLaunch, audience); err != nil {
+		return err
+	}
+	if err := b.importLeads(ctx, groupRows, rows); err != nil {
 		return err
 	}
 	b.singles = make([]int64, most)
-	if err := b.makeLeads(ctx, groupSingle, most, b.singles); err != nil {
+	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
 		return err
 	}
 	warm, err := b.enrollSingles(ctx, warmUp)
@@ -149,30 +185,25 @@ func (b *bench) one(ctx context.Context, name string, do func(context.Context) (
 	return nil
 }
 
-// makeLeads makes n leads of a group; their ids go to ids, if not nil.
-func (b *bench) makeLeads(ctx context.Context, group, n int, ids []int64) error {
-	if n == 0 {
-		return nil
-	}
-	b.tell("make %d leads", n)
-	began := time.Now()
-	err := parallel(ctx, n, setupClients, func(ctx context.Context, i int) error {
-		var lead struct{ LeadsID int64 }
-		err := b.client.Do(ctx, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{
-			"name": fmt.Sprintf("Lin Xiaomei %d", i), "leadsGroup": group, "gender": i % 3, "region": 310000,
-			"mobilePhone": []string{fmt.Sprintf("+86 13%d %08d", group, i)}, "email": fmt.Sprintf("lead.%d.%d@example.com", group, i),
-			"externalId":   fmt.Sprintf("crm-%d-%d", group, i),
-			"customFields": map[string]any{"tier": "gold", "points": i},
-		}}, &lead)
-		if ids != nil {
-			ids[i] = lead.LeadsID
-		}
+// makeLeads makes leads of a group, each with a call of its own, and notes their ids.
+func (b *bench) makeLeads(ctx context.Context, group int, ids []int64) error {
+	b.tell("make %d leads", len(ids))
+	return parallel(ctx, len(ids), setupClients, func(ctx context.Context, i int) error {
+		var made struct{ LeadsID int64 }
+		err := b.client.Do(ctx, http.MethodPost, "/v1/leads", map[string]any{"businessParam": lead(group, i)}, &made)
+		ids[i] = made.LeadsID
 		return err
 	})
-	if err == nil {
-		b.tell("made %.0f leads per second", float64(n)/time.Since(began).Seconds())
+}
+
+// lead is the i-th lead of a group.
+func lead(group, i int) map[string]any {
+	return map[string]any{
+		"name": fmt.Sprintf("Lin Xiaomei %d", i), "leadsGroup": group, "gender": i % 3, "region": 310000 + i%100,
+		"mobilePhone": []string{fmt.Sprintf("+86 13%d %08d", group, i)}, "email": fmt.Sprintf("lead.%d.%d@example.com", group, i),
+		"externalId":   fmt.Sprintf("crm-%d-%d", group, i),
+		"customFields": map[string]any{"tier": "gold", "points": i},
 	}
-	return err
 }
 
 // trial is a journey of its own with its webhook and its ledger.
@@ -452,42 +483,5 @@ func latencies(l *ledger, sent map[int64]time.Time) ([]metric, error) {
 		return nil, fmt.Errorf("%d of %d single enrollments arrived", len(all), len(sent))
 	}
 	slices.Sort(all)
-	ms := func(part float64) float64 {
-		return float64(all[min(len(all)-1, int(part*float64(len(all))))]) / float64(time.Millisecond)
-	}
-	return []metric{{"p50 ms", ms(0.50)}, {"p99 ms", ms(0.99)}, {"max ms", ms(1)}}, nil
-}
-
-// bare POSTs the messages of a former case without Waypost.
-func (b *bench) bare(ctx context.Context) (outcome, error) {
-	const path = "/bare"
-	l := b.receiver.begin(path, script{})
-	http1 := &http.Client{Transport: &http.Transport{MaxIdleConns: bareConns, MaxIdleConnsPerHost: bareConns, MaxConnsPerHost: bareConns}}
-	defer http1.CloseIdleConnections()
-	n := b.o.leads
-	began := time.Now()
-	err := parallel(ctx, n, bareConns, func(ctx context.Context, i int) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.receiver.url+path, bytes.NewReader(b.bodies[i%len(b.bodies)]))
-		if err != nil {
-			return err
-		}
-		req.Header["Content-Type"] = jsonType
-		res, err := http1.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		if _, err := io.Copy(io.Discard, res.Body); err != nil {
-			return err
-		}
-		if res.StatusCode != http.StatusOK {
-			return fmt.Errorf("HTTP %d", res.StatusCode)
-		}
-		return nil
-	})
-	took := time.Since(began)
-	if err == nil && l.messages() == 0 {
-		err = errors.New("nothing arrived")
-	}
-	return outcome{deliveries: n, metrics: []metric{{"POSTs/s", float64(n) / took.Seconds()}}}, err
+	return []metric{{"p50 ms", quantile(all, 0.50)}, {"p99 ms", quantile(all, 0.99)}, {"max ms", quantile(all, 1)}}, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 )
 
 // fiveNodes is the journey whose histories are read. Half of the leads make the
@@ -27,11 +24,6 @@ const fiveNodes = `{"name":"History","start":"hello","nodes":[
 	{"id":"check","type":"branch","cases":[{"when":"touchpoints.hello.succeed","next":"end"}],"otherwise":"end"},
 	{"id":"end","type":"exit"}]}`
 
-// asleep is a journey that nobody comes to the end of during a measurement.
-const asleep = `{"name":"Asleep","start":"wait","nodes":[
-	{"id":"wait","type":"delay","for":"720h","next":"hello"},
-	{"id":"hello","type":"touchpoint","webhook":%q}]}`
-
 const (
 	nodesOfHistory = 5
 	// historySingles is how many enrollments get a workflow of their own.
@@ -39,25 +31,17 @@ const (
 	// waiting is longer than the delay of fiveNodes, and shorter than delay and
 	// time-out together.
 	waiting = 5 * time.Second
-	// The databases are at rest once their size stays the same this long.
-	restTime  = 5 * time.Second
-	visible   = time.Minute // in which Temporal lists a workflow that has ended
-	groupRest = 3           // the leads' groups of this case
-	groupHist = 4
+	visible = time.Minute // in which Temporal lists a workflow that has ended
 )
 
-// histories reads what stands in Temporal, and how much room a sleeping
-// enrollment takes.
+// histories reads what stands in Temporal.
 func (b *bench) histories(ctx context.Context) error {
-	if err := b.makeLeads(ctx, groupRest, b.o.sleeping, nil); err != nil {
-		return err
-	}
 	many := make([]int64, b.o.history)
-	if err := b.makeLeads(ctx, groupHist, len(many), many); err != nil {
+	if err := b.makeLeads(ctx, groupHist, many); err != nil {
 		return err
 	}
 	b.singles = make([]int64, max(warmUp, historySingles))
-	if err := b.makeLeads(ctx, groupSingle, len(b.singles), b.singles); err != nil {
+	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
 		return err
 	}
 	if warm, err := b.enrollSingles(ctx, warmUp); err != nil {
@@ -65,17 +49,14 @@ func (b *bench) histories(ctx context.Context) error {
 	} else if err := warm.check(); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
-	temporal, err := sdk.Dial(sdk.Options{
-		HostPort: b.stack.profile.TemporalAddress,
-		Logger:   log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
-	})
+	temporal, err := b.stack.temporal()
 	if err != nil {
-		return fmt.Errorf("dial Temporal: %w", err)
+		return err
 	}
 	defer temporal.Close()
 
 	b.tell("history of workflows of their own")
-	t, err := b.prepare(ctx, fiveNodes, script{fail: failPercent})
+	t, err := b.prepare(ctx, fiveNodes, script{fail: 10})
 	if err != nil {
 		return err
 	}
@@ -104,7 +85,7 @@ func (b *bench) histories(ctx context.Context) error {
 	}
 
 	b.tell("history of cohorts")
-	if t, err = b.prepare(ctx, fiveNodes, script{fail: failPercent}); err != nil {
+	if t, err = b.prepare(ctx, fiveNodes, script{fail: 10}); err != nil {
 		return err
 	}
 	l, err := b.startLaunch(ctx, t.journeyID, groupHist)
@@ -117,10 +98,7 @@ func (b *bench) histories(ctx context.Context) error {
 	if err := b.awaitLaunch(ctx, l, t, len(many)); err != nil {
 		return err
 	}
-	if err := b.readHistories(ctx, temporal, "launch", t.journeyID, len(many)); err != nil {
-		return err
-	}
-	return b.sleep(ctx)
+	return b.readHistories(ctx, temporal, "launch", t.journeyID, len(many))
 }
 
 // sendEvents reports the event of every second lead, once they wait for it.
@@ -212,54 +190,4 @@ func (b *bench) readHistories(ctx context.Context, temporal sdk.Client, of, jour
 	}
 	b.tell("%s: %s", of, strings.Join(parts, ", "))
 	return nil
-}
-
-// sleep puts enrollments into a delay and looks how much the databases grow.
-func (b *bench) sleep(ctx context.Context) error {
-	b.tell("room of sleeping enrollments")
-	t, err := b.prepare(ctx, asleep, script{})
-	if err != nil {
-		return err
-	}
-	ours, temporal, err := b.atRest(ctx)
-	if err != nil {
-		return err
-	}
-	l, err := b.startLaunch(ctx, t.journeyID, groupRest)
-	if err != nil {
-		return err
-	}
-	var last struct{ Enrolled int }
-	if err := until(ctx, launchPoll, caseTime, "not everybody is enrolled", func() (bool, error) {
-		err := b.client.Do(ctx, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &last)
-		return last.Enrolled == b.o.sleeping, err
-	}); err != nil {
-		return err
-	}
-	oursAfter, temporalAfter, err := b.atRest(ctx)
-	if err != nil {
-		return err
-	}
-	for _, row := range []struct {
-		name string
-		grew int64
-	}{{"Waypost's database", oursAfter - ours}, {"Temporal's database", temporalAfter - temporal}} {
-		b.report.notes = append(b.report.notes, []string{
-			"asleep", row.name, fmt.Sprint(b.o.sleeping), "–", "–", fmt.Sprint(row.grew), number(float64(row.grew) / float64(b.o.sleeping)),
-		})
-	}
-	return nil
-}
-
-// atRest is the size of the databases once nothing is written any more.
-func (b *bench) atRest(ctx context.Context) (ours, temporal int64, err error) {
-	since := time.Now()
-	err = until(ctx, launchPoll, 10*time.Minute, "the databases do not come to rest", func() (bool, error) {
-		nowOurs, nowTemporal, err := b.stack.bytes(ctx)
-		if nowOurs != ours || nowTemporal != temporal {
-			ours, temporal, since = nowOurs, nowTemporal, time.Now()
-		}
-		return time.Since(since) >= restTime, err
-	})
-	return ours, temporal, err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -51,6 +52,9 @@ type options struct {
 	keep     bool
 	history  int
 	sleeping int
+	sleep    time.Duration
+	rows     int
+	articles int
 }
 
 // What --roles can be.
@@ -60,65 +64,93 @@ const (
 	rolesSplit = "split" // the same with `waypost gateway` and `waypost worker`
 )
 
-const about = `bench-deliveries measures deliveries per second, latency and cost.
+const about = `bench measures how fast Waypost is and what that costs.
 
 It starts bin/waypost-dev (and bin/waypost, see --roles) on a fresh data
 directory, makes leads, a webhook and journeys over the signed API, and receives
 the messages itself, in a ledger that is compared with the records after each case.
 
-The cases:
-  launch          a launch: from the request to the last recorded outcome
-  launch-fail10   the same; the first attempt of 10 % of the messages is answered 503
-  single          single enrollments as fast as 32 clients can ask for them
-  latency         single enrollments at a fixed rate: from the request being sent
-                  to the POST being received
-  latency-launch  the same while a launch runs
-  launch-down     a launch in the middle of which the receiver refuses connections
-                  for a while (see --down; only if it is asked for)
-  bare            the same bytes POSTed over 64 connections, without Waypost
-  history         Temporal's history events and bytes per lead and node, and the
-                  bytes of an enrollment that sleeps, on a stack of its own
+The suites and their cases:
+  deliveries
+    launch          a launch: from the request to the last recorded outcome
+    launch-fail10   the same; the first attempt of 10 % of the messages is answered 503
+    launch-fail20   the same with 20 %
+    single          single enrollments as fast as 32 clients can ask for them
+    latency         single enrollments at a fixed rate: from the request being sent
+                    to the POST being received
+    latency-launch  the same while a launch runs
+    temporal-batch  the same bytes POSTed by Temporal activities, 50 in each, without
+                    Waypost: nothing is recorded
+    bare            the same bytes POSTed over 64 connections, without both
+    history         Temporal's history events and bytes per lead and node, on a stack
+                    of its own
+  sleeping
+    sleeping        enrollments in a delay: bytes of each in the databases and in
+                    memory, and how long it takes when all are due within a minute;
+                    on a stack of its own
+  gateway
+    get, create     signed requests of 32 clients, for one lead each
+    list            one client reads pages of 50 leads, with filters in turns
+    bare-http       requests to the bench itself: what client and loopback cost
+  imports
+    import, export  rows of CSV until they are leads; leads as NDJSON
+  search
+    index, search   articles until they are found; keywords in turns, 8 clients
+Only if it is asked for:
+  launch-down       a launch in the middle of which the receiver refuses connections
+                    for a while (see --down)
 
-CPU seconds are the processes' own user and system time, per 1,000 deliveries;
-the process "bench" is this one, with the receiver and the clients in it. They
-are read from /proc, so other systems than Linux show none.
+CPU seconds are the processes' own user and system time, per 1,000 deliveries,
+requests or rows; the process "bench" is this one, with the receiver and the clients
+in it. They are read from /proc, so other systems than Linux show none.
 
 Flags:
 `
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{}
-	var cases, retry string
+	var suite, cases, retry string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
 		fmt.Fprint(stderr, about)
 		f.PrintDefaults()
 	}
-	f.StringVar(&cases, "cases", strings.Join(usualCases(), ","), "the cases to run")
+	f.StringVar(&suite, "suite", "deliveries", "the suite to run: "+strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+	f.StringVar(&cases, "cases", "", "the cases to run, separated by commas, instead of a suite")
 	f.IntVar(&o.repeat, "repeat", 3, "how often each case runs; the tables show least, median and most")
 	f.IntVar(&o.leads, "leads", 20_000, "leads of a launch")
 	f.IntVar(&o.singles, "singles", 5_000, "single enrollments of the case single")
 	f.IntVar(&o.rate, "rate", 50, "single enrollments per second of the case latency")
-	f.IntVar(&o.seconds, "seconds", 20, "how many seconds the case latency lasts")
+	f.IntVar(&o.seconds, "seconds", 60, "how many seconds the case latency lasts; cases of requests last half as long")
 	f.IntVar(&o.beside, "beside", 20, "single enrollments per second beside the launch of latency-launch")
 	f.IntVar(&o.refuse, "refuse", 0, "percent of messages that launch-fail10 answers with succeed:false for good")
 	f.DurationVar(&o.down, "down", 2*time.Minute, "how long the receiver is down in launch-down")
 	f.StringVar(&retry, "retry", "1s,2s", "the webhook's retry schedule; its last entry repeats")
 	f.StringVar(&o.roles, "roles", rolesAll, "all: everything in one process; serve: 'waypost serve' beside Temporal and Redis; split: gateway and worker of their own")
-	f.StringVar(&o.postgres, "postgres", "", "a postgres:// URL on whose server fresh databases are made, for Waypost and for Temporal; SQLite without it")
+	f.StringVar(&o.postgres, "postgres", os.Getenv("WAYPOST_TEST_POSTGRES_URL"), "a postgres:// URL on whose server fresh databases are made, for Waypost and for Temporal; SQLite if it is empty")
 	f.StringVar(&o.binaries, "binaries", "bin", "where waypost-dev and waypost are")
 	f.StringVar(&o.dir, "dir", "", "where the data directory is made (the system's folder for temporary files)")
 	f.BoolVar(&o.keep, "keep", false, "keep the data directory and the databases")
 	f.IntVar(&o.history, "history", 2_000, "leads of the launch whose histories the case history reads")
-	f.IntVar(&o.sleeping, "sleeping", 10_000, "enrollments that the case history puts to sleep")
+	f.IntVar(&o.sleeping, "sleeping", 100_000, "enrollments that the case sleeping puts to sleep, twice")
+	f.DurationVar(&o.sleep, "sleep", time.Minute, "how long those sleep that sleeping wakes up: longer than it takes to enroll them")
+	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export")
+	f.IntVar(&o.articles, "articles", 10_000, "articles of the case index")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("%q is no flag; --help lists them", f.Arg(0))
 	}
-	o.cases, o.retry = strings.Split(cases, ","), strings.Split(retry, ",")
+	var known bool
+	if o.cases, known = suites[suite]; !known {
+		return o, fmt.Errorf("--suite: there is no suite %q; they are %s", suite, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+	}
+	if cases != "" {
+		o.cases = strings.Split(cases, ",")
+	}
+	o.retry = strings.Split(retry, ",")
 	for _, name := range o.cases {
 		if !slices.Contains(caseNames(), name) {
 			return o, fmt.Errorf("--cases: there is no case %q; they are %s", name, strings.Join(caseNames(), ", "))
@@ -129,7 +161,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	for name, n := range map[string]int{
 		"repeat": o.repeat, "leads": o.leads, "singles": o.singles, "rate": o.rate, "seconds": o.seconds,
-		"beside": o.beside, "history": o.history, "sleeping": o.sleeping,
+		"beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles,
 	} {
 		if n < 1 {
 			return o, fmt.Errorf("--%s %d: it is at least 1", name, n)
@@ -167,12 +199,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 type say func(format string, args ...any)
 
-// measure runs the cases: all that are compared with each other on one stack, the
-// one that looks at the databases' size on another.
+// measure runs the cases: all that are compared with each other on one stack, those
+// that look at what has grown on others.
 func measure(ctx context.Context, o options, r *receiver, rep *report, tell say) error {
+	alone := map[string]func(*bench) error{
+		caseHistory:  func(b *bench) error { return b.histories(ctx) },
+		caseSleeping: func(b *bench) error { return b.sleepers(ctx) },
+	}
 	var compared []string
 	for _, name := range o.cases {
-		if name != caseHistory {
+		if alone[name] == nil {
 			compared = append(compared, name)
 		}
 	}
@@ -181,8 +217,12 @@ func measure(ctx context.Context, o options, r *receiver, rep *report, tell say)
 			return err
 		}
 	}
-	if slices.Contains(o.cases, caseHistory) {
-		return onStack(ctx, o, r, rep, tell, func(b *bench) error { return b.histories(ctx) })
+	for _, name := range caseNames() {
+		if do := alone[name]; do != nil && slices.Contains(o.cases, name) {
+			if err := onStack(ctx, o, r, rep, tell, do); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 	return nil
 }

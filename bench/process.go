@@ -89,14 +89,27 @@ func (m measured) forgetPeak() {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.pid), []byte("5"), 0)
 }
 
-// peakMemory is VmHWM of /proc/PID/status.
-func peakMemory(pid int) int64 {
+// peakMemory is the most resident memory that a process has had.
+func peakMemory(pid int) int64 { return memoryOf(pid, "VmHWM:") }
+
+// resident is the memory of all processes now; of families it says nothing.
+func resident(all []measured) (sum int64) {
+	for _, m := range all {
+		if !m.family {
+			sum += memoryOf(m.pid, "VmRSS:")
+		}
+	}
+	return sum
+}
+
+// memoryOf reads a value of /proc/PID/status, in bytes; 0 if it is not there.
+func memoryOf(pid int, name string) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, name); ok {
 			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			return kib << 10
 		}

@@ -75,7 +75,7 @@ func (r *report) print(w io.Writer, o options) {
 	how := map[string]string{rolesAll: "one process", rolesServe: "waypost serve", rolesSplit: "waypost gateway and waypost worker"}[o.roles]
 	fmt.Fprintf(w, "Waypost on %d CPUs, %s, %s\n", runtime.NumCPU(), how, r.database)
 	if len(r.speeds) > 0 {
-		fmt.Fprintf(w, "launches of %d leads, retries after %s; min, median and max of %d runs\n", o.leads, strings.Join(o.retry, ", "), o.repeat)
+		fmt.Fprintf(w, "launches of %d leads, retries after %s; min, median and max of up to %d runs\n", o.leads, strings.Join(o.retry, ", "), o.repeat)
 	}
 	var rows [][]string
 	for _, s := range r.speeds {
@@ -93,7 +93,29 @@ func (r *report) print(w io.Writer, o options) {
 		rows = append(rows, []string{s.of, s.name, number(least), number(median), number(most), peak})
 	}
 	table(w, []string{"case", "CPU-s per 1,000", "min", "median", "max", "peak MiB"}, 2, rows)
+	r.shares(w)
 	table(w, []string{"history", "of", "count", "events", "per lead and node", "bytes", "bytes per lead"}, 2, r.notes)
+}
+
+// shares compares launches with what the same bytes cost without Waypost.
+func (r *report) shares(w io.Writer) {
+	median := func(of, name string) float64 {
+		for _, s := range r.speeds {
+			if s.of == of && s.name == name {
+				_, m, _ := s.spread()
+				return m
+			}
+		}
+		return 0
+	}
+	launch := median(caseLaunch, "deliveries/s")
+	var rows [][]string
+	for _, base := range []string{caseBatch, caseBare} {
+		if posts := median(base, "POSTs/s"); launch > 0 && posts > 0 {
+			rows = append(rows, []string{caseLaunch, base, number(launch / posts)})
+		}
+	}
+	table(w, []string{"case", "as a share of", "median"}, 2, rows)
 }
 
 // number shows a value with about three figures.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 
 	"waypost/signature"
 )
@@ -123,6 +126,18 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 
 func (s *stack) client() *caller {
 	return newCaller(s.profile.URL, signature.Key{AccessKey: s.profile.AccessKey, SecretKey: s.profile.SecretKey})
+}
+
+// temporal connects to Temporal itself.
+func (s *stack) temporal() (sdk.Client, error) {
+	c, err := sdk.Dial(sdk.Options{
+		HostPort: s.profile.TemporalAddress,
+		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dial Temporal: %w", err)
+	}
+	return c, nil
 }
 
 // environment is ours without settings for another Waypost or Temporal.
