@@ -1,6 +1,8 @@
 package waypost
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/url"
 	"time"
 )
@@ -30,14 +32,18 @@ type Webhook struct {
 	UpdatedAt             time.Time `json:"updatedAt"`
 }
 
-// Circuit names the webhook's receiver for its circuit breaker: with another host it
-// is another one.
+// Circuit names the webhook's receiver for its circuit breaker: with another scheme,
+// host or TLS setting it is another one.
 func (w *Webhook) Circuit() string {
-	host := ""
+	circuit := w.ID + "/"
 	if u, err := url.Parse(w.URL); err == nil {
-		host = u.Host
+		circuit += u.Scheme + "://" + u.Host
 	}
-	return w.ID + "/" + host
+	if w.TLS != nil { // the key belongs to the certificate
+		sum := sha256.Sum256([]byte(w.TLS.CACertificate + "\x00" + w.TLS.ClientCertificate))
+		circuit += "/" + hex.EncodeToString(sum[:8])
+	}
+	return circuit
 }
 
 // SetSigningSecret sets the secret that requests are signed with, "" for none. The

@@ -17,6 +17,33 @@ func inPEM(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
+// A receiver is another one with another address, or if others are trusted or shown to
+// it: what its breaker knows is of no use then.
+func TestCircuit(t *testing.T) {
+	t.Parallel()
+	ca, pair := &waypost.TLS{CACertificate: "a"}, &waypost.TLS{CACertificate: "a", ClientCertificate: "b", ClientKey: "secret"}
+	seen := map[string]string{}
+	for name, w := range map[string]waypost.Webhook{
+		"plain":                {ID: "whk_1", URL: "https://a.example/hook"},
+		"another webhook":      {ID: "whk_2", URL: "https://a.example/hook"},
+		"another host":         {ID: "whk_1", URL: "https://b.example/hook"},
+		"another port":         {ID: "whk_1", URL: "https://a.example:8443/hook"},
+		"another scheme":       {ID: "whk_1", URL: "http://a.example/hook"},
+		"an authority":         {ID: "whk_1", URL: "https://a.example/hook", TLS: ca},
+		"a certificate":        {ID: "whk_1", URL: "https://a.example/hook", TLS: pair},
+		"the other way around": {ID: "whk_1", URL: "https://a.example/hook", TLS: &waypost.TLS{CACertificate: "b", ClientCertificate: "a"}},
+	} {
+		circuit := w.Circuit()
+		if other, known := seen[circuit]; known || strings.Contains(circuit, "secret") {
+			t.Errorf("%s: %s, as %s", name, circuit, other)
+		}
+		seen[circuit] = name
+		if w.URL = strings.Replace(w.URL, "/hook", "/other?x=1", 1); w.Circuit() != circuit {
+			t.Errorf("%s: another path has another circuit", name)
+		}
+	}
+}
+
 func TestTLSValidate(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewTLSServer(nil) // for its certificate

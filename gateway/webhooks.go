@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"waypost"
@@ -281,7 +282,8 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 }
 
 // checkPatch reports what is wrong with a patch whatever it is applied to: faults
-// come before what does not exist.
+// come before what does not exist. Half of a certificate and its key is no fault: the
+// other half may be there.
 func (a *api) checkPatch(patch map[string]any) error {
 	sample := newWebhookBody()
 	sample.Name, sample.URL = "sample", "https://example.com/"
@@ -293,7 +295,17 @@ func (a *api) checkPatch(patch map[string]any) error {
 	}
 	var w waypost.Webhook
 	body.apply(&w, a.Now())
-	return a.checkWebhook(problems, w)
+	err = a.checkWebhook(problems, w)
+	var invalid *waypost.Error
+	if setting, _ := patch["tls"].(map[string]any); errors.As(err, &invalid) && setting != nil {
+		found := waypost.Problems(slices.DeleteFunc(invalid.Details, func(d waypost.Detail) bool {
+			half, isTLS := strings.CutPrefix(d.Target, "tls.")
+			_, written := setting[half]
+			return d.Code == waypost.DetailNullValue && isTLS && !written
+		}))
+		return found.Err("")
+	}
+	return err
 }
 
 // merged applies a merge patch to a body.

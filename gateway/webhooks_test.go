@@ -201,6 +201,25 @@ func TestWebhookTLS(t *testing.T) {
 		f.send("PATCH", "/v1/webhooks/"+id, `{"tls":`+body+`}`).fault(t, 400, "BadRequest", detail)
 	}
 	f.send("POST", "/v1/webhooks", `{"name":"w","url":"https://example.com","tls":{`+ca+`}}`).expect(t, 201)
+
+	// Of what does not exist, half of a certificate and its key may be right; what is
+	// wrong whatever there is comes first.
+	for body, detail := range map[string]string{
+		`{` + client + `}`:                                     "",
+		`{` + clientKey + `}`:                                  "",
+		`{` + ca + `,` + client + `,` + clientKey + `}`:        "",
+		`{` + client + `,"clientKey":null}`:                    "NullValue tls.clientKey",
+		`{"clientCertificate":"",` + clientKey + `}`:           "NullValue tls.clientCertificate",
+		`{"clientCertificate":"x"}`:                            "InvalidFormat tls.clientCertificate",
+		`{` + client + `,"caCertificate":` + quoted(key) + `}`: "InvalidFormat tls.caCertificate",
+	} {
+		if a := f.send("PATCH", "/v1/webhooks/whk_nope", `{"tls":`+body+`}`); detail == "" {
+			a.fault(t, 404, "NotFound")
+		} else {
+			a.fault(t, 400, "BadRequest", detail)
+		}
+	}
+	f.send("PATCH", "/v1/webhooks/whk_nope", `{"tls":{`+client+`},"url":"http://example.com"}`).fault(t, 400, "BadRequest", "InvalidFormat url")
 }
 
 func TestWebhookFaults(t *testing.T) {

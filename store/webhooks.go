@@ -207,6 +207,10 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 			limit := *w.RateLimit
 			before.RateLimit = &limit
 		}
+		if w.TLS != nil {
+			setting := *w.TLS
+			before.TLS = &setting
+		}
 		if err := change(&w); err != nil {
 			return err
 		}
@@ -242,7 +246,7 @@ func released(before, after waypost.Webhook) (reasons []string) {
 	if before.MaxConcurrency != after.MaxConcurrency {
 		reasons = append(reasons, waypost.DeferMaxConcurrency)
 	}
-	if before.URL != after.URL {
+	if before.URL != after.URL || before.Circuit() != after.Circuit() {
 		reasons = append(reasons, waypost.DeferBreaker)
 	}
 	return reasons
@@ -277,16 +281,23 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 	return nil
 }
 
-// DisableWebhook switches a webhook off because of reason ("410"). One that is
-// off already keeps its reason. NotFound if the scope has none of this id.
-func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) error {
-	_, err := s.UpdateWebhook(ctx, sc, id, func(w *waypost.Webhook) error {
-		if w.Enabled {
-			w.Enabled, w.DisabledReason = false, reason
+// DisableWebhook switches a webhook off because of reason ("410"), if it is still as
+// w is: what a receiver has said of another URL, or before somebody has enabled it
+// again, does not count. NotFound if the scope has none of this id.
+func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.webhookRow(ctx, tx, sc, w.ID)
+		if err != nil || !row.Enabled || row.URL != w.URL || !row.UpdatedAt.Equal(w.UpdatedAt) {
+			return err
 		}
-		return nil
+		row.Enabled, row.DisabledReason, row.UpdatedAt = false, reason, stamp{s.time()}
+		_, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx)
+		return err
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("disable webhook %s: %w", clip(w.ID), err)
+	}
+	return nil
 }
 
 // DeleteWebhook deletes a webhook unless check, if there is one, which

@@ -44,6 +44,9 @@ func faultOf(ctx context.Context, err error) *fault {
 		return &fault{waypost.ClassNetwork, "the host name cannot be resolved at the moment"}
 	}
 	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "write" {
+			return &fault{waypost.ClassTimeout, "the receiver did not read the message in time"}
+		}
 		return &fault{waypost.ClassTimeout, "the connection could not be made in time"}
 	}
 	if text := tlsFault(err); text != "" {
@@ -95,11 +98,15 @@ func networkFault(err error) string {
 		return "connection reset"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no route to the host"
-	case strings.Contains(text, "response headers exceeded"):
+	case strings.Contains(text, "received from peer"):
+		return "the receiver reset the stream"
+	case errors.Is(err, errDials):
+		return "the receiver takes connections and gives them up"
+	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "header list too large"):
 		return "the answer's headers are too long"
-	case strings.Contains(text, "malformed"):
+	case strings.Contains(text, "malformed"), strings.Contains(text, "connection error"), strings.Contains(text, "frame too large"):
 		return "the answer is not valid HTTP"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "server closed"):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "server closed"), strings.Contains(text, "server sent GOAWAY"):
 		return "the receiver closed the connection without an answer"
 	}
 	return "the connection failed"

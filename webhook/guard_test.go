@@ -48,13 +48,13 @@ func TestGuard(t *testing.T) {
 		t.Error("a zone or a path was let through")
 	}
 
-	o.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/16"), netip.MustParsePrefix("fe80::/64")}
-	for _, addr := range []string{"127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "fd00:ec2::254", "fe80::1%eth0", "8.8.8.8"} {
+	o.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/16"), netip.MustParsePrefix("fe80::/64"), netip.MustParsePrefix("10.0.0.4/30"), netip.MustParsePrefix("192.168.7.9/32")}
+	for _, addr := range []string{"10.0.0.4", "10.0.0.7", "192.168.7.9", "127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "fd00:ec2::254", "fe80::1%eth0", "8.8.8.8"} {
 		if err := dial(&o, addr); err != nil {
 			t.Errorf("%s is allowed: %v", addr, err)
 		}
 	}
-	for _, addr := range []string{"10.0.0.1", "169.254.169.254", "::1", "fd01::1"} {
+	for _, addr := range []string{"10.0.0.1", "10.0.0.3", "10.0.0.8", "192.168.7.8", "192.168.7.10", "169.254.169.254", "::1", "fd01::1", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "fe80:0:0:1::1", "fcff:ffff::1"} {
 		if dial(&o, addr) == nil {
 			t.Errorf("%s is not allowed", addr)
 		}
@@ -75,6 +75,8 @@ func TestCheckURL(t *testing.T) {
 		"https://exa mple.com/", "https://example.com:0/", "https://example.com:65536/", "https://example.com:-1/", "https://example.com:x/", long + "a", "https://example.com/\xff",
 		"https://a..b/", "https://.example.com/", "https://example.com../", "https://" + strings.Repeat("a", 64) + ".com/", "https://" + strings.Repeat("a.", 130) + "com/", "https://ex*mple.com/", "https://exämple.com%00/",
 		"http://2130706433/", "http://017700000001/", "http://0x7f000001/", "http://0X7F.1/", "http://0177.0.0.1/", "http://127.1/", "http://127.0.1/", "http://0/", "http://127.0.0.1./", "http://127.0.0.01/", "http://1.2.3.4.5/",
+		"http://00000177.0.0.1/", "http://0x7f.0x0.0x0.0x1/", "http://127.0x1/", "http://4294967296/", "http://localhost.127/", "http://[::FFFF:7F00:1]/", "http://[0:0:0:0:0:ffff:127.0.0.1]/",
+		"http://127.0.0.1%00.example.com/", "http://example.com\\@127.0.0.1/", "http://127.0.0.1:80\\@example.com/", "http://a:b@127.0.0.1/", "http://example.com:080:80/", "http://example.com:+80/",
 		"http://256.1.1.1/", "http://0x/", "http://①②⑦.⓪.⓪.①/", "http://127。0。0。1/", "http://１２７.0.0.1/", "http://𝟏𝟐𝟕.0.0.𝟏/", "http://%31%32%37.0.0.1/",
 		"http://[fe80::1%25eth0]/", "http://[2606:4700::1111%251]/", "http://[::1", "http://[127.0.0.1]/", "http://[example.com]/", "http://2606:4700::1111/",
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,16 @@ func zipped(t testing.TB, plain string) string {
 	return b.String()
 }
 
+func deflated(t testing.TB, plain string) string {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	_, err := io.WriteString(w, plain)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	const gz = "Content-Encoding: gzip\r\n"
@@ -42,6 +53,9 @@ func TestOutcome(t *testing.T) {
 	yes := `{"succeed":true,"message":"received"}`
 	no := `{"succeed":false,"message":"no"}`
 	packedNo := zipped(t, no)
+	packedAs := func(coding string) waypost.Outcome {
+		return waypost.Outcome{Succeed: true, HTTPStatus: 200, Unrecognized: true, Message: "unrecognizedBody: the answer is compressed in a way that is not read here: " + coding}
+	}
 	unrecognized := waypost.Outcome{Succeed: true, HTTPStatus: 200, Unrecognized: true}
 	network := waypost.Outcome{HTTPStatus: 200, ErrorClass: waypost.ClassNetwork}
 	tooLarge := waypost.Outcome{HTTPStatus: 200, ErrorClass: waypost.ClassResponseTooLarge}
@@ -73,7 +87,12 @@ func TestOutcome(t *testing.T) {
 		{"false, byte order mark", ok("\ufeff" + no), refused},
 		{"false, packed", answer("200 OK", gz, packedNo), refused},
 		{"false, packed as x-gzip", answer("200 OK", "Content-Encoding: X-GZIP\r\n", packedNo), refused},
-		{"false, packed twice over", answer("200 OK", gz, zipped(t, no[:9])+zipped(t, no[9:])), refused},
+		{"false, packed in two parts", answer("200 OK", gz, zipped(t, no[:9])+zipped(t, no[9:])), refused},
+		{"false, packed twice over", answer("200 OK", "Content-Encoding: gzip, gzip\r\n", zipped(t, packedNo)), refused},
+		{"false, in two lines", answer("200 OK", "Content-Encoding: identity\r\nContent-Encoding: deflate,identity\r\n"+gz, zipped(t, deflated(t, no))), refused},
+		{"false, deflate", answer("200 OK", "Content-Encoding: deflate\r\n", deflated(t, no)), refused},
+		{"false, deflate without a header", answer("200 OK", "Content-Encoding: deflate\r\n", deflated(t, no)[2:]), refused},
+		{"false, trailers", "HTTP/1.1 200 OK\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n" + no + "\r\n0\r\nX: y\r\nContent-Encoding: gzip\r\n\r\n", refused},
 		{"false, more members", ok(`{"code":{"a":[1]},"message":"no","succeed":false}`), refused},
 		{"false without message", ok(`{"succeed":false}`), waypost.Outcome{HTTPStatus: 200, ErrorClass: waypost.ClassSucceedFalse, Message: "the receiver answered succeed false"}},
 		{"false with a number as message", ok(`{"succeed":false,"message":7}`), waypost.Outcome{HTTPStatus: 200, ErrorClass: waypost.ClassSucceedFalse, Message: "the receiver answered succeed false"}},
@@ -92,7 +111,9 @@ func TestOutcome(t *testing.T) {
 		{"something behind", ok(no + "x"), unrecognized},
 		{"two objects", ok(no + no), unrecognized},
 		{"half an object", ok(no[:20]), unrecognized},
-		{"unknown compression", answer("200 OK", "Content-Encoding: br\r\n", "\x0b\x02\x80"), unrecognized},
+		{"unknown compression", answer("200 OK", "Content-Encoding: gzip, BR\r\n", "\x0b\x02\x80"), packedAs("gzip, br")},
+		{"compressed three times", answer("200 OK", gz+gz+gz, zipped(t, zipped(t, packedNo))), packedAs("gzip, gzip, gzip")},
+		{"unknown compression, without any", answer("200 OK", "Content-Encoding: aws-chunked\r\n", no), refused},
 
 		{"exactly the cap", ok(no + blank[len(no):]), refused},
 		{"longer, object complete, blanks behind", ok(no + blank), refused},
@@ -103,11 +124,17 @@ func TestOutcome(t *testing.T) {
 		{"longer, a page", ok("<html>" + blank), unrecognized},
 		{"longer, packed", answer("200 OK", gz, zipped(t, `{"succeed":true,"data":"`+strings.Repeat("x", MaxResponse)+`"}`)), tooLarge},
 		{"gzip bomb", answer("200 OK", gz, zipped(t, `{"succeed":true,"data":"`+strings.Repeat("x", 8<<20))), tooLarge},
+		{"gzip bomb in a gzip", answer("200 OK", "Content-Encoding: gzip, gzip\r\n", zipped(t, strings.Repeat(zipped(t, ""), 100_000))), tooLarge},
+		{"gzip bomb in a deflate", answer("200 OK", "Content-Encoding: gzip, deflate\r\n", deflated(t, zipped(t, yes[:9])+strings.Repeat(zipped(t, ""), 100_000))), tooLarge},
 		{"gzip without end or content", "HTTP/1.1 200 OK\r\n" + gz + "\r\n" + strings.Repeat(zipped(t, ""), 10_000), tooLarge},
 
 		{"shorter than Content-Length", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + yes, network},
 		{"chunks without end", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n25\r\n" + yes + "\r\n", network},
 		{"broken chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + yes, network},
+		{"deflate cut", answer("200 OK", "Content-Encoding: deflate\r\n", deflated(t, no)[:20]), network},
+		{"no deflate", answer("200 OK", "Content-Encoding: deflate\r\n", no), network},
+		{"chunk extensions without end", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1;"+strings.Repeat("x", 2000)+"\r\n \r\n", 100), network},
+		{"long trailers", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", network},
 		{"no gzip", answer("200 OK", gz, yes), network},
 		{"gzip cut", answer("200 OK", gz, packedNo[:len(packedNo)-9]), network},
 		{"gzip header cut", answer("200 OK", gz, packedNo[:5]), network},
@@ -118,6 +145,12 @@ func TestOutcome(t *testing.T) {
 		{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", waypost.Outcome{ErrorClass: waypost.ClassNetwork}},
 		{"nothing", "", waypost.Outcome{ErrorClass: waypost.ClassNetwork, Message: "the receiver closed the connection without an answer"}},
 		{"half a header", "HTTP/1.1 200 OK\r\nContent-Le", waypost.Outcome{ErrorClass: waypost.ClassNetwork}},
+		{"100 without end", strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10_000) + ok(yes), waypost.Outcome{ErrorClass: waypost.ClassNetwork, Message: "the answer's headers are too long"}},
+		{"103 without end", strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 10_000) + ok(yes), waypost.Outcome{ErrorClass: waypost.ClassNetwork, Message: "the answer's headers are too long"}},
+		{"long reason", "HTTP/1.1 200 " + strings.Repeat("x", 1<<20) + "\r\n\r\n", waypost.Outcome{ErrorClass: waypost.ClassNetwork, Message: "the answer's headers are too long"}},
+		{"negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", waypost.Outcome{ErrorClass: waypost.ClassNetwork}},
+		{"length beyond numbers", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", waypost.Outcome{ErrorClass: waypost.ClassNetwork}},
+		{"unknown transfer encoding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", waypost.Outcome{ErrorClass: waypost.ClassNetwork}},
 		{"long header", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n", waypost.Outcome{ErrorClass: waypost.ClassNetwork, Message: "the answer's headers are too long"}},
 
 		{"201", answer("201 Created", "", yes), status(201, 0)},

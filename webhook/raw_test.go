@@ -3,6 +3,7 @@ package webhook
 import (
 	"bufio"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,12 @@ import (
 )
 
 var clock = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// TestMain keeps net/http's words on what receivers here send unasked to itself.
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	m.Run()
+}
 
 // newSender makes a sender that may call this machine, with a clock that stands.
 func newSender(t testing.TB) *Sender {

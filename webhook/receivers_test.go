@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,9 +27,8 @@ var receiverPrograms = map[string][]string{
 	"Node":   {"node", receiversDir + "receiver.mjs"},
 }
 
-// startReceiver runs an example receiver until the test ends, and returns its URL and
-// its folder.
-func startReceiver(t *testing.T, command []string, settings ...string) (url, inbox string) {
+// receiverProgram is the command that runs an example receiver.
+func receiverProgram(t *testing.T, command []string) []string {
 	t.Helper()
 	if _, err := exec.LookPath(command[0]); err != nil {
 		t.Skipf("%s is not installed", command[0])
@@ -41,7 +41,13 @@ func startReceiver(t *testing.T, command []string, settings ...string) (url, inb
 		}
 		command = []string{program}
 	}
-	inbox = t.TempDir()
+	return command
+}
+
+// startReceiver runs an example receiver with a folder until stop, or the end of the
+// test, and returns its URL.
+func startReceiver(t *testing.T, command []string, inbox string, settings ...string) (url string, stop func()) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)], "127.0.0.1:0", inbox)...)
 	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), settings...)
 	var stderr bytes.Buffer
@@ -53,9 +59,12 @@ func startReceiver(t *testing.T, command []string, settings ...string) (url, inb
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	})
+	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			t.Logf("the receiver wrote:\n%s", stderr.Bytes())
 		}
@@ -64,7 +73,7 @@ func startReceiver(t *testing.T, command []string, settings ...string) (url, inb
 	if err != nil {
 		t.Fatalf("the receiver has not started: %v", err)
 	}
-	return strings.TrimSpace(line), inbox
+	return strings.TrimSpace(line), stop
 }
 
 // The receivers of docs/receivers.md do what the page says, with what is really sent.
@@ -78,7 +87,9 @@ func TestReceivers(t *testing.T) {
 	for language, command := range receiverPrograms {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			url, inbox := startReceiver(t, command, "RECEIVER_USERNAME=waypost", "RECEIVER_PASSWORD=pässword", "RECEIVER_SECRETS="+first+" "+second)
+			program, inbox := receiverProgram(t, command), t.TempDir()
+			settings := []string{"RECEIVER_USERNAME=waypost", "RECEIVER_PASSWORD=pässword", "RECEIVER_SECRETS=" + first + " " + second}
+			url, stop := startReceiver(t, program, inbox, settings...)
 			var skew time.Duration
 			s := NewSender(Options{
 				AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
@@ -201,6 +212,12 @@ func TestReceivers(t *testing.T) {
 				t.Fatal(err)
 			}
 			check("the folder is back", send(trusted, id, body), "true 200  stored")
+
+			// It knows what it has stored when it starts again; so a request that somebody
+			// has recorded and sends again while its signature is good changes nothing.
+			stop()
+			trusted.URL, _ = startReceiver(t, program, inbox, settings...)
+			check("after a restart", send(trusted, id, body), "true 200  stored before")
 		})
 	}
 }

@@ -26,10 +26,6 @@ func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID stri
 		"Content-Type": {"application/json"},
 		"User-Agent":   {s.options.UserAgent},
 		"Connection":   {"keep-alive"}, // implied by HTTP/1.1, but documented
-		// Never on the wire: an empty value tells net/http that the request may be
-		// repeated if a kept connection turns out to be closed. Receivers know
-		// messages by messageId, so a second arrival does no harm.
-		"Idempotency-Key": nil,
 	}
 	if w.BasicAuth != nil {
 		req.SetBasicAuth(w.BasicAuth.Username, w.BasicAuth.Password)

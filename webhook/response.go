@@ -1,13 +1,17 @@
 package webhook
 
 import (
+	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +30,9 @@ const (
 	// maxPacked bounds what is read before decompression: a gzip stream can go on
 	// for ever without unpacking to anything.
 	maxPacked = 2 * MaxResponse
+
+	// maxCodings is how often an answer may be compressed.
+	maxCodings = 2
 )
 
 // readOutcome reads the answer under ctx, the context of the exchange, and
@@ -37,9 +44,10 @@ func readOutcome(ctx context.Context, resp *http.Response, now func() time.Time)
 		return (&fault{waypost.ClassNetwork, "the answer is not valid HTTP"}).outcome()
 	}
 	var body []byte
+	var packed string
 	var err error
 	if resp.StatusCode != http.StatusSwitchingProtocols { // whose body is the open connection
-		body, err = readBody(resp)
+		body, packed, err = readBody(resp)
 	}
 	o := waypost.Outcome{HTTPStatus: resp.StatusCode, Excerpt: clean(body, MaxExcerpt, true)}
 	switch {
@@ -50,6 +58,9 @@ func readOutcome(ctx context.Context, resp *http.Response, now func() time.Time)
 		o.ErrorClass, o.Message = f.class, f.text
 	default:
 		decide(&o, body, err != nil)
+		if o.Unrecognized && packed != "" {
+			o.Message = "unrecognizedBody: the answer is compressed in a way that is not read here: " + packed
+		}
 	}
 	if !o.Succeed {
 		o.RetryAfter = retryAfter(resp.Header, now)
@@ -135,25 +146,54 @@ func parseAnswer(body []byte) (succeed bool, message string, ok bool) {
 var errLong = errors.New("the answer is too long")
 
 // readBody reads at most MaxResponse bytes of the unpacked body. With an error it
-// returns what came before.
-func readBody(resp *http.Response) ([]byte, error) {
-	var from io.Reader = resp.Body
-	switch strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))) {
-	case "gzip", "x-gzip":
-		unpacked, err := gzip.NewReader(&packedReader{from: resp.Body, left: maxPacked})
-		if err == io.EOF {
-			return nil, nil // no body at all: only then is the end not unexpected
+// returns what came before. packed names the compression that is still there, if it is
+// one that is not known.
+func readBody(resp *http.Response) (body []byte, packed string, err error) {
+	from, packed, err := unpack(resp)
+	if err == io.EOF {
+		return nil, "", nil // no body at all: only then is the end not unexpected
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	body, err = io.ReadAll(io.LimitReader(from, MaxResponse+1))
+	if len(body) > MaxResponse {
+		return body[:MaxResponse], packed, errLong
+	}
+	return body, packed, err
+}
+
+// unpack takes off what Content-Encoding says, the last one first. Every layer has its
+// bound: a few bytes can unpack to very many that unpack to nothing. What is neither
+// gzip nor deflate stays as it is.
+func unpack(resp *http.Response) (from io.Reader, packed string, err error) {
+	from = resp.Body
+	codings := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")), func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\t'
+	})
+	codings = slices.DeleteFunc(codings, func(coding string) bool { return coding == "identity" })
+	for i, coding := range slices.Backward(codings) {
+		if len(codings) > maxCodings || !slices.Contains([]string{"gzip", "x-gzip", "deflate"}, coding) {
+			return from, clean([]byte(strings.Join(codings[:i+1], ", ")), 32, false), nil
+		}
+		head := bufio.NewReader(&packedReader{from: from, left: maxPacked})
+		start, err := head.Peek(2)
+		if len(start) == 0 {
+			return nil, "", err
+		}
+		switch {
+		case coding != "deflate":
+			from, err = gzip.NewReader(head)
+		case len(start) == 2 && start[0]&0xf == 8 && (int(start[0])<<8|int(start[1]))%31 == 0:
+			from, err = zlib.NewReader(head)
+		default: // some mean the bare stream
+			from, err = flate.NewReader(head), nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		from = unpacked
 	}
-	body, err := io.ReadAll(io.LimitReader(from, MaxResponse+1))
-	if len(body) > MaxResponse {
-		return body[:MaxResponse], errLong
-	}
-	return body, err
+	return from, "", nil
 }
 
 // packedReader reads at most left bytes; more than that is errLong, unlike with

@@ -7,6 +7,7 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -26,6 +27,8 @@ type Options struct {
 	// Now is the clock of Outcome.At, of signatures and of what is not used for long;
 	// time.Now by default.
 	Now func() time.Time
+
+	resolver *net.Resolver // for tests
 }
 
 // Limits of connections and answers.
@@ -37,7 +40,11 @@ const (
 	idleTimeout  = 30 * time.Second // below what common servers and proxies keep, so that they rarely close first
 	maxHeader    = 64 << 10
 	pingAfter    = 15 * time.Second // HTTP/2: a silent connection is asked whether it lives
+	pingTimeout  = 5 * time.Second  // and closed if it does not say so
+	writeTimeout = 10 * time.Second // HTTP/2: a receiver that reads nothing for so long is given up
+	maxHeld      = 1 << 20          // HTTP/2: what all answers of a connection may send ahead of being read
 	dialOverhang = time.Second
+	maxDials     = 10  // connections for one exchange
 	maxOwn       = 128 // TLS settings with connections
 )
 
@@ -74,7 +81,7 @@ func (s *Sender) Close() {
 // name resolution and reading the answer included, takes at most w.TimeoutMs (0:
 // the default). Redirects are not followed. If the receiver closes a connection
 // that was kept from an earlier message before it answers at all, the POST is
-// repeated at once on another connection, within the same time.
+// repeated once, at once, on a new connection, within the same time.
 //
 // Send returns no error: every fault is an outcome. A ctx that is cancelled
 // before the answer is known gives ClassInterrupted, one whose deadline passes
@@ -95,7 +102,7 @@ func (s *Sender) post(ctx context.Context, w *waypost.Webhook, messageID string,
 	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 
-	req, fault := s.request(context.WithValue(ctx, dialBy{}, by.Add(dialOverhang)), w, messageID, body, at)
+	req, fault := s.request(ctx, w, messageID, body, at)
 	if fault != nil {
 		return fault.outcome()
 	}
@@ -109,7 +116,9 @@ func (s *Sender) post(ctx context.Context, w *waypost.Webhook, messageID string,
 		defer done()
 		transport = own
 	}
-	resp, err := transport.RoundTrip(req)
+	x := exchange{by: by.Add(dialOverhang)}
+	resp, done, err := x.roundTrip(transport, req)
+	defer done()
 	if err != nil {
 		return faultOf(ctx, err).outcome()
 	}

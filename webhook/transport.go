@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -13,25 +11,21 @@ import (
 
 // newTransport makes connections with a TLS setting, under the address guard.
 func (o *Options) newTransport(setting *tls.Config, idle int) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: o.control}
 	setting.MinVersion = tls.VersionTLS12
 	setting.ClientSessionCache = tls.NewLRUClientSessionCache(idle)
 	return &http.Transport{
-		Proxy: nil, // a proxy from the environment would take the address guard's place
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			// net/http lets a dial outlive its request. Without this a receiver that
-			// drops packets would gather open sockets at the rate of its messages.
-			if by, ok := ctx.Value(dialBy{}).(time.Time); ok {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithDeadline(ctx, by)
-				defer cancel()
-			}
-			return dialer.DialContext(ctx, network, address)
+		Proxy:               nil, // a proxy from the environment would take the address guard's place
+		DialContext:         o.dial,
+		TLSClientConfig:     setting,
+		TLSHandshakeTimeout: tlsTimeout,
+		ForceAttemptHTTP2:   true,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingTimeout,
+			WriteByteTimeout:              writeTimeout,
+			MaxReceiveBufferPerStream:     maxPacked,
+			MaxReceiveBufferPerConnection: maxHeld,
 		},
-		TLSClientConfig:        setting,
-		TLSHandshakeTimeout:    tlsTimeout,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 		MaxIdleConns:           idle,
 		MaxIdleConnsPerHost:    maxIdleHost,
 		IdleConnTimeout:        idleTimeout,
@@ -41,9 +35,6 @@ func (o *Options) newTransport(setting *tls.Config, idle int) *http.Transport {
 		DisableCompression: true,
 	}
 }
-
-// dialBy is the context key of the time by which a dial must be done.
-type dialBy struct{}
 
 // ownTransports are the connections of webhooks with a TLS setting of their own. Each
 // setting has its own: whoever trusts another authority, or shows another certificate,

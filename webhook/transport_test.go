@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -16,7 +17,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,6 +239,41 @@ func TestSettingsShareNoConnection(t *testing.T) {
 	}
 }
 
+// A client certificate is shown for the webhook that has it, and for no other one, on
+// whichever host.
+func TestClientCertificateIsOneWebhooks(t *testing.T) {
+	t.Parallel()
+	ours, clients := newAuthority(t, "ours"), newAuthority(t, "clients")
+	server, client := ours.here(time.Now().Add(time.Hour)), clients.here(time.Now().Add(time.Hour))
+	shown := make(chan int, 1)
+	var urls []string
+	for range 2 {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			shown <- len(r.TLS.PeerCertificates)
+			http.Redirect(rw, r, urls[1], http.StatusPermanentRedirect)
+		}))
+		srv.TLS = &tls.Config{Certificates: []tls.Certificate{server.Certificate}, ClientAuth: tls.RequestClientCert}
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		urls = append(urls, srv.URL)
+	}
+	s := newSender(t)
+	bare := waypost.TLS{CACertificate: ours.pem}
+	with := waypost.TLS{CACertificate: ours.pem, ClientCertificate: client.certificate, ClientKey: client.key}
+	for i, tt := range []struct {
+		url     string
+		setting waypost.TLS
+		want    int
+	}{{urls[0], with, 1}, {urls[0], bare, 0}, {urls[1], bare, 0}, {urls[0], with, 1}, {urls[1], with, 1}, {urls[0], bare, 0}} {
+		if o := s.Send(context.Background(), secured(tt.url, tt.setting), "msg_1", nil); o.HTTPStatus != http.StatusPermanentRedirect {
+			t.Errorf("message %d: %+v", i+1, o)
+		}
+		if got := <-shown; got != tt.want {
+			t.Errorf("message %d: %d certificates were shown, want %d", i+1, got, tt.want)
+		}
+	}
+}
+
 // A setting does not lead around the address guard, nor the check of ports.
 func TestGuardWithOwnAuthority(t *testing.T) {
 	t.Parallel()
@@ -323,5 +361,56 @@ func TestUnusedSettingsAreDropped(t *testing.T) {
 	s.Send(context.Background(), hook("http://127.0.0.1:1/"), "msg_1", nil)
 	if len(s.own.m) != 0 {
 		t.Errorf("%d settings are kept in the end", len(s.own.m))
+	}
+}
+
+// A thousand settings, several of them in use at a time, hold no more connections than
+// are allowed, and leave none behind, and no goroutine.
+func TestSettingsDoNotGather(t *testing.T) {
+	for http2, settings := range map[bool]int{false: 1000, true: 2 * maxOwn} {
+		t.Run(fmt.Sprintf("HTTP/2 %t", http2), func(t *testing.T) {
+			ours := newAuthority(t, "ours")
+			var open, most atomic.Int32
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			srv.TLS = &tls.Config{Certificates: []tls.Certificate{ours.here(time.Now().Add(time.Hour)).Certificate}}
+			srv.EnableHTTP2 = http2
+			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				switch s {
+				case http.StateNew:
+					most.Store(max(most.Load(), open.Add(1)))
+				case http.StateClosed:
+					open.Add(-1)
+				}
+			}
+			srv.StartTLS()
+			t.Cleanup(srv.Close)
+			before := runtime.NumGoroutine()
+			s := newSender(t)
+			const senders = 10
+			var group sync.WaitGroup
+			for sender := range senders {
+				group.Go(func() {
+					for n := range settings / senders {
+						setting := waypost.TLS{CACertificate: fmt.Sprintf("%d of %d\n%s", n, sender, ours.pem)}
+						if o := s.Send(context.Background(), secured(srv.URL, setting), "msg_1", nil); !o.Succeed {
+							t.Errorf("outcome %+v", o)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if n := len(s.own.m); n > maxOwn {
+				t.Errorf("%d settings are kept", n)
+			}
+			if n := most.Load(); n > maxOwn+5*senders {
+				t.Errorf("up to %d connections at a time", n)
+			}
+			s.Close()
+			for end := time.Now().Add(20 * time.Second); open.Load() > 0 || runtime.NumGoroutine() > before+5; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d connections and %d goroutines are left of %d", open.Load(), runtime.NumGoroutine(), before)
+				}
+			}
+		})
 	}
 }

@@ -240,7 +240,7 @@ var noticeTests = []test{
 			equal(t, what, rung, want)
 		}
 		change("name", func(w *waypost.Webhook) { w.Name = "other" })
-		ok(t, f.DisableWebhook(t.Context(), scope, hook, "410"))
+		ok(t, f.DisableWebhook(t.Context(), scope, must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, hook)), "410"))
 		change("limit of a disabled one", func(w *waypost.Webhook) { w.MaxConcurrency = 7 })
 		change("enabled", func(w *waypost.Webhook) { w.Enabled = true }, workflow, limited, full, broken)
 		change("still enabled", func(w *waypost.Webhook) { w.Enabled = true })
@@ -250,6 +250,11 @@ var noticeTests = []test{
 		change("no limit", func(w *waypost.Webhook) { w.RateLimit = nil }, limited)
 		change("concurrency", func(w *waypost.Webhook) { w.MaxConcurrency = 8 }, full)
 		change("receiver", func(w *waypost.Webhook) { w.URL = "https://elsewhere.example.com/" }, broken)
+		change("authority", func(w *waypost.Webhook) { w.TLS = &waypost.TLS{CACertificate: "ca"} }, broken)
+		change("same authority", func(w *waypost.Webhook) { w.TLS = &waypost.TLS{CACertificate: "ca"} })
+		change("authority in place", func(w *waypost.Webhook) { w.TLS.CACertificate = "another" }, broken)
+		change("certificate", func(w *waypost.Webhook) { w.TLS.ClientCertificate, w.TLS.ClientKey = "certificate", "key" }, broken)
+		change("no TLS setting", func(w *waypost.Webhook) { w.TLS = nil }, broken)
 
 		// A breaker that closes: those who wait longest are told first.
 		late, seven := f.started(t, journey, 3)

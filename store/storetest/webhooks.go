@@ -99,11 +99,27 @@ var webhookTests = []test{
 	}},
 	{"disable", func(t *testing.T, f *fixture) {
 		id := f.webhook(t)
-		ok(t, f.DisableWebhook(t.Context(), scope, id, "410"))
-		ok(t, f.DisableWebhook(t.Context(), scope, id, "later"))
+		seen := must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id))
+		f.clock.Advance(time.Second)
+		ok(t, f.DisableWebhook(t.Context(), scope, seen, "410"))
+		f.clock.Advance(time.Second)
+		ok(t, f.DisableWebhook(t.Context(), scope, seen, "later"))
 		w := must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id))
 		equal(t, "enabled", w.Enabled, false)
 		equal(t, "reason", w.DisabledReason, "410")
+		equal(t, "disabled at", w.UpdatedAt, seen.UpdatedAt.Add(time.Second))
+		// What was seen before somebody changed it does not count.
+		for what, change := range map[string]func(*waypost.Webhook){
+			"enabled again": func(w *waypost.Webhook) { w.Enabled, w.DisabledReason = true, "" },
+			"another URL":   func(w *waypost.Webhook) { w.URL += "/new" },
+		} {
+			before := must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { w.Enabled = true; return nil }))
+			f.clock.Advance(time.Second)
+			after := must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { change(w); return nil }))
+			f.clock.Advance(time.Second)
+			ok(t, f.DisableWebhook(t.Context(), scope, before, "410"))
+			equal(t, what, must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)), after)
+		}
 	}},
 	{"scopes", func(t *testing.T, f *fixture) {
 		id := f.webhook(t)
@@ -112,7 +128,7 @@ var webhookTests = []test{
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.UpdateWebhook(t.Context(), sc, id, func(*waypost.Webhook) error { return nil })
 			wantCode(t, err, waypost.CodeNotFound)
-			wantCode(t, f.DisableWebhook(t.Context(), sc, id, "410"), waypost.CodeNotFound)
+			wantCode(t, f.DisableWebhook(t.Context(), sc, waypost.Webhook{ID: id}, "410"), waypost.CodeNotFound)
 			wantCode(t, f.DeleteWebhook(t.Context(), sc, id, nil), waypost.CodeNotFound)
 			equal(t, "missing", must[[]string](t)(f.MissingWebhooks(t.Context(), sc, []string{id})), []string{id})
 			equal(t, "list", len(must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), sc, waypost.Page{}))), 0)

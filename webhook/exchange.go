@@ -1,0 +1,173 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// exchange is one POST as its connections know it: the value of exchangeKey in its
+// context, and what net/http tells of it.
+type exchange struct {
+	by    time.Time // when its dials must be done
+	dials atomic.Int32
+
+	kept     atomic.Bool // it has a connection that served another one before
+	answered atomic.Bool // a byte of an answer has come
+}
+
+type exchangeKey struct{}
+
+// errDials says that the receiver takes connections and gives them up, over and over.
+// net/http would go on with that as long as the exchange may last.
+var errDials = errors.New("too many connections for one exchange")
+
+// roundTrip POSTs. If a connection that was kept from an earlier message ends before
+// the receiver has begun to answer, it POSTs once more, on a new connection: others
+// that were kept may be dead, too, and a receiver that reads a request and hangs up
+// would get it on each of them. done is to be called when the answer was read.
+func (x *exchange) roundTrip(t *http.Transport, req *http.Request) (resp *http.Response, done func(), err error) {
+	ctx := context.WithValue(req.Context(), exchangeKey{}, x)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:              func(string) { x.kept.Store(false) },
+		GotConn:              func(got httptrace.GotConnInfo) { x.got(ctx, got) },
+		GotFirstResponseByte: func() { x.answered.Store(true) },
+	})
+	resp, err = t.RoundTrip(req.WithContext(ctx))
+	if err == nil || ctx.Err() != nil || !x.kept.Load() || x.answered.Load() || errors.As(err, new(streamError)) {
+		return resp, func() {}, err
+	}
+	again := req.Clone(ctx)
+	if again.Body, err = req.GetBody(); err != nil {
+		return nil, func() {}, err
+	}
+	once := t.Clone()
+	once.MaxIdleConnsPerHost = -1 // none is kept
+	resp, err = once.RoundTrip(again)
+	return resp, once.CloseIdleConnections, err
+}
+
+// got is told which connection the POST goes out on.
+func (x *exchange) got(ctx context.Context, c httptrace.GotConnInfo) {
+	x.kept.Store(c.Reused)
+	inner, http2 := c.Conn, false
+	if secured, ok := inner.(*tls.Conn); ok {
+		inner, http2 = secured.NetConn(), secured.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	if own, ok := inner.(*conn); ok {
+		own.take()
+		if c.Reused && !http2 {
+			own.settle(ctx)
+		}
+	}
+}
+
+// streamError is what net/http makes of a receiver that resets a stream of HTTP/2, an
+// answer of a kind. That type has no name there; its method As fills in this one.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (streamError) Error() string { return "stream reset" }
+
+// dial makes the connections of exchanges, under the address guard.
+func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout, ControlContext: o.control, Resolver: o.resolver}
+	by := time.Time{}
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		if x.dials.Add(1) > maxDials {
+			return nil, errDials
+		}
+		// net/http lets a dial outlive its request. Without this a receiver that
+		// drops packets would gather open sockets at the rate of its messages.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, x.by)
+		defer cancel()
+		by = x.by
+	}
+	made, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	// The TLS handshake ends with the exchange, too.
+	if err := made.SetDeadline(by); err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return &conn{Conn: made, reading: make(chan struct{})}, nil
+}
+
+// conn is a connection that knows whether somebody waits for bytes of it.
+type conn struct {
+	net.Conn
+
+	mu      sync.Mutex
+	taken   bool
+	closed  bool
+	waits   bool
+	reading chan struct{} // closed while waits
+}
+
+// take is called when an exchange gets the connection: it is good for longer than its
+// dial may take.
+func (c *conn) take() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.taken {
+		c.taken = true
+		_ = c.SetDeadline(time.Time{}) // fails if it is closed, which the exchange will see
+	}
+}
+
+// settle waits until everything that came on a kept HTTP/1 connection was looked at.
+// net/http gives a connection back before that; what the receiver sent beyond its
+// answer (behind a Content-Length that is too small) would then be taken for the
+// answer to the next message. As it is, net/http sees that nobody asked for it, and
+// closes the connection.
+func (c *conn) settle(ctx context.Context) {
+	c.mu.Lock()
+	reading := c.reading
+	c.mu.Unlock()
+	select {
+	case <-reading:
+	case <-ctx.Done():
+	}
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	c.set(true)
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.set(false)
+	}
+	return n, err
+}
+
+func (c *conn) set(waits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed || waits == c.waits:
+	case waits:
+		close(c.reading)
+		c.waits = true
+	default:
+		c.reading = make(chan struct{})
+		c.waits = false
+	}
+}
+
+func (c *conn) Close() error {
+	c.set(true)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
