@@ -27,6 +27,7 @@ const (
 	DeferRateLimit       = "rateLimit"      // the webhook's rateLimit is used up
 	DeferMaxConcurrency  = "maxConcurrency" // as many POSTs as the webhook may have are under way
 	DeferBreaker         = "breakerOpen"    // the receiver is down
+	DeferUnreadable      = "unreadable"     // the stored message cannot be decrypted: a key is missing
 )
 
 // Delivery is the record of one message: of one touchpoint of one enrollment.

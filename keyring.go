@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,14 @@ type Keyring struct {
 
 // ErrDecrypt says that a sealed value was made with a key that the ring does
 // not hold, for another purpose, or was changed.
-var ErrDecrypt = errors.New("cannot decrypt: the key is missing from WAYPOST_ENCRYPTION_KEYS or the data was changed")
+var ErrDecrypt = errors.New("cannot decrypt")
+
+// KeyUse counts the values in one table that one key has sealed.
+type KeyUse struct {
+	Key    string // its id; "" of values that name none
+	Table  string
+	Values int64
+}
 
 // ParseKeyring reads WAYPOST_ENCRYPTION_KEYS: "id:base64,id:base64", each key 32
 // bytes, each id 1 to 32 letters, digits, '-' or '_'.
@@ -78,8 +86,10 @@ func (k *Keyring) Derive(purpose string) ([]DerivedKey, error) {
 	return keys, nil
 }
 
+const maxKeyID = 32 // bytes
+
 func isKeyID(id string) bool {
-	if id == "" || len(id) > 32 {
+	if id == "" || len(id) > maxKeyID {
 		return false
 	}
 	return strings.IndexFunc(id, func(r rune) bool {
@@ -103,22 +113,33 @@ func (k *Keyring) Seal(plain []byte, purpose string) []byte {
 	return aead.Seal(out[:len(out)+len(nonce)], nonce, plain, []byte(purpose))
 }
 
-// Open reverses Seal. It returns ErrDecrypt if it cannot.
+// Open reverses Seal. It returns an ErrDecrypt that names the key if it cannot.
 func (k *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
-	for i := 0; i < len(sealed) && i <= 32; i++ {
-		if sealed[i] != ':' {
-			continue
-		}
-		aead, ok := k.keys[string(sealed[:i])]
-		rest := sealed[i+1:]
-		if !ok || len(rest) < aead.NonceSize() {
-			return nil, ErrDecrypt
-		}
-		plain, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], []byte(purpose))
-		if err != nil {
-			return nil, ErrDecrypt
-		}
-		return plain, nil
+	id := KeyOf(sealed)
+	if id == "" {
+		return nil, fmt.Errorf("%w: the data names no key, it was changed", ErrDecrypt)
 	}
-	return nil, ErrDecrypt
+	aead, ok := k.keys[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: the key %q is not in WAYPOST_ENCRYPTION_KEYS", ErrDecrypt, id)
+	}
+	if rest := sealed[len(id)+1:]; len(rest) >= aead.NonceSize() {
+		plain, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], []byte(purpose))
+		if err == nil {
+			return plain, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the data was changed, or the key %q in WAYPOST_ENCRYPTION_KEYS is another one than it was", ErrDecrypt, id)
+}
+
+// IDs are the ids of the keys in their order: the first encrypts.
+func (k *Keyring) IDs() []string { return slices.Clone(k.order) }
+
+// KeyOf is the id of the key that sealed a value, "" if that names none.
+func KeyOf(sealed []byte) string {
+	id, _, found := strings.Cut(string(sealed[:min(len(sealed), maxKeyID+1)]), ":")
+	if !found || !isKeyID(id) {
+		return ""
+	}
+	return id
 }

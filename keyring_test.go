@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +78,19 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := k.Open(sealed, "b"); !errors.Is(err, waypost.ErrDecrypt) {
 		t.Errorf("opened for another purpose: %v", err)
 	}
+	for names, of := range map[string]struct {
+		ring   string
+		sealed []byte
+	}{
+		`the key "k1" is not in WAYPOST_ENCRYPTION_KEYS`:                   {"k2:" + encodedKey(1), sealed},
+		`the data was changed, or the key "k1" in WAYPOST_ENCRYPTION_KEYS is another one than it was`: {"k1:" + encodedKey(2), sealed},
+		`the data names no key, it was changed`:                            {"k1:" + encodedKey(1), append([]byte("k\n"), sealed...)},
+	} {
+		_, err := newKeyring(t, of.ring).Open(of.sealed, "a")
+		if err == nil || err.Error() != "cannot decrypt: "+names {
+			t.Errorf("the error is %q, want %q", err, names)
+		}
+	}
 	other := newKeyring(t, "k1:"+encodedKey(2))
 	if _, err := other.Open(sealed, "a"); !errors.Is(err, waypost.ErrDecrypt) {
 		t.Errorf("opened with another key of the same id: %v", err)
@@ -93,8 +107,11 @@ func TestKeyRotation(t *testing.T) {
 		t.Errorf("opened %q, %v", got, err)
 	}
 	fresh := both.Seal([]byte("secret"), "p")
-	if !bytes.HasPrefix(fresh, []byte("k2:")) {
-		t.Errorf("sealed with %q", fresh[:3])
+	if waypost.KeyOf(sealed) != "k1" || waypost.KeyOf(fresh) != "k2" {
+		t.Errorf("sealed with %q, then with %q", waypost.KeyOf(sealed), waypost.KeyOf(fresh))
+	}
+	if ids := both.IDs(); !slices.Equal(ids, []string{"k2", "k1"}) {
+		t.Errorf("the ring has %q", ids)
 	}
 	if _, err := old.Open(fresh, "p"); !errors.Is(err, waypost.ErrDecrypt) {
 		t.Errorf("the old ring opens what the new key sealed: %v", err)

@@ -23,6 +23,7 @@ type TouchpointResult struct {
 type Sending struct {
 	MessageID      string
 	Body           []byte // nil until the message is rendered
+	Unreadable     error  // why Body is nil though the message is stored
 	Status         DeliveryStatus
 	Succeed        bool      // meaningful once Status is final
 	HTTPStatus     int       // of the last attempt
@@ -59,7 +60,7 @@ type OpenAttempt struct {
 // attempts recorded, and no other attempt is open (save one that Interrupts
 // names): of two runs of the same batch, one opens it. It has none if the
 // enrollment is paused, canceled or exited by then, the delivery is in another
-// round, or a Cap forbids it.
+// round, its stored message cannot be read, or a Cap forbids it.
 type Opening struct {
 	Touchpoint
 	Round int // 0 is the first

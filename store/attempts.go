@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -27,21 +29,60 @@ type attemptRow struct {
 	Message         string `bun:"message"`
 	DurationMs      int64  `bun:"duration_ms"`
 	ResponseExcerpt string `bun:"response_excerpt"`
+	Response        []byte `bun:"response"` // see sealResponse
 }
 
-func newAttemptRow(r waypost.AttemptRecord) attemptRow {
+func newAttemptRow(r waypost.AttemptRecord, response []byte) attemptRow {
 	return attemptRow{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.Attempt, At: stamp{r.Outcome.At}, HTTPStatus: r.Outcome.HTTPStatus,
-		ErrorClass: r.Outcome.ErrorClass, Message: cleanText(r.Outcome.Message), DurationMs: r.Outcome.Duration.Milliseconds(),
-		ResponseExcerpt: cleanText(r.Outcome.Excerpt),
+		ErrorClass: r.Outcome.ErrorClass, DurationMs: r.Outcome.Duration.Milliseconds(),
+		Response: response,
 	}
 }
 
-func (r attemptRow) attempt() waypost.Attempt {
+func (s *Store) attempt(r attemptRow) waypost.Attempt {
+	message, excerpt := s.showResponse(r.key().Touchpoint, r.Response, r.Message, r.ResponseExcerpt)
 	return waypost.Attempt{
 		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
-		Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
+		Message: message, DurationMs: r.DurationMs, ResponseExcerpt: excerpt,
 	}
+}
+
+func responsePurpose(key waypost.Touchpoint) string {
+	return "response/" + key.EnrollmentID + "/" + strconv.Itoa(key.Visit)
+}
+
+// sealResponse encrypts what a receiver has said: the message of its answer and the
+// beginning of the body. It may repeat what it was sent. NULL if it has said nothing.
+func (s *Store) sealResponse(key waypost.Touchpoint, message, excerpt string) []byte {
+	if message == "" && excerpt == "" {
+		return nil
+	}
+	return s.keys.Seal([]byte(cleanText(message)+responseSeparator+cleanText(excerpt)), responsePurpose(key))
+}
+
+// responseSeparator is in no text that cleanText returns.
+const responseSeparator = "\x00"
+
+// openResponse reverses sealResponse. Where nothing is sealed, the texts of the row
+// are in the clear: they are ours, or of before responses were sealed.
+func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte, message, excerpt string) (string, string, error) {
+	if sealed == nil {
+		return message, excerpt, nil
+	}
+	plain, err := s.keys.Open(sealed, responsePurpose(key))
+	message, excerpt, _ = strings.Cut(string(plain), responseSeparator)
+	return message, excerpt, err
+}
+
+// showResponse is openResponse for people. Where that fails the message says so: the
+// rest of the delivery, and the others of a list, are shown all the same.
+func (s *Store) showResponse(key waypost.Touchpoint, sealed []byte, message, excerpt string) (string, string) {
+	message, excerpt, err := s.openResponse(key, sealed, message, excerpt)
+	if err != nil {
+		message = "the answer cannot be read: " + err.Error()
+	}
+	return message, excerpt
 }
 
 // attemptKey names an attempt.
@@ -63,13 +104,14 @@ func (r *deliveryRow) last() []attemptRow {
 	return []attemptRow{{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.LastRound, Attempt: r.LastAttempt, At: r.LastAttemptAt, HTTPStatus: r.HTTPStatus,
 		ErrorClass: r.ErrorClass, Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
+		Response: r.Response,
 	}}
 }
 
 // setLast makes the outcome columns describe another attempt.
 func (r *deliveryRow) setLast(a attemptRow) {
 	r.LastRound, r.LastAttempt, r.LastAttemptAt, r.HTTPStatus = a.Round, a.Attempt, a.At, a.HTTPStatus
-	r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt = a.ErrorClass, a.Message, a.DurationMs, a.ResponseExcerpt
+	r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response = a.ErrorClass, a.Message, a.DurationMs, a.ResponseExcerpt, a.Response
 }
 
 // RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
@@ -121,7 +163,7 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 		if r.Outcome.At.IsZero() {
 			r.Outcome.At = s.time()
 		}
-		run.record(r)
+		run.record(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 	}
 	updates := make([]*deliveryRow, 0, len(run.changed))
 	for key := range run.changed {
@@ -212,12 +254,12 @@ type recording struct {
 	progress   []waypost.Progress
 }
 
-func (run *recording) record(r waypost.AttemptRecord) {
+func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 	row := run.deliveries[r.Touchpoint]
 	if r.Round == 0 {
 		r.Round = row.Round
 	}
-	a := newAttemptRow(r)
+	a := newAttemptRow(r, response)
 	class, apart := run.classes[a.key()]
 	inRow := row.LastRound == a.Round && row.LastAttempt == a.Attempt
 	if inRow && !apart {
@@ -292,11 +334,11 @@ var upsertAttempt = bulk{
 	table: "attempts",
 	columns: []string{
 		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
-		"duration_ms bigint", "response_excerpt text",
+		"duration_ms bigint", "response_excerpt text", "response bytea",
 	},
 	suffix: `ON CONFLICT (enrollment_id, visit, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
 		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
-		response_excerpt = EXCLUDED.response_excerpt`,
+		response_excerpt = EXCLUDED.response_excerpt, response = EXCLUDED.response`,
 }
 
 // writeAttempts writes rows of distinct attempts, whose deliveries are locked.
@@ -304,6 +346,6 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
 	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
-		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt}
+		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response}
 	}, nil)
 }

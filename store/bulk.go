@@ -33,6 +33,9 @@ type bulk struct {
 	set     string
 	exprs   map[string]string
 	ordered bool
+	// was is the column that the last key is compared with, if there is one: only rows
+	// that still hold an old value are changed.
+	was string
 
 	written                sync.Once
 	forPostgres, forSQLite string // its texts, once they were needed
@@ -168,10 +171,22 @@ func (b *bulk) assignments(value func(name string) string) string {
 // match joins the keys of an alias with what value gives for them.
 func (b *bulk) match(alias string, value func(name string) string) string {
 	var list []string
-	for _, key := range b.names()[:b.keys] {
-		list = append(list, alias+"."+key+" = "+value(key))
+	for i, key := range b.names()[:b.keys] {
+		column := key
+		if i == b.own() {
+			column = b.was
+		}
+		list = append(list, alias+"."+column+" = "+value(key))
 	}
 	return strings.Join(list, " AND ")
+}
+
+// own is how many of the keys are columns of the same name.
+func (b *bulk) own() int {
+	if b.was != "" {
+		return b.keys - 1
+	}
+	return b.keys
 }
 
 // alias returns the table's name and its alias.
@@ -200,7 +215,7 @@ func (b *bulk) postgres() string {
 	name, alias := b.alias()
 	given := func(name string) string { return "u." + name }
 	if b.ordered {
-		keys := "l." + strings.Join(b.names()[:b.keys], ", l.")
+		keys := "l." + strings.Join(b.names()[:b.own()], ", l.")
 		from = "(SELECT u.* FROM " + from + " JOIN " + name + " AS l ON " + b.match("l", given) +
 			" ORDER BY " + keys + " FOR NO KEY UPDATE OF l) AS u"
 	}

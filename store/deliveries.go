@@ -50,6 +50,7 @@ type deliveryRow struct {
 	Message         string `bun:"message"`
 	DurationMs      int64  `bun:"duration_ms"`
 	ResponseExcerpt string `bun:"response_excerpt"`
+	Response        []byte `bun:"response"`
 }
 
 func messagePurpose(id string) string { return "message/" + id }
@@ -75,11 +76,12 @@ func (r *deliveryRow) touchpoint() waypost.Touchpoint {
 	return waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}
 }
 
-func (r *deliveryRow) delivery() waypost.Delivery {
+func (s *Store) delivery(r *deliveryRow) waypost.Delivery {
+	message, _ := s.showResponse(r.touchpoint(), r.Response, r.Message, r.ResponseExcerpt)
 	return waypost.Delivery{
 		MessageID: r.MessageID, EnrollmentID: r.EnrollmentID, JourneyID: r.JourneyID, JourneyVersion: r.JourneyVersion,
 		NodeID: r.NodeID, WebhookID: r.WebhookID, LaunchID: text(r.LaunchID), LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
-		Succeed: r.Succeed, Message: r.Message, HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
+		Succeed: r.Succeed, Message: message, HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs,
 	}
@@ -112,13 +114,15 @@ type storedRow struct {
 const deliveryColumns = `d.enrollment_id, d.visit, d.org, d.stage, d.message_id, d.journey_id, d.journey_version, d.node_id,
 	d.webhook_id, d.leads_id, d.launch_id, d.status, d.deferred_reason, d.deferred_since, d.succeed, d.round, d.attempts,
 	d.next_attempt_at, d.first_attempt_at, d.open_attempt, d.open_at, d.open_by, d.last_round, d.last_attempt,
-	d.last_attempt_at, d.http_status, d.error_class, d.message, d.duration_ms, d.response_excerpt`
+	d.last_attempt_at, d.http_status, d.error_class, d.message, d.duration_ms, d.response_excerpt,
+	d.response`
 
 func (r *storedRow) scan(rows *sql.Rows) error {
 	return rows.Scan(&r.EnrollmentID, &r.Visit, &r.Org, &r.Stage, &r.MessageID, &r.JourneyID, &r.JourneyVersion, &r.NodeID,
 		&r.WebhookID, &r.LeadsID, &r.LaunchID, &r.Status, &r.DeferredReason, &r.DeferredSince, &r.Succeed, &r.Round, &r.Attempts,
 		&r.NextAttemptAt, &r.FirstAttemptAt, &r.OpenAttempt, &r.OpenAt, &r.OpenBy, &r.LastRound, &r.LastAttempt,
-		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.Message, &r.DurationMs, &r.ResponseExcerpt, &r.body)
+		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.Message, &r.DurationMs, &r.ResponseExcerpt,
+		&r.Response, &r.body)
 }
 
 // deliveriesQuery is the query for the deliveries of touchpoints, locked in the
@@ -270,6 +274,7 @@ var updateDelivery = bulk{
 		"round bigint", "attempts bigint", "next_attempt_at bigint", "first_attempt_at bigint", "open_attempt bigint",
 		"open_at bigint", "open_by text", "last_round bigint", "last_attempt bigint", "last_attempt_at bigint",
 		"http_status bigint", "error_class text", "message text", "duration_ms bigint", "response_excerpt text",
+		"response bytea",
 	},
 	// What is there before its first attempt is late, see touchpoints.
 	set: "late = d.late OR d.first_attempt_at IS NULL",
@@ -284,6 +289,7 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 			r.Round, r.Attempts, r.NextAttemptAt, r.FirstAttemptAt, r.OpenAttempt,
 			r.OpenAt, r.OpenBy, r.LastRound, r.LastAttempt, r.LastAttemptAt,
 			r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt,
+			r.Response,
 		}
 	}, nil)
 }
@@ -297,7 +303,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 		return results, nil
 	}
 	var rows []deliveryRow
-	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "message", "attempts").
+	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "message", "response", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
 		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
 		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
@@ -322,22 +328,28 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 		if results[row.EnrollmentID] == nil {
 			results[row.EnrollmentID] = map[string]waypost.TouchpointResult{}
 		}
+		// One that cannot be read is none: it must not hold up the others.
+		message, _, _ := s.openResponse(row.touchpoint(), row.Response, row.Message, "")
 		results[row.EnrollmentID][row.NodeID] = waypost.TouchpointResult{
-			Succeed: row.Succeed != nil && *row.Succeed, HTTPStatus: row.HTTPStatus, Message: row.Message, Attempts: row.Attempts,
+			Succeed: row.Succeed != nil && *row.Succeed, HTTPStatus: row.HTTPStatus, Message: message, Attempts: row.Attempts,
 		}
 	}
 	return results, nil
 }
 
-// launchOutcomes counts the messages of launches by where their deliveries stand.
-// It reads all of them.
-func (s *Store) launchOutcomes(ctx context.Context, of condition) (waypost.OutcomeCounts, error) {
+// launchOutcomes counts the messages of launches of a journey by where their deliveries
+// stand, or stood when they were dropped. It reads all of them.
+func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of condition) (waypost.OutcomeCounts, error) {
 	var counts waypost.OutcomeCounts
 	var rows []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
 	}
-	err := s.r.NewRaw("SELECT status, count(*) AS n FROM deliveries WHERE "+of.text+" GROUP BY status", of.args...).Scan(ctx, &rows)
+	// In one statement: what is dropped meanwhile is counted once.
+	err := s.r.NewRaw("SELECT o.status, CAST(sum(o.n) AS BIGINT) AS n FROM ("+
+		"SELECT status, count(*) AS n FROM deliveries WHERE "+of.text+" GROUP BY status "+
+		"UNION ALL SELECT status, n FROM dropped WHERE journey_id = ? AND kind = ? AND "+of.text+") AS o GROUP BY o.status",
+		slices.Concat(of.args, []any{journeyID, waypost.DropDelivery}, of.args)...).Scan(ctx, &rows)
 	if err != nil {
 		return counts, fmt.Errorf("count outcomes: %w", err)
 	}
@@ -371,8 +383,8 @@ func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
 	list := make([]waypost.Delivery, len(rows))
-	for i, row := range rows {
-		list[i] = row.delivery()
+	for i := range rows {
+		list[i] = s.delivery(&rows[i])
 	}
 	return list, nil
 }
@@ -461,7 +473,7 @@ func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string
 	})
 	attempts = make([]waypost.Attempt, len(rows))
 	for i, r := range rows {
-		attempts[i] = r.attempt()
+		attempts[i] = s.attempt(r)
 	}
-	return row.delivery(), attempts, body, nil
+	return s.delivery(&row.deliveryRow), attempts, body, nil
 }

@@ -194,6 +194,25 @@ func (s *Store) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(ids, live)))), nil
 }
 
+// ScheduledLaunches returns up to limit recurring launches whose Schedule exists and
+// stays, those after an id in the order of their ids. Only ID, Scope and JourneyID are
+// filled in.
+func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error) {
+	var rows []launchRow
+	err := s.r.NewSelect().Model(&rows).Column("id", "org", "stage", "journey_id").
+		Where("la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL AND la.id > ?", cleanText(after)).
+		Where("NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')").
+		Order("la.id").Limit(int64(limit)).Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules: %w", err)
+	}
+	launches := make([]waypost.Launch, len(rows))
+	for i, r := range rows {
+		launches[i] = waypost.Launch{ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID}
+	}
+	return launches, nil
+}
+
 // CanceledSchedules returns up to limit launches that recurred and are canceled, while
 // their Schedule exists.
 func (s *Store) CanceledSchedules(ctx context.Context, limit int) (ids []string, err error) {

@@ -241,10 +241,23 @@ func TestSealedAtRest(t *testing.T) {
 	check(err)
 	e, err := s.Enroll(t.Context(), sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID}, waypost.Reentry{})
 	check(err)
-	_, err = s.OpenAttempts(t.Context(), []waypost.Opening{{
-		Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, Scope: sc, Attempt: 1, At: time.Now(), By: "w",
-		Delivery: waypost.Delivery{MessageID: waypost.NewID(waypost.PrefixMessage, time.Now())}, Body: []byte("dear customer, your secret"),
-	}})
+	key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
+	messageID := waypost.NewID(waypost.PrefixMessage, time.Now())
+	hook, err := s.CreateWebhook(t.Context(), sc, waypost.Webhook{Name: "another hook", Enabled: true})
+	check(err)
+	// A retry, a failure and a redelivery: the answers stand in all places where they can.
+	for attempt, status := range []waypost.DeliveryStatus{waypost.DeliveryRetrying, waypost.DeliveryFailed} {
+		_, err = s.OpenAttempts(t.Context(), []waypost.Opening{{
+			Touchpoint: key, Scope: sc, Attempt: attempt + 1, At: time.Now(), By: "w",
+			Delivery: waypost.Delivery{MessageID: messageID, WebhookID: hook.ID, LeadsID: lead.LeadsID}, Body: []byte("dear customer, your secret"),
+		}})
+		check(err)
+		check(s.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+			Touchpoint: key, Scope: sc, Round: 1, Attempt: attempt + 1, Status: status,
+			Outcome: waypost.Outcome{ErrorClass: waypost.ClassSucceedFalse, HTTPStatus: 200, Message: "no lady called Ada", Excerpt: "you sent me Lovelace", At: time.Now()},
+		}}))
+	}
+	_, err = s.Redeliver(t.Context(), sc, messageID)
 	check(err)
 	check(s.Close())
 	data, err := os.ReadFile(path)
@@ -252,11 +265,81 @@ func TestSealedAtRest(t *testing.T) {
 	if !bytes.Contains(data, []byte("public name")) {
 		t.Fatal("the file does not hold what was written: the test proves nothing")
 	}
-	for _, secret := range []string{cred.SecretKey, "hunter2hunter2", "whsec_hunter3", "key of hunter4", "dear customer"} {
+	for _, secret := range []string{cred.SecretKey, "hunter2hunter2", "whsec_hunter3", "key of hunter4", "dear customer", "called Ada", "Lovelace"} {
 		if bytes.Contains(data, []byte(secret)) {
 			t.Errorf("the file holds %q", secret)
 		}
 	}
+}
+
+// TestClearResponses reads the answers of receivers that a version stored which did
+// not seal them, and those that cannot be opened.
+func TestClearResponses(t *testing.T) {
+	t.Parallel()
+	urls(t, func(t *testing.T, url, driver, dsn string) {
+		if _, _, err := store.Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		s, err := open(t, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+		check := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
+		check(err)
+		_, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
+		check(err)
+		lead, err := s.CreateLead(t.Context(), sc, waypost.LeadFields{Name: "A"}, nil)
+		check(err)
+		e, err := s.Enroll(t.Context(), sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID}, waypost.Reentry{})
+		check(err)
+		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
+		messageID := waypost.NewID(waypost.PrefixMessage, time.Now())
+		record := func(attempt int, status waypost.DeliveryStatus) {
+			t.Helper()
+			_, err := s.OpenAttempts(t.Context(), []waypost.Opening{{
+				Touchpoint: key, Scope: sc, Attempt: attempt, At: time.Now(), By: "w", Body: []byte("{}"),
+				Delivery: waypost.Delivery{MessageID: messageID, NodeID: "hello", LeadsID: lead.LeadsID},
+			}})
+			check(err)
+			check(s.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+				Touchpoint: key, Scope: sc, Round: 1, Attempt: attempt, Status: status,
+				Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, Message: "new words", Excerpt: "new body", At: time.Now()},
+			}}))
+		}
+		record(1, waypost.DeliveryRetrying)
+		exec(t, driver, dsn, "UPDATE deliveries SET response = NULL, message = 'old words', response_excerpt = 'old body'")
+		d, attempts, _, err := s.Delivery(t.Context(), sc, messageID)
+		if check(err); d.Message != "old words" || len(attempts) != 1 || attempts[0].Message != "old words" || attempts[0].ResponseExcerpt != "old body" {
+			t.Errorf("got %+v, %+v", d, attempts)
+		}
+		record(2, waypost.DeliverySucceeded)
+		d, attempts, _, err = s.Delivery(t.Context(), sc, messageID)
+		if check(err); d.Message != "new words" || len(attempts) != 2 || attempts[0].ResponseExcerpt != "old body" || attempts[1].ResponseExcerpt != "new body" {
+			t.Errorf("got %+v, %+v", d, attempts)
+		}
+		// One that cannot be read says so, and keeps nothing else from being read.
+		exec(t, driver, dsn, "UPDATE deliveries SET response = messages.body FROM messages WHERE messages.enrollment_id = deliveries.enrollment_id")
+		list, err := s.ListDeliveries(t.Context(), sc, waypost.DeliveryFilter{}, waypost.Page{Limit: 10})
+		if check(err); len(list) != 1 || list[0].HTTPStatus != 200 || !strings.Contains(list[0].Message, "cannot be read") {
+			t.Errorf("got %+v", list)
+		}
+		results, err := s.TouchpointResults(t.Context(), []string{e.ID})
+		if check(err); results[e.ID]["hello"].Message != "" || !results[e.ID]["hello"].Succeed {
+			t.Errorf("got %+v", results)
+		}
+		exec(t, driver, dsn, "UPDATE deliveries SET response = NULL, message = 'old words'")
+		results, err = s.TouchpointResults(t.Context(), []string{e.ID})
+		if check(err); results[e.ID]["hello"].Message != "old words" {
+			t.Errorf("got %+v", results)
+		}
+	})
 }
 
 // TestSQLiteTwoProcesses writes through two stores on one file, as a server and a

@@ -151,13 +151,10 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 	for i := range rows {
 		row := &rows[i]
 		o := openings[row.touchpoint()]
-		body, err := s.openBody(row.MessageID, row.body)
-		if err != nil {
-			return nil, err
-		}
+		body, unreadable := s.openBody(row.MessageID, row.body)
 		held := stopped[o.Touchpoint] && !row.Status.Final()
 		foreign := o.Delivery.MessageID != "" && o.Delivery.MessageID != row.MessageID
-		if !held && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
+		if !held && unreadable == nil && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
 			if row.OpenAttempt > 0 {
 				superseded = append(superseded, row.interrupt()...)
 			}
@@ -169,7 +166,7 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 			updates = append(updates, &row.deliveryRow)
 		}
 		sending := row.sending(body)
-		sending.Held = held
+		sending.Held, sending.Unreadable = held, unreadable
 		if row.Round != max(o.Round, 1) {
 			sending.Open = nil // whatever is under way is not this one's
 		}

@@ -32,6 +32,7 @@ type roundRow struct {
 	HTTPStatus     int                    `bun:"http_status"`
 	ErrorClass     string                 `bun:"error_class"`
 	Message        string                 `bun:"message"`
+	Response       []byte                 `bun:"response"`
 }
 
 // undecided selects deliveries (alias d) that are not final.
@@ -70,6 +71,7 @@ func (r roundRow) key() waypost.Round {
 func (r roundRow) before(d deliveryRow) deliveryRow {
 	d.Round, d.Status, d.Succeed, d.Attempts = r.Round-1, r.Status, r.Succeed, r.Attempts
 	d.LastAttemptAt, d.DurationMs, d.HTTPStatus, d.ErrorClass, d.Message = r.LastAttemptAt, r.DurationMs, r.HTTPStatus, r.ErrorClass, r.Message
+	d.Response = r.Response
 	d.FirstAttemptAt, d.DeferredReason, d.DeferredSince, d.NextAttemptAt = r.FirstAttemptAt, "", stamp{}, stamp{}
 	d.OpenAttempt, d.OpenAt, d.OpenBy = 0, stamp{}, ""
 	return d
@@ -132,10 +134,7 @@ func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (m
 		if round > row.Round {
 			continue
 		}
-		body, err := s.openBody(row.MessageID, row.body)
-		if err != nil {
-			return nil, err
-		}
+		body, unreadable := s.openBody(row.MessageID, row.body)
 		// Only what ended is followed: it does not matter that the two reads are not one.
 		if round < row.Round {
 			next, there := begun[waypost.Round{Touchpoint: key, Round: round + 1}]
@@ -145,6 +144,7 @@ func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (m
 			row.deliveryRow = next.before(row.deliveryRow)
 		}
 		sending := row.sending(body)
+		sending.Unreadable = unreadable
 		sending.Before = begun[waypost.Round{Touchpoint: key, Round: round}].Attempts
 		list[key] = sending
 	}
@@ -211,7 +211,7 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 		round := roundRow{
 			EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1, WorkflowID: batch.ID, RedeliveryID: redelivery, BeganAt: stamp{now},
 			Status: row.Status, Succeed: row.Succeed, FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
-			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Message: row.Message,
+			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Message: row.Message, Response: row.Response,
 		}
 		if row.OpenAttempt > 0 {
 			superseded = append(superseded, row.interrupt()...)
@@ -255,7 +255,7 @@ func (r *deliveryRow) beginRound() {
 }
 
 // lookUpNeeds says which of the deliveries can never be redelivered, because they
-// have no stored message, or their webhook or their lead was deleted.
+// have no stored message (any more), or their webhook or their lead was deleted.
 func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]error, error) {
 	absent := map[waypost.Touchpoint]error{}
 	if len(deliveries) == 0 {
@@ -287,6 +287,8 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 		switch {
 		case !slices.Contains(there, row.LeadsID):
 			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "leadsId", "lead %d was deleted: nothing more is sent about it", row.LeadsID)
+		case !slices.Contains(rendered, touchpointRow(key)) && row.LastAttempt > 0 && row.ErrorClass != waypost.ClassRender:
+			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "messageId", "message %s is no longer kept, so it cannot be sent again", row.MessageID)
 		case !slices.Contains(rendered, touchpointRow(key)):
 			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "messageId", "message %s was never made, so it cannot be sent again", row.MessageID)
 		case slices.Contains(missing, row.WebhookID):
@@ -300,7 +302,7 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 // stored, for the pump to start. Its journey and its enrollment stay as they are.
 // NotFound if the scope has no such message; Conflict if it is still being
 // delivered, or an attempt of it is under way; UnprocessableEntity if it never can
-// be, because it was never made, or its lead or webhook was deleted. If it is being
+// be, because it was never made or is no longer kept, or its lead or webhook was deleted. If it is being
 // redelivered, the workflow is told to look, so that one that is gone is found out.
 func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, err error) {
 	var refused error
@@ -322,7 +324,7 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 		if refused = why[key]; refused != nil {
 			return s.notifyRounds(ctx, tx, "d.enrollment_id = ? AND d.visit = ?", key.EnrollmentID, key.Visit)
 		}
-		d = begun[0].delivery()
+		d = s.delivery(begun[0])
 		return s.keep(ctx, tx, d)
 	})
 	if err == nil {

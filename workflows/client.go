@@ -99,7 +99,7 @@ func (c *Client) createSchedule(ctx context.Context, l waypost.Launch) error {
 		Action: &client.ScheduleWorkflowAction{
 			ID:                    l.ID,
 			Workflow:              TypeLaunchOccurrence,
-			Args:                  []any{OccurrenceInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID}},
+			Args:                  occurrenceArgs(l),
 			TaskQueue:             c.taskQueue,
 			TypedSearchAttributes: attributes,
 			StaticSummary:         "Occurrence of a launch of journey " + l.JourneyID,
@@ -127,13 +127,54 @@ func (c *Client) makeUp(ctx context.Context, l waypost.Launch) error {
 	if due := l.Schedule.Next(from); due.IsZero() || due.After(now) {
 		return nil
 	}
-	err := c.temporal.ScheduleClient().GetHandle(ctx, l.ID).Backfill(ctx, client.ScheduleBackfillOptions{
-		Backfill: []client.ScheduleBackfill{{Start: from, End: now, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}},
+	return c.fire(ctx, l.ID, from, now)
+}
+
+// fire has a Schedule fire for a time that has passed.
+func (c *Client) fire(ctx context.Context, launchID string, from, to time.Time) error {
+	err := c.temporal.ScheduleClient().GetHandle(ctx, launchID).Backfill(ctx, client.ScheduleBackfillOptions{
+		Backfill: []client.ScheduleBackfill{{Start: from, End: to, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}},
 	})
 	if err != nil {
-		return fmt.Errorf("make up for the schedule of launch %s: %w", l.ID, err)
+		return fmt.Errorf("make up for the schedule of launch %s: %w", launchID, err)
 	}
 	return nil
+}
+
+// ResealSchedule encrypts what the Schedule of a recurring launch holds with the
+// keyring's first key. It takes Scope, ID and JourneyID of l; exists is false if there
+// is no Schedule, which is no error.
+func (c *Client) ResealSchedule(ctx context.Context, l waypost.Launch) (exists bool, err error) {
+	var due time.Time
+	err = c.temporal.ScheduleClient().GetHandle(ctx, l.ID).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			action, ok := in.Description.Schedule.Action.(*client.ScheduleWorkflowAction)
+			if !ok {
+				return nil, fmt.Errorf("it starts no workflow but is %T", in.Description.Schedule.Action)
+			}
+			// The rest is encrypted again by being written; these are kept as they are read.
+			action.Args = occurrenceArgs(l)
+			if next := in.Description.Info.NextActionTimes; len(next) > 0 {
+				due = next[0]
+			}
+			return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
+		},
+	})
+	if gone := (*serviceerror.NotFound)(nil); errors.As(err, &gone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("update the schedule of launch %s: %w", l.ID, err)
+	}
+	// Temporal drops what was due before an update and has not fired yet.
+	if now := time.Now(); !due.IsZero() && !due.After(now) {
+		return true, c.fire(ctx, l.ID, due.Add(-time.Second), now)
+	}
+	return true, nil
+}
+
+func occurrenceArgs(l waypost.Launch) []any {
+	return []any{OccurrenceInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID}}
 }
 
 // ranges writes ascending numbers as ranges.

@@ -307,6 +307,30 @@ var recurringTests = []test{
 		ok(t, f.MarkLaunchStarted(t.Context(), unknown.ID))
 		toDelete(l.ID, other.ID, unknown.ID)
 	}},
+	{"schedules that exist", func(t *testing.T, f *fixture) {
+		journey := f.journey(t)
+		var want []waypost.Launch
+		for range 3 {
+			l := f.recurring(t, journey)
+			want = append(want, waypost.Launch{ID: l.ID, Scope: scope, JourneyID: journey})
+			f.clock.Advance(time.Millisecond)
+		}
+		f.launch(t, journey, f.lead(t))
+		must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{ // Temporal does not know it
+			JourneyID: journey, Version: 1, AppID: "app_1", Schedule: mornings, Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+		}))
+		list := func(after string, limit int) []waypost.Launch {
+			t.Helper()
+			return must[[]waypost.Launch](t)(f.ScheduledLaunches(t.Context(), after, limit))
+		}
+		equal(t, "all", list("", 10), want)
+		equal(t, "page", list("", 2), want[:2])
+		equal(t, "next page", list(want[1].ID, 2), want[2:])
+		must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, want[1].ID))
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, want[0].ID))
+		equal(t, "paused and canceled", list("", 10), want[1:])
+		equal(t, "after the last", list(want[2].ID, 10), []waypost.Launch{})
+	}},
 	{"control group", func(t *testing.T, f *fixture) {
 		// Of a filter and of a list, in steps of any size, the same leads are held out:
 		// in every launch of the journey, and in those with a larger group.
