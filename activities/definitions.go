@@ -63,7 +63,8 @@ type subject struct {
 func (a *Activities) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
 	var orphans []string
 	for _, item := range items {
-		if _, there := leads[item.LeadsID]; !there && !enrollments[item.EnrollmentID].Status.Ended() {
+		_, there := leads[item.LeadsID]
+		if e, known := enrollments[item.EnrollmentID]; known && !there && !e.Status.Ended() {
 			orphans = append(orphans, item.EnrollmentID)
 		}
 	}

@@ -93,6 +93,9 @@ type deliveryDetail struct {
 	deliveryAnswer
 	AttemptLog []attemptAnswer `json:"attemptLog"`
 	Request    sentRequest     `json:"request"`
+	// PayloadDropped says that there was a message: it, and what was answered, were kept
+	// for long enough.
+	PayloadDropped bool `json:"payloadDropped"`
 }
 
 type attemptAnswer struct {
@@ -131,6 +134,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.Request = requestFor(w.URL, body)
+	ans.PayloadDropped = body == nil && len(attempts) > 0 && attempts[len(attempts)-1].ErrorClass != waypost.ClassRender
 	return resource(http.StatusOK, "", ans)
 }
 

@@ -104,7 +104,7 @@ func TestDeliveries(t *testing.T) {
 		return fmt.Sprintf(`{"messageId":"%s","enrollmentId":"%s","journeyId":"%s","journeyVersion":1,"nodeId":"hello","webhookId":"%s","leadsId":%d,`, messages[i], enrollments[i], journeyID, hook, leads[i])
 	}
 	request := func(i int) string {
-		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}}}`,
+		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}},"payloadDropped":false}`,
 			len(messages[i])+16, waypost.ProductVersion, messages[i])
 	}
 	for i, want := range []string{

@@ -188,7 +188,7 @@ func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status
 
 // ImportErrors calls each for every row of an import that has failed so far, by
 // line. Its error ends it and is returned. It holds those of one step at a time.
-// NotFound if the scope has no import of this id.
+// NotFound if the scope has no import of this id, or if they were dropped.
 func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
 	err := s.importErrors(ctx, sc, id, each)
 	if err != nil {
@@ -198,12 +198,16 @@ func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, e
 }
 
 func (s *Store) importErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
-	if _, err := s.importOf(ctx, sc, id); err != nil {
+	row, err := s.importOf(ctx, sc, id)
+	if err != nil {
 		return err
 	}
 	for after := 0; ; {
 		var rows []importErrorsRow
 		err := s.r.NewSelect().Model(&rows).Where("import_id = ? AND part > ?", id, after).Order("part").Limit(1).Scan(ctx)
+		if err == nil && len(rows) == 0 && after == 0 && row.Failed > 0 {
+			err = waypost.Errorf(waypost.CodeNotFound, "id", "why the %d rows failed is no longer kept", row.Failed)
+		}
 		if err != nil || len(rows) == 0 {
 			return err
 		}

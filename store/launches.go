@@ -173,6 +173,8 @@ type standingRow struct {
 	launchRow `bun:",extend"`
 	Active    bool  `bun:"active,scanonly"`
 	LastEnd   stamp `bun:"last_end,scanonly"`
+	// Of enrollments that were dropped since.
+	DroppedEnd stamp `bun:"dropped_end,scanonly"`
 
 	opened occurrences // of one that recurs
 }
@@ -181,7 +183,8 @@ type standingRow struct {
 func standing(db bun.IDB, dest any) *bun.SelectQuery {
 	return db.NewSelect().Model(dest).ColumnExpr("?TableColumns").
 		ColumnExpr("EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL) AS active").
-		ColumnExpr("(SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id) AS last_end")
+		ColumnExpr("(SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id) AS last_end").
+		ColumnExpr("(SELECT MAX(dd.ended_at) FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id) AS dropped_end")
 }
 
 // launch derives how a launch stands at a time.
@@ -204,9 +207,7 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 	}
 	var end time.Time
 	if !r.DoneAt.IsZero() && !r.Active {
-		if end = r.DoneAt.Time; r.LastEnd.After(end) {
-			end = r.LastEnd.Time
-		}
+		end = slices.MaxFunc([]time.Time{r.DoneAt.Time, r.LastEnd.Time, r.DroppedEnd.Time}, time.Time.Compare)
 	}
 	canceledAt, canceled := controls.Canceled()
 	switch {
@@ -273,7 +274,7 @@ func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id strin
 		}
 	}
 	l.Progress.Completed = max(0, l.Progress.Enrolled-int(active))
-	l.Progress.Outcomes, err = s.launchOutcomes(ctx, of)
+	l.Progress.Outcomes, err = s.launchOutcomes(ctx, row.JourneyID, of)
 	return l, err
 }
 

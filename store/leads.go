@@ -326,8 +326,8 @@ func runningEnrollments(ctx context.Context, tx bun.Tx, sc waypost.Scope, lead i
 		Active       int    `bun:"active"`
 		Running      bool   `bun:"running"`
 	}
-	err := tx.NewRaw(`SELECT je.journey_id, je.enrollment_id, je.active, e.ended_at IS NULL AS running
-		FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = ? JOIN enrollments AS e ON e.id = je.enrollment_id
+	err := tx.NewRaw(`SELECT je.journey_id, je.enrollment_id, je.active, e.id IS NOT NULL AND e.ended_at IS NULL AS running
+		FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = ? LEFT JOIN enrollments AS e ON e.id = je.enrollment_id
 		WHERE j.org = ? AND j.stage = ? AND je.active > 0`, lead, sc.Org, sc.Stage).Scan(ctx, &entries)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"attempts", attemptTests},
 		{"caps", capTests},
 		{"redeliveries", redeliveryTests},
+		{"retention", retentionTests},
 		{"lists", listTests},
 		{"idempotency", idempotencyTests},
 		{"articles", articleTests},

@@ -1,0 +1,60 @@
+package waypost
+
+import "time"
+
+// Retention says how long what has ended is kept, counted from its end; 0 is for ever.
+// What is dropped takes along what belongs to it: an enrollment its deliveries, those
+// their attempts and messages. So the shorter of two ages holds.
+type Retention struct {
+	Payloads    time.Duration // messages, what receivers answered, and why rows of imports failed
+	Attempts    time.Duration // all attempts of a delivery but the last
+	Deliveries  time.Duration
+	Enrollments time.Duration
+	Events      time.Duration
+}
+
+// What is dropped, in the order in which a sweep does it.
+const (
+	DropPayload     = "payload"
+	DropImportError = "importError"
+	DropAttempt     = "attempt"
+	DropDelivery    = "delivery"
+	DropEnrollment  = "enrollment"
+	DropEvent       = "event"
+)
+
+// DropKinds lists them.
+var DropKinds = []string{DropPayload, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent}
+
+// Age is how long things of a kind are kept; 0 is for ever.
+func (r Retention) Age(kind string) time.Duration {
+	deliveries := shorter(r.Deliveries, r.Enrollments)
+	switch kind {
+	case DropPayload:
+		return shorter(r.Payloads, deliveries)
+	case DropImportError:
+		return r.Payloads
+	case DropAttempt:
+		return shorter(r.Attempts, deliveries)
+	case DropDelivery:
+		return deliveries
+	case DropEnrollment:
+		return r.Enrollments
+	}
+	return r.Events
+}
+
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Dropped is what one step of a sweep did.
+type Dropped struct {
+	Kind string // a Drop… value
+	N    int
+	// Next is where the next step goes on, "" if the sweep is over.
+	Next string
+}

@@ -1,0 +1,532 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// retentionRow is the only row of its table: who drops what is over.
+type retentionRow struct {
+	bun.BaseModel `bun:"table:retention,alias:rt"`
+
+	ID        int    `bun:"id,pk"`
+	Holder    string `bun:"holder"` // "" if nobody holds it
+	HeldUntil stamp  `bun:"held_until"`
+	SweptAt   stamp  `bun:"swept_at"` // when the last sweep ended
+}
+
+// HoldSweep takes the sweep for holder, an id that only its process has, or renews its
+// hold, and tells whether holder has it: for two thirds of ttl at least. Nobody gets it
+// while another holds it, and for the time every after a sweep that was ended. A hold
+// that has run out is free. It writes only where something is to change.
+func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error) {
+	decide := func(r *retentionRow) (held, renew bool) {
+		now := s.time()
+		left := r.HeldUntil.Sub(now)
+		switch {
+		case r.Holder == holder:
+			return true, left < ttl*2/3
+		case r.Holder != "" && left > 0:
+			return false, false
+		}
+		due := r.SweptAt.IsZero() || !r.SweptAt.Add(every).After(now)
+		return due, due
+	}
+	var row retentionRow
+	if err := s.r.NewSelect().Model(&row).Scan(ctx); err != nil {
+		return false, fmt.Errorf("look who sweeps: %w", err)
+	}
+	held, renew := decide(&row)
+	if !renew {
+		return held, nil
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if err := s.lock(tx.NewSelect().Model(&row), "rt").Scan(ctx); err != nil {
+			return err
+		}
+		if held, renew = decide(&row); !renew {
+			return nil
+		}
+		row.Holder, row.HeldUntil = holder, stamp{s.time().Add(ttl)}
+		_, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("hold the sweep: %w", err)
+	}
+	return held, nil
+}
+
+// EndSweep gives the sweep back, if holder holds it. done says that it has come to its
+// end.
+func (s *Store) EndSweep(ctx context.Context, holder string, done bool) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		var row retentionRow
+		if err := s.lock(tx.NewSelect().Model(&row), "rt").Scan(ctx); err != nil || row.Holder != holder {
+			return err
+		}
+		row.Holder, row.HeldUntil = "", stamp{}
+		if done {
+			row.SweptAt = stamp{s.time()}
+		}
+		_, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end the sweep: %w", err)
+	}
+	return nil
+}
+
+// sweepPlace is how far a sweep got. What is dropped is gone, so each sweep begins at
+// the first row there is, and passes over those that are not over yet.
+type sweepPlace struct {
+	Kind   string `json:"kind"`
+	Before int64  `json:"before"` // what ended before this is over, in microseconds
+	ID     string `json:"id,omitzero"`
+	Number int64  `json:"number,omitzero"`
+}
+
+func (p sweepPlace) before() stamp { return stamp{time.UnixMicro(p.Before).UTC()} }
+
+// born is above the id of everything that can have ended before p.Before: nothing ends
+// before it is made.
+func (p sweepPlace) born(prefix string) string { return waypost.NewID(prefix, p.before().Time) }
+
+const (
+	// How many rows a step looks at together, and the most that it drops (with what belongs
+	// to them). That holds SQLite's only writer for about 10 ms; on PostgreSQL it is one
+	// transaction of many.
+	sqlitePage   = 50
+	postgresPage = 250
+	// sweepPages bounds the pages of a step that have nothing to drop.
+	sweepPages = 20
+)
+
+func (s *Store) sweepPage() int64 {
+	if s.postgres {
+		return postgresPage
+	}
+	return sqlitePage
+}
+
+// sweepRow is a row that a sweep looks at, of whatever kind.
+type sweepRow struct {
+	ID     string `bun:"id"`
+	Number int64  `bun:"number"`
+	Over   bool   `bun:"is_over"`
+	Young  bool   `bun:"young"` // so are all that follow: the walk ends
+}
+
+func (r sweepRow) touchpoint() touchpointRow {
+	return touchpointRow{EnrollmentID: r.ID, Visit: int(r.Number)}
+}
+
+// DropStep takes one step of a sweep that drops what is over: at most a page of one
+// kind, in one transaction in which the sums move that are kept of it. at is "" at the
+// beginning, then the Next of the step before. It needs no hold: a step that is cut off
+// or taken twice drops nothing that is not over and counts nothing twice. It leaves
+// alone what does not have its end yet, or what belongs to such, and what others
+// have locked. Nothing is dropped that a frequency cap may still have to count.
+func (s *Store) DropStep(ctx context.Context, keep waypost.Retention, at string) (waypost.Dropped, error) {
+	var p sweepPlace
+	err := fromJSON(at, &p)
+	if err == nil && at == "" {
+		p, err = s.beginSweep(ctx, keep, waypost.DropKinds)
+	}
+	var step waypost.Dropped
+	if err == nil && p.Kind != "" {
+		step, err = s.dropStep(ctx, keep, p)
+	}
+	if err != nil {
+		return waypost.Dropped{}, fmt.Errorf("drop what is over: %w", err)
+	}
+	return step, nil
+}
+
+// beginSweep is the place before the first of the kinds that are dropped at all, the
+// zero place if there is none.
+func (s *Store) beginSweep(ctx context.Context, keep waypost.Retention, kinds []string) (p sweepPlace, err error) {
+	for _, kind := range kinds {
+		age := keep.Age(kind)
+		if age == 0 {
+			continue
+		}
+		if kind == waypost.DropDelivery || kind == waypost.DropEnrollment {
+			longest, err := s.longestCap(ctx)
+			if err != nil {
+				return p, err
+			}
+			age = max(age, longest)
+		}
+		p = sweepPlace{Kind: kind, Before: s.time().Add(-age).UnixMicro()}
+		if kind == waypost.DropDelivery {
+			err = s.settleRedeliveries(ctx, p.before())
+		}
+		return p, err
+	}
+	return p, nil
+}
+
+// longestCap is the longest time that a frequency cap of a published version looks
+// back.
+func (s *Store) longestCap(ctx context.Context) (longest time.Duration, err error) {
+	var definitions []string
+	err = s.r.NewSelect().Model((*versionRow)(nil)).Column("definition").Where("definition LIKE ?", `%"frequencyCap"%`).Scan(ctx, &definitions)
+	if err != nil {
+		return 0, fmt.Errorf("look for frequency caps: %w", err)
+	}
+	for _, d := range definitions {
+		var members struct {
+			FrequencyCap struct {
+				Per waypost.Duration `json:"per"`
+			} `json:"frequencyCap"`
+		}
+		if err := fromJSON(d, &members); err != nil {
+			return 0, fmt.Errorf("read a frequency cap: %w", err)
+		}
+		longest = max(longest, time.Duration(members.FrequencyCap.Per))
+	}
+	return longest, nil
+}
+
+// settleRedeliveries has the bulk redeliveries that look for no more messages keep
+// what they came to, which they count from their deliveries until then.
+func (s *Store) settleRedeliveries(ctx context.Context, before stamp) error {
+	var rows []redeliveryRow
+	if err := s.r.NewSelect().Model(&rows).Where("ended_at IS NULL AND done_at < ?", before).Scan(ctx); err != nil {
+		return fmt.Errorf("look for redeliveries: %w", err)
+	}
+	for i := range rows {
+		if _, err := s.countedRedelivery(ctx, &rows[i]); err != nil {
+			return fmt.Errorf("settle redelivery %s: %w", rows[i].ID, err)
+		}
+	}
+	return nil
+}
+
+// sweeper is how one kind is dropped. page lists the rows after a place, in the order
+// of their keys; drop drops those of them that are over, and are still.
+type sweeper struct {
+	page func(*Store, sweepPlace) *bun.SelectQuery
+	drop func(*Store, context.Context, bun.Tx, sweepPlace, []sweepRow) (int, error)
+}
+
+var sweepers = map[string]sweeper{
+	waypost.DropPayload:     {(*Store).messagePage, (*Store).dropPayloads},
+	waypost.DropImportError: {(*Store).importErrorPage, (*Store).dropImportErrors},
+	waypost.DropAttempt:     {(*Store).attemptPage, (*Store).dropAttempts},
+	waypost.DropDelivery:    {(*Store).deliveryPage, (*Store).dropDeliveries},
+	waypost.DropEnrollment:  {(*Store).enrollmentPage, (*Store).dropEnrollments},
+	waypost.DropEvent:       {(*Store).eventPage, (*Store).dropEvents},
+}
+
+func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
+	kind, known := sweepers[p.Kind]
+	if !known {
+		return step, fmt.Errorf("a sweep cannot go on at %q", p.Kind)
+	}
+	step.Kind = p.Kind
+	for range sweepPages {
+		var rows []sweepRow
+		if err := kind.page(s, p).Scan(ctx, &rows); err != nil {
+			return step, fmt.Errorf("look for what is over (%s): %w", p.Kind, err)
+		}
+		full := len(rows) == int(s.sweepPage())
+		if len(rows) > 0 {
+			last := rows[len(rows)-1]
+			p.ID, p.Number, full = last.ID, last.Number, full && !last.Young
+		}
+		over := slices.DeleteFunc(rows, func(r sweepRow) bool { return !r.Over })
+		if len(over) > 0 {
+			err := s.writeRows(ctx, len(over), func(ctx context.Context, tx bun.Tx) (err error) {
+				step.N, err = kind.drop(s, ctx, tx, p, over)
+				return err
+			})
+			if err != nil {
+				return step, fmt.Errorf("%s: %w", p.Kind, err)
+			}
+		}
+		if !full {
+			rest := waypost.DropKinds[slices.Index(waypost.DropKinds, p.Kind)+1:]
+			if p, err = s.beginSweep(ctx, keep, rest); err != nil || p.Kind == "" {
+				return step, err
+			}
+			break
+		}
+		if len(over) > 0 {
+			break
+		}
+	}
+	step.Next, err = toJSON(p)
+	return step, err
+}
+
+// pageAfter selects the keys (a text and a number) of the next rows of a table, in
+// their order. The databases look no further than that, whatever they are joined to.
+func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string) *bun.SelectQuery {
+	q := s.r.NewSelect().Distinct().TableExpr(table).ColumnExpr("? AS id", bun.Ident(id)).ColumnExpr("? AS number", bun.Ident(number)).
+		Where("(?, ?) > (?, ?)", bun.Ident(id), bun.Ident(number), p.ID, p.Number).
+		Where("? < ?", bun.Ident(id), p.born(prefix)).Order(id, number).Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id", "k.number").Order("k.id", "k.number")
+}
+
+// deliveryOver says that a delivery (alias d) and its enrollment (alias e) ended before
+// a time: nothing is sent, and no workflow asks for it any more. A redelivery that was
+// begun later is one that ended later. What ended with an attempt that nobody closed is over,
+// too.
+const deliveryOver = `e.ended_at < ?0 AND d.status IN ('succeeded', 'failed', 'canceled')
+	AND (d.open_attempt = 0 OR d.open_at < ?0) AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
+	AND (d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
+		AND (dr.began_at >= ?0 OR dr.canceled_at >= ?0)))`
+
+// deliveryCounted says that no bulk redelivery has yet to count the delivery (alias d).
+const deliveryCounted = `(d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr JOIN redeliveries AS rd ON rd.id = dr.redelivery_id
+	WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND rd.ended_at IS NULL))`
+
+// ofDeliveries tells which rows of a page of keys of deliveries are over.
+func ofDeliveries(q *bun.SelectQuery, p sweepPlace, and string) *bun.SelectQuery {
+	return q.ColumnExpr("COALESCE("+deliveryOver+and+", FALSE) AS is_over", p.before()).
+		Join("LEFT JOIN deliveries AS d ON d.enrollment_id = k.id AND d.visit = k.number").
+		Join("LEFT JOIN enrollments AS e ON e.id = k.id")
+}
+
+func (s *Store) messagePage(p sweepPlace) *bun.SelectQuery {
+	return ofDeliveries(s.pageAfter("messages", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, "")
+}
+
+func (s *Store) attemptPage(p sweepPlace) *bun.SelectQuery {
+	return ofDeliveries(s.pageAfter("attempts", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, "")
+}
+
+func (s *Store) deliveryPage(p sweepPlace) *bun.SelectQuery {
+	return ofDeliveries(s.pageAfter("deliveries", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, " AND "+deliveryCounted)
+}
+
+// lockOver locks those of the rows' deliveries that are still over, in the order of
+// their keys, and passes over those that somebody else has locked: a redelivery of
+// them may begin.
+func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (deliveries []deliveryRow, keys []touchpointRow, err error) {
+	values := make([]touchpointRow, len(rows))
+	for i, r := range rows {
+		values[i] = r.touchpoint()
+	}
+	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
+		Column("d.enrollment_id", "d.visit", "d.journey_id", "d.launch_id", "d.status").TableExpr("u").
+		Join("JOIN enrollments AS e ON e.id = u.enrollment_id").
+		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").Where(deliveryOver+and, p.before()).
+		Order("d.enrollment_id", "d.visit")
+	if s.postgres {
+		q.For("UPDATE OF d SKIP LOCKED")
+	}
+	if err := q.Scan(ctx); err != nil {
+		return nil, nil, err
+	}
+	keys = make([]touchpointRow, len(deliveries))
+	for i := range deliveries {
+		keys[i] = touchpointRow(deliveries[i].touchpoint())
+	}
+	return deliveries, keys, nil
+}
+
+// ofKeys restricts a statement to the rows of touchpoints.
+const ofKeys = "(enrollment_id, visit) IN (SELECT u.enrollment_id, u.visit FROM u)"
+
+// deleteOf deletes the rows of touchpoints from a table.
+func deleteOf(ctx context.Context, tx bun.Tx, table string, keys []touchpointRow) (int, error) {
+	res, err := tx.NewDelete().With("u", tx.NewValues(&keys)).TableExpr(table).Where(ofKeys).Exec(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("delete %s: %w", table, err)
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+// dropPayloads drops messages, and what the receivers answered, of all rounds.
+func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	_, keys, err := s.lockOver(ctx, tx, p, rows, "")
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	for _, of := range []struct{ table, set, where string }{
+		{"deliveries", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
+		{"attempts", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
+		{"delivery_rounds", "response = NULL, message = ''", "(response IS NOT NULL OR message <> '')"},
+	} {
+		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(of.table).Set(of.set).Where(ofKeys).Where(of.where).Exec(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("clear what was answered in %s: %w", of.table, err)
+		}
+	}
+	return deleteOf(ctx, tx, "messages", keys)
+}
+
+// dropAttempts drops the attempts that have rows of their own.
+func (s *Store) dropAttempts(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	_, keys, err := s.lockOver(ctx, tx, p, rows, "")
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	return deleteOf(ctx, tx, "attempts", keys)
+}
+
+func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	deliveries, keys, err := s.lockOver(ctx, tx, p, rows, " AND "+deliveryCounted)
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	for _, table := range []string{"messages", "attempts", "delivery_rounds", "deliveries"} {
+		if _, err := deleteOf(ctx, tx, table, keys); err != nil {
+			return 0, err
+		}
+	}
+	sums := map[droppedKey]droppedRow{}
+	for _, d := range deliveries {
+		addDropped(sums, droppedKey{d.JourneyID, text(d.LaunchID), waypost.DropDelivery, string(d.Status)}, stamp{})
+	}
+	return len(keys), s.countDropped(ctx, tx, sums)
+}
+
+// enrollmentOver says that an enrollment (alias e) ended before a time, and has no
+// deliveries any more. One that an enroll node made stays while the enrollment runs that
+// it was made for: that may ask for it again.
+var enrollmentOver = fmt.Sprintf(`e.ended_at < ?0 AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.enrollment_id = e.id)
+	AND (e.source IS NULL OR NOT EXISTS (SELECT 1 FROM enrollments AS o WHERE o.id = substr(e.source, 1, %d) AND o.ended_at IS NULL))`,
+	len(waypost.NewID(waypost.PrefixEnrollment, time.Now())))
+
+func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
+	q := s.r.NewSelect().TableExpr("enrollments").Column("id").Where("id > ? AND id < ?", p.ID, p.born(waypost.PrefixEnrollment)).
+		Order("id").Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
+		ColumnExpr("COALESCE("+enrollmentOver+", FALSE) AS is_over", p.before()).
+		Join("JOIN enrollments AS e ON e.id = k.id").Order("k.id")
+}
+
+// dropEnrollments drops enrollments with their timelines, waits and controls. Their
+// entries stay: those are what forbids a lead to enter again.
+func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	var enrollments []enrollmentRow
+	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "ended_at").
+		Where("e.id IN (?)", bun.List(ids)).Where(enrollmentOver, p.before()).Order("e.id")
+	if s.postgres {
+		q.For("UPDATE OF e SKIP LOCKED")
+	}
+	if err := q.Scan(ctx); err != nil || len(enrollments) == 0 {
+		return 0, err
+	}
+	ids = ids[:0]
+	sums := map[droppedKey]droppedRow{}
+	for _, e := range enrollments {
+		ids = append(ids, e.ID)
+		addDropped(sums, droppedKey{e.JourneyID, text(e.LaunchID), waypost.DropEnrollment, e.Status}, e.EndedAt)
+	}
+	for _, of := range [][2]string{{"timeline", "enrollment_id"}, {"waits", "enrollment_id"}, {"controls", "target"}, {"enrollments", "id"}} {
+		if _, err := tx.NewDelete().TableExpr(of[0]).Where("? IN (?)", bun.Ident(of[1]), bun.List(ids)).Exec(ctx); err != nil {
+			return 0, fmt.Errorf("delete %s: %w", of[0], err)
+		}
+	}
+	return len(ids), s.countDropped(ctx, tx, sums)
+}
+
+// droppedKey is what is counted together of what was dropped.
+type droppedKey struct{ journeyID, launchID, kind, status string }
+
+func (k droppedKey) compare(o droppedKey) int {
+	return cmp.Or(cmp.Compare(k.journeyID, o.journeyID), cmp.Compare(k.launchID, o.launchID), cmp.Compare(k.kind, o.kind), cmp.Compare(k.status, o.status))
+}
+
+// droppedRow is the count.
+type droppedRow struct {
+	bun.BaseModel `bun:"table:dropped,alias:dd"`
+
+	JourneyID string `bun:"journey_id,pk"`
+	LaunchID  string `bun:"launch_id,pk"` // "": of none
+	Kind      string `bun:"kind,pk"`
+	Status    string `bun:"status,pk"`
+	N         int    `bun:"n"`
+	EndedAt   stamp  `bun:"ended_at"` // of the last enrollment
+}
+
+func addDropped(sums map[droppedKey]droppedRow, key droppedKey, endedAt stamp) {
+	row := sums[key]
+	row.N++
+	if endedAt.After(row.EndedAt.Time) {
+		row.EndedAt = endedAt
+	}
+	sums[key] = row
+}
+
+// countDropped adds to what is kept of all that was dropped.
+func (s *Store) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey]droppedRow) error {
+	var rows []droppedRow
+	for _, key := range slices.SortedFunc(maps.Keys(sums), droppedKey.compare) {
+		row := sums[key]
+		row.JourneyID, row.LaunchID, row.Kind, row.Status = key.journeyID, key.launchID, key.kind, key.status
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := tx.NewInsert().Model(&rows).On("CONFLICT (journey_id, launch_id, kind, status) DO UPDATE").
+		Set("n = dd.n + EXCLUDED.n").
+		Set("ended_at = CASE WHEN dd.ended_at > EXCLUDED.ended_at THEN dd.ended_at ELSE EXCLUDED.ended_at END").Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("count what is dropped: %w", err)
+	}
+	return nil
+}
+
+// eventPage tells which events no enrollment can match any more: a wait looks back to
+// when its enrollment was made, so a lead that is in no journey now never will. Events
+// are stored in the order of their numbers, but for those of transactions that overlapped.
+func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
+	q := s.r.NewSelect().TableExpr("events").Column("seq", "org", "stage", "leads_id").ColumnExpr("accepted_at < ? AS is_over", p.before()).
+		Where("seq > ?", p.Number).Order("seq").Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("'' AS id, k.seq AS number, NOT k.is_over AS young").
+		ColumnExpr(`k.is_over AND NOT EXISTS (SELECT 1 FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = k.leads_id
+			WHERE j.org = k.org AND j.stage = k.stage AND je.active > 0) AS is_over`).Order("k.seq")
+}
+
+func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	numbers := make([]int64, len(rows))
+	for i, r := range rows {
+		numbers[i] = r.Number
+	}
+	res, err := tx.NewDelete().Model((*eventRow)(nil)).Where("seq IN (?)", bun.List(numbers)).Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func (s *Store) importErrorPage(p sweepPlace) *bun.SelectQuery {
+	q := s.pageAfter("import_errors", "import_id", "part", p, waypost.PrefixImport)
+	return q.ColumnExpr("COALESCE(i.ended_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
+}
+
+// dropImportErrors drops why rows of imports failed. How many have stays.
+func (s *Store) dropImportErrors(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	var parts []importErrorsRow
+	for _, r := range rows {
+		parts = append(parts, importErrorsRow{ImportID: r.ID, Part: int(r.Number)})
+	}
+	res, err := tx.NewDelete().Model(&parts).WherePK().Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}

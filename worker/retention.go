@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"waypost"
+)
+
+// Archive is where what has ended is kept, until a Sweeper has it dropped.
+type Archive interface {
+	HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error)
+	DropStep(ctx context.Context, keep waypost.Retention, at string) (waypost.Dropped, error)
+	EndSweep(ctx context.Context, holder string, done bool) error
+}
+
+// DropObserver is told what a Sweeper has dropped, for metrics.
+type DropObserver interface {
+	Dropped(kind string, n int)
+}
+
+// Sweeper drops what has ended and is over, in small steps with pauses between them.
+// Of several, in one process or in many, one is at it at a time.
+type Sweeper struct {
+	archive Archive
+	keep    waypost.Retention
+	observe DropObserver
+	log     *slog.Logger
+	holder  string
+	// How long it waits between two steps, and between two looks whether a sweep is due.
+	pause func(took time.Duration) time.Duration
+	every time.Duration
+}
+
+const (
+	// dropEvery is how soon after a sweep the next one begins, dropLook how often a
+	// process looks whether it may.
+	dropEvery = time.Hour
+	dropLook  = time.Minute
+	// A sweep is free again after dropHold if its process was killed.
+	dropHold = time.Minute
+	// Between two steps others have the database for dropShare times as long as a step
+	// took, and a little more.
+	dropShare = 2
+	dropPause = 5 * time.Millisecond
+)
+
+// NewSweeper makes a sweeper; Run runs it.
+func NewSweeper(archive Archive, keep waypost.Retention, observe DropObserver, log *slog.Logger) *Sweeper {
+	return &Sweeper{
+		archive: archive, keep: keep, observe: observe, log: log, holder: rand.Text(), every: dropLook,
+		pause: func(took time.Duration) time.Duration { return dropShare*took + dropPause },
+	}
+}
+
+// Run sweeps now and then until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) {
+	if s.keep == (waypost.Retention{}) {
+		return
+	}
+	for ctx.Err() == nil {
+		held, err := s.archive.HoldSweep(ctx, s.holder, dropEvery, dropHold)
+		if err == nil && held {
+			err = s.sweep(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("drop what is over; will retry", "in", s.every.String(), "error", err)
+		}
+		sleep(ctx, s.every, nil)
+	}
+}
+
+// sweep takes the steps of one sweep. What ends it early leaves it to whoever looks
+// next; nothing is lost by beginning again.
+func (s *Sweeper) sweep(ctx context.Context) error {
+	began := time.Now()
+	dropped := map[string]int{}
+	at, err := "", error(nil)
+	for more, held := true, true; more && held && err == nil; {
+		stepped := time.Now()
+		var step waypost.Dropped
+		if step, err = s.archive.DropStep(ctx, s.keep, at); err != nil {
+			break
+		}
+		if step.N > 0 {
+			dropped[step.Kind] += step.N
+			s.observe.Dropped(step.Kind, step.N)
+		}
+		if at, more = step.Next, step.Next != ""; more {
+			sleep(ctx, s.pause(time.Since(stepped)), nil)
+			held, err = s.archive.HoldSweep(ctx, s.holder, dropEvery, dropHold)
+		}
+	}
+	done := err == nil && at == ""
+	// It is given back even when the process stops.
+	if endErr := s.archive.EndSweep(context.WithoutCancel(ctx), s.holder, done); err == nil {
+		err = endErr
+	}
+	attrs := []any{"complete", done, "took", time.Since(began).Round(time.Millisecond).String()}
+	for _, kind := range waypost.DropKinds {
+		if n := dropped[kind]; n > 0 {
+			attrs = append(attrs, kind, n)
+		}
+	}
+	s.log.Info("dropped what is over", attrs...)
+	return err
+}
