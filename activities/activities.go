@@ -19,7 +19,7 @@ import (
 type Store interface {
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
-	DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) error
+	DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error
 	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
@@ -76,6 +76,7 @@ type Activities struct {
 	versions definitions
 	flights  flights
 	pilots   pilots
+	places   places
 	runway   chan struct{} // places for batches that take off at the same time
 	recorder *recorder
 }
@@ -144,7 +145,8 @@ func (admitAll) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string,
 	return n, "", 0
 }
 
-func (admitAll) Done(string, int) {}
+func (admitAll) Done(string, int)              {}
+func (admitAll) PostTime(string) time.Duration { return 0 }
 
 // nobody is the Observer of those who have none.
 type nobody struct{}

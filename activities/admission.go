@@ -17,6 +17,8 @@ type Admission interface {
 	Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration)
 	// Done says that n POSTs that were admitted have ended or will not be made.
 	Done(webhookID string, n int)
+	// PostTime estimates how long a POST to the webhook takes.
+	PostTime(webhookID string) time.Duration
 }
 
 // Tokens takes up to n tokens of a bucket that holds burst tokens and gets
@@ -61,8 +63,11 @@ type line struct {
 	ended   int
 	changed time.Time
 	// turns say, by reason, until when those who were sent away before will use up
-	// what comes free. Without them all would come back at once, most in vain.
-	turns map[string]time.Time
+	// what comes free. Without them all would come back at once, most in vain. They go
+	// by the webhook's limits.
+	turns  map[string]time.Time
+	rate   waypost.RateLimit
+	atOnce int
 }
 
 // NewTurnstile makes an Admission that takes the tokens of rate limits from
@@ -83,7 +88,7 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 	if slots == 0 {
 		slots = defaultConcurrency
 	}
-	granted = t.enter(hook.ID, n, slots)
+	granted = t.enter(hook, n, slots)
 	if limit := hook.RateLimit; limit != nil && granted > 0 {
 		allowed, retryAfter := t.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
 		if allowed < granted {
@@ -99,7 +104,7 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 		// Slots do not add up as tokens do, so a little more than comes free is asked
 		// for: some visits are in vain, few slots are idle.
 		visit := min(n-granted, max(1, slots/2))
-		share := t.postTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
+		share := t.PostTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
 		return granted, waypost.DeferMaxConcurrency, t.queue(hook.ID, waypost.DeferMaxConcurrency, share)
 	}
 	return granted, "", 0
@@ -117,11 +122,19 @@ func (t *Turnstile) Done(webhookID string, n int) {
 	}
 }
 
-// enter takes up to n of so many slots.
-func (t *Turnstile) enter(webhookID string, n, slots int) int {
+// enter takes up to n of so many slots. Those whom another limit has sent away were
+// told to come again when it changed, and wait for nobody.
+func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.line(webhookID)
+	l := t.line(hook.ID)
+	var rate waypost.RateLimit
+	if hook.RateLimit != nil {
+		rate = *hook.RateLimit
+	}
+	if rate != l.rate || slots != l.atOnce {
+		l.rate, l.atOnce, l.turns = rate, slots, nil
+	}
 	n = max(0, min(n, slots-l.underWay))
 	l.underWay += n
 	return n
@@ -144,8 +157,8 @@ func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Du
 	return max(away, minAway)
 }
 
-// postTime estimates how long a POST to the webhook takes in this process.
-func (t *Turnstile) postTime(webhookID string) time.Duration {
+// PostTime goes by the POSTs of this process.
+func (t *Turnstile) PostTime(webhookID string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.line(webhookID)

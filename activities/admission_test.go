@@ -246,6 +246,39 @@ func TestAdmissionSpreadsWhoComesBack(t *testing.T) {
 	}
 }
 
+// Those whom another limit has sent far away are told when it changes. They do not wait
+// for the turns that they had under that.
+func TestAdmissionGoesByTheNewLimit(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1767225600, 0)
+	clock := func() time.Time { return now }
+	slow, fast := &waypost.RateLimit{PerSecond: 0.1, Burst: 1}, &waypost.RateLimit{PerSecond: 100, Burst: 100}
+	for _, tt := range []struct {
+		name          string
+		before, after waypost.Webhook
+		away          time.Duration // of the first who is not admitted then
+	}{
+		{"rate", waypost.Webhook{RateLimit: slow}, waypost.Webhook{RateLimit: fast}, 500 * time.Millisecond},
+		{"slots", waypost.Webhook{MaxConcurrency: 1}, waypost.Webhook{MaxConcurrency: 50}, 100 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock)
+			tt.before.ID, tt.after.ID = "whk_1", "whk_1"
+			var away time.Duration
+			for range 60 {
+				_, _, away = turnstile.Admit(t.Context(), tt.before, 100)
+			}
+			if away < 5*time.Second {
+				t.Fatalf("the last one stays away for %s only", away)
+			}
+			if _, _, away = turnstile.Admit(t.Context(), tt.after, 1000); away > tt.away {
+				t.Errorf("with another limit one stays away for %s, want %s", away, tt.away)
+			}
+		})
+	}
+}
+
 // Webhooks that nobody sends to any more are forgotten, those with POSTs under way
 // are not.
 func TestAdmissionForgetsIdleWebhooks(t *testing.T) {

@@ -22,9 +22,9 @@ type Breakers interface {
 	// failing; answered, that it did answer. took is how long the attempt took.
 	Failed(ctx context.Context, circuit string, ticket int64, first, answered bool, took time.Duration)
 	// Alive says that an attempt, of a message that has waited for the breaker or not,
-	// found the receiver working. It may ask to tell all who wait, and to call Told.
-	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (tell bool)
-	Told(ctx context.Context, circuit string)
+	// found the receiver working. If it returns a function, the caller is to tell all who
+	// wait, and then to call that.
+	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context))
 	// Holds tells whether the breaker is not closed.
 	Holds(ctx context.Context, circuit string) bool
 }
@@ -37,8 +37,7 @@ func (alwaysClosed) Admit(_ context.Context, _ string, n int, _ time.Duration) (
 }
 func (alwaysClosed) Return(context.Context, string, int64)                            {}
 func (alwaysClosed) Failed(context.Context, string, int64, bool, bool, time.Duration) {}
-func (alwaysClosed) Alive(context.Context, string, int64, bool) bool                  { return false }
-func (alwaysClosed) Told(context.Context, string)                                     {}
+func (alwaysClosed) Alive(context.Context, string, int64, bool) func(context.Context) { return nil }
 func (alwaysClosed) Holds(context.Context, string) bool                               { return false }
 
 // pass is what an attempt was admitted with by the breaker.
@@ -64,16 +63,14 @@ func (r *batchRun) lookAtBreaker(ctx context.Context) (pass, error) {
 	// The probe is the message that has got furthest: a receiver that refuses the
 	// first attempts only is not down.
 	slices.SortStableFunc(r.due, func(a, b dueItem) int { return b.attempt - a.attempt })
-	if err := r.holdBack(ctx, r.due[granted:], waypost.DeferBreaker, wait); err != nil {
+	if err := r.keepOut(ctx, r.due[granted:], waypost.DeferBreaker, wait); err != nil {
 		r.breakers.Return(context.WithoutCancel(ctx), p.circuit, ticket)
 		return p, err
 	}
 	// It may have closed, and those who wait may have been told, before they were
 	// written down.
 	if !r.breakers.Holds(ctx, p.circuit) {
-		for _, d := range r.due[granted:] {
-			r.results[d.index].Next = r.results[d.index].At
-		}
+		r.comeAgain(r.due[granted:])
 	}
 	r.due = r.due[:granted]
 	return p, nil
@@ -84,9 +81,9 @@ func (d dueItem) waited() bool {
 	return d.stored != nil && d.stored.Status == waypost.DeliveryDeferred && d.stored.DeferredReason == waypost.DeferBreaker
 }
 
-// report tells the breaker of an attempt's outcome, and returns whether those who
-// wait for the breaker are to be told.
-func (a *Activities) report(p pass, attempt int, o waypost.Outcome) (tell bool) {
+// report tells the breaker of an attempt's outcome. If it returns a function, those
+// who wait for the breaker are to be told, and then that is to be called.
+func (a *Activities) report(p pass, attempt int, o waypost.Outcome) (told func(context.Context)) {
 	ctx := context.Background()
 	switch healthOf(o) {
 	case receiverWorks:
@@ -98,7 +95,7 @@ func (a *Activities) report(p pass, attempt int, o waypost.Outcome) (tell bool) 
 	case receiverUnknown:
 		a.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
 	}
-	return false
+	return nil
 }
 
 // What an outcome says about the receiver.
@@ -135,13 +132,13 @@ func healthOf(o waypost.Outcome) health {
 
 // release tells those who wait for a breaker that has closed. Should it fail, one
 // of those who come for a probe will be asked to.
-func (a *Activities) release(sc waypost.Scope, hook waypost.Webhook, circuit string) {
+func (a *Activities) release(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	if err := a.store.ReleaseDeferred(ctx, sc, hook.ID, waypost.DeferBreaker); err != nil {
 		a.log.Error("release deliveries that waited for a breaker", "webhook", hook.ID, "error", err)
 		return
 	}
-	a.breakers.Told(ctx, circuit)
+	told(ctx)
 	a.wake()
 }

@@ -182,15 +182,17 @@ func TestBreakerClosesWhileABatchIsHeldBack(t *testing.T) {
 	s := &meanwhileStore{Store: w.store, meanwhile: func() {
 		server.SetTime(w.clock.now().Add(time.Second))
 		granted, ticket, _ := third.Admit(context.Background(), circuit, 1, time.Minute)
-		if granted != 1 || !third.Alive(context.Background(), circuit, ticket, true) {
+		told := third.Alive(context.Background(), circuit, ticket, true)
+		if granted != 1 || told == nil {
 			t.Error("it does not close")
+			return
 		}
-		third.Told(context.Background(), circuit)
+		told(context.Background())
 	}}
 	a := w.guarded(s, server.Addr())
 	hook, err := w.store.Webhook(context.Background(), scope, w.webhookID)
 	must(t, err)
-	circuit = hook.ID + "/" + strings.TrimPrefix(hook.URL, "http://")
+	circuit = hook.Circuit()
 	all := w.items
 	w.answer(hangUp)
 	w.items = all[:28]
@@ -207,6 +209,45 @@ func TestBreakerClosesWhileABatchIsHeldBack(t *testing.T) {
 	}
 	if got := w.deliverAll(a); got[0] != activities.OutcomeDelivered || got[1] != activities.OutcomeDelivered {
 		t.Errorf("then %v", got)
+	}
+}
+
+// A webhook is enabled, or gets another host, at the moment in which somebody is held
+// back because of what it was: nobody is left behind.
+func TestWebhookChangesWhileABatchIsHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*waypost.Webhook){
+		"enabled":      func(hook *waypost.Webhook) { hook.Enabled = true },
+		"another host": func(hook *waypost.Webhook) { hook.URL = strings.Replace(hook.URL, "127.0.0.1", "localhost", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 29)
+			server := miniredis.RunT(t)
+			server.SetTime(w.clock.now())
+			update := func(change func(*waypost.Webhook)) {
+				w.clock.advance(time.Millisecond)
+				_, err := w.store.UpdateWebhook(context.Background(), scope, w.webhookID, func(hook *waypost.Webhook) error { change(hook); return nil })
+				must(t, err)
+			}
+			s := &meanwhileStore{Store: w.store, meanwhile: func() { update(change) }}
+			a := w.guarded(s, server.Addr())
+			all := w.items
+			w.answer(hangUp)
+			w.items = all[:28]
+			_, err := w.deliver(a)
+			must(t, err)
+			if name == "enabled" {
+				update(func(hook *waypost.Webhook) { hook.Enabled = false })
+			}
+			w.answer(func(http.ResponseWriter, *http.Request, string) {})
+			w.items = all[28:]
+			deliveries, err := w.deliver(a)
+			must(t, err)
+			if d := deliveries[0]; d.Outcome != activities.OutcomeDeferred || d.Next.After(d.At) {
+				t.Errorf("%s until %s, at %s", d.Outcome, d.Next, d.At)
+			}
+		})
 	}
 }
 

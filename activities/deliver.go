@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,6 +72,8 @@ func (d Delivery) Input() journey.Input {
 const (
 	// stragglers is how long a batch of several waits for slow receivers.
 	stragglers = 3 * time.Second
+	// glance is how long a batch waits that finds no place to wait longer.
+	glance = 100 * time.Millisecond
 	// underWayPause lets others have the worker's place between two looks at a slow
 	// receiver.
 	underWayPause = time.Second
@@ -283,6 +286,7 @@ type dueItem struct {
 	attempt     int
 	interrupted bool
 	stored      *waypost.Sending // nil: nothing is stored yet
+	sought      bool             // nothing was found, that is, and not just not looked for
 }
 
 // unrendered tells whether there is no stored message to send.
@@ -321,7 +325,7 @@ func (r *batchRun) read(ctx context.Context) error {
 			continue
 		}
 		if !known {
-			r.due = append(r.due, dueItem{index: i, attempt: 1})
+			r.due = append(r.due, dueItem{index: i, attempt: 1, sought: !(first && item.Fresh)})
 			continue
 		}
 		d := dueItem{index: i, attempt: s.Attempts + 1, stored: &s}
@@ -418,8 +422,14 @@ func (r *batchRun) announce(ctx context.Context) error {
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
+	if err := r.passOverEnded(ctx); err != nil {
+		return err
+	}
 	if !r.hook.Enabled {
-		return r.holdBack(ctx, r.due, waypost.DeferWebhookDisabled, 0)
+		return r.keepOut(ctx, r.due, waypost.DeferWebhookDisabled, 0)
+	}
+	if err := r.holdUnreadable(ctx); err != nil {
+		return err
 	}
 	if err := r.keepQuiet(ctx); err != nil {
 		return err
@@ -446,7 +456,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 	// Those that take off give their slots back when they land.
 	defer func() { r.admit.Done(r.hook.ID, granted-r.started) }()
 	if granted < len(r.due) {
-		if err := r.holdBack(ctx, r.due[granted:], reason, wait); err != nil {
+		if err := r.keepOut(ctx, r.due[granted:], reason, wait); err != nil {
 			return err
 		}
 		r.due = r.due[:granted]
@@ -702,6 +712,51 @@ func (r *batchRun) stop(ctx context.Context) error {
 	return r.holdBack(ctx, paused, waypost.DeferPaused, 0)
 }
 
+// passOverEnded takes those out of what is due whose enrollment has ended: their message
+// was sent, and its record was dropped when its time was over, before the workflow heard
+// of it. A frequency cap leaves no record of what it skips: there the enrollment's tells.
+func (r *batchRun) passOverEnded(ctx context.Context) error {
+	var sought []Item
+	for _, d := range r.due {
+		if d.sought {
+			sought = append(sought, r.batch.Items[d.index])
+		}
+	}
+	if len(sought) == 0 {
+		return nil
+	}
+	enrollments, err := r.enrollmentsOf(ctx, sought)
+	if err != nil {
+		return err
+	}
+	r.due = slices.DeleteFunc(r.due, func(d dueItem) bool {
+		e, there := enrollments[r.batch.Items[d.index].EnrollmentID]
+		if !d.sought || there && (!e.Status.Ended() || !r.cap().None()) {
+			return false
+		}
+		r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeCanceled, "", time.Time{})
+		return true
+	})
+	return nil
+}
+
+// holdUnreadable defers those whose stored message cannot be decrypted: this process
+// may lack a key that others have, or that comes back, and the rest of the batch does
+// not wait for it.
+func (r *batchRun) holdUnreadable(ctx context.Context) error {
+	var going, unreadable []dueItem
+	for _, d := range r.due {
+		if d.stored == nil || d.stored.Unreadable == nil {
+			going = append(going, d)
+			continue
+		}
+		unreadable = append(unreadable, d)
+		r.log.Warn("a message cannot be read", "message", d.stored.MessageID, "enrollment", r.batch.Items[d.index].EnrollmentID, "error", d.stored.Unreadable)
+	}
+	r.due = going
+	return r.holdBack(ctx, unreadable, waypost.DeferUnreadable, 0)
+}
+
 const (
 	minRecheck = 15 * time.Second
 	maxRecheck = 10 * time.Minute
@@ -725,6 +780,30 @@ func (r *batchRun) holdBack(ctx context.Context, due []dueItem, reason string, w
 		}
 		return until
 	})
+}
+
+// keepOut holds back because of what the webhook says. It may have been changed, and
+// those who wait may have been told, before they were written down: then they come
+// again at once.
+func (r *batchRun) keepOut(ctx context.Context, due []dueItem, reason string, wait time.Duration) error {
+	if err := r.holdBack(ctx, due, reason, wait); err != nil || len(due) == 0 {
+		return err
+	}
+	hook, err := r.store.Webhook(ctx, r.batch.Scope, r.hook.ID)
+	if err != nil {
+		return fmt.Errorf("look at webhook %s again: %w", r.hook.ID, err)
+	}
+	if !hook.UpdatedAt.Equal(r.hook.UpdatedAt) {
+		r.comeAgain(due)
+	}
+	return nil
+}
+
+// comeAgain has those who were held back tried again at once.
+func (r *batchRun) comeAgain(due []dueItem) {
+	for _, d := range due {
+		r.results[d.index].Next = r.results[d.index].At
+	}
 }
 
 // postpone defers touchpoints until the time that the function gives for each; since
@@ -768,12 +847,23 @@ func (r *batchRun) postpone(ctx context.Context, due []dueItem, reason string, u
 }
 
 // land waits for the flights. If others share the batch, slow receivers are waited
-// for a few seconds only: they must not hold up the others' journeys, nor a place
-// of a worker.
+// for a few seconds only: they must not hold up the others' journeys. Nor must they
+// hold up other webhooks': if too many batches wait already, this one answers, and
+// comes again when the receiver may have answered.
 func (r *batchRun) land(ctx context.Context) error {
+	if len(r.flying) == 0 {
+		return nil
+	}
 	var late <-chan time.Time
-	if len(r.batch.Items) > 1 {
-		timer := time.NewTimer(stragglers)
+	patient := r.places.take(r.hook.ID)
+	if patient {
+		defer r.places.giveBack(r.hook.ID)
+	}
+	if !patient || len(r.batch.Items) > 1 {
+		timer := time.NewTimer(glance)
+		if patient {
+			timer.Reset(stragglers)
+		}
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -795,7 +885,11 @@ func (r *batchRun) land(ctx context.Context) error {
 			}
 			r.results[i] = fl.result
 		default:
-			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(underWayPause))
+			pause := underWayPause
+			if !patient {
+				pause = fl.expect(r.admit.PostTime(r.hook.ID))
+			}
+			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(pause))
 		}
 	}
 	return nil

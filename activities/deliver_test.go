@@ -35,6 +35,7 @@ const definition = `{"name":"Welcome","start":"hello","nodes":[
 // touchpoint, and a receiver.
 type world struct {
 	t         *testing.T
+	url       string // of the database
 	store     *store.Store
 	clock     *clock
 	version   waypost.JourneyVersion
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, leads int) *world {
 func newWorldOf(t *testing.T, leads int, definition string) *world {
 	t.Helper()
 	ctx := context.Background()
-	w := &world{t: t, clock: &clock{}}
+	w := &world{t: t, clock: &clock{}, url: storetest.SQLiteURL(t)}
 	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusOK) })
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -74,12 +75,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 	}))
 	t.Cleanup(server.Close)
 
-	keys, err := waypost.ParseKeyring("k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
-	must(t, err)
-	w.store, err = store.Open(ctx, storetest.SQLiteURL(t), keys, w.clock.now)
-	must(t, err)
-	t.Cleanup(func() { must(t, w.store.Close()) })
-
+	w.store = w.open(firstKey)
 	hook, err := w.store.CreateWebhook(ctx, scope, waypost.Webhook{
 		Name: "crm", URL: server.URL, TimeoutMs: 10_000, Retry: waypost.DefaultRetry(), Enabled: true,
 	})
@@ -110,6 +106,21 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 	must(t, err)
 	must(t, w.store.MarkStarted(ctx, cohort.ID))
 	return w
+}
+
+const (
+	firstKey  = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	secondKey = "k2:ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
+)
+
+// open opens the database as a process that has these keys.
+func (w *world) open(keys string) *store.Store {
+	ring, err := waypost.ParseKeyring(keys)
+	must(w.t, err)
+	s, err := store.Open(context.Background(), w.url, ring, w.clock.now)
+	must(w.t, err)
+	w.t.Cleanup(func() { must(w.t, s.Close()) })
+	return s
 }
 
 func (w *world) answer(f func(rw http.ResponseWriter, r *http.Request, externalID string)) {

@@ -11,3 +11,10 @@ func Lines(t *Turnstile) int {
 	defer t.mu.Unlock()
 	return len(t.lines)
 }
+
+// Places are what batches wait for receivers in.
+type Places struct{ places }
+
+// Take and GiveBack take a place and free it.
+func (p *Places) Take(webhookID string) bool { return p.take(webhookID) }
+func (p *Places) GiveBack(webhookID string)  { p.giveBack(webhookID) }

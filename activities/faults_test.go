@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"waypost"
 	"waypost/activities"
 	"waypost/store"
+	"waypost/webhook"
 )
 
 // slowRecords holds back the records of one process: it can reach the receiver
@@ -186,12 +188,12 @@ type flakyDisable struct {
 	once sync.Once
 }
 
-func (s *flakyDisable) DisableWebhook(ctx context.Context, sc waypost.Scope, id, reason string) (err error) {
+func (s *flakyDisable) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) (err error) {
 	s.once.Do(func() { err = errAway })
 	if err != nil {
 		return err
 	}
-	return s.Store.DisableWebhook(ctx, sc, id, reason)
+	return s.Store.DisableWebhook(ctx, sc, w, reason)
 }
 
 // A 410 disables the webhook even if the database is away for a moment.
@@ -206,6 +208,63 @@ func TestGoneDisablesDespiteFault(t *testing.T) {
 	must(t, err)
 	if hook.Enabled || w.totalPosts() != 1 {
 		t.Errorf("enabled %v after %d POSTs answered 410", hook.Enabled, w.totalPosts())
+	}
+}
+
+// A 410 of the old URL that comes when the webhook has another one already does not
+// disable that.
+func TestGoneAfterTheURLChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hang := make(chan struct{})
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
+		<-hang
+		rw.WriteHeader(http.StatusGone)
+	})
+	answered := w.begin(w.process(nil))
+	w.clock.advance(time.Millisecond)
+	_, err := w.store.UpdateWebhook(context.Background(), scope, w.webhookID, func(hook *waypost.Webhook) error { hook.URL += "/new"; return nil })
+	must(t, err)
+	close(hang)
+	must(t, <-answered)
+	hook, err := w.store.Webhook(context.Background(), scope, w.webhookID)
+	must(t, err)
+	if d, _ := w.attempts(0); !hook.Enabled || d.HTTPStatus != http.StatusGone {
+		t.Errorf("enabled %v, %d", hook.Enabled, d.HTTPStatus)
+	}
+}
+
+// watcher notes the attempts that the metrics are told of.
+type watcher struct{ attempts atomic.Int32 }
+
+func (w *watcher) Attempt(string, string, time.Duration) { w.attempts.Add(1) }
+func (w *watcher) Deferred(string, int)                  {}
+
+// An attempt that has ended shows while its outcome cannot be recorded: an alert
+// compares the two.
+func TestAttemptShowsBeforeItIsRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	s := &flakyStore{Store: w.store}
+	s.away.Store(true)
+	seen := &watcher{}
+	sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now})
+	t.Cleanup(sender.Close)
+	a := activities.New(activities.Options{Store: s, Sender: sender, Observer: seen, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	answered := w.begin(a)
+	for deadline := time.Now().Add(10 * time.Second); seen.attempts.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not show")
+		}
+	}
+	if d, _ := w.attempts(0); d.Attempts != 0 {
+		t.Error("it is recorded: the test shows nothing")
+	}
+	s.away.Store(false)
+	must(t, <-answered)
+	must(t, a.Close(context.Background()))
+	if n := seen.attempts.Load(); n != 1 {
+		t.Errorf("it shows %d times", n)
 	}
 }
 
@@ -367,5 +426,45 @@ func TestDeferralNobodyHeardOf(t *testing.T) {
 				t.Errorf("timeline %q, want %q", lines, want)
 			}
 		})
+	}
+}
+
+// A message that a process has no key for waits until one has it, whatever became of
+// it before, and holds up no other of its batch.
+func TestUnreadableMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusServiceUnavailable) })
+	all, old := w.items, w.process(w.open(secondKey))
+	w.items = all[1:2]
+	if got := fmt.Sprint(w.deliverAll(old)); got != "[retrying]" {
+		t.Fatal(got)
+	}
+	w.items = all
+	w.clock.advance(7 * time.Second)
+	w.answer(func(http.ResponseWriter, *http.Request, string) {})
+	lacking := w.process(nil)
+	answers, err := w.deliver(lacking)
+	must(t, err)
+	for range 2 { // whether it waits already or not
+		if got := fmt.Sprint(w.deliverAll(lacking)); got != "[delivered deferred delivered]" {
+			t.Fatalf("without the key: %s", got)
+		}
+		w.clock.advance(time.Hour)
+	}
+	if wait := answers[1].Next.Sub(answers[1].At); answers[1].Reason != waypost.DeferUnreadable || wait <= 0 || wait > time.Minute {
+		t.Errorf("it is told again in %s, because of %q", wait, answers[1].Reason)
+	}
+	w.store = w.open(firstKey + "," + secondKey)
+	d, attempts := w.attempts(1)
+	if d.Status != waypost.DeliveryDeferred || d.DeferredReason != waypost.DeferUnreadable || len(attempts) != 1 || w.totalPosts() != 3 {
+		t.Errorf("%s for %q, attempts %+v, %d POSTs", d.Status, d.DeferredReason, attempts, w.totalPosts())
+	}
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered delivered]" {
+		t.Errorf("with both keys: %s", got)
+	}
+	// What is decided is answered from what is recorded, which needs no key.
+	if got := fmt.Sprint(w.deliverAll(w.process(w.open(secondKey)))); got != "[delivered delivered delivered]" || w.totalPosts() != 4 {
+		t.Errorf("with the other key: %s, %d POSTs", got, w.totalPosts())
 	}
 }

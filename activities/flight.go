@@ -18,9 +18,20 @@ import (
 // activity has answered for the others, and a second run of the batch joins it
 // instead of POSTing again.
 type flight struct {
+	began  time.Time
 	landed chan struct{} // closed once there is a recorded answer, or an error
 	result Delivery      // valid after that
 	err    error
+}
+
+// expect is when to look at a flight again, of which one takes so long: when it is
+// overdue, or once more in twice the time.
+func (fl *flight) expect(takes time.Duration) time.Duration {
+	age := time.Since(fl.began)
+	if left := takes + takes/4 - age; left > 0 {
+		return max(left, underWayPause)
+	}
+	return max(age, underWayPause)
 }
 
 // pilots are goroutines that make POSTs one after the other. A new one for each
@@ -70,7 +81,7 @@ func (f *flights) begin(key waypost.Round) (fl *flight, fresh bool) {
 	if f.m == nil {
 		f.m = map[waypost.Round]*flight{}
 	}
-	fl = &flight{landed: make(chan struct{})}
+	fl = &flight{began: time.Now(), landed: make(chan struct{})}
 	f.m[key] = fl
 	return fl, true
 }
@@ -121,25 +132,26 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 		}
 	}()
 	outcome := a.post(hook, s)
-	tell := a.report(p, s.Open.Attempt-s.Before, outcome)
+	told := a.report(p, s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
-		a.disable(b.Scope, hook.ID)
+		a.disable(b.Scope, hook)
 	}
 	record := waypost.AttemptRecord{
 		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
 	fl.result, fl.err = a.settle(&record, b, v, hook, item, s, random)
+	// Before it is recorded, so that those show that cannot be.
+	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
 		fl.err = a.recorder.record(record)
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = a.standing(fl.result, item.round())
 	}
-	if tell && fl.err == nil {
-		a.release(b.Scope, hook, p.circuit)
+	if told != nil && fl.err == nil {
+		a.release(b.Scope, hook, told)
 	}
-	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
 		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
@@ -154,19 +166,19 @@ func (a *Activities) post(hook waypost.Webhook, s waypost.Sending) waypost.Outco
 	return outcome
 }
 
-// disable disables a webhook that is gone. Like the outcome it is retried while
-// the database is away, and it comes before the outcome is recorded: a process
-// that dies in between asks the receiver again.
-func (a *Activities) disable(sc waypost.Scope, id string) {
+// disable disables a webhook that is gone, unless it was changed since the attempt
+// began. Like the outcome it is retried while the database is away, and it comes before
+// the outcome is recorded: a process that dies in between asks the receiver again.
+func (a *Activities) disable(sc waypost.Scope, hook waypost.Webhook) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxWriteWait) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-		err := a.store.DisableWebhook(ctx, sc, id, "410")
+		err := a.store.DisableWebhook(ctx, sc, hook, "410")
 		cancel()
 		var refused *waypost.Error
 		if err == nil || errors.As(err, &refused) { // it may have been deleted
 			return
 		}
-		a.log.Error("disable webhook after 410; will retry", "webhook", id, "error", err)
+		a.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)
 		time.Sleep(wait)
 	}
 }

@@ -316,3 +316,5 @@ func (n *noAdmission) Admit(context.Context, waypost.Webhook, int) (int, string,
 }
 
 func (n *noAdmission) Done(string, int) {}
+
+func (n *noAdmission) PostTime(string) time.Duration { return 0 }

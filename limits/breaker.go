@@ -101,16 +101,16 @@ func (b *Breakers) Admit(ctx context.Context, circuit string, n int, lease time.
 	return granted, ticket, wait
 }
 
-// Alive says that an attempt has shown a receiver that works. If tell is true, the
-// caller is to tell all who wait for the breaker, and then to call Told; waited
-// says that this attempt was one of those.
-func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, waited bool) (tell bool) {
+// Alive says that an attempt has shown a receiver that works. If it returns a
+// function, the caller is to tell all who wait for the breaker, and then to call
+// that; waited says that this attempt was one of those.
+func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context)) {
 	e := b.entry(circuit)
 	e.mu.Lock()
 	probe := e.state.Open
 	if e.state.Epoch != ticket {
 		e.mu.Unlock()
-		return false
+		return nil
 	}
 	e.alive = e.time(b.now())
 	if !probe {
@@ -120,15 +120,20 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	}
 	e.mu.Unlock()
 	if !probe && !waited {
-		return false
+		return nil
 	}
+	var tell bool
+	var closing int64
 	b.change(ctx, circuit, e, func(c *breaker, now int64) {
 		if c.Open && c.Epoch == ticket {
 			c.close(now)
 		}
-		tell = !c.Open && c.tell(now)
+		tell, closing = !c.Open && c.tell(now), c.Epoch
 	})
-	return tell
+	if !tell {
+		return nil
+	}
+	return func(ctx context.Context) { b.told(ctx, circuit, closing) }
 }
 
 // Failed says that an attempt has failed in a way that says something about the
@@ -178,18 +183,19 @@ func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
 	}
 }
 
-// Told says that all who waited for the breaker were told. Without it, and after
-// ten seconds, another caller is asked to.
-func (b *Breakers) Told(ctx context.Context, circuit string) {
+// told notes that all who waited for this closing were told. Without it, and after
+// ten seconds, another caller is asked to. Whoever has told of one closing knows
+// nothing of those who wait for the next.
+func (b *Breakers) told(ctx context.Context, circuit string, closing int64) {
 	b.change(ctx, circuit, b.entry(circuit), func(c *breaker, _ int64) {
-		if !c.Open {
+		if !c.Open && c.Epoch == closing {
 			c.Told, c.Telling = true, 0
 		}
 	})
 }
 
 // Holds tells whether the breaker is open or half-open. Whoever writes down that
-// it waits and asks this afterwards misses no Told.
+// it waits and asks this afterwards is not left behind when all are told.
 func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
 	e := b.entry(circuit)
 	b.change(ctx, circuit, e, func(*breaker, int64) {})

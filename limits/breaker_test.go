@@ -3,6 +3,7 @@ package limits
 import (
 	"bytes"
 	"container/heap"
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -81,7 +82,7 @@ func succeed(t *testing.T, b *Breakers, n int) {
 		if granted != 1 {
 			t.Fatal("not admitted")
 		}
-		if b.Alive(t.Context(), circuitName, ticket, false) {
+		if b.Alive(t.Context(), circuitName, ticket, false) != nil {
 			t.Error("nobody waits, but somebody is to be told")
 		}
 	}
@@ -210,7 +211,7 @@ func probe(t *testing.T, w *worlds, b *Breakers, alive bool) {
 		}
 		if !alive {
 			b.Failed(t.Context(), circuitName, ticket, false, true, 0)
-		} else if !b.Alive(t.Context(), circuitName, ticket, true) {
+		} else if b.Alive(t.Context(), circuitName, ticket, true) == nil {
 			t.Error("nobody is to tell those who wait")
 		}
 		return
@@ -280,7 +281,7 @@ func TestBreakerProbesOne(t *testing.T) {
 		if n != 1 {
 			t.Fatal("no probe after the lease")
 		}
-		if by.Alive(t.Context(), circuitName, lost, true) {
+		if by.Alive(t.Context(), circuitName, lost, true) != nil {
 			t.Error("the lost probe closed it")
 		}
 		second.Return(t.Context(), circuitName, ticket) // it made no attempt
@@ -288,7 +289,7 @@ func TestBreakerProbesOne(t *testing.T) {
 		if n != 1 {
 			t.Fatal("no probe after one was returned")
 		}
-		if !second.Alive(t.Context(), circuitName, ticket, true) {
+		if second.Alive(t.Context(), circuitName, ticket, true) == nil {
 			t.Error("nobody is to tell those who wait")
 		}
 		for _, b := range w.processes {
@@ -312,7 +313,7 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 	t.Parallel()
 	eachBreakers(t, func(t *testing.T, w *worlds) {
 		a, b := w.processes[0], w.processes[1]
-		ask := func(p *Breakers, waited bool) bool {
+		ask := func(p *Breakers, waited bool) (told func(context.Context)) {
 			granted, ticket, _ := p.Admit(t.Context(), circuitName, 1, time.Minute)
 			if granted != 1 {
 				t.Fatal("not admitted")
@@ -321,24 +322,40 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 		}
 		fail(t, a, 100, false)
 		w.advance(firstPause)
-		if !ask(a, true) {
-			t.Error("the probe is not asked to tell")
+		late := ask(a, true)
+		if late == nil {
+			t.Fatal("the probe is not asked to tell")
 		}
-		if ask(a, true) || ask(b, true) {
+		if ask(a, true) != nil || ask(b, true) != nil {
 			t.Error("a second one is asked to tell at the same time")
 		}
 		w.advance(tellTime)
-		if ask(b, false) {
+		if ask(b, false) != nil {
 			t.Error("somebody who has not waited is asked")
 		}
-		if !ask(b, true) {
-			t.Error("nobody is asked in place of one who was lost")
+		told := ask(b, true)
+		if told == nil {
+			t.Fatal("nobody is asked in place of one who was lost")
 		}
-		b.Told(t.Context(), circuitName)
+		told(t.Context())
 		w.advance(tellTime)
-		if ask(a, true) || ask(b, true) {
+		if ask(a, true) != nil || ask(b, true) != nil {
 			t.Error("one is asked after all were told")
 		}
+		// It opens and closes again. Who has told of the first closing, and comes only now,
+		// has not told those who wait for the second.
+		w.advance(calm)
+		fail(t, a, 100, false)
+		w.advance(firstPause)
+		if ask(b, true) == nil {
+			t.Error("the second probe is not asked to tell")
+		}
+		late(t.Context())
+		w.advance(tellTime)
+		if told = ask(a, true); told == nil {
+			t.Fatal("those who waited for the second closing are left behind")
+		}
+		told(t.Context())
 		if w.server == nil {
 			return
 		}
@@ -346,7 +363,7 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 		fail(t, a, 100, false)
 		w.server.FlushAll()
 		w.advance(syncEvery)
-		if !ask(b, true) || ask(a, true) {
+		if ask(b, true) == nil || ask(a, true) != nil {
 			t.Error("after Redis has lost its memory not one is asked")
 		}
 	})
