@@ -52,8 +52,10 @@ var importTable = map[string]folder{
 	"app": {
 		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "activities", "workflows", "worker", "gateway", "config"},
 		// The wiring makes the clients and the server that others are given, and counts
-		// for all of them.
-		third: append([]string{"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang"}, temporalSDK...),
+		// for all of them. The codec endpoint is wiring and a token check (ADR 13).
+		third: append([]string{
+			"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang", "github.com/coreos/go-oidc/v3",
+		}, temporalSDK...),
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.

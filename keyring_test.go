@@ -82,9 +82,9 @@ func TestOpenRefuses(t *testing.T) {
 		ring   string
 		sealed []byte
 	}{
-		`the key "k1" is not in WAYPOST_ENCRYPTION_KEYS`:                   {"k2:" + encodedKey(1), sealed},
+		`the key "k1" is not in WAYPOST_ENCRYPTION_KEYS`:                                              {"k2:" + encodedKey(1), sealed},
 		`the data was changed, or the key "k1" in WAYPOST_ENCRYPTION_KEYS is another one than it was`: {"k1:" + encodedKey(2), sealed},
-		`the data names no key, it was changed`:                            {"k1:" + encodedKey(1), append([]byte("k\n"), sealed...)},
+		`the data names no key, it was changed`:                                                       {"k1:" + encodedKey(1), append([]byte("k\n"), sealed...)},
 	} {
 		_, err := newKeyring(t, of.ring).Open(of.sealed, "a")
 		if err == nil || err.Error() != "cannot decrypt: "+names {

@@ -52,15 +52,25 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 
 type parts struct{ gateway, worker bool }
 
+// Now is the clock of the roles. Only tests of what a wrong clock does set another
+// one, in a process of their own.
+var Now = time.Now
+
 func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(string), role parts) error {
 	var stop stack
 	defer stop.unwind()
+	adoptStandardLog(log)
 
 	keys, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
 	if err != nil {
 		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
 	}
-	db, err := store.Open(ctx, string(cfg.Database.URL), keys, time.Now)
+	cert, err := loadCertificate(cfg.TLS, log, time.Now)
+	if err != nil {
+		return err
+	}
+	clock := worker.NewClock(Now, log)
+	db, err := store.Open(ctx, string(cfg.Database.URL), keys, clock.Now)
 	if err != nil {
 		return err
 	}
@@ -74,6 +84,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		}
 	})
 	counts := newMetrics()
+	counts.watchCertificate(cert)
 
 	temporal, err := dialTemporal(cfg, keys, log)
 	if err != nil {
@@ -81,11 +92,12 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	}
 	stop.push(temporal.Close)
 
-	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports}
+	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now}
 	sender := webhook.NewSender(policy)
 	stop.push(sender.Close)
 
 	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
+	pump.Now = clock.Now
 	counts.watchBacklog(db)
 	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
 
@@ -111,22 +123,22 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	rates := limits.NewRates(shared, log)
 	counts.watchRedis("rates", rates)
 
-	breakers := limits.NewBreakers(shared, log, time.Now)
+	breakers := limits.NewBreakers(shared, log, clock.Now)
 	counts.watchRedis("breakers", breakers)
 
 	var working *runningWorker
 	if role.worker {
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
-			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), time.Now),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log,
+			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now),
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log, Now: clock.Now,
 		})
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()
 			closing(log, "recorder", acts.Close(ctx))
 		})
-		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts) }, log)
+		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts, clock) }, log)
 		stop.push(working.stop)
 	}
 
@@ -172,8 +184,9 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
 			AddressRate:    cfg.HTTP.AddressRate,
 			TrustedProxies: cfg.HTTP.TrustedProxies,
+			Away:           store.Away,
 			PhoneRegion:    cfg.Lead.PhoneRegion,
-			Now:            time.Now,
+			Now:            Now,
 			Log:            log,
 			Observe:        counts.Request,
 		})
@@ -193,13 +206,19 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	pumped := make(chan struct{})
 	go func() { defer close(pumped); pump.Run(pumping) }()
 	stop.push(func() { stopPump(); <-pumped })
+	if role.worker {
+		sweeper := worker.NewSweeper(db, retention(cfg.Retention), counts, log)
+		swept := make(chan struct{})
+		go func() { defer close(swept); sweeper.Run(pumping) }()
+		stop.push(func() { stopPump(); <-swept })
+	}
 	if search != nil {
 		stop.push(search.run(ctx))
 	}
 
 	failed := make(chan error, 1)
 	if role.gateway {
-		go func() { failed <- serving.Listener(listener) }()
+		go func() { failed <- serving.Listener(cert.listen(listener)) }()
 		stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
 		// It accepts enrollments whether Temporal is there or not.
 		ready(listener.Addr().String())
@@ -223,6 +242,14 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	}
 }
 
+// retention says in the store's words how long what has ended is kept.
+func retention(r config.Retention) waypost.Retention {
+	return waypost.Retention{
+		Payloads: time.Duration(r.Payloads), Attempts: time.Duration(r.Attempts), Deliveries: time.Duration(r.Deliveries),
+		Enrollments: time.Duration(r.Enrollments), Events: time.Duration(r.Events),
+	}
+}
+
 // OpenStore opens the database as the roles do, for commands that work on it
 // directly.
 func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
@@ -230,7 +257,7 @@ func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
 	}
-	return store.Open(ctx, string(cfg.Database.URL), keys, time.Now)
+	return store.Open(ctx, string(cfg.Database.URL), keys, Now)
 }
 
 // tokensOf gives an Admission the rates that all processes share.

@@ -74,9 +74,12 @@ type running struct {
 	ended chan error
 }
 
-func startGateway(t *testing.T) *running {
+func startGateway(t *testing.T, changes ...func(*config.Config)) *running {
 	t.Helper()
 	cfg := deployment(t)
+	for _, change := range changes {
+		change(&cfg)
+	}
 	db, err := OpenStore(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

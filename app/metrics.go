@@ -33,6 +33,7 @@ type metrics struct {
 	started        *prometheus.CounterVec
 	signals        prometheus.Counter
 	notices        prometheus.Counter
+	dropped        *prometheus.CounterVec
 }
 
 // none stands for a label without a value, which Prometheus cannot tell from a
@@ -71,6 +72,8 @@ func newMetrics() *metrics {
 		"Signals to workflows that Temporal has taken.").WithLabelValues()
 	m.notices = counter("waypost_notices_total",
 		"Notices that those signals stood for.").WithLabelValues()
+	m.dropped = counter("waypost_retention_dropped_total",
+		"What was dropped because its time was over, by kind.", "kind")
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// What has not happened yet is 0, so that the first time shows in a rate.
@@ -80,11 +83,14 @@ func newMetrics() *metrics {
 	for _, status := range []waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryRetrying, waypost.DeliveryFailed} {
 		m.recorded.WithLabelValues(string(status))
 	}
-	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker, waypost.DeferQuietHours} {
+	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker, waypost.DeferUnreadable, waypost.DeferQuietHours} {
 		m.deferrals.WithLabelValues(reason)
 	}
 	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport, worker.KindRedelivery} {
 		m.started.WithLabelValues(kind)
+	}
+	for _, kind := range waypost.DropKinds {
+		m.dropped.WithLabelValues(kind)
 	}
 	return m
 }
@@ -131,6 +137,9 @@ func (m *metrics) Signaled(n int) {
 	m.signals.Inc()
 	m.notices.Add(float64(n))
 }
+
+// Dropped makes m a worker.DropObserver.
+func (m *metrics) Dropped(kind string, n int) { m.dropped.WithLabelValues(kind).Add(float64(n)) }
 
 // recording is the store as the activities are given it: it counts what was
 // written of attempts.
@@ -187,6 +196,17 @@ func (m *metrics) watchBreakers(b *limits.Breakers) {
 			return float64(b.Open(ctx))
 		}),
 	)
+}
+
+// watchCertificate exposes when the certificate of HTTPS expires, if there is one: one
+// that is not renewed shows nowhere else before it has.
+func (m *metrics) watchCertificate(c *certificate) {
+	if c == nil {
+		return
+	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_tls_not_after_seconds", Help: "When the certificate that is served expires, in seconds since 1970.",
+	}, func() float64 { return float64(c.notAfter().Unix()) }))
 }
 
 // backlogTime bounds what a scrape asks of the database.

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -51,11 +53,13 @@ func exercised(q queue) *metrics {
 	m.Started(worker.KindLaunch, 1)
 	m.Signaled(25)
 	m.Signaled(5)
+	m.Dropped(waypost.DropDelivery, 500)
 	m.watchRedis("nonces", missed(2))
 	m.watchRedis("rates", missed(4))
 	m.watchBreakers(tripped())
 	m.watchBacklog(q)
 	m.watchArticles(q, searchsvc.NewIndexer(nil, nil, false, slog.New(slog.DiscardHandler)))
+	m.watchCertificate(&certificate{current: &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(1_800_000_000, 0)}}})
 	return m
 }
 
@@ -133,6 +137,8 @@ func TestMetrics(t *testing.T) {
 		`waypost_started_total{kind="import"} 0`,
 		`waypost_signals_total 2`,
 		`waypost_notices_total 30`,
+		`waypost_retention_dropped_total{kind="delivery"} 500`,
+		`waypost_retention_dropped_total{kind="payload"} 0`,
 		`waypost_redis_fallbacks_total{use="nonces"} 2`,
 		`waypost_redis_fallbacks_total{use="rates"} 4`,
 		`waypost_redis_outages_total{use="rates"} 1`,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The checks of one value each. What they return is printed, so those of secrets
@@ -35,6 +36,23 @@ func checkHTTPURL(s string) error {
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("must have no user name, query or fragment")
+	}
+	return nil
+}
+
+// checkIssuer also refuses plain HTTP: whoever answers in the issuer's place could sign
+// tokens of his own. Loopback is for trying things out.
+func checkIssuer(s string) error {
+	if err := checkHTTPURL(s); err != nil {
+		return err
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return err
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return errors.New("must be an https URL")
 	}
 	return nil
 }
@@ -95,6 +113,10 @@ func checkPrefixes(s string) error { _, err := parsePrefixes(s); return err }
 
 func checkHTTPURLs(s string) error { _, err := parseURLs(s); return err }
 
+func checkList(s string) error { _, err := parseList(s); return err }
+
+func checkClaim(s string) error { _, err := parseClaim(s); return err }
+
 func checkPorts(s string) error { _, err := parsePorts(s); return err }
 
 func parseLevel(s string) (slog.Level, error) {
@@ -106,6 +128,33 @@ func parseLevel(s string) (slog.Level, error) {
 }
 
 func checkLevel(s string) error { _, err := parseLevel(s); return err }
+
+// minAge leaves workflows the time to hear of what is recorded, after workers were away.
+const minAge = 24 * time.Hour
+
+func parseAge(s string) (Age, error) {
+	if s == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	// As durations elsewhere, ages can be written in ISO 8601: of that, days.
+	if days, iso := strings.CutPrefix(s, "P"); iso {
+		var n uint64
+		if n, err = strconv.ParseUint(strings.TrimSuffix(days, "D"), 10, 16); !strings.HasSuffix(days, "D") {
+			err = strconv.ErrSyntax
+		}
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is no time in hours or days; or write off, to keep it for ever", s)
+	}
+	if d < minAge {
+		return 0, fmt.Errorf("%q is less than 24h; write off to keep it for ever", s)
+	}
+	return Age(d), nil
+}
+
+func checkAge(s string) error { _, err := parseAge(s); return err }
 
 // maxAddressRate is what limits can count of one address, per second.
 const maxAddressRate = 100_000

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -25,8 +26,10 @@ const (
 	RoleGateway Role = "gateway"
 	RoleWorker  Role = "worker"
 	RoleServe   Role = "serve" // gateway and worker in one process
+	RoleCodec   Role = "codec" // the codec endpoint of Temporal's Web UI
 	RoleMigrate Role = "migrate"
 	RoleApps    Role = "apps"   // waypost apps …, directly on the database
+	RoleKeys    Role = "keys"   // waypost keys …, directly on the database
 	RoleClient  Role = "client" // commands that call a gateway
 	RoleDev     Role = "dev"    // waypost-dev
 )
@@ -36,14 +39,17 @@ const (
 type Config struct {
 	DataDir    string `env:"WAYPOST_DATA_DIR"`
 	HTTP       HTTP
+	TLS        TLS
 	Admin      Admin
 	Database   Database
 	Redis      Redis
 	Temporal   Temporal
+	Codec      Codec
 	Search     Search
 	Encryption Encryption
 	Webhook    Webhook
 	Lead       Lead
+	Retention  Retention
 	Log        Log
 	Client     Client
 	Dev        Dev
@@ -56,6 +62,15 @@ type HTTP struct {
 	AddressRate int `env:"WAYPOST_ADDRESS_RATE"`
 	// TrustedProxies are whose X-Forwarded-For is believed, for AddressRate alone.
 	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
+}
+
+// TLS is what the gateway and the codec endpoint serve HTTPS with. Without it they
+// serve HTTP.
+type TLS struct {
+	// Cert is the path of a PEM file: the certificate, then those between it and the
+	// authority's.
+	Cert string `env:"WAYPOST_TLS_CERT"`
+	Key  string `env:"WAYPOST_TLS_KEY"` // path of the PEM file of its key
 }
 
 // Admin is where a role serves /healthz and /readyz.
@@ -85,6 +100,24 @@ type Temporal struct {
 	// at its end.
 	UIURL string `env:"WAYPOST_TEMPORAL_UI_URL"`
 }
+
+// Codec is where payloads are decoded for Temporal's Web UI, and for whom.
+type Codec struct {
+	Addr string `env:"WAYPOST_CODEC_ADDR"`
+	// Issuer is the URL of the OpenID Connect issuer whose tokens count, exactly as
+	// their iss has it.
+	Issuer string `env:"WAYPOST_CODEC_OIDC_ISSUER"`
+	// Audiences are whom tokens may be for: one of them must be in aud.
+	Audiences List `env:"WAYPOST_CODEC_OIDC_AUDIENCE"`
+	// Require is what a token must say besides. The zero Claim: nothing.
+	Require Claim `env:"WAYPOST_CODEC_OIDC_REQUIRE"`
+}
+
+// List is a list of words, separated by commas.
+type List []string
+
+// Claim is a claim of a token and the value that it must have, or have in its list.
+type Claim struct{ Name, Value string }
 
 // Search is where articles are searched.
 type Search struct {
@@ -116,6 +149,18 @@ type Lead struct {
 	// upper-case letters.
 	PhoneRegion string `env:"WAYPOST_PHONE_REGION"`
 }
+
+// Retention says how long what has ended is kept.
+type Retention struct {
+	Payloads    Age `env:"WAYPOST_RETENTION_PAYLOADS"`
+	Attempts    Age `env:"WAYPOST_RETENTION_ATTEMPTS"`
+	Deliveries  Age `env:"WAYPOST_RETENTION_DELIVERIES"`
+	Enrollments Age `env:"WAYPOST_RETENTION_ENROLLMENTS"`
+	Events      Age `env:"WAYPOST_RETENTION_EVENTS"`
+}
+
+// Age is how long something is kept; 0 is for ever.
+type Age time.Duration
 
 // Log says what is logged and how.
 type Log struct {
@@ -182,6 +227,11 @@ func Load(role Role, environ []string) (Config, []string, error) {
 	if len(cfg.Search.URLs) > 0 && cfg.Search.APIKey == "" {
 		problems = append(problems, errors.New("WAYPOST_TYPESENSE_API_KEY: is not set, and Typesense needs one; it is the key that the server was started with, or one that was made with it"))
 	}
+	for _, pair := range [][2]string{{"WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY"}, {"WAYPOST_TLS_KEY", "WAYPOST_TLS_CERT"}} {
+		if values[pair[0]] == "" && values[pair[1]] != "" {
+			problems = append(problems, fmt.Errorf("%s: is not set, and %s is; HTTPS needs both, HTTP neither", pair[0], pair[1]))
+		}
+	}
 	return cfg, warnings(set), errors.Join(problems...)
 }
 
@@ -192,7 +242,10 @@ func parse(values map[string]string) (Config, error) {
 		reflect.TypeFor[[]netip.Prefix](): func(s string) (any, error) { return parsePrefixes(s) },
 		reflect.TypeFor[[]int]():          func(s string) (any, error) { return parsePorts(s) },
 		reflect.TypeFor[slog.Level]():     func(s string) (any, error) { return parseLevel(s) },
+		reflect.TypeFor[Age]():            func(s string) (any, error) { return parseAge(s) },
 		reflect.TypeFor[[]string]():       func(s string) (any, error) { return parseURLs(s) },
+		reflect.TypeFor[List]():           func(s string) (any, error) { return parseList(s) },
+		reflect.TypeFor[Claim]():          func(s string) (any, error) { return parseClaim(s) },
 	}})
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
 	cfg.Client.URL = strings.TrimRight(cfg.Client.URL, "/")
@@ -225,6 +278,31 @@ func parseURLs(s string) ([]string, error) {
 		urls = append(urls, part)
 	}
 	return urls, nil
+}
+
+func parseList(s string) (List, error) {
+	var list List
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		switch {
+		case part == "":
+			return nil, errors.New("has an empty entry")
+		case slices.Contains(list, part):
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		list = append(list, part)
+	}
+	return list, nil
+}
+
+// parseClaim reads NAME=VALUE. The value may have a "=" of its own, as the names of
+// groups in directories do.
+func parseClaim(s string) (Claim, error) {
+	name, value, _ := strings.Cut(s, "=")
+	if name == "" || value == "" {
+		return Claim{}, fmt.Errorf("%q is not CLAIM=VALUE", s)
+	}
+	return Claim{name, value}, nil
 }
 
 func parsePorts(s string) ([]int, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 
@@ -19,11 +20,12 @@ import (
 
 const key = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
-// needed is the least environment that a gateway starts with.
+// needed is the least environment that every role starts with.
 func needed(more ...string) []string {
 	return append([]string{
 		"WAYPOST_DATABASE_URL=sqlite:/tmp/x.db", "WAYPOST_REDIS_URL=redis://127.0.0.1:6379/0", "WAYPOST_ENCRYPTION_KEYS=" + key,
 		"WAYPOST_TYPESENSE_URL=http://127.0.0.1:8108", "WAYPOST_TYPESENSE_API_KEY=ts",
+		"WAYPOST_CODEC_OIDC_ISSUER=https://login.example.com", "WAYPOST_CODEC_OIDC_AUDIENCE=temporal-ui",
 	}, more...)
 }
 
@@ -125,13 +127,89 @@ func TestLoadTypesenseWithoutKey(t *testing.T) {
 	}
 }
 
+// HTTPS needs two files.
+func TestLoadHalfATLS(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{"WAYPOST_TLS_CERT=x": "WAYPOST_TLS_KEY: is not set, and WAYPOST_TLS_CERT is", "WAYPOST_TLS_KEY=x": "WAYPOST_TLS_CERT: is not set, and WAYPOST_TLS_KEY is"} {
+		for _, role := range []config.Role{config.RoleGateway, config.RoleServe, config.RoleCodec} {
+			if _, _, err := config.Load(role, needed(set)); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s, %s: %v", role, set, err)
+			}
+		}
+	}
+}
+
+func TestLoadCodec(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := config.Load(config.RoleCodec, needed(
+		"WAYPOST_CODEC_OIDC_ISSUER=http://127.0.0.1:5556/dex/", "WAYPOST_CODEC_OIDC_AUDIENCE=temporal-ui, waypost",
+		"WAYPOST_CODEC_OIDC_REQUIRE=groups=CN=ops,DC=example", "WAYPOST_DATABASE_URL=broken",
+	))
+	want := config.Config{
+		Admin:      config.Admin{Addr: "127.0.0.1:9092"},
+		Temporal:   config.Temporal{UIURL: "http://127.0.0.1:8233"},
+		Encryption: config.Encryption{Keys: key},
+		Codec: config.Codec{
+			Addr: "127.0.0.1:8081", Issuer: "http://127.0.0.1:5556/dex/", Audiences: config.List{"temporal-ui", "waypost"},
+			Require: config.Claim{Name: "groups", Value: "CN=ops,DC=example"},
+		},
+	}
+	if err != nil || !reflect.DeepEqual(cfg, want) {
+		t.Errorf("got  %#v\nwant %#v\nerror %v", cfg, want, err)
+	}
+	faults := []string{
+		"WAYPOST_CODEC_ADDR=8081", "WAYPOST_CODEC_OIDC_ISSUER=http://login.example.com", "WAYPOST_CODEC_OIDC_AUDIENCE=a,,b", "WAYPOST_CODEC_OIDC_REQUIRE=operators",
+	}
+	_, _, err = config.Load(config.RoleCodec, needed(faults...))
+	for _, fault := range faults {
+		if name, _, _ := strings.Cut(fault, "="); err == nil || !strings.Contains(err.Error(), name+": ") {
+			t.Errorf("nothing about %s: %v", name, err)
+		}
+	}
+	if _, _, err = config.Load(config.RoleCodec, needed("WAYPOST_CODEC_OIDC_AUDIENCE=a,a")); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("a doubled audience: %v", err)
+	}
+}
+
+func TestLoadRetention(t *testing.T) {
+	t.Parallel()
+	const day = config.Age(24 * time.Hour)
+	for _, role := range []config.Role{config.RoleWorker, config.RoleServe, config.RoleDev} {
+		cfg, _, err := config.Load(role, needed("WAYPOST_TYPESENSE_URL=http://a", "WAYPOST_TYPESENSE_API_KEY=x", "WAYPOST_RETENTION_PAYLOADS=24h",
+			"WAYPOST_RETENTION_DELIVERIES=off", "WAYPOST_RETENTION_ENROLLMENTS=P7D"))
+		want := config.Retention{Payloads: day, Attempts: 90 * day, Enrollments: 7 * day, Events: 90 * day}
+		if err != nil || cfg.Retention != want {
+			t.Errorf("%s: got %+v, want %+v, error %v", role, cfg.Retention, want, err)
+		}
+	}
+	for value, want := range map[string]string{
+		"0":          `WAYPOST_RETENTION_EVENTS: "0" is less than 24h; write off to keep it for ever; for example WAYPOST_RETENTION_EVENTS=P30D`,
+		"23h59m59s":  "less than 24h",
+		"30d":        `"30d" is no time in hours or days; or write off, to keep it for ever; for example WAYPOST_RETENTION_EVENTS=P30D`,
+		"-720h":      "less than 24h",
+		"P0D":        "less than 24h",
+		"P1000000D":  "is no time",
+		"P30":        "is no time",
+		"P-30D":      "is no time",
+		"for ever":   "is no time",
+		"P30D,P90D ": "is no time",
+	} {
+		_, _, err := config.Load(config.RoleServe, needed("WAYPOST_RETENTION_EVENTS="+value))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", value, err, want)
+		}
+	}
+}
+
 func TestLoadRequires(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[config.Role][]string{
 		config.RoleGateway: {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS", "WAYPOST_TYPESENSE_URL"},
 		config.RoleServe:   {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleWorker:  {"WAYPOST_DATABASE_URL", "WAYPOST_REDIS_URL", "WAYPOST_ENCRYPTION_KEYS", "WAYPOST_TYPESENSE_URL"},
+		config.RoleCodec:   {"WAYPOST_ENCRYPTION_KEYS", "WAYPOST_CODEC_OIDC_ISSUER", "WAYPOST_CODEC_OIDC_AUDIENCE"},
 		config.RoleApps:    {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
+		config.RoleKeys:    {"WAYPOST_DATABASE_URL", "WAYPOST_ENCRYPTION_KEYS"},
 		config.RoleMigrate: {"WAYPOST_DATABASE_URL"},
 		config.RoleClient:  nil,
 		config.RoleDev:     nil,
@@ -156,18 +234,17 @@ func TestLoadRequires(t *testing.T) {
 func TestLoadWarnings(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := config.Load(config.RoleClient, []string{
-		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2", "WAYPOST_TLS_CERT=x",
-		"WAYPOST_RETENTION_DELIVERIES=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x",
+		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2",
+		"WAYPOST_RETENTION_DELIVERYS=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"WAYPOST_HTP_ADDR is no setting of Waypost; the nearest one is WAYPOST_HTTP_ADDR",
-		"WAYPOST_RETENTION_DELIVERIES is not used by this version yet",
+		"WAYPOST_RETENTION_DELIVERYS is no setting of Waypost; the nearest one is WAYPOST_RETENTION_DELIVERIES",
 		"WAYPOST_SECRETKEY is no setting of Waypost; the nearest one is WAYPOST_SECRET_KEY",
 		"WAYPOST_TEMPORAL_ADRESS is no setting of Waypost; the nearest one is WAYPOST_TEMPORAL_ADDRESS",
-		"WAYPOST_TLS_CERT is not used by this version yet",
 	}
 	if !slices.Equal(warnings, want) {
 		t.Errorf("got %q", warnings)
@@ -204,7 +281,7 @@ func TestVariablesAndStructAgree(t *testing.T) {
 			if value == "" {
 				continue
 			}
-			if _, _, err := config.Load(v.Roles[0], append(needed(), v.Name+"="+value)); err != nil {
+			if _, _, err := config.Load(v.Roles[0], append(needed("WAYPOST_TLS_CERT=x", "WAYPOST_TLS_KEY=x"), v.Name+"="+value)); err != nil {
 				t.Errorf("%s=%s: %v", v.Name, value, err)
 			}
 		}

@@ -56,8 +56,11 @@ func Variables() []Variable { return slices.Clone(variables) }
 
 var (
 	gatewayRoles = Roles{RoleGateway, RoleServe, RoleDev}
+	httpsRoles   = Roles{RoleGateway, RoleServe, RoleCodec}
+	codecRoles   = Roles{RoleCodec}
 	serverRoles  = Roles{RoleGateway, RoleWorker, RoleServe, RoleDev}
 	senderRoles  = Roles{RoleGateway, RoleWorker, RoleServe, RoleDev}
+	workerRoles  = Roles{RoleWorker, RoleServe, RoleDev}
 	devRoles     = Roles{RoleDev}
 	clientRoles  = Roles{RoleClient}
 )
@@ -68,12 +71,22 @@ var variables = []Variable{
 		Help: "Where the gateway serves its API.", Example: "0.0.0.0:8080", check: checkAddr,
 	},
 	{
-		Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090", Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091"}, Roles: serverRoles,
-		Help: "Where /healthz, /readyz and /metrics are served.", Example: "0.0.0.0:9090", check: checkAddr,
+		Name: "WAYPOST_TLS_CERT", Roles: httpsRoles,
+		Help:    "A PEM file with the certificate that the API, or the codec endpoint, is served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty.",
+		Example: "/etc/waypost/tls.crt", check: anyValue,
 	},
 	{
-		Name: "WAYPOST_DATABASE_URL", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleDev},
-		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps},
+		Name: "WAYPOST_TLS_KEY", Roles: httpsRoles,
+		Help: "The PEM file of the certificate's key.", Example: "/etc/waypost/tls.key", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090", Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091", RoleCodec: "127.0.0.1:9092"},
+		Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleDev},
+		Help:  "Where /healthz, /readyz and /metrics are served.", Example: "0.0.0.0:9090", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_DATABASE_URL", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleKeys, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleKeys},
 		Help:     "The SQL database: `sqlite:PATH` or `postgres://…`; waypost-dev has its own in the data directory.",
 		Example:  "postgres://waypost:PASSWORD@127.0.0.1:5432/waypost", check: checkDatabaseURL,
 	},
@@ -82,17 +95,17 @@ var variables = []Variable{
 		Help: "The Redis that all gateways and workers share; waypost-dev brings its own.", Example: "redis://127.0.0.1:6379/0", check: checkRedisURL,
 	},
 	{
-		Name: "WAYPOST_ENCRYPTION_KEYS", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleApps, RoleDev},
-		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleApps},
+		Name: "WAYPOST_ENCRYPTION_KEYS", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleApps, RoleKeys, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleApps, RoleKeys},
 		Help:     "Keys for data at rest and for Temporal's payloads, as a list of `id:base64` (32 bytes each); the first encrypts, all decrypt; waypost-dev makes its own.",
 		Example:  "k1:$(openssl rand -base64 32)", check: checkKeys,
 	},
 	{
-		Name: "WAYPOST_TEMPORAL_ADDRESS", Default: "127.0.0.1:7233", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate},
+		Name: "WAYPOST_TEMPORAL_ADDRESS", Default: "127.0.0.1:7233", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleKeys},
 		Help: "Temporal's frontend.", Example: "temporal.internal:7233", check: checkAddr,
 	},
 	{
-		Name: "WAYPOST_TEMPORAL_NAMESPACE", Default: "default", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate},
+		Name: "WAYPOST_TEMPORAL_NAMESPACE", Default: "default", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleKeys},
 		Help: "Temporal's namespace.", Example: "waypost", check: anyValue,
 	},
 	{
@@ -100,8 +113,28 @@ var variables = []Variable{
 		Help: "The task queue that workers serve.", Example: "waypost", check: anyValue,
 	},
 	{
-		Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: Roles{RoleGateway, RoleServe},
-		Help: "The base of the links to Temporal's Web UI in answers.", Example: "https://temporal.example.com", check: checkHTTPURL,
+		Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: Roles{RoleGateway, RoleServe, RoleCodec},
+		Help:    "The base of the links to Temporal's Web UI in answers; the codec endpoint answers pages of its origin, and of no other one.",
+		Example: "https://temporal.example.com", check: checkHTTPURL,
+	},
+	{
+		Name: "WAYPOST_CODEC_ADDR", Default: "127.0.0.1:8081", Roles: codecRoles,
+		Help: "Where the codec endpoint of Temporal's Web UI is served.", Example: "0.0.0.0:8081", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_CODEC_OIDC_ISSUER", Roles: codecRoles, Required: codecRoles,
+		Help:    "The OpenID Connect issuer whose tokens open the codec endpoint, exactly as it calls itself, a slash at the end included.",
+		Example: "https://login.example.com/realms/ops", check: checkIssuer,
+	},
+	{
+		Name: "WAYPOST_CODEC_OIDC_AUDIENCE", Roles: codecRoles, Required: codecRoles,
+		Help:    "Whom a token must be for (`aud`), one of a comma separated list: for ID tokens the client id of Temporal's Web UI.",
+		Example: "temporal-ui", check: checkList,
+	},
+	{
+		Name: "WAYPOST_CODEC_OIDC_REQUIRE", Roles: codecRoles,
+		Help:    "A claim that a token must have, as CLAIM=VALUE, by itself or in a list; if empty, everybody with a token for the audience can read payloads.",
+		Example: "groups=operators", check: checkClaim,
 	},
 	{
 		Name: "WAYPOST_TYPESENSE_URL", Roles: serverRoles, Required: Roles{RoleGateway, RoleWorker},
@@ -133,11 +166,32 @@ var variables = []Variable{
 		Help: "The region of phone numbers that have no country code.", Example: "DE", check: checkRegion,
 	},
 	{
-		Name: "WAYPOST_LOG_LEVEL", Default: "info", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleDev},
+		Name: "WAYPOST_RETENTION_PAYLOADS", Default: "P30D", Roles: workerRoles,
+		Help:    "How long after the end of an enrollment its messages and what was answered are kept, and after the end of an import why rows failed: at least 24h, or `off` for ever, here and below.",
+		Example: "P14D", check: checkAge,
+	},
+	{
+		Name: "WAYPOST_RETENTION_ATTEMPTS", Default: "P90D", Roles: workerRoles,
+		Help: "The same for all attempts of a delivery but the last.", Example: "720h", check: checkAge,
+	},
+	{
+		Name: "WAYPOST_RETENTION_DELIVERIES", Default: "P90D", Roles: workerRoles,
+		Help: "The same for deliveries, which take what is left of their attempts and messages along.", Example: "P180D", check: checkAge,
+	},
+	{
+		Name: "WAYPOST_RETENTION_ENROLLMENTS", Default: "P90D", Roles: workerRoles,
+		Help: "The same for enrollments, which take their deliveries along.", Example: "off", check: checkAge,
+	},
+	{
+		Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: workerRoles,
+		Help: "How long an event is kept after it was accepted, and while an enrollment may still match it.", Example: "P30D", check: checkAge,
+	},
+	{
+		Name: "WAYPOST_LOG_LEVEL", Default: "info", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
 		Help: "The least level that is logged: debug, info, warn or error.", Example: "debug", check: checkLevel,
 	},
 	{
-		Name: "WAYPOST_LOG_FORMAT", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleDev},
+		Name: "WAYPOST_LOG_FORMAT", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
 		Help: "text or json; if empty, text on a terminal and json otherwise.", Example: "json", check: oneOf(FormatText, FormatJSON),
 	},
 	{
@@ -187,12 +241,6 @@ var variables = []Variable{
 	},
 }
 
-// Names that the contract gives to later versions; a name that ends in '_' is a
-// prefix.
-var laterNames = []string{
-	"WAYPOST_RETENTION_", "WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY",
-}
-
 // testPrefix begins the names that only the test suite reads.
 const testPrefix = "WAYPOST_TEST_"
 
@@ -203,8 +251,6 @@ func warnings(set map[string]string) []string {
 		switch {
 		case !strings.HasPrefix(name, "WAYPOST_") || strings.HasPrefix(name, testPrefix):
 		case slices.ContainsFunc(variables, func(v Variable) bool { return v.Name == name }):
-		case slices.ContainsFunc(laterNames, func(l string) bool { return name == l || strings.HasSuffix(l, "_") && strings.HasPrefix(name, l) }):
-			out = append(out, fmt.Sprintf("%s is not used by this version yet", name))
 		default:
 			out = append(out, fmt.Sprintf("%s is no setting of Waypost; the nearest one is %s", name, nearest(name)))
 		}

@@ -138,6 +138,9 @@ func (a *api) classify(r *request, err error) *waypost.Error {
 			return waypost.Errorf(waypost.CodeMethodNotAllowed, "", "the path does not support the method; see the header Allow")
 		}
 	}
+	if a.Away != nil && a.Away(err) {
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "the database is away; send the request again in a moment")
+	}
 	return waypost.Errorf(waypost.CodeInternalError, "", "internal error; quote request %s when you report it", r.id)
 }
 

@@ -62,6 +62,9 @@ type Options struct {
 	// TrustedProxies are whose X-Forwarded-For is believed, for the address limit
 	// alone.
 	TrustedProxies []netip.Prefix
+	// Away tells whether an error means that the database cannot be used for the
+	// moment; nil: none does.
+	Away func(error) bool
 	// PhoneRegion is the country of phone numbers without one, such as "CN".
 	PhoneRegion string
 	Now         func() time.Time

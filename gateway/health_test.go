@@ -113,7 +113,7 @@ func TestWebhookHealth(t *testing.T) {
 	f.redis.SetError("")
 
 	// A webhook that its receiver has ended says so.
-	if err := f.store.DisableWebhook(t.Context(), scope, hook, "410"); err != nil {
+	if err := f.store.DisableWebhook(t.Context(), scope, stored, "410"); err != nil {
 		t.Fatal(err)
 	}
 	if h := f.health(hook); h.Enabled || h.DisabledReason == nil || *h.DisabledReason != "410" {

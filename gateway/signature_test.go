@@ -298,6 +298,19 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
+// A database that is away is told from what is broken, and from what it says itself.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(o *gateway.Options) {
+		o.Applications = brokenApplications{}
+		o.Away = func(err error) bool { return strings.Contains(err.Error(), "dial tcp") }
+	})
+	a := f.do(call{method: "GET", target: "/v1/webhooks"}).fault(t, http.StatusServiceUnavailable, "ServiceUnavailable")
+	if strings.Contains(a.raw, "secret-cause") || a.header.Get("Retry-After") == "" || !strings.Contains(f.log.String(), "secret-cause") {
+		t.Errorf("answer: %s, %v", a.raw, a.header)
+	}
+}
+
 // brokenApplications fails as a database that is away does.
 type brokenApplications struct{ gateway.Applications }
 

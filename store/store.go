@@ -199,7 +199,9 @@ const (
 	pgSerialization = "40001"
 	pgDeadlock      = "40P01"
 	pgUnique        = "23505"
+	pgReadOnly      = "25006"
 
+	sqliteBusy     = 5
 	sqliteReadOnly = 8
 	sqliteIO       = 10
 	sqliteFull     = 13

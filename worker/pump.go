@@ -58,11 +58,14 @@ type Starter interface {
 // workflow; in a quiet system each has its own. Several pumps, in one process or
 // in many, share the work.
 type Pump struct {
+	// Now tells how long ago something was claimed. It is time.Now unless it is set
+	// before Run.
+	Now func() time.Time
+
 	outbox  Outbox
 	starter Starter
 	observe PumpObserver
 	log     *slog.Logger
-	now     func() time.Time
 	wakes   []chan struct{} // of the lanes
 	// When the last single enrollment, and the last cohort of a launch, was seen, in
 	// Unix milliseconds.
@@ -105,7 +108,7 @@ func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Log
 	if observe == nil {
 		observe = unobserved{}
 	}
-	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, now: time.Now}
+	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now}
 	p.wakes = make([]chan struct{}, len(p.lanes()))
 	for i := range p.wakes {
 		p.wakes[i] = make(chan struct{}, 1)
@@ -237,7 +240,7 @@ func yield(ctx context.Context, began time.Time) {
 
 // startLeft starts what was claimed and left.
 func (p *Pump) startLeft(ctx context.Context) (more bool, err error) {
-	cohorts, err := p.outbox.StaleCohorts(ctx, p.now().Add(-staleAfter), staleLimit)
+	cohorts, err := p.outbox.StaleCohorts(ctx, p.Now().Add(-staleAfter), staleLimit)
 	if err != nil {
 		return false, err
 	}
@@ -319,7 +322,7 @@ func startAlone[T any](ctx context.Context, p *Pump, kind string,
 	find func(ctx context.Context, claimedBefore time.Time, limit int) ([]T, error), id func(T) string,
 	start func(context.Context, T) error, mark func(ctx context.Context, id string) error,
 ) (more bool, err error) {
-	found, err := find(ctx, p.now().Add(-staleAfter), staleLimit)
+	found, err := find(ctx, p.Now().Add(-staleAfter), staleLimit)
 	if err != nil {
 		return false, err
 	}

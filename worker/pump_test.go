@@ -134,7 +134,7 @@ func TestPumpStartsEachOnce(t *testing.T) {
 	for range 3 {
 		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
 		// What is claimed and not started counts as left at once.
-		p.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
+		p.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)
 		pumping.Go(func() { p.Run(ctx) })
 	}
@@ -249,7 +249,7 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 	var pumps []*Pump
 	for range 3 {
 		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
-		p.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
+		p.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)
 		pumping.Go(func() { p.Run(ctx) })
 	}
@@ -332,7 +332,7 @@ func TestPumpKeepsSchedules(t *testing.T) {
 	must(t, err)
 	temporal := &unreliable{}
 	pump := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
-	pump.now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
+	pump.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	go pump.Run(ctx)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -19,12 +20,13 @@ import (
 const stopTimeout = 20 * time.Second
 
 // New makes the Temporal worker for the task queue; Start and Stop are the
-// caller's.
-func New(c client.Client, taskQueue string, a *activities.Activities) worker.Worker {
+// caller's. clock is the one that the activities go by.
+func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clock) worker.Worker {
 	w := worker.New(c, taskQueue, worker.Options{
+		Interceptors:      []interceptor.WorkerInterceptor{&clockInterceptor{clock: clock}},
 		WorkerStopTimeout: stopTimeout,
-		// Each of these activities holds up to 50 POSTs.
-		MaxConcurrentActivityExecutionSize:     100,
+		// Those that wait for no receiver have places of their own.
+		MaxConcurrentActivityExecutionSize:     activities.WaitingPlaces + 40,
 		MaxConcurrentActivityTaskPollers:       4,
 		MaxConcurrentWorkflowTaskPollers:       4,
 		MaxHeartbeatThrottleInterval:           3 * time.Second,

@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,13 +97,13 @@ func startRole(t *testing.T, role string, environ []string) string {
 	})
 	lines := json.NewDecoder(read)
 	for {
-		var line struct{ Msg, Addr string }
+		var line struct{ Msg, URL string }
 		if err := lines.Decode(&line); err != nil {
 			t.Fatalf("the %s ended before it was ready: %v", role, err)
 		}
 		if line.Msg == "ready" {
 			go func() { _, _ = io.Copy(io.Discard, read) }()
-			return "http://" + line.Addr
+			return line.URL
 		}
 	}
 }
@@ -198,4 +203,49 @@ func TestClientOfGateway(t *testing.T) {
 	runCLI(t, client, "", "api", "GET", "/v1/journeys?limit=1").want(t, 0, []string{`"nextCursor":`}, nil)
 	runCLI(t, client, "", "api", "GET", "/v1/nowhere").want(t, 1, []string{`"code":"NotFound"`}, []string{"NotFound"})
 	runCLI(t, append(client, "WAYPOST_SECRET_KEY=sk_wrong"), "", "leads", "show", lead).want(t, 1, nil, []string{"Unauthorized", "SignatureMismatch"})
+}
+
+// A gateway that serves HTTPS is called by whoever trusts its certificate: the system's
+// authorities, or those of SSL_CERT_FILE.
+func TestClientOverHTTPS(t *testing.T) {
+	if args := os.Getenv("WAYPOST_TEST_ARGS"); args != "" { // the program: a process reads the authorities once
+		os.Exit(run(t.Context(), strings.Fields(args), os.Environ(), nil, os.Stdout, os.Stderr))
+	}
+	t.Parallel()
+	server := httptest.NewTLSServer(nil) // for its certificate
+	server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"WAYPOST_TLS_CERT": filepath.Join(t.TempDir(), "tls.crt"), "WAYPOST_TLS_KEY": filepath.Join(t.TempDir(), "tls.key")}
+	for name, block := range map[string]*pem.Block{"WAYPOST_TLS_CERT": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "WAYPOST_TLS_KEY": {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(files[name], pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environ := deployment(t)
+	for name, path := range files {
+		environ = append(environ, name+"="+path)
+	}
+	settings := clientOf(t, environ)
+	if !strings.HasPrefix(settings[0], "WAYPOST_URL=https://") {
+		t.Fatalf("the ready line tells of %s", settings[0])
+	}
+	for _, tt := range []struct {
+		name string
+		more []string
+		want string
+	}{
+		{"it is trusted", []string{"SSL_CERT_FILE=" + files["WAYPOST_TLS_CERT"]}, `"items": []`},
+		{"it is not", nil, "unknown authority"},
+		{"by plain HTTP", []string{"WAYPOST_URL=" + strings.Replace(settings[0], "WAYPOST_URL=https", "http", 1)}, "the URL must begin with https://"},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClientOverHTTPS$")
+		cmd.Env = slices.Concat([]string{"WAYPOST_TEST_ARGS=-o json leads list"}, settings, tt.more)
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v\n%s", tt.name, err, out)
+		}
+	}
 }

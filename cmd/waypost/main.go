@@ -1,5 +1,5 @@
 // Command waypost is the production binary: the roles (gateway, worker, serve,
-// migrate), the management of applications, and client commands that people call
+// codec, migrate), the management of applications, and client commands that people call
 // a gateway with.
 package main
 
@@ -111,7 +111,7 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 			root.AddCommand(cmd)
 		}
 	}
-	add("roles", c.gateway(), c.worker(), c.serve(), c.migrate(), c.apps())
+	add("roles", c.gateway(), c.worker(), c.serve(), c.codec(), c.migrate(), c.apps(), c.keys())
 	add("client", c.webhooks(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.articles(), c.api(), c.receiver())
 	checkUsage(root)
 	return root

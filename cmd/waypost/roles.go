@@ -33,6 +33,24 @@ WAYPOST_REDIS_URL and WAYPOST_ENCRYPTION_KEYS.`,
 		`  WAYPOST_DATABASE_URL=sqlite:/var/lib/waypost/waypost.db waypost serve`)
 }
 
+func (c *cli) codec() *cobra.Command {
+	return c.role(config.RoleCodec, app.Codec, "Show Temporal's Web UI the encrypted payloads",
+		`Serves the codec endpoint of Temporal's Web UI until it is stopped: POST /decode, for whoever
+shows a token of an OpenID Connect issuer (Authorization: Bearer …, or an ID token in
+Authorization-Extras, as the Web UI sends them). It needs WAYPOST_ENCRYPTION_KEYS,
+WAYPOST_CODEC_OIDC_ISSUER and WAYPOST_CODEC_OIDC_AUDIENCE, and no database. It answers pages
+of WAYPOST_TEMPORAL_UI_URL only; WAYPOST_CODEC_OIDC_REQUIRE lets in some people only.
+
+The Web UI sends tokens to https URLs only: set WAYPOST_TLS_CERT and WAYPOST_TLS_KEY, or put
+a proxy in front. Tell it of the endpoint by TEMPORAL_CODEC_ENDPOINT=https://codec.example.com
+and TEMPORAL_CODEC_PASS_ACCESS_TOKEN=true.`,
+		`  export WAYPOST_CODEC_OIDC_ISSUER=https://login.example.com/realms/ops
+  export WAYPOST_CODEC_OIDC_AUDIENCE=temporal-ui WAYPOST_CODEC_OIDC_REQUIRE=groups=operators
+  export WAYPOST_TEMPORAL_UI_URL=https://temporal.example.com
+  export WAYPOST_TLS_CERT=/etc/waypost/tls.crt WAYPOST_TLS_KEY=/etc/waypost/tls.key
+  WAYPOST_CODEC_ADDR=0.0.0.0:8081 waypost codec`)
+}
+
 func (c *cli) role(role config.Role, start roleFunc, short, long, example string) *cobra.Command {
 	return &cobra.Command{
 		Use: string(role), Short: short, Long: long, Example: example, Args: cobra.NoArgs,
@@ -41,9 +59,12 @@ func (c *cli) role(role config.Role, start roleFunc, short, long, example string
 			if err != nil {
 				return err
 			}
-			log := cfg.Log.Logger(c.stderr)
+			log, scheme := cfg.Log.Logger(c.stderr), "http://"
+			if cfg.TLS.Cert != "" {
+				scheme = "https://"
+			}
 			err = start(cmd.Context(), cfg, log, func(addr string) {
-				log.Info("ready", "role", string(role), "addr", addr)
+				log.Info("ready", "role", string(role), "url", scheme+addr)
 			})
 			if err == nil {
 				log.Info("stopped", "role", string(role))

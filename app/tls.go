@@ -1,0 +1,165 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"waypost/config"
+)
+
+// lookEvery is the least time between two looks at the files of a certificate.
+const lookEvery = time.Minute
+
+// certificate is what HTTPS is served with. It is read anew when its files change, so
+// that one that is renewed needs no restart; the old one is kept while the new files
+// cannot be used.
+type certificate struct {
+	files config.TLS
+	log   *slog.Logger
+	now   func() time.Time
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	read    [2]stamp // of the files of current
+	refused [2]stamp // of the files that were logged as unusable
+	looked  time.Time
+}
+
+// stamp tells one content of a file from another.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// loadCertificate reads the certificate, or says which setting is wrong. It is nil
+// without one.
+func loadCertificate(files config.TLS, log *slog.Logger, now func() time.Time) (*certificate, error) {
+	if files.Cert == "" {
+		return nil, nil
+	}
+	c := &certificate{files: files, log: log, now: now, looked: now()}
+	return c, c.load(c.stamps())
+}
+
+// tls is how a server uses the certificate: TLS 1.2 or newer, by protocols. It is nil
+// without a certificate.
+func (c *certificate) tls(protocols ...string) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: c.get}
+}
+
+// listen makes a listener one of HTTPS for a server that knows HTTP/1.1 alone. Without
+// a certificate it is left as it is.
+func (c *certificate) listen(l net.Listener) net.Listener {
+	if c == nil {
+		return l
+	}
+	return httpsListener{tls.NewListener(l, c.tls("http/1.1"))}
+}
+
+type httpsListener struct{ net.Listener }
+
+// Accept waits for the next connection, not for its handshake.
+func (l httpsListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return httpsConn{conn.(*tls.Conn)}, nil
+}
+
+// httpsConn tells whoever speaks plain HTTP what to do. net/http's server does so by
+// itself, Fiber's just hangs up.
+type httpsConn struct{ *tls.Conn }
+
+const plainHTTPAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
+	`{"code":"BadRequest","message":"this address serves HTTPS: the URL must begin with https://","target":"","detail":[]}` + "\n"
+
+// Handshake is what Fiber's server calls first.
+func (c httpsConn) Handshake() error {
+	err := c.Conn.Handshake()
+	var other tls.RecordHeaderError
+	if errors.As(err, &other) && other.Conn != nil && looksLikeHTTP(other.RecordHeader) {
+		_, _ = io.WriteString(other.Conn, plainHTTPAnswer)
+		_ = other.Conn.Close()
+	}
+	return err
+}
+
+// looksLikeHTTP tells whether a connection begins with a method. No record of TLS
+// begins with a letter.
+func looksLikeHTTP(header [5]byte) bool { return header[0] >= 'A' && header[0] <= 'Z' }
+
+// get returns the certificate for a handshake.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); now.Sub(c.looked) >= lookEvery {
+		c.looked = now
+		c.renew()
+	}
+	return c.current, nil
+}
+
+// renew reads files that have changed. Those that cannot be used are tried again at
+// every look, and logged once: the key may be written later than the certificate.
+func (c *certificate) renew() {
+	stamps := c.stamps()
+	if stamps == c.read {
+		return
+	}
+	err := c.load(stamps)
+	if err != nil && stamps != c.refused {
+		c.log.Warn("the new certificate cannot be used, the old one is kept", "error", err, "until", c.current.Leaf.NotAfter)
+		c.refused = stamps
+	}
+}
+
+func (c *certificate) load(stamps [2]stamp) error {
+	cert, err := os.ReadFile(c.files.Cert)
+	if err != nil {
+		return fmt.Errorf("WAYPOST_TLS_CERT: %w", err)
+	}
+	key, err := os.ReadFile(c.files.Key)
+	if err != nil {
+		return fmt.Errorf("WAYPOST_TLS_KEY: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("WAYPOST_TLS_CERT and WAYPOST_TLS_KEY (%s, %s): %w", c.files.Cert, c.files.Key, err)
+	}
+	c.current, c.read, c.refused = &pair, stamps, [2]stamp{}
+	if until := pair.Leaf.NotAfter; until.Before(c.now()) {
+		c.log.Warn("the certificate has expired", "until", until)
+	} else {
+		c.log.Info("the certificate is read", "until", until)
+	}
+	return nil
+}
+
+// stamps are taken before the files are read: what changes in between is seen at the
+// next look.
+func (c *certificate) stamps() (s [2]stamp) {
+	for i, path := range []string{c.files.Cert, c.files.Key} {
+		if info, err := os.Stat(path); err == nil {
+			s[i] = stamp{info.ModTime(), info.Size()}
+		}
+	}
+	return s
+}
+
+// notAfter is when the certificate that is served expires.
+func (c *certificate) notAfter() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.Leaf.NotAfter
+}

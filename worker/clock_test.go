@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// A clock goes by Temporal's where it is far off, and tells a task that came late from
+// a clock that is wrong.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	type task struct{ after, late time.Duration } // since the one before; on its way
+	for name, c := range map[string]struct {
+		ahead time.Duration // this machine's clock
+		tasks []task
+		want  time.Duration // what is left of it
+	}{
+		"right":                           {0, []task{{0, 5 * time.Millisecond}}, 0},
+		"nothing is known":                {10 * time.Minute, nil, 10 * time.Minute},
+		"ahead":                           {10 * time.Minute, []task{{0, 0}}, 0},
+		"behind":                          {-10 * time.Minute, []task{{0, 0}}, 0},
+		"a little ahead":                  {20 * time.Second, []task{{0, 0}}, 20 * time.Second},
+		"a task was late":                 {0, []task{{0, 0}, {time.Second, time.Minute}}, 0},
+		"all were late, then one was not": {0, []task{{0, time.Minute}, {time.Second, time.Minute}, {time.Second, 0}}, 0},
+		"late at the turn of a period":    {0, []task{{0, 0}, {2 * time.Minute, time.Minute}}, 0},
+		"ahead, and the best counts":      {10 * time.Minute, []task{{0, 3 * time.Second}, {time.Second, 0}, {time.Second, 9 * time.Second}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := began
+			clock := NewClock(func() time.Time { return now.Add(c.ahead) }, slog.New(slog.DiscardHandler))
+			for _, task := range c.tasks {
+				now = now.Add(task.after)
+				clock.started(now.Add(-task.late))
+			}
+			if got := clock.Now().Sub(now); got != c.want {
+				t.Errorf("it is off by %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A clock that is set right is not corrected any longer.
+func TestClockIsMended(t *testing.T) {
+	t.Parallel()
+	now, ahead := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), 10*time.Minute
+	clock := NewClock(func() time.Time { return now.Add(ahead) }, slog.New(slog.DiscardHandler))
+	clock.started(now)
+	ahead = 0
+	for range 3 {
+		now = now.Add(comparedFor)
+		clock.started(now)
+	}
+	if got := clock.Now(); !got.Equal(now) {
+		t.Errorf("it is %s, want %s", got, now)
+	}
+}
