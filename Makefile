@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search clean
+.PHONY: help run build test check fmt vet lint determinism imports fuzz mutants faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -55,7 +55,10 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 	@tools/fuzz $(FUZZTIME)
 
 mutants: ## check that the fault tests fail for builds that are broken on purpose
-	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./e2e
+	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./faults
+
+faults: ## break everything that Waypost depends on, and Waypost, at full size, and print a table (some 20 minutes)
+	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -timeout 90m ./faults
 
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"waypost/devstack/harness"
 )
 
 // The bench runs in its smallest form, every case of it, and finds that its ledger
 // agrees with the records.
 func TestBench(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -31,8 +33,8 @@ func TestBench(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]string{"waypost-dev": runDev, "waypost": runRole} {
-		script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s' \"$@\" 0<>'%s'\n", runMain, mode, self, pipe)
+	for name, mode := range map[string]string{"waypost-dev": harness.RunDev, "waypost": harness.RunRole} {
+		script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s' \"$@\" 0<>'%s'\n", harness.RunMain, mode, self, pipe)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -41,14 +43,17 @@ func TestBench(t *testing.T) {
 		roles string
 		cases []string
 	}{
-		{"all", []string{"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "bare", "history"}},
+		{"all", []string{
+			"launch", "launch-fail10", "launch-fail20", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
+			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping",
+		}},
 		{"split", []string{"launch", "single"}},
 	} {
 		t.Run(tt.roles, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
-				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--retry", "1s")
+				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s")
 			cmd.Stdout, cmd.Stderr = &out, &errOut
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil {

@@ -27,6 +27,7 @@ import (
 
 	"waypost/client"
 	"waypost/config"
+	"waypost/devstack/harness"
 	"waypost/devstack/temporal"
 	"waypost/signature"
 	"waypost/store/storetest"
@@ -309,10 +310,10 @@ func TestComposeNatively(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	base := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--only", "temporal,redis"})
+	base := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--only", "temporal,redis"})
 	here := map[string]string{
 		"WAYPOST_DATABASE_URL":     "sqlite:" + filepath.Join(t.TempDir(), "waypost.db"),
-		"WAYPOST_TEMPORAL_ADDRESS": base.profile.TemporalAddress,
+		"WAYPOST_TEMPORAL_ADDRESS": base.Profile.TemporalAddress,
 		"WAYPOST_REDIS_URL":        os.Getenv("WAYPOST_TEST_REDIS_URL"),
 		"WAYPOST_TYPESENSE_URL":    "http://" + freeAddr(t), // they start while it is away
 	}
@@ -320,7 +321,7 @@ func TestComposeNatively(t *testing.T) {
 		here["WAYPOST_DATABASE_URL"] = storetest.PostgresURL(t)
 	}
 	if here["WAYPOST_REDIS_URL"] == "" {
-		for _, setting := range base.roleSettings(t) {
+		for _, setting := range base.RoleSettings(t) {
 			if value, ok := strings.CutPrefix(setting, "WAYPOST_REDIS_URL="); ok {
 				here["WAYPOST_REDIS_URL"] = value
 			}
@@ -379,7 +380,7 @@ func TestComposeNatively(t *testing.T) {
 		})
 		probe := *readiness(t, s)
 		probe.Host = environ["WAYPOST_ADMIN_ADDR"]
-		eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, time.Minute, func() (bool, string) {
 			res, err := http.Get(probe.String())
 			if err != nil {
 				return false, err.Error()

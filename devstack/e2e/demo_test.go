@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/devstack/datadir"
+	"waypost/devstack/harness"
 )
 
 var enrolledText = regexp.MustCompile(`Lead 1 was enrolled in the journey "Welcome": (enr_\w+)`)
@@ -23,14 +24,14 @@ var enrolledText = regexp.MustCompile(`Lead 1 was enrolled in the journey "Welco
 // delivered once, and a restart goes on with what is there.
 func TestDemoOverRestarts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	p := startProcess(t, dir, nil)
-	first := p.profile
-	one := p.demoEnrollment(t)
+	p := harness.StartProcess(t, dir, nil)
+	first := p.Profile
+	one := demoEnrollment(t, p)
 	if first.WebhookID == "" || first.JourneyID == "" || first.Receiver == "" || first.TemporalUI == "" || first.TemporalAddress == "" {
 		t.Errorf("the profile lacks something: %+v", first)
 	}
 	for _, want := range []string{`"greeting": "Hello Lin Xiaomei"`, `{"succeed":true,"message":"received"}`, "=> delivered", "/namespaces/default/workflows?query=WaypostJourney"} {
-		if !strings.Contains(p.output.String(), want) {
+		if !strings.Contains(p.Output.String(), want) {
 			t.Errorf("the demo did not print %s", want)
 		}
 	}
@@ -39,49 +40,49 @@ func TestDemoOverRestarts(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, fi.Mode().Perm(), err)
 		}
 	}
-	p.checkWelcome(t, one)
-	p.checkArticles(t)
-	if code := p.interrupt(t); code != 0 {
+	checkWelcome(t, p, one)
+	checkArticles(t, p)
+	if code := p.Interrupt(t); code != 0 {
 		t.Errorf("exit status %d after Ctrl-C", code)
 	}
 	if _, err := os.Stat(filepath.Join(dir, datadir.LockFile)); err == nil {
 		t.Error("the lock is still there")
 	}
-	p.checkNothingListens(t)
+	checkNothingListens(t, p)
 
 	// same is the profile but for its search token, which every start issues anew.
 	same := func(a, b datadir.Profile) bool { a.SearchToken = b.SearchToken; return a == b }
-	p = startProcess(t, dir, nil)
-	if !same(p.profile, first) || p.profile.SearchToken == first.SearchToken {
-		t.Errorf("the second start's profile is %+v, the first one's %+v", p.profile, first)
+	p = harness.StartProcess(t, dir, nil)
+	if !same(p.Profile, first) || p.Profile.SearchToken == first.SearchToken {
+		t.Errorf("the second start's profile is %+v, the first one's %+v", p.Profile, first)
 	}
-	two := p.demoEnrollment(t)
-	if two == one || !strings.Contains(p.output.String(), "those of the former start") {
+	two := demoEnrollment(t, p)
+	if two == one || !strings.Contains(p.Output.String(), "those of the former start") {
 		t.Errorf("enrollment %s, then %s", one, two)
 	}
-	p.kill9(t) // the second enrollment is in its delay
+	p.Kill9(t) // the second enrollment is in its delay
 
-	p = startProcess(t, dir, nil)
-	if !same(p.profile, first) {
-		t.Errorf("the profile after the kill is %+v, the first one's %+v", p.profile, first)
+	p = harness.StartProcess(t, dir, nil)
+	if !same(p.Profile, first) {
+		t.Errorf("the profile after the kill is %+v, the first one's %+v", p.Profile, first)
 	}
-	p.checkWelcome(t, one)
-	p.checkWelcome(t, two)
-	p.checkArticles(t)
+	checkWelcome(t, p, one)
+	checkWelcome(t, p, two)
+	checkArticles(t, p)
 	var journeys struct{ Items []waypost.Journey }
-	if err := p.client.Do(t.Context(), http.MethodGet, "/v1/journeys", nil, &journeys); err != nil || len(journeys.Items) != 1 {
+	if err := p.Client.Do(t.Context(), http.MethodGet, "/v1/journeys", nil, &journeys); err != nil || len(journeys.Items) != 1 {
 		t.Errorf("%d journeys, %v", len(journeys.Items), err)
 	}
-	if code := p.interrupt(t); code != 0 {
+	if code := p.Interrupt(t); code != 0 {
 		t.Errorf("exit status %d after Ctrl-C", code)
 	}
 }
 
 // checkArticles searches the demo's articles as the banner says, with curl's request.
-func (p *process) checkArticles(t *testing.T) {
+func checkArticles(t *testing.T, p *harness.Process) {
 	t.Helper()
-	for _, want := range []string{"  押金<b class=\"highlight\">退款</b>说明\n", "bin/waypost articles search 退款\n", "-d tenant_id=" + p.profile.TenantID + " -d from=frontend"} {
-		if !strings.Contains(p.output.String(), want) {
+	for _, want := range []string{"  押金<b class=\"highlight\">退款</b>说明\n", "bin/waypost articles search 退款\n", "-d tenant_id=" + p.Profile.TenantID + " -d from=frontend"} {
+		if !strings.Contains(p.Output.String(), want) {
 			t.Errorf("the demo did not print %s", want)
 		}
 	}
@@ -93,7 +94,7 @@ func (p *process) checkArticles(t *testing.T) {
 		"from=frontend&keywords=refund":                  "refunds",
 		"from=frontend&keywords=script iframe class= <b": "map-on-your-page",
 	} {
-		params, err := url.ParseQuery(query + "&tenant_id=" + p.profile.TenantID)
+		params, err := url.ParseQuery(query + "&tenant_id=" + p.Profile.TenantID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func (p *process) checkArticles(t *testing.T) {
 				}
 			}
 		}
-		if err := p.client.WithBearer(p.profile.SearchToken).Do(t.Context(), http.MethodGet, "/api/v1/articles/search?"+params.Encode(), nil, &answer); err != nil {
+		if err := p.Client.WithBearer(p.Profile.SearchToken).Do(t.Context(), http.MethodGet, "/api/v1/articles/search?"+params.Encode(), nil, &answer); err != nil {
 			t.Error(err)
 		}
 		var found []string
@@ -124,25 +125,25 @@ func (p *process) checkArticles(t *testing.T) {
 }
 
 // demoEnrollment is the enrollment that the demo announced.
-func (p *process) demoEnrollment(t *testing.T) string {
+func demoEnrollment(t *testing.T, p *harness.Process) string {
 	t.Helper()
-	m := enrolledText.FindStringSubmatch(p.output.String())
+	m := enrolledText.FindStringSubmatch(p.Output.String())
 	if m == nil {
-		t.Fatalf("the demo enrolled nobody:\n%s", p.output)
+		t.Fatalf("the demo enrolled nobody:\n%s", p.Output)
 	}
 	return m[1]
 }
 
 // checkWelcome waits until an enrollment in the demo journey is through and
 // compares what was recorded with the receiver's ledger.
-func (p *process) checkWelcome(t *testing.T, id string) {
+func checkWelcome(t *testing.T, p *harness.Process, id string) {
 	t.Helper()
-	e := p.awaitEnd(t, id, time.Minute)
+	e := p.AwaitEnd(t, id, time.Minute)
 	if e.Status != waypost.EnrollmentCompleted {
 		t.Errorf("%s is %s: %+v", id, e.Status, e.Timeline)
 	}
-	recorded := p.deliveries(t, id)
-	posts := p.ledger(t)[id]
+	recorded := p.Deliveries(t, id)
+	posts := p.Ledger(t)[id]
 	if len(recorded) != 2 || len(posts) != 2 {
 		t.Fatalf("%s: %d deliveries recorded, %d POSTs received", id, len(recorded), len(posts))
 	}
@@ -168,9 +169,9 @@ func (p *process) checkWelcome(t *testing.T, id string) {
 }
 
 // checkNothingListens tells whether the ports are free after a stop.
-func (p *process) checkNothingListens(t *testing.T) {
+func checkNothingListens(t *testing.T, p *harness.Process) {
 	t.Helper()
-	for _, at := range []string{p.profile.URL, p.profile.TemporalUI, p.profile.Receiver, "http://" + p.profile.TemporalAddress} {
+	for _, at := range []string{p.Profile.URL, p.Profile.TemporalUI, p.Profile.Receiver, "http://" + p.Profile.TemporalAddress} {
 		u, err := url.Parse(at)
 		if err != nil {
 			t.Fatal(err)

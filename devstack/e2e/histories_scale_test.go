@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"waypost"
+	"waypost/devstack/harness"
 )
 
 // Histories of a real launch with retries, a pause, signals for events and runs
@@ -20,15 +21,15 @@ import (
 func TestHistoriesOfLaunch(t *testing.T) {
 	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
-		return answer{status: http.StatusOK}
+		return harness.Answer{Status: http.StatusOK}
 	})
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"},
-		"WAYPOST_ENCRYPTION_KEYS="+keys, historyEvents+"=25")
-	journeyID := p.publish(t, r.url, `{"name":"History","start":"hello","nodes":[
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"},
+		"WAYPOST_ENCRYPTION_KEYS="+keys, harness.HistoryEvents+"=25")
+	journeyID := p.Publish(t, r.URL, `{"name":"History","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait"},
 		{"id":"wait","type":"delay","for":"3s","next":"bought"},
 		{"id":"bought","type":"waitForEvent","event":"purchase","when":"event.amount > 10","timeout":"8s","next":"check","onTimeout":"end"},
@@ -39,32 +40,32 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	ids := make([]int64, leads)
 	for i := range ids {
 		var lead struct{ LeadsID int64 }
-		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
 		ids[i] = lead.LeadsID
 	}
-	single := p.enroll(t, journeyID, 1)[0]
+	single := p.Enroll(t, journeyID, 1)[0]
 	var l struct{ LaunchID, Status string }
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer temporal.Close()
-	eventually(t, time.Minute, func() (bool, string) {
-		return len(p.records(t, journeyID)) > leads, "not everybody was sent the first message"
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		return len(p.Records(t, journeyID)) > leads, "not everybody was sent the first message"
 	})
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/pause", nil, nil)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/pause", nil, nil)
 	time.Sleep(4 * time.Second) // beyond the delay, so that workflows find out and are held
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/resume", map[string]any{"elapsedDelays": "skip"}, nil)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/resume", map[string]any{"elapsedDelays": "skip"}, nil)
 	for i, id := range ids[:leads/2] {
-		p.do(t, http.MethodPost, "/v1/events", map[string]any{
+		p.Do(t, http.MethodPost, "/v1/events", map[string]any{
 			"eventId": fmt.Sprint("evt-", i), "name": "purchase", "leadsId": id, "properties": map[string]any{"amount": i},
 		}, nil)
 	}
-	p.awaitEnd(t, single, time.Minute)
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+	p.AwaitEnd(t, single, time.Minute)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
 
@@ -104,7 +105,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	if signals == 0 || again == 0 {
 		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list.Executions), signals, again)
 	}
-	for _, d := range r.disagreements(p.records(t, journeyID)) {
+	for _, d := range r.Disagreements(p.Records(t, journeyID)) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 	t.Logf("%d runs, %d signals, %d continued as new", len(list.Executions), signals, again)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"waypost"
+	"waypost/devstack/harness"
 	"waypost/workflows"
 )
 
@@ -33,36 +34,36 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	var found atomic.Bool // by its retries: they last until then
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		if (attempt <= 2 || !found.Load()) && len(m.UserProfile.AffID)%2 == 1 {
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
-		return answer{status: http.StatusOK}
+		return harness.Answer{Status: http.StatusOK}
 	})
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-	journeyID := p.publish(t, r.url, `{"name":"History","start":"hello","nodes":[
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	journeyID := p.Publish(t, r.URL, `{"name":"History","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait","onFailure":"end"},
 		{"id":"wait","type":"delay","for":"500ms","next":"check"},
 		{"id":"check","type":"branch","cases":[{"when":"touchpoints.hello.attempts > 1","next":"thanks"}],"otherwise":"end"},
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
 		{"id":"end","type":"exit"}]}`)
 
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer temporal.Close()
 
-	single := p.enroll(t, journeyID, 1)
+	single := p.Enroll(t, journeyID, 1)
 	query := fmt.Sprintf("WaypostJourney=%q AND WaypostOutcome=\"retrying\"", journeyID)
-	eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		count, err := temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default", Query: query})
 		return err == nil && count.Count == 1, fmt.Sprintf("no workflow is found by %s: %v", query, err)
 	})
 	found.Store(true)
-	many := p.enroll(t, journeyID, 60)
+	many := p.Enroll(t, journeyID, 60)
 	for _, id := range append(many, single...) {
-		if e := p.awaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
+		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
 			t.Errorf("%s is %s", id, e.Status)
 		}
 	}

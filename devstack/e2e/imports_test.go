@@ -22,6 +22,7 @@ import (
 
 	"waypost"
 	"waypost/config"
+	"waypost/devstack/harness"
 	"waypost/store/storetest"
 	"waypost/workflows"
 )
@@ -40,7 +41,7 @@ type imported struct {
 
 // caller is a process or a fleet.
 type caller interface {
-	do(t *testing.T, method, path string, body, answer any)
+	Do(t *testing.T, method, path string, body, answer any)
 }
 
 // importGroup is the leadsGroup of the leads that are imported, importName their
@@ -80,9 +81,9 @@ func inTheMiddle(t *testing.T, c caller, n int, act func(t *testing.T, im import
 	t.Helper()
 	for range 10 {
 		series, im := int(importSeries.Add(1)), imported{}
-		c.do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": importRows(series, n)}, &im)
+		c.Do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": importRows(series, n)}, &im)
 		act(t, awaitImport(t, c, im.ID, 1))
-		if c.do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im); im.Total == n && im.Processed < n {
+		if c.Do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im); im.Total == n && im.Processed < n {
 			return series, im
 		}
 		t.Logf("too late: %+v", im)
@@ -94,8 +95,8 @@ func inTheMiddle(t *testing.T, c caller, n int, act func(t *testing.T, im import
 // awaitImport waits until so many rows are processed, or no further one will be.
 func awaitImport(t *testing.T, c caller, id string, rows int) (im imported) {
 	t.Helper()
-	eventually(t, launchTime, func() (bool, string) {
-		c.do(t, http.MethodGet, "/v1/leads/imports/"+id, nil, &im)
+	harness.Eventually(t, launchTime, func() (bool, string) {
+		c.Do(t, http.MethodGet, "/v1/leads/imports/"+id, nil, &im)
 		return t.Failed() || im.Processed >= rows || im.Status.Ended(), fmt.Sprintf("the import is %+v", im)
 	})
 	if t.Failed() {
@@ -106,27 +107,27 @@ func awaitImport(t *testing.T, c caller, id string, rows int) (im imported) {
 
 // Workers are killed in the middle of an import: every row is processed once.
 func TestScaleImportUnderKills(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	importUnderKills(t)
 }
 
 // The same on PostgreSQL.
 func TestScaleImportUnderKillsOnPostgres(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	importUnderKills(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
 }
 
 func importUnderKills(t *testing.T, env ...string) {
 	t.Helper()
-	n := scaled(4_000, 100_000)
-	f := startFleet(t, 1, 1, env...)
+	n := harness.Scaled(4_000, 100_000)
+	f := harness.StartFleet(t, 1, 1, env...)
 	random := rand.New(rand.NewPCG(1, 2))
 	began := time.Now()
 	series, im := inTheMiddle(t, f, n, func(t *testing.T, im imported) {
-		for quarter := range scaled(1, 3) {
+		for quarter := range harness.Scaled(1, 3) {
 			im = awaitImport(t, f, im.ID, (quarter+1)*n/4)
 			t.Logf("a worker is killed when %d of %d rows are processed", im.Processed, im.Total)
-			f.killOne(t, config.RoleWorker, random)
+			f.KillOne(t, config.RoleWorker, random, nil)
 		}
 	})
 	im = awaitImport(t, f, im.ID, n)
@@ -137,7 +138,7 @@ func importUnderKills(t *testing.T, env ...string) {
 
 	// The rows that failed are those that should have, each once.
 	failed := map[int]waypost.ErrorCode{}
-	for _, line := range f.lines(t, "/v1/leads/imports/"+im.ID+"/errors") {
+	for _, line := range linesOf(t, f, "/v1/leads/imports/"+im.ID+"/errors") {
 		var e struct {
 			Line int
 			Code waypost.ErrorCode
@@ -151,7 +152,7 @@ func importUnderKills(t *testing.T, env ...string) {
 	// So is every lead there, once.
 	leads := map[string]int{}
 	end := 0
-	for _, line := range f.lines(t, fmt.Sprintf("/v1/leads/export?format=ndjson&leadsGroup=%d", importGroup)) {
+	for _, line := range linesOf(t, f, fmt.Sprintf("/v1/leads/export?format=ndjson&leadsGroup=%d", importGroup)) {
 		var lead struct {
 			ExternalID string
 			End        bool
@@ -180,10 +181,10 @@ func importUnderKills(t *testing.T, env ...string) {
 	}
 }
 
-// lines reads an answer of one JSON object a line.
-func (f *fleet) lines(t *testing.T, target string) [][]byte {
+// linesOf reads an answer of one JSON object a line.
+func linesOf(t *testing.T, f *harness.Fleet, target string) [][]byte {
 	t.Helper()
-	res, err := f.anyGateway().Send(t.Context(), http.MethodGet, target, nil, nil)
+	res, err := f.AnyGateway().Send(t.Context(), http.MethodGet, target, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,9 +209,9 @@ func unmarshal(t *testing.T, b []byte, into any) {
 func TestHistoriesOfImports(t *testing.T) {
 	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	rows := scaled(4_000, 100_000)
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	rows := harness.Scaled(4_000, 100_000)
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestHistoriesOfImports(t *testing.T) {
 	}{
 		"import-rows": {func(*testing.T, imported) {}, waypost.ImportSucceeded, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 		"import-canceled": {func(t *testing.T, im imported) {
-			p.do(t, http.MethodPost, "/v1/leads/imports/"+im.ID+"/cancel", nil, nil)
+			p.Do(t, http.MethodPost, "/v1/leads/imports/"+im.ID+"/cancel", nil, nil)
 		}, waypost.ImportCanceled, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 		"import-operator-canceled": {func(t *testing.T, im imported) {
 			if err := temporal.CancelWorkflow(t.Context(), im.ID, ""); err != nil {

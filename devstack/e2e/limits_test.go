@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"waypost"
+	"waypost/devstack/harness"
 	"waypost/workflows"
 )
 
@@ -25,18 +26,18 @@ import (
 func TestHistoriesOfLimits(t *testing.T) {
 	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
-		return answer{status: http.StatusOK}
+		return harness.Answer{Status: http.StatusOK}
 	})
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
 	ring, err := waypost.ParseKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 	}
 	const awake = "Etc/GMT+12" // half a day away
 	now := time.Now().UTC()
-	journeyID = p.publish(t, r.url, fmt.Sprintf(`{"name":"Limits","start":"hello","exitOn":[{"event":"left"}],
+	journeyID = p.Publish(t, r.URL, fmt.Sprintf(`{"name":"Limits","start":"hello","exitOn":[{"event":"left"}],
 		"frequencyCap":{"touchpoints":2,"per":"24h"},"quietHours":{"from":%q,"to":%q},"nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%%q,"next":"again"},
 		{"id":"again","type":"touchpoint","webhook":%%[1]q,"next":"third"},
@@ -62,7 +63,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 		{"id":"wait","type":"delay","for":"1h"}]}`, now.Add(-time.Hour).Format("15:04"), now.Add(2*time.Hour).Format("15:04")))
 	lead := func(zone string) int64 {
 		var lead struct{ LeadsID int64 }
-		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": map[string]any{"timezone": zone}}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": map[string]any{"timezone": zone}}}, &lead)
 		return lead.LeadsID
 	}
 	const leads = 20
@@ -77,30 +78,30 @@ func TestHistoriesOfLimits(t *testing.T) {
 			EnrollmentID string
 			WorkflowID   *string
 		}
-		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": id}, &e)
-		eventually(t, time.Minute, func() (bool, string) {
-			p.do(t, http.MethodGet, "/v1/enrollments/"+e.EnrollmentID, nil, &e)
+		p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": id}, &e)
+		harness.Eventually(t, time.Minute, func() (bool, string) {
+			p.Do(t, http.MethodGet, "/v1/enrollments/"+e.EnrollmentID, nil, &e)
 			return e.WorkflowID != nil, "an enrollment is not started"
 		})
 		return e.EnrollmentID
 	}
 	left := func(id int64) {
-		p.do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint("left-", id), "name": "left", "leadsId": id}, nil)
+		p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint("left-", id), "name": "left", "leadsId": id}, nil)
 	}
 	of := map[int64]string{sleeper: enroll(sleeper), waker: enroll(waker)}
 	var l struct{ LaunchID, Status string }
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	sent := func(want int) {
 		t.Helper()
-		eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, time.Minute, func() (bool, string) {
 			waits := 0
-			for _, d := range p.records(t, journeyID) {
+			for _, d := range p.Records(t, journeyID) {
 				of[d.LeadsID] = d.EnrollmentID
 			}
 			for _, id := range append(slices.Clone(ids), waker, sleeper) {
-				var e enrollment
+				var e harness.Enrollment
 				if of[id] != "" {
-					p.do(t, http.MethodGet, "/v1/enrollments/"+of[id], nil, &e)
+					p.Do(t, http.MethodGet, "/v1/enrollments/"+of[id], nil, &e)
 				}
 				if e.Status == waypost.EnrollmentWaiting {
 					waits++
@@ -117,7 +118,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 		case 1:
 			left(id)
 		case 3:
-			p.do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", id), map[string]any{"businessParam": map[string]any{"customFields": map[string]any{"timezone": awake}}}, nil)
+			p.Do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", id), map[string]any{"businessParam": map[string]any{"customFields": map[string]any{"timezone": awake}}}, nil)
 		}
 	}
 	// Instead of the morning: the workflow is told to look.
@@ -133,13 +134,13 @@ func TestHistoriesOfLimits(t *testing.T) {
 	for _, id := range ids {
 		left(id)
 	}
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
 
 	said := func(id int64) (lines []string) {
-		for _, entry := range p.awaitEnd(t, of[id], time.Minute).Timeline {
+		for _, entry := range p.AwaitEnd(t, of[id], time.Minute).Timeline {
 			reason := entry.Reason
 			if entry.NodeID == "wait" && entry.What == waypost.WhatEntered {
 				reason = ""
@@ -164,15 +165,15 @@ func TestHistoriesOfLimits(t *testing.T) {
 			t.Errorf("the timeline says %q, want %q", got, c.want)
 		}
 	}
-	records := p.records(t, journeyID)
+	records := p.Records(t, journeyID)
 	if want := 2*(leads*3/4+1) + leads/4 + 1; len(records) != want {
 		t.Errorf("%d deliveries, want %d", len(records), want)
 	}
-	for _, d := range r.disagreements(records) {
+	for _, d := range r.Disagreements(records) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 
-	eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		skipped, exited := len(find(` AND WaypostOutcome="skipped"`).Executions), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`).Executions)
 		return skipped >= 2 && exited >= 3, fmt.Sprintf("%d workflows are found by skipped, %d ended ones by exited", skipped, exited)
 	})

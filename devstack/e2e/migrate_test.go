@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"waypost"
+	"waypost/devstack/harness"
 )
 
 // Of 1,000 leads that wait on version 1, about half are moved to version 2 while
@@ -21,46 +22,46 @@ import (
 func TestMigrateKilled(t *testing.T) {
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	const leads = 1000
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	dir := filepath.Join(t.TempDir(), "data")
-	p := startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	p := harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
 	definition := `{"name":"Moves","start":"arms","nodes":[
 		{"id":"arms","type":"split","arms":[{"weight":1,"next":"stay"},{"weight":1,"next":"go"}]},
 		{"id":"stay","type":"waitForEvent","event":"on","timeout":"1h","next":"first"},
 		{"id":"go","type":"delay","for":"1h","next":"first"},
 		{"id":"first","type":"touchpoint","webhook":%q}]}`
-	journeyID := p.publish(t, r.url, definition)
+	journeyID := p.Publish(t, r.URL, definition)
 	var j struct{ Draft json.RawMessage }
-	p.do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
+	p.Do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
 	next := strings.NewReplacer(`"first"`, `"second"`, `"1h"`, `"3s"`).Replace(string(j.Draft))
-	p.do(t, http.MethodPut, "/v1/journeys/"+journeyID, json.RawMessage(next), nil)
+	p.Do(t, http.MethodPut, "/v1/journeys/"+journeyID, json.RawMessage(next), nil)
 	rows := make([]map[string]string, leads)
 	for i := range rows {
 		rows[i] = map[string]string{"name": "Ada", "externalId": fmt.Sprint("m-", i)}
 	}
 	var im struct{ ID, Status string }
-	p.do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": rows}, &im)
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im)
+	p.Do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": rows}, &im)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im)
 		return im.Status == "succeeded", "the import is " + im.Status
 	})
 	var l struct {
 		LaunchID, Status string
 		Outcomes         map[string]int
 	}
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{}}}, &l)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{}}}, &l)
 	migrate := func(dryRun bool, nodes ...string) (done struct{ Matched, Moved int }) {
 		t.Helper()
 		m := map[string]any{"from": 1, "to": 2, "dryRun": dryRun, "nodeMap": map[string]string{}}
 		for _, node := range nodes {
 			m["nodeMap"].(map[string]string)[node] = node
 		}
-		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/migrate", m, &done)
+		p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/migrate", m, &done)
 		return done
 	}
 	// The launch is of version 1; version 2 is published while its leads wait.
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
-	eventually(t, time.Minute, func() (bool, string) {
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		n := migrate(true, "stay", "go").Matched
 		return n == leads, fmt.Sprintf("%d leads wait", n)
 	})
@@ -72,22 +73,22 @@ func TestMigrateKilled(t *testing.T) {
 		t.Errorf("%+v, want %d", done, half)
 	}
 	for range 2 {
-		p.kill9(t)
-		p = startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-		eventually(t, time.Minute, func() (bool, string) {
+		p.Kill9(t)
+		p = harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+		harness.Eventually(t, time.Minute, func() (bool, string) {
 			n := migrate(true, "go").Matched
 			return n < half, fmt.Sprintf("%d still wait on version 1", n)
 		})
 	}
 	// Those that were moved have a short wait there; nobody else has gone on.
-	sent := func(want int) []record {
+	sent := func(want int) []harness.Record {
 		t.Helper()
-		eventually(t, time.Minute, func() (bool, string) {
-			p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+		harness.Eventually(t, time.Minute, func() (bool, string) {
+			p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 			return l.Outcomes["succeeded"] >= want, fmt.Sprintf("%v of %d messages", l.Outcomes, want)
 		})
-		records := p.records(t, journeyID)
-		for _, d := range r.disagreements(records) {
+		records := p.Records(t, journeyID)
+		for _, d := range r.Disagreements(records) {
 			t.Errorf("the ledger and the records disagree: %s", d)
 		}
 		if len(records) != want {
@@ -112,11 +113,11 @@ func TestMigrateKilled(t *testing.T) {
 	}
 	for path, last := "/v1/leads?limit=500", false; !last; {
 		page.NextCursor = ""
-		p.do(t, http.MethodGet, path, nil, &page)
+		p.Do(t, http.MethodGet, path, nil, &page)
 		path, last = "/v1/leads?limit=500&cursor="+page.NextCursor, page.NextCursor == ""
 		for _, lead := range page.Items {
 			if !moved[lead.LeadsID] {
-				p.do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint(lead.LeadsID), "name": "on", "leadsId": lead.LeadsID}, nil)
+				p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint(lead.LeadsID), "name": "on", "leadsId": lead.LeadsID}, nil)
 			}
 		}
 	}
@@ -128,12 +129,12 @@ func TestMigrateKilled(t *testing.T) {
 		of[d.NodeID]++
 	}
 	t.Logf("%d leads: %v", leads, of)
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
 
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}

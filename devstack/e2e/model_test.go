@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/devstack/harness"
 )
 
 // The model says what must become of one lead. It is written from the
@@ -76,11 +77,11 @@ type modelAnswer struct {
 }
 
 // answer is what the receiver is to say to a POST, counted from 1.
-func (a modelAnswer) answer(attempt int) answer {
+func (a modelAnswer) answer(attempt int) harness.Answer {
 	if attempt <= a.Fails {
-		return answer{status: http.StatusServiceUnavailable}
+		return harness.Answer{Status: http.StatusServiceUnavailable}
 	}
-	return answer{status: http.StatusOK, body: fmt.Sprintf(`{"succeed":%t,"message":"scripted"}`, !a.Refuse)}
+	return harness.Answer{Status: http.StatusOK, Body: fmt.Sprintf(`{"succeed":%t,"message":"scripted"}`, !a.Refuse)}
 }
 
 // modelEvent is an event of the lead.
@@ -109,14 +110,11 @@ func (p modelPause) covers(at time.Duration) bool { return p.From <= at && (at <
 // modelEnd is where a lead's enrollment stands once nothing more happens.
 type modelEnd struct {
 	Status   waypost.EnrollmentStatus
-	Node     string        // where it stands
-	At       time.Duration // when the last thing happened; retries have no jitter here
-	Path     []modelStep   // what every node came to, as the timeline has it
+	Node     string         // where it stands
+	At       time.Duration  // when the last thing happened; retries have no jitter here
+	Path     []harness.Step // what every node came to, as the timeline has it
 	Messages []modelMessage
 }
-
-// modelStep is a timeline entry that says what a node came to.
-type modelStep struct{ Node, What string }
 
 // modelMessage is a message that was POSTed at least once.
 type modelMessage struct {
@@ -256,14 +254,14 @@ func (l modelLead) over(begin, wait time.Duration) time.Duration {
 
 // goes writes what the node came to and goes on.
 func (e *modelEnd) goes(what, next string) {
-	e.Path = append(e.Path, modelStep{e.Node, what})
+	e.Path = append(e.Path, harness.Step{Node: e.Node, What: what})
 	e.Node = next
 }
 
 // disagreements compares what the API tells of an enrollment and of its messages
 // with the model. Attempts that were interrupted may have arrived and used up an
 // answer, so that with MaxAttempts a crash may change an outcome.
-func (e modelEnd) disagreements(got enrollment, records []record) []string {
+func (e modelEnd) disagreements(got harness.Enrollment, records []harness.Record) []string {
 	var found []string
 	say := func(format string, args ...any) {
 		found = append(found, got.ID+": "+fmt.Sprintf(format, args...))
@@ -271,7 +269,7 @@ func (e modelEnd) disagreements(got enrollment, records []record) []string {
 	if got.Status != e.Status {
 		say("it is %s, the model says %s", got.Status, e.Status)
 	}
-	var path []modelStep
+	var path []harness.Step
 	for _, entry := range got.Timeline {
 		switch entry.What {
 		case waypost.WhatEntered, waypost.WhatDeferred, waypost.WhatPaused, waypost.WhatResumed:
@@ -281,7 +279,7 @@ func (e modelEnd) disagreements(got enrollment, records []record) []string {
 				continue // the cancel's own entry
 			}
 		}
-		path = append(path, modelStep{entry.NodeID, entry.What})
+		path = append(path, harness.Step{Node: entry.NodeID, What: entry.What})
 	}
 	if !slices.Equal(path, e.Path) {
 		say("its path is %v, the model says %v", path, e.Path)
@@ -462,33 +460,37 @@ func TestModel_disagreements(t *testing.T) {
 	ok := waypost.Attempt{Attempt: 3, HTTPStatus: http.StatusOK}
 	for _, test := range []struct {
 		name  string
-		spoil func(e *enrollment, r *[]record)
+		spoil func(e *harness.Enrollment, r *[]harness.Record)
 		want  int
 	}{
-		{"all is well", func(*enrollment, *[]record) {}, 0},
-		{"an interrupted attempt more", func(_ *enrollment, r *[]record) { (*r)[0].AttemptLog = []waypost.Attempt{fail, cut, ok} }, 0},
-		{"an interrupted attempt arrived", func(_ *enrollment, r *[]record) { (*r)[0].AttemptLog = []waypost.Attempt{cut, ok} }, 0},
-		{"messages of others, and one that was never tried", func(_ *enrollment, r *[]record) {
-			*r = append(*r, record{EnrollmentID: "enr_2", NodeID: modelHello, AttemptLog: []waypost.Attempt{ok}}, record{EnrollmentID: "enr_1", NodeID: modelHello})
+		{"all is well", func(*harness.Enrollment, *[]harness.Record) {}, 0},
+		{"an interrupted attempt more", func(_ *harness.Enrollment, r *[]harness.Record) {
+			(*r)[0].AttemptLog = []waypost.Attempt{fail, cut, ok}
 		}, 0},
-		{"another status", func(e *enrollment, _ *[]record) { e.Status = waypost.EnrollmentFailed }, 1},
-		{"another path", func(e *enrollment, _ *[]record) { e.Timeline[5].What = waypost.WhatTimedOut }, 1},
-		{"a node twice", func(e *enrollment, _ *[]record) { e.Timeline = append(e.Timeline, e.Timeline[5]) }, 1},
-		{"no path", func(e *enrollment, _ *[]record) { e.Timeline = nil }, 1},
-		{"another outcome", func(_ *enrollment, r *[]record) { (*r)[1].Status = waypost.DeliveryFailed }, 1},
-		{"an undecided one", func(_ *enrollment, r *[]record) { (*r)[1].Status = waypost.DeliveryRetrying }, 1},
-		{"an attempt too many", func(_ *enrollment, r *[]record) { (*r)[0].AttemptLog = []waypost.Attempt{fail, fail, ok} }, 1},
-		{"an attempt too few", func(_ *enrollment, r *[]record) { (*r)[0].AttemptLog = []waypost.Attempt{ok} }, 1},
-		{"a message twice", func(_ *enrollment, r *[]record) { *r = append(*r, (*r)[0]) }, 1},
-		{"a message missing", func(_ *enrollment, r *[]record) { *r = (*r)[:1] }, 1},
+		{"an interrupted attempt arrived", func(_ *harness.Enrollment, r *[]harness.Record) { (*r)[0].AttemptLog = []waypost.Attempt{cut, ok} }, 0},
+		{"messages of others, and one that was never tried", func(_ *harness.Enrollment, r *[]harness.Record) {
+			*r = append(*r, harness.Record{EnrollmentID: "enr_2", NodeID: modelHello, AttemptLog: []waypost.Attempt{ok}}, harness.Record{EnrollmentID: "enr_1", NodeID: modelHello})
+		}, 0},
+		{"another status", func(e *harness.Enrollment, _ *[]harness.Record) { e.Status = waypost.EnrollmentFailed }, 1},
+		{"another path", func(e *harness.Enrollment, _ *[]harness.Record) { e.Timeline[5].What = waypost.WhatTimedOut }, 1},
+		{"a node twice", func(e *harness.Enrollment, _ *[]harness.Record) { e.Timeline = append(e.Timeline, e.Timeline[5]) }, 1},
+		{"no path", func(e *harness.Enrollment, _ *[]harness.Record) { e.Timeline = nil }, 1},
+		{"another outcome", func(_ *harness.Enrollment, r *[]harness.Record) { (*r)[1].Status = waypost.DeliveryFailed }, 1},
+		{"an undecided one", func(_ *harness.Enrollment, r *[]harness.Record) { (*r)[1].Status = waypost.DeliveryRetrying }, 1},
+		{"an attempt too many", func(_ *harness.Enrollment, r *[]harness.Record) {
+			(*r)[0].AttemptLog = []waypost.Attempt{fail, fail, ok}
+		}, 1},
+		{"an attempt too few", func(_ *harness.Enrollment, r *[]harness.Record) { (*r)[0].AttemptLog = []waypost.Attempt{ok} }, 1},
+		{"a message twice", func(_ *harness.Enrollment, r *[]harness.Record) { *r = append(*r, (*r)[0]) }, 1},
+		{"a message missing", func(_ *harness.Enrollment, r *[]harness.Record) { *r = (*r)[:1] }, 1},
 	} {
-		e := enrollment{ID: "enr_1", Status: waypost.EnrollmentCompleted, Timeline: []waypost.TimelineEntry{
+		e := harness.Enrollment{ID: "enr_1", Status: waypost.EnrollmentCompleted, Timeline: []waypost.TimelineEntry{
 			entry(modelHello, waypost.WhatEntered), entry(modelHello, waypost.WhatDeferred), entry(modelHello, waypost.WhatSent),
 			entry(modelRest, waypost.WhatEntered), entry(modelRest, waypost.WhatWaited), entry(modelBought, waypost.WhatMatched),
 			entry(modelBought, waypost.WhatPaused), entry(modelBought, waypost.WhatResumed),
 			entry(modelCheck, waypost.WhatTook), entry(modelThanks, waypost.WhatSent), entry(modelExit, waypost.WhatExited),
 		}}
-		records := []record{
+		records := []harness.Record{
 			{MessageID: "msg_1", EnrollmentID: "enr_1", NodeID: modelHello, Status: waypost.DeliverySucceeded, AttemptLog: []waypost.Attempt{fail, ok}},
 			{MessageID: "msg_2", EnrollmentID: "enr_1", NodeID: modelThanks, Status: waypost.DeliverySucceeded, AttemptLog: []waypost.Attempt{ok}},
 		}
@@ -499,10 +501,10 @@ func TestModel_disagreements(t *testing.T) {
 	}
 	stopped := lead
 	stopped.Canceled = 11 * time.Minute // the event comes in the same moment
-	e := enrollment{ID: "enr_1", Status: waypost.EnrollmentCanceled, Timeline: []waypost.TimelineEntry{
+	e := harness.Enrollment{ID: "enr_1", Status: waypost.EnrollmentCanceled, Timeline: []waypost.TimelineEntry{
 		entry(modelHello, waypost.WhatSent), entry(modelRest, waypost.WhatWaited), entry(modelBought, waypost.WhatExited),
 	}}
-	records := []record{{EnrollmentID: "enr_1", NodeID: modelHello, Status: waypost.DeliverySucceeded, AttemptLog: []waypost.Attempt{fail, ok}}}
+	records := []harness.Record{{EnrollmentID: "enr_1", NodeID: modelHello, Status: waypost.DeliverySucceeded, AttemptLog: []waypost.Attempt{fail, ok}}}
 	if found := modelSample().end(stopped).disagreements(e, records); len(found) > 0 {
 		t.Errorf("canceled: %q", found)
 	}
@@ -521,11 +523,11 @@ func TestModel_script(t *testing.T) {
 	t.Parallel()
 	flaky, refuse := modelAnswer{Fails: 2}, modelAnswer{Refuse: true}
 	for i, want := range []int{503, 503, 200, 200} {
-		if a := flaky.answer(i + 1); a.status != want || want == 200 && a.body != `{"succeed":true,"message":"scripted"}` {
+		if a := flaky.answer(i + 1); a.Status != want || want == 200 && a.Body != `{"succeed":true,"message":"scripted"}` {
 			t.Errorf("attempt %d: %+v", i+1, a)
 		}
 	}
-	if a := refuse.answer(1); a.status != 200 || a.body != `{"succeed":false,"message":"scripted"}` {
+	if a := refuse.answer(1); a.Status != 200 || a.Body != `{"succeed":false,"message":"scripted"}` {
 		t.Errorf("refused: %+v", a)
 	}
 	for _, e := range []modelEvent{{Yes: true}, {Yes: false}} {

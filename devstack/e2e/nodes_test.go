@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"waypost"
+	"waypost/devstack/harness"
 )
 
 // A journey with waitUntil, split and enroll on waypost-dev, for one lead and for
@@ -23,15 +24,15 @@ import (
 func TestHistoriesOfNodes(t *testing.T) {
 	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		if attempt == 1 && m.UserProfile.AffID[len(m.UserProfile.AffID)-1] == '3' {
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
-		return answer{status: http.StatusOK}
+		return harness.Answer{Status: http.StatusOK}
 	})
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys, historyEvents+"=25")
-	next := p.publish(t, r.url, `{"name":"Next","start":"welcome","nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
-	journeyID := p.publish(t, r.url, strings.ReplaceAll(`{"name":"History","start":"hello","nodes":[
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys, harness.HistoryEvents+"=25")
+	next := p.Publish(t, r.URL, `{"name":"Next","start":"welcome","nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
+	journeyID := p.Publish(t, r.URL, strings.ReplaceAll(`{"name":"History","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"date"},
 		{"id":"date","type":"waitUntil","lead":"customFields.date","offset":"-1h","next":"arms"},
 		{"id":"arms","type":"split","arms":[{"weight":1,"next":"on"},{"weight":1,"next":"twice"}]},
@@ -48,23 +49,23 @@ func TestHistoriesOfNodes(t *testing.T) {
 		if i%5 > 0 {
 			custom["date"] = date
 		}
-		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": custom}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": custom}}, &lead)
 		ids[i] = lead.LeadsID
 	}
 	var single struct{ EnrollmentID string }
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[1]}, &single)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[1]}, &single)
 	var l struct{ LaunchID, Status string }
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
-	eventually(t, time.Minute, func() (bool, string) {
-		return len(p.records(t, journeyID)) >= leads, "not everybody was sent the first message"
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		return len(p.Records(t, journeyID)) >= leads, "not everybody was sent the first message"
 	})
-	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
-	eventually(t, time.Minute, func() (bool, string) {
+	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		return time.Since(reached) > time.Second, "the time that is waited for has not come"
 	})
-	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/resume", map[string]any{"elapsedDelays": "shift"}, nil)
+	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/resume", map[string]any{"elapsedDelays": "shift"}, nil)
 
-	e := p.awaitEnd(t, single.EnrollmentID, time.Minute)
+	e := p.AwaitEnd(t, single.EnrollmentID, time.Minute)
 	said := map[string]string{}
 	for _, entry := range e.Timeline {
 		said[entry.NodeID+" "+entry.What] = entry.Reason
@@ -72,12 +73,12 @@ func TestHistoriesOfNodes(t *testing.T) {
 	if !strings.HasPrefix(said["date entered"], "customFields.date -1h; until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
 		t.Errorf("the timeline says %v", said)
 	}
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
-	eventually(t, time.Minute, func() (bool, string) {
-		sent := p.records(t, next)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		sent := p.Records(t, next)
 		for _, d := range sent {
 			if d.Status != waypost.DeliverySucceeded {
 				return false, fmt.Sprintf("message %s of the other journey is %s", d.MessageID, d.Status)
@@ -87,11 +88,11 @@ func TestHistoriesOfNodes(t *testing.T) {
 		// on how soon that ends.
 		return len(sent) >= leads, fmt.Sprintf("%d messages of the other journey were delivered", len(sent))
 	})
-	for _, d := range r.disagreements(append(p.records(t, journeyID), p.records(t, next)...)) {
+	for _, d := range r.Disagreements(append(p.Records(t, journeyID), p.Records(t, next)...)) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +140,11 @@ func TestHistoriesOfNodes(t *testing.T) {
 // Killed in the middle of it, twice, a launch whose journey enrolls in another one
 // enrolls each lead there exactly once.
 func TestEnrollKilled(t *testing.T) {
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	dir := filepath.Join(t.TempDir(), "data")
-	p := startProcess(t, dir, []string{"--no-demo"})
-	next := p.publish(t, r.url, `{"name":"Next","start":"welcome","reentry":{"policy":"always"},"nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
-	journeyID := p.publish(t, r.url, strings.ReplaceAll(`{"name":"First","start":"hello","nodes":[
+	p := harness.StartProcess(t, dir, []string{"--no-demo"})
+	next := p.Publish(t, r.URL, `{"name":"Next","start":"welcome","reentry":{"policy":"always"},"nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
+	journeyID := p.Publish(t, r.URL, strings.ReplaceAll(`{"name":"First","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"on"},
 		{"id":"on","type":"enroll","journey":"NEXT","next":"more"},
 		{"id":"more","type":"enroll","journey":"NEXT"}]}`, "NEXT", next))
@@ -151,29 +152,29 @@ func TestEnrollKilled(t *testing.T) {
 	ids := make([]int64, leads)
 	for i := range ids {
 		var lead struct{ LeadsID int64 }
-		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
 		ids[i] = lead.LeadsID
 	}
 	var l struct{ LaunchID, Status string }
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	for _, after := range []int{1, leads / 2} {
 		seen := 0
-		eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, time.Minute, func() (bool, string) {
 			var page struct{ Items []struct{} }
-			p.do(t, http.MethodGet, "/v1/deliveries?limit=500&journeyId="+next, nil, &page)
+			p.Do(t, http.MethodGet, "/v1/deliveries?limit=500&journeyId="+next, nil, &page)
 			seen = len(page.Items)
 			return seen >= after, fmt.Sprintf("%d messages of the other journey", seen)
 		})
-		p.kill9(t)
+		p.Kill9(t)
 		t.Logf("killed with %d of %d messages of the other journey", seen, 2*leads)
-		p = startProcess(t, dir, []string{"--no-demo"})
+		p = harness.StartProcess(t, dir, []string{"--no-demo"})
 	}
-	eventually(t, time.Minute, func() (bool, string) {
-		p.do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
-	eventually(t, time.Minute, func() (bool, string) {
-		sent := p.records(t, next)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		sent := p.Records(t, next)
 		done := 0
 		for _, d := range sent {
 			if d.Status == waypost.DeliverySucceeded {
@@ -183,7 +184,7 @@ func TestEnrollKilled(t *testing.T) {
 		return done == len(sent) && done >= 2*leads, fmt.Sprintf("%d of %d messages of the other journey were delivered", done, len(sent))
 	})
 	perLead := map[int64]int{}
-	for _, d := range p.records(t, next) {
+	for _, d := range p.Records(t, next) {
 		perLead[d.LeadsID]++
 	}
 	for _, id := range ids {

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"waypost"
+	"waypost/devstack/harness"
 	"waypost/workflows"
 )
 
@@ -49,23 +50,23 @@ func everyLead(cron, timezone string, more map[string]any) map[string]any {
 	return body
 }
 
-func (p *process) leads(t *testing.T, n int) []int64 {
+func makeLeads(t *testing.T, p *harness.Process, n int) []int64 {
 	t.Helper()
 	ids := make([]int64, n)
 	for i := range ids {
 		var lead struct{ LeadsID int64 }
-		p.do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
 		ids[i] = lead.LeadsID
 	}
 	return ids
 }
 
-// awaitLaunch asks for a launch until it is as wanted.
-func (p *process) awaitLaunch(t *testing.T, id, what string, want func(recurring) bool) (l recurring) {
+// awaitRecurring asks for a launch until it is as wanted.
+func awaitRecurring(t *testing.T, p *harness.Process, id, what string, want func(recurring) bool) (l recurring) {
 	t.Helper()
-	eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		l = recurring{}
-		err := p.client.Do(t.Context(), http.MethodGet, "/v1/launches/"+id, nil, &l)
+		err := p.Client.Do(t.Context(), http.MethodGet, "/v1/launches/"+id, nil, &l)
 		return err == nil && want(l), fmt.Sprintf("not %s: %+v, %v", what, l, err)
 	})
 	return l
@@ -74,13 +75,19 @@ func (p *process) awaitLaunch(t *testing.T, id, what string, want func(recurring
 const scheduleKeys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 // dialTemporal reads what is encrypted with scheduleKeys.
-func dialTemporal(t *testing.T, p *process) client.Client {
+func dialTemporal(t *testing.T, p *harness.Process) client.Client {
 	t.Helper()
-	ring, err := waypost.ParseKeyring(scheduleKeys)
+	return dialWith(t, p, scheduleKeys)
+}
+
+// dialWith reads what is encrypted with these keys.
+func dialWith(t *testing.T, p *harness.Process, keys string) client.Client {
+	t.Helper()
+	ring, err := waypost.ParseKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
+	c, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,7 @@ func dialTemporal(t *testing.T, p *process) client.Client {
 func scheduleOf(t *testing.T, temporal client.Client, id string) client.ScheduleHandle {
 	t.Helper()
 	schedule := temporal.ScheduleClient().GetHandle(t.Context(), id)
-	eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		_, err := schedule.Describe(t.Context())
 		return err == nil, fmt.Sprintf("the schedule of %s: %v", id, err)
 	})
@@ -106,10 +113,10 @@ func scheduleOf(t *testing.T, temporal client.Client, id string) client.Schedule
 func TestRecurringLaunch(t *testing.T) {
 	const keys = scheduleKeys
 	const share = 0.3
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	dir := filepath.Join(t.TempDir(), "data")
-	p := startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-	journeyID := p.publish(t, r.url, `{"name":"Monthly","start":"hello","reentry":{"policy":"never"},"nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	p := harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	journeyID := p.Publish(t, r.URL, `{"name":"Monthly","start":"hello","reentry":{"policy":"never"},"nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
 	heldOut := func(leads []int64) (n int) {
 		for _, lead := range leads {
 			if waypost.HeldOut(journeyID, lead, share) {
@@ -118,9 +125,9 @@ func TestRecurringLaunch(t *testing.T) {
 		}
 		return n
 	}
-	leads := p.leads(t, 40)
+	leads := makeLeads(t, p, 40)
 	var l recurring
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead("0 0 1 1 *", "Asia/Shanghai", map[string]any{"controlGroup": share}), &l)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead("0 0 1 1 *", "Asia/Shanghai", map[string]any{"controlGroup": share}), &l)
 	if l.Status != waypost.LaunchScheduled || l.Schedule.NextAt == nil {
 		t.Fatalf("created %+v", l)
 	}
@@ -129,24 +136,24 @@ func TestRecurringLaunch(t *testing.T) {
 	if err := scheduleOf(t, temporal, l.LaunchID).Trigger(t.Context(), fire); err != nil {
 		t.Fatal(err)
 	}
-	p.kill9(t)
-	p = startProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
+	p.Kill9(t)
+	p = harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
 	temporal = dialTemporal(t, p)
 	first := len(leads) - heldOut(leads)
-	got := p.awaitLaunch(t, l.LaunchID, "through its first occurrence", func(l recurring) bool { return l.Completed == first })
+	got := awaitRecurring(t, p, l.LaunchID, "through its first occurrence", func(l recurring) bool { return l.Completed == first })
 	if got.Total != len(leads) || got.Enrolled != first || got.HeldOut != heldOut(leads) || got.Skipped != 0 || got.Schedule.Occurrences != 1 || got.Status != waypost.LaunchScheduled {
 		t.Errorf("after the first occurrence %+v", got)
 	}
 
 	// More leads and a new version, and the second time.
-	more := p.leads(t, 10)
+	more := makeLeads(t, p, 10)
 	var j struct {
 		Draft map[string]any `json:"draft"`
 	}
-	p.do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
+	p.Do(t, http.MethodGet, "/v1/journeys/"+journeyID, nil, &j)
 	j.Draft["name"] = "Monthly, again"
-	p.do(t, http.MethodPut, "/v1/journeys/"+journeyID, j.Draft, nil)
-	p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
+	p.Do(t, http.MethodPut, "/v1/journeys/"+journeyID, j.Draft, nil)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
 	time.Sleep(time.Second) // a Schedule's times are whole seconds
 	schedule := scheduleOf(t, temporal, l.LaunchID)
 	if err := schedule.Trigger(t.Context(), fire); err != nil {
@@ -154,30 +161,30 @@ func TestRecurringLaunch(t *testing.T) {
 	}
 	all := append(more, leads...)
 	both := len(all) - heldOut(all)
-	got = p.awaitLaunch(t, l.LaunchID, "through its second occurrence", func(l recurring) bool { return l.Completed == both })
+	got = awaitRecurring(t, p, l.LaunchID, "through its second occurrence", func(l recurring) bool { return l.Completed == both })
 	if got.Total != 2*len(leads)+len(more) || got.HeldOut != heldOut(leads)+heldOut(all) || got.Skipped != first || got.Schedule.Occurrences != 2 {
 		t.Errorf("after the second occurrence %+v", got)
 	}
 	var list struct{ Items []recurring }
-	p.do(t, http.MethodGet, "/v1/launches?recurringId="+l.LaunchID, nil, &list)
+	p.Do(t, http.MethodGet, "/v1/launches?recurringId="+l.LaunchID, nil, &list)
 	if len(list.Items) != 2 || list.Items[0].Version != 2 || list.Items[1].Version != 1 || list.Items[0].RecurringID != l.LaunchID || list.Items[0].Status != waypost.LaunchCompleted {
 		t.Errorf("occurrences %+v", list.Items)
 	}
-	records := p.records(t, journeyID)
+	records := p.Records(t, journeyID)
 	if len(records) != both {
 		t.Errorf("%d deliveries are recorded, want %d", len(records), both)
 	}
-	for _, d := range r.disagreements(records) {
+	for _, d := range r.Disagreements(records) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 
 	// A pause, and the end.
-	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
+	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
 	time.Sleep(time.Second)
 	if err := schedule.Trigger(t.Context(), fire); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitLaunch(t, l.LaunchID, "skipped", func(l recurring) bool {
+	awaitRecurring(t, p, l.LaunchID, "skipped", func(l recurring) bool {
 		return l.Schedule.LastSkipped != nil && l.Schedule.LastSkipped.Reason == waypost.SkipPaused && l.Schedule.Occurrences == 2
 	})
 	ring, err := waypost.ParseKeyring(keys)
@@ -186,7 +193,7 @@ func TestRecurringLaunch(t *testing.T) {
 	}
 	query := fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"LaunchOccurrence\" AND ExecutionStatus=\"Completed\"", journeyID)
 	var runs []string
-	eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		found, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query})
 		runs = nil
 		for _, e := range found.GetExecutions() {
@@ -201,8 +208,8 @@ func TestRecurringLaunch(t *testing.T) {
 			writeHistory(t, filepath.Join(folder, []string{"launch-occurrence-skipped.json", "launch-occurrence-opened.json"}[i]), h)
 		}
 	}
-	p.do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/cancel", nil, nil)
-	eventually(t, time.Minute, func() (bool, string) {
+	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/cancel", nil, nil)
+	harness.Eventually(t, time.Minute, func() (bool, string) {
 		_, err := schedule.Describe(t.Context())
 		return errors.As(err, new(*serviceerror.NotFound)), fmt.Sprintf("the schedule of a canceled launch: %v", err)
 	})
@@ -212,9 +219,9 @@ func TestRecurringLaunch(t *testing.T) {
 // kind and changes of clocks included.
 func TestSchedulesAgree(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+scheduleKeys)
-	journeyID := p.publish(t, r.url, `{"name":"Often","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+scheduleKeys)
+	journeyID := p.Publish(t, r.URL, `{"name":"Often","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
 	c := dialTemporal(t, p)
 	year := time.Now().Year() + 1
 	spring, autumn := time.Date(year, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(year, 10, 20, 0, 0, 0, 0, time.UTC)
@@ -240,7 +247,7 @@ func TestSchedulesAgree(t *testing.T) {
 			more = map[string]any{"startAt": tt.startAt.Format(time.RFC3339)}
 		}
 		var l recurring
-		p.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead(tt.cron, tt.timezone, more), &l)
+		p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", everyLead(tt.cron, tt.timezone, more), &l)
 		described, err := scheduleOf(t, c, l.LaunchID).Describe(t.Context())
 		if err != nil || len(described.Info.NextActionTimes) < 5 {
 			t.Fatalf("%s: %+v, %v", tt.cron, described, err)

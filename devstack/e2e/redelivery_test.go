@@ -24,6 +24,7 @@ import (
 	"waypost"
 	"waypost/app"
 	"waypost/config"
+	"waypost/devstack/harness"
 	"waypost/store"
 	"waypost/store/storetest"
 	"waypost/workflows"
@@ -55,7 +56,7 @@ var demoScope = waypost.Scope{Org: "demo", Stage: waypost.StageRelease}
 // awaitRedelivery asks for a bulk redelivery until ok says yes.
 func awaitRedelivery(t *testing.T, db *store.Store, sc waypost.Scope, id string, ok func(waypost.Redelivery) bool) (r waypost.Redelivery) {
 	t.Helper()
-	eventually(t, launchTime, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		var err error
 		r, err = db.Redelivery(context.WithoutCancel(t.Context()), sc, id)
 		return err == nil && ok(r), fmt.Sprintf("the redelivery is %+v, %v", r, err)
@@ -74,48 +75,48 @@ func oneOf(n uint32, messageID string) bool {
 // and gateways are killed: each is redelivered once, and the ledger agrees with the
 // records message by message.
 func TestScaleRedeliveryUnderKills(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	redeliveryUnderKills(t)
 }
 
 // The same on PostgreSQL.
 func TestScaleRedeliveryUnderKillsOnPostgres(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	redeliveryUnderKills(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
 }
 
 func redeliveryUnderKills(t *testing.T, env ...string) {
 	t.Helper()
-	n := scaled(300, 10_000)
-	f := startFleet(t, 2, 2, env...)
-	f.makeLeads(t, 51, n)
+	n := harness.Scaled(300, 10_000)
+	f := harness.StartFleet(t, 2, 2, env...)
+	f.MakeLeads(t, 51, n)
 	var again atomic.Bool // the receiver takes messages now
 	var arrived atomic.Int32
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		switch {
 		case !again.Load():
-			return answer{status: http.StatusNotFound}
+			return harness.Answer{Status: http.StatusNotFound}
 		case oneOf(50, m.MessageID):
 			arrived.Add(1)
-			return answer{status: http.StatusBadRequest}
+			return harness.Answer{Status: http.StatusBadRequest}
 		case oneOf(7, m.MessageID) && attempt == 2:
 			arrived.Add(1)
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
 		// Slow enough that each kill finds POSTs under way.
-		return answer{status: http.StatusOK, after: time.Duration(50+arrived.Add(1)%8*25) * time.Millisecond}
+		return harness.Answer{Status: http.StatusOK, After: time.Duration(50+arrived.Add(1)%8*25) * time.Millisecond}
 	})
-	journeyID := f.publish(t, r.url, `{"name":"Again","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
-	db := openStore(t, f.env)
+	journeyID := f.Publish(t, r.URL, `{"name":"Again","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	db := openStore(t, f.Env)
 	sc := demoScope
-	var l launched
-	f.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": 51}}}, &l)
-	l = f.awaitLaunch(t, l.ID, launchTime, "completed", func(l launched) bool { return l.Status == waypost.LaunchCompleted })
+	var l harness.Launched
+	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": 51}}}, &l)
+	l = f.AwaitLaunch(t, l.ID, launchTime, "completed", func(l harness.Launched) bool { return l.Status == waypost.LaunchCompleted })
 	if want := (waypost.OutcomeCounts{Failed: n}); l.Outcomes != want {
 		t.Fatalf("the launch's outcomes are %+v", l.Outcomes)
 	}
-	first := f.records(t, journeyID)
-	before := f.enrollments(t, first)
+	first := f.Records(t, journeyID)
+	before := f.Enrollments(t, first)
 
 	again.Store(true)
 	began := time.Now()
@@ -126,18 +127,18 @@ func redeliveryUnderKills(t *testing.T, env ...string) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, share := range []int{5, 2} {
-		eventually(t, launchTime, func() (bool, string) {
+		harness.Eventually(t, launchTime, func() (bool, string) {
 			return int(arrived.Load()) >= n/share, fmt.Sprintf("%d POSTs have arrived", arrived.Load())
 		})
 		t.Logf("after %.1f s and %d POSTs a worker and a gateway are killed (seed %d)", time.Since(began).Seconds(), arrived.Load(), seed)
-		f.killOne(t, config.RoleWorker, random)
-		f.killOne(t, config.RoleGateway, random)
+		f.KillOne(t, config.RoleWorker, random, nil)
+		f.KillOne(t, config.RoleGateway, random, nil)
 	}
 	bulk = awaitRedelivery(t, db, sc, bulk.ID, func(r waypost.Redelivery) bool { return r.Status.Ended() })
 	t.Logf("%d messages in %.1f s: %+v", n, time.Since(began).Seconds(), bulk)
 
 	refused, interrupted := 0, 0
-	for _, rec := range f.records(t, journeyID) {
+	for _, rec := range f.Records(t, journeyID) {
 		want := waypost.DeliverySucceeded
 		if oneOf(50, rec.MessageID) {
 			want = waypost.DeliveryFailed
@@ -163,34 +164,32 @@ func redeliveryUnderKills(t *testing.T, env ...string) {
 		if len(rounds) != 2 || rounds[2] > attempts+cut || rounds[2] < 1 || cut == 0 && rounds[2] != attempts {
 			t.Errorf("%s has attempts %+v", rec.MessageID, rec.AttemptLog)
 		}
-		r.mu.Lock()
 		taken := 0
-		for _, a := range r.posts[rec.MessageID] {
-			if a.delivered() {
+		for _, a := range r.Arrivals(rec.MessageID) {
+			if a.Delivered() {
 				taken++
 			}
 		}
 		if want == waypost.DeliverySucceeded && (taken < 1 || taken > 1+cut) {
 			t.Errorf("%s was taken %d times, %d attempts of it were interrupted", rec.MessageID, taken, cut)
 		}
-		r.mu.Unlock()
 	}
 	t.Logf("%d attempts were interrupted", interrupted)
 	if bulk.Status != waypost.RedeliveryCompleted || bulk.Total != n || bulk.Redelivered != n || bulk.Skipped != 0 ||
 		bulk.Succeeded != n-refused || bulk.Failed != refused || bulk.Canceled != 0 {
 		t.Errorf("the redelivery counts %+v, want %d with %d failed", bulk, n, refused)
 	}
-	records := f.records(t, journeyID)
+	records := f.Records(t, journeyID)
 	if len(records) != n {
 		t.Errorf("%d deliveries are recorded, want %d", len(records), n)
 	}
-	for _, d := range r.disagreements(records) {
+	for _, d := range r.Disagreements(records) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
-	after := f.enrollments(t, records)
+	after := f.Enrollments(t, records)
 	for lead, e := range before {
-		if !reflect.DeepEqual(e.enrollment, after[lead].enrollment) {
-			t.Errorf("the enrollment was %+v and is %+v", e.enrollment, after[lead].enrollment)
+		if !reflect.DeepEqual(e.Enrollment, after[lead].Enrollment) {
+			t.Errorf("the enrollment was %+v and is %+v", e.Enrollment, after[lead].Enrollment)
 		}
 	}
 }
@@ -204,23 +203,23 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	var status atomic.Int32 // what the receiver answers; 0 is busy for some at first
 	status.Store(http.StatusNotFound)
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		if s := status.Load(); s != 0 {
-			return answer{status: int(s)}
+			return harness.Answer{Status: int(s)}
 		}
 		if oneOf(3, m.MessageID) && attempt <= 3 {
-			return answer{status: http.StatusServiceUnavailable}
+			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
-		return answer{status: http.StatusOK}
+		return harness.Answer{Status: http.StatusOK}
 	})
-	p := startProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys, historyEvents+"=25")
-	journeyID := p.publish(t, r.url, `{"name":"History","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
-	ids := p.enroll(t, journeyID, 40)
+	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys, harness.HistoryEvents+"=25")
+	journeyID := p.Publish(t, r.URL, `{"name":"History","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	ids := p.Enroll(t, journeyID, 40)
 	for _, id := range ids {
-		p.awaitEnd(t, id, time.Minute)
+		p.AwaitEnd(t, id, time.Minute)
 	}
-	records := p.records(t, journeyID)
-	db := openStore(t, p.roleSettings(t))
+	records := p.Records(t, journeyID)
+	db := openStore(t, p.RoleSettings(t))
 	sc := demoScope
 	d, _, _, err := db.Delivery(t.Context(), sc, records[0].MessageID)
 	if err != nil {
@@ -228,9 +227,9 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	}
 	hook := d.WebhookID
 	enable := func(yes bool) {
-		p.do(t, http.MethodPatch, "/v1/webhooks/"+hook, map[string]any{"enabled": yes}, nil)
+		p.Do(t, http.MethodPatch, "/v1/webhooks/"+hook, map[string]any{"enabled": yes}, nil)
 	}
-	temporal, err := client.Dial(client.Options{HostPort: p.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +243,7 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	// found, and returns one.
 	found := func(query string) string {
 		var id string
-		eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, time.Minute, func() (bool, string) {
 			page, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 				Namespace: "default", Query: fmt.Sprintf("WorkflowType=%q AND WaypostWebhook=%q", workflows.TypeRedelivery, hook) + query,
 			})
@@ -338,7 +337,7 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 		}
 	}
 	for _, id := range ids {
-		if e := p.awaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted || len(e.Timeline) > 4 {
+		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted || len(e.Timeline) > 4 {
 			t.Errorf("the enrollment is %+v", e)
 		}
 	}

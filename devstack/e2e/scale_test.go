@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,36 +17,18 @@ import (
 
 	"waypost"
 	"waypost/config"
+	"waypost/devstack/harness"
 	"waypost/store/storetest"
 	"waypost/workflows"
 )
 
-// full runs the tests at the size that is promised; without it they are small
-// enough for every day.
-var full = os.Getenv("WAYPOST_TEST_SCALE") == "full"
-
-// scaled picks a size, or a time.
-func scaled[T any](small, promised T) T {
-	if full {
-		return promised
-	}
-	return small
-}
-
-// besides lets small tests share the time; at full size each has the machine.
-func besides(t *testing.T) {
-	if !full {
-		t.Parallel()
-	}
-}
-
 // launchTime bounds how long a launch takes, faults included.
-var launchTime = scaled(3*time.Minute, 20*time.Minute)
+var launchTime = harness.Scaled(3*time.Minute, 20*time.Minute)
 
 // shop is the journey of the fault runs.
 func shop() modelJourney {
 	return modelJourney{
-		Delay: 2 * time.Second, Timeout: scaled(15*time.Second, 4*time.Minute), Since: true,
+		Delay: 2 * time.Second, Timeout: harness.Scaled(15*time.Second, 4*time.Minute), Since: true,
 		Schedule: []time.Duration{time.Second, 2 * time.Second, 3 * time.Second},
 	}
 }
@@ -80,21 +59,21 @@ var victims = []config.Role{config.RoleWorker, config.RoleGateway, config.RoleWo
 // answers, while workers and gateways are killed: every enrollment ends as the
 // model says, and the ledger agrees with the records message by message.
 func TestScaleLaunchUnderKills(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	launchUnderKills(t)
 }
 
 // The same on PostgreSQL.
 func TestScaleLaunchUnderKillsOnPostgres(t *testing.T) {
-	besides(t)
+	harness.Besides(t)
 	launchUnderKills(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
 }
 
 func launchUnderKills(t *testing.T, env ...string) {
 	t.Helper()
-	n := scaled(600, 20_000)
-	f := startFleet(t, 2, 2, env...)
-	leads := f.makeLeads(t, 1, n)
+	n := harness.Scaled(600, 20_000)
+	f := harness.StartFleet(t, 2, 2, env...)
+	leads := f.MakeLeads(t, 1, n)
 	shoppers := map[int64]modelLead{}
 	for i, id := range leads {
 		shoppers[id] = shopper(i)
@@ -104,14 +83,14 @@ func launchUnderKills(t *testing.T, env ...string) {
 		at   time.Time
 	}
 	came := make(chan arrived, n) // leads whose first message has come: they are enrolled
-	r := newReceiver(t, func(m waypost.Message, attempt int) answer {
-		lead, node := leadOf(m), nodeOf(m)
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
+		lead, node := harness.LeadOf(m), harness.NodeOf(m)
 		if node == modelHello && attempt == 1 {
 			came <- arrived{lead, time.Now()}
 		}
 		return shoppers[lead].Answers[node].answer(attempt)
 	})
-	journeyID := f.publish(t, r.url, shop().definition())
+	journeyID := f.Publish(t, r.URL, shop().definition())
 
 	// Each buyer's event comes as soon as the lead is enrolled, twice.
 	var sending sync.WaitGroup
@@ -127,7 +106,7 @@ func launchUnderKills(t *testing.T, env ...string) {
 				case one := <-came:
 					for _, event := range shoppers[one.lead].Events {
 						for range 2 {
-							f.do(t, http.MethodPost, "/v1/events", map[string]any{
+							f.Do(t, http.MethodPost, "/v1/events", map[string]any{
 								"eventId": fmt.Sprintf("buy-%d", one.lead), "name": modelEventName, "leadsId": one.lead, "properties": event.properties(),
 							}, nil)
 							if time.Since(one.at) > shop().Timeout {
@@ -139,31 +118,31 @@ func launchUnderKills(t *testing.T, env ...string) {
 			}
 		})
 	}
-	var l launched
+	var l harness.Launched
 	began := time.Now()
-	f.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": 1}}}, &l)
+	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{"leadsGroup": 1}}}, &l)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, role := range victims {
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // the moment is to be random
 		t.Logf("after %.1f s a %s is killed (seed %d)", time.Since(began).Seconds(), role, seed)
-		f.killOne(t, role, random)
+		f.KillOne(t, role, random, nil)
 	}
-	l = f.awaitLaunch(t, l.ID, launchTime, "completed", func(l launched) bool { return l.Status == waypost.LaunchCompleted })
+	l = f.AwaitLaunch(t, l.ID, launchTime, "completed", func(l harness.Launched) bool { return l.Status == waypost.LaunchCompleted })
 	t.Logf("%d leads in %.1f s: %+v", n, time.Since(began).Seconds(), l)
 	if l.Total != n || l.Enrolled != n || l.Completed != n || l.Skipped != 0 {
 		t.Errorf("the launch counts %+v", l)
 	}
 
-	records := f.records(t, journeyID)
-	enrolled := f.enrollments(t, records)
+	records := f.Records(t, journeyID)
+	enrolled := f.Enrollments(t, records)
 	var ends []modelEnd
 	tooLate := 0
 	for i, id := range leads {
 		lead := shoppers[id]
 		if _, ok := late.Load(id); ok {
 			tooLate++
-			if strings.Contains(fmt.Sprint(enrolled[id].way()), waypost.WhatTimedOut) {
+			if strings.Contains(fmt.Sprint(enrolled[id].Way()), waypost.WhatTimedOut) {
 				lead.Events = nil
 			}
 		}
@@ -174,7 +153,7 @@ func launchUnderKills(t *testing.T, env ...string) {
 			t.Errorf("lead %d (%d) has no message", id, i)
 			continue
 		}
-		for _, d := range end.disagreements(e.enrollment, e.records) {
+		for _, d := range end.disagreements(e.Enrollment, e.Records) {
 			t.Errorf("lead %d, %+v: %s", id, shoppers[id], d)
 		}
 	}
@@ -185,127 +164,56 @@ func launchUnderKills(t *testing.T, env ...string) {
 	if want := (waypost.OutcomeCounts{Succeeded: sum[waypost.DeliverySucceeded], Failed: sum[waypost.DeliveryFailed]}); l.Outcomes != want {
 		t.Errorf("the launch's outcomes are %+v, the model says %+v", l.Outcomes, want)
 	}
-	for _, d := range r.disagreements(records) {
+	for _, d := range r.Disagreements(records) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 }
 
-// leadOf is whom a message is for, 0 for nobody.
-func leadOf(m waypost.Message) int64 {
-	id, _ := strconv.ParseInt(m.UserProfile.AffID, 10, 64)
-	return id
-}
-
-// nodeOf is the touchpoint that a message comes from.
-func nodeOf(m waypost.Message) string {
-	return m.JourneyInfo.ActionDefID[strings.LastIndexByte(m.JourneyInfo.ActionDefID, '/')+1:]
-}
-
-// publish makes a webhook that retries soon, and a published journey; the
-// definition's %q is the webhook's id.
-func (f *fleet) publish(t *testing.T, url, definition string, retry ...string) (journeyID string) {
-	t.Helper()
-	if len(retry) == 0 {
-		retry = []string{"1s", "2s", "3s"}
-	}
-	var made struct{ ID string }
-	f.do(t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "crm", "url": url, "timeoutMs": 3000, "retry": map[string]any{"schedule": retry, "giveUpAfter": "1h"},
-	}, &made)
-	f.do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)
-	f.do(t, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil)
-	if t.Failed() {
-		t.FailNow()
-	}
-	return made.ID
-}
-
-// enrolled is an enrollment with its deliveries.
-type enrolled struct {
-	enrollment
-	records []record
-}
-
-// enrollments reads the enrollments that deliveries belong to, by lead.
-func (f *fleet) enrollments(t *testing.T, records []record) map[int64]enrolled {
-	t.Helper()
-	own := map[string][]record{}
-	for _, rec := range records {
-		own[rec.EnrollmentID] = append(own[rec.EnrollmentID], rec)
-	}
-	ids := slices.Collect(maps.Keys(own))
-	read := make([]enrollment, len(ids))
-	parallel(len(ids), func(i int) { f.do(t, http.MethodGet, "/v1/enrollments/"+ids[i], nil, &read[i]) })
-	out := map[int64]enrolled{}
-	for i, id := range ids {
-		lead := own[id][0].LeadsID
-		if other, twice := out[lead]; twice {
-			t.Errorf("lead %d is enrolled twice: %s and %s", lead, other.ID, id)
-		}
-		out[lead] = enrolled{read[i], own[id]}
-	}
-	return out
-}
-
-// way is what an enrollment did: node and what of each entry that led on.
-func (e enrollment) way() []modelStep {
-	var steps []modelStep
-	for _, entry := range e.Timeline {
-		switch entry.What {
-		case waypost.WhatEntered, waypost.WhatDeferred, waypost.WhatPaused, waypost.WhatResumed:
-		default:
-			steps = append(steps, modelStep{entry.NodeID, entry.What})
-		}
-	}
-	return steps
-}
-
 // What happens to launches while nobody is killed, on a deployment that they share.
 func TestScale(t *testing.T) {
-	besides(t)
-	f := startFleet(t, 2, 2)
-	t.Run("events", func(t *testing.T) { besides(t); events(t, f) })
-	t.Run("pause and shift", func(t *testing.T) { besides(t); pause(t, f, 11, true) })
-	t.Run("pause and skip", func(t *testing.T) { besides(t); pause(t, f, 12, false) })
-	t.Run("receiver down", func(t *testing.T) { besides(t); receiverDown(t, f) })
+	harness.Besides(t)
+	f := harness.StartFleet(t, 2, 2)
+	t.Run("events", func(t *testing.T) { harness.Besides(t); events(t, f) })
+	t.Run("pause and shift", func(t *testing.T) { harness.Besides(t); pause(t, f, 11, true) })
+	t.Run("pause and skip", func(t *testing.T) { harness.Besides(t); pause(t, f, 12, false) })
 }
 
 // Ten events for each waiting lead, each sent twice, in any order: each counts
 // once, and a workflow gets few signals for them.
-func events(t *testing.T, f *fleet) {
+func events(t *testing.T, f *harness.Fleet) {
 	const each = 10
-	n := scaled(100, 1_000)
-	leads := f.makeLeads(t, 21, n)
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
+	n := harness.Scaled(100, 1_000)
+	leads := f.MakeLeads(t, 21, n)
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	// Every event satisfies the node once; it leads back to itself.
-	journeyID := f.publish(t, r.url, fmt.Sprintf(`{"name":"Count","start":"count","nodes":[
+	journeyID := f.Publish(t, r.URL, fmt.Sprintf(`{"name":"Count","start":"count","nodes":[
 		{"id":"count","type":"waitForEvent","event":"step","since":"enrollment","timeout":"%s","next":"count","onTimeout":"done"},
-		{"id":"done","type":"touchpoint","webhook":%%q}]}`, scaled(12*time.Second, 60*time.Second)))
-	var l launched
+		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(12*time.Second, 60*time.Second)))
+	var l harness.Launched
 	began := time.Now()
-	f.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &l)
-	f.awaitLaunch(t, l.ID, launchTime, "enrolled", func(l launched) bool { return l.Enrolled == n })
+	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &l)
+	f.AwaitLaunch(t, l.ID, launchTime, "enrolled", func(l harness.Launched) bool { return l.Enrolled == n })
 	order := rand.Perm(2 * each * n)
-	parallel(len(order), func(i int) {
+	harness.Parallel(len(order), func(i int) {
 		event := order[i] / 2
-		f.do(t, http.MethodPost, "/v1/events", map[string]any{
+		f.Do(t, http.MethodPost, "/v1/events", map[string]any{
 			"eventId": fmt.Sprintf("step-%d", event), "name": "step", "leadsId": leads[event%n], "properties": map[string]any{"n": event / n},
 		}, nil)
 	})
 	sent := time.Since(began)
-	f.awaitLaunch(t, l.ID, launchTime, "completed", func(l launched) bool { return l.Status == waypost.LaunchCompleted })
+	f.AwaitLaunch(t, l.ID, launchTime, "completed", func(l harness.Launched) bool { return l.Status == waypost.LaunchCompleted })
 
-	want := append(slices.Repeat([]modelStep{{"count", waypost.WhatMatched}}, each),
-		modelStep{"count", waypost.WhatTimedOut}, modelStep{"done", waypost.WhatSent}, modelStep{"done", waypost.WhatExited})
-	enrolled := f.enrollments(t, f.records(t, journeyID))
+	want := append(slices.Repeat([]harness.Step{{Node: "count", What: waypost.WhatMatched}}, each),
+		harness.Step{Node: "count", What: waypost.WhatTimedOut}, harness.Step{Node: "done", What: waypost.WhatSent}, harness.Step{Node: "done", What: waypost.WhatExited})
+	enrolled := f.Enrollments(t, f.Records(t, journeyID))
 	for _, id := range leads {
-		if e := enrolled[id]; e.Status != waypost.EnrollmentCompleted || !slices.Equal(e.way(), want) {
-			t.Errorf("lead %d is %s, its way was %v", id, e.Status, e.way())
+		if e := enrolled[id]; e.Status != waypost.EnrollmentCompleted || !slices.Equal(e.Way(), want) {
+			t.Errorf("lead %d is %s, its way was %v", id, e.Status, e.Way())
 		}
 	}
 	// One signal tells a workflow of all that has come in 200 ms.
 	most := int(sent/(200*time.Millisecond)) + 5
-	for id, signals := range f.signals(t, journeyID) {
+	for id, signals := range signalsOf(t, f, journeyID) {
 		if signals > most {
 			t.Errorf("%s got %d signals in %s, at most %d are allowed", id, signals, sent, most)
 		}
@@ -313,10 +221,10 @@ func events(t *testing.T, f *fleet) {
 	}
 }
 
-// signals counts the signals in the histories of a journey's workflows.
-func (f *fleet) signals(t *testing.T, journeyID string) map[string]int {
+// signalsOf counts the signals in the histories of a journey's workflows.
+func signalsOf(t *testing.T, f *harness.Fleet, journeyID string) map[string]int {
 	t.Helper()
-	temporal, err := client.Dial(client.Options{HostPort: f.base.profile.TemporalAddress})
+	temporal, err := client.Dial(client.Options{HostPort: f.Base.Profile.TemporalAddress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,30 +258,30 @@ func (f *fleet) signals(t *testing.T, journeyID string) map[string]int {
 // all its delays have passed: while it is paused nothing is sent; then everything
 // happens that the model says, not before its time; what was skipped comes earlier
 // than it would have come shifted.
-func pause(t *testing.T, f *fleet, group int, shift bool) {
+func pause(t *testing.T, f *harness.Fleet, group int, shift bool) {
 	const (
 		settle  = time.Second          // in which what was sent before the pause arrives
 		rounded = 5 * time.Millisecond // times are rounded
 	)
-	j := modelJourney{Delay: scaled(8*time.Second, 20*time.Second), Timeout: 2 * time.Second, Schedule: []time.Duration{time.Second}}
-	n := scaled(600, 20_000)
-	stood := standstill(t)
-	leads := f.makeLeads(t, group, n)
+	j := modelJourney{Delay: harness.Scaled(8*time.Second, 20*time.Second), Timeout: 2 * time.Second, Schedule: []time.Duration{time.Second}}
+	n := harness.Scaled(600, 20_000)
+	stood := harness.Standstill(t)
+	leads := f.MakeLeads(t, group, n)
 	var mu sync.Mutex
 	came := map[string]map[int64]time.Time{modelHello: {}, modelThanks: {}}
-	r := newReceiver(t, func(m waypost.Message, _ int) answer {
+	r := harness.NewReceiver(t, func(m waypost.Message, _ int) harness.Answer {
 		mu.Lock()
 		defer mu.Unlock()
-		came[nodeOf(m)][leadOf(m)] = time.Now()
-		return answer{status: http.StatusOK}
+		came[harness.NodeOf(m)][harness.LeadOf(m)] = time.Now()
+		return harness.Answer{Status: http.StatusOK}
 	})
-	journeyID := f.publish(t, r.url, j.definition())
-	var l launched
-	f.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
-		"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}, "ratePerSecond": scaled(150, 2_000),
+	journeyID := f.Publish(t, r.URL, j.definition())
+	var l harness.Launched
+	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
+		"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}, "ratePerSecond": harness.Scaled(150, 2_000),
 	}, &l)
-	f.awaitLaunch(t, l.ID, launchTime, "enrolled at 30 %", func(l launched) bool { return l.Enrolled*10 >= n*3 })
-	f.do(t, http.MethodPost, "/v1/launches/"+l.ID+"/pause", nil, &l)
+	f.AwaitLaunch(t, l.ID, launchTime, "enrolled at 30 %", func(l harness.Launched) bool { return l.Enrolled*10 >= n*3 })
+	f.Do(t, http.MethodPost, "/v1/launches/"+l.ID+"/pause", nil, &l)
 	paused := time.Now()
 	if l.Status != waypost.LaunchPaused || l.Enrolled >= n {
 		t.Fatalf("the launch that was paused at 30 %% is %+v", l)
@@ -387,27 +295,25 @@ func pause(t *testing.T, f *fleet, group int, shift bool) {
 	for _, at := range early {
 		standing = append(standing, j.end(modelLead{Pauses: []modelPause{{From: paused.Sub(at) + settle}}}))
 	}
-	r.mu.Lock()
-	if got, want := len(r.posts), modelSum(standing).Attempts; got != want || want == 0 || want == n {
+	if got, want := r.Messages(), modelSum(standing).Attempts; got != want || want == 0 || want == n {
 		t.Errorf("%d messages came before and during the pause, the model says %d", got, want)
 	}
-	r.mu.Unlock()
-	f.do(t, http.MethodGet, "/v1/launches/"+l.ID, nil, &l)
+	f.Do(t, http.MethodGet, "/v1/launches/"+l.ID, nil, &l)
 	if l.Status != waypost.LaunchPaused || l.Completed != 0 {
 		t.Errorf("the paused launch is %+v", l)
 	}
 	resuming := time.Now()
-	f.do(t, http.MethodPost, "/v1/launches/"+l.ID+"/resume", map[string]any{"elapsedDelays": map[bool]string{true: "shift", false: "skip"}[shift]}, &l)
+	f.Do(t, http.MethodPost, "/v1/launches/"+l.ID+"/resume", map[string]any{"elapsedDelays": map[bool]string{true: "shift", false: "skip"}[shift]}, &l)
 	if l.Status != waypost.LaunchRunning {
 		t.Errorf("the resumed launch is %+v", l)
 	}
-	l = f.awaitLaunch(t, l.ID, launchTime, "completed", func(l launched) bool { return l.Status == waypost.LaunchCompleted })
+	l = f.AwaitLaunch(t, l.ID, launchTime, "completed", func(l harness.Launched) bool { return l.Status == waypost.LaunchCompleted })
 	if want := (waypost.OutcomeCounts{Succeeded: 2 * n}); l.Enrolled != n || l.Skipped != 0 || l.Completed != n || l.Outcomes != want {
 		t.Errorf("the launch counts %+v", l)
 	}
 
-	records := f.records(t, journeyID)
-	enrolled := f.enrollments(t, records)
+	records := f.Records(t, journeyID)
+	enrolled := f.Enrollments(t, records)
 	mu.Lock()
 	defer mu.Unlock()
 	latest := time.Duration(0)
@@ -419,7 +325,7 @@ func pause(t *testing.T, f *fleet, group int, shift bool) {
 			met.Pauses = []modelPause{{From: max(time.Millisecond, paused.Sub(began)), To: resuming.Sub(began), Shift: shift}}
 		}
 		end := j.end(met)
-		for _, d := range end.disagreements(enrolled[id].enrollment, enrolled[id].records) {
+		for _, d := range end.disagreements(enrolled[id].Enrollment, enrolled[id].Records) {
 			t.Errorf("lead %d: %s", id, d)
 		}
 		took := came[modelThanks][id].Sub(began)
@@ -435,41 +341,7 @@ func pause(t *testing.T, f *fleet, group int, shift bool) {
 		}
 	}
 	t.Logf("%d of %d leads had their first message before the pause; what came last came %s after its time", len(early), n, latest)
-	for _, d := range r.disagreements(records) {
-		t.Errorf("the ledger and the records disagree: %s", d)
-	}
-}
-
-// The receiver is away for a while in the middle of a launch: every message is
-// delivered once it is back.
-func receiverDown(t *testing.T, f *fleet) {
-	n := scaled(600, 20_000)
-	f.makeLeads(t, 31, n)
-	r := newReceiver(t, func(waypost.Message, int) answer { return answer{status: http.StatusOK} })
-	journeyID := f.publish(t, r.url, `{"name":"Down","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`,
-		scaled([]string{"1s", "2s", "3s"}, []string{"5s", "30s", "1m"})...)
-	var l launched
-	f.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
-		"audience": map[string]any{"filter": map[string]any{"leadsGroup": 31}}, "ratePerSecond": scaled(300, 4_000),
-	}, &l)
-	f.awaitLaunch(t, l.ID, launchTime, "at 30 %", func(l launched) bool { return l.Outcomes.Succeeded*10 >= n*3 })
-	r.down()
-	time.Sleep(scaled(6*time.Second, 2*time.Minute)) // so long it is away
-	f.do(t, http.MethodGet, "/v1/launches/"+l.ID, nil, &l)
-	// Few were attempted: the breaker holds the others back.
-	if l.Outcomes.Deferred == 0 || l.Outcomes.Failed > 0 {
-		t.Errorf("while the receiver is down, the launch is %+v", l)
-	}
-	r.up(t)
-	l = f.awaitLaunch(t, l.ID, launchTime, "completed", func(l launched) bool { return l.Status == waypost.LaunchCompleted })
-	if want := (waypost.OutcomeCounts{Succeeded: n}); l.Enrolled != n || l.Completed != n || l.Outcomes != want {
-		t.Errorf("the launch counts %+v", l)
-	}
-	records := f.records(t, journeyID)
-	if len(records) != n {
-		t.Errorf("%d deliveries are recorded, want %d", len(records), n)
-	}
-	for _, d := range r.disagreements(records) {
+	for _, d := range r.Disagreements(records) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 }

@@ -1,4 +1,4 @@
-package e2e
+package harness
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ const (
 // readyText is in the banner: everything is up.
 const readyText = "Waypost is up"
 
-// process is a running waypost-dev.
-type process struct {
-	dir     string
-	profile datadir.Profile
-	client  *client.Client
-	output  *output
+// Process is a running waypost-dev.
+type Process struct {
+	Dir     string
+	Profile datadir.Profile
+	Client  *client.Client
+	Output  *output
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	exited  chan struct{}
@@ -47,7 +47,7 @@ type process struct {
 // settings of a waypost-dev that meets nobody else's: free ports everywhere, and
 // the same ones at the next start on the directory.
 func settings(dir string) []string {
-	env := []string{runMain + "=" + runDev, "WAYPOST_DATA_DIR=" + dir}
+	env := []string{RunMain + "=" + RunDev, "WAYPOST_DATA_DIR=" + dir}
 	for _, name := range []string{
 		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
 		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
@@ -62,42 +62,42 @@ func settings(dir string) []string {
 	return env
 }
 
-// startProcess starts waypost-dev on dir and returns when it is ready. env is laid
+// StartProcess starts waypost-dev on dir and returns when it is ready. env is laid
 // over the settings. It is killed when the test ends, if it still runs then.
-func startProcess(t *testing.T, dir string, args []string, env ...string) *process {
+func StartProcess(t *testing.T, dir string, args []string, env ...string) *Process {
 	t.Helper()
 	p := launch(t, dir, args, env...)
 	select {
-	case <-p.output.ready:
+	case <-p.Output.ready:
 	case <-p.exited:
-		t.Fatalf("waypost-dev ended:\n%s", p.output)
+		t.Fatalf("waypost-dev ended:\n%s", p.Output)
 	case <-time.After(startTimeout):
-		t.Fatalf("waypost-dev is not ready after %s:\n%s", startTimeout, p.output)
+		t.Fatalf("waypost-dev is not ready after %s:\n%s", startTimeout, p.Output)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, datadir.ProfileFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, &p.profile); err != nil {
+	if err := json.Unmarshal(b, &p.Profile); err != nil {
 		t.Fatal(err)
 	}
-	p.client = client.New(p.profile.URL, signature.Key{AccessKey: p.profile.AccessKey, SecretKey: p.profile.SecretKey})
-	p.client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
-	p.client.HTTP.Timeout = 30 * time.Second
+	p.Client = client.New(p.Profile.URL, signature.Key{AccessKey: p.Profile.AccessKey, SecretKey: p.Profile.SecretKey})
+	p.Client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
+	p.Client.HTTP.Timeout = 30 * time.Second
 	return p
 }
 
 // launch starts waypost-dev without waiting for it.
-func launch(t *testing.T, dir string, args []string, env ...string) *process {
+func launch(t *testing.T, dir string, args []string, env ...string) *Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{dir: dir, output: &output{ready: make(chan struct{})}, exited: make(chan struct{})}
+	p := &Process{Dir: dir, Output: &output{ready: make(chan struct{})}, exited: make(chan struct{})}
 	p.cmd = exec.Command(self, args...)
 	p.cmd.Env = append(settings(dir), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Stdout, p.cmd.Stderr = p.Output, p.Output
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,16 +109,16 @@ func launch(t *testing.T, dir string, args []string, env ...string) *process {
 		_ = p.cmd.Wait() // the state is in p.cmd.ProcessState
 	}()
 	t.Cleanup(func() {
-		p.kill9(t)
+		p.Kill9(t)
 		if t.Failed() {
-			t.Logf("%s in %s said:\n%s", args, dir, p.output)
+			t.Logf("%s in %s said:\n%s", args, dir, p.Output)
 		}
 	})
 	return p
 }
 
-// kill9 ends the process as a power cut ends it, and waits until it is gone.
-func (p *process) kill9(t *testing.T) {
+// Kill9 ends the process as a power cut ends it, and waits until it is gone.
+func (p *Process) Kill9(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil && p.running() {
 		t.Errorf("kill -9: %v", err)
@@ -126,8 +126,8 @@ func (p *process) kill9(t *testing.T) {
 	<-p.exited
 }
 
-// interrupt sends what Ctrl-C sends and returns the exit status.
-func (p *process) interrupt(t *testing.T) int {
+// Interrupt sends what Ctrl-C sends and returns the exit status.
+func (p *Process) Interrupt(t *testing.T) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatalf("interrupt: %v", err)
@@ -135,12 +135,12 @@ func (p *process) interrupt(t *testing.T) int {
 	select {
 	case <-p.exited:
 	case <-time.After(stopTimeout):
-		t.Fatalf("waypost-dev runs %s after Ctrl-C:\n%s", stopTimeout, p.output)
+		t.Fatalf("waypost-dev runs %s after Ctrl-C:\n%s", stopTimeout, p.Output)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-func (p *process) running() bool {
+func (p *Process) running() bool {
 	select {
 	case <-p.exited:
 		return false
@@ -177,8 +177,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// eventually asks until ok or the time is up; it then fails with what ask says.
-func eventually(t *testing.T, within time.Duration, ask func() (ok bool, state string)) {
+// Eventually asks until ok or the time is up; it then fails with what ask says.
+func Eventually(t *testing.T, within time.Duration, ask func() (ok bool, state string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -197,35 +197,35 @@ func eventually(t *testing.T, within time.Duration, ask func() (ok bool, state s
 	}
 }
 
-// enrollment is an enrollment with its timeline.
-type enrollment struct {
+// Enrollment is an enrollment with its timeline.
+type Enrollment struct {
 	ID       string                   `json:"enrollmentId"`
 	Status   waypost.EnrollmentStatus `json:"status"`
 	Timeline []waypost.TimelineEntry  `json:"timeline"`
 }
 
-// awaitEnd waits until an enrollment has ended.
-func (p *process) awaitEnd(t *testing.T, id string, within time.Duration) (e enrollment) {
+// AwaitEnd waits until an enrollment has ended.
+func (p *Process) AwaitEnd(t *testing.T, id string, within time.Duration) (e Enrollment) {
 	t.Helper()
-	eventually(t, within, func() (bool, string) {
-		e = enrollment{}
-		err := p.client.Do(t.Context(), http.MethodGet, "/v1/enrollments/"+id, nil, &e)
+	Eventually(t, within, func() (bool, string) {
+		e = Enrollment{}
+		err := p.Client.Do(t.Context(), http.MethodGet, "/v1/enrollments/"+id, nil, &e)
 		return err == nil && e.Status.Ended(), fmt.Sprintf("enrollment %s is %s, %v", id, e.Status, err)
 	})
 	return e
 }
 
-// deliveries lists an enrollment's deliveries by node, each with its attempts
+// Deliveries lists an enrollment's deliveries by node, each with its attempts
 // and its message.
-func (p *process) deliveries(t *testing.T, enrollmentID string) map[string]demo.Delivery {
+func (p *Process) Deliveries(t *testing.T, enrollmentID string) map[string]demo.Delivery {
 	t.Helper()
 	var list struct{ Items []demo.Delivery }
-	if err := p.client.Do(t.Context(), http.MethodGet, "/v1/deliveries?enrollmentId="+enrollmentID, nil, &list); err != nil {
+	if err := p.Client.Do(t.Context(), http.MethodGet, "/v1/deliveries?enrollmentId="+enrollmentID, nil, &list); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]demo.Delivery{}
 	for _, d := range list.Items {
-		if err := p.client.Do(t.Context(), http.MethodGet, "/v1/deliveries/"+d.MessageID, nil, &d); err != nil {
+		if err := p.Client.Do(t.Context(), http.MethodGet, "/v1/deliveries/"+d.MessageID, nil, &d); err != nil {
 			t.Fatal(err)
 		}
 		if _, doubled := out[d.NodeID]; doubled {
@@ -236,8 +236,8 @@ func (p *process) deliveries(t *testing.T, enrollmentID string) map[string]demo.
 	return out
 }
 
-// post is one POST in the receiver's ledger.
-type post struct {
+// Post is one POST in the receiver's ledger.
+type Post struct {
 	MessageID string `json:"messageId"`
 	Path      string `json:"path"`
 	Attempt   int    `json:"attempt"`
@@ -245,20 +245,20 @@ type post struct {
 	Body      string `json:"body"`
 }
 
-// ledger reads the receiver's own ledger, which outlives the process: every POST
+// Ledger reads the receiver's own ledger, which outlives the process: every POST
 // that it ever got, by the enrollment that the message names.
-func (p *process) ledger(t *testing.T) map[string][]post {
+func (p *Process) Ledger(t *testing.T) map[string][]Post {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(p.dir, datadir.LedgerFile))
+	b, err := os.ReadFile(filepath.Join(p.Dir, datadir.LedgerFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string][]post{}
+	out := map[string][]Post{}
 	for line := range strings.Lines(string(b)) {
 		if !strings.HasSuffix(line, "\n") {
 			continue // killed while it wrote: not answered either
 		}
-		var entry post
+		var entry Post
 		var message waypost.Message
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("the ledger's line %q: %v", line, err)
@@ -269,4 +269,49 @@ func (p *process) ledger(t *testing.T) map[string][]post {
 		out[message.JourneyInfo.JourneyID] = append(out[message.JourneyInfo.JourneyID], entry)
 	}
 	return out
+}
+
+// Publish makes a webhook that retries soon, and a published journey; the
+// definition's %q is the webhook's id.
+func (p *Process) Publish(t *testing.T, url, definition string) (journeyID string) {
+	t.Helper()
+	var made struct{ ID string }
+	p.Do(t, http.MethodPost, "/v1/webhooks", map[string]any{
+		"name": "crm", "url": url, "timeoutMs": 3000,
+		"retry": map[string]any{"schedule": []string{"1s", "2s", "3s"}, "giveUpAfter": "10m"},
+	}, &made)
+	p.Do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil)
+	return made.ID
+}
+
+// Enroll makes n leads and enrolls them, several at a time.
+func (p *Process) Enroll(t *testing.T, journeyID string, n int) []string {
+	t.Helper()
+	ids := make([]string, n)
+	var running sync.WaitGroup
+	for part := range 8 {
+		running.Go(func() {
+			for i := part; i < n; i += 8 {
+				var lead struct{ LeadsID int64 }
+				var made struct{ EnrollmentID string }
+				p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+				p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": lead.LeadsID}, &made)
+				ids[i] = made.EnrollmentID
+			}
+		})
+	}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return ids
+}
+
+// Do makes a call that must succeed.
+func (p *Process) Do(t *testing.T, method, path string, body, answer any) {
+	t.Helper()
+	if err := p.Client.Do(t.Context(), method, path, body, answer); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,0 +1,100 @@
+//go:build mutants
+
+package faults
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is a build that breaks a promise on purpose, and the case that notices it.
+type mutant struct {
+	changes []change
+	test    string // for go test -run
+	says    string // what the case says
+}
+
+type change struct {
+	file     string // from the main module's folder
+	old, new string
+}
+
+var mutants = map[string]mutant{
+	"records before the POST": {
+		changes: []change{{
+			file: "activities/flight.go",
+			old:  "	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)\n",
+			new: "	outcome := waypost.Outcome{Succeed: true, HTTPStatus: 200, At: a.now()}\n" +
+				"	go a.sender.Send(context.Background(), hook, s.MessageID, s.Body)\n",
+		}},
+		test: "^TestReceivers$/^fails_twice$",
+		says: "recorded as succeeded, delivered is false",
+	},
+	"does not look at what is recorded": {
+		changes: []change{{
+			file: "activities/deliver.go",
+			old:  "		case s.Status.Final():\n",
+			new:  "		case false:\n",
+		}, {
+			file: "store/openings.go",
+			old:  "	if r.Status.Final() {\n		return false\n	}\n",
+			new:  "",
+		}},
+		test: "^TestReceivers$/^slow$",
+		says: "sent again after attempt 1 delivered it",
+	},
+	"admits everybody": {
+		changes: []change{{
+			file: "activities/admission.go",
+			old:  "	n = max(0, min(n, slots-l.underWay))\n",
+			new:  "",
+		}},
+		test: "^TestReceivers$/^slow$",
+		says: "messages at a time, 30 are allowed",
+	},
+}
+
+// The cases can fail: they do for builds that are broken on purpose, and say why.
+func TestMutants(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			overlay := struct{ Replace map[string]string }{map[string]string{}}
+			dir := t.TempDir()
+			for _, c := range m.changes {
+				path := filepath.Join(root, c.file)
+				b, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Count(string(b), c.old) != 1 {
+					t.Fatalf("%s has changed: the mutation no longer fits", c.file)
+				}
+				overlay.Replace[path] = filepath.Join(dir, filepath.Base(c.file))
+				if err := os.WriteFile(overlay.Replace[path], []byte(strings.Replace(string(b), c.old, c.new, 1)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := json.Marshal(overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", file, "-count=1", "-timeout", "5m", "-run", m.test, ".").CombinedOutput()
+			if err == nil || !strings.Contains(string(out), m.says) {
+				t.Errorf("the mutant survived: %v\n%s", err, out)
+			}
+			t.Logf("%.600s", out)
+		})
+	}
+}

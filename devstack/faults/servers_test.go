@@ -1,0 +1,135 @@
+package faults
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/config"
+	"waypost/devstack/harness"
+)
+
+// outage does something to a deployment under load and undoes it after a while. What
+// is asked for meanwhile may be refused with 503 and nothing else; while it lasts,
+// during is called.
+func (c *trial) outage(journeyID string, group int, lasts time.Duration, begin, during, end func()) {
+	c.t.Helper()
+	perSecond := harness.Scaled(10, 50)
+	around := harness.Scaled(time.Second, 3*time.Second) // before and after it
+	n := int((lasts+2*around)/time.Second+10) * perSecond
+	stop := c.load(journeyID, c.fleet.MakeLeads(c.t, group, n), perSecond)
+	defer stop()
+	time.Sleep(around)
+	begin()
+	began := time.Now()
+	during()
+	time.Sleep(lasts - time.Since(began))
+	end()
+	c.over()
+	time.Sleep(around)
+	stop()
+	c.judge()
+}
+
+// unavailable fails the case unless the gateways refuse a write with 503.
+func (c *trial) unavailable() {
+	c.t.Helper()
+	harness.Eventually(c.t, time.Minute, func() (bool, string) {
+		err := c.fleet.AnyGateway().Do(c.t.Context(), http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, nil)
+		return waypost.CodeOf(err) == waypost.CodeServiceUnavailable, "a write is answered " + string(waypost.CodeOf(err))
+	})
+}
+
+// Redis is gone: writes are refused, reads and deliveries go on.
+func TestRedisGone(t *testing.T) {
+	harness.Besides(t)
+	f := harness.StartApart(t, 2, 2)
+	c := begin(t, "Redis gone", f)
+	r := harness.NewReceiver(t, flaky)
+	journey := c.publish(r, double, nil)
+	rate := harness.Scaled(10, 50)
+	lasts := harness.Scaled(6*time.Second, 75*time.Second)
+	c.outage(journey, 1, lasts, func() {
+		c.launch(c.publish(r, single, nil), f.MakeLeads(t, 2, rate*int(lasts/time.Second)), rate)
+		f.Redis.Stop(t)
+	}, func() {
+		c.unavailable()
+		before := r.Messages()
+		if err := f.AnyGateway().Do(t.Context(), http.MethodGet, "/v1/journeys/"+journey, nil, nil); err != nil {
+			c.wrong("a read without Redis: %v", err)
+		}
+		time.Sleep(3 * time.Second) // deliveries are to go on
+		if came := r.Messages() - before; came < rate {
+			c.wrong("%d messages came in 3 s without Redis", came)
+		}
+	}, func() { f.Redis.Start(t) })
+}
+
+// PostgreSQL is restarted as after a crash.
+func TestPostgresRestarted(t *testing.T) {
+	harness.Besides(t)
+	pg := harness.StartPostgres(t)
+	f := harness.StartApart(t, 2, 2, "WAYPOST_DATABASE_URL="+pg.URL)
+	c := begin(t, "PostgreSQL restarted", f)
+	journey := c.publish(harness.NewReceiver(t, flaky), double, nil)
+	c.outage(journey, 1, harness.Scaled(3*time.Second, 20*time.Second),
+		func() { pg.Stop(t) }, c.unavailable, func() { pg.Start(t); c.cutOff() })
+}
+
+// The disk is full for SQLite until space comes free on it: writes are refused, and
+// what was accepted goes on then.
+func TestDiskFull(t *testing.T) {
+	harness.Besides(t)
+	f := harness.StartApart(t, 0, 0)
+	db := openDatabase(t, f)
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE ballast (b BLOB)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO ballast VALUES (zeroblob(?))", harness.Scaled(16<<20, 128<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if err := db.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	f.Env = append(f.Env, harness.SQLitePages+"="+strconv.Itoa(pages+harness.Scaled(60, 500)))
+	f.Add(t, 2, 2)
+	c := begin(t, "disk full", f)
+	journey := c.publish(harness.NewReceiver(t, flaky), double, nil)
+	c.outage(journey, 1, harness.Scaled(3*time.Second, 40*time.Second), func() {}, c.unavailable, func() {
+		c.cutOff()
+		if _, err := db.ExecContext(t.Context(), "DROP TABLE ballast"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The clock of one gateway, and of one of the workers, is ten minutes off: what is
+// signed for that gateway is refused, and deliveries go on.
+func TestClockOff(t *testing.T) {
+	harness.Besides(t)
+	f := harness.StartApart(t, 1, 1)
+	for i, off := range harness.Scaled([]time.Duration{10 * time.Minute}, []time.Duration{10 * time.Minute, -10 * time.Minute}) {
+		t.Run(off.String(), func(t *testing.T) {
+			clock := harness.Clock + "=" + off.String()
+			wrong := f.Start(t, config.RoleGateway, clock)
+			f.Start(t, config.RoleWorker, clock)
+			c := begin(t, "clock off by "+off.String(), f)
+			journey := c.publish(harness.NewReceiver(t, flaky), double, nil)
+			rate := harness.Scaled(10, 50)
+			seconds := harness.Scaled(5, 20)
+			stop := c.load(journey, f.MakeLeads(t, 1+i, rate*seconds), rate)
+			defer stop()
+			err := wrong.Client.Do(t.Context(), http.MethodGet, "/v1/journeys/"+journey, nil, nil)
+			if waypost.CodeOf(err) != waypost.CodeUnauthorized {
+				c.wrong("a gateway whose clock is off by %s answers %v", off, err)
+			}
+			time.Sleep(time.Duration(seconds) * time.Second) // so long leads come
+			stop()
+			c.judge()
+		})
+	}
+}

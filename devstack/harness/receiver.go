@@ -1,0 +1,378 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/devstack/temporal"
+)
+
+// Receiver is a customer's system in the test's own process: it outlives the
+// kills, and its ledger is what really arrived.
+type Receiver struct {
+	URL string
+
+	handler http.Handler
+	server  *httptest.Server
+
+	mu    sync.Mutex
+	posts map[string][]*Arrival // by message id
+	open  map[*Arrival]bool     // POSTs that are not answered yet
+	most  int                   // of them at a time
+	down  bool
+	cut   bool // it was down: some answers did not reach the sender
+}
+
+// Arrival is one POST, what it was answered, and what the sender has to make of it.
+type Arrival struct {
+	Body     string
+	Answered int    // 0: nothing that is HTTP
+	Class    string // the error class to be recorded, "" if the receiver took the message
+	Cut      bool   // the receiver went down before the answer had left
+	// Unanswered says that the connection ended before an answer began. If the sender had
+	// kept it, even without having used it, the attempt POSTs once more.
+	Unanswered bool
+	At         time.Time
+}
+
+// Delivered tells whether the receiver took the message.
+func (a Arrival) Delivered() bool { return a.Answered == http.StatusOK && a.Class == "" }
+
+// RefusedForGood tells whether the answer ends the delivery without success.
+func (a Arrival) RefusedForGood() bool {
+	return a.Class == waypost.ClassSucceedFalse || a.Class == waypost.ClassResponseTooLarge
+}
+
+// Answer is what the receiver says to one POST, and how long it takes to.
+type Answer struct {
+	Status int
+	Body   string
+	After  time.Duration
+	// Raw does with the connection what it likes, instead, and tells whether it has begun
+	// to answer; then the connection is closed. Status and Class are what the sender has
+	// to record.
+	Raw   func(*net.TCPConn) (answered bool)
+	Class string
+	// Idle is after which time without another POST the connection is reset, 0 for
+	// never.
+	Idle time.Duration
+}
+
+// class is the error class of an attempt with this answer.
+func (a Answer) class() string {
+	switch {
+	case a.Raw != nil:
+		return a.Class
+	case a.Status != http.StatusOK:
+		return waypost.ClassHTTPStatus
+	case strings.Contains(a.Body, `"succeed":false`):
+		return waypost.ClassSucceedFalse
+	}
+	return ""
+}
+
+// connection is one to the receiver. The receiver's mu guards it.
+type connection struct {
+	*net.TCPConn
+	posts int
+	busy  bool
+	reset bool
+}
+
+type connectionKey struct{}
+
+// NewReceiver answers as script says; attempt counts the POSTs of one message
+// from 1.
+func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answer) *Receiver {
+	t.Helper()
+	r := &Receiver{posts: map[string][]*Arrival{}, open: map[*Arrival]bool{}}
+	r.handler = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		b, err := io.ReadAll(req.Body)
+		if err != nil {
+			return // the sender was killed in the middle: this was no message
+		}
+		var m waypost.Message
+		if err := json.Unmarshal(b, &m); err != nil {
+			t.Errorf("the receiver got no message: %s", b)
+		}
+		conn := req.Context().Value(connectionKey{}).(*connection)
+		r.mu.Lock()
+		if conn.reset {
+			r.mu.Unlock()
+			return // it came too late: nobody would see an answer
+		}
+		a := script(m, len(r.posts[m.MessageID])+1)
+		// Noted before the answer leaves: what is answered is in the ledger.
+		arrival := &Arrival{Body: string(b), Answered: a.Status, Class: a.class(), Cut: r.down, At: time.Now()}
+		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival)
+		r.open[arrival] = true
+		r.most = max(r.most, len(r.open))
+		conn.posts++
+		conn.busy = true
+		r.mu.Unlock()
+		time.Sleep(a.After) // a slow receiver
+		if a.Raw != nil {
+			r.raw(t, rw, conn, a, arrival)
+			return
+		}
+		rw.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
+		rw.WriteHeader(a.Status)
+		_, _ = io.WriteString(rw, a.Body)
+		_ = http.NewResponseController(rw).Flush()
+		r.answered(arrival, conn, a.Idle)
+	})
+	l, err := temporal.ListenFree(t.Context(), "127.0.0.1") // for itself, even while it is down
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL = "http://" + l.Addr().String()
+	r.listen(l)
+	t.Cleanup(func() { r.server.Close() })
+	return r
+}
+
+func (r *Receiver) listen(l net.Listener) {
+	r.server = &httptest.Server{Listener: l, Config: &http.Server{
+		Handler: r.handler,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, &connection{TCPConn: c.(*net.TCPConn)})
+		},
+	}}
+	r.server.Start()
+}
+
+// raw gives the connection to the answer, and ends it.
+func (r *Receiver) raw(t *testing.T, rw http.ResponseWriter, conn *connection, a Answer, arrival *Arrival) {
+	hijacked, _, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		t.Errorf("take the connection: %v", err)
+		return
+	}
+	defer hijacked.Close()
+	answered := a.Raw(conn.TCPConn)
+	r.answered(arrival, conn, 0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	arrival.Unanswered = !answered
+}
+
+// answered notes that an answer has left. The connection is reset if nothing comes on it
+// for so long.
+func (r *Receiver) answered(arrival *Arrival, conn *connection, idle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, arrival)
+	conn.busy = false
+	if idle == 0 {
+		return
+	}
+	posts := conn.posts
+	time.AfterFunc(idle, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if conn.busy || conn.posts > posts {
+			return
+		}
+		conn.reset = true
+		Reset(conn.TCPConn)
+	})
+}
+
+// Reset ends a connection with a reset.
+func Reset(c *net.TCPConn) {
+	_ = c.SetLinger(0) // it may be closed
+	_ = c.Close()
+}
+
+// Arrivals are the POSTs of one message, in their order.
+func (r *Receiver) Arrivals(messageID string) []Arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return copies(r.posts[messageID])
+}
+
+// Ledger are the POSTs of all messages, by message id.
+func (r *Receiver) Ledger() map[string][]Arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string][]Arrival, len(r.posts))
+	for id, arrivals := range r.posts {
+		out[id] = copies(arrivals)
+	}
+	return out
+}
+
+func copies(arrivals []*Arrival) []Arrival {
+	out := make([]Arrival, len(arrivals))
+	for i, a := range arrivals {
+		out[i] = *a
+	}
+	return out
+}
+
+// Most is how many POSTs were under way at a time.
+func (r *Receiver) Most() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most
+}
+
+// Messages is how many messages have arrived.
+func (r *Receiver) Messages() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.posts)
+}
+
+// Down makes the receiver's machine refuse connections until Up.
+func (r *Receiver) Down() {
+	r.mu.Lock()
+	r.cut, r.down = true, true
+	for arrival := range r.open {
+		arrival.Cut = true
+	}
+	r.mu.Unlock()
+	r.server.CloseClientConnections()
+	r.server.Close()
+}
+
+// Up is the end of Down: the receiver listens where it did.
+func (r *Receiver) Up(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", strings.TrimPrefix(r.URL, "http://"))
+	if err != nil {
+		t.Fatalf("the receiver does not come back: %v", err)
+	}
+	r.mu.Lock()
+	r.down = false
+	r.mu.Unlock()
+	r.listen(l)
+}
+
+// Record is a delivery as the API tells it.
+type Record struct {
+	MessageID    string                 `json:"messageId"`
+	EnrollmentID string                 `json:"enrollmentId"`
+	NodeID       string                 `json:"nodeId"`
+	LeadsID      int64                  `json:"leadsId"`
+	Status       waypost.DeliveryStatus `json:"status"`
+	Attempts     int                    `json:"attempts"`
+	AttemptLog   []waypost.Attempt      `json:"attemptLog"`
+}
+
+// Records reads all deliveries of a journey with their attempts.
+func (p *Process) Records(t *testing.T, journeyID string) []Record {
+	t.Helper()
+	var all []Record
+	for cursor := ""; ; {
+		var page struct {
+			Items      []Record
+			NextCursor *string
+		}
+		path := "/v1/deliveries?limit=500&journeyId=" + journeyID
+		if cursor != "" {
+			path += "&cursor=" + cursor
+		}
+		if err := p.Client.Do(t.Context(), http.MethodGet, path, nil, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Items {
+			if err := p.Client.Do(t.Context(), http.MethodGet, "/v1/deliveries/"+d.MessageID, nil, &d); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, d)
+		}
+		if page.NextCursor == nil {
+			return all
+		}
+		cursor = *page.NextCursor
+	}
+}
+
+// told is what is recorded of an attempt that the receiver's answer decides. How far an
+// answer got that broke off is chance.
+type told struct {
+	status int
+	class  string
+}
+
+func tell(status int, class string) told {
+	if class == waypost.ClassNetwork || class == waypost.ClassTimeout {
+		status = 0
+	}
+	return told{status, class}
+}
+
+// Disagreements compares the receiver's ledger with the records, message by
+// message. Everything that was recorded must have happened; everything that
+// arrived must be recorded, save that an interrupted attempt, and one that failed
+// while the receiver was down, may or may not have arrived, and that one whose
+// connection ended unanswered may have arrived twice; and nothing is sent again once
+// it is recorded as delivered.
+func (r *Receiver) Disagreements(records []Record) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []string
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	known := map[string]bool{}
+	for _, rec := range records {
+		known[rec.MessageID] = true
+		arrivals := copies(r.posts[rec.MessageID])
+		if rec.Attempts != len(rec.AttemptLog) {
+			say("%s: %d attempts counted, %d listed", rec.MessageID, rec.Attempts, len(rec.AttemptLog))
+		}
+		answers := map[told]int{}
+		unanswered := 0
+		for _, a := range arrivals {
+			answers[tell(a.Answered, a.Class)]++
+			if a.Unanswered {
+				unanswered++
+			}
+			if a.Body != arrivals[0].Body {
+				say("%s: the bytes changed between two attempts", rec.MessageID)
+			}
+		}
+		interrupted := 0
+		for i, a := range rec.AttemptLog {
+			if a.Attempt != i+1 {
+				say("%s: attempt %d is listed as number %d", rec.MessageID, a.Attempt, i+1)
+			}
+			if a.ErrorClass == waypost.ClassInterrupted || r.cut && a.ErrorClass == waypost.ClassNetwork {
+				interrupted++
+				continue
+			}
+			if a.HTTPStatus == http.StatusOK && a.ErrorClass == "" && i < len(rec.AttemptLog)-1 {
+				say("%s: sent again after attempt %d delivered it", rec.MessageID, a.Attempt)
+			}
+			if answers[tell(a.HTTPStatus, a.ErrorClass)]--; answers[tell(a.HTTPStatus, a.ErrorClass)] < 0 {
+				say("%s: attempt %d is recorded with %s, which the receiver never answered", rec.MessageID, a.Attempt,
+					strings.TrimSpace(fmt.Sprintf("HTTP %d %s", a.HTTPStatus, a.ErrorClass)))
+			}
+		}
+		if extra := len(arrivals) - unanswered + interrupted - len(rec.AttemptLog); extra > interrupted {
+			say("%s: %d POSTs arrived, %d attempts are recorded, %d of them interrupted", rec.MessageID, len(arrivals), len(rec.AttemptLog), interrupted)
+		}
+		delivered := slices.ContainsFunc(arrivals, Arrival.Delivered)
+		if (rec.Status == waypost.DeliverySucceeded) != delivered {
+			say("%s: recorded as %s, delivered is %v", rec.MessageID, rec.Status, delivered)
+		}
+	}
+	for id := range r.posts {
+		if !known[id] {
+			say("%s: arrived and is not recorded", id)
+		}
+	}
+	return found
+}
