@@ -199,7 +199,7 @@ func endless(begin, more string, pause time.Duration) func(*net.TCPConn) {
 var bomb = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, `{"succeed":true,"data":"`+strings.Repeat("x", 64<<20)) // memory does not fail
+	_, _ = io.WriteString(w, `{"succeed":true,"data":"`+strings.Repeat("x", 8<<20)) // memory does not fail
 	_ = w.Close()
 	return b.String()
 })
@@ -208,6 +208,7 @@ var bomb = sync.OnceValue(func() string {
 // again.
 func answersGarbage(t *testing.T, f *harness.Fleet) {
 	c := begin(t, "receiver answering garbage", f)
+	bomb() // it takes its time: not while the sender waits
 	kinds := uint32(len(garbage))
 	var mu sync.Mutex
 	met := map[uint32]bool{}
