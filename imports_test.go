@@ -54,7 +54,7 @@ var importTable = map[string]folder{
 		// The wiring makes the clients and the server that others are given, and counts
 		// for all of them. The codec endpoint is wiring and a token check (ADR 13).
 		third: append([]string{
-			"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang", "github.com/coreos/go-oidc/v3",
+			"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang", "github.com/coreos/go-oidc/v3", "go.opentelemetry.io/otel",
 		}, temporalSDK...),
 	},
 	"cmd/waypost": {

@@ -656,7 +656,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 		r.started++
 		fl, item, p := r.flying[i], r.batch.Items[i], passed
 		p.waited = waited[i]
-		r.pilots.do(func() { r.fly(fl, r.batch, r.version, r.hook, item, s, p, r.random) })
+		r.pilots.do(func() { r.fly(ctx, fl, r.batch, r.version, r.hook, item, s, p, r.random) })
 	}
 	return nil
 }

@@ -120,8 +120,9 @@ func (f *flights) wait(ctx context.Context) error {
 	}
 }
 
-// fly POSTs the message and has the outcome recorded.
-func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, random float64) {
+// fly POSTs the message and has the outcome recorded. It goes on when the activity has
+// answered: ctx only tells which one that was.
+func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, random float64) {
 	defer a.flights.end(item.round(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
@@ -131,7 +132,7 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 				"panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
 	}()
-	outcome := a.post(hook, s)
+	outcome := a.post(context.WithoutCancel(ctx), hook, s)
 	told := a.report(p, s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		a.disable(b.Scope, hook)
@@ -159,10 +160,10 @@ func (a *Activities) fly(fl *flight, b Batch, v version, hook waypost.Webhook, i
 
 // post makes the POST and gives the webhook's slot back: others may go while the
 // outcome is recorded.
-func (a *Activities) post(hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
+func (a *Activities) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
 	defer a.admit.Done(hook.ID, 1)
 	// The sender bounds the exchange by the webhook's time-out.
-	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)
+	outcome := a.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)
 	return outcome
 }
 

@@ -1,6 +1,9 @@
 package activities
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Observer is told what deliveries come to, for metrics. Its methods are called
 // from many goroutines at once and must not block.
@@ -11,4 +14,13 @@ type Observer interface {
 	// Deferred is called when n deliveries are held back for the same reason, a
 	// Defer… value.
 	Deferred(reason string, n int)
+}
+
+type attemptKey struct{}
+
+// AttemptOf tells a Sender the number of the attempt that it is asked for, for traces;
+// 0 if it is for no delivery.
+func AttemptOf(ctx context.Context) int {
+	attempt, _ := ctx.Value(attemptKey{}).(int)
+	return attempt
 }

@@ -52,6 +52,17 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 
 type parts struct{ gateway, worker bool }
 
+// service is what traces call a process with these parts.
+func (p parts) service() string {
+	switch {
+	case !p.worker:
+		return "waypost-gateway"
+	case !p.gateway:
+		return "waypost-worker"
+	}
+	return "waypost-serve"
+}
+
 // Now is the clock of the roles. Only tests of what a wrong clock does set another
 // one, in a process of their own.
 var Now = time.Now
@@ -83,18 +94,21 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			admin.stop()
 		}
 	})
+	spans := startTraces(ctx, role.service(), log)
+	stop.push(spans.stop)
 	counts := newMetrics()
 	counts.watchCertificate(cert)
 
-	temporal, err := dialTemporal(cfg, keys, log)
+	temporal, err := dialTemporal(cfg, keys, spans.interceptors(), log)
 	if err != nil {
 		return err
 	}
 	stop.push(temporal.Close)
 
 	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now}
-	sender := webhook.NewSender(policy)
-	stop.push(sender.Close)
+	connections := webhook.NewSender(policy)
+	stop.push(connections.Close)
+	sender := spans.sender(connections)
 
 	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
 	pump.Now = clock.Now
@@ -189,6 +203,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			Now:            Now,
 			Log:            log,
 			Observe:        counts.Request,
+			Trace:          spans.requests(),
 		})
 		// Who keeps a connection open is told to open no further request on it.
 		serving.Server().CloseOnShutdown = true

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,8 +71,10 @@ type running struct {
 	addr  string
 	admin string
 	key   signature.Key
-	stop  context.CancelFunc
-	ended chan error
+	// header is sent with every call, beside what is signed.
+	header http.Header
+	stop   context.CancelFunc
+	ended  chan error
 }
 
 func startGateway(t *testing.T, changes ...func(*config.Config)) *running {
@@ -115,6 +118,7 @@ func (r *running) call(method, target, body string) (*http.Response, map[string]
 	if err != nil {
 		return nil, nil, err
 	}
+	maps.Copy(req.Header, r.header)
 	path, query, _ := strings.Cut(target, "?")
 	signed := signature.Request{Method: method, Path: path, Query: query, Headers: []signature.Header{{Name: "Host", Value: r.addr}}}
 	if body != "" {

@@ -27,7 +27,7 @@ func ResealSchedules(ctx context.Context, cfg config.Config, list func(ctx conte
 	if err != nil {
 		return 0, fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
 	}
-	temporal, err := dialTemporal(cfg, keys, slog.New(slog.DiscardHandler))
+	temporal, err := dialTemporal(cfg, keys, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -25,11 +26,12 @@ import (
 // dialTemporal makes a client that connects when it is first used: the gateway
 // accepts enrollments while Temporal is away. TLS and API keys come from the
 // variables that the SDK's envconfig knows (TEMPORAL_TLS…, TEMPORAL_API_KEY).
-func dialTemporal(cfg config.Config, keys *waypost.Keyring, log *slog.Logger) (client.Client, error) {
+func dialTemporal(cfg config.Config, keys *waypost.Keyring, interceptors []interceptor.ClientInterceptor, log *slog.Logger) (client.Client, error) {
 	options, err := temporalOptions(cfg, log)
 	if err != nil {
 		return nil, err
 	}
+	options.Interceptors = interceptors
 	options.DataConverter = workflows.NewDataConverter(keys)
 	// Failure texts can hold what a database or a receiver said.
 	options.FailureConverter = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{

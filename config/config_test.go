@@ -235,7 +235,7 @@ func TestLoadWarnings(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := config.Load(config.RoleClient, []string{
 		"WAYPOST_HTP_ADDR=x", "WAYPOST_TEMPORAL_ADRESS=x", "WAYPOST_SECRETKEY=hunter2",
-		"WAYPOST_RETENTION_DELIVERYS=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x",
+		"WAYPOST_RETENTION_DELIVERYS=x", "WAYPOST_TEST_POSTGRES_URL=x", "WAYPOST_HTTP_ADDR=127.0.0.1:1", "OTHER=x", "OTEL_TRACES_EXPORTER=otlp",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -19,7 +20,7 @@ import (
 )
 
 // Options is everything that a gateway needs; all members but WorkflowURL, ScheduleURL,
-// TrustedProxies and Observe must be set.
+// TrustedProxies, Observe and Trace must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
@@ -74,6 +75,11 @@ type Options struct {
 	// method is one that Fiber knows, UNKNOWN, or "" for what is no HTTP. Nil: nobody
 	// looks.
 	Observe func(route, method string, status int, took time.Duration)
+	// Trace is told of every request as it begins, for traces: traceparent is the
+	// header of that name, "" if there is none. The request goes on with the context
+	// that it returns; the function is called with what Observe is told. Nil: nobody
+	// looks.
+	Trace func(ctx context.Context, traceparent string) (_ context.Context, end func(route, method string, status int))
 }
 
 // Bounds of a request and of a connection.
@@ -172,6 +178,7 @@ func nameUnknownMethods[C any](next func(C), app interface {
 // request that is not HTTP, or headers that are too long.
 func (a *api) refuseConnection(c *fiber.Ctx, err error) error {
 	r := &request{c: c, id: a.newRequestID(), began: time.Now()}
+	a.trace(r)
 	var known *waypost.Error
 	if !errors.As(err, &known) {
 		err = waypost.Errorf(waypost.CodeBadRequest, "", "the request is not valid HTTP, is too slow, or its headers are longer than %d bytes", maxHeaders)

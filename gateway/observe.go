@@ -12,7 +12,10 @@ import (
 	"waypost"
 )
 
-const headerRequestID = "X-Request-Id"
+const (
+	headerRequestID   = "X-Request-Id"
+	headerTraceparent = "Traceparent"
+)
 
 // maxRequestID bounds the X-Request-Id that a client may choose.
 const maxRequestID = 128
@@ -26,6 +29,7 @@ func (a *api) observe(c *fiber.Ctx) error {
 		r.id = a.newRequestID()
 	}
 	c.Locals(requestKey{}, r)
+	a.trace(r)
 	unreadable := err != nil // where its body ends is not known
 	limited := a.limitAddress(c.UserContext(), r)
 	if err == nil && limited == nil {
@@ -37,6 +41,20 @@ func (a *api) observe(c *fiber.Ctx) error {
 	err = cmp.Or(limited, err)
 	a.finish(r, err)
 	return nil
+}
+
+// trace begins the trace of a request, or goes on with its client's.
+func (a *api) trace(r *request) {
+	if a.Trace == nil {
+		return
+	}
+	parent, n := r.signed().Header(headerTraceparent)
+	if n != 1 {
+		parent = ""
+	}
+	ctx, traced := a.Trace(r.c.UserContext(), parent)
+	r.c.SetUserContext(ctx)
+	r.traced = traced
 }
 
 func (a *api) newRequestID() string { return waypost.NewID("req_", a.Now()) }
@@ -97,6 +115,9 @@ func (a *api) finish(r *request, err error) {
 	status, took := r.c.Response().StatusCode(), time.Since(r.began)
 	if a.Observe != nil {
 		a.Observe(pattern, r.method, status, took)
+	}
+	if r.traced != nil {
+		r.traced(pattern, r.method, status)
 	}
 	attrs = append([]slog.Attr{
 		slog.String("request", r.id), slog.String("method", r.method), slog.String("route", pattern),

@@ -16,6 +16,8 @@ type request struct {
 	c     *fiber.Ctx
 	id    string // X-Request-Id
 	began time.Time
+	// traced ends its trace; nil if there is none.
+	traced func(route, method string, status int)
 
 	// As received: what the signature covers is also what decides.
 	method  string

@@ -44,7 +44,7 @@ import (
 )
 
 // planted is a value that a run hands to Waypost. It is found again in the places
-// that in lists, in all of them, and nowhere else: not in a log, a metric, Redis or
+// that in lists, in all of them, and nowhere else: not in a log, a metric, a span, Redis or
 // Temporal, whose payloads are looked at as the codec opens them.
 type planted struct {
 	what     string
@@ -79,6 +79,7 @@ const (
 	plantedBadHeader  = "header-henbane-4471"
 	plantedDBPassword = "database-aconite-2063"
 	plantedEngineKey  = "engine-datura-9914"
+	plantedCollector  = "collector-hemlock-5028"
 )
 
 // plant says where everything may be that the run is about to hand over.
@@ -118,7 +119,7 @@ func (s *site) plant(given secrets) {
 		{what: "demo application's secret", writings: []string{s.base.Profile.SecretKey}, in: []string{"file " + datadir.ProfileFile, "file " + datadir.StateFile}},
 		{what: "encryption key", writings: []string{strings.TrimPrefix(scheduleKeys, "test:")}, in: []string{"file " + datadir.EnvFile}},
 	}
-	s.planted = append(s.planted, s.services...)
+	s.planted = append(append(s.planted, planted{what: "collector's key", writings: []string{plantedCollector}}), s.services...)
 }
 
 // secrets are made by the run.
@@ -136,6 +137,7 @@ type site struct {
 	admin   []string // addresses
 	env     []string // of a role
 	planted []planted
+	spans   *collector
 	// services are the passwords of what the site uses.
 	services []planted
 	journey  string // its id, and that of a message
@@ -147,9 +149,9 @@ type site struct {
 func TestLeaks(t *testing.T) {
 	t.Run("waypost-dev on SQLite, logs as text", func(t *testing.T) {
 		t.Parallel()
-		s := &site{admin: []string{freeAddr(t)}}
-		s.base = harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"},
-			"WAYPOST_ENCRYPTION_KEYS="+scheduleKeys, "WAYPOST_LOG_LEVEL=debug", "WAYPOST_LOG_FORMAT=text", "WAYPOST_ADMIN_ADDR="+s.admin[0])
+		s := &site{admin: []string{freeAddr(t)}, spans: startCollector(t)}
+		s.base = harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, append(s.traced(),
+			"WAYPOST_ENCRYPTION_KEYS="+scheduleKeys, "WAYPOST_LOG_LEVEL=debug", "WAYPOST_LOG_FORMAT=text", "WAYPOST_ADMIN_ADDR="+s.admin[0])...)
 		s.api, s.env = s.base, s.base.RoleSettings(t)
 		s.outputs = map[string]*harness.Process{"waypost-dev": s.base}
 		s.test(t)
@@ -177,15 +179,20 @@ func TestLeaks(t *testing.T) {
 			"WAYPOST_TYPESENSE_URL=" + engine.URL, "WAYPOST_TYPESENSE_API_KEY=" + plantedEngineKey,
 		}
 		f := harness.StartFleet(t, 0, 0, settings...)
-		s := &site{base: f.Base, env: f.Env, services: services, outputs: map[string]*harness.Process{"waypost-dev": f.Base}}
+		s := &site{base: f.Base, env: f.Env, spans: startCollector(t), services: services, outputs: map[string]*harness.Process{"waypost-dev": f.Base}}
 		for _, role := range []config.Role{config.RoleWorker, config.RoleGateway} {
 			s.admin = append(s.admin, freeAddr(t))
-			f.Env = slices.Concat(s.env, settings, []string{"WAYPOST_ADMIN_ADDR=" + s.admin[len(s.admin)-1]})
+			f.Env = slices.Concat(s.env, settings, s.traced(), []string{"WAYPOST_ADMIN_ADDR=" + s.admin[len(s.admin)-1]})
 			s.api = f.Start(t, role)
 			s.outputs[string(role)] = s.api
 		}
 		s.test(t)
 	})
+}
+
+// traced are the settings with which a process exports its traces.
+func (s *site) traced() []string {
+	return append(s.spans.settings(), "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+plantedCollector)
 }
 
 func (s *site) test(t *testing.T) {
@@ -580,6 +587,7 @@ func (s *site) collect(t *testing.T) map[string][]byte {
 	t.Helper()
 	places := map[string][]byte{}
 	maps.Copy(places, s.logs(t))
+	maps.Copy(places, s.spans.bytes())
 	for _, addr := range s.admin {
 		places["metrics of "+addr] = get(t, "http://"+addr+"/metrics")
 	}
@@ -601,7 +609,7 @@ func (s *site) collect(t *testing.T) map[string][]byte {
 	}
 	// What is searched must be what it is taken for.
 	for place, marker := range map[string]string{
-		"log of ": s.message, "payloads": s.message, "histories": s.journey, "file temporal": s.journey,
+		"log of ": s.message, "spans of ": s.message, "spans of waypost-": "/v1/leads/:id", "payloads": s.message, "histories": s.journey, "file temporal": s.journey,
 		"sql deliveries.message_id": s.message, "redis": "waypost",
 	} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(places)), func(p string) bool {

@@ -27,9 +27,9 @@ var mutants = map[string]mutant{
 	"records before the POST": {
 		changes: []change{{
 			file: "activities/flight.go",
-			old:  "	outcome := a.sender.Send(context.Background(), hook, s.MessageID, s.Body)\n",
+			old:  "	outcome := a.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)\n",
 			new: "	outcome := waypost.Outcome{Succeed: true, HTTPStatus: 200, At: a.now()}\n" +
-				"	go a.sender.Send(context.Background(), hook, s.MessageID, s.Body)\n",
+				"	go a.sender.Send(ctx, hook, s.MessageID, s.Body)\n",
 		}},
 		test: "^TestReceivers$/^fails_twice$",
 		says: "recorded as succeeded, delivered is false",
