@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,14 +115,34 @@ func TestSpread(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"--cases nothing", "--cases launch,", "--roles many", "--repeat 0", "--rate -1", "--refuse 91", "launch", "--nothing"} {
+	for _, args := range []string{"--suite nothing", "--cases nothing", "--cases launch,", "--roles many", "--repeat 0", "--rate -1", "--refuse 91", "launch", "--nothing"} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s is accepted", args)
 		}
 	}
 	o, err := parse(nil, io.Discard)
-	if err != nil || len(o.cases) != len(caseNames())-1 || o.leads != 20_000 {
+	if err != nil || !slices.Equal(o.cases, suites["deliveries"]) || o.leads != 20_000 {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// Each case is in one suite, but for the one that is to be asked for.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	times := map[string]int{caseLaunchDown: 1}
+	for _, cases := range suites {
+		for _, name := range cases {
+			times[name]++
+		}
+	}
+	for _, name := range caseNames() {
+		if times[name] != 1 {
+			t.Errorf("%s is in %d suites", name, times[name])
+		}
+		delete(times, name)
+	}
+	if len(times) > 0 {
+		t.Errorf("no cases: %v", times)
 	}
 }
 
