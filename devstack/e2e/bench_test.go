@@ -51,7 +51,7 @@ func TestBench(t *testing.T) {
 	} {
 		t.Run(tt.roles, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--roles", tt.roles,
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", "", "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
 				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s")
 			cmd.Stdout, cmd.Stderr = &out, &errOut

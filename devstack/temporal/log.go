@@ -2,11 +2,14 @@ package temporal
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/log/tag"
+	"go.temporal.io/server/service/history/shard"
 )
 
 // serverLog passes what the server says on to slog. The server is talkative: of
@@ -28,7 +31,7 @@ func (l serverLog) Info(string, ...tag.Tag)  {}
 func (l serverLog) Warn(string, ...tag.Tag)  {}
 
 func (l serverLog) Error(msg string, tags ...tag.Tag) {
-	if l.stopping.Load() {
+	if l.stopping.Load() || settling(tags) {
 		return
 	}
 	l.log.LogAttrs(context.Background(), slog.LevelError, msg, attrs(tags)...)
@@ -58,6 +61,14 @@ func (l serverLog) SLog() *slog.Logger {
 	return slog.New(errorsOnly{l.log.Handler(), l.stopping})
 }
 
+// settling tells whether an error is that of a shard which the server is still taking,
+// as it does at its start: on a busy machine others ask for it sooner, and ask again.
+func settling(tags []tag.Tag) bool {
+	return slices.ContainsFunc(tags, func(t tag.Tag) bool {
+		return t.Value() == shard.ErrShardStatusUnknown.Error() // a tag keeps an error's text
+	})
+}
+
 func attrs(tags []tag.Tag) []slog.Attr {
 	out := make([]slog.Attr, len(tags))
 	for i, t := range tags {
@@ -73,8 +84,8 @@ type fatalError struct {
 
 func (e fatalError) Error() string {
 	for _, t := range e.tags {
-		if err, ok := t.Value().(error); ok {
-			return "temporal server: " + e.msg + ": " + err.Error()
+		if t.Key() == "error" {
+			return fmt.Sprintf("temporal server: %s: %v", e.msg, t.Value())
 		}
 	}
 	return "temporal server: " + e.msg
