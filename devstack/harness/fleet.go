@@ -249,29 +249,7 @@ func (f *Fleet) AwaitLaunch(t *testing.T, id string, within time.Duration, what 
 // Records reads all deliveries of a journey with their attempts.
 func (f *Fleet) Records(t *testing.T, journeyID string) []Record {
 	t.Helper()
-	var all []Record
-	for cursor := ""; ; {
-		var page struct {
-			Items      []Record
-			NextCursor *string
-		}
-		path := "/v1/deliveries?limit=500&journeyId=" + journeyID
-		if cursor != "" {
-			path += "&cursor=" + cursor
-		}
-		if err := f.Call(t.Context(), http.MethodGet, path, nil, &page); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, page.Items...)
-		if page.NextCursor == nil {
-			break
-		}
-		cursor = *page.NextCursor
-	}
-	Parallel(len(all), func(i int) {
-		f.Do(t, http.MethodGet, "/v1/deliveries/"+all[i].MessageID, nil, &all[i])
-	})
-	return all
+	return records(t, f.Call, journeyID)
 }
 
 // Standstill adds up how long this machine did not get round to running the test,

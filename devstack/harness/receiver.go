@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -275,6 +276,12 @@ type Record struct {
 // Records reads all deliveries of a journey with their attempts.
 func (p *Process) Records(t *testing.T, journeyID string) []Record {
 	t.Helper()
+	return records(t, p.Client.Do, journeyID)
+}
+
+// records does so by calls of one process, or of any.
+func records(t *testing.T, call func(ctx context.Context, method, path string, body, answer any) error, journeyID string) []Record {
+	t.Helper()
 	var all []Record
 	for cursor := ""; ; {
 		var page struct {
@@ -285,20 +292,23 @@ func (p *Process) Records(t *testing.T, journeyID string) []Record {
 		if cursor != "" {
 			path += "&cursor=" + cursor
 		}
-		if err := p.Client.Do(t.Context(), http.MethodGet, path, nil, &page); err != nil {
+		if err := call(t.Context(), http.MethodGet, path, nil, &page); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range page.Items {
-			if err := p.Client.Do(t.Context(), http.MethodGet, "/v1/deliveries/"+d.MessageID, nil, &d); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, d)
-		}
+		all = append(all, page.Items...)
 		if page.NextCursor == nil {
-			return all
+			break
 		}
 		cursor = *page.NextCursor
 	}
+	errs := make([]error, len(all))
+	Parallel(len(all), func(i int) {
+		errs[i] = call(t.Context(), http.MethodGet, "/v1/deliveries/"+all[i].MessageID, nil, &all[i])
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // told is what is recorded of an attempt that the receiver's answer decides. How far an
