@@ -313,8 +313,9 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 		if err != nil {
 			return err
 		}
+		absent := waypost.Errorf(waypost.CodeNotFound, "id", "there is no message %s", clip(messageID))
 		if len(found) == 0 {
-			return waypost.Errorf(waypost.CodeNotFound, "id", "there is no message %s", clip(messageID))
+			return absent
 		}
 		key := waypost.Touchpoint(found[0])
 		begun, why, err := s.beginRounds(ctx, tx, sc, []waypost.Touchpoint{key}, nil, nil)
@@ -323,6 +324,9 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 		}
 		if refused = why[key]; refused != nil {
 			return s.notifyRounds(ctx, tx, "d.enrollment_id = ? AND d.visit = ?", key.EnrollmentID, key.Visit)
+		}
+		if len(begun) == 0 { // its time was over, and it was dropped since it was found
+			return absent
 		}
 		d = s.delivery(begun[0])
 		return s.keep(ctx, tx, d)
