@@ -68,7 +68,7 @@ type Activities struct {
 	breakers Breakers
 	observe  Observer
 	wake     func()
-	single   func()
+	tookOff  func(workflowID string)
 	log      *slog.Logger
 	now      func() time.Time
 	random   func() float64
@@ -90,17 +90,18 @@ type Options struct {
 	Breakers  Breakers // nil for none
 	Observer  Observer // of metrics; nil for none
 	Wake      func()   // is called when there are new cohorts to start; nil for nobody
-	Single    func()   // is called when a touchpoint of a single enrollment goes out; nil for nobody
-	Log       *slog.Logger
-	Now       func() time.Time // time.Now if nil
-	Random    func() float64   // in [0,1), places the jitter; math/rand's if nil
+	// TookOff is called when the POSTs of a workflow's batch are under way; nil for nobody.
+	TookOff func(workflowID string)
+	Log     *slog.Logger
+	Now     func() time.Time // time.Now if nil
+	Random  func() float64   // in [0,1), places the jitter; math/rand's if nil
 }
 
 // New makes the activities and starts the recorder that writes outcomes. Close
 // ends it.
 func New(o Options) *Activities {
 	a := &Activities{
-		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, single: o.Single,
+		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff,
 		log: o.Log, now: o.Now, random: o.Random,
 		process:  waypost.NewID("prc_", time.Now()),
 		pilots:   newPilots(),
@@ -119,8 +120,8 @@ func New(o Options) *Activities {
 	if a.wake == nil {
 		a.wake = func() {}
 	}
-	if a.single == nil {
-		a.single = func() {}
+	if a.tookOff == nil {
+		a.tookOff = func(string) {}
 	}
 	if a.now == nil {
 		a.now = time.Now

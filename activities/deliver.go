@@ -74,6 +74,9 @@ const (
 	stragglers = 3 * time.Second
 	// glance is how long a batch waits that finds no place to wait longer.
 	glance = 100 * time.Millisecond
+	// localPatience is how long a local activity waits: it keeps its workflow from hearing
+	// signals, and its worker from another task.
+	localPatience = 250 * time.Millisecond
 	// underWayPause lets others have the worker's place between two looks at a slow
 	// receiver.
 	underWayPause = time.Second
@@ -96,9 +99,6 @@ const (
 func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, error) {
 	_, stop := keepAlive(ctx)
 	defer stop()
-	if len(b.Items) == 1 && !b.Coalesce {
-		a.single()
-	}
 	v, err := a.definition(ctx, b)
 	if err != nil {
 		return nil, err
@@ -126,6 +126,7 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 	if err := r.takeOff(ctx); err != nil {
 		return nil, err
 	}
+	r.tookOff(activity.GetInfo(ctx).WorkflowExecution.ID)
 	if err := r.land(ctx); err != nil {
 		return nil, err
 	}
@@ -855,15 +856,20 @@ func (r *batchRun) land(ctx context.Context) error {
 		return nil
 	}
 	var late <-chan time.Time
-	patient := r.places.take(r.hook.ID)
+	local := activity.GetInfo(ctx).IsLocalActivity
+	patient := !local && r.places.take(r.hook.ID)
 	if patient {
 		defer r.places.giveBack(r.hook.ID)
 	}
 	if !patient || len(r.batch.Items) > 1 {
-		timer := time.NewTimer(glance)
-		if patient {
-			timer.Reset(stragglers)
+		patience := glance
+		switch {
+		case local:
+			patience = localPatience
+		case patient:
+			patience = stragglers
 		}
+		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -886,7 +892,10 @@ func (r *batchRun) land(ctx context.Context) error {
 			r.results[i] = fl.result
 		default:
 			pause := underWayPause
-			if !patient {
+			switch {
+			case local:
+				pause = 0 // a regular activity waits on
+			case !patient:
 				pause = fl.expect(r.admit.PostTime(r.hook.ID))
 			}
 			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(pause))

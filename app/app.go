@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -31,9 +32,9 @@ import (
 // it has begun and recording outcomes that it has seen.
 const drainTime = 25 * time.Second
 
-// Gateway serves the HTTP API until ctx ends. It starts the enrollments that it
-// accepts; workers carry them out. ready is called with the API's address once
-// it serves.
+// Gateway serves the HTTP API until ctx ends. It stores what it accepts; workers,
+// which it tells through Redis, start it and carry it out. ready is called with the
+// API's address once it serves.
 func Gateway(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(httpAddr string)) error {
 	return run(ctx, cfg, log, ready, parts{gateway: true})
 }
@@ -110,8 +111,6 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	stop.push(connections.Close)
 	sender := spans.sender(connections)
 
-	pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
-	pump.Now = clock.Now
 	counts.watchBacklog(db)
 	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
 
@@ -140,19 +139,32 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	breakers := limits.NewBreakers(shared, log, clock.Now)
 	counts.watchRedis("breakers", breakers)
 
+	// What is written wakes the pump of this process, or of one that has a worker.
+	everything, enrollments := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
+	wakeAll, wakeEnrollments := waker(everything.Ring), waker(enrollments.Ring)
+	background := []func(context.Context){everything.Run, enrollments.Run}
+
 	var working *runningWorker
 	if role.worker {
+		pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
+		pump.Now = clock.Now
+		if shared != nil {
+			pump.All, pump.Enrollments = everything, enrollments
+		}
+		wakeAll, wakeEnrollments = pump.Wake, pump.Enrolled
+		sweeper := worker.NewSweeper(db, retention(cfg.Retention), counts, log)
+		background = []func(context.Context){pump.Run, sweeper.Run}
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, Single: pump.Single, Log: log, Now: clock.Now,
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.Acted, Log: log, Now: clock.Now,
 		})
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()
 			closing(log, "recorder", acts.Close(ctx))
 		})
-		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts, clock) }, log)
+		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts, clock, pump) }, log)
 		stop.push(working.stop)
 	}
 
@@ -171,39 +183,40 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		}
 
 		serving = gateway.New(gateway.Options{
-			Applications:   db,
-			Leads:          db,
-			Imports:        db,
-			Webhooks:       db,
-			Breakers:       breakerStates{breakers},
-			Journeys:       db,
-			Enrollments:    db,
-			Launches:       db,
-			Controls:       db,
-			Events:         db,
-			Deliveries:     db,
-			Articles:       db,
-			Reindexes:      db,
-			Search:         search.service,
-			TokenKeys:      tokenKeys,
-			IndexWaker:     search.indexer,
-			Nonces:         nonces,
-			Rates:          requestRates{limits.NewLeases(rates)},
-			Keys:           db,
-			Sender:         sender,
-			CheckURL:       policy.CheckURL,
-			Waker:          pump,
-			TemporalURL:    temporalURL(cfg.Temporal),
-			WorkflowURL:    pageURL(cfg.Temporal, "workflows"),
-			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
-			AddressRate:    cfg.HTTP.AddressRate,
-			TrustedProxies: cfg.HTTP.TrustedProxies,
-			Away:           store.Away,
-			PhoneRegion:    cfg.Lead.PhoneRegion,
-			Now:            Now,
-			Log:            log,
-			Observe:        counts.Request,
-			Trace:          spans.requests(),
+			Applications:    db,
+			Leads:           db,
+			Imports:         db,
+			Webhooks:        db,
+			Breakers:        breakerStates{breakers},
+			Journeys:        db,
+			Enrollments:     db,
+			Launches:        db,
+			Controls:        db,
+			Events:          db,
+			Deliveries:      db,
+			Articles:        db,
+			Reindexes:       db,
+			Search:          search.service,
+			TokenKeys:       tokenKeys,
+			IndexWaker:      search.indexer,
+			Nonces:          nonces,
+			Rates:           requestRates{limits.NewLeases(rates)},
+			Keys:            db,
+			Sender:          sender,
+			CheckURL:        policy.CheckURL,
+			Waker:           wakeAll,
+			EnrollmentWaker: wakeEnrollments,
+			TemporalURL:     temporalURL(cfg.Temporal),
+			WorkflowURL:     pageURL(cfg.Temporal, "workflows"),
+			ScheduleURL:     pageURL(cfg.Temporal, "schedules"),
+			AddressRate:     cfg.HTTP.AddressRate,
+			TrustedProxies:  cfg.HTTP.TrustedProxies,
+			Away:            store.Away,
+			PhoneRegion:     cfg.Lead.PhoneRegion,
+			Now:             Now,
+			Log:             log,
+			Observe:         counts.Request,
+			Trace:           spans.requests(),
 		})
 		// Who keeps a connection open is told to open no further request on it.
 		serving.Server().CloseOnShutdown = true
@@ -217,16 +230,12 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		return err
 	}
 
-	pumping, stopPump := context.WithCancel(context.WithoutCancel(ctx))
-	pumped := make(chan struct{})
-	go func() { defer close(pumped); pump.Run(pumping) }()
-	stop.push(func() { stopPump(); <-pumped })
-	if role.worker {
-		sweeper := worker.NewSweeper(db, retention(cfg.Retention), counts, log)
-		swept := make(chan struct{})
-		go func() { defer close(swept); sweeper.Run(pumping) }()
-		stop.push(func() { stopPump(); <-swept })
+	inBackground, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range background {
+		running.Go(func() { run(inBackground) })
 	}
+	stop.push(func() { stopBackground(); running.Wait() })
 	if search != nil {
 		stop.push(search.run(ctx))
 	}
@@ -282,6 +291,11 @@ func tokensOf(rates *limits.Rates) activities.Tokens {
 		return taken.Allowed, taken.RetryAfter
 	}
 }
+
+// waker tells somebody that there is something to do.
+type waker func()
+
+func (w waker) Wake() { w() }
 
 // requestRates are the rates as the gateway asks for them, one request at a time.
 type requestRates struct{ leases *limits.Leases }

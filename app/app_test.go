@@ -100,7 +100,9 @@ func startGateway(t *testing.T, changes ...func(*config.Config)) *running {
 		key: signature.Key{AccessKey: credential.AccessKey, SecretKey: credential.SecretKey},
 	}
 	ready := make(chan string, 1)
+	gone := make(chan struct{})
 	go func() {
+		defer close(gone)
 		r.ended <- Gateway(ctx, cfg, slog.New(slog.DiscardHandler), func(addr string) { ready <- addr })
 	}()
 	select {
@@ -108,7 +110,7 @@ func startGateway(t *testing.T, changes ...func(*config.Config)) *running {
 	case err := <-r.ended:
 		t.Fatalf("the gateway ended: %v", err)
 	}
-	t.Cleanup(stop)
+	t.Cleanup(func() { stop(); <-gone })
 	return r
 }
 
@@ -235,6 +237,78 @@ func TestStopsAtOnceIfNobodyWatches(t *testing.T) {
 	}
 	if took := time.Since(began); took >= noticeTime {
 		t.Errorf("stopping took %s", took)
+	}
+}
+
+// What a gateway accepts it tells those who have a worker: enrollments at one bell,
+// everything else at another one.
+func TestGatewayRings(t *testing.T) {
+	t.Parallel()
+	shared := miniredis.RunT(t)
+	g := startGateway(t, func(cfg *config.Config) { cfg.Redis.URL = config.Secret("redis://" + shared.Addr() + "/0") })
+	post := func(path, body string) map[string]any {
+		t.Helper()
+		res, answer, err := g.call("POST", path, body)
+		if err != nil || res.StatusCode/100 != 2 {
+			t.Fatalf("%s: %v %v %v", path, err, res, answer)
+		}
+		return answer
+	}
+	// heard takes what a bell has rung.
+	heard := func(bell string) bool {
+		_, err := shared.Lpop("waypost:bell:" + bell)
+		return err == nil
+	}
+	hook := post("/v1/webhooks", `{"name":"crm","url":"https://crm.example.com"}`)
+	journey := post("/v1/journeys", fmt.Sprintf(
+		`{"name":"J","start":"hello","reentry":{"policy":"always"},"nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`, hook["id"]))
+	path := fmt.Sprintf("/v1/journeys/%s", journey["id"])
+	post(path+"/publish", "")
+	lead := post("/v1/leads", `{"businessParam":{"name":"Ada"}}`)
+	for _, bell := range []string{"all", "enrollments"} {
+		if heard(bell) {
+			t.Errorf("the bell %s has rung before there was anything to do", bell)
+		}
+	}
+	for _, c := range []struct{ path, body, rings, other string }{
+		{path + "/enrollments", `{"leadsId":LEAD}`, "enrollments", "all"},
+		{path + "/launches", `{"audience":{"leadsIds":[LEAD]}}`, "all", "enrollments"},
+		{"/v1/events", `{"eventId":"e1","name":"bought","leadsId":LEAD}`, "all", "enrollments"},
+	} {
+		post(c.path, strings.ReplaceAll(c.body, "LEAD", fmt.Sprintf("%.0f", lead["leadsId"])))
+		for deadline := time.Now().Add(20 * time.Second); !heard(c.rings); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("POST %s has not rung the bell %s", c.path, c.rings)
+			}
+		}
+		if heard(c.other) {
+			t.Errorf("POST %s has rung the bell %s", c.path, c.other)
+		}
+	}
+}
+
+// A worker hears both bells, whether it can work or not.
+func TestWorkerHears(t *testing.T) {
+	t.Parallel()
+	shared := miniredis.RunT(t)
+	cfg := deployment(t)
+	cfg.Redis.URL = config.Secret("redis://" + shared.Addr() + "/0")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Worker(ctx, cfg, slog.New(slog.DiscardHandler), func(string) {}) }()
+	for _, bell := range []string{"waypost:bell:all", "waypost:bell:enrollments"} {
+		if _, err := shared.Push(bell, "1"); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); shared.Exists(bell); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the worker does not hear %s", bell)
+			}
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the worker ended with %v", err)
 	}
 }
 

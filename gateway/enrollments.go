@@ -16,8 +16,7 @@ type Enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 }
 
-// Waker is told that there is something for workflows to do: new enrollments and
-// launches, events, what was resumed, canceled or enabled. It returns at once.
+// Waker is told that there is something to do. It returns at once.
 type Waker interface {
 	Wake()
 }
@@ -111,7 +110,7 @@ func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
 		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
 	})
 	if err == nil {
-		a.Waker.Wake()
+		a.EnrollmentWaker.Wake()
 	}
 	return ans, err
 }

@@ -40,7 +40,9 @@ type Options struct {
 	Rates        Rates
 	Keys         Keys
 	Sender       Sender
-	Waker        Waker
+	// Waker is told that there is something for workflows to do: launches, imports,
+	// events, what was resumed, canceled or enabled; EnrollmentWaker of enrollments.
+	Waker, EnrollmentWaker Waker
 	// IndexWaker is told that articles were written, or that a reindex was asked for.
 	IndexWaker Waker
 	// TokenKeys sign the tokens of article search: the first one new ones, all of them

@@ -298,7 +298,7 @@ func (panicking) Wake() { panic("a bug with a secret-cause") }
 
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(o *gateway.Options) { o.Waker = panicking{} })
+	f := newFixture(t, func(o *gateway.Options) { o.Waker, o.EnrollmentWaker = panicking{}, panicking{} })
 	id := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
 	lead := f.newLead("Ada")
 	a := f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).fault(t, 500, "InternalError", []string{}...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -135,8 +136,37 @@ func cohortID(members []waypost.CohortMember, now time.Time) string {
 	return waypost.NewID(waypost.PrefixCohort, now)
 }
 
+// maxVersions bounds the journey versions that a process keeps.
+const maxVersions = 100
+
+// versions keeps journey versions. They never change.
+type versions struct {
+	mu sync.Mutex
+	m  map[versionKey]waypost.JourneyVersion
+}
+
 // versionOf loads a journey version of any scope.
 func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
+	s.versions.mu.Lock()
+	v, known := s.versions.m[key]
+	s.versions.mu.Unlock()
+	if known {
+		return v, nil
+	}
+	v, err := s.loadVersion(ctx, key)
+	if err != nil {
+		return v, err
+	}
+	s.versions.mu.Lock()
+	defer s.versions.mu.Unlock()
+	if s.versions.m == nil || len(s.versions.m) >= maxVersions {
+		s.versions.m = map[versionKey]waypost.JourneyVersion{}
+	}
+	s.versions.m[key] = v
+	return v, nil
+}
+
+func (s *Store) loadVersion(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
 	var row versionRow
 	var journey journeyRow
 	err := s.r.NewSelect().Model(&row).Where("journey_id = ? AND version = ?", key.JourneyID, key.Version).Scan(ctx)
@@ -203,15 +233,11 @@ func (s *Store) claimCohorts(ctx context.Context, limit int, which func(*bun.Sel
 	if err != nil {
 		return nil, err
 	}
-	versions := map[versionKey]waypost.JourneyVersion{}
 	cohorts := make([]waypost.Cohort, len(rows))
 	for i, row := range rows {
-		v, known := versions[row.key()]
-		if !known {
-			if v, err = s.versionOf(ctx, row.key()); err != nil {
-				return nil, fmt.Errorf("load cohort %s: %w", row.ID, err)
-			}
-			versions[row.key()] = v
+		v, err := s.versionOf(ctx, row.key())
+		if err != nil {
+			return nil, fmt.Errorf("load cohort %s: %w", row.ID, err)
 		}
 		cohorts[i] = waypost.Cohort{ID: row.ID, LaunchID: text(row.LaunchID), Version: v}
 		if err := fromJSON(text(row.Members), &cohorts[i].Members); err != nil {

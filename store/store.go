@@ -37,6 +37,8 @@ type Store struct {
 
 	exports chan struct{} // holds one for each export that runs
 
+	versions versions
+
 	keys *waypost.Keyring
 	now  func() time.Time
 }

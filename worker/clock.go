@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
 )
 
 const (
@@ -72,22 +73,44 @@ func (c *Clock) started(at time.Time) {
 	c.off = off
 }
 
-// clockInterceptor has a clock look at every activity that begins.
-type clockInterceptor struct {
+// observer has a clock look at every task that Temporal has started here, and a pump
+// at every activity that has ended.
+type observer struct {
 	interceptor.WorkerInterceptorBase
 	clock *Clock
+	pump  *Pump
 }
 
-func (i *clockInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &clockedActivity{interceptor.ActivityInboundInterceptorBase{Next: next}, i.clock}
+func (o *observer) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &observedActivity{interceptor.ActivityInboundInterceptorBase{Next: next}, o}
 }
 
-type clockedActivity struct {
+type observedActivity struct {
 	interceptor.ActivityInboundInterceptorBase
-	clock *Clock
+	by *observer
 }
 
-func (a *clockedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	a.clock.started(activity.GetInfo(ctx).StartedTime)
+func (a *observedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	info := activity.GetInfo(ctx)
+	if !info.IsLocalActivity { // those were started by this machine's clock
+		a.by.clock.started(info.StartedTime)
+	}
+	defer a.by.pump.Acted(info.WorkflowExecution.ID)
 	return a.Next.ExecuteActivity(ctx, in)
+}
+
+func (o *observer) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &observedWorkflow{interceptor.WorkflowInboundInterceptorBase{Next: next}, o}
+}
+
+type observedWorkflow struct {
+	interceptor.WorkflowInboundInterceptorBase
+	by *observer
+}
+
+func (w *observedWorkflow) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	if !workflow.IsReplaying(ctx) {
+		w.by.clock.started(workflow.Now(ctx)) // when Temporal started its first task
+	}
+	return w.Next.ExecuteWorkflow(ctx, in)
 }

@@ -1,9 +1,15 @@
 package worker
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 )
 
 // A clock goes by Temporal's where it is far off, and tells a task that came late from
@@ -55,5 +61,52 @@ func TestClockIsMended(t *testing.T) {
 	}
 	if got := clock.Now(); !got.Equal(now) {
 		t.Errorf("it is %s, want %s", got, now)
+	}
+}
+
+// Clocks are compared by what Temporal has started, such as workflow tasks. Local
+// activities are started by this machine's clock, which is no news. (So are regular
+// ones in this environment, where a fault test sees to them.)
+func TestClockOfTasks(t *testing.T) {
+	t.Parallel()
+	const ahead = 10 * time.Minute
+	for name, run := range map[string]func(ctx workflow.Context, activity any) workflow.Future{
+		"workflow task": func(workflow.Context, any) workflow.Future { return nil },
+		"local activity": func(ctx workflow.Context, activity any) workflow.Future {
+			ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
+			return workflow.ExecuteLocalActivity(ctx, activity)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var suite testsuite.WorkflowTestSuite
+			suite.SetLogger(slog.New(slog.DiscardHandler))
+			env := suite.NewTestWorkflowEnvironment()
+			env.SetStartTime(time.Now().Add(-ahead))
+			clock := NewClock(time.Now, slog.New(slog.DiscardHandler))
+			pump := NewPump(nil, nil, nil, slog.New(slog.DiscardHandler))
+			env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}}})
+			activity := func(context.Context) error { return nil }
+			env.RegisterActivity(activity)
+			env.ExecuteWorkflow(func(ctx workflow.Context) error {
+				begun, forget := pump.firsts.expect(workflow.GetInfo(ctx).WorkflowExecution.ID)
+				defer forget()
+				future := run(ctx, activity)
+				if future == nil {
+					return nil
+				}
+				if err := future.Get(ctx, nil); err != nil {
+					return err
+				}
+				<-begun
+				return nil
+			})
+			if err := env.GetWorkflowError(); err != nil {
+				t.Fatal(err)
+			}
+			if off := clock.Now().Sub(env.Now()); off.Abs() > tolerated {
+				t.Errorf("the clock is off by %s", off)
+			}
+		})
 	}
 }

@@ -58,15 +58,24 @@ type Starter interface {
 // workflow; in a quiet system each has its own. Several pumps, in one process or
 // in many, share the work.
 type Pump struct {
-	// Now tells how long ago something was claimed. It is time.Now unless it is set
-	// before Run.
-	Now func() time.Time
+	// What may be set before Run. Now tells how long ago something was claimed; it is
+	// time.Now otherwise. Bells are rung by others who have written something (All) or
+	// only enrollments (Enrollments); nil are not listened to.
+	Now              func() time.Time
+	All, Enrollments Bell
 
 	outbox  Outbox
 	starter Starter
 	observe PumpObserver
 	log     *slog.Logger
 	wakes   []chan struct{} // of the lanes
+
+	enrolled chan struct{} // wakes startEnrollments
+	idle     chan struct{} // tells that it waits to be woken
+	firsts   firsts
+	toMark   gathering
+	refused  atomic.Int32 // starts in a row
+
 	// When the last single enrollment, and the last cohort of a launch, was seen, in
 	// Unix milliseconds.
 	single, launch atomic.Int64
@@ -86,10 +95,8 @@ const (
 	// startTimeout bounds one start; Temporal answers within milliseconds or is away.
 	startTimeout = 10 * time.Second
 	maxPumpWait  = 10 * time.Second
-	// singles is the number of cohorts of API enrollments that are started at a time,
-	// launched that of launches: those have a lane of their own, so that a launch of
-	// a million does not keep one enrollment waiting.
-	singles  = 4
+	// launched is the number of lanes of launches: those have lanes of their own, so that
+	// a launch of a million does not keep one enrollment waiting.
 	launched = 2
 	// cohortsAtOnce are claimed together of a launch.
 	cohortsAtOnce = 4
@@ -108,7 +115,8 @@ func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Log
 	if observe == nil {
 		observe = unobserved{}
 	}
-	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now}
+	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now,
+		enrolled: make(chan struct{}, 1), idle: make(chan struct{}, 1), toMark: gathering{some: make(chan struct{}, 1)}}
 	p.wakes = make([]chan struct{}, len(p.lanes()))
 	for i := range p.wakes {
 		p.wakes[i] = make(chan struct{}, 1)
@@ -139,9 +147,6 @@ func (p *Pump) lanes() []lane {
 		{"tell workflows", noticesEvery, (*Pump).tell},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 	}
-	for range singles {
-		lanes = append(lanes, lane{"start enrollments", sweepEvery, (*Pump).startClaimed})
-	}
 	for range launched {
 		lanes = append(lanes, lane{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
 	}
@@ -156,11 +161,20 @@ func (p *Pump) Wake() {
 		default: // it is awake
 		}
 	}
+	p.Enrolled()
 }
 
 // Run pumps until ctx ends.
 func (p *Pump) Run(ctx context.Context) {
 	var running sync.WaitGroup
+	running.Go(func() { p.startEnrollments(ctx) })
+	running.Go(func() { p.markGathered(ctx) })
+	if p.All != nil {
+		running.Go(func() { p.hear(ctx, p.All, nil, p.Wake) })
+	}
+	if p.Enrollments != nil {
+		running.Go(func() { p.hear(ctx, p.Enrollments, p.idle, p.Enrolled) })
+	}
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
@@ -175,11 +189,7 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 		case err != nil:
 			// What was claimed is not lost: it is claimed again after a while.
 			failures++
-			wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
-			if ctx.Err() == nil {
-				p.log.Error(l.what+"; will retry", "in", wait.String(), "error", err)
-			}
-			sleep(ctx, wait, nil)
+			p.retryIn(ctx, l.what, failures, err)
 		case !more:
 			failures = 0
 			sleep(ctx, l.every, wake)
@@ -189,20 +199,13 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 	}
 }
 
-// Single notes that single enrollments are under way: while they are, launches
-// leave Temporal time for them.
-func (p *Pump) Single() { p.single.Store(time.Now().UnixMilli()) }
-
-// startClaimed starts the oldest enrollments of the API.
-func (p *Pump) startClaimed(ctx context.Context) (more bool, err error) {
-	cohort, err := p.outbox.ClaimCohort(ctx)
-	if err != nil || cohort == nil {
-		return false, err
+// retryIn waits the longer the more failures there were in a row.
+func (p *Pump) retryIn(ctx context.Context, what string, failures int, err error) {
+	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
+	if ctx.Err() == nil {
+		p.log.Error(what+"; will retry", "in", wait.String(), "error", err)
 	}
-	if len(cohort.Members) == 1 {
-		p.Single()
-	}
-	return true, p.startCohorts(ctx, []waypost.Cohort{*cohort})
+	sleep(ctx, wait, nil)
 }
 
 // startLaunched starts cohorts that a launch has made.
@@ -253,19 +256,13 @@ func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error
 	var errs error
 	var started []string
 	for _, cohort := range cohorts {
-		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartCohort(ctx, cohort) }); err != nil {
+		if err := p.start(ctx, cohort); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
 		started = append(started, cohort.ID)
-		p.observe.Started(KindEnrollment, len(cohort.Members))
 	}
-	if len(started) > 0 {
-		if err := p.outbox.MarkStarted(ctx, started...); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("mark cohorts as started: %w", err))
-		}
-	}
-	return errs
+	return errors.Join(errs, p.mark(ctx, started))
 }
 
 func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {

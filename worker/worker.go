@@ -20,10 +20,11 @@ import (
 const stopTimeout = 20 * time.Second
 
 // New makes the Temporal worker for the task queue; Start and Stop are the
-// caller's. clock is the one that the activities go by.
-func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clock) worker.Worker {
+// caller's. clock is the one that the activities go by; pump starts what this worker is
+// to begin with.
+func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clock, pump *Pump) worker.Worker {
 	w := worker.New(c, taskQueue, worker.Options{
-		Interceptors:      []interceptor.WorkerInterceptor{&clockInterceptor{clock: clock}},
+		Interceptors:      []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}},
 		WorkerStopTimeout: stopTimeout,
 		// Those that wait for no receiver have places of their own.
 		MaxConcurrentActivityExecutionSize:     activities.WaitingPlaces + 40,

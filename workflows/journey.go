@@ -67,8 +67,9 @@ type Member struct {
 }
 
 // rules of new runs. 0 was the first: delays ended without a look at what was
-// decided meanwhile, and everything was a regular activity.
-const rules = 1
+// decided meanwhile, and everything was a regular activity. Under 1, so were all
+// batches of touchpoints; now first attempts are local ones.
+const rules = 2
 
 // Ring is what a SignalLook carries: who is to be looked at, and which events are
 // the reason. Without enrollments, all are.
@@ -335,11 +336,10 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 	if attempt := c.in.Members[members[0]].Attempt; attempt > 0 {
 		title = fmt.Sprintf("%s → %s, attempt %d, %s", node, webhook, attempt+1, count(len(members), "lead"))
 	}
-	ctx = c.activityOptions(ctx, title, webhook)
-	future := workflow.ExecuteActivity(ctx, activitiesOf.DeliverBatch, c.batch(node, members))
-	c.expect(ctx, future, members, func(ctx workflow.Context) error {
+	batch := c.batch(node, members)
+	delivered := func(ctx workflow.Context, answer workflow.Future) error {
 		var deliveries []activities.Delivery
-		if err := future.Get(ctx, &deliveries); err != nil {
+		if err := answer.Get(ctx, &deliveries); err != nil {
 			return err
 		}
 		if len(deliveries) != len(members) {
@@ -351,7 +351,14 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 			}
 		}
 		return nil
-	})
+	}
+	// Most receivers have answered before a regular activity would have been dispatched.
+	// In a launch nobody waits for a single lead, and a batch of it takes its time.
+	if c.in.Rules >= 2 && c.in.LaunchID == "" && !slices.ContainsFunc(batch.Items, func(i activities.Item) bool { return !i.Fresh }) {
+		c.quick(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
+		return
+	}
+	c.regular(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
 }
 
 // delivered takes over what came of one touchpoint.
@@ -411,7 +418,7 @@ func (c *cohort) look(ctx workflow.Context, members []int) {
 		batch.Items[n].Rung = c.in.Members[i].Rung
 		c.in.Members[i].Rung = false
 	}
-	c.quick(ctx, "look at "+count(len(members), "lead"), activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
+	c.quick(ctx, "look at "+count(len(members), "lead"), "", activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
 		var findings []activities.Finding
 		if err := answer.Get(ctx, &findings); err != nil {
 			return err
@@ -491,7 +498,7 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		}
 	}
 	title += ", " + count(len(members), "lead")
-	c.quick(ctx, title, activity, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
+	c.quick(ctx, title, "", activity, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
 		var decisions []activities.Decision
 		if err := answer.Get(ctx, &decisions); err != nil {
 			return err
@@ -529,7 +536,7 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 	for _, i := range members {
 		c.in.Members[i].Unrecorded = nil
 	}
-	c.quick(ctx, "timeline, "+count(len(members), "lead"), activitiesOf.RecordBatch, batch, nil, func(ctx workflow.Context, answer workflow.Future) error {
+	c.quick(ctx, "timeline, "+count(len(members), "lead"), "", activitiesOf.RecordBatch, batch, nil, func(ctx workflow.Context, answer workflow.Future) error {
 		return answer.Get(ctx, nil)
 	})
 }
@@ -537,13 +544,9 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 // quick runs an activity that only asks the database: as a local activity, which
 // is one event instead of six, and as a regular one if that fails. The checker is
 // given the activity's name by the SDK.
-func (c *cohort) quick(ctx workflow.Context, title string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
-	regular := func(ctx workflow.Context) {
-		answer := workflow.ExecuteActivity(c.activityOptions(ctx, title, ""), activity, batch)
-		c.expect(ctx, answer, members, func(ctx workflow.Context) error { return done(ctx, answer) })
-	}
+func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
 	if c.in.Rules == 0 {
-		regular(ctx)
+		c.regular(ctx, title, webhook, activity, batch, members, done)
 		return
 	}
 	answer := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -553,11 +556,17 @@ func (c *cohort) quick(ctx workflow.Context, title string, activity any, batch a
 	}), activity, batch)
 	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
 		if err := answer.Get(ctx, nil); err != nil && !temporal.IsCanceledError(err) {
-			regular(ctx)
+			c.regular(ctx, title, webhook, activity, batch, members, done)
 			return nil
 		}
 		return done(ctx, answer)
 	})
+}
+
+// regular runs an activity that may take its time.
+func (c *cohort) regular(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
+	answer := workflow.ExecuteActivity(c.activityOptions(ctx, title, webhook), activity, batch)
+	c.expect(ctx, answer, members, func(ctx workflow.Context) error { return done(ctx, answer) })
 }
 
 // batch is the input of an activity for these members.

@@ -41,7 +41,29 @@ func postgresStores(ctx context.Context, rawURL string, logger log.Logger) (main
 			return nil, nil, fmt.Errorf("set up Temporal's database %s: %w", part.cfg.DatabaseName, err)
 		}
 	}
+	db, err := openPostgres(rawURL, visibility.DatabaseName)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer db.Close()
+	if err := dropUnusedIndexes(ctx, db, "SELECT indexname FROM pg_indexes WHERE tablename = 'executions_visibility'"); err != nil {
+		return nil, nil, fmt.Errorf("set up Temporal's database %s: %w", visibility.DatabaseName, err)
+	}
 	return main, visibility, nil
+}
+
+// openPostgres connects to a database of the URL's server.
+func openPostgres(rawURL, name string) (*sql.DB, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	u.Path = "/" + name
+	db, err := sql.Open("pgx", u.String())
+	if err != nil {
+		return nil, fmt.Errorf("connect to WAYPOST_DEV_TEMPORAL_DATABASE_URL: %w", err)
+	}
+	return db, nil
 }
 
 // postgresConfig reads a postgres:// URL. Its query becomes connect attributes.
@@ -78,14 +100,9 @@ func postgresConfig(rawURL string) (*config.SQL, error) {
 
 // createPostgres makes the database if the server does not have it.
 func createPostgres(ctx context.Context, rawURL, name string) error {
-	u, err := url.Parse(rawURL)
+	db, err := openPostgres(rawURL, "postgres")
 	if err != nil {
 		return err
-	}
-	u.Path = "/postgres"
-	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		return fmt.Errorf("connect to WAYPOST_DEV_TEMPORAL_DATABASE_URL: %w", err)
 	}
 	defer db.Close()
 	var exists bool

@@ -32,6 +32,9 @@ func sqliteStore(ctx context.Context, path string) (*config.SQL, error) {
 	case err == nil:
 		err = checkGeneration(ctx, path)
 	}
+	if err == nil {
+		err = leanSQLite(ctx, path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +104,19 @@ func checkGeneration(ctx context.Context, path string) error {
 	}
 	if found < schemaGeneration {
 		return fmt.Errorf("%s has the Temporal schema %d, this waypost-dev needs %d: use another WAYPOST_DATA_DIR", path, found, schemaGeneration)
+	}
+	return nil
+}
+
+// leanSQLite drops indexes that nobody uses.
+func leanSQLite(ctx context.Context, path string) error {
+	db, err := openSQLite(path, "rw")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := dropUnusedIndexes(ctx, db, "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility'"); err != nil {
+		return fmt.Errorf("set up Temporal's database: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,53 @@
+package temporal
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.temporal.io/api/enums/v1"
+)
+
+// The indexes that are left are those of the attributes that workflows have, and of what the
+// Web UI looks for.
+func TestIndexesThatAreUsed(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/temporal.db"
+	if _, err := sqliteStore(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openSQLite(path, "ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	left, err := indexes(t.Context(), db, "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"default_idx", "by_workflow_id", "by_workflow_type", "by_status", "by_execution_time", "by_task_queue",
+		"by_parent_workflow_id", "by_root_workflow_id", "by_temporal_scheduled_by_id", "by_temporal_schedule_paused",
+		"by_temporal_namespace_division", "by_keyword_01", "by_keyword_05",
+	} {
+		if !slices.Contains(left, name) {
+			t.Errorf("there is no index %s any more", name)
+		}
+	}
+	for _, name := range left {
+		if unusedIndexes.MatchString(name) {
+			t.Errorf("index %s is left", name)
+		}
+	}
+	if len(left) > 30 {
+		t.Errorf("%d indexes are left: %s", len(left), strings.Join(left, " "))
+	}
+	// One more attribute needs one more index.
+	kinds := map[enums.IndexedValueType]int{}
+	for _, kind := range SearchAttributes() {
+		kinds[kind]++
+	}
+	if kinds[enums.INDEXED_VALUE_TYPE_KEYWORD] != 5 || kinds[enums.INDEXED_VALUE_TYPE_KEYWORD_LIST] != 2 || len(kinds) != 2 {
+		t.Errorf("the attributes are %v; unusedIndexes knows 5 keywords and 2 keyword lists", kinds)
+	}
+}

@@ -1,0 +1,266 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"waypost"
+)
+
+const (
+	// cohortsInFlight is how many cohorts of API enrollments a process starts at a time.
+	// One is in flight from its claim until its first POSTs are under way, or the first
+	// activity of its workflow has answered. What is accepted meanwhile gathers, and shares the next cohort: a quiet
+	// system gives each enrollment a workflow of its own, and the busier it is the
+	// more of them share one.
+	cohortsInFlight = 2
+	// A workflow that another process works at cannot be seen to begin. Starts wait the
+	// shorter the more of them are like that.
+	firstWait, leastFirstWait = time.Second, 10 * time.Millisecond
+	// markEvery gathers cohorts that are marked as started. Nothing hurries: one that is
+	// not marked is started again, which has no effect.
+	markEvery = 50 * time.Millisecond
+)
+
+// Bell is rung by processes that have no pump.
+type Bell interface {
+	// Await waits until somebody has rung, or some seconds. An error means that nobody
+	// can be heard.
+	Await(ctx context.Context) (rung bool, err error)
+}
+
+// Enrolled has the pump look at once for enrollments of the API. It never blocks.
+func (p *Pump) Enrolled() {
+	select {
+	case p.enrolled <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Acted notes that an activity of a workflow has ended in this process, or waits for
+// receivers.
+func (p *Pump) Acted(workflowID string) {
+	if waypost.IsID(waypost.PrefixEnrollment, workflowID) {
+		p.Single()
+	}
+	p.firsts.come(workflowID)
+}
+
+// Single notes that single enrollments are under way: while they are, launches
+// leave Temporal time for them.
+func (p *Pump) Single() { p.single.Store(time.Now().UnixMilli()) }
+
+// startEnrollments starts the enrollments of the API, until ctx ends.
+func (p *Pump) startEnrollments(ctx context.Context) {
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	places := make(chan struct{}, cohortsInFlight)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		cohort := p.gathered(ctx)
+		if cohort == nil {
+			return
+		}
+		starting.Go(func() {
+			defer func() { <-places }()
+			p.startGathered(ctx, *cohort)
+		})
+	}
+}
+
+// gathered claims the oldest enrollments of the API, as soon as there are any. It
+// returns nil if ctx ends.
+func (p *Pump) gathered(ctx context.Context) *waypost.Cohort {
+	failures := 0
+	for ctx.Err() == nil {
+		cohort, err := p.outbox.ClaimCohort(ctx)
+		switch {
+		case err != nil:
+			failures++
+			p.retryIn(ctx, "claim enrollments", failures, err)
+		case cohort != nil:
+			return cohort
+		default:
+			failures = 0
+			select {
+			case p.idle <- struct{}{}: // another process may ring now
+			default:
+			}
+			sleep(ctx, sweepEvery, p.enrolled)
+		}
+	}
+	return nil
+}
+
+// startGathered starts a cohort, and waits until it has begun.
+func (p *Pump) startGathered(ctx context.Context, cohort waypost.Cohort) {
+	begun, forget := p.firsts.expect(cohort.ID)
+	defer forget()
+	if len(cohort.Members) == 1 {
+		p.Single()
+	}
+	if err := p.start(ctx, cohort); err != nil {
+		// It is not lost: it is claimed again after a while.
+		p.retryIn(ctx, "start enrollments", int(p.refused.Add(1)), err)
+		return
+	}
+	p.refused.Store(0)
+	p.toMark.add(cohort.ID)
+	wait := p.firsts.patience()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-begun:
+		p.firsts.adapt(2 * wait)
+	case <-timer.C:
+		p.firsts.adapt(wait / 2)
+	case <-ctx.Done():
+	}
+}
+
+// start has Temporal start the workflow of a cohort.
+func (p *Pump) start(ctx context.Context, cohort waypost.Cohort) error {
+	err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartCohort(ctx, cohort) })
+	if err == nil {
+		p.observe.Started(KindEnrollment, len(cohort.Members))
+	}
+	return err
+}
+
+// markGathered marks cohorts as started, some at a time.
+func (p *Pump) markGathered(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		ids := p.toMark.take(ctx)
+		if err := p.mark(ctx, ids); err != nil {
+			p.toMark.add(ids...)
+			failures++
+			p.retryIn(ctx, "mark cohorts as started", failures, err)
+			continue
+		}
+		failures = 0
+		sleep(ctx, markEvery, nil)
+	}
+	if err := p.mark(context.WithoutCancel(ctx), p.toMark.take(ctx)); err != nil {
+		p.log.Warn("cohorts that run could not be marked as started; they will be started again, without effect", "error", err)
+	}
+}
+
+// mark marks cohorts as started. Those that are gone are none of its concern.
+func (p *Pump) mark(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := p.limited(ctx, func(ctx context.Context) error { return p.outbox.MarkStarted(ctx, ids...) })
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mark cohorts as started: %w", err)
+	}
+	return nil
+}
+
+// hear wakes this pump when a bell is rung. It listens when it has been told to, if
+// there is such a channel: who is busy leaves the ringing to others.
+func (p *Pump) hear(ctx context.Context, bell Bell, when <-chan struct{}, wake func()) {
+	for ctx.Err() == nil {
+		if when != nil {
+			select {
+			case <-when:
+			case <-ctx.Done():
+				return
+			}
+		}
+		rung, err := bell.Await(ctx)
+		if err != nil {
+			sleep(ctx, sweepEvery, nil) // until then what is written is found by looking
+		}
+		if rung {
+			wake()
+		}
+	}
+}
+
+// gathering collects names until somebody takes them.
+type gathering struct {
+	mu    sync.Mutex
+	names []string
+	some  chan struct{}
+}
+
+func (g *gathering) add(names ...string) {
+	g.mu.Lock()
+	g.names = append(g.names, names...)
+	g.mu.Unlock()
+	select {
+	case g.some <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for names, or for ctx to end.
+func (g *gathering) take(ctx context.Context) []string {
+	select {
+	case <-g.some:
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	names := g.names
+	g.names = nil
+	return names
+}
+
+// firsts are the workflows whose first activity somebody waits for.
+type firsts struct {
+	wait atomic.Int64 // time.Duration; 0: firstWait
+
+	mu sync.Mutex
+	m  map[string]chan struct{}
+}
+
+func (f *firsts) expect(workflowID string) (begun <-chan struct{}, forget func()) {
+	c := make(chan struct{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.m == nil {
+		f.m = map[string]chan struct{}{}
+	}
+	f.m[workflowID] = c
+	return c, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.m[workflowID] == c {
+			delete(f.m, workflowID)
+		}
+	}
+}
+
+func (f *firsts) come(workflowID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.m[workflowID]; ok {
+		close(c)
+		delete(f.m, workflowID)
+	}
+}
+
+// patience is how long a first activity is waited for.
+func (f *firsts) patience() time.Duration {
+	if wait := time.Duration(f.wait.Load()); wait > 0 {
+		return wait
+	}
+	return firstWait
+}
+
+func (f *firsts) adapt(wait time.Duration) {
+	f.wait.Store(int64(min(max(wait, leastFirstWait), firstWait)))
+}

@@ -1,0 +1,293 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+// waiting is an Outbox in which only enrollments wait. Its zero value has nothing else
+// to do, and panics if it is asked for more.
+type waiting struct {
+	Outbox
+	mu       sync.Mutex
+	next     int
+	pending  []string
+	left     []waypost.Cohort // claimed and not marked
+	marked   []string
+	calls    int // of MarkStarted
+	markFail error
+}
+
+func (w *waiting) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range n {
+		w.next++
+		w.pending = append(w.pending, fmt.Sprintf("enr_%022d", w.next))
+	}
+}
+
+func (w *waiting) ClaimCohort(context.Context) (*waypost.Cohort, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.pending), waypost.MaxCohort)
+	if n == 0 {
+		return nil, nil
+	}
+	cohort := waypost.Cohort{ID: w.pending[0]}
+	for _, id := range w.pending[:n] {
+		cohort.Members = append(cohort.Members, waypost.CohortMember{EnrollmentID: id})
+	}
+	w.pending = w.pending[n:]
+	w.left = append(w.left, cohort)
+	return &cohort, nil
+}
+
+func (w *waiting) MarkStarted(_ context.Context, ids ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls++
+	if w.markFail != nil {
+		err := w.markFail
+		w.markFail = nil
+		return err
+	}
+	w.marked = append(w.marked, ids...)
+	return nil
+}
+
+// starting is a Temporal that starts cohorts when it is told to.
+type starting struct {
+	Starter
+	started chan waypost.Cohort
+	err     func() error
+}
+
+func (s *starting) StartCohort(_ context.Context, cohort waypost.Cohort) error {
+	if s.err != nil {
+		if err := s.err(); err != nil {
+			return err
+		}
+	}
+	s.started <- cohort
+	return nil
+}
+
+// gathers runs the part of a pump that starts enrollments.
+func gathers(t *testing.T, o *waiting, s *starting) *Pump {
+	t.Helper()
+	s.started = make(chan waypost.Cohort, 1000)
+	p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.startEnrollments(ctx) })
+	running.Go(func() { p.markGathered(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return p
+}
+
+// next is the cohort that is started next.
+func (s *starting) next(t *testing.T) waypost.Cohort {
+	t.Helper()
+	select {
+	case c := <-s.started:
+		return c
+	case <-time.After(20 * time.Second):
+		t.Fatal("no cohort is started")
+		panic("unreachable")
+	}
+}
+
+// In a quiet system each enrollment has a workflow of its own; while as many are in
+// flight as may be, what is accepted gathers and shares the next one.
+func TestEnrollmentsGather(t *testing.T) {
+	t.Parallel()
+	o, s := &waiting{}, &starting{}
+	p := gathers(t, o, s)
+	p.firsts.adapt(time.Hour) // as long as it may be
+	var flying []waypost.Cohort
+	for range cohortsInFlight {
+		o.add(1)
+		p.Enrolled()
+		c := s.next(t)
+		if len(c.Members) != 1 {
+			t.Fatalf("%d enrollments share the workflow of a quiet system", len(c.Members))
+		}
+		flying = append(flying, c)
+	}
+	for range 40 {
+		o.add(1)
+		p.Enrolled()
+	}
+	p.Acted("another workflow")
+	select {
+	case c := <-s.started:
+		t.Fatalf("a cohort of %d is started beside %d in flight", len(c.Members), cohortsInFlight)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Acted(flying[1].ID)
+	if c := s.next(t); len(c.Members) != 40 {
+		t.Errorf("the next workflow has %d of 40 enrollments", len(c.Members))
+	}
+	if !lately(&p.single) {
+		t.Error("single enrollments were under way, and launches do not know it")
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.next != 40+cohortsInFlight || len(o.pending) != 0 {
+		t.Errorf("%d of %d enrollments wait", len(o.pending), o.next)
+	}
+}
+
+// Workflows that others begin hold up the next ones for a short time only.
+func TestOthersBegin(t *testing.T) {
+	t.Parallel()
+	o, s := &waiting{}, &starting{}
+	p := gathers(t, o, s)
+	for range 20 * cohortsInFlight {
+		o.add(1)
+		p.Enrolled()
+		s.next(t)
+	}
+	if wait := p.firsts.patience(); wait != leastFirstWait {
+		t.Errorf("each waits %s for a workflow that begins elsewhere", wait)
+	}
+	// One that begins here makes it patient again.
+	o.add(1)
+	p.Enrolled()
+	for c := s.next(t); p.firsts.patience() == leastFirstWait; p.Acted(c.ID) {
+		select {
+		case c = <-s.started:
+		default:
+			o.add(1)
+			p.Enrolled()
+			c = s.next(t)
+		}
+	}
+}
+
+// What Temporal refuses is claimed, and left for later; the others are started, and
+// marked as started some at a time, whatever the database does.
+func TestGatheredAreMarked(t *testing.T) {
+	t.Parallel()
+	refused := 0
+	o := &waiting{markFail: errors.New("the database is away")}
+	var mu sync.Mutex
+	s := &starting{err: func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if refused++; refused <= 3 {
+			return errors.New("temporal is away")
+		}
+		return nil
+	}}
+	p := gathers(t, o, s)
+	p.firsts.adapt(leastFirstWait)
+	for range 3 { // each in a cohort of its own
+		o.add(1)
+		p.Enrolled()
+		for claimed := false; !claimed; time.Sleep(time.Millisecond) {
+			o.mu.Lock()
+			claimed = len(o.pending) == 0
+			o.mu.Unlock()
+		}
+	}
+	var started []string
+	for range 30 {
+		o.add(1)
+		p.Enrolled()
+		started = append(started, s.next(t).ID)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		o.mu.Lock()
+		marked, calls, claimed := slices.Clone(o.marked), o.calls, len(o.left)
+		o.mu.Unlock()
+		if len(marked) == len(started) {
+			slices.Sort(marked)
+			slices.Sort(started)
+			if !slices.Equal(marked, started) || calls > len(started) {
+				t.Errorf("marked %v in %d calls, want %v", marked, calls, started)
+			}
+			if claimed != len(started)+3 || calls == 1 {
+				t.Errorf("%d cohorts are claimed, want those %d and 3 that were refused; marked in %d calls", claimed, len(started), calls)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d cohorts are marked", len(marked), len(started))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// toldBell rings when it is told to.
+type toldBell struct {
+	rings  chan struct{}
+	waits  chan struct{}
+	broken bool
+}
+
+func (b *toldBell) Await(ctx context.Context) (bool, error) {
+	if b.broken {
+		return false, errors.New("redis is away")
+	}
+	select {
+	case b.waits <- struct{}{}:
+	default:
+	}
+	select {
+	case <-b.rings:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// A pump whose places are taken leaves the bell to other processes.
+func TestBusyPumpDoesNotListen(t *testing.T) {
+	t.Parallel()
+	o, s := &waiting{}, &starting{}
+	p := gathers(t, o, s)
+	p.firsts.adapt(time.Hour)
+	bell := &toldBell{rings: make(chan struct{}), waits: make(chan struct{}, 1)}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go p.hear(ctx, bell, p.idle, p.Enrolled)
+	<-bell.waits // it is idle
+	var flying []waypost.Cohort
+	for range cohortsInFlight {
+		o.add(1)
+		bell.rings <- struct{}{}
+		flying = append(flying, s.next(t))
+		if len(flying) < cohortsInFlight {
+			<-bell.waits
+		}
+	}
+	// It may have begun to listen before the last place was taken; not again.
+	select {
+	case <-bell.waits:
+	case <-time.After(50 * time.Millisecond):
+	}
+	select {
+	case bell.rings <- struct{}{}:
+	default:
+	}
+	select {
+	case <-bell.waits:
+		t.Error("it listens with all places taken")
+	case <-time.After(50 * time.Millisecond):
+	}
+	for _, c := range flying {
+		p.Acted(c.ID)
+	}
+	<-bell.waits
+}
