@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"waypost"
@@ -69,6 +70,8 @@ type Activities struct {
 	observe  Observer
 	wake     func()
 	tookOff  func(workflowID string)
+	isAway   func(error) bool
+	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
 	now      func() time.Time
 	random   func() float64
@@ -92,22 +95,29 @@ type Options struct {
 	Wake      func()   // is called when there are new cohorts to start; nil for nobody
 	// TookOff is called when the POSTs of a workflow's batch are under way; nil for nobody.
 	TookOff func(workflowID string)
-	Log     *slog.Logger
-	Now     func() time.Time // time.Now if nil
-	Random  func() float64   // in [0,1), places the jitter; math/rand's if nil
+	// Away tells whether an error means that the database cannot be used for the moment;
+	// nil if none does.
+	Away   func(error) bool
+	Log    *slog.Logger
+	Now    func() time.Time // time.Now if nil
+	Random func() float64   // in [0,1), places the jitter; math/rand's if nil
 }
 
 // New makes the activities and starts the recorder that writes outcomes. Close
 // ends it.
 func New(o Options) *Activities {
 	a := &Activities{
-		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff,
+		isAway: o.Away,
+		store:  o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff,
 		log: o.Log, now: o.Now, random: o.Random,
-		process:  waypost.NewID("prc_", time.Now()),
-		pilots:   newPilots(),
-		runway:   make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
-		recorder: newRecorder(o.Store, o.Log),
+		process: waypost.NewID("prc_", time.Now()),
+		pilots:  newPilots(),
+		runway:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 	}
+	if a.isAway == nil {
+		a.isAway = func(error) bool { return false }
+	}
+	a.recorder = newRecorder(o.Store, o.Log, a.Failed)
 	if a.admit == nil {
 		a.admit = admitAll{}
 	}

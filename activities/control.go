@@ -115,7 +115,7 @@ func (a *Activities) CancelBatch(ctx context.Context, b Batch) error {
 func (a *Activities) closeLost(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]waypost.Sending) error {
 	var lost []waypost.AttemptRecord
 	for key, s := range open {
-		patience := s.Open.At.Add(waypost.MaxTimeoutMs*time.Millisecond + graceAfterTimeout)
+		patience := a.cutOffAt(s, waypost.MaxTimeoutMs)
 		if s.Open.By == a.process && !a.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || patience.Before(a.now()) {
 			lost = append(lost, interrupted(key, sc, s))
 		}

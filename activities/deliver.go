@@ -341,7 +341,7 @@ func (r *batchRun) read(ctx context.Context) error {
 			if !r.hook.UpdatedAt.Before(s.Open.At) {
 				timeout = waypost.MaxTimeoutMs // it may have begun with another time-out
 			}
-			patience := s.Open.At.Add(time.Duration(timeout)*time.Millisecond + graceAfterTimeout)
+			patience := r.cutOffAt(s, timeout)
 			if s.Open.By != r.process && patience.After(now) {
 				r.results[i] = r.answer(i, s, OutcomeUnderWay, "", minTime(patience, now.Add(clockSlack)))
 				continue
@@ -363,6 +363,25 @@ func (r *batchRun) read(ctx context.Context) error {
 		return pause(ctx, wait)
 	}
 	return nil
+}
+
+// cutOffAt is when an attempt that is open counts as cut off: once its time-out has
+// passed, and whoever makes it has had the time to record it. While the database is
+// away nobody can.
+func (a *Activities) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
+	at := s.Open.At.Add(time.Duration(timeoutMs)*time.Millisecond + graceAfterTimeout)
+	if back := time.UnixMilli(a.away.Load()).Add(maxWriteWait + graceAfterTimeout); back.After(at) {
+		return back
+	}
+	return at
+}
+
+// Failed notes an error that this process has seen: of the database, or of anything
+// else.
+func (a *Activities) Failed(err error) {
+	if err != nil && a.isAway(err) {
+		a.away.Store(a.now().UnixMilli())
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -137,7 +137,10 @@ func (w *world) process(s activities.Store) *activities.Activities {
 	if s == nil {
 		s = w.store
 	}
-	a := activities.New(activities.Options{Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	a := activities.New(activities.Options{
+		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
+		Away: func(err error) bool { return errors.Is(err, errAway) },
+	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a
 }
@@ -417,6 +420,40 @@ func TestInterruptedAttempt(t *testing.T) {
 	d, attempts = w.attempts(0)
 	if d.Status != waypost.DeliverySucceeded || d.Attempts != 2 || len(attempts) != 2 || attempts[0].HTTPStatus != 200 {
 		t.Errorf("%s, %d attempts: %+v", d.Status, d.Attempts, attempts)
+	}
+}
+
+// Whoever makes an attempt cannot record it while the database is away, and has some time
+// to do so afterwards before the attempt counts as interrupted. Other errors are no
+// reason to wait.
+func TestAttemptOfBeforeAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"outage":        {fmt.Errorf("read deliveries: %w", errAway), "[underWay]"},
+		"another error": {errors.New("no such node"), "[delivered]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			hang := make(chan struct{})
+			w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
+			defer close(hang)
+			w.begin(w.process(nil))
+			other := w.process(nil)
+			w.answer(func(http.ResponseWriter, *http.Request, string) {})
+			w.clock.advance(13 * time.Second) // longer than the time-out
+			other.Failed(c.err)
+			if got := fmt.Sprint(w.deliverAll(other)); got != c.want {
+				t.Errorf("right after it: %s, want %s", got, c.want)
+			}
+			w.clock.advance(4 * time.Second)
+			if got := fmt.Sprint(w.deliverAll(other)); got != "[delivered]" {
+				t.Errorf("some seconds after it: %s", got)
+			}
+		})
 	}
 }
 

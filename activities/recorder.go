@@ -17,6 +17,7 @@ import (
 type recorder struct {
 	store  Store
 	log    *slog.Logger
+	failed func(error)
 	queue  chan recording
 	alone  sync.WaitGroup // writers of records that were taken apart
 	once   sync.Once
@@ -52,9 +53,9 @@ const (
 // errRecorderClosed says that the process is stopping.
 var errRecorderClosed = errors.New("the recorder is closed")
 
-func newRecorder(store Store, log *slog.Logger) *recorder {
+func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 	r := &recorder{
-		store: store, log: log, writeTime: writeTime,
+		store: store, log: log, failed: failed, writeTime: writeTime,
 		queue:  make(chan recording, 4*maxRecords),
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
@@ -158,6 +159,7 @@ func (r *recorder) write(batch []recording, tries int) {
 			}
 			return
 		}
+		r.failed(err)
 		r.log.Error("record attempts; will retry", "attempts", len(batch), "try", try, "error", err)
 		if try >= tries && len(batch) > 1 {
 			break

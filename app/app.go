@@ -157,8 +157,9 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.Acted, Log: log, Now: clock.Now,
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.Acted, Away: store.Away, Log: log, Now: clock.Now,
 		})
+		pump.Failed = acts.Failed
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()

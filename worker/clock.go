@@ -74,7 +74,7 @@ func (c *Clock) started(at time.Time) {
 }
 
 // observer has a clock look at every task that Temporal has started here, and a pump
-// at every activity that has ended.
+// at every activity that has ended, or failed.
 type observer struct {
 	interceptor.WorkerInterceptorBase
 	clock *Clock
@@ -95,8 +95,12 @@ func (a *observedActivity) ExecuteActivity(ctx context.Context, in *interceptor.
 	if !info.IsLocalActivity { // those were started by this machine's clock
 		a.by.clock.started(info.StartedTime)
 	}
-	defer a.by.pump.Acted(info.WorkflowExecution.ID)
-	return a.Next.ExecuteActivity(ctx, in)
+	result, err := a.Next.ExecuteActivity(ctx, in)
+	if err != nil && a.by.pump.Failed != nil {
+		a.by.pump.Failed(err)
+	}
+	a.by.pump.Acted(info.WorkflowExecution.ID)
+	return result, err
 }
 
 func (o *observer) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {

@@ -63,6 +63,9 @@ type Pump struct {
 	// only enrollments (Enrollments); nil are not listened to.
 	Now              func() time.Time
 	All, Enrollments Bell
+	// Failed is called with what the database or Temporal could not do, for this pump or
+	// for an activity of its worker.
+	Failed func(error)
 
 	outbox  Outbox
 	starter Starter
@@ -202,6 +205,9 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 // retryIn waits the longer the more failures there were in a row.
 func (p *Pump) retryIn(ctx context.Context, what string, failures int, err error) {
 	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
+	if p.Failed != nil {
+		p.Failed(err)
+	}
 	if ctx.Err() == nil {
 		p.log.Error(what+"; will retry", "in", wait.String(), "error", err)
 	}
