@@ -118,7 +118,7 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		caseIndex:         b.index,
 		caseSearch:        b.search,
 	}
-	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(1000, b.o.leads/10)}
+	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10)}
 	audience, rows, most := 0, 0, warmUp
 	for _, name := range cases {
 		switch name {

@@ -114,6 +114,7 @@ func BenchmarkLeadList(b *testing.B) {
 			{"externalId", waypost.LeadFilter{ExternalID: "x-700"}},
 			{"mobilePhone,none", waypost.LeadFilter{MobilePhone: "+8613800138000"}},
 			{"created=last_half", waypost.LeadFilter{CreatedFrom: at(.5)}},
+			{"created=first_half", waypost.LeadFilter{CreatedTo: at(.5)}},
 			{"created=last_1%", waypost.LeadFilter{CreatedFrom: at(.99)}},
 			{"created=0.1%", waypost.LeadFilter{CreatedFrom: at(.7), CreatedTo: at(.701)}},
 			{"updated=half", waypost.LeadFilter{UpdatedTo: at(.5)}},

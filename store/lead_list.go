@@ -211,6 +211,14 @@ func (o leadOrder) columns() []string {
 	return []string{o.column, "leads_id"}
 }
 
+// step is what leads_id changes by from one lead to the next.
+func (o leadOrder) step() int64 {
+	if o.down {
+		return -1
+	}
+	return 1
+}
+
 // place is where a lead stands in the walk's order.
 func (w leadWalk) place(row leadRow) []int64 {
 	switch w.order.column {
@@ -368,11 +376,17 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // search finds the leads of a walk where no index gives both the order and all that
 // is looked for. If many match, the first ones are soon met in the order; if few do,
 // they are soon gathered and sorted. It does not know how many there are: it goes a
-// bounded way first, and gathers if that does not suffice.
+// bounded way first, another one behind what was created at other times, and gathers
+// if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
 	if !w.few && w.f.MobilePhone == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
-		ids, enough, err := s.meet(ctx, tx, w)
-		if err != nil || enough {
+		ids, on, err := s.meet(ctx, tx, w)
+		if err == nil && on != nil {
+			var more []int64
+			more, on, err = s.meetLater(ctx, tx, *on)
+			ids = append(ids, more...)
+		}
+		if err != nil || on == nil {
 			return ids, err
 		}
 	}
@@ -396,8 +410,9 @@ type metRow struct {
 	At int64 `bun:"at"` // the time that counts before leads_id
 }
 
-// meet follows the walk's order. enough tells that it has met n leads, or the end.
-func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, enough bool, err error) {
+// meet follows the walk's order for a bounded way. on is the way behind it, nil if
+// n leads were met, or the end.
+func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
 	index, covered, rest := w.index()
 	at := "0"
 	if w.order.column != "" {
@@ -414,7 +429,7 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, e
 			q.Where(c.text, c.args...)
 		}
 		if err := q.Scan(ctx, &met); err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		slices.SortFunc(met, func(a, b metRow) int {
 			order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
@@ -425,23 +440,24 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, e
 		})
 		for _, lead := range met {
 			if ids = append(ids, lead.ID); len(ids) == w.n {
-				return ids, true, nil
+				return ids, nil, nil
 			}
 		}
 		// The last one that was looked at.
 		var last []metRow
 		q = w.ordered(s.matching(tx, w, index, covered), 1).Offset(int64(size - 1)).ColumnExpr("l.leads_id").ColumnExpr(at + " AS at")
 		if err := q.Scan(ctx, &last); err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		if len(last) == 0 {
-			return ids, true, nil
+			return ids, nil, nil
 		}
 		if w.after = []int64{last[0].ID}; w.order.column != "" {
 			w.after = []int64{last[0].At, last[0].ID}
 		}
 	}
-	return nil, false, nil
+	w.n -= len(ids)
+	return ids, &w, nil
 }
 
 // searchColumns are what leadConditions and orders look at.

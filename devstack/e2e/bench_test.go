@@ -13,7 +13,8 @@ import (
 	"waypost/devstack/harness"
 )
 
-// The bench runs in its smallest form, every case of it, and finds that its ledger
+// The bench runs in its smallest form, all but one of its cases (launch-fail20 is
+// launch-fail10 with another number), and finds that its ledger
 // agrees with the records.
 func TestBench(t *testing.T) {
 	harness.Besides(t)
@@ -44,7 +45,7 @@ func TestBench(t *testing.T) {
 		cases []string
 	}{
 		{"all", []string{
-			"launch", "launch-fail10", "launch-fail20", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
+			"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
 			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping",
 		}},
 		{"split", []string{"launch", "single"}},

@@ -23,6 +23,7 @@ var enrolledText = regexp.MustCompile(`Lead 1 was enrolled in the journey "Welco
 // The demo, from a fresh directory over a stop and a kill: every message is
 // delivered once, and a restart goes on with what is there.
 func TestDemoOverRestarts(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	p := harness.StartProcess(t, dir, nil)
 	first := p.Profile

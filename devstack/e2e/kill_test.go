@@ -25,11 +25,13 @@ const (
 // the middle of POSTs: every one completes, and the receiver's own ledger agrees
 // with the records message by message.
 func TestKillNine(t *testing.T) {
+	t.Parallel()
 	killNine(t)
 }
 
 // The same with our own data on PostgreSQL.
 func TestKillNineOnPostgres(t *testing.T) {
+	t.Parallel()
 	killNine(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
 }
 

@@ -20,6 +20,7 @@ import (
 // Of 1,000 leads that wait on version 1, about half are moved to version 2 while
 // waypost-dev is killed: each takes the path of its version, once.
 func TestMigrateKilled(t *testing.T) {
+	t.Parallel()
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	const leads = 1000
 	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })

@@ -140,6 +140,7 @@ func TestHistoriesOfNodes(t *testing.T) {
 // Killed in the middle of it, twice, a launch whose journey enrolls in another one
 // enrolls each lead there exactly once.
 func TestEnrollKilled(t *testing.T) {
+	t.Parallel()
 	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	dir := filepath.Join(t.TempDir(), "data")
 	p := harness.StartProcess(t, dir, []string{"--no-demo"})
