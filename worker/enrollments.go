@@ -16,7 +16,7 @@ const (
 	// activity of its workflow has answered. What is accepted meanwhile gathers, and shares the next cohort: a quiet
 	// system gives each enrollment a workflow of its own, and the busier it is the
 	// more of them share one.
-	cohortsInFlight = 2
+	cohortsInFlight = 4
 	// A workflow that another process works at cannot be seen to begin. Starts wait the
 	// shorter the more of them are like that.
 	firstWait, leastFirstWait = time.Second, 10 * time.Millisecond
