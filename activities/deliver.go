@@ -296,11 +296,9 @@ func (d dueItem) unrendered() bool { return d.stored == nil || d.stored.Body == 
 // read sorts the items by what is recorded of them.
 func (r *batchRun) read(ctx context.Context) error {
 	keys := make([]waypost.Round, 0, len(r.own))
-	first := activity.GetInfo(ctx).Attempt == 1
+	info := activity.GetInfo(ctx)
 	for i, item := range r.batch.Items {
-		// The first run for a touchpoint that is new finds nothing. Should it be wrong,
-		// the attempt is not opened, and the next batch looks.
-		if r.own[i] != nil && !(first && item.Fresh) {
+		if r.own[i] != nil && !r.isFirst(info, item) {
 			keys = append(keys, item.round())
 		}
 	}
@@ -326,7 +324,7 @@ func (r *batchRun) read(ctx context.Context) error {
 			continue
 		}
 		if !known {
-			r.due = append(r.due, dueItem{index: i, attempt: 1, sought: !(first && item.Fresh)})
+			r.due = append(r.due, dueItem{index: i, attempt: 1, sought: !r.isFirst(info, item)})
 			continue
 		}
 		d := dueItem{index: i, attempt: s.Attempts + 1, stored: &s}
@@ -382,6 +380,14 @@ func (a *Activities) Failed(err error) {
 	if err != nil && a.isAway(err) {
 		a.away.Store(a.now().UnixMilli())
 	}
+}
+
+// isFirst tells whether this is the first run for a touchpoint that is new: nothing is
+// found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
+// A local activity that runs again because its workflow task was lost does not know of
+// it; after so long much may have happened, up to the end of the records' retention.
+func (r *batchRun) isFirst(info activity.Info, item Item) bool {
+	return info.Attempt == 1 && item.Fresh && r.now().Sub(item.Since) < time.Minute
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -653,7 +659,11 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 			before[d.index] = d.stored.Before
 		}
 	}
-	opened, err := r.store.OpenAttempts(ctx, openings)
+	// The activity may end in the middle of it; what was committed by then would look as
+	// if a process had died.
+	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	opened, err := r.store.OpenAttempts(opening, openings)
 	if err != nil {
 		return fmt.Errorf("announce attempts: %w", err)
 	}
@@ -884,7 +894,9 @@ func (r *batchRun) land(ctx context.Context) error {
 		patience := glance
 		switch {
 		case local:
-			patience = localPatience
+			if patience = localPatience; r.admit.PostTime(r.hook.ID) > localPatience {
+				patience = 0
+			}
 		case patient:
 			patience = stragglers
 		}
@@ -910,14 +922,15 @@ func (r *batchRun) land(ctx context.Context) error {
 			}
 			r.results[i] = fl.result
 		default:
-			pause := underWayPause
+			var next time.Time // at once, by Temporal's clock: a regular activity waits on
 			switch {
 			case local:
-				pause = 0 // a regular activity waits on
-			case !patient:
-				pause = fl.expect(r.admit.PostTime(r.hook.ID))
+			case patient:
+				next = r.now().UTC().Add(underWayPause)
+			default:
+				next = r.now().UTC().Add(fl.expect(r.admit.PostTime(r.hook.ID)))
 			}
-			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", r.now().UTC().Add(pause))
+			r.results[i] = r.answer(i, waypost.Sending{}, OutcomeUnderWay, "", next)
 		}
 	}
 	return nil

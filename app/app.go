@@ -142,6 +142,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	// What is written wakes the pump of this process, or of one that has a worker.
 	everything, enrollments := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
 	wakeAll, wakeEnrollments := waker(everything.Ring), waker(enrollments.Ring)
+	counts.watchRedis("bells", enrollments)
 	background := []func(context.Context){everything.Run, enrollments.Run}
 
 	var working *runningWorker
@@ -157,7 +158,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.Acted, Away: store.Away, Log: log, Now: clock.Now,
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, Away: store.Away, Log: log, Now: clock.Now,
 		})
 		pump.Failed = acts.Failed
 		stop.push(func() {

@@ -340,6 +340,7 @@ func TestGatewayMetrics(t *testing.T) {
 		`waypost_redis_fallbacks_total{use="nonces"} 0`,
 		`waypost_redis_fallbacks_total{use="rates"} 0`,
 		`waypost_redis_fallbacks_total{use="breakers"} 0`,
+		`waypost_redis_fallbacks_total{use="bells"} 0`,
 		"waypost_outbox_pending 0",
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {

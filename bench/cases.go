@@ -31,12 +31,14 @@ const (
 	caseExport        = "export"
 	caseIndex         = "index"
 	caseSearch        = "search"
+	caseGrowth        = "growth"
 )
 
 func caseNames() []string {
 	return []string{
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
+		caseGrowth,
 	}
 }
 
@@ -47,6 +49,7 @@ var suites = map[string][]string{
 	"gateway":    {caseGet, caseCreate, caseList, caseHTTP},
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
+	"growth":     {caseGrowth},
 }
 
 // How the bench works.

@@ -55,6 +55,7 @@ type options struct {
 	sleep    time.Duration
 	rows     int
 	articles int
+	plot     string
 }
 
 // What --roles can be.
@@ -96,6 +97,9 @@ The suites and their cases:
     import, export  rows of CSV until they are leads; leads as NDJSON
   search
     index, search   articles until they are found; keywords in turns, 8 clients
+  growth
+    growth          launches with more and more leads, touchpoints and failing first
+                    attempts: what each costs altogether; --plot draws it
 Only if it is asked for:
   launch-down       a launch in the middle of which the receiver refuses connections
                     for a while (see --down)
@@ -137,6 +141,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.sleep, "sleep", time.Minute, "how long those sleep that sleeping wakes up: longer than it takes to enroll them")
 	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export")
 	f.IntVar(&o.articles, "articles", 10_000, "articles of the case index")
+	f.StringVar(&o.plot, "plot", "", "the SVG file that the case growth draws")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -205,6 +210,7 @@ func measure(ctx context.Context, o options, r *receiver, rep *report, tell say)
 	alone := map[string]func(*bench) error{
 		caseHistory:  func(b *bench) error { return b.histories(ctx) },
 		caseSleeping: func(b *bench) error { return b.sleepers(ctx) },
+		caseGrowth:   func(b *bench) error { return b.grow(ctx) },
 	}
 	var compared []string
 	for _, name := range o.cases {

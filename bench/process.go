@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// self is this process, with the receiver and the clients in it.
+const self = "bench"
+
 // measured is a process whose cost is counted, or a family of them.
 type measured struct {
 	name string

@@ -28,6 +28,7 @@ type report struct {
 	speeds   []*series
 	costs    []*series
 	notes    [][]string // rows of the history table
+	growth   []way
 }
 
 // add takes in one repetition of a case.
@@ -69,7 +70,7 @@ func (s *series) spread() (least, median, most float64) {
 
 // print prints the tables that have rows.
 func (r *report) print(w io.Writer, o options) {
-	if len(r.speeds)+len(r.notes) == 0 {
+	if len(r.speeds)+len(r.notes)+len(r.growth) == 0 {
 		return
 	}
 	how := map[string]string{rolesAll: "one process", rolesServe: "waypost serve", rolesSplit: "waypost gateway and waypost worker"}[o.roles]
@@ -95,6 +96,14 @@ func (r *report) print(w io.Writer, o options) {
 	table(w, []string{"case", "CPU-s per 1,000", "min", "median", "max", "peak MiB"}, 2, rows)
 	r.shares(w)
 	table(w, []string{"history", "of", "count", "events", "per lead and node", "bytes", "bytes per lead"}, 2, r.notes)
+	rows = nil
+	for _, w := range r.growth {
+		for _, p := range w.points {
+			rows = append(rows, []string{w.name, fmt.Sprint(p.at), fmt.Sprint(p.deliveries), number(p.cpu.Seconds()),
+				number(p.cpu.Seconds() * 1000 / float64(p.deliveries)), number(float64(p.deliveries) / p.took.Seconds())})
+		}
+	}
+	table(w, []string{"growth", "at", "deliveries", "CPU-s", "CPU-s per 1,000", "deliveries/s"}, 1, rows)
 }
 
 // shares compares launches with what the same bytes cost without Waypost.

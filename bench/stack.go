@@ -117,7 +117,7 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 			}
 		}
 	}
-	s.watched = append(s.watched, measured{name: "bench", pid: os.Getpid()})
+	s.watched = append(s.watched, measured{name: self, pid: os.Getpid()})
 	if s.postgres != nil && s.postgres.postmaster > 0 {
 		s.watched = append(s.watched, measured{name: "postgres", pid: s.postgres.postmaster, family: true})
 	}

@@ -23,13 +23,14 @@ const (
 type Bell struct {
 	client redis.UniversalClient
 	key    string
+	gate   gate
 	rung   chan struct{}
 }
 
 // NewBell returns the bell of that name in client, which should have been made with
 // ClientOptions.
 func NewBell(client redis.UniversalClient, name string) *Bell {
-	return &Bell{client: client, key: "waypost:bell:" + name, rung: make(chan struct{}, 1)}
+	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, rung: make(chan struct{}, 1)}
 }
 
 // Ring rings the bell, once for all who ask while Run does it. It never blocks.
@@ -49,20 +50,35 @@ func (b *Bell) Run(ctx context.Context) {
 			return
 		}
 		// One that does not arrive is made up for by looking.
-		_, _ = b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if !b.gate.enter() {
+			continue
+		}
+		_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.RPush(ctx, b.key, 1)
 			p.LTrim(ctx, b.key, -bellRings, -1)
 			return nil
 		})
+		b.gate.leave(err == nil)
 	}
 }
+
+// Fallbacks tells how many rings and waits Redis did not carry, and how often it went
+// away.
+func (b *Bell) Fallbacks() (calls, outages uint64) { return b.gate.fallbacks() }
 
 // Await waits until somebody has rung, for some seconds, or until ctx ends. An error
 // means that Redis cannot be heard.
 func (b *Bell) Await(ctx context.Context) (rung bool, err error) {
+	if !b.gate.enter() {
+		return false, ErrAway
+	}
 	heard := make(chan error, 1)
 	// The client does not leave an answer that it waits for when ctx ends.
-	go func() { heard <- b.client.BLPop(ctx, bellWait, b.key).Err() }()
+	go func() {
+		err := b.client.BLPop(ctx, bellWait, b.key).Err()
+		b.gate.leave(err == nil || errors.Is(err, redis.Nil))
+		heard <- err
+	}()
 	select {
 	case err := <-heard:
 		if errors.Is(err, redis.Nil) {

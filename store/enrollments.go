@@ -164,13 +164,15 @@ func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.R
 	SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4 FROM entered RETURNING id`,
 		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
 		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status)
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			done = true
+			return rows.Scan(new(string))
+		})
 	}
-	err = scanAll(rows, func(rows *sql.Rows) error {
-		done = true
-		return rows.Scan(new(string))
-	})
+	if conflicts(err) {
+		return false, nil // Enroll tries again
+	}
 	return done, err
 }
 

@@ -131,12 +131,17 @@ func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Con
 	}
 	for try := 1; ; try++ {
 		err := s.w.RunInTx(ctx, nil, fn)
-		var pg *pgconn.PgError
-		if try < maxTries && errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope) {
+		if try < maxTries && conflicts(err) {
 			continue
 		}
 		return err
 	}
+}
+
+// conflicts tells whether a statement met another transaction, and may do better alone.
+func conflicts(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope)
 }
 
 // maxPrepared bounds the statements that are kept prepared.

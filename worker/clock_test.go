@@ -89,8 +89,7 @@ func TestClockOfTasks(t *testing.T) {
 			activity := func(context.Context) error { return nil }
 			env.RegisterActivity(activity)
 			env.ExecuteWorkflow(func(ctx workflow.Context) error {
-				begun, forget := pump.firsts.expect(workflow.GetInfo(ctx).WorkflowExecution.ID)
-				defer forget()
+				begun := pump.firsts.expect(workflow.GetInfo(ctx).WorkflowExecution.ID)
 				future := run(ctx, activity)
 				if future == nil {
 					return nil

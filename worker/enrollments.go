@@ -18,7 +18,8 @@ const (
 	// more of them share one.
 	cohortsInFlight = 4
 	// A workflow that another process works at cannot be seen to begin. Starts wait the
-	// shorter the more of them are like that.
+	// shorter the more of them are like that, and long again as soon as one begins here too
+	// late.
 	firstWait, leastFirstWait = time.Second, 10 * time.Millisecond
 	// markEvery gathers cohorts that are marked as started. Nothing hurries: one that is
 	// not marked is started again, which has no effect.
@@ -40,18 +41,20 @@ func (p *Pump) Enrolled() {
 	}
 }
 
-// Acted notes that an activity of a workflow has ended in this process, or waits for
-// receivers.
-func (p *Pump) Acted(workflowID string) {
+// Acted notes that an activity of a workflow has ended in this process.
+func (p *Pump) Acted(workflowID string) { p.firsts.come(workflowID) }
+
+// TookOff notes that the POSTs of a workflow's batch are under way.
+func (p *Pump) TookOff(workflowID string) {
 	if waypost.IsID(waypost.PrefixEnrollment, workflowID) {
-		p.Single()
+		p.hurried()
 	}
 	p.firsts.come(workflowID)
 }
 
-// Single notes that single enrollments are under way: while they are, launches
+// hurried notes that enrollments of the API are under way: while they are, launches
 // leave Temporal time for them.
-func (p *Pump) Single() { p.single.Store(time.Now().UnixMilli()) }
+func (p *Pump) hurried() { p.single.Store(time.Now().UnixMilli()) }
 
 // startEnrollments starts the enrollments of the API, until ctx ends.
 func (p *Pump) startEnrollments(ctx context.Context) {
@@ -63,6 +66,10 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		case places <- struct{}{}:
 		case <-ctx.Done():
 			return
+		}
+		// While Temporal is away one at a time tries; the others go on gathering.
+		for p.refused.Load() > 0 && len(places) > 1 && ctx.Err() == nil {
+			sleep(ctx, noticesEvery, nil)
 		}
 		cohort := p.gathered(ctx)
 		if cohort == nil {
@@ -80,7 +87,11 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 func (p *Pump) gathered(ctx context.Context) *waypost.Cohort {
 	failures := 0
 	for ctx.Err() == nil {
-		cohort, err := p.outbox.ClaimCohort(ctx)
+		var cohort *waypost.Cohort
+		err := p.limited(ctx, func(ctx context.Context) (err error) {
+			cohort, err = p.outbox.ClaimCohort(ctx)
+			return err
+		})
 		switch {
 		case err != nil:
 			failures++
@@ -101,13 +112,11 @@ func (p *Pump) gathered(ctx context.Context) *waypost.Cohort {
 
 // startGathered starts a cohort, and waits until it has begun.
 func (p *Pump) startGathered(ctx context.Context, cohort waypost.Cohort) {
-	begun, forget := p.firsts.expect(cohort.ID)
-	defer forget()
-	if len(cohort.Members) == 1 {
-		p.Single()
-	}
+	begun := p.firsts.expect(cohort.ID)
+	p.hurried()
 	if err := p.start(ctx, cohort); err != nil {
 		// It is not lost: it is claimed again after a while.
+		p.firsts.forget(cohort.ID)
 		p.retryIn(ctx, "start enrollments", int(p.refused.Add(1)), err)
 		return
 	}
@@ -120,8 +129,9 @@ func (p *Pump) startGathered(ctx context.Context, cohort waypost.Cohort) {
 	case <-begun:
 		p.firsts.adapt(2 * wait)
 	case <-timer.C:
-		p.firsts.adapt(wait / 2)
+		p.firsts.giveUp(cohort.ID, wait)
 	case <-ctx.Done():
+		p.firsts.forget(cohort.ID)
 	}
 }
 
@@ -224,33 +234,56 @@ type firsts struct {
 	wait atomic.Int64 // time.Duration; 0: firstWait
 
 	mu sync.Mutex
-	m  map[string]chan struct{}
+	m  map[string]*first
 }
 
-func (f *firsts) expect(workflowID string) (begun <-chan struct{}, forget func()) {
-	c := make(chan struct{})
+type first struct {
+	begun chan struct{}
+	late  bool // nobody waits for it any more
+}
+
+// expect has a workflow waited for until it comes or is forgotten.
+func (f *firsts) expect(workflowID string) (begun <-chan struct{}) {
+	one := &first{begun: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.m == nil {
-		f.m = map[string]chan struct{}{}
+		f.m = map[string]*first{}
 	}
-	f.m[workflowID] = c
-	return c, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.m[workflowID] == c {
-			delete(f.m, workflowID)
-		}
+	f.m[workflowID] = one
+	return one.begun
+}
+
+// giveUp has the next ones waited for half as long. Should this one begin here after all,
+// within some time, that was wrong.
+func (f *firsts) giveUp(workflowID string, waited time.Duration) {
+	f.adapt(waited / 2)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.m[workflowID]; one != nil {
+		one.late = true
+		time.AfterFunc(2*firstWait, func() { f.forget(workflowID) })
 	}
+}
+
+func (f *firsts) forget(workflowID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.m, workflowID)
 }
 
 func (f *firsts) come(workflowID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c, ok := f.m[workflowID]; ok {
-		close(c)
-		delete(f.m, workflowID)
+	one := f.m[workflowID]
+	if one == nil {
+		return
 	}
+	delete(f.m, workflowID)
+	if one.late {
+		f.adapt(firstWait)
+	}
+	one.begun <- struct{}{}
 }
 
 // patience is how long a first activity is waited for.

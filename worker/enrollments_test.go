@@ -174,6 +174,30 @@ func TestOthersBegin(t *testing.T) {
 	}
 }
 
+// One stall of the database does not make a pump start workflows without waiting for
+// them: those that begin here are seen, however late.
+func TestLateBeginnings(t *testing.T) {
+	t.Parallel()
+	o, s := &waiting{}, &starting{}
+	p := gathers(t, o, s)
+	p.firsts.adapt(leastFirstWait)
+	o.add(1)
+	p.Enrolled()
+	late := s.next(t)
+	for range 2 * cohortsInFlight { // its place is given to others
+		o.add(1)
+		p.Enrolled()
+		s.next(t)
+	}
+	if wait := p.firsts.patience(); wait != leastFirstWait {
+		t.Fatalf("each waits %s", wait)
+	}
+	p.Acted(late.ID)
+	if wait := p.firsts.patience(); wait < firstWait/8 { // others were given up since
+		t.Errorf("each waits %s for a workflow, although they begin here", wait)
+	}
+}
+
 // What Temporal refuses is claimed, and left for later; the others are started, and
 // marked as started some at a time, whatever the database does.
 func TestGatheredAreMarked(t *testing.T) {
@@ -200,6 +224,11 @@ func TestGatheredAreMarked(t *testing.T) {
 			o.mu.Unlock()
 		}
 	}
+	o.mu.Lock()
+	if len(o.left) != 3 {
+		t.Errorf("%d cohorts were tried while Temporal was away, want 3, one after the other", len(o.left))
+	}
+	o.mu.Unlock()
 	var started []string
 	for range 30 {
 		o.add(1)

@@ -99,6 +99,10 @@ const (
 // what failed comes again in waves, and everything else is a timer. A signal
 // (SignalLook) only has it look at what is recorded.
 func Journey(ctx workflow.Context, in JourneyInput) (JourneyResult, error) {
+	if in.Rules > rules {
+		// See below: a newer build has begun it.
+		panic(fmt.Sprintf("the run has rules %d, and this build knows those up to %d", in.Rules, rules))
+	}
 	result, err := newCohort(in).run(ctx)
 	var again *workflow.ContinueAsNewError
 	if err != nil && !errors.As(err, &again) && !temporal.IsCanceledError(err) {
@@ -541,9 +545,9 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 	})
 }
 
-// quick runs an activity that only asks the database: as a local activity, which
-// is one event instead of six, and as a regular one if that fails. The checker is
-// given the activity's name by the SDK.
+// quick runs an activity that only asks the database, or waits for receivers for a
+// moment only: as a local activity, which is one event instead of six, and as a regular
+// one if that fails. The checker is given the activity's name by the SDK.
 func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
 	if c.in.Rules == 0 {
 		c.regular(ctx, title, webhook, activity, batch, members, done)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,7 +47,7 @@ func TestBench(t *testing.T) {
 	}{
 		{"all", []string{
 			"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
-			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping",
+			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping", "growth",
 		}},
 		{"split", []string{"launch", "single"}},
 	} {
@@ -54,7 +55,8 @@ func TestBench(t *testing.T) {
 			var out, errOut bytes.Buffer
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", "", "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
-				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s")
+				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s",
+				"--plot", filepath.Join(dir, tt.roles+".svg"))
 			cmd.Stdout, cmd.Stderr = &out, &errOut
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil {
@@ -63,12 +65,18 @@ func TestBench(t *testing.T) {
 			t.Logf("%s%s", errOut.String(), out.String())
 			for _, name := range tt.cases {
 				want := name
-				if name == "history" {
+				switch name {
+				case "history":
 					want = "single enrollment"
+				case "growth":
+					want = "touchpoints"
 				}
 				if !strings.Contains(out.String(), "\n  "+want+" ") {
 					t.Errorf("no row tells of %s", name)
 				}
+			}
+			if drawn, err := os.ReadFile(filepath.Join(dir, tt.roles+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
+				t.Errorf("growth is not drawn: %d bytes, %v", len(drawn), err)
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)

@@ -347,7 +347,7 @@ func (r *Receiver) Disagreements(records []Record) []string {
 		unanswered := 0
 		for _, a := range arrivals {
 			answers[tell(a.Answered, a.Class)]++
-			if a.Unanswered {
+			if a.Unanswered || a.Cut {
 				unanswered++
 			}
 			if a.Body != arrivals[0].Body {
