@@ -64,8 +64,8 @@ var importTable = map[string]folder{
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
 	// It works from outside: the signed API, histories as Temporal keeps them, and
-	// fresh databases on a PostgreSQL server.
-	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5"}, temporalSDK...)},
+	// fresh databases on a PostgreSQL server. It draws plots (ADR 15).
+	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5", "gonum.org/v1/plot"}, temporalSDK...)},
 }
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}

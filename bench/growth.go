@@ -61,7 +61,7 @@ func (b *bench) grow(ctx context.Context) error {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	group, size := growthGroups[growthPart], sizes[growthPart]
-	leads, nodes, fails := way{name: "leads"}, way{name: "touchpoints"}, way{name: "% of first attempts that fail"}
+	leads, nodes, fails := way{name: "leads"}, way{name: "touchpoints"}, way{name: "% failing"}
 	for i, n := range sizes {
 		if err := b.measurePoint(ctx, &leads, n, chain(1), growthGroups[i], n, script{}, 1); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (b *bench) grow(ctx context.Context) error {
 	if b.o.plot == "" {
 		return nil
 	}
-	if err := drawWays(b.o.plot, ways, fmt.Sprintf("%d leads", size)); err != nil {
+	if err := drawWays(b.o.plot, ways, fmt.Sprintf("%d leads each", size)); err != nil {
 		return fmt.Errorf("draw %s: %w", b.o.plot, err)
 	}
 	b.tell("drew %s", b.o.plot)
@@ -139,7 +139,8 @@ func (b *bench) measurePoint(ctx context.Context, w *way, at int, definition str
 	return nil
 }
 
-// drawWays writes an SVG with one plot for each way, beside each other.
+// drawWays writes an SVG with one plot for each way, beside each other; others is the
+// title of all but the first.
 func drawWays(path string, ways []way, others string) error {
 	const width, height = 30 * vg.Centimeter, 9 * vg.Centimeter
 	row := make([]*plot.Plot, len(ways))
@@ -147,7 +148,7 @@ func drawWays(path string, ways []way, others string) error {
 		p := plot.New()
 		p.X.Label.Text, p.Y.Label.Text = w.name, "CPU seconds"
 		if i > 0 {
-			p.X.Label.Text += ", " + others
+			p.Title.Text = others
 		}
 		p.X.Min, p.Y.Min = 0, 0
 		points := make(plotter.XYs, len(w.points))
