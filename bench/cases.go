@@ -122,7 +122,7 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		caseSearch:        b.search,
 	}
 	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10)}
-	audience, rows, most := 0, 0, warmUp
+	audience, rows, most := 0, 0, 0
 	for _, name := range cases {
 		switch name {
 		case caseLaunch, caseLaunchFail10, caseLaunchFail20, caseLatencyLaunch, caseLaunchDown:
@@ -138,16 +138,8 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 	if err := b.importLeads(ctx, groupRows, rows); err != nil {
 		return err
 	}
-	b.singles = make([]int64, most)
-	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
+	if err := b.warm(ctx, most); err != nil {
 		return err
-	}
-	warm, err := b.enrollSingles(ctx, warmUp)
-	if err != nil {
-		return fmt.Errorf("warm up: %w", err)
-	}
-	if err := warm.check(); err != nil {
-		return fmt.Errorf("warm up: %w", err)
 	}
 	// Launches leave room for single enrollments while there are any: these are over.
 	select {
@@ -165,6 +157,23 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
+	}
+	return nil
+}
+
+// warm makes n leads for single enrollments, and some more if they are few, and
+// enrolls some before anything is measured.
+func (b *bench) warm(ctx context.Context, n int) error {
+	b.singles = make([]int64, max(warmUp, n))
+	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
+		return err
+	}
+	warm, err := b.enrollSingles(ctx, warmUp)
+	if err == nil {
+		err = warm.check()
+	}
+	if err != nil {
+		return fmt.Errorf("warm up: %w", err)
 	}
 	return nil
 }

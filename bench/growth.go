@@ -51,14 +51,8 @@ func (b *bench) grow(ctx context.Context) error {
 			return err
 		}
 	}
-	b.singles = make([]int64, warmUp)
-	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
+	if err := b.warm(ctx, 0); err != nil {
 		return err
-	}
-	if warm, err := b.enrollSingles(ctx, warmUp); err != nil {
-		return fmt.Errorf("warm up: %w", err)
-	} else if err := warm.check(); err != nil {
-		return fmt.Errorf("warm up: %w", err)
 	}
 	group, size := growthGroups[growthPart], sizes[growthPart]
 	leads, nodes, fails := way{name: "leads"}, way{name: "touchpoints"}, way{name: "% failing"}

@@ -40,14 +40,8 @@ func (b *bench) histories(ctx context.Context) error {
 	if err := b.makeLeads(ctx, groupHist, many); err != nil {
 		return err
 	}
-	b.singles = make([]int64, max(warmUp, historySingles))
-	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
+	if err := b.warm(ctx, historySingles); err != nil {
 		return err
-	}
-	if warm, err := b.enrollSingles(ctx, warmUp); err != nil {
-		return fmt.Errorf("warm up: %w", err)
-	} else if err := warm.check(); err != nil {
-		return fmt.Errorf("warm up: %w", err)
 	}
 	temporal, err := b.stack.temporal()
 	if err != nil {

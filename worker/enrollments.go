@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,10 +171,7 @@ func (p *Pump) mark(ctx context.Context, ids []string) error {
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("mark cohorts as started: %w", err)
-	}
-	return nil
+	return err
 }
 
 // hear wakes this pump when a bell is rung. It listens when it has been told to, if
