@@ -39,6 +39,7 @@ func (f *fixture) health(id string) (h struct {
 func TestWebhookHealth(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.redis.SetTime(f.clock.Now())
 	hook := f.newWebhook("https://example.com/hook")
 	fresh := f.get("/v1/webhooks/"+hook+"/health").expect(t, 200)
 	const stats = `{"attempts":0,"succeeded":0,"failed":0,"successRate":null,"latencyMs":null,"errors":{}}`
@@ -87,7 +88,6 @@ func TestWebhookHealth(t *testing.T) {
 	}
 
 	// A worker opens the breaker, in the same Redis.
-	f.redis.SetTime(f.clock.Now())
 	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()}))
 	t.Cleanup(func() { _ = client.Close() })
 	worker := limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)

@@ -23,6 +23,8 @@ const (
 	// triesInRedis bounds the calls of one Take: one to ask for all, one for what is
 	// there of it, and one more if somebody else took of that in between.
 	triesInRedis = 3
+	// setBack is how far Redis's clock may be set back without being noticed.
+	setBack = time.Second
 )
 
 // Rates are rate limits that all processes share: of each key, tokens come back
@@ -113,6 +115,14 @@ func (r *Rates) ask(ctx context.Context, key string, l limit, n int) (Taken, err
 		if res.RetryAfter < 0 {
 			return l.taken(n, want, owed), nil
 		}
+		// More than a whole bucket is owed only where Redis's clock was set back since
+		// (or another Redis took over), which would refuse all until it is there again.
+		if owed > l.span()+setBack {
+			if err := r.limiter.Reset(ctx, key); err != nil {
+				return Taken{}, fmt.Errorf("take tokens: %w", err)
+			}
+			continue
+		}
 		// What is missing of those asked for says how many there are.
 		missing := int(math.Ceil(float64(res.RetryAfter) / float64(l.interval)))
 		if want -= max(1, missing); want <= 0 {
@@ -141,8 +151,11 @@ func limitOf(perSecond float64, burst int) limit {
 
 // available is the number of whole tokens in a bucket.
 func (l limit) available(owed time.Duration) int {
-	return max(0, int((time.Duration(l.burst)*l.interval-owed+slack)/l.interval))
+	return max(0, int((l.span()-owed+slack)/l.interval))
 }
+
+// span is how long an empty bucket takes to be full.
+func (l limit) span() time.Duration { return time.Duration(l.burst) * l.interval }
 
 // taken answers for a call that wanted n tokens and got allowed, with owed as it
 // is after that.

@@ -303,6 +303,27 @@ func TestRatesWithoutRedis(t *testing.T) {
 	}
 }
 
+// Redis's clock is set back, or one whose clock is behind takes over: nobody is refused
+// until it has caught up.
+func TestRedisClockSetBack(t *testing.T) {
+	t.Parallel()
+	server, clock := miniredis.RunT(t), newTestClock()
+	r := newRates(patientClient(t, server.Addr()), silent, clock.Now, 10)
+	for _, set := range []time.Duration{0, -time.Hour, -2 * time.Hour} {
+		server.SetTime(clock.Now().Add(set))
+		if taken := r.Take(t.Context(), "key", 100, 10, 1); taken.Allowed != 1 {
+			t.Errorf("clock set by %v: %+v", set, taken)
+		}
+	}
+	// It is a bucket as before.
+	if taken := r.Take(t.Context(), "key", 100, 10, 20); taken.Allowed != 9 {
+		t.Errorf("%+v", taken)
+	}
+	if taken := r.Take(t.Context(), "key", 100, 10, 1); taken.Allowed != 0 {
+		t.Errorf("%+v", taken)
+	}
+}
+
 // A caller that leaves does not make Redis look away, and gets an answer.
 func TestTakeOfACanceledCaller(t *testing.T) {
 	t.Parallel()

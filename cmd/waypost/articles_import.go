@@ -263,7 +263,7 @@ func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *
 				return answered, unreadable(json.Unmarshal(a.body, &answered), a)
 			}
 		}
-		if !again || try == partTries || ctx.Err() != nil {
+		if !again || try == partTries {
 			return answered, err
 		}
 		select {
