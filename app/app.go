@@ -107,6 +107,11 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	stop.push(temporal.Close)
 
 	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now}
+	if cfg.Webhook.Proxy != "" {
+		if policy.Proxy, err = url.Parse(string(cfg.Webhook.Proxy)); err != nil {
+			return errors.New("WAYPOST_WEBHOOK_PROXY: is no URL")
+		}
+	}
 	connections := webhook.NewSender(policy)
 	stop.push(connections.Close)
 	sender := spans.sender(connections)

@@ -40,6 +40,15 @@ func checkHTTPURL(s string) error {
 	return nil
 }
 
+// checkProxy does not repeat what may hold a password.
+func checkProxy(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT (its value is not shown, it may hold a password)")
+	}
+	return nil
+}
+
 // checkIssuer also refuses plain HTTP: whoever answers in the issuer's place could sign
 // tokens of his own. Loopback is for trying things out.
 func checkIssuer(s string) error {

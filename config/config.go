@@ -141,6 +141,8 @@ type Webhook struct {
 	AllowCIDRs []netip.Prefix `env:"WAYPOST_WEBHOOK_ALLOW_CIDRS"`
 	// Ports are the ports that may be reached. Empty: any.
 	Ports []int `env:"WAYPOST_WEBHOOK_PORTS"`
+	// Proxy is an http URL with a port; it may hold a password. Empty: none.
+	Proxy Secret `env:"WAYPOST_WEBHOOK_PROXY"`
 }
 
 // Lead is about the leads' data.

@@ -71,7 +71,7 @@ func TestLoadValues(t *testing.T) {
 	cfg, _, err := config.Load(config.RoleServe, needed(
 		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.1/8, fd00::1/8", "WAYPOST_WEBHOOK_PORTS=80, 443", "WAYPOST_LOG_LEVEL=warn",
 		"WAYPOST_LOG_FORMAT=json", "WAYPOST_TEMPORAL_UI_URL=https://ui.example.com/x/", "WAYPOST_PHONE_REGION=",
-		"WAYPOST_TYPESENSE_URL=http://a:8108/, https://b", "WAYPOST_TYPESENSE_API_KEY=x",
+		"WAYPOST_TYPESENSE_URL=http://a:8108/, https://b", "WAYPOST_TYPESENSE_API_KEY=x", "WAYPOST_WEBHOOK_PROXY=http://u:hunter2@[::1]:3128/",
 	))
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +85,9 @@ func TestLoadValues(t *testing.T) {
 	if cfg.Temporal.UIURL != "https://ui.example.com/x" || cfg.Lead.PhoneRegion != "CN" {
 		t.Errorf("UI %q, region %q", cfg.Temporal.UIURL, cfg.Lead.PhoneRegion)
 	}
+	if cfg.Webhook.Proxy != "http://u:hunter2@[::1]:3128/" {
+		t.Errorf("proxy %v", cfg.Webhook.Proxy)
+	}
 	if !slices.Equal(cfg.Search.URLs, []string{"http://a:8108", "https://b"}) {
 		t.Errorf("nodes %q", cfg.Search.URLs)
 	}
@@ -96,6 +99,7 @@ func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
 		"WAYPOST_HTTP_ADDR=8080", "WAYPOST_ADMIN_ADDR=127.0.0.1:70000", "WAYPOST_DATABASE_URL=mysql://u:hunter2@h/db",
 		"WAYPOST_REDIS_URL=http://:hunter2@h", "WAYPOST_ENCRYPTION_KEYS=k1:hunter2", "WAYPOST_TEMPORAL_ADDRESS=nowhere",
 		"WAYPOST_TEMPORAL_UI_URL=ftp://x", "WAYPOST_WEBHOOK_ALLOW_CIDRS=10.0.0.1", "WAYPOST_WEBHOOK_PORTS=80,http",
+		"WAYPOST_WEBHOOK_PROXY=https://u:hunter2@proxy:3128",
 		"WAYPOST_TYPESENSE_URL=http://a,http://u:hunter2@b", "WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
 	}
 	_, _, err := config.Load(config.RoleGateway, faults)

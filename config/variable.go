@@ -154,6 +154,10 @@ var variables = []Variable{
 		Help: "The only ports that webhooks may reach; any if empty.", Example: "80,443", check: checkPorts,
 	},
 	{
+		Name: "WAYPOST_WEBHOOK_PROXY", Roles: senderRoles,
+		Help: "A proxy that makes the connections to webhooks (`CONNECT`, also for `http`), to addresses that were checked before; none if empty. `HTTPS_PROXY` and its like are not heeded.", Example: "http://user:password@proxy.internal:3128", check: checkProxy,
+	},
+	{
 		Name: "WAYPOST_TRUSTED_PROXIES", Roles: gatewayRoles,
 		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit only.", Example: "10.0.0.0/8", check: checkPrefixes,
 	},

@@ -80,7 +80,6 @@ func (streamError) Error() string { return "stream reset" }
 
 // dial makes the connections of exchanges, under the address guard.
 func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: dialTimeout, ControlContext: o.control, Resolver: o.resolver}
 	by := time.Time{}
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		if x.dials.Add(1) > maxDials {
@@ -93,7 +92,11 @@ func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, 
 		defer cancel()
 		by = x.by
 	}
-	made, err := dialer.DialContext(ctx, network, address)
+	dial := (&net.Dialer{Timeout: dialTimeout, ControlContext: o.control, Resolver: o.resolver}).DialContext
+	if o.Proxy != nil {
+		dial = o.dialProxy
+	}
+	made, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

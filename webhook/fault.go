@@ -35,6 +35,9 @@ func faultOf(ctx context.Context, err error) *fault {
 	case context.DeadlineExceeded:
 		return &fault{waypost.ClassTimeout, "no complete answer in time"}
 	}
+	if proxy := (*proxyError)(nil); errors.As(err, &proxy) {
+		return &fault{waypost.ClassNetwork, proxy.Error()}
+	}
 	// Before the time-out: a resolver that does not answer is a fault of the
 	// network, not a slow receiver.
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"waypost"
@@ -22,6 +23,9 @@ type Options struct {
 	AllowCIDRs []netip.Prefix
 	// Ports are the ports that may be called; empty means any.
 	Ports []int
+	// Proxy, an http URL with a port, and a user and a password if it asks for them, makes
+	// the connections (CONNECT), to addresses that were checked before. Nil: none does.
+	Proxy *url.URL
 	// UserAgent is "Waypost/" and the version by default.
 	UserAgent string
 	// Now is the clock of Outcome.At, of signatures and of what is not used for long;

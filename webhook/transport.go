@@ -14,7 +14,7 @@ func (o *Options) newTransport(setting *tls.Config, idle int) *http.Transport {
 	setting.MinVersion = tls.VersionTLS12
 	setting.ClientSessionCache = tls.NewLRUClientSessionCache(idle)
 	return &http.Transport{
-		Proxy:               nil, // a proxy from the environment would take the address guard's place
+		Proxy:               nil, // one from the environment would take the address guard's place; see Options.Proxy
 		DialContext:         o.dial,
 		TLSClientConfig:     setting,
 		TLSHandshakeTimeout: tlsTimeout,

@@ -1,0 +1,80 @@
+package webhook
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// proxyError says that there is no connection because of the proxy. It wraps nothing:
+// an address or a certificate of the proxy is none of the receiver's.
+type proxyError struct{ text string }
+
+func (e *proxyError) Error() string { return e.text }
+
+// dialProxy has the proxy make a connection to an address that the guard lets through.
+// The proxy is told no name: when it looked it up, it could lead elsewhere.
+func (o *Options) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := o.resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	for _, addr := range addrs {
+		to := net.JoinHostPort(addr.Unmap().String(), port)
+		if refused := o.control(ctx, network, to, nil); refused != nil {
+			if err == nil {
+				err = refused
+			}
+			continue
+		}
+		// The guard has no say in the proxy itself: the installation has named it.
+		made, failed := new(net.Dialer).DialContext(ctx, network, o.Proxy.Host)
+		if failed != nil {
+			return nil, &proxyError{"the proxy for webhooks cannot be reached"}
+		}
+		if err = tunnel(ctx, made, o.Proxy, to); err == nil {
+			return made, nil
+		}
+		made.Close()
+	}
+	return nil, err
+}
+
+// tunnel asks a proxy, over a connection to it, for one to an address (RFC 9110, CONNECT).
+func tunnel(ctx context.Context, made net.Conn, proxy *url.URL, to string) error {
+	stop := context.AfterFunc(ctx, func() { _ = made.SetDeadline(time.Unix(1, 0)) })
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: to}, Host: to, Header: http.Header{}}
+	if user := proxy.User; user != nil {
+		password, _ := user.Password()
+		req.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	silent := &proxyError{"the proxy for webhooks does not answer"}
+	if err := req.Write(made); err != nil {
+		return silent
+	}
+	from := bufio.NewReader(io.LimitReader(made, maxHeader))
+	resp, err := http.ReadResponse(from, req)
+	if err != nil {
+		return silent
+	}
+	if resp.StatusCode/100 != 2 {
+		return &proxyError{fmt.Sprintf("the proxy for webhooks gave no connection to the receiver (%d)", resp.StatusCode)}
+	}
+	// The receiver speaks second, and what is read here is lost.
+	if from.Buffered() > 0 || !stop() {
+		return silent
+	}
+	return nil
+}
