@@ -4,6 +4,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -82,6 +83,8 @@ type Activities struct {
 	places   places
 	runway   chan struct{} // places for batches that take off at the same time
 	recorder *recorder
+
+	stragglers, localPatience time.Duration
 }
 
 // Options are what activities work with.
@@ -101,6 +104,9 @@ type Options struct {
 	Log    *slog.Logger
 	Now    func() time.Time // time.Now if nil
 	Random func() float64   // in [0,1), places the jitter; math/rand's if nil
+	// Stragglers is how long a batch of several waits for slow receivers, LocalPatience how
+	// long a local activity does; 3 s and 250 ms if zero.
+	Stragglers, LocalPatience time.Duration
 }
 
 // New makes the activities and starts the recorder that writes outcomes. Close
@@ -113,6 +119,8 @@ func New(o Options) *Activities {
 		process: waypost.NewID("prc_", time.Now()),
 		pilots:  newPilots(),
 		runway:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+
+		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
 	}
 	if a.isAway == nil {
 		a.isAway = func(error) bool { return false }

@@ -21,9 +21,13 @@ import (
 	"waypost/webhook"
 )
 
+// A machine that stands still for a moment is no Redis that is away.
+func init() { limits.CallTime = time.Minute }
+
 // breakers are a process's breakers in the Redis at addr.
 func (w *world) breakers(addr string) *limits.Breakers {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	// A command that is sent again could lose a probe.
+	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: addr}))
 	w.t.Cleanup(func() { _ = client.Close() })
 	return limits.NewBreakers(client, slog.New(slog.DiscardHandler), w.clock.now)
 }
@@ -36,6 +40,7 @@ func (w *world) guarded(s activities.Store, addr string) *activities.Activities 
 	w.t.Cleanup(sender.Close)
 	a := activities.New(activities.Options{
 		Store: s, Sender: sender, Breakers: w.breakers(addr), Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
+		Stragglers: time.Minute,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a
@@ -54,6 +59,7 @@ func hangUp(rw http.ResponseWriter, _ *http.Request, _ string) {
 func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 60)
+	w.clock.stop()
 	server := miniredis.RunT(t)
 	advance := func(d time.Duration) {
 		w.clock.advance(d)
@@ -175,6 +181,7 @@ func (s *meanwhileStore) RecordDeferrals(ctx context.Context, deferrals []waypos
 func TestBreakerClosesWhileABatchIsHeldBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 30)
+	w.clock.stop()
 	server := miniredis.RunT(t)
 	server.SetTime(w.clock.now())
 	third := w.breakers(server.Addr())
@@ -223,6 +230,7 @@ func TestWebhookChangesWhileABatchIsHeldBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 29)
+			w.clock.stop()
 			server := miniredis.RunT(t)
 			server.SetTime(w.clock.now())
 			update := func(change func(*waypost.Webhook)) {
@@ -255,6 +263,7 @@ func TestWebhookChangesWhileABatchIsHeldBack(t *testing.T) {
 func TestBreakerProbeThatIsNotMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 30)
+	w.clock.stop()
 	server := miniredis.RunT(t)
 	server.SetTime(w.clock.now())
 	a := w.guarded(w.store, server.Addr())
@@ -282,6 +291,7 @@ func TestBreakerProbeThatIsNotMade(t *testing.T) {
 func TestBreakerIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 30)
+	w.clock.stop()
 	server := miniredis.RunT(t)
 	server.SetTime(w.clock.now())
 	a := w.guarded(w.store, server.Addr())
@@ -311,6 +321,7 @@ func TestBreakerIsForgotten(t *testing.T) {
 func TestBreakerLeavesRetriesAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 46)
+	w.clock.stop()
 	server := miniredis.RunT(t)
 	a := w.guarded(w.store, server.Addr())
 	all := w.items
@@ -350,6 +361,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 50)
+			w.clock.stop()
 			w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { answer(rw) })
 			server := miniredis.RunT(t)
 			server.SetTime(w.clock.now())

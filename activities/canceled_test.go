@@ -27,7 +27,7 @@ func TestCancelAndCrashLeavesNoOpenDelivery(t *testing.T) {
 	defer func() { close(hang); close(held); <-dead }()
 	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[0].EnrollmentID)
 	must(t, err)
-	w.clock.advance(13 * time.Second)
+	w.clock.advance(63 * time.Second)
 	got := fmt.Sprint(w.deliverAll(w.process(nil)))
 	d, _ := w.attempts(0)
 	if got != "[canceled]" || !d.Status.Final() {
@@ -105,8 +105,9 @@ func TestCancelOfStragglerAndCrash(t *testing.T) {
 		}
 	})
 	defer close(hang)
+	w.stragglers = 300 * time.Millisecond
 	a := w.process(nil)
-	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay]" {
+	if got := w.deliverLate(a, 1); got != "[delivered underWay]" {
 		t.Fatal(got)
 	}
 	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[1].EnrollmentID)

@@ -70,12 +70,11 @@ func (d Delivery) Input() journey.Input {
 }
 
 const (
-	// stragglers is how long a batch of several waits for slow receivers.
-	stragglers = 3 * time.Second
+	stragglers = 3 * time.Second // see Options
 	// glance is how long a batch waits that finds no place to wait longer.
 	glance = 100 * time.Millisecond
-	// localPatience is how long a local activity waits: it keeps its workflow from hearing
-	// signals, and its worker from another task.
+	// localPatience is short: a local activity keeps its workflow from hearing signals, and
+	// its worker from another task.
 	localPatience = 250 * time.Millisecond
 	// underWayPause lets others have the worker's place between two looks at a slow
 	// receiver.
@@ -894,11 +893,11 @@ func (r *batchRun) land(ctx context.Context) error {
 		patience := glance
 		switch {
 		case local:
-			if patience = localPatience; r.admit.PostTime(r.hook.ID) > localPatience {
+			if patience = r.localPatience; r.admit.PostTime(r.hook.ID) > r.localPatience {
 				patience = 0
 			}
 		case patient:
-			patience = stragglers
+			patience = r.stragglers
 		}
 		timer := time.NewTimer(patience)
 		defer timer.Stop()

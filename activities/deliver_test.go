@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,13 +44,31 @@ type world struct {
 	webhookID string
 	posts     sync.Map // message id → *atomic.Int32
 	handle    atomic.Value
+	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
+	stragglers time.Duration
 }
 
-// clock is the time that the store, the sender and the activities go by.
-type clock struct{ ahead atomic.Int64 }
+// clock is the time that the store, the sender and the activities go by. Once it is
+// stopped it moves only when it is told to.
+type clock struct {
+	ahead   atomic.Int64
+	stopped atomic.Pointer[time.Time]
+}
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) now() time.Time {
+	at := time.Now()
+	if s := c.stopped.Load(); s != nil {
+		at = *s
+	}
+	return at.Add(time.Duration(c.ahead.Load()))
+}
+
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func (c *clock) stop() {
+	at := time.Now()
+	c.stopped.Store(&at)
+}
 
 func newWorld(t *testing.T, leads int) *world {
 	t.Helper()
@@ -77,7 +96,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 
 	w.store = w.open(firstKey)
 	hook, err := w.store.CreateWebhook(ctx, scope, waypost.Webhook{
-		Name: "crm", URL: server.URL, TimeoutMs: 10_000, Retry: waypost.DefaultRetry(), Enabled: true,
+		Name: "crm", URL: server.URL, TimeoutMs: 60_000, Retry: waypost.DefaultRetry(), Enabled: true,
 	})
 	must(t, err)
 	w.webhookID = hook.ID
@@ -139,7 +158,8 @@ func (w *world) process(s activities.Store) *activities.Activities {
 	}
 	a := activities.New(activities.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
-		Away: func(err error) bool { return errors.Is(err, errAway) },
+		Away:       func(err error) bool { return errors.Is(err, errAway) },
+		Stragglers: cmp.Or(w.stragglers, time.Minute),
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a
@@ -212,6 +232,7 @@ func (w *world) attempts(i int) (waypost.Delivery, []waypost.Attempt) {
 func TestRerunRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5)
+	w.clock.stop() // nothing becomes due
 	w.answer(func(rw http.ResponseWriter, _ *http.Request, id string) {
 		if id == "ext-3" {
 			rw.WriteHeader(http.StatusServiceUnavailable)
@@ -377,10 +398,9 @@ func TestRefusedRecordDoesNotBlockOthers(t *testing.T) {
 		}
 		return nil
 	}
+	w.stragglers = time.Second // a record is taken apart within that
 	a := w.process(s)
-	done := make(chan []string, 1)
-	go func() { done <- w.deliverAll(a) }()
-	if got := fmt.Sprint(<-done); got != "[delivered delivered underWay delivered]" {
+	if got := w.deliverLate(a, 1); got != "[delivered delivered underWay delivered]" {
 		t.Errorf("outcomes %s", got)
 	}
 	refused.Store("")
@@ -405,7 +425,7 @@ func TestInterruptedAttempt(t *testing.T) {
 		t.Errorf("while it may be under way: %s", got)
 	}
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
-	w.clock.advance(13 * time.Second)
+	w.clock.advance(63 * time.Second)
 	if got := fmt.Sprint(w.deliverAll(other)); got != "[delivered]" {
 		t.Errorf("after the time-out: %s", got)
 	}
@@ -444,7 +464,8 @@ func TestAttemptOfBeforeAnOutage(t *testing.T) {
 			w.begin(w.process(nil))
 			other := w.process(nil)
 			w.answer(func(http.ResponseWriter, *http.Request, string) {})
-			w.clock.advance(13 * time.Second) // longer than the time-out
+			w.clock.advance(63 * time.Second) // longer than the time-out
+			w.clock.stop()
 			other.Failed(c.err)
 			if got := fmt.Sprint(w.deliverAll(other)); got != c.want {
 				t.Errorf("right after it: %s, want %s", got, c.want)
@@ -468,8 +489,9 @@ func TestStragglers(t *testing.T) {
 			<-hang
 		}
 	})
+	w.stragglers = 300 * time.Millisecond
 	a := w.process(nil)
-	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay delivered]" {
+	if got := w.deliverLate(a, 1); got != "[delivered underWay delivered]" {
 		t.Errorf("outcomes %s", got)
 	}
 	w.items = w.items[1:2]
@@ -481,6 +503,23 @@ func TestStragglers(t *testing.T) {
 	}
 	if n := w.totalPosts(); n != 3 {
 		t.Errorf("%d POSTs, want 3", n)
+	}
+}
+
+// deliverLate delivers until no more than so many are under way: on a machine that stands
+// still others can be, too.
+func (w *world) deliverLate(a *activities.Activities, late int) string {
+	w.t.Helper()
+	for {
+		got, n := w.deliverAll(a), 0
+		for _, outcome := range got {
+			if outcome == activities.OutcomeUnderWay {
+				n++
+			}
+		}
+		if n <= late {
+			return fmt.Sprint(got)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				held := make(chan struct{})
 				zombie := w.process(slowRecords{w.store, held})
 				zombieDone := w.begin(zombie)
-				w.clock.advance(13 * time.Second)
+				w.clock.advance(63 * time.Second)
 				other := w.process(nil)
 				type result struct {
 					d   []activities.Delivery
@@ -131,8 +131,9 @@ func TestCloseWaitsForStragglers(t *testing.T) {
 			<-hang
 		}
 	})
+	w.stragglers = 300 * time.Millisecond
 	a := w.process(nil)
-	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered underWay]" {
+	if got := w.deliverLate(a, 1); got != "[delivered underWay]" {
 		t.Fatalf("outcomes %s", got)
 	}
 	closed := make(chan error, 1)
@@ -166,17 +167,11 @@ func TestShorterTimeoutRepeatsNoPost(t *testing.T) {
 	_, err = w.store.UpdateWebhook(context.Background(), scope, def.ID, func(h *waypost.Webhook) error { h.TimeoutMs = 1000; return nil })
 	must(t, err)
 	w.clock.advance(4 * time.Second)
-	otherDone := make(chan string, 1)
-	go func() { otherDone <- fmt.Sprint(w.deliverAll(w.process(nil))) }()
-	select {
-	case got := <-otherDone:
-		if got != "[underWay]" {
-			t.Errorf("outcome %s", got)
-		}
-	case <-time.After(time.Second):
+	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[underWay]" {
+		t.Errorf("outcome %s", got)
 	}
 	if n := w.totalPosts(); n != 1 {
-		t.Errorf("%d POSTs while the first may take ten seconds", n)
+		t.Errorf("%d POSTs while the first may take a minute", n)
 	}
 	close(hang)
 	must(t, <-done)
@@ -252,7 +247,7 @@ func TestAttemptShowsBeforeItIsRecorded(t *testing.T) {
 	t.Cleanup(sender.Close)
 	a := activities.New(activities.Options{Store: s, Sender: sender, Observer: seen, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	answered := w.begin(a)
-	for deadline := time.Now().Add(10 * time.Second); seen.attempts.Load() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); seen.attempts.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not show")
 		}
@@ -327,7 +322,7 @@ func TestInterruptedAttemptCounts(t *testing.T) {
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
 	answered := w.begin(w.process(nil))
-	w.clock.advance(13 * time.Second)
+	w.clock.advance(63 * time.Second)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[failed]" {
 		t.Errorf("outcomes %s", got)
 	}
@@ -361,7 +356,7 @@ func TestPanicInAnAttempt(t *testing.T) {
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[underWay underWay]" {
 		t.Errorf("outcomes %s", got)
 	}
-	w.clock.advance(13 * time.Second)
+	w.clock.advance(63 * time.Second)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered]" {
 		t.Errorf("outcomes %s", got)
 	}

@@ -98,6 +98,7 @@ func TestGiveUpAfterWhileDeferred(t *testing.T) {
 						step(activities.OutcomeRetrying, 1)
 						w.clock.advance(10 * time.Second) // past the schedule's first entry
 					}
+					w.clock.stop() // a breaker's pause is short
 					must(t, of.begin(w))
 					step(activities.OutcomeDeferred, before)
 					w.clock.advance(80 * time.Hour) // giveUpAfter is 72

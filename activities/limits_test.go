@@ -67,10 +67,10 @@ func capOverJourneys(t *testing.T, url string) {
 		t.Cleanup(func() { must(t, stores[i].Close()) })
 		sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: now.now})
 		t.Cleanup(sender.Close)
-		workers[i] = activities.New(activities.Options{Store: stores[i], Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now.now})
+		workers[i] = activities.New(activities.Options{Store: stores[i], Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now.now, Stragglers: time.Minute})
 		t.Cleanup(func() { must(t, workers[i].Close(context.Background())) })
 	}
-	hook, err := stores[0].CreateWebhook(ctx, scope, waypost.Webhook{Name: "crm", URL: server.URL, TimeoutMs: 10_000, Retry: waypost.DefaultRetry(), Enabled: true})
+	hook, err := stores[0].CreateWebhook(ctx, scope, waypost.Webhook{Name: "crm", URL: server.URL, TimeoutMs: 60_000, Retry: waypost.DefaultRetry(), Enabled: true})
 	must(t, err)
 	def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"J","start":"hello","frequencyCap":{"touchpoints":1,"per":"24h"},"nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"end"},{"id":"end","type":"exit"}]}`, hook.ID))

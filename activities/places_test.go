@@ -47,6 +47,7 @@ func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 	t.Parallel()
 	const half = activities.WaitingPlaces / 2
 	w := newWorld(t, half+3)
+	w.clock.stop()
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
 	a := w.process(nil)

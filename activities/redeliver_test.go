@@ -112,6 +112,7 @@ func (w *world) outcomes(a *activities.Activities, items []activities.Item) stri
 func TestRedeliverBatch(t *testing.T) {
 	t.Parallel()
 	w := givenUp(t, 2)
+	w.clock.stop() // nothing becomes due
 	a := w.process(nil)
 	seen := func() string {
 		e, entries, err := w.store.Enrollment(context.Background(), scope, w.items[0].EnrollmentID)
@@ -228,7 +229,7 @@ func TestRedeliveryAfterCrash(t *testing.T) {
 	if _, err := w.store.Redeliver(context.Background(), scope, d.MessageID); waypost.CodeOf(err) != waypost.CodeConflict {
 		t.Errorf("another redelivery begins beside it: %v", err)
 	}
-	w.clock.advance(13 * time.Second)
+	w.clock.advance(63 * time.Second)
 	w.respond(http.StatusOK)
 	if got := w.outcomes(other, items); got != "[delivered]" {
 		t.Errorf("after its time: %s", got)

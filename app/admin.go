@@ -27,13 +27,16 @@ type adminServer struct {
 	told     chan struct{} // gets something whenever somebody was told so
 }
 
-const (
+// Whoever asked /readyz within watchedTime is likely to ask again.
+const watchedTime = 30 * time.Second
+
+// Variables for tests on a busy machine.
+var (
 	// checkTime bounds one readiness check.
 	checkTime = 2 * time.Second
-	// Whoever asked /readyz within watchedTime is likely to ask again: a process that
-	// is to stop goes on accepting until it was asked, or for noticeTime.
-	watchedTime = 30 * time.Second
-	noticeTime  = 5 * time.Second
+	// noticeTime is how long a process that is to stop goes on accepting if nobody asks
+	// /readyz who did so before.
+	noticeTime = 5 * time.Second
 )
 
 // serveAdmin begins to serve on addr; stop ends it.

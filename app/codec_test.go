@@ -711,14 +711,8 @@ func waitReady(t *testing.T, admin string) {
 // The role starts while the issuer is away, says so, and heals by itself.
 func TestCodecStartsWithoutTheIssuer(t *testing.T) {
 	t.Parallel()
-	var lc net.ListenConfig
-	held, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := held.Addr().String()
+	addr := freeAddr(t)
 	cfg := codecConfig(t, "http://"+addr)
-	_ = held.Close()
 	var log logBuffer
 	codec, stop := runCodec(t, cfg, &log)
 	if status, body := get(t, cfg.Admin.Addr, "/readyz"); status != 503 || !strings.Contains(body, `"issuer":"away"`) {
@@ -728,7 +722,9 @@ func TestCodecStartsWithoutTheIssuer(t *testing.T) {
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "has not answered yet") {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}
-	if held, err = lc.Listen(t.Context(), "tcp", addr); err != nil {
+	var lc net.ListenConfig
+	held, err := lc.Listen(t.Context(), "tcp", addr)
+	if err != nil {
 		t.Fatal(err)
 	}
 	i := newIssuer(t, held)

@@ -209,8 +209,8 @@ func (m *metrics) watchCertificate(c *certificate) {
 	}, func() float64 { return float64(c.notAfter().Unix()) }))
 }
 
-// backlogTime bounds what a scrape asks of the database.
-const backlogTime = 2 * time.Second
+// backlogTime bounds what a scrape asks of the database. It is a variable for tests.
+var backlogTime = 2 * time.Second
 
 // outbox is where accepted enrollments wait for their workflow.
 type outbox interface {

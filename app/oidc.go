@@ -20,9 +20,10 @@ import (
 	"waypost/config"
 )
 
+// issuerTime bounds one question to the issuer. It is a variable for tests.
+var issuerTime = 5 * time.Second
+
 const (
-	// issuerTime bounds one question to the issuer.
-	issuerTime = 5 * time.Second
 	// retryEvery is how often an issuer is asked that has not answered yet.
 	retryEvery = 2 * time.Second
 	// keysEvery is the least time between two questions for the issuer's keys. A token

@@ -52,7 +52,8 @@ const (
 )
 
 // flushTime bounds what a stopping process does about spans that it has not exported.
-const flushTime = 3 * time.Second
+// It is a variable for tests.
+var flushTime = 3 * time.Second
 
 // startTraces sets up the traces of a role. Variables that cannot be used turn them off
 // and are logged, as OpenTelemetry wants it: a role works without traces.

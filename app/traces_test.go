@@ -43,6 +43,9 @@ type collector struct {
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
+	before := flushTime // these tests are not parallel
+	flushTime = time.Minute
+	t.Cleanup(func() { flushTime = before })
 	c := &collector{}
 	c.status.Store(http.StatusOK)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +269,6 @@ func (b *lockedBuffer) String() string {
 // A collector that refuses is told of once, and once more when it takes spans again.
 func TestTracesRefused(t *testing.T) {
 	c, out := startCollector(t), &lockedBuffer{}
-	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "2000")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20private")
 	spans := startTraces(t.Context(), "waypost-worker", slog.New(slog.NewTextHandler(out, nil)))
 	export := func(status int) {
@@ -319,7 +321,7 @@ func TestTracesAway(t *testing.T) {
 				t.Error(err)
 			}
 			// The rest of a stop takes no second; the bound leaves room for a busy machine.
-			if took := time.Since(began); served > 10*time.Second || took > flushTime+10*time.Second {
+			if took := time.Since(began); served > time.Minute || took > flushTime+10*time.Second {
 				t.Errorf("20 requests took %s, the stop %s", served, took)
 			}
 		})

@@ -9,7 +9,10 @@ import (
 	"waypost"
 )
 
-// NewHasty makes a gateway that gives headers and bodies little time.
+// What is simulated is to depend on no clock.
+func init() { simulationWait, simulationTime = time.Minute, time.Minute }
+
+// NewHasty makes a gateway that gives headers and bodies another time.
 func NewHasty(o Options, patience time.Duration) *fiber.App {
 	a := newAPI(o)
 	a.headerTime, a.bodyTime = patience, patience

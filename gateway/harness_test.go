@@ -102,6 +102,9 @@ type fixture struct {
 
 const testOrg = "acme"
 
+// The time-outs are for a Redis that is away, not for a busy machine.
+func init() { limits.CallTime = time.Minute }
+
 // migrated is an empty database, of which every fixture gets a copy: migrating one
 // for each took a third of the time of these tests.
 var migrated = sync.OnceValues(func() (template []byte, err error) {
@@ -149,10 +152,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	credential := f.newApp("*")
 	f.key, f.app = keyOf(credential), credential.Application
 
-	redisOptions := limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()})
-	// The time-outs are for a Redis that is away, not for a busy test machine.
-	redisOptions.DialTimeout, redisOptions.ReadTimeout, redisOptions.WriteTimeout, redisOptions.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
-	client := redis.NewClient(redisOptions)
+	client := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: f.redis.Addr()}))
 	t.Cleanup(func() { _ = client.Close() })
 	policy := webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	sender := webhook.NewSender(policy)
@@ -190,12 +190,12 @@ func (f *fixture) serve() string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := gateway.New(f.options)
+	app := gateway.NewHasty(f.options, time.Minute) // five seconds for headers are little on a busy machine
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(l) }()
 	t.Cleanup(func() {
 		f.client.CloseIdleConnections() // the server waits for those that it never heard from
-		if err := app.ShutdownWithTimeout(10 * time.Second); err != nil {
+		if err := app.ShutdownWithTimeout(time.Minute); err != nil {
 			t.Errorf("shut down: %v", err)
 		}
 		if err := <-done; err != nil {

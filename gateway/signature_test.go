@@ -284,10 +284,10 @@ func TestRedisAway(t *testing.T) {
 	if err := f.redis.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for f.send("POST", "/v1/leads", `{"businessParam":{"name":"Bob"}}`).status != http.StatusCreated {
 		if time.Now().After(deadline) {
-			t.Fatal("writes are still refused 20 s after Redis came back")
+			t.Fatal("writes are still refused a minute after Redis came back")
 		}
 	}
 	if got := f.do(during).fault(t, http.StatusUnauthorized, "Unauthorized"); detailOf(got) != "NonceReused" {

@@ -10,8 +10,8 @@ import (
 	"waypost/journey"
 )
 
-// Bounds of dry runs and forecasts.
-const (
+// Bounds of dry runs and forecasts; variables for tests on a busy machine.
+var (
 	simulationWait = 3 * time.Second  // for others to end
 	simulationTime = 10 * time.Second // of one
 )

@@ -25,12 +25,13 @@ type Bell struct {
 	key    string
 	gate   gate
 	rung   chan struct{}
+	wait   time.Duration // bellWait
 }
 
 // NewBell returns the bell of that name in client, which should have been made with
 // ClientOptions.
 func NewBell(client redis.UniversalClient, name string) *Bell {
-	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, rung: make(chan struct{}, 1)}
+	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, rung: make(chan struct{}, 1), wait: bellWait}
 }
 
 // Ring rings the bell, once for all who ask while Run does it. It never blocks.
@@ -75,7 +76,7 @@ func (b *Bell) Await(ctx context.Context) (rung bool, err error) {
 	heard := make(chan error, 1)
 	// The client does not leave an answer that it waits for when ctx ends.
 	go func() {
-		err := b.client.BLPop(ctx, bellWait, b.key).Err()
+		err := b.client.BLPop(ctx, b.wait, b.key).Err()
 		b.gate.leave(err == nil || errors.Is(err, redis.Nil))
 		heard <- err
 	}()

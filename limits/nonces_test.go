@@ -15,6 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The time-outs are for a Redis that is away, not for a machine that runs many tests at
+// once.
+func init() { CallTime = time.Minute }
+
 func connect(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(ClientOptions(&redis.Options{Addr: addr}))
@@ -200,7 +204,7 @@ func TestHealsByItself(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for i := 0; ; i++ {
 		if fresh, err := n.Use(t.Context(), fmt.Sprint("back", i)); err == nil {
 			if !fresh {
@@ -209,7 +213,7 @@ func TestHealsByItself(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("still failing 20 s after Redis came back")
+			t.Fatal("still failing a minute after Redis came back")
 		}
 	}
 }
@@ -223,20 +227,27 @@ func TestSilentRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var accepted atomic.Int64
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			accepted.Add(1)
 			t.Cleanup(func() { _ = c.Close() })
 		}
 	}()
 	t.Cleanup(func() { _ = l.Close() })
 	clock := newTestClock()
-	n := newNonces(connect(t, l.Addr().String()), clock.Now, 10)
+	var dialled atomic.Int64
+	o := ClientOptions(&redis.Options{Addr: l.Addr().String()})
+	o.ReadTimeout = 500 * time.Millisecond
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dialled.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	n := newNonces(client, clock.Now, 10)
 	began := time.Now()
 	for range tolerated {
 		if _, err := n.Use(t.Context(), "key"); err == nil {
@@ -246,13 +257,13 @@ func TestSilentRedis(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("%d callers waited %s", tolerated, took)
 	}
-	dialled := accepted.Load()
+	before := dialled.Load()
 	for range 1000 {
 		if _, err := n.Use(t.Context(), "key"); !errors.Is(err, ErrAway) {
 			t.Fatalf("got %v, want ErrAway", err)
 		}
 	}
-	if more := accepted.Load() - dialled; more > 0 {
+	if more := dialled.Load() - before; more > 0 {
 		t.Errorf("%d more connections while Redis is known to be away", more)
 	}
 }
@@ -263,9 +274,11 @@ func TestCanceledCaller(t *testing.T) {
 	n := NewNonces(connect(t, miniredis.RunT(t).Addr()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	n.asking = true // somebody else's round trip, which begins once this caller has left
 	if _, err := n.Use(ctx, "key"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	n.askAll()
 	if fresh, err := n.Use(t.Context(), "other"); err != nil || !fresh {
 		t.Errorf("fresh %t, %v", fresh, err)
 	}
@@ -308,7 +321,7 @@ func TestCachesAreBounded(t *testing.T) {
 func TestNoncesOfABatchFailOnce(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
-	n := newNonces(patientClient(t, server.Addr()), time.Now, 100)
+	n := newNonces(connect(t, server.Addr()), newTestClock().Now, 100)
 	server.SetError("ERR broken")
 	for try := 1; try <= tolerated; try++ {
 		if !n.gate.enter() {

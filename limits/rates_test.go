@@ -49,24 +49,13 @@ func eachSource(t *testing.T, test func(t *testing.T, s *timed)) {
 		t.Parallel()
 		server, clock := miniredis.RunT(t), newTestClock()
 		server.SetTime(clock.Now())
-		test(t, &timed{newRates(patientClient(t, server.Addr()), silent, clock.Now, 10), t, clock, server})
+		test(t, &timed{newRates(connect(t, server.Addr()), silent, clock.Now, 10), t, clock, server})
 	})
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
 		clock := newTestClock()
 		test(t, &timed{newRates(nil, silent, clock.Now, 10), t, clock, nil})
 	})
-}
-
-func patientClient(t *testing.T, addr string) *redis.Client {
-	t.Helper()
-	// The time-outs are for a Redis that is away, not for a machine that runs many
-	// tests at once.
-	o := ClientOptions(&redis.Options{Addr: addr})
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
-	client := redis.NewClient(o)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func TestTake(t *testing.T) {
@@ -255,7 +244,7 @@ func TestRatesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server, clock, log := miniredis.RunT(t), newTestClock(), &bytes.Buffer{}
 	server.SetTime(clock.Now())
-	client := patientClient(t, server.Addr())
+	client := connect(t, server.Addr())
 	r := newRates(client, slog.New(slog.NewTextHandler(log, nil)), clock.Now, 10)
 	take := func(n, want int) {
 		t.Helper()
@@ -308,7 +297,7 @@ func TestRatesWithoutRedis(t *testing.T) {
 func TestRedisClockSetBack(t *testing.T) {
 	t.Parallel()
 	server, clock := miniredis.RunT(t), newTestClock()
-	r := newRates(patientClient(t, server.Addr()), silent, clock.Now, 10)
+	r := newRates(connect(t, server.Addr()), silent, clock.Now, 10)
 	for _, set := range []time.Duration{0, -time.Hour, -2 * time.Hour} {
 		server.SetTime(clock.Now().Add(set))
 		if taken := r.Take(t.Context(), "key", 100, 10, 1); taken.Allowed != 1 {

@@ -12,18 +12,19 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// callTime bounds each step of a call to Redis: dialling, waiting for a free
-// connection, writing, reading.
-const callTime = 500 * time.Millisecond
+// CallTime bounds each step of a call to Redis: dialling, waiting for a free
+// connection, writing, reading. Tests have more of it, before they make clients: a
+// machine that stands still for a moment is no Redis that is away.
+var CallTime = 500 * time.Millisecond
 
 // ClientOptions sets o's time-outs and retries to what this package needs and
 // returns it. A command is sent at most once: a retried SET NX would find its own
 // first try and call a fresh nonce used.
 func ClientOptions(o *redis.Options) *redis.Options {
-	o.DialTimeout = callTime
-	o.ReadTimeout = callTime
-	o.WriteTimeout = callTime
-	o.PoolTimeout = callTime
+	o.DialTimeout = CallTime
+	o.ReadTimeout = CallTime
+	o.WriteTimeout = CallTime
+	o.PoolTimeout = CallTime
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	o.ContextTimeoutEnabled = true

@@ -148,7 +148,7 @@ func TestLeadListsPassOverBlocks(t *testing.T) {
 		// PostgreSQL counts what a connection has read when that ends.
 		check(t, s.Close())
 		var others, read int
-		for deadline := time.Now().Add(10 * time.Second); read == 0 || others > 0; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); read == 0 || others > 0; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("PostgreSQL counts nothing")
 			}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -33,21 +34,24 @@ func TestConnectionIsReused(t *testing.T) {
 		answer("200 OK", "Content-Encoding: gzip\r\n", zipped(t, `{"succeed":false}`)),
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 	} {
-		var conns, requests atomic.Int32
-		url := listen(t, func(n int, conn *net.TCPConn) {
-			conns.Store(int32(n))
-			for r := bufio.NewReader(conn); readRequest(r); {
-				requests.Add(1)
-				io.WriteString(conn, raw)
+		attempts(t, func() string {
+			var conns, requests atomic.Int32
+			url := listen(t, func(n int, conn *net.TCPConn) {
+				conns.Store(int32(n))
+				for r := bufio.NewReader(conn); readRequest(r); {
+					requests.Add(1)
+					io.WriteString(conn, raw)
+				}
+			})
+			s := newSender(t)
+			for range 20 {
+				checkOutcome(t, s.Send(context.Background(), hook(url), "msg_1", []byte("{}")))
 			}
+			if conns.Load() != 1 || requests.Load() != 20 {
+				return fmt.Sprintf("%.30q: %d connections for %d requests", raw, conns.Load(), requests.Load())
+			}
+			return ""
 		})
-		s := newSender(t)
-		for range 20 {
-			checkOutcome(t, s.Send(context.Background(), hook(url), "msg_1", []byte("{}")))
-		}
-		if conns.Load() != 1 || requests.Load() != 20 {
-			t.Errorf("%.30q: %d connections for %d requests", raw, conns.Load(), requests.Load())
-		}
 	}
 }
 
@@ -61,28 +65,31 @@ func TestKeptConnectionClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var seen atomic.Int32
-			url := listen(t, func(_ int, conn *net.TCPConn) {
-				r := bufio.NewReader(conn)
-				if readRequest(r) {
-					seen.Add(1)
-					io.WriteString(conn, ok(`{"succeed":true}`))
+			attempts(t, func() string {
+				var seen atomic.Int32
+				url := listen(t, func(_ int, conn *net.TCPConn) {
+					r := bufio.NewReader(conn)
+					if readRequest(r) {
+						seen.Add(1)
+						io.WriteString(conn, ok(`{"succeed":true}`))
+					}
+					if readRequest(r) {
+						seen.Add(1)
+						drop(conn)
+					}
+				})
+				s := newSender(t)
+				for i, want := range []int32{1, 3, 4, 6} { // every other one is dropped once and repeated, on a connection that is not kept
+					o := s.Send(context.Background(), hook(url), "msg_1", []byte(`{"a":1}`))
+					if !o.Succeed {
+						t.Fatalf("message %d: %+v", i+1, o)
+					}
+					if got := seen.Load(); got != want {
+						return fmt.Sprintf("message %d: %d requests so far, want %d", i+1, got, want)
+					}
 				}
-				if readRequest(r) {
-					seen.Add(1)
-					drop(conn)
-				}
+				return ""
 			})
-			s := newSender(t)
-			for i, want := range []int32{1, 3, 4, 6} { // every other one is dropped once and repeated, on a connection that is not kept
-				o := s.Send(context.Background(), hook(url), "msg_1", []byte(`{"a":1}`))
-				if !o.Succeed {
-					t.Fatalf("message %d: %+v", i+1, o)
-				}
-				if got := seen.Load(); got != want {
-					t.Errorf("message %d: %d requests so far, want %d", i+1, got, want)
-				}
-			}
 		})
 	}
 }

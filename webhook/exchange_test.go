@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -67,24 +68,27 @@ func TestAnswerThatBeganIsNotRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var requests atomic.Int32
-			url := listen(t, func(_ int, conn *net.TCPConn) {
-				for i, r := 0, bufio.NewReader(conn); readRequest(r); i++ {
-					requests.Add(1)
-					if i > 0 {
-						io.WriteString(conn, begun)
-						return
+			attempts(t, func() string {
+				var requests atomic.Int32
+				url := listen(t, func(_ int, conn *net.TCPConn) {
+					for i, r := 0, bufio.NewReader(conn); readRequest(r); i++ {
+						requests.Add(1)
+						if i > 0 {
+							io.WriteString(conn, begun)
+							return
+						}
+						io.WriteString(conn, ok(""))
 					}
-					io.WriteString(conn, ok(""))
+				})
+				s := newSender(t)
+				s.Send(context.Background(), hook(url), "msg_1", []byte("{}"))
+				o := s.Send(context.Background(), hook(url), "msg_1", []byte("{}"))
+				checkOutcome(t, o)
+				if o.ErrorClass != waypost.ClassNetwork || requests.Load() != 2 {
+					return fmt.Sprintf("%d requests, %+v", requests.Load(), o)
 				}
+				return ""
 			})
-			s := newSender(t)
-			s.Send(context.Background(), hook(url), "msg_1", []byte("{}"))
-			o := s.Send(context.Background(), hook(url), "msg_1", []byte("{}"))
-			checkOutcome(t, o)
-			if o.ErrorClass != waypost.ClassNetwork || requests.Load() != 2 {
-				t.Errorf("%d requests, %+v", requests.Load(), o)
-			}
 		})
 	}
 }
@@ -163,7 +167,7 @@ func TestSurplusAnswers(t *testing.T) {
 // longer than the exchange.
 func TestHandshakeEndsWithTheExchange(t *testing.T) {
 	t.Parallel()
-	gone := make(chan struct{}, 10)
+	gone := make(chan struct{}, 10_000)
 	url := listen(t, func(_ int, conn *net.TCPConn) {
 		_, _ = io.Copy(io.Discard, conn)
 		gone <- struct{}{}
@@ -172,31 +176,29 @@ func TestHandshakeEndsWithTheExchange(t *testing.T) {
 	w := hook(strings.Replace(url, "http", "https", 1))
 	w.TimeoutMs = 50
 	start := time.Now()
-	for range cap(gone) {
+	for len(gone) < 10 { // one whose time is over before its dial makes no connection
 		if o := s.Send(context.Background(), w, "msg_1", nil); o.ErrorClass != waypost.ClassTimeout {
 			t.Errorf("outcome %+v", o)
 		}
-	}
-	for range cap(gone) {
-		<-gone
-	}
-	if took := time.Since(start); took > 6*time.Second {
-		t.Errorf("the last connection was closed after %v", took)
+		if took := time.Since(start); took > tlsTimeout-time.Second {
+			t.Fatalf("%d connections were closed after %v", len(gone), took)
+		}
 	}
 }
 
 // The time in which a connection must be made is not its life.
 func TestConnectionOutlivesItsDial(t *testing.T) {
 	t.Parallel()
-	conns := atomic.Int32{}
+	served := make(chan int, 100)
 	url := listen(t, func(n int, conn *net.TCPConn) {
-		conns.Store(int32(n))
 		for r := bufio.NewReader(conn); readRequest(r); {
+			served <- n
 			io.WriteString(conn, ok(""))
 		}
 	})
 	s := newSender(t)
-	for range 2 {
+	var on [2]int
+	for i := 0; i < 2; i++ {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -204,15 +206,20 @@ func TestConnectionOutlivesItsDial(t *testing.T) {
 		by := time.Now().Add(time.Second)
 		x := exchange{by: by}
 		resp, done, err := x.roundTrip(s.transport, req)
+		if err != nil && i == 0 && time.Now().After(by) {
+			i-- // the machine stood still for as long as a dial may take
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		on[i] = <-served
 		resp.Body.Close()
 		done()
 		time.Sleep(time.Until(by) + 50*time.Millisecond)
 	}
-	if conns.Load() != 1 {
-		t.Errorf("%d connections", conns.Load())
+	if on[0] != on[1] {
+		t.Errorf("connections %v", on)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -173,7 +174,7 @@ func TestHTTP2Faults(t *testing.T) {
 			if conns.Load() > tt.conns || requests.Load() > tt.requests {
 				t.Errorf("%d connections, want up to %d; %d requests, want up to %d", conns.Load(), tt.conns, requests.Load(), tt.requests)
 			}
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -229,6 +230,14 @@ func TestHTTP2AnswersAreHeldBack(t *testing.T) {
 // on it have had their time-outs.
 func TestHTTP2DeadConnection(t *testing.T) {
 	t.Parallel()
+	patience := time.Duration(1)
+	attempts(t, func() string { // an answer that is late looks like a dead connection
+		defer func() { patience *= 6 }()
+		return deadConnection(t, patience)
+	})
+}
+
+func deadConnection(t *testing.T, patience time.Duration) string {
 	dropped := make(chan struct{})
 	w := listenHTTP2(t, "", func(n int, c *h2conn) {
 		c.answer(c.request())
@@ -244,20 +253,21 @@ func TestHTTP2DeadConnection(t *testing.T) {
 	s := newSender(t)
 	own, done, _ := s.own.take(*w.TLS, clock)
 	done()
-	own.HTTP2.SendPingTimeout /= 300
-	own.HTTP2.PingTimeout /= 100
+	own.HTTP2.SendPingTimeout = pingAfter / 300 * patience
+	own.HTTP2.PingTimeout = pingTimeout / 100 * patience
 	for i, want := range []bool{true, false, true} {
-		w.TimeoutMs = 10_000
+		w.TimeoutMs = 60_000
 		if !want {
 			w.TimeoutMs = 10
 		}
 		if o := s.Send(context.Background(), w, "msg_1", nil); o.Succeed != want {
-			t.Errorf("message %d: %+v", i+1, o)
+			return fmt.Sprintf("message %d: %+v", i+1, o)
 		}
 		if i == 1 {
 			<-dropped
 		}
 	}
+	return ""
 }
 
 // A receiver that reads nothing more, but lives, is given up before the time-out.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -101,22 +102,25 @@ func TestProxy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, s := newProxy(t), newSender(t)
-			s.through(t, strings.Replace(p.url, "//", "//"+tt.user, 1))
-			s.options.resolver = resolverOf(t, func(int) []netip.Addr { return addrs("127.0.0.1") })
-			for range 3 {
-				if o := s.Send(context.Background(), tt.hook, "msg_1", []byte("{}")); !o.Succeed {
-					t.Errorf("%+v", o)
+			attempts(t, func() string {
+				p, s := newProxy(t), newSender(t)
+				s.through(t, strings.Replace(p.url, "//", "//"+tt.user, 1))
+				s.options.resolver = resolverOf(t, func(int) []netip.Addr { return addrs("127.0.0.1") })
+				for range 3 {
+					if o := s.Send(context.Background(), tt.hook, "msg_1", []byte("{}")); !o.Succeed {
+						return fmt.Sprintf("%+v", o)
+					}
 				}
-			}
-			u, err := url.Parse(tt.hook.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			asked, logins := p.requests()
-			if want := []string{"CONNECT 127.0.0.1:" + u.Port()}; !slices.Equal(asked, want) || logins[0] != tt.login {
-				t.Errorf("the proxy was asked %q with %q, want %q with %q", asked, logins, want, tt.login)
-			}
+				u, err := url.Parse(tt.hook.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked, logins := p.requests()
+				if want := []string{"CONNECT 127.0.0.1:" + u.Port()}; !slices.Equal(asked, want) || logins[0] != tt.login {
+					return fmt.Sprintf("the proxy was asked %q with %q, want %q with %q", asked, logins, want, tt.login)
+				}
+				return ""
+			})
 		})
 	}
 }

@@ -33,7 +33,21 @@ func newSender(t testing.TB) *Sender {
 }
 
 func hook(url string) waypost.Webhook {
-	return waypost.Webhook{URL: url, TimeoutMs: 10_000}
+	return waypost.Webhook{URL: url, TimeoutMs: 60_000}
+}
+
+// attempts makes an attempt that says what went wrong, and another one if a machine that
+// stood still may have spoilt it: net/http, for one, keeps no connection whose writer had
+// to wait.
+func attempts(t *testing.T, attempt func() (wrong string)) {
+	t.Helper()
+	var wrong string
+	for range 4 {
+		if wrong = attempt(); wrong == "" {
+			return
+		}
+	}
+	t.Error(wrong)
 }
 
 // listen serves every connection with serve, which gets the connection's number,

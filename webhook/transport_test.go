@@ -214,29 +214,32 @@ func TestSettingsShareNoConnection(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
 	server, client := ours.here(time.Now().Add(time.Hour)), theirs.here(time.Now().Add(time.Hour))
-	r := newTLSReceiver(t, &tls.Config{Certificates: []tls.Certificate{server.Certificate}, ClientAuth: tls.RequestClientCert})
-	s := newSender(t)
-	trusting := secured(r.url, waypost.TLS{CACertificate: ours.pem})
-	alike := secured(r.url+"/other", *trusting.TLS)
-	for _, tt := range []struct {
-		name  string
-		w     waypost.Webhook
-		class string
-		conns int32
-	}{
-		{"the first", trusting, "", 1},
-		{"another one with the same setting", alike, "", 1},
-		{"another authority", secured(r.url, waypost.TLS{CACertificate: theirs.pem}), waypost.ClassTLS, 2},
-		{"no setting", hook(r.url), waypost.ClassTLS, 3},
-		{"both authorities", secured(r.url, waypost.TLS{CACertificate: ours.pem + theirs.pem}), "", 4},
-		{"a client certificate", secured(r.url, waypost.TLS{CACertificate: ours.pem, ClientCertificate: client.certificate, ClientKey: client.key}), "", 5},
-		{"the first again", trusting, "", 5},
-	} {
-		o := s.Send(context.Background(), tt.w, "msg_1", []byte("{}"))
-		if o.ErrorClass != tt.class || r.conns.Load() != tt.conns {
-			t.Errorf("%s: %+v, %d connections, want %d", tt.name, o, r.conns.Load(), tt.conns)
+	attempts(t, func() string {
+		r := newTLSReceiver(t, &tls.Config{Certificates: []tls.Certificate{server.Certificate}, ClientAuth: tls.RequestClientCert})
+		s := newSender(t)
+		trusting := secured(r.url, waypost.TLS{CACertificate: ours.pem})
+		alike := secured(r.url+"/other", *trusting.TLS)
+		for _, tt := range []struct {
+			name  string
+			w     waypost.Webhook
+			class string
+			conns int32
+		}{
+			{"the first", trusting, "", 1},
+			{"another one with the same setting", alike, "", 1},
+			{"another authority", secured(r.url, waypost.TLS{CACertificate: theirs.pem}), waypost.ClassTLS, 2},
+			{"no setting", hook(r.url), waypost.ClassTLS, 3},
+			{"both authorities", secured(r.url, waypost.TLS{CACertificate: ours.pem + theirs.pem}), "", 4},
+			{"a client certificate", secured(r.url, waypost.TLS{CACertificate: ours.pem, ClientCertificate: client.certificate, ClientKey: client.key}), "", 5},
+			{"the first again", trusting, "", 5},
+		} {
+			o := s.Send(context.Background(), tt.w, "msg_1", []byte("{}"))
+			if o.ErrorClass != tt.class || r.conns.Load() != tt.conns {
+				return fmt.Sprintf("%s: %+v, %d connections, want %d", tt.name, o, r.conns.Load(), tt.conns)
+			}
 		}
-	}
+		return ""
+	})
 }
 
 // A client certificate is shown for the webhook that has it, and for no other one, on

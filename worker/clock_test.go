@@ -83,9 +83,10 @@ func TestClockOfTasks(t *testing.T) {
 			suite.SetLogger(slog.New(slog.DiscardHandler))
 			env := suite.NewTestWorkflowEnvironment()
 			env.SetStartTime(time.Now().Add(-ahead))
+			env.SetTestTimeout(5 * time.Minute)
 			clock := NewClock(time.Now, slog.New(slog.DiscardHandler))
 			pump := NewPump(nil, nil, nil, slog.New(slog.DiscardHandler))
-			env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}}})
+			env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}}, DeadlockDetectionTimeout: time.Minute})
 			activity := func(context.Context) error { return nil }
 			env.RegisterActivity(activity)
 			env.ExecuteWorkflow(func(ctx workflow.Context) error {

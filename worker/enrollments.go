@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -227,7 +228,8 @@ func (g *gathering) take(ctx context.Context) []string {
 
 // firsts are the workflows whose first activity somebody waits for.
 type firsts struct {
-	wait atomic.Int64 // time.Duration; 0: firstWait
+	wait atomic.Int64  // time.Duration; 0: most
+	most time.Duration // the longest wait; 0: firstWait
 
 	mu sync.Mutex
 	m  map[string]*first
@@ -258,7 +260,7 @@ func (f *firsts) giveUp(workflowID string, waited time.Duration) {
 	defer f.mu.Unlock()
 	if one := f.m[workflowID]; one != nil {
 		one.late = true
-		time.AfterFunc(2*firstWait, func() { f.forget(workflowID) })
+		time.AfterFunc(2*f.longest(), func() { f.forget(workflowID) })
 	}
 }
 
@@ -277,7 +279,7 @@ func (f *firsts) come(workflowID string) {
 	}
 	delete(f.m, workflowID)
 	if one.late {
-		f.adapt(firstWait)
+		f.adapt(f.longest())
 	}
 	one.begun <- struct{}{}
 }
@@ -287,9 +289,11 @@ func (f *firsts) patience() time.Duration {
 	if wait := time.Duration(f.wait.Load()); wait > 0 {
 		return wait
 	}
-	return firstWait
+	return f.longest()
 }
 
+func (f *firsts) longest() time.Duration { return cmp.Or(f.most, firstWait) }
+
 func (f *firsts) adapt(wait time.Duration) {
-	f.wait.Store(int64(min(max(wait, leastFirstWait), firstWait)))
+	f.wait.Store(int64(min(max(wait, leastFirstWait), f.longest())))
 }

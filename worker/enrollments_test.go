@@ -81,11 +81,13 @@ func (s *starting) StartCohort(_ context.Context, cohort waypost.Cohort) error {
 	return nil
 }
 
-// gathers runs the part of a pump that starts enrollments.
-func gathers(t *testing.T, o *waiting, s *starting) *Pump {
+// gathers runs the part of a pump that starts enrollments; it waits no longer than most
+// for the first activity of each, by default if that is zero.
+func gathers(t *testing.T, o *waiting, s *starting, most time.Duration) *Pump {
 	t.Helper()
 	s.started = make(chan waypost.Cohort, 1000)
 	p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+	p.firsts.most = most
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { p.startEnrollments(ctx) })
@@ -111,8 +113,7 @@ func (s *starting) next(t *testing.T) waypost.Cohort {
 func TestEnrollmentsGather(t *testing.T) {
 	t.Parallel()
 	o, s := &waiting{}, &starting{}
-	p := gathers(t, o, s)
-	p.firsts.adapt(time.Hour) // as long as it may be
+	p := gathers(t, o, s, time.Hour)
 	var flying []waypost.Cohort
 	for range cohortsInFlight {
 		o.add(1)
@@ -137,7 +138,7 @@ func TestEnrollmentsGather(t *testing.T) {
 	if c := s.next(t); len(c.Members) != 40 {
 		t.Errorf("the next workflow has %d of 40 enrollments", len(c.Members))
 	}
-	if !lately(&p.single) {
+	if p.single.Load() == 0 {
 		t.Error("single enrollments were under way, and launches do not know it")
 	}
 	o.mu.Lock()
@@ -151,7 +152,7 @@ func TestEnrollmentsGather(t *testing.T) {
 func TestOthersBegin(t *testing.T) {
 	t.Parallel()
 	o, s := &waiting{}, &starting{}
-	p := gathers(t, o, s)
+	p := gathers(t, o, s, 0)
 	for range 20 * cohortsInFlight {
 		o.add(1)
 		p.Enrolled()
@@ -179,7 +180,7 @@ func TestOthersBegin(t *testing.T) {
 func TestLateBeginnings(t *testing.T) {
 	t.Parallel()
 	o, s := &waiting{}, &starting{}
-	p := gathers(t, o, s)
+	p := gathers(t, o, s, time.Hour)
 	p.firsts.adapt(leastFirstWait)
 	o.add(1)
 	p.Enrolled()
@@ -192,8 +193,16 @@ func TestLateBeginnings(t *testing.T) {
 	if wait := p.firsts.patience(); wait != leastFirstWait {
 		t.Fatalf("each waits %s", wait)
 	}
+	for waited := true; waited; time.Sleep(time.Millisecond) { // until all are given up
+		waited = false
+		p.firsts.mu.Lock()
+		for _, one := range p.firsts.m {
+			waited = waited || !one.late
+		}
+		p.firsts.mu.Unlock()
+	}
 	p.Acted(late.ID)
-	if wait := p.firsts.patience(); wait < firstWait/8 { // others were given up since
+	if wait := p.firsts.patience(); wait != time.Hour {
 		t.Errorf("each waits %s for a workflow, although they begin here", wait)
 	}
 }
@@ -213,7 +222,7 @@ func TestGatheredAreMarked(t *testing.T) {
 		}
 		return nil
 	}}
-	p := gathers(t, o, s)
+	p := gathers(t, o, s, 0)
 	p.firsts.adapt(leastFirstWait)
 	for range 3 { // each in a cohort of its own
 		o.add(1)
@@ -285,8 +294,7 @@ func (b *toldBell) Await(ctx context.Context) (bool, error) {
 func TestBusyPumpDoesNotListen(t *testing.T) {
 	t.Parallel()
 	o, s := &waiting{}, &starting{}
-	p := gathers(t, o, s)
-	p.firsts.adapt(time.Hour)
+	p := gathers(t, o, s, time.Hour)
 	bell := &toldBell{rings: make(chan struct{}), waits: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -79,6 +79,9 @@ func TestFirstAttemptsAreLocal(t *testing.T) {
 					ids = append(ids, e.ID)
 				}
 			}
+			if c.slow {
+				w.patience = 250 * time.Millisecond
+			}
 			w.newEnvironmentAt(time.Now()) // by which local activities that run again are timed
 			var left atomic.Int32
 			left.Store(c.failures)

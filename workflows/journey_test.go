@@ -131,9 +131,12 @@ func TestMessage(t *testing.T) {
 // A receiver that refuses connections for a minute gets the message once it is up.
 func TestReceiverRefusesForAMinute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	addr := w.receiver.server.Listener.Addr().String()
-	w.receiver.server.Close()
+	// On a host of its own, of the loopback network: nobody else gets the port meanwhile.
+	l, err := net.Listen("tcp", "127.66.0.1:0")
+	must(t, err)
+	addr := l.Addr().String()
+	must(t, l.Close())
+	w := newWorld(t, func(h *waypost.Webhook) { h.URL = "http://" + addr + "/hook" })
 	e := w.enroll(w.publish(oneTouchpoint), 1)[0]
 	start := w.env.Now()
 	w.env.RegisterDelayedCallback(func() {

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,7 @@ type world struct {
 	told     int // notices
 	woken    atomic.Int32
 	skew     time.Duration   // of the worker's clock
+	patience time.Duration   // of local activities, a minute if zero
 	next     *waypost.Cohort // to run, instead of one that is claimed
 }
 
@@ -112,6 +114,8 @@ func (w *world) registerWith(s activities.Store) {
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler),
 		Now:  func() time.Time { return w.env.Now().Add(w.skew) },
 		Wake: func() { w.woken.Add(1) },
+		// A machine that stands still is no slow receiver.
+		Stragglers: time.Minute, LocalPatience: cmp.Or(w.patience, time.Minute),
 	})
 	w.t.Cleanup(func() { must(w.t, acts.Close(context.Background())) })
 	worker.Register(w.env, acts)

@@ -23,7 +23,7 @@ const (
 	// acceptTime bounds how long a client tries to have an enrollment accepted, and
 	// endTime how long after the last fault everything has ended.
 	acceptTime = 3 * time.Minute
-	endTime    = 3 * time.Minute
+	endTime    = 8 * time.Minute
 )
 
 // The nodes of the journeys.

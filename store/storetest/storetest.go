@@ -220,7 +220,12 @@ func newPostgres(t, owner testing.TB) string {
 		t.Fatalf("make test database: %v", err)
 	}
 	owner.Cleanup(func() {
-		if _, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+		// The server gives up after some seconds if a connection does not end.
+		_, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		for tries := 1; err != nil && tries < 5; tries++ {
+			_, err = admin.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		}
+		if err != nil {
 			owner.Errorf("drop test database: %v", err)
 		}
 		if err := admin.Close(); err != nil {
