@@ -507,7 +507,7 @@ func TestIndexersTakeTurns(t *testing.T) {
 	deadB.Store(true) // killed: it neither renews nor gives back
 	c, _ := w.start(hooked("c", &alive), false)
 	w.load(31, 40)
-	clock.Advance(hold)
+	await(t, "the third one takes over", func() bool { clock.Advance(hold); return c.Stats().Holds })
 	w.settled()
 	deadB.Store(false)
 	await(t, "b has noticed", func() bool { return !b.Stats().Holds })

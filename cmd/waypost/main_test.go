@@ -16,8 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/limits"
 	"waypost/signature"
 )
+
+// A machine that stands still for a moment is no Redis that is away.
+func init() { limits.CallTime = time.Minute }
 
 const (
 	testAccessKey = "AKTEST0000000000001"

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/proxy"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -227,10 +229,13 @@ func TestHistoriesOfImports(t *testing.T) {
 	}{
 		"import-rows": {func(*testing.T, imported) {}, waypost.ImportSucceeded, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 		"import-canceled": {func(t *testing.T, im imported) {
-			p.Do(t, http.MethodPost, "/v1/leads/imports/"+im.ID+"/cancel", nil, nil)
+			err := p.Client.Do(t.Context(), http.MethodPost, "/v1/leads/imports/"+im.ID+"/cancel", nil, nil)
+			if err != nil && waypost.CodeOf(err) != waypost.CodeConflict { // too late: there is another try
+				t.Error(err)
+			}
 		}, waypost.ImportCanceled, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 		"import-operator-canceled": {func(t *testing.T, im imported) {
-			if err := temporal.CancelWorkflow(t.Context(), im.ID, ""); err != nil {
+			if err := temporal.CancelWorkflow(t.Context(), im.ID, ""); err != nil && !errors.As(err, new(*serviceerror.NotFound)) {
 				t.Error(err)
 			}
 			awaitImport(t, p, im.ID, rows)

@@ -257,7 +257,7 @@ func (s *site) run(t *testing.T) {
 	// Channels. One has everything that is secret, and another secret after that.
 	hook := func(path string, more map[string]any) string {
 		body := map[string]any{
-			"name": strings.Trim(path, "/"), "url": echo.URL + path, "timeoutMs": 2000, "basicAuth": map[string]any{"username": "crm", "password": plantedPassword},
+			"name": strings.Trim(path, "/"), "url": echo.URL + path, "timeoutMs": 10_000, "basicAuth": map[string]any{"username": "crm", "password": plantedPassword},
 			"params": map[string]any{"to": "{{ lead.name }} {{ lead.email }} {{ lead.mobilePhone | join: ',' }} {{ lead.customFields.plan }}"},
 			"retry":  map[string]any{"schedule": []string{"1s"}, "maxAttempts": 2},
 		}
@@ -434,10 +434,11 @@ func (s *site) run(t *testing.T) {
 	var im struct{ ID string }
 	unmarshal(t, s.send(t, http.MethodPost, "/v1/leads/imports?mode=create", http.Header{"Content-Type": {"text/csv"}},
 		"name,mobilePhone,email\n"+plantedName+",13712345672,"+plantedImported+"\n", http.StatusAccepted), &im)
-	harness.Eventually(t, 20*time.Second, func() (bool, string) {
+	temporal := dialTemporal(t, s.base)
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		var got imported
 		s.do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &got)
-		d, err := dialTemporal(t, s.base).DescribeWorkflowExecution(t.Context(), im.ID, "")
+		d, err := temporal.DescribeWorkflowExecution(t.Context(), im.ID, "")
 		return len(d.GetPendingActivities()) > 0 && d.PendingActivities[0].LastFailure != nil, fmt.Sprintf("the import has not failed: %+v %v, %v", got, d, err)
 	})
 	s.exec(t, "ALTER TABLE leads_away RENAME TO leads")

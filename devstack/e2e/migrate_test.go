@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -42,7 +41,7 @@ func TestMigrateKilled(t *testing.T) {
 	}
 	var im struct{ ID, Status string }
 	p.Do(t, http.MethodPost, "/v1/leads/imports?mode=create", map[string]any{"leads": rows}, &im)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/leads/imports/"+im.ID, nil, &im)
 		return im.Status == "succeeded", "the import is " + im.Status
 	})
@@ -62,7 +61,7 @@ func TestMigrateKilled(t *testing.T) {
 	}
 	// The launch is of version 1; version 2 is published while its leads wait.
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/publish", nil, nil)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		n := migrate(true, "stay", "go").Matched
 		return n == leads, fmt.Sprintf("%d leads wait", n)
 	})
@@ -76,7 +75,7 @@ func TestMigrateKilled(t *testing.T) {
 	for range 2 {
 		p.Kill9(t)
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-		harness.Eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, launchTime, func() (bool, string) {
 			n := migrate(true, "go").Matched
 			return n < half, fmt.Sprintf("%d still wait on version 1", n)
 		})
@@ -84,7 +83,7 @@ func TestMigrateKilled(t *testing.T) {
 	// Those that were moved have a short wait there; nobody else has gone on.
 	sent := func(want int) []harness.Record {
 		t.Helper()
-		harness.Eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, launchTime, func() (bool, string) {
 			p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 			return l.Outcomes["succeeded"] >= want, fmt.Sprintf("%v of %d messages", l.Outcomes, want)
 		})
@@ -130,7 +129,7 @@ func TestMigrateKilled(t *testing.T) {
 		of[d.NodeID]++
 	}
 	t.Logf("%d leads: %v", leads, of)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})

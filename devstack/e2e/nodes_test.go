@@ -40,27 +40,28 @@ func TestHistoriesOfNodes(t *testing.T) {
 		{"id":"on","type":"enroll","journey":"NEXT","next":"thanks"},
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q}]}`, "NEXT", next))
 	const leads = 60
-	reached := time.Now().Add(6 * time.Second).Truncate(time.Second)
-	date := reached.Add(time.Hour).UTC().Format(time.RFC3339)
 	ids := make([]int64, leads)
-	for i := range ids {
+	harness.Parallel(leads, func(i int) {
 		var lead struct{ LeadsID int64 }
-		custom := map[string]any{}
-		if i%5 > 0 {
-			custom["date"] = date
-		}
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": custom}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
 		ids[i] = lead.LeadsID
-	}
+	})
+	reached := time.Now().Add(8 * time.Second).Truncate(time.Second)
+	date := reached.Add(time.Hour).UTC().Format(time.RFC3339)
+	harness.Parallel(leads, func(i int) {
+		if i%5 > 0 {
+			p.Do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", ids[i]), map[string]any{"businessParam": map[string]any{"customFields": map[string]any{"date": date}}}, nil)
+		}
+	})
 	var single struct{ EnrollmentID string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[1]}, &single)
 	var l struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		return len(p.Records(t, journeyID)) >= leads, "not everybody was sent the first message"
 	})
 	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/pause", nil, nil)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		return time.Since(reached) > time.Second, "the time that is waited for has not come"
 	})
 	p.Do(t, http.MethodPost, "/v1/launches/"+l.LaunchID+"/resume", map[string]any{"elapsedDelays": "shift"}, nil)
@@ -73,11 +74,11 @@ func TestHistoriesOfNodes(t *testing.T) {
 	if !strings.HasPrefix(said["date entered"], "customFields.date -1h; until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
 		t.Errorf("the timeline says %v", said)
 	}
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		sent := p.Records(t, next)
 		for _, d := range sent {
 			if d.Status != waypost.DeliverySucceeded {
@@ -160,7 +161,7 @@ func TestEnrollKilled(t *testing.T) {
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	for _, after := range []int{1, leads / 2} {
 		seen := 0
-		harness.Eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, launchTime, func() (bool, string) {
 			var page struct{ Items []struct{} }
 			p.Do(t, http.MethodGet, "/v1/deliveries?limit=500&journeyId="+next, nil, &page)
 			seen = len(page.Items)
@@ -170,11 +171,11 @@ func TestEnrollKilled(t *testing.T) {
 		t.Logf("killed with %d of %d messages of the other journey", seen, 2*leads)
 		p = harness.StartProcess(t, dir, []string{"--no-demo"})
 	}
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
 		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
 	})
-	harness.Eventually(t, time.Minute, func() (bool, string) {
+	harness.Eventually(t, launchTime, func() (bool, string) {
 		sent := p.Records(t, next)
 		done := 0
 		for _, d := range sent {

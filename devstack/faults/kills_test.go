@@ -47,11 +47,11 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 	r := harness.NewReceiver(t, flaky)
 	journey := c.publish(r, double, nil)
 	perSecond := harness.Scaled(20, 50)
-	leads := f.MakeLeads(t, 1, perSecond*rounds*harness.Scaled(15, 20))
+	leads := f.MakeLeads(t, 1, perSecond*rounds*harness.Scaled(15, 20)+1)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	stop := c.load(journey, leads, perSecond)
+	stop := c.load(journey, leads[1:], perSecond)
 	defer stop()
 	roles := []config.Role{config.RoleWorker, config.RoleGateway, temporal}
 	for range rounds {
@@ -65,7 +65,7 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 			c.kill(role, dice)
 		}
 	}
-	time.Sleep(time.Second) // somebody is to be enrolled after the last one
+	c.enroll(journey, leads[0]) // somebody is enrolled after the last one, however long that took
 	stop()
 	c.judge()
 }

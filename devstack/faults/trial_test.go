@@ -121,7 +121,7 @@ func (c *trial) wrong(format string, args ...any) {
 func (c *trial) publish(r *harness.Receiver, of course, settings map[string]any) (journeyID string) {
 	c.t.Helper()
 	hook := map[string]any{
-		"name": "crm", "url": r.URL, "timeoutMs": 3000,
+		"name": "crm", "url": r.URL, "timeoutMs": 8000,
 		"retry": map[string]any{"schedule": []string{"1s", "2s", "3s"}, "giveUpAfter": "1h"},
 	}
 	maps.Copy(hook, settings)

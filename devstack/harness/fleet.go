@@ -297,7 +297,7 @@ func (f *Fleet) Publish(t *testing.T, url, definition string, retry ...string) (
 	}
 	var made struct{ ID string }
 	f.Do(t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "crm", "url": url, "timeoutMs": 3000, "retry": map[string]any{"schedule": retry, "giveUpAfter": "1h"},
+		"name": "crm", "url": url, "timeoutMs": 8000, "retry": map[string]any{"schedule": retry, "giveUpAfter": "1h"},
 	}, &made)
 	f.Do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)
 	f.Do(t, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil)

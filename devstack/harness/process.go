@@ -277,7 +277,7 @@ func (p *Process) Publish(t *testing.T, url, definition string) (journeyID strin
 	t.Helper()
 	var made struct{ ID string }
 	p.Do(t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "crm", "url": url, "timeoutMs": 3000,
+		"name": "crm", "url": url, "timeoutMs": 8000,
 		"retry": map[string]any{"schedule": []string{"1s", "2s", "3s"}, "giveUpAfter": "10m"},
 	}, &made)
 	p.Do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)

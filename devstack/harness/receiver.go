@@ -28,12 +28,13 @@ type Receiver struct {
 	handler http.Handler
 	server  *httptest.Server
 
-	mu    sync.Mutex
-	posts map[string][]*Arrival // by message id
-	open  map[*Arrival]bool     // POSTs that are not answered yet
-	most  int                   // of them at a time
-	down  bool
-	cut   bool // it was down: some answers did not reach the sender
+	mu       sync.Mutex
+	posts    map[string][]*Arrival // by message id
+	open     map[*Arrival]bool     // POSTs that are not answered yet
+	most     int                   // of those at a time whose answers had not begun to leave
+	underWay int                   // of those now
+	down     bool
+	cut      bool // it was down: some answers did not reach the sender
 }
 
 // Arrival is one POST, what it was answered, and what the sender has to make of it.
@@ -119,11 +120,15 @@ func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answe
 		arrival := &Arrival{Body: string(b), Answered: a.Status, Class: a.class(), Cut: r.down, At: time.Now()}
 		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival)
 		r.open[arrival] = true
-		r.most = max(r.most, len(r.open))
+		r.underWay++
+		r.most = max(r.most, r.underWay)
 		conn.posts++
 		conn.busy = true
 		r.mu.Unlock()
 		time.Sleep(a.After) // a slow receiver
+		r.mu.Lock()
+		r.underWay-- // before the sender can know
+		r.mu.Unlock()
 		if a.Raw != nil {
 			r.raw(t, rw, conn, a, arrival)
 			return

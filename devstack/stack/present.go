@@ -24,7 +24,7 @@ const (
 	// demoTimeout bounds the demo's preparation and the wait for its message.
 	demoTimeout = 30 * time.Second
 	// searchTimeout bounds the wait until the demo's articles are found.
-	searchTimeout = 10 * time.Second
+	searchTimeout = 30 * time.Second
 )
 
 // present runs the demo, writes the profile and prints the banner.

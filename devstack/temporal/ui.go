@@ -75,7 +75,7 @@ func (u *UI) Stop(ctx context.Context) error {
 }
 
 func (u *UI) ready(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -140,8 +140,8 @@ func openCluster(t *testing.T, urls ...string) *cluster {
 	c := &cluster{}
 	c.Index = open(t, Options{URLs: urls, Log: slog.New(slog.NewTextHandler(c, nil))})
 	c.now = func() time.Time { return time.Unix(c.clock.Load(), 0) }
-	// Long enough that a busy machine does not take a healthy node for one that hangs.
-	c.searching = patience{total: 20 * time.Second, try: 250 * time.Millisecond}
+	// Who lets a node hang shortens it: a busy machine must not take a healthy one for that.
+	c.searching = patience{total: time.Minute, try: time.Minute}
 	c.writing = c.searching
 	return c
 }
@@ -211,17 +211,26 @@ func TestBadNode(t *testing.T) {
 					address = nobody(t)
 				}
 				c := openCluster(t, address, good.URL)
+				waits := name == "hung" || name == "stalled"
+				if waits {
+					c.searching.try, c.writing.try = 250*time.Millisecond, 250*time.Millisecond
+				}
 				began := time.Now()
 				for range 3 {
 					if err := do(t.Context(), c.Index); err != nil {
 						t.Error(err)
 					}
+					c.writing.try = c.writing.total // the good one comes first now
+					if operation != "setlive" {     // which looks at the bad one each time
+						c.searching.try = c.searching.total
+					}
 				}
-				if took := time.Since(began); took > 5*time.Second {
+				if took := time.Since(began); took > 30*time.Second {
 					t.Errorf("took %s", took)
 				}
-				// SetLive looks at all nodes each time.
-				if asked := bad.asked.Load(); tt.behave != nil && asked != 1 && operation != "setlive" {
+				// SetLive looks at all nodes each time; of those that wait, the good one may have
+				// come first.
+				if asked := bad.asked.Load(); tt.behave != nil && operation != "setlive" && (asked > 1 || asked == 0 && !waits) {
 					t.Errorf("the bad node was asked %d times", asked)
 				}
 				said := c.logged(t)
@@ -259,28 +268,55 @@ func TestNodeWithoutCollection(t *testing.T) {
 	}
 }
 
+// ending is a context whose time is over when the test says so.
+type ending struct {
+	context.Context
+	over chan struct{}
+}
+
+func newEnding(t *testing.T) (ctx ending, end func()) {
+	ctx = ending{context.WithoutCancel(t.Context()), make(chan struct{})}
+	return ctx, sync.OnceFunc(func() { close(ctx.over) })
+}
+
+func (e ending) Done() <-chan struct{} { return e.over }
+
+func (e ending) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // Every node is away: the error says what each suffers from. Nobody waits for longer
 // than the whole patience.
 func TestAllNodesBad(t *testing.T) {
 	t.Parallel()
 	away, hung, other := nobody(t), startNode(t, hangs), startNode(t, hangs)
-	c := openCluster(t, away, hung.URL, other.URL)
-	c.searching = patience{total: 400 * time.Millisecond, try: 100 * time.Millisecond}
-	began := time.Now()
+	c := openCluster(t, hung.URL, other.URL, away) // the last one has all the time that is left
+	c.searching.try = 50 * time.Millisecond
 	_, err := c.Search(t.Context(), query(secret))
-	checkFault(t, err, waypost.CodeServiceUnavailable, "Typesense at "+strings.TrimPrefix(away, "http://")+" is away: dial")
-	checkFault(t, err, waypost.CodeServiceUnavailable, "; Typesense at "+hung.host()+" does not answer in time; Typesense at "+other.host()+" does not")
-	if took := time.Since(began); took < 390*time.Millisecond || took > 5*time.Second {
-		t.Errorf("took %s", took)
-	}
+	checkFault(t, err, waypost.CodeServiceUnavailable, "Typesense at "+hung.host()+" does not answer in time; Typesense at "+other.host()+" does not")
+	checkFault(t, err, waypost.CodeServiceUnavailable, "; Typesense at "+strings.TrimPrefix(away, "http://")+" is away: dial")
 	if said := c.logged(t); len(said) != 3 {
 		t.Errorf("the log says %q", said)
 	}
+	alone := openCluster(t, hung.URL)
+	alone.searching.total = 50 * time.Millisecond
+	began := time.Now()
+	_, err = alone.Search(t.Context(), query(secret))
+	checkFault(t, err, waypost.CodeServiceUnavailable, "Typesense at "+hung.host()+" does not answer in time")
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("took %s", took)
+	}
 	// What there was no time to ask has not failed.
 	idle := startNode(t, works(t))
-	hurried := openCluster(t, hung.URL, other.URL, idle.URL)
-	hurried.searching = patience{total: 600 * time.Millisecond, try: 400 * time.Millisecond}
-	_, err = hurried.Search(t.Context(), query(secret))
+	hurried := openCluster(t, away, other.URL, idle.URL)
+	ctx, end := newEnding(t)
+	other.set(func(w http.ResponseWriter, r *http.Request) { end(); hangs(w, r) })
+	_, err = hurried.Search(ctx, query(secret))
 	checkFault(t, err, waypost.CodeServiceUnavailable, other.host()+" does not answer in time: article search is away")
 	if said := hurried.logged(t); len(said) != 2 || idle.asked.Load() != 0 {
 		t.Errorf("the log says %q", said)
@@ -288,7 +324,8 @@ func TestAllNodesBad(t *testing.T) {
 	other.asked.Store(1)
 	// One that is healthy again is found, though all have failed a moment ago.
 	other.set(works(t))
-	c.searching.total = 20 * time.Second
+	hung.set(breaks)
+	c.searching.try = c.searching.total
 	c.search(t)
 	c.search(t)
 	if asked := other.asked.Load(); asked != 3 {
@@ -479,9 +516,9 @@ func TestSetLiveWaits(t *testing.T) {
 	if err := c.SetLive(t.Context(), "articles_v1"); err != nil || follower.asked.Load() != 4 {
 		t.Errorf("%d looks, %v", follower.asked.Load(), err)
 	}
-	follower.set(answers(200, "application/json", former))
-	c.writing.total = 200 * time.Millisecond
-	checkFault(t, c.SetLive(t.Context(), "articles_v1"), waypost.CodeServiceUnavailable, follower.host()+" is behind")
+	late, end := newEnding(t)
+	follower.set(func(w http.ResponseWriter, r *http.Request) { end(); answers(200, "application/json", former)(w, r) })
+	checkFault(t, c.SetLive(late, "articles_v1"), waypost.CodeServiceUnavailable, follower.host()+" is behind")
 	ctx, cancel := context.WithCancel(t.Context())
 	follower.set(func(w http.ResponseWriter, r *http.Request) { cancel(); answers(200, "application/json", former)(w, r) })
 	if err := c.SetLive(ctx, "articles_v1"); !errors.Is(err, context.Canceled) {

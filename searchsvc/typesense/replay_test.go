@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // recording is an exchange with a real server; testdata/README.md says how they
@@ -118,6 +119,7 @@ func open(t testing.TB, o Options) *Index {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.searching, x.writing = patience{time.Minute, time.Minute}, patience{time.Minute, time.Minute}
 	return x
 }
 
