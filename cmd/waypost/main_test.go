@@ -41,6 +41,9 @@ type peer struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []request
+	// turn is whose answer is made: what the routes count is theirs, also after one that
+	// says nothing.
+	turn sync.Mutex
 }
 
 type reply struct {
@@ -73,7 +76,7 @@ func newPeer(t *testing.T, routes map[string]func(request) reply) *peer {
 			_, _ = io.WriteString(w, `{"code":"NotFound","message":"no such thing","target":"","detail":[]}`)
 			return
 		}
-		answer := route(got)
+		answer := p.answer(route, got)
 		for name, value := range answer.header {
 			w.Header().Set(name, value)
 		}
@@ -82,6 +85,12 @@ func newPeer(t *testing.T, routes map[string]func(request) reply) *peer {
 	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+func (p *peer) answer(route func(request) reply, r request) reply {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return route(r)
 }
 
 // unsigned says what is wrong with a request's signature.
