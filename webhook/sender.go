@@ -39,8 +39,9 @@ type Options struct {
 const (
 	dialTimeout  = 30 * time.Second
 	tlsTimeout   = 10 * time.Second
-	maxIdle      = 1024
-	maxIdleHost  = 128              // a host that many leads go to is called by several batches of 50 at once
+	maxIdle      = 2048
+	maxIdleHost  = 512              // a host that many leads go to is called by several batches of 100 at once
+	maxIdleOwn   = 128              // of a TLS setting of its own
 	idleTimeout  = 30 * time.Second // below what common servers and proxies keep, so that they rarely close first
 	maxHeader    = 64 << 10
 	pingAfter    = 15 * time.Second // HTTP/2: a silent connection is asked whether it lives

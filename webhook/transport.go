@@ -66,7 +66,7 @@ func (o *ownTransports) take(setting waypost.TLS, now time.Time) (t *http.Transp
 		if len(o.m) >= maxOwn {
 			o.dropOldest()
 		}
-		own = &ownTransport{Transport: o.options.newTransport(conf, maxIdleHost)}
+		own = &ownTransport{Transport: o.options.newTransport(conf, maxIdleOwn)}
 		o.m[setting] = own
 	}
 	own.users++
