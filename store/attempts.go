@@ -115,7 +115,7 @@ func (r *deliveryRow) setLast(a attemptRow) {
 }
 
 // RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
-// states and the enrollments' progress, all in one transaction. See
+// states and the enrollments' progress; all of one record in one transaction. See
 // waypost.AttemptRecord for what a repeated record does. A delivery that has
 // become final stays as it is in its round; a later record only adds its attempt.
 // A touchpoint without a delivery gets one from Delivery (render failures). What
@@ -125,7 +125,14 @@ func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRec
 	if len(records) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
+	records, err := s.recordAtOnce(ctx, records)
+	if err != nil {
+		return fmt.Errorf("record attempts: %w", err)
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	err = s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
 	if err != nil {
 		return fmt.Errorf("record attempts: %w", err)
 	}

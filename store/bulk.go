@@ -195,17 +195,22 @@ func (b *bulk) alias() (name, alias string) {
 	return name, b.table[strings.LastIndex(b.table, " ")+1:]
 }
 
-func (b *bulk) postgres() string {
+// arrayed is the table function that makes rows of one array a column.
+func (b *bulk) arrayed() string {
 	var sources []string
 	for i, column := range b.columns {
 		_, kind, _ := strings.Cut(column, " ")
 		sources = append(sources, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
+	return "unnest(" + strings.Join(sources, ", ") + ")"
+}
+
+func (b *bulk) postgres() string {
 	names := strings.Join(b.names(), ", ")
-	from := "unnest(" + strings.Join(sources, ", ") + ") AS u (" + names + ")"
+	from := b.arrayed() + " AS u (" + names + ")"
 	if b.unique > 0 {
 		keys := strings.Join(b.names()[:b.unique], ", ")
-		return "WITH u AS MATERIALIZED (SELECT * FROM unnest(" + strings.Join(sources, ", ") + ") WITH ORDINALITY AS u (" + names + ", ordinal)), " +
+		return "WITH u AS MATERIALIZED (SELECT * FROM " + b.arrayed() + " WITH ORDINALITY AS u (" + names + ", ordinal)), " +
 			"i AS (INSERT INTO " + b.table + " (" + names + ") SELECT " + names + " FROM u " + b.suffix + " RETURNING " + keys + ") " +
 			"SELECT u.ordinal FROM i JOIN u USING (" + keys + ")"
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +41,20 @@ type versionKey struct {
 // never take the same enrollment, and none waits for another. It returns nil if
 // nothing is left to claim.
 func (s *Store) ClaimCohort(ctx context.Context) (*waypost.Cohort, error) {
+	if s.postgres {
+		cohort, key, known, err := s.claimAtOnce(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("claim cohort: %w", err)
+		}
+		if cohort != nil {
+			if cohort.Version, err = s.versionOf(ctx, key); err != nil {
+				return nil, fmt.Errorf("claim cohort of journey %s: %w", key.JourneyID, err)
+			}
+		}
+		if known {
+			return cohort, nil
+		}
+	}
 	var tried []versionKey
 	for {
 		key, found, err := s.oldestUnclaimed(ctx, tried)
@@ -261,22 +276,7 @@ func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	marked := 0
-	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
-		var open []string
-		// In the order of their ids, as everybody locks them.
-		q := tx.NewSelect().Model((*cohortRow)(nil)).Column("id").Where("id IN (?) AND started_at IS NULL", bun.List(ids)).Order("id")
-		if err := s.lock(q, "c").Scan(ctx, &open); err != nil {
-			return err
-		}
-		marked = len(open)
-		if marked == 0 {
-			return nil
-		}
-		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Set("members = NULL").
-			Where("id IN (?)", bun.List(open)).Exec(ctx)
-		return err
-	})
+	marked, err := s.markStarted(ctx, ids)
 	if err != nil {
 		return fmt.Errorf("mark %d cohorts as started: %w", len(ids), err)
 	}
@@ -293,6 +293,37 @@ func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
 		}
 	}
 	return nil
+}
+
+// markStarted marks those cohorts that are not yet and counts them. In PostgreSQL they are
+// locked in the order of their ids, as everybody locks them; the sum keeps it from
+// planning to read all that have not started.
+func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err error) {
+	if !s.postgres {
+		err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+			res, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Set("members = NULL").
+				Where("id IN (?) AND started_at IS NULL", bun.List(ids)).Exec(ctx)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			marked = int(n)
+			return err
+		})
+		return marked, err
+	}
+	for try := 1; ; try++ {
+		rows, err := s.query(ctx, nil, `WITH l AS MATERIALIZED (
+			SELECT id FROM cohorts WHERE id = ANY ($1::text[]) AND (started_at + 0) IS NULL ORDER BY id FOR NO KEY UPDATE),
+		m AS (UPDATE cohorts AS c SET started_at = $2, members = NULL FROM l WHERE c.id = l.id RETURNING c.id)
+		SELECT count(*) FROM m`, ids, s.time().UnixMicro())
+		if err == nil {
+			err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(&marked) })
+		}
+		if try == maxTries || !conflicts(err) {
+			return marked, err
+		}
+	}
 }
 
 // OutboxLag counts the accepted enrollments that no workflow was started for and

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,34 +145,6 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
 	}
 	return enrolled, nil
-}
-
-// enrollAtOnce is Enroll in one statement, without a transaction around it: four round
-// trips less. Where anything is in its way, done is false and nothing has happened; Enroll
-// finds out what it is. So it does where events end enrollments, which needs a lock.
-func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
-	rows, err := s.query(ctx, nil, `WITH entered AS (
-		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
-		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
-		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND org = $6 AND stage = $7)
-		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
-			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
-		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)
-		`+onReentry(r)+` RETURNING enrollment_id)
-	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at)
-	SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4 FROM entered RETURNING id`,
-		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
-		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status)
-	if err == nil {
-		err = scanAll(rows, func(rows *sql.Rows) error {
-			done = true
-			return rows.Scan(new(string))
-		})
-	}
-	if conflicts(err) {
-		return false, nil // Enroll tries again
-	}
-	return done, err
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, and
@@ -403,8 +374,8 @@ func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (map[string]w
 	if len(ids) == 0 {
 		return list, nil
 	}
-	var rows []enrollmentRow
-	if err := s.r.NewSelect().Model(&rows).Where("id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+	rows, err := rowsByID[enrollmentRow](ctx, s, "id", ids)
+	if err != nil {
 		return nil, fmt.Errorf("load enrollments: %w", err)
 	}
 	for _, row := range rows {

@@ -6,6 +6,21 @@ import (
 	"waypost"
 )
 
+// OpenAtOnce, RecordAtOnce and ClaimAtOnce do the parts that PostgreSQL does in one
+// statement.
+func (s *Store) OpenAtOnce(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	return s.openAtOnce(ctx, openings)
+}
+
+func (s *Store) RecordAtOnce(ctx context.Context, records []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
+	return s.recordAtOnce(ctx, records)
+}
+
+func (s *Store) ClaimAtOnce(ctx context.Context) (cohort *waypost.Cohort, known bool, err error) {
+	cohort, _, known, err = s.claimAtOnce(ctx)
+	return cohort, known, err
+}
+
 // EnrollAtOnce does the part of Enroll that PostgreSQL does in one statement.
 func (s *Store) EnrollAtOnce(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (done bool, err error) {
 	return s.enrollAtOnce(ctx, enrollmentRow{

@@ -108,10 +108,17 @@ func (s *Store) journeyRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id
 	if !waypost.IsID(waypost.PrefixJourney, id) {
 		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(id))
 	}
-	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
-	if _, inTx := db.(bun.Tx); inTx {
-		q = s.lock(q, "j")
+	if _, inTx := db.(bun.Tx); !inTx {
+		rows, err := rowsByID[journeyRow](ctx, s, "id", []string{id})
+		if err == nil && (len(rows) == 0 || rows[0].scope() != sc) {
+			err = sql.ErrNoRows
+		}
+		if err == nil {
+			row = rows[0]
+		}
+		return row, notFound(err, "id", "there is no journey %s", id)
 	}
+	q := s.lock(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), "j")
 	return row, notFound(q.Scan(ctx), "id", "there is no journey %s", id)
 }
 

@@ -463,10 +463,8 @@ func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (m
 	if len(ids) == 0 {
 		return leads, nil
 	}
-	var rows []leadRow
-	// The scope is compared here: as a condition it leads PostgreSQL, while it has no
-	// statistics of the table, to read all leads of the scope.
-	if err := s.r.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+	rows, err := rowsByID[leadRow](ctx, s, "leads_id", ids)
+	if err != nil {
 		return nil, fmt.Errorf("load leads: %w", err)
 	}
 	for _, row := range rows {

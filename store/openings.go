@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"waypost"
 )
 
-// OpenAttempts announces attempts before their POSTs, all in one transaction, and
+// othersTime is how long attempts that are open wait for those that take a transaction.
+const othersTime = time.Second
+
+// OpenAttempts announces attempts before their POSTs, in one or two transactions, and
 // returns how the touchpoints' deliveries stand then. The caller has an attempt
 // if Open in the answer is its own and Held is false; see waypost.Opening for when
 // it takes effect. A message is stored once: the Body of the answer is the one to
@@ -19,19 +24,38 @@ import (
 // that id. Of several openings of one touchpoint the first counts. The answer for
 // an enrollment that is paused, canceled or exited is Held, unless its delivery is
 // final; that for an opening that its Cap forbids is Capped. Neither has a MessageID
-// where there is no delivery.
+// where there is no delivery. A touchpoint without an answer was not looked at, because
+// the database failed in between.
 func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	if len(openings) == 0 {
 		return map[waypost.Touchpoint]waypost.Sending{}, nil
 	}
-	var sendings map[waypost.Touchpoint]waypost.Sending
-	err := s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) (err error) {
-		sendings, err = s.openAttempts(ctx, tx, openings)
-		return err
-	})
+	opened, err := s.openAtOnce(ctx, openings)
 	if err != nil {
 		return nil, fmt.Errorf("open attempts: %w", err)
 	}
+	if len(opened) == len(openings) {
+		return opened, nil
+	}
+	if len(opened) > 0 {
+		// What is open is the caller's, to be POSTed now and whatever becomes of the others.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, othersTime)
+		defer cancel()
+	}
+	openings = slices.DeleteFunc(slices.Clone(openings), func(o waypost.Opening) bool { _, done := opened[o.Touchpoint]; return done })
+	var sendings map[waypost.Touchpoint]waypost.Sending
+	err = s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) (err error) {
+		sendings, err = s.openAttempts(ctx, tx, openings)
+		return err
+	})
+	if err != nil && len(opened) > 0 {
+		return opened, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open attempts: %w", err)
+	}
+	maps.Copy(sendings, opened)
 	return sendings, nil
 }
 

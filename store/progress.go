@@ -128,14 +128,29 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	return states, err
 }
 
+// move is where progress leads, as the enrollment's row has it.
+type move struct {
+	waypost.Progress
+	endedAt    stamp
+	endSeq     *int64
+	endEntries *string
+}
+
+// newMove is the move of progress whose entries are packed in rows, and those rows that
+// are the timeline's.
+func (s *Store) newMove(p waypost.Progress, rows []timelineRow) (move, []timelineRow) {
+	m := move{Progress: p}
+	if p.Status.Ended() {
+		m.endedAt = s.endOf(p)
+		if last := len(rows) - 1; last >= 0 {
+			m.endSeq, m.endEntries, rows = &rows[last].Seq, &rows[last].Entries, rows[:last]
+		}
+	}
+	return m, rows
+}
+
 // moveEnrollments records the progress of enrollments that are locked.
 func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
-	type move struct {
-		waypost.Progress
-		endedAt    stamp
-		endSeq     *int64
-		endEntries *string
-	}
 	latest := make(map[string]waypost.Progress, len(progress))
 	entries := make(map[string][]waypost.TimelineEntry, len(progress))
 	for _, p := range progress {
@@ -157,13 +172,10 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 		}
 		e := enrollments[id]
 		if p.LastSeq > e.LastSeq && e.EndedAt.IsZero() {
-			m := move{Progress: p}
+			var m move
+			m, rows = s.newMove(p, rows)
 			if p.Status.Ended() {
-				m.endedAt = s.endOf(p)
 				ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
-				if last := len(rows) - 1; last >= 0 {
-					m.endSeq, m.endEntries, rows = &rows[last].Seq, &rows[last].Entries, rows[:last]
-				}
 			}
 			moves = append(moves, m)
 		}

@@ -27,6 +27,7 @@ type Store struct {
 	// writers queue up here instead of failing there with SQLITE_BUSY; on
 	// PostgreSQL both are one pool.
 	r, w     *bun.DB
+	planned  *sql.DB // on PostgreSQL: see at_once.go
 	postgres bool
 	// On SQLite, lanes order those who write. Who is in has the statements that are
 	// prepared for the connection of w, by their texts, and the texts of others that
@@ -56,6 +57,7 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	if s.postgres {
 		s.w = bun.NewDB(loc.openPostgres(), pgdialect.New())
 		s.r = s.w
+		s.planned = loc.openPlanned()
 	} else {
 		if err := loc.checkFile(); err != nil {
 			return nil, err
@@ -71,6 +73,9 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 
 func (s *Store) check(ctx context.Context, loc location) error {
 	version, err := schemaVersion(ctx, s.w.DB, s.postgres)
+	if err == nil && s.postgres {
+		err = s.planned.PingContext(ctx)
+	}
 	if err != nil {
 		return loc.explain(err)
 	}
@@ -83,8 +88,8 @@ func (s *Store) check(ctx context.Context, loc location) error {
 
 // Close closes all connections.
 func (s *Store) Close() error {
-	if s.r == s.w {
-		return s.w.Close()
+	if s.postgres {
+		return errors.Join(s.planned.Close(), s.w.Close())
 	}
 	return errors.Join(s.r.Close(), s.w.Close())
 }
@@ -173,23 +178,37 @@ func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stm
 	return tx.Tx.PrepareContext(ctx, text)
 }
 
-// query runs a query of the hot path, in a transaction or, if tx is nil, outside
+// query runs a statement of the hot path, in a transaction or, if tx is nil, outside
 // of one; its text never changes.
 func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
-	if s.postgres {
-		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
-	}
 	switch {
+	case tx == nil && s.postgres:
+		return s.planned.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, args...)...)
 	case tx == nil:
 		return s.r.DB.QueryContext(ctx, text, args...)
 	case s.postgres:
-		return tx.Tx.QueryContext(ctx, text, args...)
+		return tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	}
 	stmt, err := s.statement(ctx, *tx, text)
 	if err != nil {
 		return nil, err
 	}
 	return stmt.QueryContext(context.WithoutCancel(ctx), args...)
+}
+
+// rowsByID reads the rows of a table of which a column, that tells them apart, is one of
+// ids.
+func rowsByID[T, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []T, err error) {
+	q := s.r.NewSelect().Model(&rows)
+	if !s.postgres {
+		return rows, q.Where("? IN (?)", bun.Ident(column), bun.List(ids)).Scan(ctx)
+	}
+	found, err := s.query(ctx, nil, q.Where("? = ANY ($1)", bun.Ident(column)).String(), ids)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	return rows, s.r.ScanRows(ctx, found, &rows)
 }
 
 // lock makes q lock the rows of the alias until the transaction ends. SQLite
@@ -203,10 +222,13 @@ func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
 
 // Error codes that are told apart: PostgreSQL, appendix A; SQLite, result codes.
 const (
-	pgSerialization = "40001"
-	pgDeadlock      = "40P01"
-	pgUnique        = "23505"
-	pgReadOnly      = "25006"
+	pgSerialization  = "40001"
+	pgDivisionByZero = "22012"
+	pgStalePlan      = "0A000"
+	pgNoStatement    = "26000"
+	pgDeadlock       = "40P01"
+	pgUnique         = "23505"
+	pgReadOnly       = "25006"
 
 	sqliteBusy     = 5
 	sqliteReadOnly = 8

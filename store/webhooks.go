@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,8 +156,18 @@ func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id
 	if !waypost.IsID(waypost.PrefixWebhook, id) {
 		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no webhook %s", clip(id))
 	}
+	if _, inTx := db.(bun.Tx); !inTx {
+		rows, err := rowsByID[webhookRow](ctx, s, "id", []string{id})
+		if err == nil && (len(rows) == 0 || rows[0].Org != sc.Org || rows[0].Stage != string(sc.Stage)) {
+			err = sql.ErrNoRows
+		}
+		if err == nil {
+			row = rows[0]
+		}
+		return row, notFound(err, "id", "there is no webhook %s", id)
+	}
 	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
-	if _, inTx := db.(bun.Tx); inTx && s.postgres {
+	if s.postgres {
 		q.For("UPDATE")
 	}
 	return row, notFound(q.Scan(ctx), "id", "there is no webhook %s", id)

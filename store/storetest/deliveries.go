@@ -253,13 +253,13 @@ var deliveryTests = []test{
 		}
 	}},
 	{"rollback", func(t *testing.T, f *fixture) {
-		// One record that cannot be written takes the whole call back.
+		// One record that cannot be written takes back what is not done at once.
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
 		before := f.sending(t, key)
 		bad := f.failed(waypost.Touchpoint{EnrollmentID: key.EnrollmentID, Visit: 77}, 1)
 		bad.Delivery = o.Delivery
-		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.succeeded(key, 1), bad}); err == nil {
+		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.retrying(key, 1), bad}); err == nil {
 			t.Fatal("recorded two deliveries with one message id")
 		}
 		equal(t, "after", f.sending(t, key), before)

@@ -1,0 +1,251 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"waypost"
+)
+
+// What a delivery needs on its way is done in one statement on PostgreSQL, where it
+// would take a transaction of several: each costs a round trip, and half a millisecond
+// of planning, which is done once for each connection here. These know the usual case
+// only, in which nobody else is at the same rows. Where anything is in their way nothing
+// has happened, and the transaction, which is all that SQLite has, finds out what it is.
+
+// refused tells whether such a statement has found something in its way, if only that it
+// has to be planned anew.
+func refused(err error) bool {
+	var pg *pgconn.PgError
+	return conflicts(err) || errors.As(err, &pg) && (pg.Code == pgDivisionByZero || pg.Code == pgStalePlan || pg.Code == pgNoStatement)
+}
+
+// enrollAtOnce is Enroll in one statement, without a transaction around it: four round
+// trips less. Where anything is in its way, done is false and nothing has happened; Enroll
+// finds out what it is. So it does where events end enrollments, which needs a lock.
+func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
+	rows, err := s.query(ctx, nil, `WITH entered AS (
+		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
+		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
+		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND org = $6 AND stage = $7)
+		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
+			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
+		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)
+		`+onReentry(r)+` RETURNING enrollment_id)
+	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at)
+	SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4 FROM entered RETURNING id`,
+		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
+		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			done = true
+			return rows.Scan(new(string))
+		})
+	}
+	if refused(err) {
+		return false, nil // Enroll tries again
+	}
+	return done, err
+}
+
+// openAtOnce opens first attempts of messages that are new, all of one node, one launch
+// and one time. It returns those that it has opened.
+func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	opened := map[waypost.Touchpoint]waypost.Sending{}
+	var like *waypost.Opening
+	first := make(map[waypost.Touchpoint]*waypost.Opening, len(openings))
+	for i := range openings {
+		o := &openings[i]
+		if !s.postgres || o.Attempt != 1 || o.Round > 1 || !o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "" || first[o.Touchpoint] != nil {
+			return opened, nil
+		}
+		if like == nil {
+			like = o
+		}
+		if a, b := o.Delivery, like.Delivery; o.Scope != like.Scope || a.JourneyID != b.JourneyID || a.JourneyVersion != b.JourneyVersion || a.NodeID != b.NodeID ||
+			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By {
+			return opened, nil
+		}
+		first[o.Touchpoint] = o
+	}
+	n := len(openings)
+	ids, visits, messages, leads, bodies := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n), make([][]byte, n)
+	// In the order in which rows are locked.
+	order := slices.SortedFunc(slices.Values(openings), func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	for i, o := range order {
+		ids[i], visits[i], messages[i], leads[i] = o.EnrollmentID, int64(o.Visit), o.Delivery.MessageID, o.Delivery.LeadsID
+		bodies[i] = s.keys.Seal(o.Body, messagePurpose(o.Delivery.MessageID))
+	}
+	d := like.Delivery
+	rows, err := s.query(ctx, nil, `WITH u AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) AS u (enrollment_id, visit, message_id, leads_id, body)
+		WHERE NOT EXISTS (SELECT 1 FROM controls WHERE until_at IS NULL AND (target IN ($8, $12) OR target BETWEEN $15 AND $16))),
+	d AS (INSERT INTO deliveries (enrollment_id, visit, message_id, leads_id, org, stage, journey_id, journey_version, node_id, webhook_id, launch_id,
+			status, first_attempt_at, open_attempt, open_at, open_by)
+		SELECT enrollment_id, visit, message_id, leads_id, $6, $7, $8, $9, $10, $11, NULLIF($12, ''), 'pending', $13, 1, $13, $14 FROM u
+		ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit),
+	m AS (INSERT INTO messages (enrollment_id, visit, body) SELECT enrollment_id, visit, u.body FROM u JOIN d USING (enrollment_id, visit))
+	SELECT enrollment_id, visit FROM d`,
+		ids, visits, messages, leads, bodies, like.Scope.Org, string(like.Scope.Stage), d.JourneyID, d.JourneyVersion, d.NodeID, d.WebhookID, d.LaunchID,
+		like.At.UnixMicro(), like.By, ids[0], ids[n-1])
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var key waypost.Touchpoint
+			err := rows.Scan(&key.EnrollmentID, &key.Visit)
+			if o := first[key]; o != nil {
+				row := newDeliveryRow(key, o.Scope, o.Delivery)
+				row.open(*o)
+				opened[key] = row.sending(o.Body)
+			}
+			return err
+		})
+	}
+	if refused(err) {
+		return nil, nil
+	}
+	return opened, err
+}
+
+// decided are first attempts that have decided their messages, and where that leaves
+// the enrollments: moved_to is NULL for those that stay where they are.
+var decided = bulk{columns: []string{
+	"enrollment_id text", "visit bigint", "status text", "succeed boolean", "at bigint", "http_status bigint", "error_class text", "duration_ms bigint",
+	"response bytea", "moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+}}
+
+// recordDecided has an error in it where not all of them are as they were opened.
+var recordDecided = `WITH u AS MATERIALIZED (SELECT * FROM ` + decided.arrayed() + ` AS u (` + strings.Join(decided.names(), ", ") + `)` + `),
+	d AS (UPDATE deliveries AS d SET status = u.status, succeed = u.succeed, attempts = 1, open_attempt = 0, open_at = NULL, open_by = '',
+			last_round = 1, last_attempt = 1, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
+			duration_ms = u.duration_ms, response = u.response
+		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'pending' AND d.round = 1 AND d.attempts = 0
+			AND d.last_attempt = 0 AND d.open_attempt = 1 AND d.first_attempt_at IS NOT NULL
+		RETURNING d.enrollment_id, d.visit),
+	e AS (UPDATE enrollments AS e SET status = u.moved_to, node_id = u.node_id, last_seq = u.last_seq, ended_at = u.ended_at, end_seq = u.end_seq,
+			end_entries = u.end_entries, move = NULL
+		FROM u JOIN d USING (enrollment_id, visit)
+		WHERE e.id = u.enrollment_id AND u.moved_to IS NOT NULL AND e.last_seq < u.last_seq AND e.ended_at IS NULL
+		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at),
+	f AS (UPDATE journey_entries AS je SET active = je.active - n.n
+		FROM (SELECT l.journey_id, l.leads_id, l.entry_key, n.n
+			FROM (SELECT journey_id, leads_id, entry_key, count(*) AS n FROM e WHERE ended_at IS NOT NULL GROUP BY journey_id, leads_id, entry_key) AS n
+			JOIN journey_entries AS l ON l.journey_id = n.journey_id AND l.leads_id = n.leads_id AND l.entry_key = n.entry_key
+			ORDER BY l.journey_id, l.leads_id, l.entry_key FOR NO KEY UPDATE OF l) AS n
+		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
+	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
+		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
+		FROM unnest($16::text[], $17::bigint[], $18::bigint[], $19::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		` + insertTimelineRow.suffix + `)
+	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $20 AND (SELECT count(*) FROM e) = $21 THEN 1 ELSE 0 END`
+
+// recordAtOnce records first attempts that have decided their messages, unless anything
+// was recorded of one of them since they were opened, and returns what is left to record.
+func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
+	if !s.postgres {
+		return all, nil
+	}
+	var records []waypost.AttemptRecord
+	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
+	for _, r := range all {
+		final := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed
+		if final && r.Attempt == 1 && r.Round <= 1 && r.Outcome.ErrorClass != waypost.ClassInterrupted && !r.Outcome.At.IsZero() && !seen[r.EnrollmentID] {
+			records = append(records, r)
+		} else {
+			rest = append(rest, r)
+		}
+		seen[r.EnrollmentID] = true
+	}
+	if len(records) == 0 {
+		return rest, nil
+	}
+	// In the order in which rows are locked.
+	slices.SortFunc(records, func(a, b waypost.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	moves := make([]move, len(records))
+	moved := 0
+	var ids, entries []string
+	var seqs, lastSeqs []int64
+	for i, r := range records {
+		if r.Progress == nil {
+			continue
+		}
+		moved++
+		rows, err := s.timelineRows(r.EnrollmentID, slices.Clone(r.Progress.Entries))
+		if err != nil {
+			return nil, err
+		}
+		moves[i], rows = s.newMove(*r.Progress, rows)
+		for _, row := range rows {
+			ids, seqs, lastSeqs, entries = append(ids, row.EnrollmentID), append(seqs, row.Seq), append(lastSeqs, row.LastSeq), append(entries, row.Entries)
+		}
+	}
+	args, err := decided.arrays(len(records), func(i int) []any {
+		r, m := records[i], &moves[i]
+		succeeded := r.Status == waypost.DeliverySucceeded
+		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
+		return []any{
+			r.EnrollmentID, r.Visit, string(r.Status), &succeeded, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
+			a.Response, nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.query(ctx, nil, recordDecided, append(args, ids, seqs, lastSeqs, entries, len(records), moved)...)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(new(int)) })
+	}
+	if refused(err) {
+		return all, nil
+	}
+	return rest, err
+}
+
+// maxCohort stands in the text: a plan for any number of rows would be one for many.
+var maxCohort = strconv.Itoa(waypost.MaxCohort)
+
+// claimAtOnce is the usual case of ClaimCohort; known is false if nobody knows whether
+// there is anything to claim.
+func (s *Store) claimAtOnce(ctx context.Context) (cohort *waypost.Cohort, key versionKey, known bool, err error) {
+	now := s.time()
+	known = true
+	rows, err := s.query(ctx, nil, `WITH k AS MATERIALIZED (
+		SELECT journey_id, version FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL ORDER BY id LIMIT 1),
+	f AS MATERIALIZED (SELECT e.id, e.leads_id, e.created_at FROM enrollments AS e
+		WHERE e.journey_id = (SELECT journey_id FROM k) AND e.version = (SELECT version FROM k) AND e.cohort_id IS NULL AND e.ended_at IS NULL
+		ORDER BY e.id LIMIT `+maxCohort+` FOR NO KEY UPDATE SKIP LOCKED),
+	c AS (SELECT CASE count(*) WHEN 1 THEN min(id) ELSE $1 END AS id, min(created_at) AS accepted_at, count(*) AS size,
+			json_agg(json_build_object('e', id, 'l', leads_id) ORDER BY id)::text AS members FROM f),
+	i AS (INSERT INTO cohorts (id, journey_id, version, accepted_at, claimed_at, size, members)
+		SELECT c.id, k.journey_id, k.version, c.accepted_at, $2, c.size, c.members FROM c, k WHERE c.size > 0),
+	u AS (UPDATE enrollments AS e SET cohort_id = c.id FROM f, c WHERE e.id = f.id)
+	SELECT k.journey_id, k.version, c.id, f.id, f.leads_id FROM k CROSS JOIN c LEFT JOIN f ON TRUE ORDER BY f.id`,
+		waypost.NewID(waypost.PrefixCohort, now), now.UnixMicro())
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var m struct {
+				id      sql.NullString
+				leadsID sql.NullInt64
+			}
+			var id sql.NullString
+			if err := rows.Scan(&key.JourneyID, &key.Version, &id, &m.id, &m.leadsID); err != nil || !m.id.Valid {
+				known = false // others have locked all of this version
+				return err
+			}
+			if cohort == nil {
+				cohort = &waypost.Cohort{ID: id.String}
+			}
+			cohort.Members = append(cohort.Members, waypost.CohortMember{EnrollmentID: m.id.String, LeadsID: m.leadsID.Int64})
+			return nil
+		})
+	}
+	if refused(err) {
+		return nil, key, false, nil
+	}
+	return cohort, key, known, err
+}

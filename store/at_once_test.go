@@ -1,0 +1,279 @@
+package store_test
+
+import (
+	"database/sql"
+	"slices"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/store"
+	"waypost/store/storetest"
+)
+
+// On PostgreSQL an enrollment is one statement, unless something is in its way: then that
+// leaves nothing behind, and Enroll finds out what it is.
+func TestEnrollAtOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.Postgres(t, time.Now)
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey := func(definition string) string {
+		t.Helper()
+		j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
+		must(t, err)
+		_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(definition), nil)
+		must(t, err)
+		return j.ID
+	}
+	lead := func() int64 {
+		t.Helper()
+		l, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
+		must(t, err)
+		return l.LeadsID
+	}
+	plain, exits, archived := journey(`{"name":"J"}`), journey(`{"name":"J","exitOn":[{"event":"buy"}]}`), journey(`{"name":"J"}`)
+	_, err := s.ArchiveJourney(ctx, sc, archived)
+	must(t, err)
+	always, never := waypost.Reentry{Policy: waypost.ReentryAlways}, waypost.Reentry{Policy: waypost.ReentryNever}
+	again := lead()
+	for _, c := range []struct {
+		name    string
+		sc      waypost.Scope
+		journey string
+		version int
+		lead    int64
+		reentry waypost.Reentry
+		done    bool
+		code    waypost.ErrorCode // of Enroll
+	}{
+		{"a lead", sc, plain, 1, again, never, true, ""},
+		{"again, never", sc, plain, 1, again, never, false, waypost.CodeConflict},
+		{"again, after exit", sc, plain, 1, again, waypost.Reentry{Policy: waypost.ReentryAfterExit}, false, waypost.CodeConflict},
+		{"again, always", sc, plain, 1, again, always, true, ""},
+		{"again, too soon", sc, plain, 1, again, waypost.Reentry{Policy: waypost.ReentryAlways, Every: waypost.Duration(time.Hour)}, false, waypost.CodeConflict},
+		{"no such lead", sc, plain, 1, 999_999_999, always, false, waypost.CodeNotFound},
+		{"no such version", sc, plain, 2, lead(), always, false, waypost.CodeNotFound},
+		{"another stage", waypost.Scope{Org: "acme", Stage: waypost.StageTest}, plain, 1, lead(), always, false, waypost.CodeNotFound},
+		{"archived", sc, archived, 1, lead(), always, false, waypost.CodeConflict},
+		{"events end it", sc, exits, 1, lead(), always, false, ""},
+	} {
+		e := waypost.Enrollment{ID: waypost.NewID(waypost.PrefixEnrollment, time.Now()), JourneyID: c.journey, Version: c.version, LeadsID: c.lead, AppID: "app_test"}
+		done, err := s.EnrollAtOnce(ctx, c.sc, e, c.reentry)
+		if err != nil || done != c.done {
+			t.Errorf("%s: done %t, %v", c.name, done, err)
+		}
+		if _, _, err := s.Enrollment(ctx, c.sc, e.ID); (err == nil) != c.done {
+			t.Errorf("%s: the enrollment: %v", c.name, err)
+		}
+		if c.done {
+			continue
+		}
+		// What was refused is refused for its own reason, not for what the first try left.
+		if _, err := s.Enroll(ctx, c.sc, e, c.reentry); waypost.CodeOf(err) != c.code {
+			t.Errorf("%s: Enroll says %v, want %s", c.name, err, c.code)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// published makes a journey of one touchpoint, enrolls leads, and claims them.
+func published(t *testing.T, s *store.Store, sc waypost.Scope, leads int) (journeyID, webhookID string, keys []waypost.Touchpoint, of []int64) {
+	t.Helper()
+	ctx := t.Context()
+	hook, err := s.CreateWebhook(ctx, sc, waypost.Webhook{Name: "crm", URL: "https://example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true})
+	must(t, err)
+	j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
+	must(t, err)
+	_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(`{"name":"J"}`), []string{hook.ID})
+	must(t, err)
+	for range leads {
+		l, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
+		must(t, err)
+		e, err := s.Enroll(ctx, sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: l.LeadsID, AppID: "app_test"}, waypost.Reentry{Policy: waypost.ReentryAlways})
+		must(t, err)
+		keys, of = append(keys, waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}), append(of, l.LeadsID)
+	}
+	return j.ID, hook.ID, keys, of
+}
+
+// One statement opens what is new, and leaves all else to the transaction; one records
+// how first attempts ended that are as they were opened.
+func TestOpenAndRecordAtOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.Postgres(t, time.Now)
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, hook, keys, leads := published(t, s, sc, 9)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	opening := func(i int) waypost.Opening {
+		return waypost.Opening{
+			Touchpoint: keys[i], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte(`{"n":1}`),
+			Delivery: waypost.Delivery{
+				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
+				NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+			},
+		}
+	}
+	record := func(i int) waypost.AttemptRecord {
+		return waypost.AttemptRecord{
+			Touchpoint: keys[i], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
+			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, Message: "thanks", At: now, Duration: time.Millisecond},
+			Progress: &waypost.Progress{EnrollmentID: keys[i].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 2, Entries: []waypost.TimelineEntry{
+				{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}, {Seq: 2, At: now, What: waypost.WhatExited},
+			}},
+		}
+	}
+	open := func(want int, openings ...waypost.Opening) {
+		t.Helper()
+		opened, err := s.OpenAtOnce(ctx, openings)
+		if err != nil || len(opened) != want {
+			t.Errorf("%d of %d are opened, want %d; %v", len(opened), len(openings), want, err)
+		}
+		all, err := s.OpenAttempts(ctx, openings)
+		if err != nil {
+			t.Error(err)
+		}
+		for key, sending := range opened {
+			if got := all[key]; sending.Open == nil || string(got.Body) != string(sending.Body) || got.MessageID != sending.MessageID || *got.Open != *sending.Open || got.Status != sending.Status {
+				t.Errorf("it is told %+v, and stands at %+v", sending, got)
+			}
+		}
+	}
+	recorded := func(rest int, records ...waypost.AttemptRecord) {
+		t.Helper()
+		left, err := s.RecordAtOnce(ctx, records)
+		if err != nil || len(left) != rest {
+			t.Errorf("%d of %d are left, want %d; %v", len(left), len(records), rest, err)
+		}
+		must(t, s.RecordAttempts(ctx, records))
+		for _, r := range records {
+			e, timeline, err := s.Enrollment(ctx, sc, r.EnrollmentID)
+			must(t, err)
+			if r.Progress == nil {
+				continue
+			}
+			if len(timeline) != len(r.Progress.Entries) || e.Status != r.Progress.Status && e.Status != waypost.EnrollmentCanceled {
+				t.Errorf("%s after %+v", e.Status, timeline)
+			}
+		}
+	}
+
+	first, second := opening(0), opening(1)
+	open(2, first, second)
+	open(1, first, opening(2)) // of which one is there already
+	retry := opening(3)
+	retry.Attempt = 2
+	open(0, retry)
+	elsewhere := opening(3)
+	elsewhere.Delivery.LaunchID = "lch_1"
+	open(0, opening(4), elsewhere)
+	capped := opening(5)
+	capped.Cap = waypost.FrequencyCap{Touchpoints: 1, Per: waypost.Duration(time.Hour)}
+	open(0, capped)
+
+	recorded(0, record(0), record(1))
+	recorded(2, record(0), record(1)) // again
+	failing := record(2)
+	failing.Status, failing.NextAttemptAt, failing.Progress = waypost.DeliveryRetrying, now.Add(time.Second), nil
+	recorded(1, failing, record(3)) // the other is not left
+	going := record(4)
+	going.Progress = &waypost.Progress{EnrollmentID: keys[4].EnrollmentID, Status: waypost.EnrollmentWaiting, NodeID: "wait", LastSeq: 2, Entries: []waypost.TimelineEntry{
+		{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}, {Seq: 2, At: now, NodeID: "wait", What: waypost.WhatEntered},
+	}}
+	recorded(0, going)
+	open(1, opening(6))
+	_, err := s.CancelEnrollment(ctx, sc, keys[6].EnrollmentID)
+	must(t, err)
+	if left, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{record(6)}); err != nil || len(left) != 1 {
+		t.Errorf("of one that was canceled %d are left, %v", len(left), err)
+	}
+	open(0, opening(6)) // it has no effect
+	_, err = s.PauseJourney(ctx, sc, journey)
+	must(t, err)
+	open(0, opening(7))
+}
+
+// One statement claims what is there; where others have all of a version, the
+// transaction finds out what else there is.
+func TestClaimAtOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.Postgres(t, time.Now)
+	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	claim := func(want ...int) {
+		t.Helper()
+		for _, n := range want {
+			c, known, err := s.ClaimAtOnce(t.Context())
+			if err != nil || !known || n == 0 && c != nil || n > 0 && (c == nil || len(c.Members) != n) {
+				t.Fatalf("claimed %+v, %t, %v, want %d", c, known, err, n)
+			}
+			if n == 1 && c.ID != c.Members[0].EnrollmentID || n > 1 && !waypost.IsID(waypost.PrefixCohort, c.ID) {
+				t.Errorf("%d members are called %s", n, c.ID)
+			}
+			if n == 0 {
+				continue
+			}
+			stale, err := s.StaleCohorts(t.Context(), time.Now().Add(time.Hour), 10)
+			must(t, err)
+			if len(stale) != 1 || stale[0].ID != c.ID || !slices.EqualFunc(stale[0].Members, c.Members, func(a, b waypost.CohortMember) bool {
+				return a.EnrollmentID == b.EnrollmentID && a.LeadsID == b.LeadsID
+			}) {
+				t.Errorf("claimed %+v, and %+v is written down", c, stale)
+			}
+			must(t, s.MarkStarted(t.Context(), c.ID))
+		}
+	}
+	claim(0)
+	published(t, s, sc, 1)
+	published(t, s, sc, waypost.MaxCohort+2)
+	claim(1, waypost.MaxCohort, 2, 0)
+}
+
+// Where others need a transaction that does not come through, what is open is told all
+// the same: nobody would POST it otherwise, and it would count as an attempt.
+func TestOpenedBesideAnOutage(t *testing.T) {
+	t.Parallel()
+	url := storetest.PostgresURL(t)
+	_, _, err := store.Migrate(t.Context(), url)
+	must(t, err)
+	s, err := store.Open(t.Context(), url, storetest.Keys(t), time.Now)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, hook, keys, leads := published(t, s, sc, 2)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	openings := make([]waypost.Opening, 2)
+	for i := range openings {
+		openings[i] = waypost.Opening{
+			Touchpoint: keys[i], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte("{}"),
+			Delivery: waypost.Delivery{
+				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
+				NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+			},
+		}
+	}
+	must(t, s.RecordDeferrals(ctx, []waypost.Deferral{{
+		Touchpoint: keys[1], Scope: sc, Delivery: openings[1].Delivery, Reason: waypost.DeferRateLimit, At: now, Until: now,
+	}}))
+	db, err := sql.Open("pgx", url)
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	held, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	_, err = held.ExecContext(ctx, "SELECT 1 FROM deliveries WHERE enrollment_id = $1 FOR UPDATE", keys[1].EnrollmentID)
+	must(t, err)
+	opened, err := s.OpenAttempts(ctx, openings)
+	must(t, err)
+	if got := opened[keys[0]]; len(opened) != 1 || got.Open == nil || got.Open.By != "prc_1" || string(got.Body) != "{}" {
+		t.Errorf("told %+v", opened)
+	}
+	must(t, held.Rollback())
+	opened, err = s.OpenAttempts(ctx, openings[1:])
+	if err != nil || opened[keys[1]].Open == nil {
+		t.Errorf("told %+v, %v", opened, err)
+	}
+}
