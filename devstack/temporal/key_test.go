@@ -30,7 +30,7 @@ func TestWorkerWithoutTheKeyLosesNoWorkflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		d, err := both.DescribeWorkflowExecution(ctx, run.GetID(), "")
 		if err != nil {
 			t.Fatal(err)

@@ -28,8 +28,20 @@ import (
 	"waypost/devstack/temporal"
 )
 
+// complaints are the lines of a server's log that tell of more than of calls that were
+// given up, by who made them or because the machine stood still.
+func complaints(log string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "context canceled") && !strings.Contains(line, "deadline exceeded") {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
+}
+
 func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	dir := t.TempDir() + "/with % and ?"
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -94,8 +106,8 @@ func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
 	if _, err := net.DialTimeout("tcp", s.Addr(), time.Second); err == nil {
 		t.Error("the frontend listens after Stop")
 	}
-	if logged.Len() > 0 {
-		t.Errorf("the server complained:\n%s", logged.String())
+	if said := complaints(logged.String()); said != "" {
+		t.Errorf("the server complained:\n%s", said)
 	}
 }
 
