@@ -57,20 +57,22 @@ func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.R
 // openAtOnce opens first attempts of messages that are new, all of one node, one launch
 // and one time. It returns those that it has opened.
 func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
-	opened := map[waypost.Touchpoint]waypost.Sending{}
+	if !s.postgres {
+		return nil, nil
+	}
 	var like *waypost.Opening
 	first := make(map[waypost.Touchpoint]*waypost.Opening, len(openings))
 	for i := range openings {
 		o := &openings[i]
-		if !s.postgres || o.Attempt != 1 || o.Round > 1 || !o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "" || first[o.Touchpoint] != nil {
-			return opened, nil
+		if o.Attempt != 1 || o.Round > 1 || !o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "" || first[o.Touchpoint] != nil {
+			return nil, nil
 		}
 		if like == nil {
 			like = o
 		}
 		if a, b := o.Delivery, like.Delivery; o.Scope != like.Scope || a.JourneyID != b.JourneyID || a.JourneyVersion != b.JourneyVersion || a.NodeID != b.NodeID ||
 			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By {
-			return opened, nil
+			return nil, nil
 		}
 		first[o.Touchpoint] = o
 	}
@@ -94,6 +96,7 @@ func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map
 	SELECT enrollment_id, visit FROM d`,
 		ids, visits, messages, leads, bodies, like.Scope.Org, string(like.Scope.Stage), d.JourneyID, d.JourneyVersion, d.NodeID, d.WebhookID, d.LaunchID,
 		like.At.UnixMicro(), like.By, ids[0], ids[n-1])
+	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var key waypost.Touchpoint
@@ -120,7 +123,7 @@ var decided = bulk{columns: []string{
 }}
 
 // recordDecided has an error in it where not all of them are as they were opened.
-var recordDecided = `WITH u AS MATERIALIZED (SELECT * FROM ` + decided.arrayed() + ` AS u (` + strings.Join(decided.names(), ", ") + `)` + `),
+var recordDecided = `WITH u AS MATERIALIZED (SELECT * FROM ` + decided.arrayed() + ` AS u (` + strings.Join(decided.names(), ", ") + `)),
 	d AS (UPDATE deliveries AS d SET status = u.status, succeed = u.succeed, attempts = 1, open_attempt = 0, open_at = NULL, open_by = '',
 			last_round = 1, last_attempt = 1, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
 			duration_ms = u.duration_ms, response = u.response
@@ -228,19 +231,17 @@ func (s *Store) claimAtOnce(ctx context.Context) (cohort *waypost.Cohort, key ve
 		waypost.NewID(waypost.PrefixCohort, now), now.UnixMicro())
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
-			var m struct {
-				id      sql.NullString
-				leadsID sql.NullInt64
-			}
-			var id sql.NullString
-			if err := rows.Scan(&key.JourneyID, &key.Version, &id, &m.id, &m.leadsID); err != nil || !m.id.Valid {
+			var id string
+			var member sql.NullString
+			var lead sql.NullInt64
+			if err := rows.Scan(&key.JourneyID, &key.Version, &id, &member, &lead); err != nil || !member.Valid {
 				known = false // others have locked all of this version
 				return err
 			}
 			if cohort == nil {
-				cohort = &waypost.Cohort{ID: id.String}
+				cohort = &waypost.Cohort{ID: id}
 			}
-			cohort.Members = append(cohort.Members, waypost.CohortMember{EnrollmentID: m.id.String, LeadsID: m.leadsID.Int64})
+			cohort.Members = append(cohort.Members, waypost.CohortMember{EnrollmentID: member.String, LeadsID: lead.Int64})
 			return nil
 		})
 	}

@@ -109,13 +109,7 @@ func (s *Store) journeyRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id
 		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(id))
 	}
 	if _, inTx := db.(bun.Tx); !inTx {
-		rows, err := rowsByID[journeyRow](ctx, s, "id", []string{id})
-		if err == nil && (len(rows) == 0 || rows[0].scope() != sc) {
-			err = sql.ErrNoRows
-		}
-		if err == nil {
-			row = rows[0]
-		}
+		row, err := rowByID[journeyRow](ctx, s, sc, id)
 		return row, notFound(err, "id", "there is no journey %s", id)
 	}
 	q := s.lock(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), "j")

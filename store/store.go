@@ -211,6 +211,18 @@ func rowsByID[T, ID any](ctx context.Context, s *Store, column string, ids []ID)
 	return rows, s.r.ScanRows(ctx, found, &rows)
 }
 
+// rowByID reads one row by its id; sql.ErrNoRows if the scope has none.
+func rowByID[T interface{ scope() waypost.Scope }](ctx context.Context, s *Store, sc waypost.Scope, id string) (row T, err error) {
+	rows, err := rowsByID[T](ctx, s, "id", []string{id})
+	if err != nil {
+		return row, err
+	}
+	if len(rows) == 0 || rows[0].scope() != sc {
+		return row, sql.ErrNoRows
+	}
+	return rows[0], nil
+}
+
 // lock makes q lock the rows of the alias until the transaction ends. SQLite
 // needs no row locks: its write transactions are alone from their beginning.
 func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {

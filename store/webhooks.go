@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +38,10 @@ type webhookRow struct {
 	RotatedAt      stamp   `bun:"signing_rotated_at"`
 	CreatedAt      stamp   `bun:"created_at"`
 	UpdatedAt      stamp   `bun:"updated_at"`
+}
+
+func (r webhookRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
 }
 
 func passwordPurpose(id string) string  { return "webhook/" + id + "/password" }
@@ -157,13 +160,7 @@ func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id
 		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no webhook %s", clip(id))
 	}
 	if _, inTx := db.(bun.Tx); !inTx {
-		rows, err := rowsByID[webhookRow](ctx, s, "id", []string{id})
-		if err == nil && (len(rows) == 0 || rows[0].Org != sc.Org || rows[0].Stage != string(sc.Stage)) {
-			err = sql.ErrNoRows
-		}
-		if err == nil {
-			row = rows[0]
-		}
+		row, err := rowByID[webhookRow](ctx, s, sc, id)
 		return row, notFound(err, "id", "there is no webhook %s", id)
 	}
 	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
