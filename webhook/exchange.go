@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,8 @@ type exchange struct {
 
 	kept     atomic.Bool // it has a connection that served another one before
 	answered atomic.Bool // a byte of an answer has come
+
+	secured atomic.Pointer[tls.Conn] // what it goes out on, if that is TLS
 }
 
 type exchangeKey struct{}
@@ -35,13 +38,16 @@ var errDials = errors.New("too many connections for one exchange")
 func (x *exchange) roundTrip(t *http.Transport, req *http.Request) (resp *http.Response, done func(), err error) {
 	ctx := context.WithValue(req.Context(), exchangeKey{}, x)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:              func(string) { x.kept.Store(false) },
+		GetConn: func(string) {
+			x.kept.Store(false)
+			x.secured.Store(nil)
+		},
 		GotConn:              func(got httptrace.GotConnInfo) { x.got(ctx, got) },
 		GotFirstResponseByte: func() { x.answered.Store(true) },
 	})
 	resp, err = t.RoundTrip(req.WithContext(ctx))
 	if err == nil || ctx.Err() != nil || !x.kept.Load() || x.answered.Load() || errors.As(err, new(streamError)) {
-		return resp, func() {}, err
+		return resp, func() {}, x.cause(err)
 	}
 	again := req.Clone(ctx)
 	if again.Body, err = req.GetBody(); err != nil {
@@ -50,14 +56,41 @@ func (x *exchange) roundTrip(t *http.Transport, req *http.Request) (resp *http.R
 	once := t.Clone()
 	once.MaxIdleConnsPerHost = -1 // none is kept
 	resp, err = once.RoundTrip(again)
-	return resp, once.CloseIdleConnections, err
+	return resp, once.CloseIdleConnections, x.cause(err)
+}
+
+// cause is why a POST failed with err. With TLS 1.3 a receiver refuses a client
+// certificate after the client's part of the handshake is done. Where the POST is begun
+// while that is being read, net/http tells only that it found the connection closed; the
+// connection knows why.
+func (x *exchange) cause(err error) error {
+	secured := x.secured.Load()
+	if err == nil || secured == nil {
+		return err
+	}
+	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.Canceled) {
+		return err
+	}
+	// With HTTP/2 others may use the connection, unless it ended before the first of them.
+	if secured.ConnectionState().NegotiatedProtocol == "h2" && !strings.Contains(err.Error(), "could not be established") {
+		return err
+	}
+	// It is closed by now, so that this returns what ended the reading before. Should it
+	// not be, nobody waits for it.
+	_ = secured.SetReadDeadline(time.Unix(1, 0))
+	if _, ended := secured.Read(make([]byte, 1)); ended != nil && tlsFault(ended) != "" {
+		return ended
+	}
+	return err
 }
 
 // got is told which connection the POST goes out on.
 func (x *exchange) got(ctx context.Context, c httptrace.GotConnInfo) {
 	x.kept.Store(c.Reused)
 	inner, http2 := c.Conn, false
-	if secured, ok := inner.(*tls.Conn); ok {
+	secured, ok := inner.(*tls.Conn)
+	x.secured.Store(secured)
+	if ok {
 		inner, http2 = secured.NetConn(), secured.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	if own, ok := inner.(*conn); ok {

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -206,6 +207,41 @@ func TestClientCertificate(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A refusal is told, too, where net/http knows only that the connection is closed: the
+// receiver refused while the POST was begun.
+func TestClientCertificateRefusedWhilePosting(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "servers")
+	server := ours.here(time.Now().Add(time.Hour))
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			r := newTLSReceiver(t, &tls.Config{
+				Certificates: []tls.Certificate{server.Certificate}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{protocol},
+			})
+			var x exchange
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+				x.secured.Store(c.Conn.(*tls.Conn))
+				inner := c.Conn.(*tls.Conn).NetConn().(*conn)
+				for closed := false; !closed; runtime.Gosched() {
+					inner.mu.Lock()
+					closed = inner.closed
+					inner.mu.Unlock()
+				}
+			}})
+			o := newSender(t).Send(ctx, secured(r.url, waypost.TLS{CACertificate: ours.pem}), "msg_1", []byte("{}"))
+			if o.ErrorClass != waypost.ClassTLS || o.Message != "the receiver misses a client certificate, or refuses it" {
+				t.Errorf("outcome %+v", o)
+			}
+			// What net/http says if it gets to writing first.
+			write := fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", net.ErrClosed)
+			if got := faultOf(ctx, x.cause(write)); (got.class == waypost.ClassTLS) != (protocol == "http/1.1") {
+				t.Errorf("a write that found it closed: %+v", got)
+			}
+		})
 	}
 }
 
