@@ -42,6 +42,7 @@ type issuer struct {
 	asked  atomic.Int64             // for the keys
 	hangs  atomic.Bool              // it takes questions for keys, and does not answer
 	broken atomic.Bool              // it answers with something else
+	says   atomic.Pointer[string]   // what it says in place of keys
 	wakes  chan struct{}
 }
 
@@ -64,6 +65,10 @@ func newIssuer(t *testing.T, listener net.Listener) *issuer {
 			case <-r.Context().Done():
 			case <-i.wakes:
 			}
+			return
+		}
+		if says := i.says.Load(); says != nil {
+			_, _ = io.WriteString(w, *says)
 			return
 		}
 		i.mu.Lock()
@@ -442,6 +447,47 @@ func TestKeysRotate(t *testing.T) {
 	want(fresh, 200, "with the new key")
 	e.clock.Advance(keysEvery)
 	want(old, 401, "with the key that was withdrawn")
+
+	// Nobody shows a token of a newer key, and the old one is not believed for good.
+	last := rsaKey(t)
+	withdrawn := sign(t, "rsa-2", next, e.issuer.claims(e.clock.Now(), map[string]any{"exp": e.clock.Now().Add(3 * keysLife).Unix()}))
+	e.issuer.publish(map[string]crypto.Signer{"rsa-3": last})
+	e.clock.Advance(keysLife - 4*keysEvery)
+	want(withdrawn, 200, "within the hour")
+	e.clock.Advance(keysEvery)
+	e.issuer.broken.Store(true)
+	want(withdrawn, 200, "after an hour, with an issuer that is away")
+	e.issuer.broken.Store(false)
+	for _, says := range []string{`{}`, `{"keys":[]}`, `[]`, `{"keys":[{"kty":"RSA","n":1}]}`, `no JSON`} {
+		e.issuer.says.Store(&says)
+		e.clock.Advance(retryKeys)
+		want(withdrawn, 200, "with an issuer that says "+says)
+	}
+	e.issuer.says.Store(nil)
+	e.issuer.hangs.Store(true)
+	e.clock.Advance(retryKeys)
+	before := e.issuer.asked.Load()
+	waiting := make(chan struct{})
+	go func() {
+		defer close(waiting)
+		want(withdrawn, 200, "of an issuer that hangs")
+	}()
+	for e.issuer.asked.Load() == before { // until the question is there
+		time.Sleep(time.Millisecond)
+	}
+	e.issuer.wakes <- struct{}{} // it ends without an answer, as the time-out does
+	<-waiting
+	want(withdrawn, 200, "which nobody waits for again")
+	e.issuer.hangs.Store(false)
+	e.issuer.publish(map[string]crypto.Signer{"rsa-3": last})
+	want(withdrawn, 200, "for a while")
+	e.clock.Advance(retryKeys)
+	for range 2 {
+		if res, body := e.decode(bearer(withdrawn)); res.StatusCode != 401 || !strings.Contains(body, "none of the issuer's keys") {
+			t.Errorf("after an hour: %d %s", res.StatusCode, body)
+		}
+	}
+	want(sign(t, "rsa-3", last, e.issuer.claims(e.clock.Now(), nil)), 200, "with the key that there is")
 }
 
 // An issuer that is away, answers nonsense or hangs keeps out those whose key is not

@@ -29,6 +29,11 @@ const (
 	// keysEvery is the least time between two questions for the issuer's keys. A token
 	// that no known key has signed leads to one, and anybody can make such tokens.
 	keysEvery = 5 * time.Second
+	// keysLife is how long the issuer's keys are believed. Whoever has stolen one that the
+	// issuer has withdrawn is let in for no longer, whatever tokens others show.
+	keysLife = time.Hour
+	// retryKeys is how long nobody waits again for an issuer that did not tell its keys.
+	retryKeys = time.Minute
 	// maxToken bounds a token: one that names some hundred groups has 10 KiB.
 	maxToken = 16 << 10
 	// maxKeys bounds what the issuer answers.
@@ -47,7 +52,7 @@ type tokens struct {
 	client *http.Client
 	now    func() time.Time
 	log    *slog.Logger
-	keys   atomic.Pointer[oidc.RemoteKeySet] // nil until the issuer has answered
+	keys   atomic.Pointer[keys] // nil until the issuer has answered
 }
 
 func newTokens(cfg config.Codec, now func() time.Time, log *slog.Logger) *tokens {
@@ -95,10 +100,55 @@ func (t *tokens) discover(ctx context.Context) error {
 	if strings.HasPrefix(t.Issuer, "https:") && !strings.HasPrefix(found.Keys, "https:") {
 		return fmt.Errorf("the issuer's keys are at %q, which is no https URL", found.Keys)
 	}
-	client := *t.client
-	client.Transport = &sparing{next: t.client.Transport, now: t.now}
-	t.keys.Store(oidc.NewRemoteKeySet(oidc.ClientContext(ctx, &client), found.Keys))
+	read := func() *keySet {
+		client, asks := *t.client, &sparing{next: t.client.Transport, now: t.now}
+		client.Transport = asks
+		return &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, &client), found.Keys), asks}
+	}
+	t.keys.Store(&keys{read: read, now: t.now, set: read(), since: t.now()})
 	return nil
+}
+
+// keys are the issuer's. While it is away, those that were read last go on.
+type keys struct {
+	read func() *keySet
+	now  func() time.Time
+
+	mu    sync.Mutex
+	set   *keySet
+	next  *keySet   // takes its place once it was read; nil while set is young
+	since time.Time // of set
+	tried time.Time // when next was made
+}
+
+// keySet is what the issuer said at one time, and since then of keys that were unknown.
+type keySet struct {
+	*oidc.RemoteKeySet
+	asks *sparing
+}
+
+// VerifySignature returns the token's payload.
+func (k *keys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	k.mu.Lock()
+	now := k.now()
+	if now.Sub(k.since) >= keysLife && (k.next == nil || now.Sub(k.tried) >= retryKeys) {
+		k.next, k.tried = k.read(), now
+	}
+	set, next := k.set, k.next
+	k.mu.Unlock()
+	if next == nil || next.asks.failed() {
+		return set.VerifySignature(ctx, jwt)
+	}
+	payload, err := next.VerifySignature(ctx, jwt)
+	if !next.asks.answered() || err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // or could not read them
+		return set.VerifySignature(ctx, jwt)
+	}
+	k.mu.Lock()
+	if k.next == next {
+		k.set, k.next, k.since = next, nil, k.now()
+	}
+	k.mu.Unlock()
+	return payload, err
 }
 
 // ready tells whether tokens can be checked. Keys that are known are enough for it:
@@ -257,6 +307,21 @@ type sparing struct {
 	mu    sync.Mutex
 	asked time.Time
 	err   error // what came of it
+	told  bool  // whether it has answered as it should
+}
+
+// failed tells whether the last question had no answer.
+func (s *sparing) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil
+}
+
+// answered tells whether the issuer has told its keys.
+func (s *sparing) answered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
 }
 
 // RoundTrip answers what the issuer does, or that it was asked just now.
@@ -270,7 +335,7 @@ func (s *sparing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
+	s.err, s.told = err, s.told || err == nil
 	return res, err
 }
 
@@ -303,8 +368,15 @@ func (s *sparing) ask(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the issuer answers %s", res.Status)
 	case len(body) > maxKeys:
 		return nil, fmt.Errorf("the issuer's keys have more than %d bytes", maxKeys)
-	case !json.Valid(body):
-		return nil, errors.New("the issuer's keys are no JSON")
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, fmt.Errorf("the issuer's keys cannot be read: %w", err)
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("the issuer has no keys")
 	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	return res, nil
