@@ -64,6 +64,7 @@ type entry struct {
 	synced time.Time
 	skew   int64 // Redis' clock ahead of this process's, in milliseconds
 	alive  int64 // when this process last saw an attempt succeed, by the breaker's clock
+	alone  bool  // whether this process had it open while Redis is away
 }
 
 // NewBreakers returns breakers kept in client, which should have been made with
@@ -325,15 +326,22 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 	e.mu.Lock()
 	counted := e.tally
 	e.tally = tally{}
+	alone := e.alone
 	e.mu.Unlock()
 
 	if b.client != nil && b.gate.enter() {
-		before, after, now, err := b.swap(ctx, circuit, counted, apply)
+		before, after, now, err := b.swap(ctx, circuit, counted, func(c *breaker, now int64) {
+			if alone && !c.Open { // those whom this process has sent away meanwhile wait
+				c.Told, c.Telling = false, 0
+				c.Epoch++ // whoever is telling now does not know of them
+			}
+			apply(c, now)
+		})
 		if err == nil {
 			if b.gate.leave(true) {
 				b.logBack(ctx)
 			}
-			b.keep(ctx, circuit, e, before, after, now)
+			b.keep(ctx, circuit, e, before, after, now, alone && after == nil)
 			return after != nil
 		}
 		// A caller that leaves says nothing about Redis.
@@ -347,7 +355,7 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 	after := before
 	after.count(counted, now)
 	apply(&after, now)
-	b.keep(ctx, circuit, e, before, &after, now)
+	b.keep(ctx, circuit, e, before, &after, now, b.client != nil && (alone || after.Open))
 	return true
 }
 
@@ -360,13 +368,13 @@ func (b *Breakers) logBack(ctx context.Context) {
 }
 
 // keep notes what a breaker is now; a nil after is what it was.
-func (b *Breakers) keep(ctx context.Context, circuit string, e *entry, before breaker, after *breaker, now int64) {
+func (b *Breakers) keep(ctx context.Context, circuit string, e *entry, before breaker, after *breaker, now int64, alone bool) {
 	if after == nil {
 		after = &before
 	}
 	local := b.now()
 	e.mu.Lock()
-	e.state, e.synced, e.skew = *after, local, now-local.UnixMilli()
+	e.state, e.synced, e.skew, e.alone = *after, local, now-local.UnixMilli(), alone
 	e.mu.Unlock()
 	if before.Open == after.Open {
 		return

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// leastTunnel is the time that a proxy has at least for a connection to an address.
+const leastTunnel = 2 * time.Second
+
 // proxyError says that there is no connection because of the proxy. It wraps nothing:
 // an address or a certificate of the proxy is none of the receiver's.
 type proxyError struct{ text string }
@@ -31,23 +34,30 @@ func (o *Options) dialProxy(ctx context.Context, network, address string) (net.C
 	if err != nil {
 		return nil, err
 	}
+	var allowed []string
 	for _, addr := range addrs {
 		to := net.JoinHostPort(addr.Unmap().String(), port)
-		if refused := o.control(ctx, network, to, nil); refused != nil {
-			if err == nil {
-				err = refused
-			}
-			continue
+		if refused := o.control(ctx, network, to, nil); refused == nil {
+			allowed = append(allowed, to)
+		} else if err == nil {
+			err = refused
 		}
+	}
+	for i, to := range allowed {
 		// The guard has no say in the proxy itself: the installation has named it.
 		made, failed := new(net.Dialer).DialContext(ctx, network, o.Proxy.Host)
 		if failed != nil {
 			return nil, &proxyError{"the proxy for webhooks cannot be reached"}
 		}
-		if err = tunnel(ctx, made, o.Proxy, to); err == nil {
+		// An address that does not answer leaves time for the others.
+		by, _ := ctx.Deadline()
+		share, done := context.WithTimeout(ctx, max(leastTunnel, time.Until(by)/time.Duration(len(allowed)-i)))
+		err = tunnel(share, made, o.Proxy, to)
+		done()
+		if err == nil {
 			return made, nil
 		}
-		made.Close()
+		_ = made.Close()
 	}
 	return nil, err
 }

@@ -198,7 +198,12 @@ func TestProxyThatFails(t *testing.T) {
 		{"speaks first", "does not answer", answer("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")},
 		{"says nothing", "does not answer", answer("")},
 		{"speaks something else", "does not answer", answer("SSH-2.0-OpenSSH\r\n")},
-		{"never ends its header", "does not answer", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxHeader/6+1))},
+		{"never ends its header", "does not answer", func(_ int, conn *net.TCPConn) {
+			_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+			for err == nil {
+				_, err = io.WriteString(conn, "A: b\r\n")
+			}
+		}},
 		{"hangs up", "does not answer", func(_ int, conn *net.TCPConn) {}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,12 +224,45 @@ func TestProxyThatFails(t *testing.T) {
 	if o := s.Send(context.Background(), hook("http://127.0.0.1:1/"), "msg_1", nil); o.ErrorClass != waypost.ClassNetwork || o.Message != "the proxy for webhooks cannot be reached" {
 		t.Errorf("away: %+v", o)
 	}
-	release := make(chan struct{})
-	s.through(t, listen(t, func(int, *net.TCPConn) { <-release }))
-	t.Cleanup(func() { close(release) })
+	left := make(chan struct{})
+	s.through(t, listen(t, func(_ int, conn *net.TCPConn) {
+		_, _ = io.Copy(io.Discard, conn)
+		close(left)
+	}))
 	w := hook("http://127.0.0.1:1/")
 	w.TimeoutMs = 100
 	if o := s.Send(context.Background(), w, "msg_1", nil); o.ErrorClass != waypost.ClassTimeout {
 		t.Errorf("silent: %+v", o)
+	}
+	select {
+	case <-left:
+	case <-time.After(time.Minute):
+		t.Error("the connection to a silent proxy stays")
+	}
+}
+
+// An address that a proxy cannot reach, and does not say so, leaves time for the next.
+func TestProxyHasTimeForAllAddresses(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	p, s := newProxy(t), newSender(t)
+	hanging := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Host, "127.0.0.2:") {
+			<-r.Context().Done()
+			return
+		}
+		p.serve(rw, r)
+	}))
+	t.Cleanup(hanging.Close)
+	s.through(t, hanging.URL)
+	s.options.resolver = resolverOf(t, func(int) []netip.Addr { return addrs("127.0.0.2", "127.0.0.1") })
+	w := hook(named(receiver.URL))
+	w.TimeoutMs = 6000
+	if o := s.Send(context.Background(), w, "msg_1", nil); !o.Succeed {
+		t.Errorf("%+v", o)
+	}
+	if asked, _ := p.requests(); len(asked) != 1 {
+		t.Errorf("the proxy was asked %q", asked)
 	}
 }
