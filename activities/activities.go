@@ -82,6 +82,7 @@ type Activities struct {
 	pilots   pilots
 	places   places
 	runway   chan struct{} // places for batches that take off at the same time
+	pacing   chan struct{} // places for launches that wait for their rate
 	recorder *recorder
 
 	stragglers, localPatience time.Duration
@@ -119,6 +120,7 @@ func New(o Options) *Activities {
 		process: waypost.NewID("prc_", time.Now()),
 		pilots:  newPilots(),
 		runway:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		pacing:  make(chan struct{}, pacingPlaces),
 
 		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
 	}

@@ -30,6 +30,13 @@ const (
 	// defaultConcurrency bounds the POSTs of a process to a webhook that sets no
 	// bound of its own.
 	defaultConcurrency = 1000
+	// processConcurrency bounds those to all webhooks: each has a file descriptor, and
+	// what the process cannot dial for want of one fails, whoever receives it.
+	processConcurrency = 4000
+	// leastConcurrency is what every webhook has, however many POSTs others have under way,
+	// and fullAway how long those stay away at least who find the process full.
+	leastConcurrency = 4
+	fullAway         = time.Second
 	// How long those who are not admitted stay away, whatever the estimate says: a
 	// visit has its cost, and an estimate is wrong where others gave up.
 	minAway = 100 * time.Millisecond
@@ -43,15 +50,17 @@ const (
 )
 
 // Turnstile is the Admission of a process: as many POSTs under way as the
-// webhook's maxConcurrency says, in this process, and as many begun as its
-// rateLimit says, in all processes together. Make it with NewTurnstile.
+// webhook's maxConcurrency says, in this process, and as are free of the process's own
+// beside the webhook's, so that there are some for the next one, a few always; and as
+// many begun as its rateLimit says, in all processes together. Make it with NewTurnstile.
 type Turnstile struct {
 	tokens Tokens
 	now    func() time.Time
 
-	mu    sync.Mutex
-	lines map[string]*line // by webhook
-	sweep int              // at how many lines idle ones are dropped
+	mu       sync.Mutex
+	lines    map[string]*line // by webhook
+	sweep    int              // at how many lines idle ones are dropped
+	underWay int
 }
 
 // line is what a process knows of the POSTs to one webhook.
@@ -88,11 +97,11 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 	if slots == 0 {
 		slots = defaultConcurrency
 	}
-	granted = t.enter(hook, n, slots)
+	granted, full := t.enter(hook, n, slots)
 	if limit := hook.RateLimit; limit != nil && granted > 0 {
 		allowed, retryAfter := t.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
 		if allowed < granted {
-			t.Done(hook.ID, granted-allowed)
+			t.leave(hook.ID, granted-allowed, false)
 			// A visit can find as many tokens as the bucket holds. Half of that leaves it
 			// some time to be late: what runs over is lost.
 			visit := min(n-allowed, max(1, limit.Burst/2))
@@ -105,26 +114,38 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 		// for: some visits are in vain, few slots are idle.
 		visit := min(n-granted, max(1, slots/2))
 		share := t.PostTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
+		if full {
+			share = max(share, fullAway)
+		}
 		return granted, waypost.DeferMaxConcurrency, t.queue(hook.ID, waypost.DeferMaxConcurrency, share)
 	}
 	return granted, "", 0
 }
 
 // Done gives slots back.
-func (t *Turnstile) Done(webhookID string, n int) {
+func (t *Turnstile) Done(webhookID string, n int) { t.leave(webhookID, n, true) }
+
+// leave gives slots back, in which POSTs have ended or for which there was no token:
+// those say nothing of how long a POST takes.
+func (t *Turnstile) leave(webhookID string, n int, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.line(webhookID)
 	n = max(0, min(n, l.underWay))
 	l.underWay -= n
+	t.underWay -= n
+	if !ended {
+		return
+	}
 	if l.ended += n; l.ended >= 2*remembered {
 		l.ended, l.busy = l.ended/2, l.busy/2
 	}
 }
 
 // enter takes up to n of so many slots. Those whom another limit has sent away were
-// told to come again when it changed, and wait for nobody.
-func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) int {
+// told to come again when it changed, and wait for nobody. Full says that those of the
+// process are what is lacking.
+func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.line(hook.ID)
@@ -135,9 +156,12 @@ func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) int {
 	if rate != l.rate || slots != l.atOnce {
 		l.rate, l.atOnce, l.turns = rate, slots, nil
 	}
-	n = max(0, min(n, slots-l.underWay))
-	l.underWay += n
-	return n
+	free := max((processConcurrency-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
+	granted = max(0, min(n, slots-l.underWay, free))
+	full = granted < min(n, slots-l.underWay)
+	l.underWay += granted
+	t.underWay += granted
+	return granted, full
 }
 
 // queue tells when to come back for a share of what comes free, after all who

@@ -24,6 +24,36 @@ func noTokens(context.Context, string, float64, int, int) (int, time.Duration) {
 	panic("a webhook without a rate limit asks for tokens")
 }
 
+// Webhooks that may have more POSTs under way than the process can leave some to the
+// next one.
+func TestAdmissionLeavesRoom(t *testing.T) {
+	t.Parallel()
+	const most, least = 4000, 4
+	turnstile := activities.NewTurnstile(noTokens, nil)
+	hooks := make([]waypost.Webhook, 30)
+	total, granted := 0, make([]int, len(hooks))
+	for i := range hooks {
+		hooks[i] = waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 10_000}
+		for range 2 { // the second time there is nothing more
+			n, reason, wait := turnstile.Admit(t.Context(), hooks[i], 10_000)
+			if reason != waypost.DeferMaxConcurrency || wait < time.Second {
+				t.Errorf("webhook %d: %q, %s", i, reason, wait)
+			}
+			granted[i] += n
+		}
+		total += granted[i]
+		if free := max(0, most-total); granted[i] < least || granted[i] > max(least, free+1) || granted[i] < free-1 {
+			t.Errorf("webhook %d has %d, and %d are free", i, granted[i], free)
+		}
+	}
+	for i, hook := range hooks {
+		turnstile.Done(hook.ID, granted[i])
+	}
+	if n, _, _ := turnstile.Admit(t.Context(), hooks[0], 10_000); n != most/2 {
+		t.Errorf("after all have ended there are %d", n)
+	}
+}
+
 // Never more POSTs under way than the webhook may have, and no slot is lost.
 func TestAdmissionBoundsConcurrency(t *testing.T) {
 	t.Parallel()
@@ -151,6 +181,23 @@ func TestAdmissionTakesNoTokenWithoutASlot(t *testing.T) {
 	turnstile.Done(hook.ID, 1000) // more than there are
 	if granted, _, _ := turnstile.Admit(t.Context(), hook, 3); granted != 2 || tokens.owed.Sub(clock()) != 4*time.Second {
 		t.Errorf("granted %d, %s owed", granted, tokens.owed.Sub(clock()))
+	}
+}
+
+// Those who got no token made no POST, and do not make POSTs look faster than they are.
+func TestPostTimeIsOfPOSTs(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1767225600, 0)
+	clock := func() time.Time { return now }
+	turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock)
+	hook := waypost.Webhook{ID: "whk_1", RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 2}}
+	for range 5 {
+		granted, _, _ := turnstile.Admit(t.Context(), hook, 100)
+		now = now.Add(3 * time.Second)
+		turnstile.Done(hook.ID, granted)
+	}
+	if took := turnstile.PostTime(hook.ID); took != 3*time.Second {
+		t.Errorf("a POST takes %s", took)
 	}
 }
 

@@ -13,6 +13,11 @@ type AudienceInput struct {
 	LaunchID string `json:"launch"`
 	// RatePerSecond bounds the enrollments a second; 0 does not.
 	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
+	// Credit is how many the rate allows at once, because of the time that has passed
+	// since the run before.
+	Credit float64 `json:"credit,omitempty"`
+	// Waits says that the workflow knows of AudienceProgress.Wait.
+	Waits bool `json:"waits,omitempty"`
 	// Early asks only whether the launch is canceled or paused: its time has not come.
 	Early bool `json:"early,omitempty"`
 }
@@ -26,6 +31,10 @@ type AudienceProgress struct {
 	Canceled bool `json:"canceled,omitempty"`
 	// Paused says that the workflow will be told when to go on.
 	Paused bool `json:"paused,omitempty"`
+	// Credit is what the rate has left. Wait says after how long the workflow is to come
+	// again: the next lead is not due before, or there is no place here to wait for it.
+	Credit float64       `json:"credit,omitempty"`
+	Wait   time.Duration `json:"wait,omitempty"`
 }
 
 const (
@@ -36,10 +45,18 @@ const (
 	// audienceRun bounds one run of the activity, so that a launch that takes days
 	// shows its progress in the history.
 	audienceRun = 5 * time.Minute
+	// rateTick is how often a launch with a rate enrolls.
+	rateTick = 100 * time.Millisecond
+	// pacingPlaces is how many launches of a process may wait for their rate in an activity,
+	// which takes a place of the worker. The others come again after pacingAway, and so
+	// does who would wait for longer than that.
+	pacingPlaces = 20
+	pacingAway   = 5 * time.Second
 )
 
 // EnrollAudience enrolls the audience of a launch step by step, until nobody is
-// left, it is paused or canceled, or some minutes have passed. Every step is one
+// left, it is paused or canceled, some minutes have passed, or its rate has it wait
+// elsewhere. Every step is one
 // transaction with the launch's place in its audience: a run that is cut off
 // neither loses nor repeats a lead.
 func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (AudienceProgress, error) {
@@ -54,20 +71,48 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		p.Canceled = step.Canceled
 		return p, nil
 	}
+	if activity.GetInfo(ctx).Attempt > 1 {
+		in.Credit = 0 // the try before may have used it
+	}
 	begin := time.Now()
+	// As many are due as since the beginning. Whom nobody enrolls because of the control
+	// group takes no place.
+	credit := func() float64 {
+		return in.Credit + in.RatePerSecond*time.Since(begin).Seconds() - float64(p.Enrolled+p.Skipped)
+	}
+	waits := false
 	for time.Since(begin) < audienceRun {
 		n := audienceStep
 		if in.RatePerSecond > 0 {
-			// As many as are due since the beginning, some times a second. Whom nobody
-			// enrolls because of the control group takes no place.
-			allowed := int(in.RatePerSecond*(time.Since(begin)+rateTick).Seconds()) - p.Enrolled - p.Skipped
-			if allowed < 1 {
+			if n = min(maxAudienceStep, int(credit()+in.RatePerSecond*rateTick.Seconds())); n < 1 {
+				p.Wait = time.Duration((1 - credit()) / in.RatePerSecond * float64(time.Second))
+				if in.Waits && !waits && p.Wait <= pacingAway {
+					select {
+					case a.pacing <- struct{}{}:
+						waits = true
+						defer func() { <-a.pacing }()
+					default:
+						p.Wait = pacingAway
+					}
+				}
+				if in.Waits && (!waits || p.Wait > pacingAway) {
+					// Whoever has rung wants to know whether it is canceled or paused.
+					step, err := a.store.EnrollAudience(ctx, in.LaunchID, 0)
+					if err != nil {
+						return p, fmt.Errorf("look at launch %s: %w", in.LaunchID, err)
+					}
+					p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
+					break
+				}
+				p.Wait = 0
+				if stopping(ctx) {
+					break
+				}
 				if err := pause(ctx, rateTick); err != nil {
 					return p, err
 				}
 				continue
 			}
-			n = min(maxAudienceStep, allowed)
 		}
 		step, err := a.store.EnrollAudience(ctx, in.LaunchID, n)
 		if err != nil {
@@ -85,8 +130,11 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		}
 		tell(p)
 		if stopping(ctx) {
-			return p, nil
+			break
 		}
+	}
+	if in.RatePerSecond > 0 {
+		p.Credit = min(credit(), max(1, in.RatePerSecond)) // what nobody had time for is not made up for
 	}
 	return p, nil
 }
@@ -100,6 +148,3 @@ func stopping(ctx context.Context) bool {
 		return false
 	}
 }
-
-// rateTick is how often a launch with a rate enrolls.
-const rateTick = 100 * time.Millisecond

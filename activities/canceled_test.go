@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -125,5 +126,54 @@ func TestCancelOfStragglerAndCrash(t *testing.T) {
 	if d, _ := w.attempts(1); findings[0].Outcome == activities.OutcomeCanceled && !d.Status.Final() {
 		t.Errorf("the workflow is told %s and ends, while the delivery is %s with an attempt under way that nobody looks after",
 			findings[0].Outcome, d.Status)
+	}
+}
+
+// A lead is deleted while its message is sent: that is recorded, by whoever made the
+// POST or, if its process died, by the next one. Nothing is sent after it, and what was
+// stored of it is erased then.
+func TestLeadDeletedWhileItsMessageIsSent(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		dies   bool
+		status int
+		want   string
+	}{
+		"delivered":        {status: 200, want: "[delivered]"},
+		"would be retried": {status: 503, want: "[canceled]"},
+		"its process dies": {dies: true, status: 200, want: "[canceled]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			hang, held := make(chan struct{}), make(chan struct{})
+			w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
+				<-hang
+				rw.WriteHeader(tt.status)
+				_, _ = io.WriteString(rw, `{"succeed":true,"message":"thanks"}`)
+			})
+			a := w.process(nil)
+			if tt.dies {
+				a = w.process(slowRecords{w.store, held}) // never records: it was killed
+			}
+			answered := w.begin(a)
+			must(t, w.store.DeleteLead(context.Background(), scope, w.items[0].LeadsID, nil))
+			if tt.dies {
+				defer func() { close(hang); close(held); <-answered }()
+				w.clock.advance(63 * time.Second)
+			} else {
+				close(hang)
+				must(t, <-answered)
+			}
+			if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != tt.want || w.totalPosts() != 1 {
+				t.Errorf("the workflow is told %s after %d POSTs, want %s", got, w.totalPosts(), tt.want)
+			}
+			d, attempts := w.attempts(0)
+			_, _, body, err := w.store.Delivery(context.Background(), scope, d.MessageID)
+			must(t, err)
+			if !d.Status.Final() || len(attempts) != 1 || body != nil || attempts[0].Message != "" || attempts[0].ResponseExcerpt != "" {
+				t.Errorf("recorded is %+v with %+v and %q", d, attempts, body)
+			}
+		})
 	}
 }

@@ -5,6 +5,9 @@ import "time"
 // SetWriteTime bounds a write of outcomes.
 func (a *Activities) SetWriteTime(d time.Duration) { a.recorder.writeTime = d }
 
+// PacingPlaces is how many launches may wait for their rate in activities.
+const PacingPlaces = pacingPlaces
+
 // Lines tells how many webhooks a Turnstile remembers.
 func Lines(t *Turnstile) int {
 	t.mu.Lock()

@@ -2,10 +2,12 @@ package activities_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -461,5 +463,90 @@ func TestUnreadableMessage(t *testing.T) {
 	// What is decided is answered from what is recorded, which needs no key.
 	if got := fmt.Sprint(w.deliverAll(w.process(w.open(secondKey)))); got != "[delivered delivered delivered]" || w.totalPosts() != 4 {
 		t.Errorf("with the other key: %s, %d POSTs", got, w.totalPosts())
+	}
+}
+
+// Nothing is sent to a webhook without a secret of its that this process has no key for.
+// It waits, and goes out when somebody has the key or the secret is set again.
+func TestUnreadableSecret(t *testing.T) {
+	t.Parallel()
+	password := func(text string) func(*waypost.Webhook) {
+		return func(h *waypost.Webhook) { h.BasicAuth = &waypost.BasicAuth{Username: "u", Password: text} }
+	}
+	secret := func(text string) func(*waypost.Webhook) {
+		return func(h *waypost.Webhook) { h.SigningSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(text)) }
+	}
+	for name, c := range map[string]struct {
+		lost  func(*waypost.Webhook) // sets what is encrypted with the other key
+		again func(*waypost.Webhook) // sets it again; nil: the key comes back
+		want  string                 // what a request has then
+	}{
+		"password, the key is back":       {password("old"), nil, "u old false"},
+		"password, set again":             {password("old"), password("new"), "u new false"},
+		"signing secret, the key is back": {secret("the old one, of thirty-two bytes"), nil, "  true"},
+		"signing secret, set again":       {secret("the old one, of thirty-two bytes"), secret("the new one, of thirty-two bytes"), "  true"},
+		"client key, no longer used": {
+			func(h *waypost.Webhook) { h.TLS = &waypost.TLS{ClientCertificate: "certificate", ClientKey: "key"} },
+			func(h *waypost.Webhook) { h.TLS = nil }, "  false",
+		},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, redelivery %t", name, again), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 2)
+				update := func(s *store.Store, change func(*waypost.Webhook)) {
+					t.Helper()
+					_, err := s.UpdateWebhook(t.Context(), scope, w.webhookID, func(h *waypost.Webhook) error { change(h); return nil })
+					must(t, err)
+				}
+				send, before := w.deliver, 0
+				if again {
+					w.respond(http.StatusNotFound)
+					w.deliverAll(w.process(nil))
+					items, _ := w.again(false)
+					send, before = func(a *activities.Activities) ([]activities.Delivery, error) { return w.redeliver(a, items) }, w.totalPosts()
+				}
+				sent := func(a *activities.Activities) (outcomes []string) {
+					t.Helper()
+					answers, err := send(a)
+					must(t, err)
+					for _, d := range answers {
+						outcomes = append(outcomes, strings.TrimSpace(d.Outcome+" "+d.Reason))
+						if wait := d.Next.Sub(d.At); d.Outcome == activities.OutcomeDeferred && (wait <= 0 || wait > time.Minute) {
+							t.Errorf("it is looked at again in %s", wait)
+						}
+					}
+					return outcomes
+				}
+				got := make(chan string, 10)
+				w.answer(func(_ http.ResponseWriter, r *http.Request, _ string) {
+					user, password, _ := r.BasicAuth()
+					got <- fmt.Sprint(user, " ", password, " ", r.Header.Get("Webhook-Signature") != "")
+				})
+				update(w.open(secondKey), c.lost)
+				a := w.process(nil)
+				for range 2 { // whether they wait already or not
+					if got := fmt.Sprint(sent(a)); got != "[deferred unreadable deferred unreadable]" || w.totalPosts() > before {
+						t.Fatalf("without the key: %s, %d POSTs", got, w.totalPosts()-before)
+					}
+				}
+				if d, _ := w.attempts(0); d.Status != waypost.DeliveryDeferred || d.DeferredReason != waypost.DeferUnreadable {
+					t.Errorf("it is %s for %q", d.Status, d.DeferredReason)
+				}
+				if c.again == nil {
+					a = w.process(w.open(firstKey + "," + secondKey))
+				} else {
+					update(w.store, c.again)
+				}
+				if got := fmt.Sprint(sent(a)); got != "[delivered delivered]" {
+					t.Fatalf("then: %s", got)
+				}
+				for range 2 {
+					if m := <-got; m != c.want {
+						t.Errorf("the receiver got %q, want %q", m, c.want)
+					}
+				}
+			})
+		}
 	}
 }

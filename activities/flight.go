@@ -176,7 +176,11 @@ func (a *Activities) disable(sc waypost.Scope, hook waypost.Webhook) {
 		err := a.store.DisableWebhook(ctx, sc, hook, "410")
 		cancel()
 		var refused *waypost.Error
-		if err == nil || errors.As(err, &refused) { // it may have been deleted
+		switch {
+		case err == nil:
+			a.log.Warn("a receiver answered 410: its webhook is disabled, unless it was changed since", "webhook", hook.ID, "org", sc.Org, "stage", sc.Stage)
+			return
+		case errors.As(err, &refused): // it was deleted
 			return
 		}
 		a.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)

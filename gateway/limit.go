@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"waypost"
@@ -132,3 +133,37 @@ func appendItem(to []byte, name, a string, x int, b string, y int) []byte {
 }
 
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+// places bound what goes on at a time: most in the process, mostOf of an application.
+type places struct {
+	most, mostOf int
+
+	mu    sync.Mutex
+	taken int
+	byApp map[string]int
+}
+
+// enter takes a place; false if there is none.
+func (p *places) enter(app string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most || p.byApp[app] >= p.mostOf {
+		return false
+	}
+	if p.byApp == nil {
+		p.byApp = map[string]int{}
+	}
+	p.taken++
+	p.byApp[app]++
+	return true
+}
+
+// leave gives a place back.
+func (p *places) leave(app string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.byApp[app]--; p.byApp[app] == 0 {
+		delete(p.byApp, app)
+	}
+}

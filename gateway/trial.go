@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"waypost"
 	"waypost/journey"
@@ -13,6 +14,13 @@ import (
 type Sender interface {
 	Send(ctx context.Context, w waypost.Webhook, messageID string, body []byte) waypost.Outcome
 }
+
+// A test message waits for its receiver as long as the webhook's timeoutMs says, past
+// the limits that hold for what workers send.
+const (
+	maxTrials       = 200
+	maxTrialsPerApp = 10
+)
 
 // trialAnswer is the outcome of a test message.
 type trialAnswer struct {
@@ -30,6 +38,14 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if w.Sendable(a.Now()) != nil {
+		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s of the webhook cannot be read at the moment; set it again, or try again when its encryption key is back",
+			strings.Join(w.UnreadableAt(a.Now()).Members(), " and "))
+	}
+	if !a.trials.enter(r.app.ID) {
+		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "other test messages still wait for their receivers; send this one again when they have ended")
+	}
+	defer a.trials.leave(r.app.ID)
 	outcome, err := a.try(ctx, r, w)
 	if err != nil {
 		return answer{}, err

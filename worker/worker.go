@@ -26,7 +26,8 @@ func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clo
 	w := worker.New(c, taskQueue, worker.Options{
 		Interceptors:      []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}},
 		WorkerStopTimeout: stopTimeout,
-		// Those that wait for no receiver have places of their own.
+		// Those that wait for no receiver have places of their own; launches that wait for
+		// their rate take no more than half of them.
 		MaxConcurrentActivityExecutionSize:     activities.WaitingPlaces + 40,
 		MaxConcurrentActivityTaskPollers:       4,
 		MaxConcurrentWorkflowTaskPollers:       4,

@@ -19,6 +19,7 @@ type LaunchInput struct {
 	JourneyID     string        `json:"journey"`
 	StartAt       time.Time     `json:"startAt,omitzero"`
 	RatePerSecond float64       `json:"ratePerSecond,omitempty"`
+	Credit        float64       `json:"credit,omitempty"`   // of the rate, from the run before
 	Enrolled      int           `json:"enrolled,omitempty"` // by runs before
 	Skipped       int           `json:"skipped,omitempty"`
 	HeldOut       int           `json:"heldOut,omitempty"`
@@ -58,7 +59,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		early := workflow.Now(ctx).Before(in.StartAt)
 		if early {
 			show("Begins at " + in.StartAt.UTC().Format(time.RFC3339))
-			if err := receive(ctx, rings, in.StartAt); err != nil {
+			if err := receive(ctx, rings, in.StartAt, "startAt"); err != nil {
 				return result(true), canceled(err)
 			}
 			early = workflow.Now(ctx).Before(in.StartAt)
@@ -68,22 +69,30 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		}
 		var p activities.AudienceProgress
 		// Whoever rings before it is time has canceled it, perhaps: that is all it asks.
-		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Early: early}
+		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Credit: in.Credit, Waits: true, Early: early}
 		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
 			return result(true), canceled(err)
 		}
 		in.Enrolled += p.Enrolled
 		in.Skipped += p.Skipped
 		in.HeldOut += p.HeldOut
+		in.Credit = p.Credit
 		switch {
 		case p.Done || p.Canceled:
 			show("Done")
 			return result(p.Canceled), nil
 		case p.Paused:
 			show("Paused")
-			if err := receive(ctx, rings, time.Time{}); err != nil {
+			if err := receive(ctx, rings, time.Time{}, ""); err != nil {
 				return result(true), canceled(err)
 			}
+		case p.Wait > 0:
+			began := workflow.Now(ctx)
+			if err := receive(ctx, rings, began.Add(p.Wait), "ratePerSecond"); err != nil {
+				return result(true), canceled(err)
+			}
+			// Late by much is an outage: its leads are not enrolled in one go after it.
+			in.Credit += in.RatePerSecond * min(workflow.Now(ctx).Sub(began), 2*p.Wait).Seconds()
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			for rings.ReceiveAsync(nil) { // the next run looks anyway
@@ -128,15 +137,15 @@ func tireless(timeout time.Duration, summary string) workflow.ActivityOptions {
 const audienceTimeout = 15 * time.Minute
 
 // receive waits until somebody rings, the time has come, or the workflow is
-// canceled. The zero time never comes.
-func receive(ctx workflow.Context, rings workflow.ReceiveChannel, until time.Time) error {
+// canceled. The zero time never comes. The timer says what it is for.
+func receive(ctx workflow.Context, rings workflow.ReceiveChannel, until time.Time, what string) error {
 	timing, stop := workflow.WithCancel(ctx)
 	defer stop()
 	selector := workflow.NewSelector(ctx).
 		AddReceive(rings, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) }).
 		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	if !until.IsZero() {
-		timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "startAt"})
+		timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: what})
 		selector.AddFuture(timer, func(workflow.Future) {})
 	}
 	selector.Select(ctx)

@@ -154,3 +154,36 @@ func TestLaunchControl(t *testing.T) {
 		}
 	})
 }
+
+// A launch whose rate is low waits in its workflow, and can be canceled meanwhile.
+func TestLaunchAtALowRate(t *testing.T) {
+	t.Parallel()
+	const each = 20 * time.Second
+	for name, tt := range map[string]struct {
+		cancel   time.Duration
+		enrolled int
+	}{"to its end": {0, 5}, "canceled": {50 * time.Second, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			v := w.publish(oneTouchpoint)
+			l := w.launch(waypost.Launch{
+				JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", RatePerSecond: 1 / each.Seconds(), Audience: waypost.Audience{LeadsIDs: w.leads(5)},
+			})
+			if tt.cancel > 0 {
+				w.at(tt.cancel, func(ctx context.Context) {
+					_, err := w.store.CancelLaunch(ctx, scope, l.ID)
+					must(t, err)
+				})
+			}
+			begin := w.env.Now()
+			if result := w.runLaunch(l); result.Enrolled != tt.enrolled || result.Canceled != (tt.cancel > 0) {
+				t.Errorf("result %+v", result)
+			}
+			took := w.env.Now().Sub(begin)
+			if least, most := time.Duration(tt.enrolled)*each-time.Second, time.Duration(tt.enrolled+1)*each; took < least || took > most {
+				t.Errorf("%d leads took %s", tt.enrolled, took)
+			}
+		})
+	}
+}

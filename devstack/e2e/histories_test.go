@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +62,13 @@ func TestHistories(t *testing.T) {
 		return err == nil && count.Count == 1, fmt.Sprintf("no workflow is found by %s: %v", query, err)
 	})
 	found.Store(true)
+	// Its only lead is due after more than five seconds, so that its workflow waits.
+	var lead struct{ LeadsID int64 }
+	p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+	var paced struct{ LaunchID, Status string }
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
+		"audience": map[string]any{"leadsIds": []int64{lead.LeadsID}}, "ratePerSecond": 0.19,
+	}, &paced)
 	many := p.Enroll(t, journeyID, 60)
 	for _, id := range append(many, single...) {
 		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
@@ -68,9 +76,19 @@ func TestHistories(t *testing.T) {
 		}
 	}
 
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+paced.LaunchID, nil, &paced)
+		return paced.Status == string(waypost.LaunchCompleted), "the launch is " + paced.Status
+	})
+
 	ring, err := waypost.ParseKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
+	}
+	audience := readHistory(t, temporal, ring, paced.LaunchID)
+	replay(t, audience)
+	if !slices.ContainsFunc(audience.Events, func(e *historypb.HistoryEvent) bool { return e.EventType == enumspb.EVENT_TYPE_TIMER_FIRED }) {
+		t.Error("the launch did not wait in its workflow")
 	}
 	open, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 100,
@@ -78,19 +96,41 @@ func TestHistories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	largest, size := "", 0
+	largest, size, batches := "", 0, 0
 	for _, e := range open.Executions {
 		h := readHistory(t, temporal, ring, e.Execution.WorkflowId)
 		replay(t, h)
-		if id := e.Execution.WorkflowId; id != single[0] && len(h.Events) > size {
+		batches += haveTurns(t, h, "DeliverBatch")
+		if id := e.Execution.WorkflowId; id != single[0] && id != paced.LaunchID && len(h.Events) > size {
 			largest, size = id, len(h.Events)
 		}
+	}
+	if batches == 0 {
+		t.Error("no batch waited in a task queue")
 	}
 	t.Logf("%d workflows for %d enrollments", len(open.Executions), len(many)+1)
 	if folder := os.Getenv(updateHistories); folder != "" {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
 		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))
+		writeHistory(t, filepath.Join(folder, "launch-low-rate.json"), audience)
 	}
+}
+
+// haveTurns counts the activities of a type, and finds that each has its webhook as its
+// fairness key: those of one webhook do not wait behind another one's.
+func haveTurns(t *testing.T, h *historypb.History, activity string) (n int) {
+	t.Helper()
+	for _, event := range h.Events {
+		scheduled := event.GetActivityTaskScheduledEventAttributes()
+		if scheduled.GetActivityType().GetName() != activity {
+			continue
+		}
+		n++
+		if key := scheduled.GetPriority().GetFairnessKey(); !waypost.IsID(waypost.PrefixWebhook, key) {
+			t.Errorf("%s has the fairness key %q", activity, key)
+		}
+	}
+	return n
 }
 
 // readHistory reads a workflow's history with its payloads in the clear.
