@@ -27,7 +27,7 @@ const (
 	DeferRateLimit       = "rateLimit"      // the webhook's rateLimit is used up
 	DeferMaxConcurrency  = "maxConcurrency" // as many POSTs as the webhook may have are under way
 	DeferBreaker         = "breakerOpen"    // the receiver is down
-	DeferUnreadable      = "unreadable"     // the stored message cannot be decrypted: a key is missing
+	DeferUnreadable      = "unreadable"     // what it needs (its message, a secret of the webhook) cannot be decrypted: a key is missing
 )
 
 // Delivery is the record of one message: of one touchpoint of one enrollment.
@@ -50,6 +50,9 @@ type Delivery struct {
 	FirstAttemptAt *time.Time     `json:"firstAttemptAt"` // of the current round
 	LastAttemptAt  *time.Time     `json:"lastAttemptAt"`
 	DurationMs     int64          `json:"durationMs"` // of the last attempt
+	// BodyUnreadable says, where the body of the message is read, that it is stored and
+	// cannot be decrypted.
+	BodyUnreadable bool `json:"-"`
 }
 
 // Attempt is the record of one POST.

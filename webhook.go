@@ -1,9 +1,12 @@
 package waypost
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -28,8 +31,54 @@ type Webhook struct {
 	PreviousSigningSecret string    `json:"-"`
 	SigningRotatedAt      time.Time `json:"-"`
 	SigningOverlap        Duration  `json:"signingOverlap"`
-	CreatedAt             time.Time `json:"createdAt"`
-	UpdatedAt             time.Time `json:"updatedAt"`
+	// Unreadable are the secrets that are stored and cannot be decrypted: they are "" here.
+	// An update leaves them as they are stored until it sets them, or takes them out here.
+	Unreadable UnreadableSecrets `json:"-"`
+	CreatedAt  time.Time         `json:"createdAt"`
+	UpdatedAt  time.Time         `json:"updatedAt"`
+}
+
+// UnreadableSecrets says of each secret of a webhook why it cannot be decrypted, nil if
+// it can be or there is none.
+type UnreadableSecrets struct {
+	Password, ClientKey, SigningSecret, PreviousSigningSecret error
+}
+
+// Members lists them by the paths of their members.
+func (u UnreadableSecrets) Members() []string {
+	members := []string{}
+	for _, s := range []struct {
+		member string
+		why    error
+	}{
+		{"basicAuth.password", u.Password}, {"tls.clientKey", u.ClientKey},
+		{"signingSecret", u.SigningSecret}, {"previousSigningSecret", u.PreviousSigningSecret},
+	} {
+		if s.why != nil {
+			members = append(members, s.member)
+		}
+	}
+	return members
+}
+
+// UnreadableAt are the unreadable secrets that requests need at a time: a previous
+// signing secret may be over.
+func (w *Webhook) UnreadableAt(at time.Time) UnreadableSecrets {
+	u := w.Unreadable
+	if !at.Before(w.PreviousSigningUntil()) {
+		u.PreviousSigningSecret = nil
+	}
+	return u
+}
+
+// Sendable tells why nothing can be sent to the webhook at a time: a secret cannot be
+// decrypted that requests need then. nil if it can be sent to.
+func (w *Webhook) Sendable(at time.Time) error {
+	u := w.UnreadableAt(at)
+	if u == (UnreadableSecrets{}) {
+		return nil
+	}
+	return fmt.Errorf("read %s: %w", strings.Join(u.Members(), ", "), cmp.Or(u.Password, u.ClientKey, u.SigningSecret, u.PreviousSigningSecret))
 }
 
 // Circuit names the webhook's receiver for its circuit breaker: with another scheme,
@@ -54,7 +103,7 @@ func (w *Webhook) SetSigningSecret(secret string, now time.Time) {
 	if secret == w.SigningSecret {
 		return
 	}
-	w.PreviousSigningSecret, w.SigningRotatedAt = "", time.Time{}
+	w.PreviousSigningSecret, w.SigningRotatedAt, w.Unreadable.PreviousSigningSecret = "", time.Time{}, nil
 	if secret != "" && w.SigningSecret != "" {
 		w.PreviousSigningSecret, w.SigningRotatedAt = w.SigningSecret, now
 	}
@@ -64,7 +113,7 @@ func (w *Webhook) SetSigningSecret(secret string, now time.Time) {
 // PreviousSigningUntil is when the previous secret ceases to sign, zero if there is
 // none.
 func (w *Webhook) PreviousSigningUntil() time.Time {
-	if w.PreviousSigningSecret == "" {
+	if w.PreviousSigningSecret == "" && w.Unreadable.PreviousSigningSecret == nil {
 		return time.Time{}
 	}
 	return w.SigningRotatedAt.Add(time.Duration(w.SigningOverlap))
@@ -76,7 +125,7 @@ func (w *Webhook) SigningSecrets(at time.Time) []string {
 	if w.SigningSecret != "" {
 		secrets = append(secrets, w.SigningSecret)
 	}
-	if at.Before(w.PreviousSigningUntil()) {
+	if w.PreviousSigningSecret != "" && at.Before(w.PreviousSigningUntil()) {
 		secrets = append(secrets, w.PreviousSigningSecret)
 	}
 	return secrets

@@ -83,13 +83,15 @@ func certificates(text string) ([]*x509.Certificate, error) {
 	return list, nil
 }
 
-func (t TLS) validate(p *Problems) {
+// validate takes a key that is stored and cannot be read for the certificate's.
+func (t TLS) validate(p *Problems, unreadable bool) {
+	hasKey := t.ClientKey != "" || unreadable
 	checkCertificates(p, "tls.caCertificate", t.CACertificate)
 	valid := checkCertificates(p, "tls.clientCertificate", t.ClientCertificate)
 	switch {
-	case t.ClientKey == "" && t.ClientCertificate != "":
+	case !hasKey && t.ClientCertificate != "":
 		p.Add(DetailNullValue, "tls.clientKey", "is missing: it belongs to tls.clientCertificate")
-	case t.ClientKey != "" && t.ClientCertificate == "":
+	case hasKey && t.ClientCertificate == "":
 		p.Add(DetailNullValue, "tls.clientCertificate", "is missing: it belongs to tls.clientKey")
 	case t.ClientKey == "" || !valid || !checkPEM(p, "tls.clientKey", t.ClientKey):
 	case strings.Contains(t.ClientKey, "ENCRYPTED"):

@@ -44,10 +44,10 @@ func (w *Webhook) Validate() error {
 		p.Add(DetailOutOfRange, "maxConcurrency", "must be 0 (no bound) to %d", maxConcurrency)
 	}
 	if b := w.BasicAuth; b != nil {
-		b.validate(&p)
+		b.validate(&p, w.Unreadable.Password != nil)
 	}
 	if t := w.TLS; t != nil {
-		t.validate(&p)
+		t.validate(&p, w.Unreadable.ClientKey != nil)
 		if u, err := url.Parse(w.URL); err == nil && strings.EqualFold(u.Scheme, "http") {
 			p.Add(DetailInvalidFormat, "url", "must be https: the webhook has tls")
 		}
@@ -79,12 +79,15 @@ func checkRequired(p *Problems, target, s string, limit int) {
 	checkLine(p, target, &s, limit)
 }
 
-func (b *BasicAuth) validate(p *Problems) {
+// validate does not look for a password that is stored and cannot be read.
+func (b *BasicAuth) validate(p *Problems, unreadable bool) {
 	checkRequired(p, "basicAuth.username", b.Username, maxCredential)
 	if strings.Contains(b.Username, ":") {
 		p.Add(DetailInvalidFormat, "basicAuth.username", "must not contain a colon")
 	}
-	checkRequired(p, "basicAuth.password", b.Password, maxCredential)
+	if b.Password != "" || !unreadable {
+		checkRequired(p, "basicAuth.password", b.Password, maxCredential)
+	}
 }
 
 // isSigningSecret knows the form that Standard Webhooks gives secrets.

@@ -453,6 +453,10 @@ func (r *batchRun) announce(ctx context.Context) error {
 	if !r.hook.Enabled {
 		return r.keepOut(ctx, r.due, waypost.DeferWebhookDisabled, 0)
 	}
+	if err := r.hook.Sendable(r.now()); err != nil && len(r.due) > 0 {
+		r.log.Warn("a webhook's secret cannot be read", "webhook", r.hook.ID, "error", err)
+		return r.keepOut(ctx, r.due, waypost.DeferUnreadable, 0)
+	}
 	if err := r.holdUnreadable(ctx); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -170,33 +169,6 @@ const (
 	maxSpools       = 4
 	maxSpoolsPerApp = 2
 )
-
-// spools are the places of imports that are being taken in.
-type spools struct {
-	mu    sync.Mutex
-	total int
-	byApp map[string]int
-}
-
-func (s *spools) enter(app string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.total >= maxSpools || s.byApp[app] >= maxSpoolsPerApp {
-		return false
-	}
-	s.total++
-	s.byApp[app]++
-	return true
-}
-
-func (s *spools) leave(app string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total--
-	if s.byApp[app]--; s.byApp[app] == 0 {
-		delete(s.byApp, app)
-	}
-}
 
 // spoolBody reads an import's body into a temporary file that has no name, and
 // compares its hash with the one that was signed.

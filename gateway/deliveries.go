@@ -17,7 +17,7 @@ type Deliveries interface {
 	Redeliveries
 	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
 	// Delivery returns a delivery with its attempts and its stored message, nil if
-	// none was rendered yet.
+	// none was rendered yet or it is unreadable.
 	Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error)
 	// RecentTouchpoints returns when messages went out to a lead after since and not
 	// after until, the last ones, at most limit.
@@ -94,8 +94,10 @@ type deliveryDetail struct {
 	AttemptLog []attemptAnswer `json:"attemptLog"`
 	Request    sentRequest     `json:"request"`
 	// PayloadDropped says that there was a message: it, and what was answered, were kept
-	// for long enough.
+	// for long enough, or its lead was deleted.
 	PayloadDropped bool `json:"payloadDropped"`
+	// PayloadUnreadable says that the message is there, and its encryption key is not.
+	PayloadUnreadable bool `json:"payloadUnreadable"`
 }
 
 type attemptAnswer struct {
@@ -134,7 +136,8 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.Request = requestFor(w.URL, body)
-	ans.PayloadDropped = body == nil && len(attempts) > 0 && attempts[len(attempts)-1].ErrorClass != waypost.ClassRender
+	ans.PayloadUnreadable = d.BodyUnreadable
+	ans.PayloadDropped = body == nil && !d.BodyUnreadable && len(attempts) > 0 && attempts[len(attempts)-1].ErrorClass != waypost.ClassRender
 	return resource(http.StatusOK, "", ans)
 }
 

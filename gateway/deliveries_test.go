@@ -104,7 +104,7 @@ func TestDeliveries(t *testing.T) {
 		return fmt.Sprintf(`{"messageId":"%s","enrollmentId":"%s","journeyId":"%s","journeyVersion":1,"nodeId":"hello","webhookId":"%s","leadsId":%d,`, messages[i], enrollments[i], journeyID, hook, leads[i])
 	}
 	request := func(i int) string {
-		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}},"payloadDropped":false}`,
+		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}},"payloadDropped":false,"payloadUnreadable":false}`,
 			len(messages[i])+16, waypost.ProductVersion, messages[i])
 	}
 	for i, want := range []string{
@@ -129,4 +129,34 @@ func TestDeliveries(t *testing.T) {
 	}
 	f.get("/v1/deliveries/msg_nope").fault(t, 404, "NotFound")
 	f.do(call{method: "GET", target: "/v1/deliveries/" + messages[0], headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+}
+
+// A message whose key is missing is told to be there and unreadable; the rest of its
+// delivery is shown, and so is its webhook's URL.
+func TestUnreadablePayload(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook := f.newWebhook("https://example.com/hook")
+	id := f.publishedJourney(welcome(hook))
+	lost := f.lost()
+	message, _ := lost.deliver(id, hook, f.newLead("Ada"), waypost.DeliveryFailed)
+	readable, _ := f.deliver(id, hook, f.newLead("Alan"), waypost.DeliveryFailed)
+	if _, err := lost.store.UpdateWebhook(t.Context(), release, hook, func(w *waypost.Webhook) error { w.SigningSecret = secretOf32Bytes; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a := f.get("/v1/deliveries/"+message).expect(t, 200)
+	for _, want := range []string{
+		`"status":"failed"`, `"attempts":1,`, `"url":"https://example.com/hook"`, `"body":null`, `"payloadDropped":false`, `"payloadUnreadable":true`,
+		`"message":"the answer cannot be read at the moment"`,
+	} {
+		if !strings.Contains(a.raw, want) {
+			t.Errorf("no %s in %s", want, a.raw)
+		}
+	}
+	if strings.Contains(a.raw, "lost") || strings.Contains(a.raw, "KEYS") || strings.Contains(a.raw, "Content-Length") {
+		t.Errorf("it tells too much: %s", a.raw)
+	}
+	if a := f.get("/v1/deliveries/"+readable).expect(t, 200); !strings.Contains(a.raw, `"body":{}`) || a.json["payloadUnreadable"] != false {
+		t.Errorf("got %s", a.raw)
+	}
 }

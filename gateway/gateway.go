@@ -107,8 +107,9 @@ type api struct {
 	tokens      *tokens
 	definitions *definitions
 	simulations simulations
-	nonceAway   atomic.Bool // whether the last nonce could not be kept in Redis
-	spools      spools
+	nonceAway   atomic.Bool   // whether the last nonce could not be kept in Redis
+	spools      places        // of imports that are being taken in
+	trials      places        // of test messages
 	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
 	bodyTime    time.Duration // that a body may take
 }
@@ -119,7 +120,8 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 func newAPI(o Options) *api {
 	return &api{
 		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(),
-		simulations: newSimulations(), spools: spools{byApp: map[string]int{}}, headerTime: headerTime, bodyTime: bodyTime,
+		simulations: newSimulations(), spools: places{most: maxSpools, mostOf: maxSpoolsPerApp},
+		trials: places{most: maxTrials, mostOf: maxTrialsPerApp}, headerTime: headerTime, bodyTime: bodyTime,
 	}
 }
 

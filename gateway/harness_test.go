@@ -87,6 +87,7 @@ func (w *wakes) Wake() { w.n.Add(1) }
 type fixture struct {
 	t       *testing.T
 	store   *store.Store
+	file    string // of the database
 	index   *embedded.Index
 	redis   *miniredis.Miniredis
 	clock   *clock
@@ -133,11 +134,11 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "waypost.db")
-	if err := os.WriteFile(file, template, 0o600); err != nil {
+	f.file = filepath.Join(t.TempDir(), "waypost.db")
+	if err := os.WriteFile(f.file, template, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f.store, err = store.Open(t.Context(), "sqlite:"+file, keys, f.clock.Now); err != nil {
+	if f.store, err = store.Open(t.Context(), "sqlite:"+f.file, keys, f.clock.Now); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.store.Close() })
@@ -179,6 +180,21 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	f.addr = f.serve()
 	theContract() // so that the first request does not wait for it: some tests count by the second
 	return f
+}
+
+// lost is the fixture of a process with a key of its own, which the gateway lacks.
+func (f *fixture) lost() *fixture {
+	f.t.Helper()
+	keys, err := waypost.ParseKeyring("lost:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	sub := *f
+	if sub.store, err = store.Open(f.t.Context(), "sqlite:"+f.file, keys, f.clock.Now); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = sub.store.Close() })
+	return &sub
 }
 
 // serve starts a gateway on a port of its own.

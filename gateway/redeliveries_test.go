@@ -29,7 +29,7 @@ func (f *fixture) deliver(journeyID, hook string, lead int64, status waypost.Del
 	}
 	err = f.store.RecordAttempts(f.t.Context(), []waypost.AttemptRecord{{
 		Touchpoint: touchpoint, Scope: release, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: status,
-		Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, HTTPStatus: 200, At: f.clock.Now()},
+		Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, HTTPStatus: 200, Excerpt: "taken", At: f.clock.Now()},
 	}})
 	if err != nil {
 		f.t.Fatal(err)

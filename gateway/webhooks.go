@@ -99,7 +99,7 @@ func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	if b.BasicAuth != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: b.BasicAuth.Username, Password: b.BasicAuth.Password}
 	}
-	if b.TLS != nil && *b.TLS != (tlsBody{}) {
+	if b.TLS != nil && (*b.TLS != (tlsBody{}) || w.Unreadable.ClientKey != nil) {
 		w.TLS = &waypost.TLS{CACertificate: b.TLS.CACertificate, ClientCertificate: b.TLS.ClientCertificate, ClientKey: b.TLS.ClientKey}
 	}
 	if l := b.RateLimit; l != nil {
@@ -133,6 +133,25 @@ type webhookAnswer struct {
 	UpdatedAt                  string  `json:"updatedAt"`
 }
 
+// shownWebhook is a webhook with what depends on the process that shows it, and on the
+// time. The ETag is of the rest.
+type shownWebhook struct {
+	webhookAnswer
+	// UnreadableSecrets names the members that hold back what is to be sent until they are
+	// set again, or the key is back that they were encrypted with.
+	UnreadableSecrets []string `json:"unreadableSecrets"`
+}
+
+func (a *api) shown(w waypost.Webhook) shownWebhook {
+	return shownWebhook{answerWebhook(w), w.UnreadableAt(a.Now()).Members()}
+}
+
+func (a *api) webhookResource(status int, location string, w waypost.Webhook) (answer, error) {
+	ans, err := resource(status, location, answerWebhook(w))
+	ans.body = a.shown(w)
+	return ans, err
+}
+
 type basicAuthAnswer struct {
 	Username    string `json:"username"`
 	PasswordSet bool   `json:"passwordSet"`
@@ -145,8 +164,8 @@ type tlsAnswer struct {
 	ClientCertificateNotAfter *string `json:"clientCertificateNotAfter"`
 }
 
-func answerTLS(t waypost.TLS) *tlsAnswer {
-	ans := &tlsAnswer{CACertificate: orNull(t.CACertificate), ClientCertificate: orNull(t.ClientCertificate), ClientKeySet: t.ClientKey != ""}
+func answerTLS(t waypost.TLS, unreadable bool) *tlsAnswer {
+	ans := &tlsAnswer{CACertificate: orNull(t.CACertificate), ClientCertificate: orNull(t.ClientCertificate), ClientKeySet: t.ClientKey != "" || unreadable}
 	if until := t.ClientNotAfter(); !until.IsZero() {
 		ans.ClientCertificateNotAfter = orNull(stamp(until))
 	}
@@ -157,13 +176,14 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 	ans := webhookAnswer{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
 		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
-		SigningSecretSet: w.SigningSecret != "", SigningOverlap: w.SigningOverlap, CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+		SigningSecretSet: w.SigningSecret != "" || w.Unreadable.SigningSecret != nil, SigningOverlap: w.SigningOverlap,
+		CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
 	}
 	if w.BasicAuth != nil {
-		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != ""}
+		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != "" || w.Unreadable.Password != nil}
 	}
 	if w.TLS != nil {
-		ans.TLS = answerTLS(*w.TLS)
+		ans.TLS = answerTLS(*w.TLS, w.Unreadable.ClientKey != nil)
 	}
 	if until := w.PreviousSigningUntil(); !until.IsZero() {
 		ans.PreviousSigningSecretUntil = orNull(stamp(until))
@@ -191,7 +211,7 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 	return effect(ctx, r, func(ctx context.Context) (waypost.Webhook, error) {
 		return a.Webhooks.CreateWebhook(ctx, r.scope, w)
 	}, func(w waypost.Webhook) (answer, error) {
-		return resource(http.StatusCreated, "/v1/webhooks/"+w.ID, answerWebhook(w))
+		return a.webhookResource(http.StatusCreated, "/v1/webhooks/"+w.ID, w)
 	})
 }
 
@@ -232,7 +252,7 @@ func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(listOf(r, page.Limit, rows, func(w waypost.Webhook) string { return w.ID }, answerWebhook))
+	return ok(listOf(r, page.Limit, rows, func(w waypost.Webhook) string { return w.ID }, a.shown))
 }
 
 func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
@@ -240,7 +260,7 @@ func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return resource(http.StatusOK, "", answerWebhook(w))
+	return a.webhookResource(http.StatusOK, "", w)
 }
 
 // matchWebhook compares If-Match with a webhook.
@@ -263,6 +283,7 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 		if err != nil {
 			return err
 		}
+		setAgain(w, patch)
 		body.apply(w, a.Now())
 		if err := a.checkWebhook(problems, *w); err != nil {
 			return err
@@ -278,7 +299,27 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	if w.Enabled {
 		a.Waker.Wake() // what was held back for the webhook may go out now
 	}
-	return resource(http.StatusOK, "", answerWebhook(w))
+	return a.webhookResource(http.StatusOK, "", w)
+}
+
+// setAgain takes the secrets that a patch writes out of those that cannot be read: what
+// it says of them holds, be it that there is none.
+func setAgain(w *waypost.Webhook, patch map[string]any) {
+	auth, _ := patch["basicAuth"].(map[string]any)
+	if _, written := auth["password"]; written {
+		w.Unreadable.Password = nil
+	}
+	setting, _ := patch["tls"].(map[string]any)
+	// Nobody can tell whether a key that cannot be read belongs to a new certificate.
+	certificate, _ := setting["clientCertificate"].(string)
+	if _, written := setting["clientKey"]; written || certificate != "" {
+		w.Unreadable.ClientKey = nil
+	}
+	if _, written := patch["signingSecret"]; written && w.Unreadable.SigningSecret != nil {
+		// There is none to sign beside the new one.
+		w.PreviousSigningSecret, w.SigningRotatedAt = "", time.Time{}
+		w.Unreadable.SigningSecret, w.Unreadable.PreviousSigningSecret = nil, nil
+	}
 }
 
 // checkPatch reports what is wrong with a patch whatever it is applied to: faults

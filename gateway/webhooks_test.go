@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestWebhooks(t *testing.T) {
 	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"tls":null,"params":{},"timeoutMs":15000,` +
 		`"retry":{"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"],"maxAttempts":0,"giveUpAfter":"72h","jitter":0.2,` +
 		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"enabled":true,` +
-		`"disabledReason":null,"signingSecretSet":false,"signingOverlap":"24h","previousSigningSecretUntil":null,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z"}`
+		`"disabledReason":null,"signingSecretSet":false,"signingOverlap":"24h","previousSigningSecretUntil":null,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z","unreadableSecrets":[]}`
 	if want := `{"id":"` + id + `"` + defaults; created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)
 	}
@@ -134,6 +135,107 @@ func identity(t *testing.T, srv *httptest.Server) (certificate, key string) {
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+// A webhook whose secrets were encrypted with a key that is lost is shown and changed as
+// any other; nothing is sent to it until they are set again.
+func TestUnreadableSecrets(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	got := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		got <- fmt.Sprintf("%s:%s signed %t", user, password, r.Header.Get("Webhook-Signature") != "")
+	}))
+	t.Cleanup(receiver.Close)
+	secure := httptest.NewTLSServer(nil)
+	t.Cleanup(secure.Close)
+	certificate, key := identity(t, secure)
+	quoted := func(s string) string { q, _ := json.Marshal(s); return string(q) }
+	lost := f.lost().store
+	// made creates a webhook whose secrets the gateway cannot read.
+	made := func(url string, set func(*waypost.Webhook)) string {
+		t.Helper()
+		id := f.newWebhook(url)
+		if _, err := lost.UpdateWebhook(t.Context(), release, id, func(w *waypost.Webhook) error { set(w); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	// shows wants these secrets among those that cannot be read, of all answers, and no
+	// word on which key is missing.
+	shows := func(a answer, secrets string, also ...string) {
+		t.Helper()
+		for _, want := range append(also, `"unreadableSecrets":[`+secrets+`]`) {
+			if !strings.Contains(a.raw, want) {
+				t.Errorf("no %s in %s", want, a.raw)
+			}
+		}
+		if strings.Contains(a.raw, "lost") || strings.Contains(a.raw, "KEYS") {
+			t.Errorf("the key is named: %s", a.raw)
+		}
+	}
+	patch := func(id, body string) answer {
+		t.Helper()
+		return f.send("PATCH", "/v1/webhooks/"+id, body).expect(t, 200)
+	}
+
+	id := made(receiver.URL, func(w *waypost.Webhook) {
+		w.BasicAuth, w.SigningSecret = &waypost.BasicAuth{Username: "u", Password: "old"}, secretOf32Bytes
+	})
+	const both = `"basicAuth.password","signingSecret"`
+	shown := f.get("/v1/webhooks/"+id).expect(t, 200)
+	shows(shown, both, `"basicAuth":{"username":"u","passwordSet":true}`, `"signingSecretSet":true`)
+	shows(f.get("/v1/webhooks").expect(t, 200), both)
+	f.get("/v1/webhooks/"+id+"/health").expect(t, 200)
+	f.send("POST", "/v1/journeys/"+f.publishedJourney(welcome(id))+"/dryrun", `{"lead":{"name":"Ada"}}`).expect(t, 200)
+	tested := f.send("POST", "/v1/webhooks/"+id+"/test", "").fault(t, 503, "ServiceUnavailable")
+	if !strings.Contains(tested.raw, "basicAuth.password and signingSecret") || strings.Contains(tested.raw, "lost") || len(got) > 0 {
+		t.Errorf("a test is answered %s, and the receiver got %d messages", tested.raw, len(got))
+	}
+	// What a change does not set stays as it is stored.
+	f.do(call{method: "PATCH", target: "/v1/webhooks/" + id, body: `{"name":"v","basicAuth":{"username":"v"}}`, headers: map[string]string{"If-Match": shown.header.Get("ETag")}}).expect(t, 200)
+	shows(f.get("/v1/webhooks/"+id), both, `"name":"v"`, `"basicAuth":{"username":"v","passwordSet":true}`)
+	if w, err := lost.Webhook(t.Context(), release, id); err != nil || w.BasicAuth.Password != "old" || w.SigningSecret != secretOf32Bytes {
+		t.Errorf("stored %+v, %v", w.BasicAuth, err)
+	}
+	f.send("PATCH", "/v1/webhooks/"+id, `{"basicAuth":{"password":null}}`).fault(t, 400, "BadRequest", "NullValue basicAuth.password")
+	f.send("PATCH", "/v1/webhooks/"+id, `{"signingSecret":"x"}`).fault(t, 400, "BadRequest", "InvalidFormat signingSecret")
+	shows(patch(id, `{"signingSecret":null}`), `"basicAuth.password"`, `"signingSecretSet":false`)
+	shows(patch(id, `{"basicAuth":{"password":"new"},"signingSecret":"`+secretOf32Bytes+`"}`), "", `"signingSecretSet":true,`, `"previousSigningSecretUntil":null`)
+	f.send("POST", "/v1/webhooks/"+id+"/test", "").expect(t, 200)
+	if m := <-got; m != "v:new signed true" {
+		t.Errorf("the receiver got %s", m)
+	}
+
+	id = made(receiver.URL, func(w *waypost.Webhook) { w.SigningSecret = secretOf32Bytes })
+	// Of a secret that cannot be read nothing signs beside the new one.
+	shows(patch(id, `{"signingSecret":"whsec_OTg3NjU0MzIxMDk4NzY1NDMyMTA5ODc2NTQzMjEwOTg="}`), "", `"previousSigningSecretUntil":null`)
+	id = made(receiver.URL, func(w *waypost.Webhook) { w.BasicAuth = &waypost.BasicAuth{Username: "u", Password: "old"} })
+	shows(patch(id, `{"basicAuth":null}`), "", `"basicAuth":null`)
+	// The secret before it is needed for as long as it signs.
+	previous := func(w *waypost.Webhook) {
+		w.SigningSecret, w.PreviousSigningSecret, w.SigningRotatedAt = secretOf32Bytes, secretOf32Bytes, f.clock.Now()
+	}
+	id = made(receiver.URL, previous)
+	if _, err := f.store.UpdateWebhook(t.Context(), release, id, func(w *waypost.Webhook) error { w.SigningSecret = secretOf32Bytes; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	shows(f.get("/v1/webhooks/"+id), `"previousSigningSecret"`, `"previousSigningSecretUntil":"2026-02-01T12:00:`)
+	f.send("POST", "/v1/webhooks/"+id+"/test", "").fault(t, 503, "ServiceUnavailable")
+	shows(patch(id, `{"signingOverlap":"0s"}`), "", `"previousSigningSecretUntil":null`)
+	f.send("POST", "/v1/webhooks/"+id+"/test", "").expect(t, 200)
+
+	id = made(secure.URL, func(w *waypost.Webhook) { w.TLS = &waypost.TLS{ClientCertificate: certificate, ClientKey: key} })
+	shows(patch(id, `{"name":"v"}`), `"tls.clientKey"`, `"clientKeySet":true`)
+	f.send("PATCH", "/v1/webhooks/"+id, `{"tls":{"clientCertificate":`+quoted(certificate)+`}}`).fault(t, 400, "BadRequest", "NullValue tls.clientKey")
+	for _, none := range []string{`null`, `""`} {
+		f.send("PATCH", "/v1/webhooks/"+id, `{"tls":{"clientCertificate":`+none+`}}`).fault(t, 400, "BadRequest", "NullValue tls.clientCertificate")
+	}
+	shows(patch(id, `{"tls":{"caCertificate":`+quoted(certificate)+`}}`), `"tls.clientKey"`)
+	shows(patch(id, `{"tls":{"clientKey":`+quoted(key)+`}}`), "", `"clientKeySet":true`)
+	id = made(secure.URL, func(w *waypost.Webhook) { w.TLS = &waypost.TLS{ClientCertificate: certificate, ClientKey: key} })
+	f.send("DELETE", "/v1/webhooks/"+id, "").expect(t, 204)
 }
 
 // A webhook with an authority and a client certificate of its own reaches a receiver
@@ -391,4 +493,46 @@ func TestWebhookTest(t *testing.T) {
 		t.Errorf("refused connection: %s", a.raw)
 	}
 	f.send("POST", "/v1/webhooks/"+id+"/test", `{"x":1}`).fault(t, 400, "BadRequest", "UnknownField x")
+}
+
+// Test messages wait as long as their receiver takes. An application may have ten that
+// do, and then must wait for them; the webhooks of others can be tested meanwhile.
+func TestWebhookTestsAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	f := newFixture(t)
+	arrived, answer := make(chan struct{}, 2*most), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-answer
+	}))
+	t.Cleanup(receiver.Close)
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release) // before the receiver closes, if the test fails
+
+	path := "/v1/webhooks/" + f.send("POST", "/v1/webhooks", `{"name":"w","url":"`+receiver.URL+`","timeoutMs":60000}`).expect(t, 201).str(t, "id") + "/test"
+	var group sync.WaitGroup
+	for range most {
+		group.Go(func() {
+			if a, err := f.try(t.Context(), call{method: "POST", target: path}); err != nil || a.status != 200 || a.json["succeed"] != true {
+				t.Errorf("a test that waited: %d, %s, %v", a.status, a.raw, err)
+			}
+		})
+	}
+	for range most {
+		<-arrived
+	}
+	if a := f.send("POST", path, "").fault(t, 503, "ServiceUnavailable"); a.header.Get("Retry-After") == "" || !strings.Contains(a.raw, "test messages") {
+		t.Errorf("%v, %s", a.header, a.raw)
+	}
+	other := keyOf(f.newApp("*"))
+	group.Go(func() {
+		if a, err := f.try(t.Context(), call{method: "POST", target: path, key: &other}); err != nil || a.status != 200 {
+			t.Errorf("a test of another application: %d, %s, %v", a.status, a.raw, err)
+		}
+	})
+	<-arrived
+	release()
+	group.Wait()
+	f.send("POST", path, "").expect(t, 200)
 }

@@ -444,7 +444,7 @@ func firstMessageAt(t time.Time) string {
 }
 
 // Delivery returns a delivery, its attempts in order and the body of its message,
-// nil if it was never rendered. NotFound if the scope has no such message.
+// nil if it was never rendered or is unreadable. NotFound if the scope has no such message.
 func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
 	var row struct {
 		deliveryRow `bun:",extend"`
@@ -456,9 +456,7 @@ func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string
 	if err != nil {
 		return d, nil, nil, fmt.Errorf("load delivery %s: %w", clip(messageID), notFound(err, "id", "there is no message %s", clip(messageID)))
 	}
-	if body, err = s.openBody(row.MessageID, row.Body); err != nil {
-		return d, nil, nil, err
-	}
+	body, unreadable := s.openBody(row.MessageID, row.Body)
 	var rows []attemptRow
 	if err := s.r.NewSelect().Model(&rows).Where("enrollment_id = ? AND visit = ?", row.EnrollmentID, row.Visit).Scan(ctx); err != nil {
 		return d, nil, nil, fmt.Errorf("load attempts of %s: %w", messageID, err)
@@ -475,5 +473,7 @@ func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string
 	for i, r := range rows {
 		attempts[i] = s.attempt(r)
 	}
-	return s.delivery(&row.deliveryRow), attempts, body, nil
+	d = s.delivery(&row.deliveryRow)
+	d.BodyUnreadable = unreadable != nil
+	return d, attempts, body, nil
 }

@@ -391,3 +391,115 @@ func TestUnreadableMessages(t *testing.T) {
 		}
 	})
 }
+
+// A webhook whose key is missing can be read, changed and deleted: it names what it
+// lacks, an update leaves that as it is stored until it sets it, and those who wait for
+// it are told then.
+func TestUnreadableSecrets(t *testing.T) {
+	t.Parallel()
+	urls(t, func(t *testing.T, url, _, _ string) {
+		w := newSealedWorld(t, url)
+		w.fill(w.open("lost"), 1, 1)
+		s, id, now := w.open("new"), w.webhooks[0], time.Now()
+		want := func(h waypost.Webhook, err error, members ...string) {
+			t.Helper()
+			if w.ok(err); !slices.Equal(h.Unreadable.Members(), members) || (h.Sendable(now) == nil) != (len(members) == 0) {
+				t.Errorf("%q cannot be read: %v; want %q", h.Unreadable.Members(), h.Sendable(now), members)
+			}
+		}
+		all := []string{"basicAuth.password", "tls.clientKey", "signingSecret", "previousSigningSecret"}
+		h, err := s.Webhook(t.Context(), sealedScope, id)
+		want(h, err, all...)
+		if why := fmt.Sprint(h.Sendable(now)); !strings.Contains(why, `read basicAuth.password, tls.clientKey`) || !strings.Contains(why, `the key "lost" is not in WAYPOST_ENCRYPTION_KEYS`) {
+			t.Error(why)
+		}
+		if h.BasicAuth.Username != "u" || h.TLS.ClientCertificate != "certificate" || h.PreviousSigningUntil().Before(now) {
+			t.Errorf("got %+v", h)
+		}
+		list, err := s.ListWebhooks(t.Context(), sealedScope, waypost.Page{Limit: 10})
+		want(list[0], err, all...)
+
+		lead, err := s.CreateLead(t.Context(), sealedScope, waypost.LeadFields{Name: "Ada"}, nil)
+		w.ok(err)
+		e, err := s.Enroll(t.Context(), sealedScope, waypost.Enrollment{JourneyID: w.journey, Version: 1, LeadsID: lead.LeadsID, AppID: "app_1"}, waypost.Reentry{})
+		w.ok(err)
+		for c := (&waypost.Cohort{}); c != nil; { // that of the other lead, too
+			c, err = s.ClaimCohort(t.Context())
+			if w.ok(err); c != nil {
+				w.ok(s.MarkStarted(t.Context(), c.ID))
+			}
+		}
+		w.ok(s.RecordDeferrals(t.Context(), []waypost.Deferral{{
+			Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, Scope: sealedScope, Reason: waypost.DeferUnreadable, At: now, Until: now.Add(time.Hour),
+			Delivery: waypost.Delivery{MessageID: waypost.NewID(waypost.PrefixMessage, now), JourneyID: w.journey, JourneyVersion: 1, NodeID: "hello", WebhookID: id, LeadsID: lead.LeadsID},
+		}}))
+		// Notices gather for a while.
+		later, err := store.Open(t.Context(), url, ringOf(t, "new"), func() time.Time { return time.Now().Add(time.Second) })
+		w.ok(err)
+		t.Cleanup(func() { later.Close() })
+		told := func() (n int) {
+			t.Helper()
+			notices, err := later.ClaimNotices(t.Context(), 10)
+			w.ok(err)
+			return len(notices)
+		}
+		for i, change := range []func(*waypost.Webhook){
+			func(h *waypost.Webhook) { h.Name = "other" },
+			func(h *waypost.Webhook) { h.BasicAuth = &waypost.BasicAuth{Username: "u", Password: "password"} },
+			func(h *waypost.Webhook) { h.TLS.ClientKey = "client key" },
+			func(h *waypost.Webhook) { h.SigningSecret = "whsec_2" },
+		} {
+			h, err := s.UpdateWebhook(t.Context(), sealedScope, id, func(h *waypost.Webhook) error { change(h); return nil })
+			want(h, err, all[i:]...)
+			h, err = s.Webhook(t.Context(), sealedScope, id)
+			want(h, err, all[i:]...)
+			sealed := []string{"lost webhooks 4", "lost webhooks 3,new webhooks 1", "lost webhooks 2,new webhooks 2", "lost webhooks 1,new webhooks 3"}[i]
+			if got := slices.DeleteFunc(uses(t, s), func(use string) bool { return !strings.Contains(use, "webhooks") }); strings.Join(sorted(got), ",") != sealed {
+				t.Errorf("after change %d %q, want %s", i, got, sealed)
+			}
+			w.wantAll("new,lost")
+			if n := told(); n > 0 {
+				t.Errorf("after change %d %d are told", i, n)
+			}
+		}
+		// The secret before the present one is needed for as long as it signs.
+		h, err = s.Webhook(t.Context(), sealedScope, id)
+		w.ok(err)
+		if until := h.PreviousSigningUntil(); h.Sendable(until.Add(-time.Second)) == nil || h.Sendable(until) != nil {
+			t.Errorf("until %s", until)
+		}
+		h, err = s.UpdateWebhook(t.Context(), sealedScope, id, func(h *waypost.Webhook) error { h.SetSigningSecret("whsec_3", now); return nil })
+		want(h, err)
+		if n := told(); n != 1 || h.PreviousSigningSecret != "whsec_2" {
+			t.Errorf("%d are told, and %q signs beside the new secret", n, h.PreviousSigningSecret)
+		}
+
+		w.fill(w.open("lost"), 1, 0)
+		id = w.webhooks[1]
+		h, err = s.UpdateWebhook(t.Context(), sealedScope, id, func(h *waypost.Webhook) error {
+			h.BasicAuth, h.TLS, h.SigningOverlap = nil, nil, 0
+			return nil
+		})
+		want(h, err, "signingSecret")
+		checked := false
+		w.ok(s.DeleteWebhook(t.Context(), sealedScope, id, func(h waypost.Webhook) error { checked = h.Name == "crm"; return nil }))
+		if !checked {
+			t.Error("it was not shown before it was deleted")
+		}
+
+		// Nor does a message hold up what else is known of it.
+		stored, err := s.Sendings(t.Context(), w.keys)
+		w.ok(err)
+		d, attempts, body, err := s.Delivery(t.Context(), sealedScope, stored[w.keys[0]].MessageID)
+		w.ok(err)
+		if !d.BodyUnreadable || body != nil || d.HTTPStatus != 503 || len(attempts) != 1 || attempts[0].Message != "the answer cannot be read at the moment" {
+			t.Errorf("got %+v, %+v, %q", d, attempts, body)
+		}
+		d, _, body, err = w.open("new,lost").Delivery(t.Context(), sealedScope, d.MessageID)
+		if w.ok(err); d.BodyUnreadable || string(body) != w.bodies[d.MessageID] {
+			t.Errorf("with the key %+v, %q", d, body)
+		}
+	})
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

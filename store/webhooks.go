@@ -99,21 +99,35 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	if r.RateLimit != nil {
 		err = errors.Join(err, fromJSON(*r.RateLimit, &w.RateLimit))
 	}
-	var sealErr error
+	// A secret that cannot be read is none of these errors: with it the webhook could be
+	// neither shown nor mended.
 	if r.BasicUsername != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: *r.BasicUsername}
-		w.BasicAuth.Password, sealErr = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
-		err = errors.Join(err, sealErr)
+		w.BasicAuth.Password, w.Unreadable.Password = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
 	}
 	if r.CACertificate != nil && r.Certificate != nil {
 		w.TLS = &waypost.TLS{CACertificate: *r.CACertificate, ClientCertificate: *r.Certificate}
-		w.TLS.ClientKey, sealErr = s.unseal(r.ClientKey, clientKeyPurpose(r.ID))
-		err = errors.Join(err, sealErr)
+		w.TLS.ClientKey, w.Unreadable.ClientKey = s.unseal(r.ClientKey, clientKeyPurpose(r.ID))
 	}
-	w.SigningSecret, sealErr = s.unseal(r.SigningSecret, signingPurpose(r.ID))
-	err = errors.Join(err, sealErr)
-	w.PreviousSigningSecret, sealErr = s.unseal(r.PreviousSecret, previousPurpose(r.ID))
-	return w, errors.Join(err, sealErr)
+	w.SigningSecret, w.Unreadable.SigningSecret = s.unseal(r.SigningSecret, signingPurpose(r.ID))
+	w.PreviousSigningSecret, w.Unreadable.PreviousSigningSecret = s.unseal(r.PreviousSecret, previousPurpose(r.ID))
+	return w, err
+}
+
+// keepUnreadable leaves what could not be read as it was stored, in the row of an update
+// that does not set it.
+func (r *webhookRow) keepUnreadable(before webhookRow, w *waypost.Webhook) {
+	keep := func(why *error, belongs bool, column *[]byte, sealed []byte) {
+		if *why != nil && belongs && *column == nil {
+			*column = sealed
+		} else {
+			*why = nil
+		}
+	}
+	keep(&w.Unreadable.Password, w.BasicAuth != nil, &r.BasicPassword, before.BasicPassword)
+	keep(&w.Unreadable.ClientKey, w.TLS != nil, &r.ClientKey, before.ClientKey)
+	keep(&w.Unreadable.SigningSecret, true, &r.SigningSecret, before.SigningSecret)
+	keep(&w.Unreadable.PreviousSigningSecret, true, &r.PreviousSecret, before.PreviousSecret)
 }
 
 // CreateWebhook stores a new webhook under an id minted here and returns it.
@@ -140,8 +154,8 @@ func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.W
 	return created, nil
 }
 
-// Webhook returns a webhook, its secrets in the clear; NotFound if the scope has
-// none of this id.
+// Webhook returns a webhook, its secrets in the clear, save those that are Unreadable;
+// NotFound if the scope has none of this id.
 func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
 	row, err := s.webhookRow(ctx, s.r, sc, id)
 	if err != nil {
@@ -197,9 +211,10 @@ func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) 
 }
 
 // UpdateWebhook changes a webhook in one transaction and returns what it is now.
-// If it is enabled by that or its limits change, the workflows of deliveries that
-// are deferred because of them are told. change may set everything but ID and times; it must not call the Store, and its
-// error ends the update and is returned. NotFound if the scope has none of this id.
+// If it is enabled by that, its limits change or secrets that could not be read are set,
+// the workflows of deliveries that are deferred because of them are told. change may set
+// everything but ID and times; it must not call the Store, and its error ends the update
+// and is returned. NotFound if the scope has none of this id.
 func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error) {
 	var w waypost.Webhook
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -224,11 +239,13 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		}
 		w.ID, w.CreatedAt, w.UpdatedAt = row.ID, row.CreatedAt.Time, s.time()
 		if !w.UpdatedAt.Before(w.PreviousSigningUntil()) {
-			w.PreviousSigningSecret, w.SigningRotatedAt = "", time.Time{} // it signs no more
+			w.PreviousSigningSecret, w.SigningRotatedAt, w.Unreadable.PreviousSigningSecret = "", time.Time{}, nil // it signs no more
 		}
+		stored := row
 		if row, err = s.newWebhookRow(sc, w); err != nil {
 			return err
 		}
+		row.keepUnreadable(stored, &w)
 		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
@@ -246,7 +263,10 @@ func released(before, after waypost.Webhook) (reasons []string) {
 		return nil
 	}
 	if !before.Enabled {
-		return []string{waypost.DeferWebhookDisabled, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker}
+		return []string{waypost.DeferWebhookDisabled, waypost.DeferUnreadable, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker}
+	}
+	if before.Sendable(after.UpdatedAt) != nil && after.Sendable(after.UpdatedAt) == nil {
+		reasons = append(reasons, waypost.DeferUnreadable)
 	}
 	if rate := before.RateLimit; (rate == nil) != (after.RateLimit == nil) || rate != nil && *rate != *after.RateLimit {
 		reasons = append(reasons, waypost.DeferRateLimit)

@@ -35,7 +35,8 @@ WAYPOST_ENCRYPTION_KEYS. To change the key, while everything runs on:
      process (k1:…,k2:…), and restart them: now all can decrypt with it.
   2. Move it to the front of all lists (k2:…,k1:…), and restart them: now all encrypt with it.
   3. waypost keys rotate, with that list.
-  4. Keep k1 for as long as rotate says at its end, for Temporal's histories; then remove it.`,
+  4. Keep k1 for as long as rotate says at its end, for Temporal's histories, and until search
+     tokens that were issued with it have expired (30 days at most); then remove it.`,
 		Example: `  waypost keys list
   waypost keys rotate`,
 	}
@@ -205,6 +206,7 @@ func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, d
 		fmt.Fprintf(c.stderr, `Temporal's histories still need %s: keep it in WAYPOST_ENCRYPTION_KEYS until no workflow is open that began
 before now, and the retention of the namespace has passed since. This counts the open ones:
   temporal workflow count --namespace %s --query "ExecutionStatus = 'Running' AND StartTime < '%s'"
+Search tokens that were issued with it are valid for as long as it is there: 30 days at most.
 `, strings.Join(ids[1:], ", "), cfg.Temporal.Namespace, began.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -226,6 +226,8 @@ var noticeTests = []test{
 		deferTo(five[0], hook, waypost.DeferPaused)
 		broken, six := f.started(t, journey, 1)
 		deferTo(six[0], hook, waypost.DeferBreaker)
+		dark, seven := f.started(t, journey, 1)
+		deferTo(seven[0], hook, waypost.DeferUnreadable)
 		change := func(what string, change func(*waypost.Webhook), want ...string) {
 			t.Helper()
 			must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, hook, func(w *waypost.Webhook) error { change(w); return nil }))
@@ -242,7 +244,7 @@ var noticeTests = []test{
 		change("name", func(w *waypost.Webhook) { w.Name = "other" })
 		ok(t, f.DisableWebhook(t.Context(), scope, must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, hook)), "410"))
 		change("limit of a disabled one", func(w *waypost.Webhook) { w.MaxConcurrency = 7 })
-		change("enabled", func(w *waypost.Webhook) { w.Enabled = true }, workflow, limited, full, broken)
+		change("enabled", func(w *waypost.Webhook) { w.Enabled = true }, workflow, limited, full, broken, dark)
 		change("still enabled", func(w *waypost.Webhook) { w.Enabled = true })
 		change("limit", func(w *waypost.Webhook) { w.RateLimit = &waypost.RateLimit{PerSecond: 1, Burst: 1} }, limited)
 		change("same limit", func(w *waypost.Webhook) { w.RateLimit = &waypost.RateLimit{PerSecond: 1, Burst: 1} })
@@ -257,13 +259,13 @@ var noticeTests = []test{
 		change("no TLS setting", func(w *waypost.Webhook) { w.TLS = nil }, broken)
 
 		// A breaker that closes: those who wait longest are told first.
-		late, seven := f.started(t, journey, 3)
-		for _, id := range seven {
+		late, eight := f.started(t, journey, 3)
+		for _, id := range eight {
 			deferTo(id, hook, waypost.DeferBreaker)
 		}
 		f.clock.Advance(-time.Minute)
-		early, eight := f.started(t, journey, 1)
-		deferTo(eight[0], hook, waypost.DeferBreaker)
+		early, nine := f.started(t, journey, 1)
+		deferTo(nine[0], hook, waypost.DeferBreaker)
 		f.clock.Advance(time.Minute)
 		ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferBreaker))
 		f.clock.Advance(time.Second)
