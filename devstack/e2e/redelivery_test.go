@@ -281,6 +281,9 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 			h := readRun(t, temporal, ring, id, e.Execution.RunId)
 			replay(t, h)
 			impersonal(t, h)
+			if n := haveTurns(t, h, "RedeliverBatch"); n == 0 && strings.HasPrefix(name, "redelivery-single") {
+				t.Errorf("%s: nothing was redelivered", name)
+			}
 			if i == 0 {
 				end = h.Events[len(h.Events)-1]
 			}

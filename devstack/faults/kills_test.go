@@ -5,14 +5,17 @@ import (
 	"net/http"
 	"testing"
 	"time"
-	"waypost"
 
+	"waypost"
 	"waypost/config"
 	"waypost/devstack/harness"
 )
 
-// temporal stands among the roles that are killed.
-const temporal config.Role = "temporal"
+// These stand among the roles that are killed.
+const (
+	temporal config.Role = "temporal"
+	workers  config.Role = "workers" // all of them at once
+)
 
 // kill ends a process of a role as a power cut does, and starts it again.
 func (c *trial) kill(role config.Role, random *rand.Rand) {
@@ -24,11 +27,13 @@ func (c *trial) kill(role config.Role, random *rand.Rand) {
 		c.fleet.StartTemporal()
 	case config.RoleWorker:
 		c.fleet.KillOne(c.t, role, random, c.cutOff)
+	case workers:
+		c.fleet.KillAll(c.t, config.RoleWorker, c.cutOff)
 	default:
 		c.fleet.KillOne(c.t, role, random, nil)
 	}
 	c.over()
-	c.t.Logf("%s was killed; it took %.1f s until another one was ready", role, time.Since(began).Seconds())
+	c.t.Logf("kill -9 of %s; all were ready again after %.1f s", role, time.Since(began).Seconds())
 }
 
 // Worker, gateway and Temporal are killed in turn while leads are enrolled and their
@@ -41,7 +46,7 @@ func TestKills(t *testing.T) {
 	t.Run("Temporal away", func(t *testing.T) { temporalAway(t, f) })
 }
 
-// killed kills three processes so many times.
+// killed kills processes of each role so many times.
 func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool) {
 	c := begin(t, name, f)
 	r := harness.NewReceiver(t, flaky)
@@ -53,7 +58,7 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 	dice := rand.New(rand.NewPCG(seed, 0))
 	stop := c.load(journey, leads[1:], perSecond)
 	defer stop()
-	roles := []config.Role{config.RoleWorker, config.RoleGateway, temporal}
+	roles := []config.Role{config.RoleWorker, config.RoleGateway, temporal, workers}
 	for range rounds {
 		for _, role := range roles {
 			pause := harness.Scaled(time.Second, 2*time.Second)

@@ -50,11 +50,38 @@ var mutants = map[string]mutant{
 	"admits everybody": {
 		changes: []change{{
 			file: "activities/admission.go",
-			old:  "	n = max(0, min(n, slots-l.underWay))\n",
-			new:  "",
+			old:  "	granted = max(0, min(n, slots-l.underWay, free))\n",
+			new:  "	granted = max(n, min(0, free))\n",
 		}},
 		test: "^TestReceivers$/^slow$",
 		says: "messages at a time, 30 are allowed",
+	},
+	"does not look at rate limits": {
+		changes: []change{{
+			file: "activities/admission.go",
+			old:  "	if limit := hook.RateLimit; limit != nil && granted > 0 {\n",
+			new:  "	if limit := hook.RateLimit; false {\n",
+		}},
+		test: "^TestReceivers$/^limited$",
+		says: "10 a second are allowed",
+	},
+	"lets most pass an open breaker": {
+		changes: []change{{
+			file: "limits/breaker.go",
+			old:  "		return 0, c.turn(now, c.Until)\n",
+			new:  "		return n * 9 / 10, c.turn(now, c.Until)\n",
+		}},
+		test: "^TestReceivers$/^dead$",
+		says: "attempts were made while the receiver was dead, want",
+	},
+	"lets one webhook wait at all places": {
+		changes: []change{{
+			file: "activities/places.go",
+			old:  "	if p.by[webhookID] >= WaitingPlaces-p.taken {\n",
+			new:  "	if false {\n",
+		}},
+		test: "^TestSlowSingles$",
+		says: "the launch is not completed beside the slow receiver",
 	},
 }
 

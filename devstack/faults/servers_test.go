@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,7 +120,7 @@ func TestClockOff(t *testing.T) {
 		t.Run(off.String(), func(t *testing.T) {
 			clock := harness.Clock + "=" + off.String()
 			wrong := f.Start(t, config.RoleGateway, clock)
-			f.Start(t, config.RoleWorker, clock)
+			worker := f.Start(t, config.RoleWorker, clock, "WAYPOST_LOG_LEVEL=info") // it logs attempts
 			c := begin(t, "clock off by "+off.String(), f)
 			journey := c.publish(harness.NewReceiver(t, flaky), double, nil)
 			rate := harness.Scaled(10, 50)
@@ -125,12 +128,24 @@ func TestClockOff(t *testing.T) {
 			stop := c.load(journey, f.MakeLeads(t, 1+i, rate*seconds), rate)
 			defer stop()
 			err := wrong.Client.Do(t.Context(), http.MethodGet, "/v1/journeys/"+journey, nil, nil)
-			if waypost.CodeOf(err) != waypost.CodeUnauthorized {
+			if !expired(err) {
 				c.wrong("a gateway whose clock is off by %s answers %v", off, err)
 			}
 			time.Sleep(time.Duration(seconds) * time.Second) // so long leads come
 			stop()
 			c.judge()
+			made := strings.Count(worker.Output.String(), `"msg":"attempt"`)
+			t.Logf("the worker whose clock is off made %d attempts", made)
+			if made == 0 {
+				c.wrong("the worker whose clock is off by %s made no attempt: the case shows nothing", off)
+			}
 		})
 	}
+}
+
+// expired tells whether a request was refused because of its time.
+func expired(err error) bool {
+	var refused *waypost.Error
+	return errors.As(err, &refused) && refused.Code == waypost.CodeUnauthorized &&
+		slices.ContainsFunc(refused.Details, func(d waypost.Detail) bool { return d.Code == waypost.DetailRequestExpired })
 }

@@ -21,10 +21,14 @@ import (
 
 const (
 	// acceptTime bounds how long a client tries to have an enrollment accepted, and
-	// endTime how long after the last fault everything has ended.
+	// resumeTime how long after a fault nothing is delivered.
 	acceptTime = 3 * time.Minute
-	endTime    = 8 * time.Minute
+	resumeTime = time.Minute
 )
+
+// endTime bounds how long after the last fault everything has ended. A small test shares
+// the machine with others.
+var endTime = harness.Scaled(8*time.Minute, 3*time.Minute)
 
 // The nodes of the journeys.
 const (
@@ -72,8 +76,11 @@ type trial struct {
 	fleet *harness.Fleet
 	row   *row
 
+	resumes, ends time.Duration // resumeTime and endTime, unless the case needs longer
+
 	entries  []entry
 	launches []string
+	records  []harness.Record // what was recorded, once it is judged
 	judged   bool
 
 	mu       sync.Mutex
@@ -100,7 +107,7 @@ type enrolled struct {
 // begin begins a case on a deployment. Its row is in the table however it ends.
 func begin(t *testing.T, name string, f *harness.Fleet) *trial {
 	t.Helper()
-	c := &trial{t: t, fleet: f, row: addRow(name), open: map[string]bool{}}
+	c := &trial{t: t, fleet: f, row: addRow(name), resumes: resumeTime, ends: endTime, open: map[string]bool{}}
 	t.Cleanup(func() {
 		if !c.judged && len(c.row.faults) == 0 {
 			c.row.faults = []string{"it did not come to its end; see above"}
@@ -262,7 +269,7 @@ func openDatabase(t *testing.T, f *harness.Fleet) *sql.DB {
 func (c *trial) judge() {
 	c.t.Helper()
 	c.row.enrollments = len(c.accepted)
-	until := time.Now().Add(endTime)
+	until := time.Now().Add(c.ends)
 	for _, id := range c.launches {
 		c.fleet.AwaitLaunch(c.t, id, time.Until(until), "completed", func(l harness.Launched) bool { return l.Status == waypost.LaunchCompleted })
 	}
@@ -272,6 +279,7 @@ func (c *trial) judge() {
 	var latencies []time.Duration
 	for _, e := range c.entries {
 		own := c.fleet.Records(c.t, e.journey)
+		c.records = append(c.records, own...)
 		records[e.receiver] = append(records[e.receiver], own...)
 		found := c.fleet.Enrollments(c.t, own)
 		came := arrivals(e.receiver.Ledger(), e.journey)
@@ -339,12 +347,24 @@ func (e entry) way(lead int64, came map[touchpoint]coming) []harness.Step {
 	return way
 }
 
-// awaitEnd waits until an enrollment has ended.
+// awaitEnd waits until an enrollment has ended. Those of a launch have with it.
 func (c *trial) awaitEnd(e enrolled, until time.Time) {
-	for time.Now().Before(until) && e.id != "" {
-		var got harness.Enrollment
-		if err := c.fleet.Call(c.t.Context(), http.MethodGet, "/v1/enrollments/"+e.id, nil, &got); err == nil && got.Status.Ended() {
-			return
+	if e.id == "" && e.asked.IsZero() {
+		return
+	}
+	for time.Now().Before(until) {
+		if e.id == "" { // its deliveries name it
+			var page struct{ Items []harness.Record }
+			path := fmt.Sprintf("/v1/deliveries?limit=1&journeyId=%s&leadsId=%d", e.journey, e.lead)
+			if err := c.fleet.Call(c.t.Context(), http.MethodGet, path, nil, &page); err == nil && len(page.Items) > 0 {
+				e.id = page.Items[0].EnrollmentID
+			}
+		}
+		if e.id != "" {
+			var got harness.Enrollment
+			if err := c.fleet.Call(c.t.Context(), http.MethodGet, "/v1/enrollments/"+e.id, nil, &got); err == nil && got.Status.Ended() {
+				return
+			}
 		}
 		select {
 		case <-c.t.Context().Done():
@@ -355,18 +375,22 @@ func (c *trial) awaitEnd(e enrolled, until time.Time) {
 }
 
 // count compares duplicates with the attempts that were cut off: at a kill, or because
-// the receiver went down before its answer had left.
+// the receiver went down before its answer had left. One that the receiver did not take
+// excuses none.
 func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Record) {
 	cut := map[string]int{}
 	for _, rec := range records {
-		for _, a := range rec.AttemptLog {
-			if a.ErrorClass == waypost.ClassInterrupted {
-				cut[rec.MessageID]++
-				c.row.inFlight++
+		for i, a := range rec.AttemptLog {
+			if a.ErrorClass != waypost.ClassInterrupted {
+				continue
 			}
-		}
-		if cut[rec.MessageID] > 0 && !c.open[rec.MessageID] {
-			c.wrong("%s: an attempt is recorded as interrupted, and none was under way at a kill", rec.MessageID)
+			c.row.inFlight++
+			if !c.open[rec.MessageID] {
+				c.wrong("%s: an attempt is recorded as interrupted, and none was under way at a kill", rec.MessageID)
+			}
+			if slices.ContainsFunc(rec.Made(i, ledger[rec.MessageID]), harness.Arrival.Delivered) {
+				cut[rec.MessageID]++
+			}
 		}
 	}
 	for id, arrivals := range ledger {
@@ -383,9 +407,21 @@ func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Rec
 		}
 		c.row.duplicates += again
 		if again > cut[id] {
-			c.wrong("%s: sent %d times more after it was taken, %d attempts were cut off", id, again, cut[id])
+			c.wrong("%s: sent %d times more after it was taken, %d attempts were cut off by then", id, again, cut[id])
 		}
 	}
+}
+
+// failed counts the attempts that are recorded as failed.
+func (c *trial) failed() (n int) {
+	for _, rec := range c.records {
+		for _, a := range rec.AttemptLog {
+			if a.ErrorClass != "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // touchpoint is a lead's message in a journey.
@@ -447,5 +483,8 @@ func (c *trial) resumption(came map[touchpoint]coming) {
 			continue
 		}
 		c.row.resumed = cmp.Or(max(c.row.resumed, times[i].Sub(at)), c.row.resumed)
+	}
+	if c.row.resumed > c.resumes {
+		c.wrong("it took %s until a message came after a fault, want %s at most", c.row.resumed, c.resumes)
 	}
 }

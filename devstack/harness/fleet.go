@@ -130,16 +130,36 @@ func (f *Fleet) Start(t *testing.T, role config.Role, env ...string) *Process {
 // and starts another one in its place.
 func (f *Fleet) KillOne(t *testing.T, role config.Role, random *rand.Rand, dead func()) {
 	t.Helper()
-	members := map[config.Role][]*Process{config.RoleGateway: f.gateways, config.RoleWorker: f.workers}[role]
+	members := f.members(role)
 	i := random.IntN(len(members))
-	members[i].Kill9(t)
+	f.replace(t, role, members[i:i+1], dead)
+}
+
+// KillAll is KillOne for all processes of a role at once.
+func (f *Fleet) KillAll(t *testing.T, role config.Role, dead func()) {
+	t.Helper()
+	f.replace(t, role, f.members(role), dead)
+}
+
+func (f *Fleet) members(role config.Role) []*Process {
+	return map[config.Role][]*Process{config.RoleGateway: f.gateways, config.RoleWorker: f.workers}[role]
+}
+
+// replace kills some of the members of a role and starts others in their place.
+func (f *Fleet) replace(t *testing.T, role config.Role, members []*Process, dead func()) {
+	t.Helper()
+	for _, p := range members {
+		p.Kill9(t)
+	}
 	if dead != nil {
 		dead()
 	}
-	p := f.Start(f.t, role) // it outlives a subtest
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	members[i] = p
+	for i := range members {
+		p := f.Start(f.t, role) // it outlives a subtest
+		f.mu.Lock()
+		members[i] = p
+		f.mu.Unlock()
+	}
 }
 
 // AnyGateway is the client of one of the gateways.

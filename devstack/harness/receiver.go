@@ -52,6 +52,9 @@ type Arrival struct {
 // Delivered tells whether the receiver took the message.
 func (a Arrival) Delivered() bool { return a.Answered == http.StatusOK && a.Class == "" }
 
+// mayRepeat tells whether the attempt may have POSTed once more: it saw no answer begin.
+func (a Arrival) mayRepeat() bool { return a.Unanswered || a.Cut }
+
 // RefusedForGood tells whether the answer ends the delivery without success.
 func (a Arrival) RefusedForGood() bool {
 	return a.Class == waypost.ClassSucceedFalse || a.Class == waypost.ClassResponseTooLarge
@@ -278,6 +281,19 @@ type Record struct {
 	AttemptLog   []waypost.Attempt      `json:"attemptLog"`
 }
 
+// Made are the arrivals of the message that one of its attempts POSTed: those since it
+// began, until the next one did.
+func (rec Record) Made(attempt int, arrivals []Arrival) []Arrival {
+	var own []Arrival
+	for _, a := range arrivals {
+		at := a.At.Truncate(time.Millisecond) // as it is recorded
+		if !at.Before(rec.AttemptLog[attempt].At) && (attempt+1 == len(rec.AttemptLog) || at.Before(rec.AttemptLog[attempt+1].At)) {
+			own = append(own, a)
+		}
+	}
+	return own
+}
+
 // Records reads all deliveries of a journey with their attempts.
 func (p *Process) Records(t *testing.T, journeyID string) []Record {
 	t.Helper()
@@ -333,9 +349,9 @@ func tell(status int, class string) told {
 // Disagreements compares the receiver's ledger with the records, message by
 // message. Everything that was recorded must have happened; everything that
 // arrived must be recorded, save that an interrupted attempt, and one that failed
-// while the receiver was down, may or may not have arrived, and that one whose
-// connection ended unanswered may have arrived twice; and nothing is sent again once
-// it is recorded as delivered.
+// while the receiver was down, may or may not have arrived, once and in its own time,
+// and that one whose connection ended unanswered may have arrived twice; and nothing is
+// sent again once it is recorded as delivered.
 func (r *Receiver) Disagreements(records []Record) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -352,20 +368,24 @@ func (r *Receiver) Disagreements(records []Record) []string {
 		unanswered := 0
 		for _, a := range arrivals {
 			answers[tell(a.Answered, a.Class)]++
-			if a.Unanswered || a.Cut {
+			if a.mayRepeat() {
 				unanswered++
 			}
 			if a.Body != arrivals[0].Body {
 				say("%s: the bytes changed between two attempts", rec.MessageID)
 			}
 		}
-		interrupted := 0
+		interrupted, unseen := 0, 0 // unseen: arrivals whose end the sender did not see
 		for i, a := range rec.AttemptLog {
 			if a.Attempt != i+1 {
 				say("%s: attempt %d is listed as number %d", rec.MessageID, a.Attempt, i+1)
 			}
 			if a.ErrorClass == waypost.ClassInterrupted || r.cut && a.ErrorClass == waypost.ClassNetwork {
 				interrupted++
+				made := len(slices.DeleteFunc(rec.Made(i, arrivals), Arrival.mayRepeat))
+				if unseen += made; made > 1 {
+					say("%s: attempt %d, recorded as %s, arrived %d times", rec.MessageID, a.Attempt, a.ErrorClass, made)
+				}
 				continue
 			}
 			if a.HTTPStatus == http.StatusOK && a.ErrorClass == "" && i < len(rec.AttemptLog)-1 {
@@ -376,8 +396,9 @@ func (r *Receiver) Disagreements(records []Record) []string {
 					strings.TrimSpace(fmt.Sprintf("HTTP %d %s", a.HTTPStatus, a.ErrorClass)))
 			}
 		}
-		if extra := len(arrivals) - unanswered + interrupted - len(rec.AttemptLog); extra > interrupted {
-			say("%s: %d POSTs arrived, %d attempts are recorded, %d of them interrupted", rec.MessageID, len(arrivals), len(rec.AttemptLog), interrupted)
+		if extra := len(arrivals) - unanswered + interrupted - len(rec.AttemptLog); extra > unseen {
+			say("%s: %d POSTs arrived, %d attempts are recorded, %d of them interrupted, of which %d arrived", rec.MessageID,
+				len(arrivals), len(rec.AttemptLog), interrupted, unseen)
 		}
 		delivered := slices.ContainsFunc(arrivals, Arrival.Delivered)
 		if (rec.Status == waypost.DeliverySucceeded) != delivered {

@@ -26,6 +26,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"waypost/devstack/temporal"
+	"waypost/workflows"
 )
 
 // complaints are the lines of a server's log that tell of more than of calls that were
@@ -82,6 +83,11 @@ func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
 	s = start(ctx, t, o)
 	c = dial(ctx, t, s.Addr())
 	defer c.Close()
+	starter := workflows.NewClient(c, "q")
+	if polled, err := starter.LastPoll(ctx); err != nil || !polled.IsZero() {
+		t.Errorf("a worker was heard of at %v, %v", polled, err)
+	}
+	began := time.Now()
 	w := worker.New(c, "q", worker.Options{})
 	w.RegisterWorkflowWithOptions(func(workflow.Context) (string, error) { return "done", nil }, workflow.RegisterOptions{Name: "Journey"})
 	if err := w.Start(); err != nil {
@@ -90,6 +96,9 @@ func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
 	var result string
 	if err := c.GetWorkflow(ctx, "enr_1", "").Get(ctx, &result); err != nil || result != "done" {
 		t.Fatalf("%q, %v", result, err)
+	}
+	if polled, err := starter.LastPoll(ctx); err != nil || polled.Before(began) || polled.After(time.Now()) {
+		t.Errorf("a worker was last heard of at %v, %v", polled, err)
 	}
 	w.Stop()
 	query := `WaypostJourney="jrn_1" AND WaypostLead="2" AND WaypostOutcome="retrying"`

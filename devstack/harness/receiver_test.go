@@ -1,0 +1,45 @@
+package harness
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+// An attempt that was cut off may have arrived or not. One that did not arrive excuses
+// no other POST.
+func TestDisagreements(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	rec := Record{MessageID: "msg_1", Status: waypost.DeliverySucceeded, Attempts: 2, AttemptLog: []waypost.Attempt{
+		{Attempt: 1, At: at(0), ErrorClass: waypost.ClassInterrupted},
+		{Attempt: 2, At: at(10_000), HTTPStatus: http.StatusOK},
+	}}
+	for name, c := range map[string]struct {
+		posts []int // milliseconds
+		says  string
+	}{
+		"it arrived":                      {[]int{1, 10_001}, ""},
+		"it arrived as it began":          {[]int{0, 10_000}, ""},
+		"it did not":                      {[]int{10_001}, ""},
+		"it arrived twice":                {[]int{1, 2, 10_001}, "attempt 1, recorded as interrupted, arrived 2 times"},
+		"it did not, and another one did": {[]int{10_001, 10_002}, "2 POSTs arrived, 2 attempts are recorded, 1 of them interrupted, of which 0 arrived"},
+		"it did, and another one did":     {[]int{1, 10_001, 10_002}, "3 POSTs arrived, 2 attempts are recorded, 1 of them interrupted, of which 1 arrived"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Receiver{posts: map[string][]*Arrival{}}
+			for _, ms := range c.posts {
+				r.posts[rec.MessageID] = append(r.posts[rec.MessageID], &Arrival{Answered: http.StatusOK, At: at(ms).Add(time.Microsecond)})
+			}
+			got := strings.Join(r.Disagreements([]Record{rec}), "\n")
+			if c.says == "" && got != "" || !strings.Contains(got, c.says) {
+				t.Errorf("found %q, want %q", got, c.says)
+			}
+		})
+	}
+}
