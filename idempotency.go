@@ -1,6 +1,12 @@
 package waypost
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// KeyLife is how long an answer is kept for its Idempotency-Key.
+const KeyLife = 24 * time.Hour
 
 // Answer is what a client was told: it is kept for repetitions of the request
 // (contract, chapter 3, "Idempotency-Key").

@@ -6,7 +6,9 @@ import "time"
 // What is dropped takes along what belongs to it: an enrollment its deliveries, those
 // their attempts and messages. So the shorter of two ages holds.
 type Retention struct {
-	Payloads    time.Duration // messages, what receivers answered, and why rows of imports failed
+	// Messages, what receivers answered, params, who a launch was for, and why rows of
+	// imports failed.
+	Payloads    time.Duration
 	Attempts    time.Duration // all attempts of a delivery but the last
 	Deliveries  time.Duration
 	Enrollments time.Duration
@@ -16,15 +18,22 @@ type Retention struct {
 // What is dropped, in the order in which a sweep does it.
 const (
 	DropPayload     = "payload"
+	DropParams      = "params" // of enrollments
+	DropFilter      = "filter" // personal members of a launch's
+	DropImport      = "import" // one that never ended, with its rows
 	DropImportError = "importError"
 	DropAttempt     = "attempt"
 	DropDelivery    = "delivery"
 	DropEnrollment  = "enrollment"
 	DropEvent       = "event"
+	DropAudience    = "audience" // the leads that a launch lists
+	DropAnswer      = "answer"   // kept for an Idempotency-Key
 )
 
 // DropKinds lists them.
-var DropKinds = []string{DropPayload, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent}
+var DropKinds = []string{
+	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
+}
 
 // Age is how long things of a kind are kept; 0 is for ever.
 func (r Retention) Age(kind string) time.Duration {
@@ -32,14 +41,18 @@ func (r Retention) Age(kind string) time.Duration {
 	switch kind {
 	case DropPayload:
 		return shorter(r.Payloads, deliveries)
-	case DropImportError:
+	case DropParams:
+		return shorter(r.Payloads, r.Enrollments)
+	case DropFilter, DropImport, DropImportError:
 		return r.Payloads
 	case DropAttempt:
 		return shorter(r.Attempts, deliveries)
 	case DropDelivery:
 		return deliveries
-	case DropEnrollment:
+	case DropEnrollment, DropAudience:
 		return r.Enrollments
+	case DropAnswer:
+		return KeyLife
 	}
 	return r.Events
 }
@@ -57,4 +70,10 @@ type Dropped struct {
 	N    int
 	// Next is where the next step goes on, "" if the sweep is over.
 	Next string
+}
+
+// DroppedCounts counts what was dropped of a journey, by how it had ended.
+type DroppedCounts struct {
+	Enrollments map[EnrollmentStatus]int `json:"enrollments"`
+	Deliveries  map[DeliveryStatus]int   `json:"deliveries"`
 }

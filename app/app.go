@@ -152,13 +152,14 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 
 	var working *runningWorker
 	if role.worker {
-		pump := worker.NewPump(db, workflows.NewClient(temporal, cfg.Temporal.TaskQueue), counts, log)
+		starter := workflows.NewClient(temporal, cfg.Temporal.TaskQueue)
+		pump := worker.NewPump(db, starter, counts, log)
 		pump.Now = clock.Now
 		if shared != nil {
 			pump.All, pump.Enrollments = everything, enrollments
 		}
 		wakeAll, wakeEnrollments = pump.Wake, pump.Enrolled
-		sweeper := worker.NewSweeper(db, retention(cfg.Retention), counts, log)
+		sweeper := worker.NewSweeper(db, retention(cfg.Retention), clock.Now, starter.LastPoll, counts, log)
 		background = []func(context.Context){pump.Run, sweeper.Run}
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{

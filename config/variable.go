@@ -171,7 +171,7 @@ var variables = []Variable{
 	},
 	{
 		Name: "WAYPOST_RETENTION_PAYLOADS", Default: "P30D", Roles: workerRoles,
-		Help:    "How long after the end of an enrollment its messages and what was answered are kept, and after the end of an import why rows failed: at least 24h, or `off` for ever, here and below.",
+		Help:    "How long after the end of an enrollment its messages, what was answered and its params are kept, after the end of a launch who its filter was for, and after the end of an import why rows failed: at least 24h, or `off` for ever, here and below.",
 		Example: "P14D", check: checkAge,
 	},
 	{

@@ -17,6 +17,8 @@ import (
 type Journeys interface {
 	CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error)
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	// JourneyDropped returns nil if nothing was dropped of the journey.
+	JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error)
 	ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error)
 	// check sees the journey as it is, where nobody can change it, and may refuse.
 	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
@@ -45,6 +47,12 @@ type journeyAnswer struct {
 
 func answerJourney(j waypost.Journey) journeyAnswer {
 	return journeyAnswer{j.ID, j.Name, j.Draft, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
+}
+
+// journeyWithDropped is a journey of which something was dropped.
+type journeyWithDropped struct {
+	journeyAnswer
+	Dropped waypost.DroppedCounts `json:"dropped"`
 }
 
 // versionAnswer is a published version.
@@ -103,7 +111,17 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return resource(http.StatusOK, "", answerJourney(j))
+	dropped, err := a.Journeys.JourneyDropped(ctx, j.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	ans, err := resource(http.StatusOK, "", answerJourney(j))
+	if err != nil || dropped == nil {
+		return ans, err
+	}
+	// The ETag stays the journey's: what is dropped meanwhile keeps nobody from changing it.
+	ans.body = journeyWithDropped{answerJourney(j), *dropped}
+	return ans, nil
 }
 
 // matchJourney compares If-Match with a journey.

@@ -75,12 +75,13 @@ func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte, message, exc
 	return message, excerpt, err
 }
 
-// showResponse is openResponse for people. Where that fails the message says so: the
-// rest of the delivery, and the others of a list, are shown all the same.
+// showResponse is openResponse for people. Where that fails the message says so, and no
+// more: which keys there are is nothing to clients. The rest of the delivery, and the
+// others of a list, are shown all the same.
 func (s *Store) showResponse(key waypost.Touchpoint, sealed []byte, message, excerpt string) (string, string) {
 	message, excerpt, err := s.openResponse(key, sealed, message, excerpt)
 	if err != nil {
-		message = "the answer cannot be read: " + err.Error()
+		message = "the answer cannot be read at the moment"
 	}
 	return message, excerpt
 }
@@ -182,7 +183,21 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
+	if err := eraseLeadless(ctx, tx, run.outlasting()); err != nil {
+		return err
+	}
 	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
+}
+
+// outlasting are the deliveries that are decided and may have been under way when their
+// lead was deleted: their enrollment was canceled with it, or they are redelivered.
+func (run *recording) outlasting() (keys []touchpointRow) {
+	for key, row := range run.deliveries {
+		if row.Status.Final() && (row.Round > 1 || run.enrollments[key.EnrollmentID].left()) {
+			keys = append(keys, touchpointRow(key))
+		}
+	}
+	return keys
 }
 
 // addDeliveries makes rows that were not there when they were looked for, and

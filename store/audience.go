@@ -252,3 +252,26 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 	}
 	return found.Total, found.Highest, nil
 }
+
+// audiencePage tells which lists of leads nobody reads any more: those of launches that are
+// through with them, or are canceled, with their occurrences.
+func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
+	q := s.pageAfter("launch_leads", "launch_id", "last", p, waypost.PrefixLaunch)
+	return q.ColumnExpr(`COALESCE(la.cron IS NULL AND la.done_at < ?0
+			OR EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel' AND c.from_at < ?0), FALSE) AS is_over`, p.before()).
+		Join("LEFT JOIN launches AS la ON la.id = k.id")
+}
+
+// dropAudiences drops parts of such lists.
+func (s *Store) dropAudiences(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	parts := make([]partRow, len(rows))
+	for i, r := range rows {
+		parts[i] = partRow{LaunchID: r.ID, Last: r.Number}
+	}
+	res, err := tx.NewDelete().Model(&parts).WherePK().Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -199,4 +200,85 @@ func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (
 		}
 	}
 	return passed, nil
+}
+
+// scopeCap is since when messages of an organisation's stage may still count for a
+// frequency cap, in microseconds.
+type scopeCap struct {
+	Org   string `json:"org" bun:"org,type:text"`
+	Stage string `json:"stage" bun:"stage,type:text"`
+	Since int64  `json:"since" bun:"since,type:bigint"`
+}
+
+// cappedVersion is a journey version with a frequency cap.
+type cappedVersion struct {
+	Org        string        `bun:"org"`
+	Stage      string        `bun:"stage"`
+	JourneyID  string        `bun:"journey_id"`
+	Version    int           `bun:"version"`
+	Definition string        `bun:"definition"`
+	Current    bool          `bun:"is_current"` // leads can be enrolled in it
+	Per        time.Duration `bun:"-"`
+}
+
+// longerCaps lists the stages of organisations in which a frequency cap that can still
+// forbid a message looks back for more than age, with the longest one of each.
+func (s *Store) longerCaps(ctx context.Context, now time.Time, age time.Duration) (longest []scopeCap, err error) {
+	var versions []cappedVersion
+	err = s.r.NewSelect().TableExpr("journey_versions AS v").Join("JOIN journeys AS j ON j.id = v.journey_id").
+		Column("j.org", "j.stage", "v.journey_id", "v.version", "v.definition").
+		ColumnExpr("v.version = j.published_version AND j.status <> ? AS is_current", waypost.JourneyArchived).
+		Where("v.definition LIKE ?", `%"frequencyCap"%`).Scan(ctx, &versions)
+	if err != nil {
+		return nil, fmt.Errorf("look for frequency caps: %w", err)
+	}
+	for i, v := range versions {
+		var members struct {
+			FrequencyCap struct {
+				Per waypost.Duration `json:"per"`
+			} `json:"frequencyCap"`
+		}
+		if err := fromJSON(v.Definition, &members); err != nil {
+			return nil, fmt.Errorf("read a frequency cap: %w", err)
+		}
+		versions[i].Per = time.Duration(members.FrequencyCap.Per)
+	}
+	versions = slices.DeleteFunc(versions, func(v cappedVersion) bool { return v.Per <= age })
+	slices.SortStableFunc(versions, func(a, b cappedVersion) int { return cmp.Compare(b.Per, a.Per) })
+	found := map[[2]string]bool{}
+	for _, v := range versions {
+		scope := [2]string{v.Org, v.Stage}
+		if found[scope] {
+			continue
+		}
+		if found[scope] = v.Current; !v.Current {
+			if found[scope], err = s.goesOn(ctx, v); err != nil {
+				return nil, fmt.Errorf("look for enrollments of journey %s/%d: %w", v.JourneyID, v.Version, err)
+			}
+		}
+		if found[scope] {
+			longest = append(longest, scopeCap{Org: v.Org, Stage: v.Stage, Since: now.Add(-v.Per).UnixMicro()})
+		}
+	}
+	return longest, nil
+}
+
+// goesOn tells whether a version that leads are no longer enrolled in has launches that
+// still enroll, or enrollments that have not ended, or may get some that are ordered to
+// move. It goes by the indexes that movable goes by.
+func (s *Store) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
+	going := func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Where("e.ended_at IS NULL AND (e.version = ? OR e.move IS NOT NULL)", v.Version)
+	}
+	for _, q := range []*bun.SelectQuery{ // what launches enroll meanwhile is seen after them
+		s.r.NewSelect().TableExpr("launches AS l").Where("l.journey_id = ? AND l.version = ? AND l.cron IS NULL AND l.done_at IS NULL", v.JourneyID, v.Version).
+			Where("NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel')"),
+		going(s.r.NewSelect().TableExpr("launches AS l CROSS JOIN enrollments AS e").Where("l.journey_id = ? AND e.launch_id = l.id", v.JourneyID)),
+		going(s.r.NewSelect().TableExpr("enrollments AS e").Where("e.launch_id IS NULL AND e.journey_id = ?", v.JourneyID)),
+	} {
+		if found, err := q.ColumnExpr("1").Limit(1).Exists(ctx); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
 }

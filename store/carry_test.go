@@ -132,3 +132,55 @@ func migrateTo3(t *testing.T, url, driver, dsn string) {
 		t.Fatal(err)
 	}
 }
+
+// TestFiltersCarryOver migrates launches of schema version 3 that have ended: retention
+// finds those whose filter has personal data.
+func TestFiltersCarryOver(t *testing.T) {
+	t.Parallel()
+	urls(t, func(t *testing.T, url, driver, dsn string) {
+		migrateTo3(t, url, driver, dsn)
+		const all = `{"LeadsGroup":null,"Region":3,"Name":"","MobilePhone":"","Email":"","ExternalID":"","CreatedFrom":"0001-01-01T00:00:00Z","CreatedTo":"0001-01-01T00:00:00Z"}`
+		filters := map[string]string{
+			"lch_06eess96gxwjappza26g9bq0y0": strings.Replace(all, `"Name":""`, `"Name":"O''Hara"`, 1),
+			"lch_06eess96gxwjappza26g9bq1y0": strings.Replace(all, `"MobilePhone":""`, `"MobilePhone":"+491"`, 1),
+			"lch_06eess96gxwjappza26g9bq2y0": strings.Replace(all, `"Email":""`, `"Email":"a@example.com"`, 1),
+			"lch_06eess96gxwjappza26g9bq3y0": strings.Replace(all, `"ExternalID":""`, `"ExternalID":"x"`, 1),
+			"lch_06eess96gxwjappza26g9bq4y0": all,
+		}
+		exec(t, driver, dsn, `INSERT INTO journeys (id, org, stage, name, draft, published_version, status, created_at, updated_at) VALUES ('jrn_1', 'acme', 'release', 'J', '{}', 1, 'active', 1, 1)`)
+		exec(t, driver, dsn, `INSERT INTO journey_versions (journey_id, version, name, hash, definition, published_at) VALUES ('jrn_1', 1, 'J', 'h', '{}', 1)`)
+		launch := func(id, filter string) {
+			exec(t, driver, dsn, `INSERT INTO launches (id, org, stage, journey_id, version, app_id, reentry, filter, rate_per_second, created_at, total, highest, enrolled, skipped, done_at)
+				VALUES ('`+id+`', 'acme', 'release', 'jrn_1', 1, 'app_1', '{}', `+filter+`, 0, 1, 0, 0, 0, 0, 1)`)
+		}
+		for id, filter := range filters {
+			launch(id, "'"+filter+"'")
+		}
+		launch("lch_06eess96gxwjappza26g9bq5y0", "NULL") // of listed leads
+		if from, _, err := store.Migrate(t.Context(), url); err != nil || from != 3 {
+			t.Fatalf("migrated from %d: %v", from, err)
+		}
+		s, err := open(t, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped := 0
+		for at, more := "", true; more; more = at != "" {
+			step, err := s.DropStep(t.Context(), waypost.Retention{Payloads: 24 * time.Hour}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dropped, at = dropped+step.N, step.Next
+		}
+		if dropped != 4 {
+			t.Errorf("dropped %d filters, want 4", dropped)
+		}
+		for id := range filters {
+			l, err := s.Launch(t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}, id)
+			region := int64(3)
+			if want := (&waypost.LeadFilter{Region: &region}); err != nil || !reflect.DeepEqual(l.Audience.Filter, want) {
+				t.Errorf("the filter of %s is %+v, want %+v: %v", id, l.Audience.Filter, want, err)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ type cohortRow struct {
 	AcceptedAt stamp   `bun:"accepted_at"` // when the oldest of its enrollments was made
 	ClaimedAt  stamp   `bun:"claimed_at"`  // zero: ready, but no pump has taken it yet
 	StartedAt  stamp   `bun:"started_at"`
-	Size       int     `bun:"size"`
+	Size       int     `bun:"size"`    // enrollments that are in it; negative once it is retired
 	Members    *string `bun:"members"` // nil once it has started
 }
 
@@ -324,6 +325,42 @@ func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err 
 			return marked, err
 		}
 	}
+}
+
+var sizeCohorts = bulk{table: "cohorts AS c", columns: []string{"id text", "size bigint"}, keys: 1}
+
+// leaveCohorts notes how many enrollments have left which cohorts. The last one takes
+// the cohort along: nobody asks any more when it was started. On SQLite cohorts stay: it
+// would look through all enrollments for each, because one may refer to it.
+func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int) error {
+	if len(left) == 0 || !s.postgres {
+		return nil
+	}
+	var rows []cohortRow
+	// Of some that are older than their size, it is 0: those stay.
+	err := s.lock(tx.NewSelect().Model(&rows).Column("id", "size").Where("id IN (?) AND size <> 0", bun.List(slices.Sorted(maps.Keys(left)))).Order("id"), "c").Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look how many are in cohorts: %w", err)
+	}
+	var empty []string
+	rows = slices.DeleteFunc(rows, func(r cohortRow) bool {
+		none := max(r.Size, -r.Size) <= left[r.ID]
+		if none {
+			empty = append(empty, r.ID)
+		}
+		return none
+	})
+	if len(empty) > 0 {
+		if _, err := tx.NewDelete().Model((*cohortRow)(nil)).Where("id IN (?)", bun.List(empty)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete cohorts: %w", err)
+		}
+	}
+	return sizeCohorts.run(ctx, s, tx, len(rows), func(i int) []any {
+		if r := rows[i]; r.Size < 0 {
+			return []any{r.ID, r.Size + left[r.ID]}
+		}
+		return []any{rows[i].ID, rows[i].Size - left[rows[i].ID]}
+	}, nil)
 }
 
 // OutboxLag counts the accepted enrollments that no workflow was started for and

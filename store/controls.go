@@ -540,6 +540,12 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
+		// Of those who were enrolled while their lead was being deleted.
+		_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?) AND params <> '{}'", bun.List(ids)).
+			Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = e.leads_id)").Exec(ctx)
+		if err != nil {
+			return err
+		}
 		return s.notify(ctx, tx, noticesOf(ended, false))
 	})
 	if err != nil {
@@ -634,28 +640,32 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 	if len(cohorts) == 0 {
 		return nil
 	}
-	var ready []string
-	q := tx.NewSelect().Model((*cohortRow)(nil)).Column("id").
-		Where("id IN (?) AND launch_id = ? AND claimed_at IS NULL", bun.List(cohorts), launch).Order("id")
-	if err := s.lock(q, "c").Scan(ctx, &ready); err != nil {
+	var found []cohortRow // those of earlier steps too
+	q := tx.NewSelect().Model(&found).Column("id", "claimed_at").
+		Where("id IN (?) AND launch_id = ? AND (claimed_at IS NULL OR size <= 0)", bun.List(cohorts), launch).Order("id")
+	if err := s.lock(q, "c").Scan(ctx); err != nil {
 		return err
+	}
+	var ready, retired []string
+	for _, c := range found {
+		retired = append(retired, c.ID)
+		if c.ClaimedAt.IsZero() {
+			ready = append(ready, c.ID)
+		}
 	}
 	now := stamp{s.time()}
 	if len(ready) > 0 {
-		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, size = 0", now, now).
+		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, size = -size", now, now).
 			Where("id IN (?)", bun.List(ready)).Exec(ctx)
 		if err != nil {
 			return err
 		}
 	}
-	// Those of earlier steps too.
-	var retired []string
-	if err := tx.NewSelect().Model((*cohortRow)(nil)).Column("id").Where("id IN (?) AND launch_id = ? AND size = 0", bun.List(cohorts), launch).Scan(ctx, &retired); err != nil {
-		return err
-	}
 	var out []string
+	left := map[string]int{}
 	for i, e := range rows {
 		if e.CohortID != nil && slices.Contains(retired, *e.CohortID) {
+			left[*e.CohortID]++
 			rows[i].CohortID = nil
 			out = append(out, e.ID)
 		}
@@ -663,8 +673,10 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 	if len(out) == 0 {
 		return nil
 	}
-	_, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = NULL").Where("id IN (?)", bun.List(out)).Exec(ctx)
-	return err
+	if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = NULL").Where("id IN (?)", bun.List(out)).Exec(ctx); err != nil {
+		return err
+	}
+	return s.leaveCohorts(ctx, tx, left)
 }
 
 // noticesOf tells the workflows of enrollments: of each one, or of all of theirs.
@@ -704,9 +716,13 @@ var cancelDelivery = bulk{
 }
 
 func (s *Store) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpointRow) error {
-	return cancelDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
+	err := cancelDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
 		return []any{rows[i].EnrollmentID, rows[i].Visit, string(waypost.DeliveryCanceled)}
 	}, nil)
+	if err != nil {
+		return err
+	}
+	return eraseLeadless(ctx, tx, rows)
 }
 
 // CancelDeliveries cancels those of the touchpoints' deliveries that are not final

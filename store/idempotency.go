@@ -14,10 +14,9 @@ import (
 	"waypost"
 )
 
-// Lives of an Idempotency-Key (contract, chapter 3).
 const (
-	keyLife   = 24 * time.Hour
-	claimLife = time.Minute // of one that has no answer
+	// claimLife is waypost.KeyLife of a key that has no answer (contract, chapter 3).
+	claimLife = time.Minute
 	// prunedKeys is how many keys that nobody can use any more a claim deletes: more
 	// than it makes, so that they do not gather.
 	prunedKeys = 10
@@ -44,7 +43,7 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		now := s.time()
 		fresh := keyAnswerRow{ID: c.ID, Token: c.Token, Body: hex.EncodeToString(body), ClaimedAt: stamp{now}}
-		if err := s.pruneKeys(ctx, tx, now); err != nil {
+		if _, err := s.pruneKeys(ctx, tx, stamp{now.Add(-waypost.KeyLife)}, prunedKeys); err != nil {
 			return err
 		}
 		var row keyAnswerRow
@@ -79,15 +78,28 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 	return kept, nil
 }
 
-// pruneKeys deletes some keys that nobody can use any more.
-func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, now time.Time) error {
-	expired := stamp{now.Add(-keyLife)}
-	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", expired).Order("claimed_at").Limit(prunedKeys)
+// pruneKeys deletes up to n keys that nobody can use any more, and counts them.
+func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
+	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", before).Order("claimed_at").Limit(int64(n))
 	if s.postgres {
 		old.For("UPDATE SKIP LOCKED") // others prune, too, or take one of them anew
 	}
-	_, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", expired).Exec(ctx)
-	return err
+	res, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", before).Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	pruned, err := res.RowsAffected()
+	return int(pruned), err
+}
+
+// answerPage lists keys for a sweep: where few come, no claim would prune them.
+func (s *Store) answerPage(p sweepPlace) *bun.SelectQuery {
+	return s.r.NewSelect().Model((*keyAnswerRow)(nil)).ColumnExpr("id, claimed_at AS number, TRUE AS is_over").
+		Where("claimed_at < ? AND (claimed_at, id) > (?, ?)", p.before(), p.Number, p.ID).Order("claimed_at", "id").Limit(s.sweepPage())
+}
+
+func (s *Store) dropAnswers(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	return s.pruneKeys(ctx, tx, p.before(), len(rows))
 }
 
 // earlier returns what the key's earlier request was answered, nil if the key is
@@ -95,7 +107,7 @@ func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, now time.Time) error {
 func (s *Store) earlier(row, fresh keyAnswerRow) (*waypost.Answer, error) {
 	age := fresh.ClaimedAt.Sub(row.ClaimedAt.Time)
 	switch {
-	case age >= keyLife || row.Answer == nil && age >= claimLife:
+	case age >= waypost.KeyLife || row.Answer == nil && age >= claimLife:
 		return nil, nil
 	case row.Body != fresh.Body:
 		return nil, waypost.Errorf(waypost.CodeConflict, "Idempotency-Key", "the Idempotency-Key was used with another body; take a new one")

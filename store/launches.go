@@ -23,7 +23,8 @@ type launchRow struct {
 	Version       int     `bun:"version"`
 	AppID         string  `bun:"app_id"`
 	Reentry       string  `bun:"reentry"`
-	Filter        *string `bun:"filter"` // nil: the leads are listed
+	Filter        *string `bun:"filter"`   // nil: the leads are listed
+	Personal      bool    `bun:"personal"` // the filter has members that impersonal takes out
 	StartAt       stamp   `bun:"start_at"`
 	RatePerSecond float64 `bun:"rate_per_second"`
 	ControlGroup  float64 `bun:"control_group"`
@@ -55,6 +56,12 @@ func (r launchRow) scope() waypost.Scope {
 
 func (r launchRow) filter() (f waypost.LeadFilter, err error) {
 	return f, fromJSON(text(r.Filter), &f)
+}
+
+// impersonal is the filter without what tells who somebody is.
+func impersonal(f waypost.LeadFilter) waypost.LeadFilter {
+	f.Name, f.MobilePhone, f.Email, f.ExternalID = "", "", "", ""
+	return f
 }
 
 // schedule is that of a launch that recurs.
@@ -100,7 +107,7 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 		if err != nil {
 			return waypost.Launch{}, err
 		}
-		row.Filter = &filter
+		row.Filter, row.Personal = &filter, impersonal(*l.Audience.Filter) != *l.Audience.Filter
 	}
 	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
 	if err != nil {

@@ -272,7 +272,9 @@ func isDuplicate(err error) bool {
 }
 
 // DeleteLead deletes a lead with its numbers and events, and cancels its enrollments
-// that have not ended, as CancelEnrollment does it, and its redeliveries. Its leadsId is never used again.
+// that have not ended, as CancelEnrollment does it, and its redeliveries. It erases the
+// params of all its enrollments, and its messages with what was answered; of one whose
+// attempt is under way that is done when the attempt has ended. Its leadsId is never used again.
 // check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
 func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
@@ -287,7 +289,11 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 				return refused
 			}
 		}
-		// Deliveries before enrollments, as everybody locks them.
+		// Deliveries before enrollments, as everybody locks them. Whoever records an attempt
+		// has done so before, or sees that the lead is gone.
+		if err := s.lockDeliveriesOfLead(ctx, tx, id); err != nil {
+			return err
+		}
 		if err := s.cancelRoundsOfLead(ctx, tx, id); err != nil {
 			return err
 		}
@@ -303,6 +309,9 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 			if err := s.notify(ctx, tx, noticesOf(canceled, true)); err != nil {
 				return err
 			}
+		}
+		if err := eraseLead(ctx, tx, id); err != nil {
+			return err
 		}
 		_, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx)
 		return err

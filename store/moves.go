@@ -17,11 +17,12 @@ import (
 type moveRow struct {
 	bun.BaseModel `bun:"table:enrollments,alias:e"`
 
-	ID      string  `bun:"id"`
-	Version int     `bun:"version"`
-	LastSeq int     `bun:"last_seq"`
-	EndedAt stamp   `bun:"ended_at"`
-	Move    *string `bun:"move"`
+	ID       string  `bun:"id"`
+	Version  int     `bun:"version"`
+	LastSeq  int     `bun:"last_seq"`
+	EndedAt  stamp   `bun:"ended_at"`
+	CohortID *string `bun:"cohort_id"`
+	Move     *string `bun:"move"`
 }
 
 func (r moveRow) move() (m waypost.Move, err error) { return m, fromJSON(text(r.Move), &m) }
@@ -248,8 +249,10 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 		return nil, err
 	}
 	groups := map[int][]waypost.Leaving{}
+	cohorts := map[string]int{}
 	for _, item := range going {
 		left[item.EnrollmentID] = true
+		cohorts[text(byID[item.EnrollmentID].CohortID)]++
 		groups[item.Move.To] = append(groups[item.Move.To], item)
 	}
 	for version, items := range groups {
@@ -257,7 +260,7 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 			return nil, err
 		}
 	}
-	return left, nil
+	return left, s.leaveCohorts(ctx, tx, cohorts)
 }
 
 // unseenStay leaves out those that wait for an event, and one has come that their

@@ -33,11 +33,11 @@ func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Du
 		left := r.HeldUntil.Sub(now)
 		switch {
 		case r.Holder == holder:
-			return true, left < ttl*2/3
-		case r.Holder != "" && left > 0:
+			return true, left < ttl*2/3 || left > ttl
+		case r.Holder != "" && left > 0 && left <= 2*ttl: // clocks of processes disagree
 			return false, false
 		}
-		due := r.SweptAt.IsZero() || !r.SweptAt.Add(every).After(now)
+		due := now.Sub(r.SweptAt.Time).Abs() >= every
 		return due, due
 	}
 	var row retentionRow
@@ -93,9 +93,20 @@ type sweepPlace struct {
 	Before int64  `json:"before"` // what ended before this is over, in microseconds
 	ID     string `json:"id,omitzero"`
 	Number int64  `json:"number,omitzero"`
+	// Where deliveries are kept longer, for the sake of frequency caps.
+	Caps []scopeCap `json:"caps,omitempty"`
 }
 
 func (p sweepPlace) before() stamp { return stamp{time.UnixMicro(p.Before).UTC()} }
+
+// beforeOf is before, or what the cap (alias cp) of a row's scope says instead.
+func (p sweepPlace) beforeOf() any { return bun.SafeQuery("COALESCE(cp.since, ?)", p.before()) }
+
+// withCaps joins the caps to enrollments (alias e). VALUES must not be empty.
+func (p sweepPlace) withCaps(q *bun.SelectQuery) *bun.SelectQuery {
+	caps := append([]scopeCap{{}}, p.Caps...)
+	return q.With("caps", q.DB().NewValues(&caps)).Join("LEFT JOIN caps AS cp ON cp.org = e.org AND cp.stage = e.stage")
+}
 
 // born is above the id of everything that can have ended before p.Before: nothing ends
 // before it is made.
@@ -160,42 +171,16 @@ func (s *Store) beginSweep(ctx context.Context, keep waypost.Retention, kinds []
 		if age == 0 {
 			continue
 		}
-		if kind == waypost.DropDelivery || kind == waypost.DropEnrollment {
-			longest, err := s.longestCap(ctx)
-			if err != nil {
-				return p, err
+		now := s.time()
+		p = sweepPlace{Kind: kind, Before: now.Add(-age).UnixMicro()}
+		if kind == waypost.DropDelivery { // their enrollments stay as long
+			if p.Caps, err = s.longerCaps(ctx, now, age); err == nil {
+				err = s.settleRedeliveries(ctx, p.before())
 			}
-			age = max(age, longest)
-		}
-		p = sweepPlace{Kind: kind, Before: s.time().Add(-age).UnixMicro()}
-		if kind == waypost.DropDelivery {
-			err = s.settleRedeliveries(ctx, p.before())
 		}
 		return p, err
 	}
 	return p, nil
-}
-
-// longestCap is the longest time that a frequency cap of a published version looks
-// back.
-func (s *Store) longestCap(ctx context.Context) (longest time.Duration, err error) {
-	var definitions []string
-	err = s.r.NewSelect().Model((*versionRow)(nil)).Column("definition").Where("definition LIKE ?", `%"frequencyCap"%`).Scan(ctx, &definitions)
-	if err != nil {
-		return 0, fmt.Errorf("look for frequency caps: %w", err)
-	}
-	for _, d := range definitions {
-		var members struct {
-			FrequencyCap struct {
-				Per waypost.Duration `json:"per"`
-			} `json:"frequencyCap"`
-		}
-		if err := fromJSON(d, &members); err != nil {
-			return 0, fmt.Errorf("read a frequency cap: %w", err)
-		}
-		longest = max(longest, time.Duration(members.FrequencyCap.Per))
-	}
-	return longest, nil
 }
 
 // settleRedeliveries has the bulk redeliveries that look for no more messages keep
@@ -222,11 +207,16 @@ type sweeper struct {
 
 var sweepers = map[string]sweeper{
 	waypost.DropPayload:     {(*Store).messagePage, (*Store).dropPayloads},
+	waypost.DropParams:      {(*Store).paramsPage, (*Store).dropParams},
+	waypost.DropFilter:      {(*Store).filterPage, (*Store).dropFilters},
+	waypost.DropImport:      {(*Store).importPartPage, (*Store).dropImports},
 	waypost.DropImportError: {(*Store).importErrorPage, (*Store).dropImportErrors},
 	waypost.DropAttempt:     {(*Store).attemptPage, (*Store).dropAttempts},
 	waypost.DropDelivery:    {(*Store).deliveryPage, (*Store).dropDeliveries},
 	waypost.DropEnrollment:  {(*Store).enrollmentPage, (*Store).dropEnrollments},
 	waypost.DropEvent:       {(*Store).eventPage, (*Store).dropEvents},
+	waypost.DropAudience:    {(*Store).audiencePage, (*Store).dropAudiences},
+	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
 }
 
 func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
@@ -294,9 +284,9 @@ const deliveryCounted = `(d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_roun
 
 // ofDeliveries tells which rows of a page of keys of deliveries are over.
 func ofDeliveries(q *bun.SelectQuery, p sweepPlace, and string) *bun.SelectQuery {
-	return q.ColumnExpr("COALESCE("+deliveryOver+and+", FALSE) AS is_over", p.before()).
+	return p.withCaps(q.ColumnExpr("COALESCE("+deliveryOver+and+", FALSE) AS is_over", p.beforeOf()).
 		Join("LEFT JOIN deliveries AS d ON d.enrollment_id = k.id AND d.visit = k.number").
-		Join("LEFT JOIN enrollments AS e ON e.id = k.id")
+		Join("LEFT JOIN enrollments AS e ON e.id = k.id"))
 }
 
 func (s *Store) messagePage(p sweepPlace) *bun.SelectQuery {
@@ -319,10 +309,10 @@ func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sw
 	for i, r := range rows {
 		values[i] = r.touchpoint()
 	}
-	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
+	q := p.withCaps(tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
 		Column("d.enrollment_id", "d.visit", "d.journey_id", "d.launch_id", "d.status").TableExpr("u").
-		Join("JOIN enrollments AS e ON e.id = u.enrollment_id").
-		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").Where(deliveryOver+and, p.before()).
+		Join("JOIN enrollments AS e ON e.id = u.enrollment_id")).
+		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").Where(deliveryOver+and, p.beforeOf()).
 		Order("d.enrollment_id", "d.visit")
 	if s.postgres {
 		q.For("UPDATE OF d SKIP LOCKED")
@@ -356,6 +346,12 @@ func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
+	return clearPayloads(ctx, tx, keys)
+}
+
+// clearPayloads drops the messages of touchpoints, which it counts, and what the
+// receivers answered.
+func clearPayloads(ctx context.Context, tx bun.Tx, keys []touchpointRow) (int, error) {
 	for _, of := range []struct{ table, set, where string }{
 		{"deliveries", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
 		{"attempts", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
@@ -383,10 +379,17 @@ func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, row
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
+	batches, err := s.lockBatches(ctx, tx, keys)
+	if err != nil {
+		return 0, err
+	}
 	for _, table := range []string{"messages", "attempts", "delivery_rounds", "deliveries"} {
 		if _, err := deleteOf(ctx, tx, table, keys); err != nil {
 			return 0, err
 		}
+	}
+	if err := dropBatches(ctx, tx, batches); err != nil {
+		return 0, err
 	}
 	sums := map[droppedKey]droppedRow{}
 	for _, d := range deliveries {
@@ -410,32 +413,32 @@ func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
 		Join("JOIN enrollments AS e ON e.id = k.id").Order("k.id")
 }
 
-// dropEnrollments drops enrollments with their timelines, waits and controls. Their
+// dropEnrollments drops enrollments with their timelines, waits, controls and cohorts. Their
 // entries stay: those are what forbids a lead to enter again.
 func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-	}
 	var enrollments []enrollmentRow
-	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "ended_at").
-		Where("e.id IN (?)", bun.List(ids)).Where(enrollmentOver, p.before()).Order("e.id")
+	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "cohort_id", "ended_at").
+		Where("e.id IN (?)", bun.List(idsOf(rows))).Where(enrollmentOver, p.before()).Order("e.id")
 	if s.postgres {
 		q.For("UPDATE OF e SKIP LOCKED")
 	}
 	if err := q.Scan(ctx); err != nil || len(enrollments) == 0 {
 		return 0, err
 	}
-	ids = ids[:0]
-	sums := map[droppedKey]droppedRow{}
+	var ids []string
+	sums, cohorts := map[droppedKey]droppedRow{}, map[string]int{}
 	for _, e := range enrollments {
 		ids = append(ids, e.ID)
+		cohorts[text(e.CohortID)]++
 		addDropped(sums, droppedKey{e.JourneyID, text(e.LaunchID), waypost.DropEnrollment, e.Status}, e.EndedAt)
 	}
 	for _, of := range [][2]string{{"timeline", "enrollment_id"}, {"waits", "enrollment_id"}, {"controls", "target"}, {"enrollments", "id"}} {
 		if _, err := tx.NewDelete().TableExpr(of[0]).Where("? IN (?)", bun.Ident(of[1]), bun.List(ids)).Exec(ctx); err != nil {
 			return 0, fmt.Errorf("delete %s: %w", of[0], err)
 		}
+	}
+	if err := s.leaveCohorts(ctx, tx, cohorts); err != nil {
+		return 0, err
 	}
 	return len(ids), s.countDropped(ctx, tx, sums)
 }
@@ -488,6 +491,30 @@ func (s *Store) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey
 	return nil
 }
 
+// JourneyDropped counts what was dropped of a journey because its time was over, of all
+// its launches and of none; nil if nothing was.
+func (s *Store) JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error) {
+	var rows []droppedRow
+	err := s.r.NewSelect().Model(&rows).Column("kind", "status").ColumnExpr("CAST(SUM(n) AS BIGINT) AS n").
+		Where("journey_id = ?", cleanText(id)).Group("kind", "status").Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count what was dropped of journey %s: %w", clip(id), err)
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	counts := &waypost.DroppedCounts{Enrollments: map[waypost.EnrollmentStatus]int{}, Deliveries: map[waypost.DeliveryStatus]int{}}
+	for _, row := range rows {
+		switch row.Kind {
+		case waypost.DropEnrollment:
+			counts.Enrollments[waypost.EnrollmentStatus(row.Status)] = row.N
+		case waypost.DropDelivery:
+			counts.Deliveries[waypost.DeliveryStatus(row.Status)] = row.N
+		}
+	}
+	return counts, nil
+}
+
 // eventPage tells which events no enrollment can match any more: a wait looks back to
 // when its enrollment was made, so a lead that is in no journey now never will. Events
 // are stored in the order of their numbers, but for those of transactions that overlapped.
@@ -510,6 +537,109 @@ func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []
 	}
 	n, err := res.RowsAffected()
 	return int(n), err
+}
+
+// paramsPage lists enrollments that have params. Nothing is rendered or decided by them
+// once the enrollment has ended.
+func (s *Store) paramsPage(p sweepPlace) *bun.SelectQuery {
+	return s.r.NewSelect().TableExpr("enrollments").Column("id").ColumnExpr("0 AS number").
+		ColumnExpr("COALESCE(ended_at < ?, FALSE) AS is_over", p.before()).
+		Where("params <> '{}' AND id > ? AND id < ?", p.ID, p.born(waypost.PrefixEnrollment)).Order("id").Limit(s.sweepPage())
+}
+
+// dropParams empties the params of enrollments, which stay otherwise.
+func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	var ids []string
+	q := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
+		Where("id IN (?) AND ended_at < ?", bun.List(idsOf(rows)), p.before()).Order("id")
+	if s.postgres {
+		q.For("NO KEY UPDATE SKIP LOCKED")
+	}
+	if err := q.Scan(ctx, &ids); err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	_, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?)", bun.List(ids)).Exec(ctx)
+	return len(ids), err
+}
+
+func idsOf(rows []sweepRow) []string {
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+// launchOver says that a launch (alias la) ended before a time, as standingRow has it:
+// its filter selects nobody any more. One that recurs ends by its cancel.
+const launchOver = `EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel' AND c.from_at < ?0)
+	OR la.cron IS NULL AND la.done_at < ?0
+	AND NOT EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL)
+	AND NOT EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at >= ?0)
+	AND NOT EXISTS (SELECT 1 FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id AND dd.ended_at >= ?0)`
+
+// filterPage lists launches whose filter has personal data.
+func (s *Store) filterPage(p sweepPlace) *bun.SelectQuery {
+	q := s.r.NewSelect().TableExpr("launches").Column("id").Where("personal AND id > ? AND id < ?", p.ID, p.born(waypost.PrefixLaunch)).
+		Order("id").Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
+		ColumnExpr("COALESCE("+launchOver+", FALSE) AS is_over", p.before()).Join("JOIN launches AS la ON la.id = k.id").Order("k.id")
+}
+
+var updateFilter = bulk{
+	table:   "launches AS la",
+	keys:    1,
+	columns: []string{"id text", "filter text"},
+	set:     "personal = FALSE",
+}
+
+// dropFilters takes the personal members out of filters.
+func (s *Store) dropFilters(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	var launches []launchRow
+	q := tx.NewSelect().Model(&launches).Column("id", "filter").Where("la.id IN (?)", bun.List(idsOf(rows))).Where(launchOver, p.before()).Order("la.id")
+	if s.postgres {
+		q.For("NO KEY UPDATE OF la SKIP LOCKED")
+	}
+	if err := q.Scan(ctx); err != nil {
+		return 0, err
+	}
+	filters := make([]string, len(launches))
+	for i, l := range launches {
+		f, err := l.filter()
+		if err == nil {
+			filters[i], err = toJSON(impersonal(f))
+		}
+		if err != nil {
+			return 0, fmt.Errorf("filter of launch %s: %w", l.ID, err)
+		}
+	}
+	return len(launches), updateFilter.run(ctx, s, tx, len(launches), func(i int) []any { return []any{launches[i].ID, filters[i]} }, nil)
+}
+
+// importPartPage lists rows of imports that have not ended: what ends an import deletes
+// them.
+func (s *Store) importPartPage(p sweepPlace) *bun.SelectQuery {
+	q := s.pageAfter("import_parts", "import_id", "number", p, waypost.PrefixImport)
+	return q.ColumnExpr("COALESCE(i.created_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
+}
+
+// dropImports ends imports that never came to their end, which deletes their rows: their
+// workflow was terminated, or no worker ran.
+func (s *Store) dropImports(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	var imports []importRow
+	q := tx.NewSelect().Model(&imports).Where("i.id IN (?) AND i.ended_at IS NULL", bun.List(slices.Compact(idsOf(rows)))).Order("i.id")
+	if s.postgres {
+		q.For("NO KEY UPDATE OF i SKIP LOCKED")
+	}
+	if err := q.Scan(ctx); err != nil {
+		return 0, err
+	}
+	for i := range imports {
+		if err := s.endImport(ctx, tx, &imports[i], waypost.ImportFailed, "it was not carried out for so long that its rows are no longer kept"); err != nil {
+			return 0, err
+		}
+	}
+	return len(imports), nil
 }
 
 func (s *Store) importErrorPage(p sweepPlace) *bun.SelectQuery {

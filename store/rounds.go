@@ -386,6 +386,29 @@ func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) error 
 	return nil
 }
 
+// lockBatches locks the batches that rounds of touchpoints belong to.
+func (s *Store) lockBatches(ctx context.Context, tx bun.Tx, keys []touchpointRow) (ids []string, err error) {
+	err = s.lock(tx.NewSelect().With("u", tx.NewValues(&keys)).Model((*redeliveryBatchRow)(nil)).Column("id").
+		Where("id IN (SELECT workflow_id FROM delivery_rounds WHERE "+ofKeys+")").Order("id"), "rb").Scan(ctx, &ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for redelivery batches: %w", err)
+	}
+	return ids, nil
+}
+
+// dropBatches drops those of the batches, which are locked, of which no round is left.
+func dropBatches(ctx context.Context, tx bun.Tx, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := tx.NewDelete().Model((*redeliveryBatchRow)(nil)).Where("id IN (?)", bun.List(ids)).
+		Where("NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.workflow_id = rb.id)").Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("delete redelivery batches: %w", err)
+	}
+	return nil
+}
+
 // CancelLeftRounds cancels those rounds of a batch that are not decided, because its
 // workflow has ended without them: an operator has terminated it. Attempts that may
 // be under way are left, for a later call. Before the batch was marked as started it

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,11 +22,17 @@ type DropObserver interface {
 	Dropped(kind string, n int)
 }
 
+// LastPoll tells by Temporal's clock when it last heard of a worker, the zero time if of
+// none: some minutes ago at most.
+type LastPoll func(context.Context) (time.Time, error)
+
 // Sweeper drops what has ended and is over, in small steps with pauses between them.
 // Of several, in one process or in many, one is at it at a time.
 type Sweeper struct {
 	archive Archive
 	keep    waypost.Retention
+	now     func() time.Time // the clock that the archive goes by
+	polled  LastPoll
 	observe DropObserver
 	log     *slog.Logger
 	holder  string
@@ -45,31 +52,55 @@ const (
 	// took, and a little more.
 	dropShare = 2
 	dropPause = 5 * time.Millisecond
+	// polledWithin is more than the time for which Temporal remembers who has polled.
+	polledWithin = 10 * time.Minute
 )
 
 // NewSweeper makes a sweeper; Run runs it.
-func NewSweeper(archive Archive, keep waypost.Retention, observe DropObserver, log *slog.Logger) *Sweeper {
+func NewSweeper(archive Archive, keep waypost.Retention, now func() time.Time, polled LastPoll, observe DropObserver, log *slog.Logger) *Sweeper {
 	return &Sweeper{
-		archive: archive, keep: keep, observe: observe, log: log, holder: rand.Text(), every: dropLook,
+		archive: archive, keep: keep, now: now, polled: polled, observe: observe, log: log, holder: rand.Text(), every: dropLook,
 		pause: func(took time.Duration) time.Duration { return dropShare*took + dropPause },
 	}
 }
 
 // Run sweeps now and then until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
-	if s.keep == (waypost.Retention{}) {
-		return
-	}
 	for ctx.Err() == nil {
-		held, err := s.archive.HoldSweep(ctx, s.holder, dropEvery, dropHold)
-		if err == nil && held {
-			err = s.sweep(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("drop what is over; will retry", "in", s.every.String(), "error", err)
 		}
 		sleep(ctx, s.every, nil)
 	}
+}
+
+// look sweeps if that is due, and if the clock can be trusted.
+func (s *Sweeper) look(ctx context.Context) error {
+	trusted, err := s.compare(ctx)
+	if err != nil || !trusted {
+		return err
+	}
+	held, err := s.archive.HoldSweep(ctx, s.holder, dropEvery, dropHold)
+	if err != nil || !held {
+		return err
+	}
+	return s.sweep(ctx)
+}
+
+// compare tells whether the clock agrees with Temporal's: one that is far ahead would drop
+// what is not over, for good. Tasks correct it, but none may have come yet. Before
+// Temporal has heard of a worker nothing is known, which is no error.
+func (s *Sweeper) compare(ctx context.Context) (bool, error) {
+	polled, err := s.polled(ctx)
+	if err != nil || polled.IsZero() {
+		return false, err
+	}
+	now := s.now()
+	if since := now.Sub(polled); since < -tolerated || since > polledWithin {
+		return false, fmt.Errorf("the clock of this machine is wrong, or Temporal's: here it is %s, and a worker last asked Temporal for work at %s there",
+			now.UTC().Format(time.RFC3339), polled.UTC().Format(time.RFC3339))
+	}
+	return true, nil
 }
 
 // sweep takes the steps of one sweep. What ends it early leaves it to whoever looks

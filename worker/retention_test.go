@@ -53,16 +53,10 @@ func (d *drops) Dropped(kind string, n int) {
 	d.n[kind] += n
 }
 
-// Several sweepers, whose database is away now and then, drop what is over once, and
-// tell it.
-func TestSweeperDropsWhatIsOver(t *testing.T) {
-	t.Parallel()
-	const enrollments = 250
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	clock := storetest.NewClock()
-	db := storetest.SQLite(t, clock.Now)
-	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+// enrolled enrolls so many leads and cancels all enrollments but the first few.
+func enrolled(t *testing.T, db *store.Store, enrollments, running int) (ids []string) {
+	t.Helper()
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	j, err := db.CreateJourney(ctx, sc, "Welcome", []byte(`{}`))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +64,6 @@ func TestSweeperDropsWhatIsOver(t *testing.T) {
 	if _, err := db.PublishJourney(ctx, sc, j.ID, "Welcome", "hash", []byte(`{}`), nil); err != nil {
 		t.Fatal(err)
 	}
-	var ids []string
 	for range enrollments {
 		lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 		if err != nil {
@@ -82,11 +75,24 @@ func TestSweeperDropsWhatIsOver(t *testing.T) {
 		}
 		ids = append(ids, e.ID)
 	}
-	for _, id := range ids[1:] {
+	for _, id := range ids[running:] {
 		if _, err := db.CancelEnrollment(ctx, sc, id); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return ids
+}
+
+// Several sweepers, whose database is away now and then, drop what is over once, and
+// tell it.
+func TestSweeperDropsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	const enrollments = 250
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	clock := storetest.NewClock()
+	db := storetest.SQLite(t, clock.Now)
+	ids := enrolled(t, db, enrollments, 1)
 	clock.Advance(25 * time.Hour)
 
 	archive := &unsteady{Store: db, ended: make(chan bool, 100)}
@@ -97,7 +103,7 @@ func TestSweeperDropsWhatIsOver(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	var sweepers sync.WaitGroup
 	for range 3 {
-		s := NewSweeper(archive, waypost.Retention{Enrollments: 24 * time.Hour}, dropped, log)
+		s := NewSweeper(archive, waypost.Retention{Enrollments: 24 * time.Hour}, clock.Now, agreeing(clock), dropped, log)
 		s.every, s.pause = time.Millisecond, func(time.Duration) time.Duration { return 0 }
 		sweepers.Go(func() { s.Run(running) })
 	}
@@ -131,6 +137,60 @@ func TestSweeperDropsWhatIsOver(t *testing.T) {
 	}
 }
 
+// agreeing is a Temporal whose clock is the same, and that has heard of a worker just now.
+func agreeing(clock *storetest.Clock) LastPoll {
+	return func(context.Context) (time.Time, error) { return clock.Now(), nil }
+}
+
+// A process whose clock is wrong drops nothing and keeps no other from it, and says so.
+func TestSweeperWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	const month = 31 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		ahead  time.Duration // this process' clock
+		polled time.Duration // how long ago a worker was heard of; 0: never
+		away   error
+		want   string // part of the error
+		drops  int
+	}{
+		"right":                {0, time.Second, nil, "", 1},
+		"heard of a while ago": {0, 6 * time.Minute, nil, "", 1},
+		"a little behind":      {-20 * time.Second, time.Second, nil, "", 1},
+		"ahead":                {month, time.Second, nil, "clock", 0},
+		"behind":               {-time.Hour, time.Second, nil, "clock", 0},
+		"nothing is known":     {month, 0, nil, "", 0},
+		"Temporal is away":     {0, 0, errAway, errAway.Error(), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			clock := storetest.NewClock()
+			db := storetest.SQLite(t, clock.Now)
+			enrolled(t, db, 1, 0)
+			clock.Advance(26 * time.Hour)
+			temporal := clock.Now()
+			clock.Advance(c.ahead)
+			polled := func(context.Context) (time.Time, error) {
+				if c.polled == 0 {
+					return time.Time{}, c.away
+				}
+				return temporal.Add(-c.polled), c.away
+			}
+			dropped := &drops{n: map[string]int{}}
+			err := NewSweeper(db, waypost.Retention{Enrollments: 24 * time.Hour}, clock.Now, polled, dropped, slog.New(slog.DiscardHandler)).look(ctx)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("the error is %v, want %q", err, c.want)
+			}
+			if got := dropped.n[waypost.DropEnrollment]; got != c.drops {
+				t.Errorf("dropped %d, want %d", got, c.drops)
+			}
+			if held, err := db.HoldSweep(ctx, "another", dropEvery, dropHold); err != nil || held != (c.drops == 0) {
+				t.Errorf("another may sweep: %v, %v", held, err)
+			}
+		})
+	}
+}
+
 // locked writes for several.
 type locked struct {
 	mu *sync.Mutex
@@ -143,8 +203,28 @@ func (l locked) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-// Without any setting it does not even ask.
+// Whatever is kept, answers for an Idempotency-Key go after a day, with no other request.
 func TestSweeperThatKeepsAll(t *testing.T) {
 	t.Parallel()
-	NewSweeper(nil, waypost.Retention{}, nil, slog.New(slog.DiscardHandler)).Run(t.Context())
+	clock := storetest.NewClock()
+	db := storetest.SQLite(t, clock.Now)
+	if _, err := db.ClaimKey(t.Context(), &waypost.Claim{ID: "key", Token: "one"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(25 * time.Hour)
+	running, stop := context.WithCancel(t.Context())
+	archive := &unsteady{Store: db, ended: make(chan bool, 100)}
+	dropped := &drops{n: map[string]int{}}
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() {
+		NewSweeper(archive, waypost.Retention{}, clock.Now, agreeing(clock), dropped, slog.New(slog.DiscardHandler)).Run(running)
+	})
+	if !<-archive.ended {
+		t.Error("the sweep did not come to its end")
+	}
+	stop()
+	sweeping.Wait()
+	if dropped.n[waypost.DropAnswer] != 1 || len(dropped.n) != 1 {
+		t.Errorf("dropped %v", dropped.n)
+	}
 }

@@ -283,6 +283,23 @@ func (c *Client) Look(ctx context.Context, workflowID string, ring Ring) (runs b
 	return true, nil
 }
 
+// LastPoll tells by Temporal's clock when it last heard of a worker of the task queue, the
+// zero time if of none. It remembers each for some minutes.
+func (c *Client) LastPoll(ctx context.Context) (last time.Time, err error) {
+	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := c.temporal.DescribeTaskQueue(ctx, c.taskQueue, kind)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("ask Temporal for the workers of task queue %s: %w", c.taskQueue, err)
+		}
+		for _, worker := range queue.GetPollers() {
+			if at := worker.GetLastAccessTime().AsTime(); at.After(last) {
+				last = at
+			}
+		}
+	}
+	return last, nil
+}
+
 func priority(org, launch string, members int) temporal.Priority {
 	p := temporal.Priority{PriorityKey: prioritySingle, FairnessKey: org}
 	if len(org) > maxFairnessKey {

@@ -37,6 +37,14 @@ func TestJourneysSet(t *testing.T) {
 	}
 }
 
+func TestJourneysShowDropped(t *testing.T) {
+	t.Parallel()
+	const body = `{"id":"jrn_1","draft":{"name":"Bye"},"dropped":{"enrollments":{"completed":3},"deliveries":{"succeeded":5,"failed":1}}}`
+	p := newPeer(t, map[string]func(request) reply{"GET /v1/journeys/jrn_1": always(200, body)})
+	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").
+		want(t, 0, []string{`dropped  {"enrollments":{"completed":3},"deliveries":{"succeeded":5,"failed":1}}`, `"name": "Bye"`}, nil)
+}
+
 func TestJourneysVersions(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,6 +72,34 @@ func (f *fixture) retried(t testing.TB, o waypost.Opening) {
 	f.record(t, f.succeeded(o.Touchpoint, 2))
 }
 
+// told are the params of the tests.
+var told = map[string]any{"order": "4711"}
+
+// enrollAgain enrolls a lead, with params, in a journey that lets it in again and again.
+func (f *fixture) enrollAgain(t testing.TB, journey string, lead int64) string {
+	t.Helper()
+	f.clock.Advance(time.Millisecond) // so that ids sort as they were made
+	return must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{
+		JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", Params: told,
+	}, waypost.Reentry{Policy: waypost.ReentryAlways})).ID
+}
+
+// complete ends enrollments that have sent nothing.
+func (f *fixture) complete(t testing.TB, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(id, 1, waypost.EnrollmentCompleted)}))
+	}
+}
+
+// wantParams fails unless the enrollments have the params.
+func (f *fixture) wantParams(t testing.TB, want map[string]any, ids ...string) {
+	t.Helper()
+	for i, id := range ids {
+		equal(t, fmt.Sprint("params of ", i), f.enrollment(t, id).Params, want)
+	}
+}
+
 var retentionTests = []test{
 	{"each in its time", testEachInItsTime},
 	{"what runs stays", testWhatRunsStays},
@@ -125,7 +154,70 @@ var retentionTests = []test{
 		second := f.capped(t, journey, lead, 1, 60*day)
 		f.wantSkipped(t, second, f.open(t, second), "")
 		f.clock.Advance(2 * day)
-		f.wantDropped(t, "after it", waypost.Retention{Deliveries: day, Enrollments: day}, map[string]int{waypost.DropDelivery: 1, waypost.DropEnrollment: 1})
+		// The second enrollment has sent nothing that could count.
+		f.wantDropped(t, "after it", waypost.Retention{Deliveries: day, Enrollments: day}, map[string]int{waypost.DropDelivery: 1, waypost.DropEnrollment: 2})
+	}},
+	{"frequency caps that can still forbid something", func(t *testing.T, f *fixture) {
+		const plain, capped = `{"name":"Plain"}`, `{"name":"Capped","frequencyCap":{"touchpoints":1,"per":"P60D"}}`
+		publish := func(sc waypost.Scope, journey string, definitions ...string) string {
+			t.Helper()
+			if journey == "" {
+				journey = must[waypost.Journey](t)(f.CreateJourney(t.Context(), sc, "Capped", []byte(plain))).ID
+			}
+			for _, d := range definitions {
+				f.clock.Advance(time.Second)
+				must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), sc, journey, "Capped", f.clock.Now().String(), []byte(d), nil))
+			}
+			return journey
+		}
+		// A message that was sent ten days ago.
+		kept := func(what string, want bool) {
+			t.Helper()
+			sent := f.decided(t, f.succeeded)
+			f.clock.Advance(10 * day)
+			f.drop(t, waypost.Retention{Deliveries: day})
+			left := must[[]waypost.Delivery](t)(f.ListDeliveries(t.Context(), scope, waypost.DeliveryFilter{EnrollmentID: sent.EnrollmentID}, waypost.Page{}))
+			equal(t, what, len(left) == 1, want)
+		}
+		for _, sc := range foreign {
+			publish(sc, "", capped)
+		}
+		kept("of other organisations and stages", false)
+
+		journey := publish(scope, "", plain, capped)
+		kept("of the current version", true)
+		running := f.enroll(t, publish(scope, "", capped), 1)[0]
+		for _, id := range []string{journey, f.enrollment(t, running).JourneyID} {
+			must[waypost.Journey](t)(f.ArchiveJourney(t.Context(), scope, id))
+		}
+		kept("of an archived journey, with an enrollment", true)
+		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, running))
+		kept("of archived journeys", false)
+
+		journey = publish(scope, "", capped)
+		running = f.enroll(t, journey, 1)[0]
+		publish(scope, journey, plain)
+		kept("of an older version, with an enrollment", true)
+		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, running))
+		kept("of an older version", false)
+
+		journey = publish(scope, "", capped)
+		never, launch := f.launch(t, journey, f.lead(t)).ID, f.launch(t, journey, f.lead(t)).ID
+		publish(scope, journey, plain)
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, never))
+		kept("of a launch that has yet to enroll", true)
+		f.run(t, launch, 1000)
+		kept("of a launch that has enrolled", true)
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, launch))
+		f.sweep(t, 1000)
+		kept("of launches that have ended", false)
+
+		journey = publish(scope, "", plain, capped, plain)
+		_, waiting := f.started(t, journey, 1)
+		f.waitingAt(t, "wait", 3, waiting...)
+		kept("of a version between", false)
+		f.migrate(t, waypost.Migration{JourneyID: journey, From: 1, To: 2, Nodes: map[string]string{"wait": "wait"}})
+		kept("of a version that an enrollment is to move to", true)
 	}},
 	{"deleting a lead finds what runs", func(t *testing.T, f *fixture) {
 		// A journey that lets a lead in several times: the last enrollment was dropped, an
@@ -177,11 +269,67 @@ var retentionTests = []test{
 		equal(t, "accepted anew", must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: "a", Name: "purchase", LeadsID: lead})), true)
 		equal(t, "but no young one", must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: "young7", Name: "purchase", LeadsID: lead})), false)
 	}},
+	{"params", func(t *testing.T, f *fixture) {
+		journey, lead := f.journey(t), f.lead(t)
+		sent, o := f.touchpoint(t, f.enrollAgain(t, journey, lead), journey)
+		silent, running := f.enrollAgain(t, journey, lead), f.enrollAgain(t, journey, lead)
+		f.retried(t, o)
+		f.complete(t, silent)
+		f.clock.Advance(10*day + time.Second)
+		young := f.enrollAgain(t, journey, lead)
+		f.complete(t, young)
+		f.wantDropped(t, "for ever", waypost.Retention{Deliveries: 10 * day}, map[string]int{
+			waypost.DropPayload: 1, waypost.DropAttempt: 1, waypost.DropDelivery: 1,
+		})
+		f.wantDropped(t, "of what has ended", keepAll, map[string]int{waypost.DropParams: 2})
+		f.wantParams(t, map[string]any{}, sent.EnrollmentID, silent)
+		f.wantParams(t, told, running, young)
+		f.wantDropped(t, "once", keepAll, map[string]int{})
+		f.complete(t, running)
+		f.clock.Advance(10*day + time.Second)
+		f.wantDropped(t, "each in its time", keepAll, map[string]int{waypost.DropParams: 2})
+		// Many, and all but the last are over.
+		var ids []string
+		for range 60 {
+			ids = append(ids, f.enrollAgain(t, journey, lead))
+		}
+		f.complete(t, ids[:59]...)
+		f.clock.Advance(10*day + time.Second)
+		f.wantDropped(t, "step by step", keepAll, map[string]int{waypost.DropParams: 59})
+		f.wantParams(t, told, ids[59])
+		// The enrollments' age takes them along.
+		f.complete(t, ids[59])
+		f.clock.Advance(10*day + time.Second)
+		f.wantDropped(t, "with the enrollments", waypost.Retention{Enrollments: 9 * day}, map[string]int{waypost.DropParams: 1, waypost.DropEnrollment: 64})
+	}},
+	{"filters of launches", testFiltersOfLaunches},
+	{"imports that never end", func(t *testing.T, f *fixture) {
+		// One was not begun, the workflow of the other was terminated.
+		row, bad := `{"name":"A","email":"a@example.com"}`, `{"name":""}`
+		fresh := f.newImport(t, waypost.ImportCreate, row)
+		stuck := f.newImport(t, waypost.ImportCreate, append(slices.Repeat([]string{row}, 500), slices.Repeat([]string{bad}, 501)...)...)
+		must[waypost.Import](t)(f.ImportStep(t.Context(), stuck.ID))
+		f.clock.Advance(10 * day)
+		young := f.newImport(t, waypost.ImportCreate, row)
+		f.wantDropped(t, "too early", keepAll, map[string]int{})
+		f.clock.Advance(time.Second)
+		f.wantDropped(t, "for ever", waypost.Retention{Events: day}, map[string]int{})
+		f.wantDropped(t, "in time", keepAll, map[string]int{waypost.DropImport: 2})
+		for id, created := range map[string]int{fresh.ID: 0, stuck.ID: 500} {
+			im := must[waypost.Import](t)(f.Import(t.Context(), scope, id))
+			equal(t, "ended", []any{im.Status, im.Created, *im.EndedAt}, []any{waypost.ImportFailed, created, f.clock.Now()})
+			equal(t, "a step after that", must[waypost.Import](t)(f.ImportStep(t.Context(), id)), im)
+		}
+		equal(t, "to be started", len(must[[]waypost.Import](t)(f.UnstartedImports(t.Context(), f.clock.Now(), 10))), 1)
+		equal(t, "the young one", f.finish(t, young.ID).Status, waypost.ImportSucceeded)
+		f.wantDropped(t, "once", keepAll, map[string]int{})
+	}},
 	{"failed rows of imports", func(t *testing.T, f *fixture) {
 		im := f.finish(t, f.newImport(t, waypost.ImportCreate, `{"name":"A"}`, `{"name":""}`).ID)
+		f.clock.Advance(2 * time.Second)
 		open := f.newImport(t, waypost.ImportCreate, append(slices.Repeat([]string{`{"name":""}`}, 600), `{"name":"B"}`)...)
 		must[waypost.Import](t)(f.ImportStep(t.Context(), open.ID))
-		f.clock.Advance(10*day + time.Second)
+		f.clock.Advance(10*day - time.Second)
 		f.wantDropped(t, "of what has ended", keepAll, map[string]int{waypost.DropImportError: 1})
 		equal(t, "counts", countsOf(must[waypost.Import](t)(f.Import(t.Context(), scope, im.ID))), countsOf(im))
 		wantCode(t, f.ImportErrors(t.Context(), scope, im.ID, func(waypost.ImportError) error { return nil }), waypost.CodeNotFound)
@@ -193,6 +341,96 @@ var retentionTests = []test{
 		equal(t, "without failed rows", len(f.failedRows(t, all.ID)), 0)
 	}},
 	{"bulk redeliveries count on", testBulkRedeliveriesCountOn},
+	{"a cohort goes with its last enrollment", func(t *testing.T, f *fixture) {
+		// SQLite would look through all enrollments for each.
+		stays := strings.HasPrefix(t.Name(), "TestSQLite/")
+		there := func(what, cohort string, want bool) {
+			t.Helper()
+			want = want || stays
+			equal(t, what, waypost.CodeOf(f.MarkStarted(t.Context(), cohort)) != waypost.CodeNotFound, want)
+		}
+		journey := f.versions(t, 2)
+		alone, one := f.started(t, journey, 1)
+		group, three := f.started(t, journey, 3)
+		left, two := f.started(t, journey, 2)
+		f.waitingAt(t, "wait", 3, two...)
+		move := waypost.Move{To: 2, Node: "wait"}
+		f.migrate(t, waypost.Migration{JourneyID: journey, From: 1, To: 2, Nodes: map[string]string{"wait": "wait"}})
+		for i, id := range two {
+			must[map[string]bool](t)(f.LetGo(t.Context(), f.leaving(t, journey, "", 3, move, id)))
+			there("the one that they leave", left, i == 0)
+			f.clock.Advance(time.Second) // so that they are claimed in this order
+		}
+		var into []string
+		for _, c := range f.claimAll(t, 100) {
+			into = append(into, c.ID)
+			there("one that they moved to", c.ID, true)
+		}
+		equal(t, "moved to", len(into), 2)
+		ok(t, f.CancelEnrollments(t.Context(), []string{one[0], three[0], three[2], two[0]}))
+		f.clock.Advance(41 * day)
+		f.wantDropped(t, "some", keepAll, map[string]int{waypost.DropEnrollment: 4})
+		there("of one", alone, false)
+		there("of three, with one left", group, true)
+		there("of the first that moved", into[0], false)
+		there("of the second that moved", into[1], true)
+		equal(t, "still in it", f.enrollment(t, three[1]).WorkflowID, group)
+		ok(t, f.CancelEnrollments(t.Context(), []string{three[1], two[1]}))
+		f.clock.Advance(41 * day)
+		f.wantDropped(t, "the others", keepAll, map[string]int{waypost.DropEnrollment: 2})
+		there("of three", group, false)
+		there("of the second that moved", into[1], false)
+	}},
+	{"a redelivery batch goes with its last message", func(t *testing.T, f *fixture) {
+		keys := f.decidedAll(t, f.journey(t), f.webhook(t), 2, f.failed)
+		must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{}, "app_1"))
+		f.steps(t)
+		batches := f.batches(t)
+		equal(t, "batches", len(batches), 1)
+		ok(t, f.MarkRedeliveryStarted(t.Context(), batches[0].ID))
+		for _, key := range keys { // the bulk redelivery has ended with the second one
+			f.open(t, f.again(key, 2, 2))
+			f.record(t, of(2, f.succeeded(key, 2)))
+			f.clock.Advance(20 * day)
+		}
+		f.drop(t, keepAll)
+		f.clock.Advance(5 * day)
+		equal(t, "deliveries", f.drop(t, keepAll)[waypost.DropDelivery], 0)
+		ok(t, f.MarkRedeliveryStarted(t.Context(), batches[0].ID))
+		f.clock.Advance(6 * day)
+		equal(t, "the other", f.drop(t, keepAll)[waypost.DropDelivery], 1)
+		wantCode(t, f.MarkRedeliveryStarted(t.Context(), batches[0].ID), waypost.CodeNotFound)
+	}},
+	{"a list of leads goes when nobody reads it", func(t *testing.T, f *fixture) {
+		journey := f.journey(t)
+		done := f.launch(t, journey, f.lead(t), f.lead(t)).ID
+		f.run(t, done, 1000)
+		waiting := f.launch(t, journey, f.lead(t)).ID
+		recurring := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
+			JourneyID: journey, Version: 1, AppID: "app_1", Schedule: mornings, Audience: waypost.Audience{LeadsIDs: []int64{f.lead(t)}},
+		})).ID
+		f.clock.Advance(40 * day)
+		f.wantDropped(t, "too early", keepAll, map[string]int{})
+		f.clock.Advance(time.Second)
+		f.wantDropped(t, "of the launch that is through", keepAll, map[string]int{waypost.DropAudience: 1})
+		for _, id := range []string{waiting, recurring} {
+			must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, id))
+		}
+		f.clock.Advance(40 * day)
+		f.wantDropped(t, "of canceled ones, too early", keepAll, map[string]int{})
+		f.clock.Advance(time.Second)
+		f.wantDropped(t, "of canceled ones", keepAll, map[string]int{waypost.DropAudience: 2})
+		equal(t, "enrolls nobody", must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), waiting, 10)), waypost.LaunchStep{Canceled: true})
+	}},
+	{"answers go after a day, whatever is kept", func(t *testing.T, f *fixture) {
+		for i := range 3 {
+			must[*waypost.Answer](t)(f.ClaimKey(t.Context(), claimOf(fmt.Sprint("key ", i), "one"), nil))
+		}
+		f.clock.Advance(24 * time.Hour)
+		f.wantDropped(t, "too early", waypost.Retention{}, map[string]int{})
+		f.clock.Advance(time.Microsecond)
+		f.wantDropped(t, "after a day", waypost.Retention{}, map[string]int{waypost.DropAnswer: 3})
+	}},
 	{"many, by several, cut off", testDropByMany},
 	{"one sweeps", func(t *testing.T, f *fixture) {
 		const every, ttl = time.Hour, time.Minute
@@ -226,6 +464,35 @@ var retentionTests = []test{
 			ok(t, err)
 		}
 		equal(t, "one of many", len(slices.DeleteFunc(held, func(h bool) bool { return !h })), 1)
+	}},
+	{"a wrong clock keeps nobody off", func(t *testing.T, f *fixture) {
+		const every, ttl = time.Hour, time.Minute
+		hold := func(holder string) bool {
+			t.Helper()
+			return must[bool](t)(f.HoldSweep(t.Context(), holder, every, ttl))
+		}
+		f.clock.Advance(31 * day)
+		equal(t, "ahead", hold("ahead"), true)
+		f.clock.Advance(-31 * day)
+		equal(t, "one, after it was killed", hold("one"), true)
+		equal(t, "two, while one holds", hold("two"), false)
+		f.clock.Advance(ttl / 2)
+		equal(t, "one renews", hold("one"), true)
+		f.clock.Advance(-ttl / 2)
+		equal(t, "two, whose clock is a little behind", hold("two"), false)
+		f.clock.Advance(31 * day)
+		equal(t, "ahead again", hold("ahead"), true)
+		ok(t, f.EndSweep(t.Context(), "ahead", true))
+		equal(t, "it has swept", hold("ahead"), false)
+		f.clock.Advance(-31 * day)
+		equal(t, "one, whose sweep is due", hold("one"), true)
+		f.clock.Advance(-31 * day)
+		equal(t, "one, whose clock was mended", hold("one"), true)
+		equal(t, "two, while one holds", hold("two"), false)
+		f.clock.Advance(time.Second)
+		ok(t, f.EndSweep(t.Context(), "one", true))
+		f.clock.Advance(-time.Second)
+		equal(t, "two, when one has just swept", hold("two"), false)
 	}},
 }
 
@@ -424,6 +691,12 @@ func testLaunchesCountOn(t *testing.T, f *fixture) {
 	must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, recurring.ID)) // else its next time moves
 	f.clock.Advance(2 * time.Minute)
 	f.sweep(t, 1000)
+	f.decidedAll(t, journey, hook, 2, f.failed) // of no launch
+	dropped := func() *waypost.DroppedCounts {
+		t.Helper()
+		return must[*waypost.DroppedCounts](t)(f.JourneyDropped(t.Context(), journey))
+	}
+	equal(t, "nothing was dropped", dropped() == nil, true)
 	before := f.counted(t)
 	for _, later := range []time.Duration{11 * day, 10 * day, 10 * day, 10 * day} {
 		f.clock.Advance(later)
@@ -432,6 +705,11 @@ func testLaunchesCountOn(t *testing.T, f *fixture) {
 		}
 		equal(t, "counts", f.counted(t), before)
 	}
+	equal(t, "dropped", dropped(), &waypost.DroppedCounts{
+		Enrollments: map[waypost.EnrollmentStatus]int{waypost.EnrollmentCompleted: 4, waypost.EnrollmentFailed: 5, waypost.EnrollmentCanceled: 2},
+		Deliveries:  map[waypost.DeliveryStatus]int{waypost.DeliverySucceeded: 4, waypost.DeliveryFailed: 5},
+	})
+	equal(t, "of another journey", must[*waypost.DroppedCounts](t)(f.JourneyDropped(t.Context(), f.journey(t))) == nil, true)
 	equal(t, "deliveries", len(must[[]waypost.Delivery](t)(f.ListDeliveries(t.Context(), scope, waypost.DeliveryFilter{}, waypost.Page{}))), 0)
 	_, err := f.CancelLaunch(t.Context(), scope, id)
 	wantCode(t, err, waypost.CodeConflict)
@@ -549,4 +827,101 @@ func testDropByMany(t *testing.T, f *fixture) {
 	counts := before
 	counts.Progress.Outcomes = after.Progress.Outcomes
 	equal(t, "launch", after, counts)
+}
+
+// testFiltersOfLaunches has filters of every kind of launch lose what tells who
+// somebody is, once the launch has ended.
+func testFiltersOfLaunches(t *testing.T, f *fixture) {
+	email := "ada@example.com"
+	ada := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Ada", Email: &email, Region: ptr[int64](3)}, nil))
+	full := waypost.LeadFilter{Region: ptr[int64](3), CreatedFrom: ada.CreatedAt, Name: "A", Email: email}
+	left := waypost.LeadFilter{Region: full.Region, CreatedFrom: full.CreatedFrom}
+	launch := func(filter waypost.LeadFilter, s *waypost.Schedule) string {
+		l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
+			JourneyID: f.journey(t), Version: 1, AppID: "app_1", Schedule: s, Audience: waypost.Audience{Filter: &filter},
+		}))
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		f.clock.Advance(time.Second)
+		return l.ID
+	}
+	// end ends what a launch has enrolled.
+	end := func(id string) {
+		for _, c := range f.claimAll(t, 100) {
+			ok(t, f.MarkStarted(t.Context(), c.ID))
+			for _, m := range c.Members {
+				f.complete(t, m.EnrollmentID)
+			}
+		}
+		equal(t, "status", f.launchOf(t, id).Status, waypost.LaunchCompleted)
+	}
+	nobody := full
+	nobody.Name = "B"
+	want := map[string]waypost.LeadFilter{}
+	check := func(what string) {
+		t.Helper()
+		for id, filter := range want {
+			equal(t, what, *f.launchOf(t, id).Audience.Filter, filter)
+		}
+	}
+	over := []string{launch(full, nil), launch(nobody, nil), launch(waypost.LeadFilter{MobilePhone: "+491"}, nil), launch(waypost.LeadFilter{ExternalID: "x"}, nil)}
+	for _, id := range over {
+		f.run(t, id, 10)
+		end(id)
+		want[id] = left
+	}
+	want[over[2]], want[over[3]] = waypost.LeadFilter{}, waypost.LeadFilter{}
+	region := launch(left, nil)
+	f.run(t, region, 10)
+	want[region] = left
+	canceled, scheduled := launch(full, nil), launch(full, mornings)
+	for _, id := range []string{canceled, scheduled} {
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, id))
+		want[id] = left
+	}
+	recurring := launch(full, mornings)
+	occurrence := f.occurrence(t, recurring)
+	f.run(t, occurrence, 10)
+	end(occurrence)
+	want[recurring], want[occurrence] = full, left
+	listed := f.launch(t, f.journey(t), ada.LeadsID).ID
+	f.run(t, listed, 10)
+	end(listed)
+	f.clock.Advance(5 * day)
+	// Nobody is enrolled yet; enrolled and under way; ended later than its audience.
+	pending, running, late := launch(full, nil), launch(full, nil), launch(full, nil)
+	for _, id := range []string{late, running} {
+		f.run(t, id, 10)
+		want[id] = full
+	}
+	want[pending] = full
+	cohorts := f.claimAll(t, 100)
+	equal(t, "enrolled later", len(cohorts), 2)
+	f.clock.Advance(5*day - time.Second)
+	f.wantDropped(t, "for ever", waypost.Retention{Attempts: day}, map[string]int{})
+	f.wantDropped(t, "what has ended", keepAll, map[string]int{waypost.DropFilter: 7})
+	check("after it")
+	f.wantDropped(t, "once", keepAll, map[string]int{})
+	byLaunch := map[string]string{}
+	for _, c := range cohorts {
+		byLaunch[c.LaunchID] = c.Members[0].EnrollmentID
+	}
+	f.complete(t, byLaunch[late])
+	f.clock.Advance(10 * day)
+	f.wantDropped(t, "the enrollment has ended just now", keepAll, map[string]int{})
+	f.clock.Advance(time.Second)
+	f.wantDropped(t, "now it is over", keepAll, map[string]int{waypost.DropFilter: 1})
+	want[late] = left
+	check("later")
+	// The recurring one selects as ever.
+	must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, running))
+	equal(t, "the audience of the next occurrence", f.launchOf(t, f.occurrence(t, recurring)).Audience.Filter, &full)
+	f.run(t, pending, 10)
+	equal(t, "the audience of a late one", f.progressOf(t, pending).Total, 1)
+	// Of enrollments that were dropped it is known when the last one ended.
+	end(pending)
+	f.clock.Advance(9 * day)
+	f.drop(t, waypost.Retention{Enrollments: day})
+	f.wantDropped(t, "its enrollments are gone", waypost.Retention{Payloads: 10 * day}, map[string]int{})
+	f.clock.Advance(day + time.Second)
+	f.wantDropped(t, "and long over", waypost.Retention{Payloads: 10 * day}, map[string]int{waypost.DropFilter: 2})
 }

@@ -56,6 +56,7 @@ func Run(t *testing.T, open Open) {
 		{"caps", capTests},
 		{"redeliveries", redeliveryTests},
 		{"retention", retentionTests},
+		{"erasure", erasureTests},
 		{"lists", listTests},
 		{"idempotency", idempotencyTests},
 		{"articles", articleTests},
