@@ -70,6 +70,8 @@ const (
 	plantedUnstored   = "dryrun.tansy@leak.example"
 	plantedInvalid    = "refused-mandrake"
 	plantedDeleted    = "deleted.yarrow@leak.example"
+	plantedErased     = "erased-feverfew-3382"
+	plantedFilter     = "filtered-vervain-2216"
 	plantedImported   = "imported.wolfsbane@leak.example"
 	plantedWords      = "the receiver's own words about betony-5521"
 	plantedKey        = "idempotent-comfrey-8812"
@@ -105,6 +107,9 @@ func (s *site) plant(given secrets) {
 		{what: "dry run", writings: []string{plantedUnstored}},
 		{what: "invalid value", writings: []string{plantedInvalid}},
 		{what: "deleted lead", writings: []string{plantedDeleted}, erased: true},
+		{what: "deleted lead's param", writings: []string{plantedErased}, erased: true},
+		// A launch that was for it keeps that for a while.
+		{what: "deleted lead's external id", writings: []string{plantedFilter}, in: []string{"sql launches.filter"}},
 		{what: "broken header", writings: []string{plantedBadHeader}},
 		{what: "Idempotency-Key", writings: []string{plantedKey}},
 		// A receiver may say anything, and repeats what it was sent.
@@ -301,7 +306,7 @@ func (s *site) run(t *testing.T) {
 		unmarshal(t, b, &made)
 		ids = append(ids, made.LeadsID)
 	}
-	ophelia, gone := ids[0], lead(map[string]any{"name": "Gone", "email": plantedDeleted})
+	ophelia, gone := ids[0], lead(map[string]any{"name": "Gone", "email": plantedDeleted, "externalId": plantedFilter})
 	others := []int64{lead(map[string]any{"name": "A"}), lead(map[string]any{"name": "B"}), lead(map[string]any{"name": "C"})}
 	s.send(t, http.MethodPost, "/v1/leads", nil, string(businessParam), http.StatusConflict)
 	for _, refused := range []string{
@@ -367,12 +372,13 @@ func (s *site) run(t *testing.T) {
 		{"id":"date","type":"waitUntil","lead":"customFields.renewal","next":"arms"},
 		{"id":"arms","type":"split","arms":[{"weight":1,"next":"end"},{"weight":1,"next":"end"}]},
 		{"id":"end","type":"exit"}]}`)
-	enroll := func(journeyID string, lead int64) string {
+	enroll := func(journeyID string, lead int64, note string) string {
 		var made struct{ EnrollmentID string }
-		s.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": lead, "params": map[string]any{"note": plantedParam}}, &made)
+		s.do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": lead, "params": map[string]any{"note": note}}, &made)
 		return made.EnrollmentID
 	}
-	through := enroll(way, ophelia)
+	through := enroll(way, ophelia, plantedParam)
+	enroll(way, gone, plantedErased)
 	var failed []string
 	for i, note := range []string{plantedProperty, plantedProperty + "!"} {
 		s.do(t, http.MethodPost, "/v1/events", map[string]any{
@@ -391,11 +397,18 @@ func (s *site) run(t *testing.T) {
 	var l, once struct{ LaunchID, Status string }
 	s.do(t, http.MethodPost, "/v1/journeys/"+held+"/launches", filter, &l)
 	s.do(t, http.MethodPost, "/v1/journeys/"+held+"/launches", map[string]any{"audience": map[string]any{"leadsIds": append(others, gone)}, "controlGroup": 0.1}, &once)
+	s.do(t, http.MethodPost, "/v1/journeys/"+held+"/launches", map[string]any{"audience": map[string]any{"filter": map[string]any{"externalId": plantedFilter}}}, &once)
 	recurring := maps.Clone(filter)
 	recurring["schedule"] = map[string]any{"cron": "0 0 1 1 *"}
 	s.do(t, http.MethodPost, "/v1/journeys/"+way+"/launches", recurring, &once)
 	if err := scheduleOf(t, dialTemporal(t, s.base), once.LaunchID).Trigger(t.Context(), client.ScheduleTriggerOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	launched := 2 // ophelia and gone
+	for _, id := range others {
+		if !waypost.HeldOut(held, id, 0.1) {
+			launched++
+		}
 	}
 	harness.Eventually(t, time.Minute, func() (bool, string) {
 		failed = nil
@@ -404,7 +417,7 @@ func (s *site) run(t *testing.T) {
 				failed = append(failed, r.MessageID)
 			}
 		}
-		return len(failed) >= 3, fmt.Sprintf("%d messages of the launches have failed", len(failed))
+		return len(failed) == launched, fmt.Sprintf("%d of %d messages of the launches have failed", len(failed), launched)
 	})
 	s.do(t, http.MethodPut, "/v1/journeys/"+held, json.RawMessage(named(strings.Replace(stay, `"1h"`, `"2h"`, 1), hooks)), nil)
 	s.do(t, http.MethodPost, "/v1/journeys/"+held+"/publish", nil, nil)
