@@ -13,22 +13,25 @@ import (
 
 const (
 	// tolerated is how far off a process' clock may be before Temporal's counts: less
-	// than that may be the time that a task was on its way on a busy machine.
-	tolerated = 30 * time.Second
+	// than that may be the time that a task was on its way. It is far less than what
+	// others add to a webhook's time-out before they take an attempt for cut off.
+	tolerated = 500 * time.Millisecond
+	// notable is worth a warning: so long no task is on its way, even to a busy machine.
+	notable = 30 * time.Second
 	// comparedFor is how long a comparison of the clocks counts at least.
 	comparedFor = time.Minute
 )
 
 // Clock is the clock of a process that carries out activities. The times that those
 // write are read by others: by workflows, whose timers go by Temporal's clock, and by
-// other processes. So where this machine's clock is far off, it is Temporal's that
-// counts. It is safe for concurrent use.
+// other processes. So where this machine's clock is off, it is Temporal's that counts.
+// It is safe for concurrent use.
 type Clock struct {
 	local func() time.Time
 	log   *slog.Logger
 
 	mu   sync.Mutex
-	off  time.Duration // Temporal's clock ahead of ours, 0 where that is tolerated
+	off  time.Duration // by how much Temporal's is ahead, give or take what is tolerated
 	seen bool
 	// A task takes time to come here, so clocks are compared best by the one that came
 	// soonest: by the largest difference, of this period and the one before.
@@ -63,14 +66,17 @@ func (c *Clock) started(at time.Time) {
 	default:
 		c.best = max(c.best, ahead)
 	}
-	off := max(c.best, c.before)
-	if off.Abs() <= tolerated {
-		off = 0
-	}
-	if was := c.off; (was == 0) != (off == 0) {
-		c.log.Warn("clock of this machine compared with Temporal's", "ahead", off.Round(time.Second).String(), "corrected", off != 0)
+	was, off := c.off, max(c.best, c.before)
+	if (off - was).Abs() <= tolerated {
+		return // one that jumps a little with every task would be worse
 	}
 	c.off = off
+	level := slog.LevelInfo
+	if max(was.Abs(), off.Abs()) > notable {
+		level = slog.LevelWarn
+	}
+	c.log.Log(context.Background(), level, "the clock of this machine is compared with Temporal's",
+		"behind", off.Round(time.Millisecond).String(), "corrected", off.Abs() > tolerated)
 }
 
 // observer has a clock look at every task that Temporal has started here, and a pump

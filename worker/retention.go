@@ -96,7 +96,7 @@ func (s *Sweeper) compare(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	now := s.now()
-	if since := now.Sub(polled); since < -tolerated || since > polledWithin {
+	if since := now.Sub(polled); since < -notable || since > polledWithin {
 		return false, fmt.Errorf("the clock of this machine is wrong, or Temporal's: here it is %s, and a worker last asked Temporal for work at %s there",
 			now.UTC().Format(time.RFC3339), polled.UTC().Format(time.RFC3339))
 	}
