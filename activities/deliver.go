@@ -364,10 +364,10 @@ func (r *batchRun) read(ctx context.Context) error {
 
 // cutOffAt is when an attempt that is open counts as cut off: once its time-out has
 // passed, and whoever makes it has had the time to record it. While the database is
-// away nobody can.
+// away nobody can, and a write that hung meanwhile is given up later.
 func (a *Activities) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
 	at := s.Open.At.Add(time.Duration(timeoutMs)*time.Millisecond + graceAfterTimeout)
-	if back := time.UnixMilli(a.away.Load()).Add(maxWriteWait + graceAfterTimeout); back.After(at) {
+	if back := time.UnixMilli(a.away.Load()).Add(writeTime + maxWriteWait + graceAfterTimeout); back.After(at) {
 		return back
 	}
 	return at
