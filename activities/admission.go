@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -30,8 +31,9 @@ const (
 	// defaultConcurrency bounds the POSTs of a process to a webhook that sets no
 	// bound of its own.
 	defaultConcurrency = 1000
-	// processConcurrency bounds those to all webhooks: each has a file descriptor, and
-	// what the process cannot dial for want of one fails, whoever receives it.
+	// processConcurrency bounds those to all webhooks. Each has a file descriptor, and what
+	// the process cannot dial for want of one fails, whoever receives it: it is less where
+	// there are few.
 	processConcurrency = 4000
 	// leastConcurrency is what every webhook has, however many POSTs others have under way,
 	// and fullAway how long those stay away at least who find the process full.
@@ -56,6 +58,7 @@ const (
 type Turnstile struct {
 	tokens Tokens
 	now    func() time.Time
+	most   int // POSTs to all webhooks
 
 	mu       sync.Mutex
 	lines    map[string]*line // by webhook
@@ -80,12 +83,14 @@ type line struct {
 }
 
 // NewTurnstile makes an Admission that takes the tokens of rate limits from
-// tokens. Now is time.Now if nil.
-func NewTurnstile(tokens Tokens, now func() time.Time) *Turnstile {
+// tokens. Now is time.Now if nil; most bounds the POSTs of the process, 4,000 by default
+// and at most.
+func NewTurnstile(tokens Tokens, now func() time.Time, most int) *Turnstile {
 	if now == nil {
 		now = time.Now
 	}
-	return &Turnstile{tokens: tokens, now: now, lines: map[string]*line{}, sweep: maxIdleLines}
+	most = min(cmp.Or(most, processConcurrency), processConcurrency)
+	return &Turnstile{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
 }
 
 // Admit takes slots of this process first, then tokens for those that have one.
@@ -156,7 +161,7 @@ func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full
 	if rate != l.rate || slots != l.atOnce {
 		l.rate, l.atOnce, l.turns = rate, slots, nil
 	}
-	free := max((processConcurrency-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
+	free := max((t.most-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
 	granted = max(0, min(n, slots-l.underWay, free))
 	full = granted < min(n, slots-l.underWay)
 	l.underWay += granted

@@ -28,29 +28,31 @@ func noTokens(context.Context, string, float64, int, int) (int, time.Duration) {
 // next one.
 func TestAdmissionLeavesRoom(t *testing.T) {
 	t.Parallel()
-	const most, least = 4000, 4
-	turnstile := activities.NewTurnstile(noTokens, nil)
-	hooks := make([]waypost.Webhook, 30)
-	total, granted := 0, make([]int, len(hooks))
-	for i := range hooks {
-		hooks[i] = waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 10_000}
-		for range 2 { // the second time there is nothing more
-			n, reason, wait := turnstile.Admit(t.Context(), hooks[i], 10_000)
-			if reason != waypost.DeferMaxConcurrency || wait < time.Second {
-				t.Errorf("webhook %d: %q, %s", i, reason, wait)
+	const least = 4
+	for set, most := range map[int]int{0: 4000, 1 << 20: 4000, 512: 512} {
+		turnstile := activities.NewTurnstile(noTokens, nil, set)
+		hooks := make([]waypost.Webhook, 30)
+		total, granted := 0, make([]int, len(hooks))
+		for i := range hooks {
+			hooks[i] = waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 10_000}
+			for range 2 { // the second time there is nothing more
+				n, reason, wait := turnstile.Admit(t.Context(), hooks[i], 10_000)
+				if reason != waypost.DeferMaxConcurrency || wait < time.Second {
+					t.Errorf("of %d, webhook %d: %q, %s", most, i, reason, wait)
+				}
+				granted[i] += n
 			}
-			granted[i] += n
+			total += granted[i]
+			if free := max(0, most-total); granted[i] < least || granted[i] > max(least, free+1) || granted[i] < free-1 {
+				t.Errorf("of %d, webhook %d has %d, and %d are free", most, i, granted[i], free)
+			}
 		}
-		total += granted[i]
-		if free := max(0, most-total); granted[i] < least || granted[i] > max(least, free+1) || granted[i] < free-1 {
-			t.Errorf("webhook %d has %d, and %d are free", i, granted[i], free)
+		for i, hook := range hooks {
+			turnstile.Done(hook.ID, granted[i])
 		}
-	}
-	for i, hook := range hooks {
-		turnstile.Done(hook.ID, granted[i])
-	}
-	if n, _, _ := turnstile.Admit(t.Context(), hooks[0], 10_000); n != most/2 {
-		t.Errorf("after all have ended there are %d", n)
+		if n, _, _ := turnstile.Admit(t.Context(), hooks[0], 10_000); n != most/2 {
+			t.Errorf("after all have ended there are %d of %d", n, most)
+		}
 	}
 }
 
@@ -60,7 +62,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 	for _, tt := range []struct{ most, effective int }{{1, 1}, {7, 7}, {0, 1000}} {
 		t.Run(fmt.Sprint(tt.most), func(t *testing.T) {
 			t.Parallel()
-			turnstile := activities.NewTurnstile(noTokens, nil)
+			turnstile := activities.NewTurnstile(noTokens, nil, 0)
 			hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: tt.most}
 			var underWay, refused atomic.Int64
 			var group sync.WaitGroup
@@ -152,7 +154,7 @@ func TestAdmissionReasons(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tokens := &bucket{now: clock}
-			turnstile := activities.NewTurnstile(tokens.take, clock)
+			turnstile := activities.NewTurnstile(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
 			granted, reason, wait := turnstile.Admit(t.Context(), tt.hook, tt.n)
 			if granted != tt.granted || reason != tt.reason || wait != tt.wait {
@@ -172,7 +174,7 @@ func TestAdmissionTakesNoTokenWithoutASlot(t *testing.T) {
 	t.Parallel()
 	clock := func() time.Time { return time.Unix(1767225600, 0) }
 	tokens := &bucket{now: clock}
-	turnstile := activities.NewTurnstile(tokens.take, clock)
+	turnstile := activities.NewTurnstile(tokens.take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: 2, RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 10}}
 	turnstile.Admit(t.Context(), hook, 2)
 	if granted, reason, _ := turnstile.Admit(t.Context(), hook, 3); granted != 0 || reason != waypost.DeferMaxConcurrency || tokens.calls != 1 {
@@ -189,7 +191,7 @@ func TestPostTimeIsOfPOSTs(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1767225600, 0)
 	clock := func() time.Time { return now }
-	turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock)
+	turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 2}}
 	for range 5 {
 		granted, _, _ := turnstile.Admit(t.Context(), hook, 100)
@@ -246,7 +248,7 @@ func TestAdmissionSpreadsWhoComesBack(t *testing.T) {
 			now := start
 			clock := func() time.Time { return now }
 			tokens := &bucket{now: clock}
-			turnstile := activities.NewTurnstile(tokens.take, clock)
+			turnstile := activities.NewTurnstile(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
 			queue := &visits{}
 			for i := range chunks {
@@ -310,7 +312,7 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock)
+			turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock, 0)
 			tt.before.ID, tt.after.ID = "whk_1", "whk_1"
 			var away time.Duration
 			for range 60 {
@@ -330,7 +332,7 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 // are not.
 func TestAdmissionForgetsIdleWebhooks(t *testing.T) {
 	t.Parallel()
-	turnstile := activities.NewTurnstile(noTokens, nil)
+	turnstile := activities.NewTurnstile(noTokens, nil, 0)
 	for i := range 10_000 {
 		hook := waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}
 		turnstile.Admit(t.Context(), hook, 1)
@@ -382,7 +384,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 				turnstile := activities.NewTurnstile(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 					taken := rates.Take(ctx, key, perSecond, burst, n)
 					return taken.Allowed, taken.RetryAfter
-				}, nil)
+				}, nil, 0)
 				var underWay atomic.Int64
 				for range callers {
 					group.Go(func() {

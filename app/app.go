@@ -32,6 +32,10 @@ import (
 // it has begun and recording outcomes that it has seen.
 const drainTime = 25 * time.Second
 
+// wantedDescriptors let a worker make as many POSTs as it may, and keep the connections
+// (docs/performance.md, "What to set in production").
+const wantedDescriptors = 8192
+
 // Gateway serves the HTTP API until ctx ends. It stores what it accepts; workers,
 // which it tells through Redis, start it and carry it out. ready is called with the
 // API's address once it serves.
@@ -106,7 +110,14 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	}
 	stop.push(temporal.Close)
 
-	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now}
+	// A POST that cannot be dialled for want of a file descriptor would count as the
+	// receiver's fault. Half of them are for POSTs, a quarter is for connections that are
+	// kept.
+	files := descriptors()
+	if role.worker && files > 0 && files < wantedDescriptors {
+		log.Warn("few file descriptors: fewer POSTs are made at a time; raise nofile", "nofile", files, "wanted", wantedDescriptors, "posts", files/2)
+	}
+	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now, MaxIdle: files / 4}
 	if cfg.Webhook.Proxy != "" {
 		if policy.Proxy, err = url.Parse(string(cfg.Webhook.Proxy)); err != nil {
 			return errors.New("WAYPOST_WEBHOOK_PROXY: is no URL")
@@ -163,7 +174,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		background = []func(context.Context){pump.Run, sweeper.Run}
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
-			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now),
+			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now, files/2),
 			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, Away: store.Away, Log: log, Now: clock.Now,
 		})
 		pump.Failed = acts.Failed

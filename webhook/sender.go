@@ -5,6 +5,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -28,6 +29,8 @@ type Options struct {
 	Proxy *url.URL
 	// UserAgent is "Waypost/" and the version by default.
 	UserAgent string
+	// MaxIdle bounds the connections that are kept; 2,048 by default and at most.
+	MaxIdle int
 	// Now is the clock of Outcome.At, of signatures and of what is not used for long;
 	// time.Now by default.
 	Now func() time.Time
@@ -71,7 +74,7 @@ func NewSender(o Options) *Sender {
 		o.Now = time.Now
 	}
 	s := &Sender{options: o}
-	s.transport = s.options.newTransport(&tls.Config{}, maxIdle)
+	s.transport = s.options.newTransport(&tls.Config{}, min(cmp.Or(o.MaxIdle, maxIdle), maxIdle))
 	s.own = ownTransports{options: &s.options, m: map[waypost.TLS]*ownTransport{}}
 	return s
 }
@@ -94,7 +97,7 @@ func (s *Sender) Close() {
 func (s *Sender) Send(ctx context.Context, w waypost.Webhook, messageID string, body []byte) waypost.Outcome {
 	at := s.options.Now()
 	o := s.post(ctx, &w, messageID, body, at)
-	o.At, o.Duration = at, s.options.Now().Sub(at)
+	o.At, o.Duration = at, max(0, s.options.Now().Sub(at)) // the clock may have been corrected meanwhile
 	return o
 }
 
