@@ -364,7 +364,7 @@ func (p *Pump) tell(ctx context.Context) (more bool, err error) {
 			errs = errors.Join(errs, fmt.Errorf("delete notices: %w", err))
 		}
 	}
-	return len(notices) == noticesAtOnce, errs
+	return len(notices) >= noticesAtOnce, errs // all for one workflow come together
 }
 
 // look tells a workflow. What one of redeliveries has left that was terminated is
