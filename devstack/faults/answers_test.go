@@ -32,7 +32,9 @@ func dead(t *testing.T, f *harness.Fleet) {
 	}})
 	c.outage(c.publish(r, double, nil), 6, harness.Scaled(8*time.Second, 2*time.Minute), func() {
 		c.launch(launched, leads, perSecond)
-		f.AwaitLaunch(t, c.launches[0], time.Minute, "at 30 %", func(l harness.Launched) bool { return l.Outcomes.Succeeded*10 >= len(leads)*3 })
+		began := time.Now()
+		f.AwaitLaunch(t, c.launches[0], c.ends, "at 30 %", func(l harness.Launched) bool { return l.Outcomes.Succeeded*10 >= len(leads)*3 })
+		t.Logf("beside single enrollments, 30 %% of the launch took %s", time.Since(began).Round(time.Second))
 		r.Down()
 	}, func() {
 		l := f.AwaitLaunch(t, c.launches[0], time.Minute, "held back", func(l harness.Launched) bool { return l.Outcomes.Deferred > 0 })
