@@ -225,6 +225,7 @@ type batchRun struct {
 	// stopped are redeliveries that are to make no further attempt.
 	stopped map[waypost.Touchpoint]bool
 	results []Delivery
+	indexes map[waypost.Touchpoint]int // made when it is needed
 	due     []dueItem
 	paused  map[int]time.Duration // since the first attempt, of those that were paused
 	own     map[int]*flight
@@ -641,13 +642,15 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	return nil
 }
 
+// index finds an item; the first one of two that are alike.
 func (r *batchRun) index(key waypost.Touchpoint) int {
-	for i, item := range r.batch.Items {
-		if item.touchpoint() == key {
-			return i
+	if r.indexes == nil {
+		r.indexes = make(map[waypost.Touchpoint]int, len(r.batch.Items))
+		for i, item := range slices.Backward(r.batch.Items) {
+			r.indexes[item.touchpoint()] = i
 		}
 	}
-	return -1
+	return r.indexes[key]
 }
 
 // open announces the attempts and starts a flight for each that this run opened.

@@ -161,6 +161,8 @@ func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, ho
 // post makes the POST and gives the webhook's slot back: others may go while the
 // outcome is recorded.
 func (a *Activities) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
+	a.recorder.flying.Add(1)
+	defer a.recorder.flying.Add(-1)
 	defer a.admit.Done(hook.ID, 1)
 	// The sender bounds the exchange by the webhook's time-out.
 	outcome := a.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)

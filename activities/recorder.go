@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"waypost"
@@ -19,6 +20,9 @@ type recorder struct {
 	log    *slog.Logger
 	failed func(error)
 	queue  chan recording
+	turn   chan struct{} // held by who gathers
+	// flying are the POSTs that are under way: while there are any, more records come.
+	flying atomic.Int64
 	alone  sync.WaitGroup // writers of records that were taken apart
 	once   sync.Once
 	closed chan struct{}
@@ -38,8 +42,8 @@ const (
 	// confirms one, the database works on others.
 	recorders = 3
 	// linger lets the answers of one batch, which come within milliseconds of each
-	// other, share a transaction.
-	linger = 4 * time.Millisecond
+	// other, share a transaction. Where nothing else is under way nobody lingers.
+	linger = 15 * time.Millisecond
 	// A transaction that failed so often is taken apart, so that one record that
 	// the database refuses does not hold up the others.
 	triesTogether = 5
@@ -57,6 +61,7 @@ func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 	r := &recorder{
 		store: store, log: log, failed: failed, writeTime: writeTime,
 		queue:  make(chan recording, 4*maxRecords),
+		turn:   make(chan struct{}, 1),
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
@@ -109,8 +114,11 @@ func (r *recorder) run() {
 }
 
 // collect waits for a record and takes what comes along. It returns nothing once
-// the recorder is closed and the queue is empty.
+// the recorder is closed and the queue is empty. One at a time collects: several would
+// share what belongs together.
 func (r *recorder) collect() []recording {
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
 	var batch []recording
 	select {
 	case first := <-r.queue:
@@ -126,6 +134,15 @@ func (r *recorder) collect() []recording {
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	for len(batch) < maxRecords {
+		select {
+		case next := <-r.queue:
+			batch = append(batch, next)
+			continue
+		default:
+		}
+		if r.flying.Load() == 0 {
+			return batch
+		}
 		select {
 		case next := <-r.queue:
 			batch = append(batch, next)
