@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
 			return authorization.NewNoopClaimMapper()
 		}),
-		temporal.WithDynamicConfigClient(dynamicConfig()),
+		temporal.WithDynamicConfigClient(dynamicConfig(o.DatabaseURL != "")),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("set up Temporal's server: %w", err)
@@ -276,16 +276,16 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 	return ports, nil
 }
 
-// dynamicConfig suits one user on one machine: one task-queue partition, as
-// there is one matching service; limits that a benchmark does not meet; fairness
-// keys honoured.
 // HistoryEvents is the number of events after which Temporal suggests that a
 // workflow continues as new. Tests set it before Start.
 var HistoryEvents = 4096
 
-func dynamicConfig() dynamicconfig.StaticClient {
+// dynamicConfig suits one user on one machine: one task-queue partition, as
+// there is one matching service; limits that a benchmark does not meet; fairness
+// keys honoured.
+func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 	const unlimited = 1_000_000
-	return dynamicconfig.StaticClient{
+	settings := map[dynamicconfig.Key]any{
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 		dynamicconfig.MatchingEnableFairness.Key():              true,
@@ -308,4 +308,15 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.EnableEagerWorkflowStart.Key():                            true,
 		dynamicconfig.FrontendMaxConcurrentLongRunningRequestsPerInstance.Key(): unlimited,
 	}
+	if postgres {
+		// While it syncs one write it works on others.
+		settings[dynamicconfig.ShardIOConcurrency.Key()] = 8
+	}
+	// The server keeps what it makes of a value by the place of its constraints: one that
+	// has none would be converted whenever it is read.
+	client := make(dynamicconfig.StaticClient, len(settings))
+	for key, value := range settings {
+		client[key] = []dynamicconfig.ConstrainedValue{{Value: value}}
+	}
+	return client
 }
