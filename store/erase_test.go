@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"waypost"
-	"waypost/store"
 )
 
 // TestOrphansLoseParams has a lead deleted between the look for it and the end of an
@@ -13,13 +12,7 @@ import (
 func TestOrphansLoseParams(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, driver, dsn string) {
-		if _, _, err := store.Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		s, err := open(t, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := migrated(t, url)
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{"name":"J"}`))
 		if err != nil {

@@ -30,13 +30,7 @@ func partsLeft(t *testing.T, driver, dsn string) (n int) {
 func TestImportParts(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, driver, dsn string) {
-		if _, _, err := store.Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		s, err := open(t, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := migrated(t, url)
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		make3 := func() waypost.Import {
 			t.Helper()

@@ -120,13 +120,7 @@ func TestMigrateCohorts(t *testing.T) {
 func TestAudienceChanges(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, driver, dsn string) {
-		if _, _, err := store.Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		s, err := open(t, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := migrated(t, url)
 		check := func(err error) {
 			t.Helper()
 			if err != nil {

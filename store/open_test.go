@@ -55,6 +55,19 @@ func open(t *testing.T, url string) (*store.Store, error) {
 	return s, err
 }
 
+// migrated opens a database after it was brought up to date.
+func migrated(t *testing.T, url string) *store.Store {
+	t.Helper()
+	if _, _, err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(t, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // wantLine fails unless err is one line that names the setting and holds the words.
 func wantLine(t *testing.T, err error, words ...string) {
 	t.Helper()
@@ -277,13 +290,7 @@ func TestSealedAtRest(t *testing.T) {
 func TestClearResponses(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, driver, dsn string) {
-		if _, _, err := store.Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		s, err := open(t, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := migrated(t, url)
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		check := func(err error) {
 			t.Helper()
