@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -20,6 +21,7 @@ type exchange struct {
 	dials atomic.Int32
 
 	kept     atomic.Bool // it has a connection that served another one before
+	begun    atomic.Bool // something of the message may have been sent
 	answered atomic.Bool // a byte of an answer has come
 
 	secured atomic.Pointer[tls.Conn] // what it goes out on, if that is TLS
@@ -31,10 +33,16 @@ type exchangeKey struct{}
 // net/http would go on with that as long as the exchange may last.
 var errDials = errors.New("too many connections for one exchange")
 
+// errRefused is what is left of the error of a receiver that had the message, or a part
+// of it, and said that it did not look at it: with HTTP/2 by GOAWAY or by a stream that
+// is reset with REFUSED_STREAM or PROTOCOL_ERROR.
+var errRefused = errors.New("the receiver did not look at the message")
+
 // roundTrip POSTs. If a connection that was kept from an earlier message ends before
-// the receiver has begun to answer, it POSTs once more, on a new connection: others
-// that were kept may be dead, too, and a receiver that reads a request and hangs up
-// would get it on each of them. done is to be called when the answer was read.
+// the receiver has begun to answer, or the receiver says there that it did not look at
+// the message, it POSTs once more, on a new connection: others that were kept may be
+// dead, too, and a receiver that reads a request and hangs up would get it on each of
+// them. done is to be called when the answer was read.
 func (x *exchange) roundTrip(t *http.Transport, req *http.Request) (resp *http.Response, done func(), err error) {
 	ctx := context.WithValue(req.Context(), exchangeKey{}, x)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -43,14 +51,25 @@ func (x *exchange) roundTrip(t *http.Transport, req *http.Request) (resp *http.R
 			x.secured.Store(nil)
 		},
 		GotConn:              func(got httptrace.GotConnInfo) { x.got(ctx, got) },
+		WroteHeaders:         func() { x.begun.Store(true) },
 		GotFirstResponseByte: func() { x.answered.Store(true) },
 	})
-	resp, err = t.RoundTrip(req.WithContext(ctx))
+	first, body := req.WithContext(ctx), req.GetBody
+	// net/http repeats a request whose body it can have again, with HTTP/2 up to seven
+	// times and then on other connections. Here it may as long as nothing was sent.
+	first.GetBody = func() (io.ReadCloser, error) {
+		if x.begun.Load() {
+			return nil, errRefused
+		}
+		return body()
+	}
+	resp, err = t.RoundTrip(first)
 	if err == nil || ctx.Err() != nil || !x.kept.Load() || x.answered.Load() || errors.As(err, new(streamError)) {
 		return resp, func() {}, x.cause(err)
 	}
-	again := req.Clone(ctx)
-	if again.Body, err = req.GetBody(); err != nil {
+	x.begun.Store(false)
+	again := first.Clone(ctx)
+	if again.Body, err = body(); err != nil {
 		return nil, func() {}, err
 	}
 	once := t.Clone()

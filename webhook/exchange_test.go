@@ -101,9 +101,12 @@ func TestHTTP2RepeatedOnce(t *testing.T) {
 		succeed  bool
 		requests int32
 	}{
-		"hangs up":          {func(*h2conn, uint32) {}, true, 3},
-		"goes away":         {func(c *h2conn, stream uint32) { c.goAway(stream) }, true, 3},
-		"resets the stream": {func(c *h2conn, stream uint32) { _ = c.write(frameReset, 0, stream, codeInternal); c.request() }, false, 2},
+		"hangs up":            {func(*h2conn, uint32) {}, true, 3},
+		"goes away":           {func(c *h2conn, stream uint32) { c.goAway(stream) }, true, 3},
+		"resets the stream":   {func(c *h2conn, stream uint32) { _ = c.write(frameReset, 0, stream, codeInternal); c.request() }, false, 2},
+		"refuses the stream":  {func(c *h2conn, stream uint32) { _ = c.write(frameReset, 0, stream, codeRefused); c.request() }, true, 3},
+		"finds fault with it": {func(c *h2conn, stream uint32) { _ = c.write(frameReset, 0, stream, codeProtocol); c.request() }, true, 3},
+		"did not look at it":  {func(c *h2conn, _ uint32) { c.goAway(0) }, true, 3},
 		"begins to answer": {func(c *h2conn, stream uint32) {
 			_ = c.write(frameHeaders, flagEndHeaders, stream, status103)
 		}, false, 2},

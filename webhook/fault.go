@@ -103,6 +103,8 @@ func networkFault(err error) string {
 		return "no route to the host"
 	case strings.Contains(text, "received from peer"):
 		return "the receiver reset the stream"
+	case errors.Is(err, errRefused):
+		return "the receiver refused the request before it looked at it"
 	case errors.Is(err, errDials):
 		return "the receiver takes connections and gives them up"
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "header list too large"):

@@ -28,8 +28,11 @@ const (
 
 	flagEndStream, flagEndHeaders = 1, 4
 
-	codeNone, codeInternal = "\x00\x00\x00\x00", "\x00\x00\x00\x02"
-	status200, status103   = "\x88", "\x08\x03103" // HPACK (RFC 7541)
+	codeNone, codeProtocol    = "\x00\x00\x00\x00", "\x00\x00\x00\x01"
+	codeInternal, codeRefused = "\x00\x00\x00\x02", "\x00\x00\x00\x07"
+	status200, status103      = "\x88", "\x08\x03103" // HPACK (RFC 7541)
+
+	refused = "the receiver refused the request before it looked at it"
 )
 
 // h2conn is a receiver's end of a connection, frame by frame.
@@ -117,13 +120,19 @@ func TestHTTP2Faults(t *testing.T) {
 		"goes away at once": {func(c *h2conn, _ *atomic.Int32) {
 			c.goAway(0)
 			_, _ = io.Copy(io.Discard, c.r)
-		}, maxDials, 0, 0, "the receiver takes connections and gives them up"},
-		"goes away before each request": {func(c *h2conn, requests *atomic.Int32) {
+		}, maxDials, 0, 0, "the receiver takes connections and gives them up, or " + refused}, // whichever is first
+		"goes away before the request": {func(c *h2conn, requests *atomic.Int32) {
 			if c.request() != 0 {
 				requests.Add(1)
 				c.goAway(0)
 			}
-		}, maxDials, maxDials, 0, "the receiver takes connections and gives them up"},
+		}, 1, 1, 0, refused},
+		"refuses the stream": {once(func(c *h2conn, stream uint32) {
+			_ = c.write(frameReset, 0, stream, codeRefused)
+		}), 1, 1, 0, refused},
+		"finds fault with the stream": {once(func(c *h2conn, stream uint32) {
+			_ = c.write(frameReset, 0, stream, codeProtocol)
+		}), 1, 1, 0, refused},
 		"goes away after the request": {func(c *h2conn, requests *atomic.Int32) {
 			stream := c.request()
 			requests.Add(1)
@@ -168,7 +177,7 @@ func TestHTTP2Faults(t *testing.T) {
 			start := time.Now()
 			o := newSender(t).Send(context.Background(), w, "msg_1", []byte("{}"))
 			checkOutcome(t, o)
-			if o.ErrorClass != waypost.ClassNetwork || o.HTTPStatus != tt.status || tt.message != "" && o.Message != tt.message {
+			if o.ErrorClass != waypost.ClassNetwork || o.HTTPStatus != tt.status || tt.message != "" && !strings.Contains(tt.message, o.Message) {
 				t.Errorf("outcome %+v", o)
 			}
 			if conns.Load() > tt.conns || requests.Load() > tt.requests {
