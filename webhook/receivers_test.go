@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +135,22 @@ func TestReceivers(t *testing.T) {
 			check("the first attempt", send(trusted, id, body), "true 200  stored")
 			for range 3 {
 				check("another attempt", send(trusted, id, body), "true 200  stored before")
+			}
+			atOnce, atOnceBody := message(waypost.MessageVersion)
+			var fresh atomic.Int32
+			var sending sync.WaitGroup
+			for range 16 {
+				sending.Go(func() {
+					switch got := send(trusted, atOnce, atOnceBody); got {
+					case "true 200  stored":
+						fresh.Add(1)
+					default:
+						check("one of several at once", got, "true 200  stored before")
+					}
+				})
+			}
+			if sending.Wait(); fresh.Load() != 1 {
+				t.Errorf("of several at once, %d were stored", fresh.Load())
 			}
 			if got, err := os.ReadFile(filepath.Join(inbox, id+".json")); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("stored %s, %v", got, err)

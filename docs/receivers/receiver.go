@@ -110,22 +110,23 @@ func (rc *Receiver) signed(h http.Header, body []byte, now time.Time) bool {
 	return false
 }
 
-// store keeps a message under its id, whole or not at all. Every attempt has the same
-// id and the same bytes, so that writing it twice changes nothing.
+// store keeps a message under its id, whole or not at all. Of several that come at the
+// same time one is fresh.
 func (rc *Receiver) store(id string, body []byte) (fresh bool, err error) {
-	path := filepath.Join(rc.Inbox, id+".json")
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		return false, err
-	}
 	f, err := os.CreateTemp(rc.Inbox, ".new-")
 	if err != nil {
 		return false, err
 	}
+	defer os.Remove(f.Name())
 	_, err = f.Write(body)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return false, errors.Join(err, os.Remove(f.Name()))
+		return false, err
 	}
-	return true, os.Rename(f.Name(), path)
+	err = os.Link(f.Name(), filepath.Join(rc.Inbox, id+".json")) // unless it is there
+	if errors.Is(err, os.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func main() {

@@ -3,7 +3,7 @@
 //
 // RECEIVER_USERNAME=waypost RECEIVER_PASSWORD=s3cret RECEIVER_SECRETS='whsec_… whsec_…' node receiver.mjs 127.0.0.1:8091 inbox
 import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
-import { access, open, rename } from 'node:fs/promises'
+import { link, open, unlink } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 
@@ -33,20 +33,17 @@ function signed(headers, body, now) {
   })
 }
 
-// Keeps a message under its id, whole or not at all. Every attempt has the same id and the
-// same bytes, so that writing it twice changes nothing. False: it was there.
+// Keeps a message under its id, whole or not at all. False: it was there, or came at the same
+// time and was first.
 async function store(inbox, id, body) {
-  const path = join(inbox, id + '.json'), unfinished = join(inbox, '.new-' + randomUUID())
-  if (await access(path).then(() => true, e => { if (e.code !== 'ENOENT') throw e })) return false
+  const unfinished = join(inbox, '.new-' + randomUUID())
   const file = await open(unfinished, 'wx')
   try {
-    await file.writeFile(body)
-    await file.sync()
+    await file.writeFile(body).then(() => file.sync()).finally(() => file.close())
+    return await link(unfinished, join(inbox, id + '.json')).then(() => true, e => { if (e.code !== 'EEXIST') throw e })
   } finally {
-    await file.close()
+    await unlink(unfinished)
   }
-  await rename(unfinished, path)
-  return true
 }
 
 // Returns the status and what to answer.

@@ -35,16 +35,16 @@ def signed(headers, body, now):
 
 
 def store(inbox, message_id, body):
-    """Keeps a message under its id, whole or not at all. Every attempt has the same id and the
-    same bytes, so that writing it twice changes nothing. False: it was there."""
-    path = os.path.join(inbox, message_id + ".json")
-    if os.path.exists(path):
-        return False
-    with tempfile.NamedTemporaryFile(dir=inbox, prefix=".new-", delete=False) as f:
+    """Keeps a message under its id, whole or not at all. False: it was there, or came at the same
+    time and was first."""
+    with tempfile.NamedTemporaryFile(dir=inbox, prefix=".new-") as f:
         f.write(body)
         f.flush()
         os.fsync(f.fileno())
-    os.replace(f.name, path)
+        try:
+            os.link(f.name, os.path.join(inbox, message_id + ".json"))
+        except FileExistsError:
+            return False
     return True
 
 
