@@ -96,7 +96,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	rung := func(want int) {
 		t.Helper()
 		w.clock.advance(time.Second) // they gather
-		notices, err := w.store.ClaimNotices(context.Background(), 10)
+		notices, err := w.store.ClaimNotices(context.Background(), 10, true)
 		must(t, err)
 		if len(notices) != want {
 			t.Errorf("%d workflows are told, want %d", len(notices), want)
@@ -311,7 +311,7 @@ func TestBreakerIsForgotten(t *testing.T) {
 		t.Fatalf("outcome %s", got)
 	}
 	w.clock.advance(time.Second)
-	if notices, err := w.store.ClaimNotices(context.Background(), 10); err != nil || len(notices) != 1 {
+	if notices, err := w.store.ClaimNotices(context.Background(), 10, true); err != nil || len(notices) != 1 {
 		t.Errorf("%d workflows are told, %v", len(notices), err)
 	}
 }

@@ -218,8 +218,8 @@ func (s *Store) resume(ctx context.Context, tx bun.Tx, target, enrollment string
 		return err
 	}
 	// A statement of its own sees the holds of those that the update waited for.
-	_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT h.workflow_id, ?, '', ?, 0 FROM holds AS h WHERE h.target = ? ORDER BY h.workflow_id`, enrollment, now, target).Exec(ctx)
+	_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
+		SELECT h.workflow_id, ?, '', ?, 0, ? FROM holds AS h WHERE h.target = ? ORDER BY h.workflow_id`, enrollment, now, enrollment == "", target).Exec(ctx)
 	if err != nil {
 		return err
 	}

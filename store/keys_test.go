@@ -439,7 +439,7 @@ func TestUnreadableSecrets(t *testing.T) {
 		t.Cleanup(func() { later.Close() })
 		told := func() (n int) {
 			t.Helper()
-			notices, err := later.ClaimNotices(t.Context(), 10)
+			notices, err := later.ClaimNotices(t.Context(), 10, true)
 			w.ok(err)
 			return len(notices)
 		}

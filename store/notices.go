@@ -19,6 +19,7 @@ type noticeRow struct {
 	EventID      string `bun:"event_id"`
 	CreatedAt    stamp  `bun:"created_at"`
 	ClaimedUntil int64  `bun:"claimed_until"`
+	Bulk         bool   `bun:"bulk"`
 }
 
 const (
@@ -47,22 +48,24 @@ func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice)
 	return err
 }
 
-// ClaimNotices takes notices, those of the workflow that waits longest first. All
+// ClaimNotices takes notices, those of the workflow that waits longest first: in bulk
+// those that one change has made for all who waited for it, of a webhook, a launch or a
+// journey, else the others. All
 // that has gathered for a workflow comes together, at most 100: the last one can
 // make the answer longer than limit. For a workflow of several enrollments they
 // gather for 200 ms; those for a cohort that was not marked as started yet wait for
 // that. A claim lasts 10 s. Concurrent calls never take the same notice, and none
 // waits for another.
-func (s *Store) ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error) {
+func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error) {
 	limit = max(1, limit)
 	// Without a lock first: an idle pump costs one read.
-	found, err := s.dueNotices(s.r, limit).Exists(ctx)
+	found, err := s.dueNotices(s.r, limit, bulk).Exists(ctx)
 	if err != nil || !found {
 		return nil, noticeError(err)
 	}
 	var notices []waypost.Notice
 	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
-		notices, err = s.claimNotices(ctx, tx, limit)
+		notices, err = s.claimNotices(ctx, tx, limit, bulk)
 		return err
 	})
 	return notices, noticeError(err)
@@ -77,10 +80,10 @@ func noticeError(err error) error {
 
 // dueNotices is the query for the oldest notice of each workflow that something is
 // due for.
-func (s *Store) dueNotices(db bun.IDB, limit int) *bun.SelectQuery {
+func (s *Store) dueNotices(db bun.IDB, limit int, bulk bool) *bun.SelectQuery {
 	now := s.time()
 	unclaimed := db.NewSelect().Model((*noticeRow)(nil)).Column("id", "workflow_id").
-		Where("n.claimed_until <= ?", stamp{now}).
+		Where(ofBulk(bulk)).Where("n.claimed_until <= ?", stamp{now}).
 		// One of the future was written by a process whose clock is ahead.
 		Where("(n.created_at <= ? OR n.created_at > ? OR substr(n.workflow_id, 1, ?) NOT IN (?, ?))", stamp{now.Add(-noticeGather)}, stamp{now},
 			len(waypost.PrefixCohort), waypost.PrefixCohort, waypost.PrefixRedeliveryBatch).
@@ -93,11 +96,19 @@ func (s *Store) dueNotices(db bun.IDB, limit int) *bun.SelectQuery {
 		Where("n.id IN (?) AND n.claimed_until <= ?", oldest, stamp{now}).Order("n.id").Limit(int64(limit))
 }
 
-func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int) ([]waypost.Notice, error) {
+// ofBulk is the condition as the indexes have it.
+func ofBulk(bulk bool) string {
+	if bulk {
+		return "n.bulk"
+	}
+	return "NOT n.bulk"
+}
+
+func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk bool) ([]waypost.Notice, error) {
 	// The lock on a workflow's oldest notice stands for all of them: two claims do
 	// not share a workflow.
 	var workflows []string
-	q := s.dueNotices(tx, limit)
+	q := s.dueNotices(tx, limit, bulk)
 	if s.postgres {
 		q.For("NO KEY UPDATE SKIP LOCKED")
 	}
@@ -107,7 +118,7 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int) ([]waypo
 	now := s.time()
 	ranked := tx.NewSelect().Model((*noticeRow)(nil)).
 		ColumnExpr("n.id, row_number() OVER (PARTITION BY n.workflow_id ORDER BY n.id) AS place").
-		Where("n.workflow_id IN (?) AND n.claimed_until <= ?", bun.List(workflows), stamp{now})
+		Where("n.workflow_id IN (?) AND n.claimed_until <= ?", bun.List(workflows), stamp{now}).Where(ofBulk(bulk))
 	var rows []noticeRow
 	err := tx.NewSelect().Model(&rows).Join("JOIN (?) AS r ON r.id = n.id", ranked).Where("r.place <= ?", noticeBatch).
 		OrderExpr("n.id").Scan(ctx)

@@ -295,8 +295,8 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 	if len(reasons) == 0 {
 		return nil
 	}
-	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT w.workflow_id, '', '', ?, 0 FROM (
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
+		SELECT w.workflow_id, '', '', ?, 0, TRUE FROM (
 			SELECT CASE WHEN d.round = 1 THEN e.cohort_id ELSE dr.workflow_id END AS workflow_id, d.deferred_since
 			FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
 			LEFT JOIN delivery_rounds AS dr ON dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round

@@ -34,7 +34,7 @@ type Outbox interface {
 	RedeliveryStep(ctx context.Context) (more bool, err error)
 	CancelLeftRounds(ctx context.Context, batchID string) error
 
-	ClaimNotices(ctx context.Context, limit int) ([]waypost.Notice, error)
+	ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
@@ -147,7 +147,9 @@ func (p *Pump) lanes() []lane {
 		{"delete schedules", sweepEvery, (*Pump).deleteSchedules},
 		{"start imports", sweepEvery, (*Pump).startImports},
 		{"redeliver", sweepEvery, (*Pump).redeliver},
-		{"tell workflows", noticesEvery, (*Pump).tell},
+		{"tell workflows", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, false) }},
+		// Lest what concerns one enrollment waits behind everybody who waited for a webhook.
+		{"tell workflows of changes for many", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, true) }},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 	}
 	for range launched {
@@ -344,8 +346,8 @@ func startAlone[T any](ctx context.Context, p *Pump, kind string,
 }
 
 // tell signals workflows, each once for all that has gathered for it.
-func (p *Pump) tell(ctx context.Context) (more bool, err error) {
-	notices, err := p.outbox.ClaimNotices(ctx, noticesAtOnce)
+func (p *Pump) tell(ctx context.Context, bulk bool) (more bool, err error) {
+	notices, err := p.outbox.ClaimNotices(ctx, noticesAtOnce, bulk)
 	if err != nil {
 		return false, err
 	}

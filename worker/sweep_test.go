@@ -45,7 +45,9 @@ func (o *leftOutbox) UnstartedRedeliveries(context.Context, time.Time, int) ([]w
 
 func (o *leftOutbox) RedeliveryStep(context.Context) (bool, error) { return false, nil }
 
-func (o *leftOutbox) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return nil, nil }
+func (o *leftOutbox) ClaimNotices(context.Context, int, bool) ([]waypost.Notice, error) {
+	return nil, nil
+}
 
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
 
@@ -90,7 +92,9 @@ type endings struct {
 	deleted  []int64
 }
 
-func (o *endings) ClaimNotices(context.Context, int) ([]waypost.Notice, error) { return o.notices, nil }
+func (o *endings) ClaimNotices(context.Context, int, bool) ([]waypost.Notice, error) {
+	return o.notices, nil
+}
 
 func (o *endings) CancelLeftRounds(_ context.Context, id string) error {
 	o.canceled = append(o.canceled, id)
@@ -117,7 +121,7 @@ func TestPumpCancelsWhatIsLeft(t *testing.T) {
 		want    []string
 	}{{ended{}, []string{left}}, {refusing(""), nil}} {
 		o := &endings{notices: []waypost.Notice{{ID: 1, WorkflowID: left}, {ID: 2, WorkflowID: cohort}}}
-		if _, err := NewPump(o, tt.starter, nil, slog.New(slog.DiscardHandler)).tell(t.Context()); err != nil {
+		if _, err := NewPump(o, tt.starter, nil, slog.New(slog.DiscardHandler)).tell(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(o.canceled, tt.want) || len(o.deleted) != 2 {

@@ -22,11 +22,13 @@ func (w *world) at(after time.Duration, do func(ctx context.Context)) {
 // tell signals the workflow what notices there are.
 func (w *world) tell() {
 	w.t.Helper()
-	notices, err := w.store.ClaimNotices(context.Background(), 1000)
+	notices, err := w.store.ClaimNotices(context.Background(), 1000, false)
+	must(w.t, err)
+	bulk, err := w.store.ClaimNotices(context.Background(), 1000, true)
 	must(w.t, err)
 	var ids []int64
 	var ring workflows.Ring
-	for _, n := range notices {
+	for _, n := range append(notices, bulk...) {
 		ids = append(ids, n.ID)
 		if n.EnrollmentID != "" {
 			ring.Enrollments = append(ring.Enrollments, n.EnrollmentID)

@@ -44,7 +44,7 @@ func TestNoticeOfAClockAhead(t *testing.T) {
 	must(t, pump.MarkStarted(ctx, cohort.ID))
 	_, err = gateway.CancelEnrollment(ctx, scope, enrolled[0].ID)
 	must(t, err)
-	notices, err := pump.ClaimNotices(ctx, 10)
+	notices, err := pump.ClaimNotices(ctx, 10, false)
 	must(t, err)
 	if len(notices) == 0 {
 		t.Error("the notice is not told until the pump's clock has reached the gateway's")

@@ -272,7 +272,7 @@ var controlTests = []test{
 		at(60, func() { must[waypost.Enrollment](t)(f.ResumeEnrollment(t.Context(), scope, id, true)) })
 		equal(t, "held by", heldBy, []string{"1 1", "2 2", "1 1", "2 1", "1 0", "0 0"})
 		f.clock.Advance(time.Second)
-		equal(t, "notices", f.notices(t), []waypost.Notice{{WorkflowID: cohorts[0].ID}, {WorkflowID: cohorts[0].ID}, {WorkflowID: cohorts[0].ID, EnrollmentID: id}})
+		equal(t, "notices", f.notices(t), []waypost.Notice{{WorkflowID: cohorts[0].ID, EnrollmentID: id}, {WorkflowID: cohorts[0].ID}, {WorkflowID: cohorts[0].ID}})
 		planned := start.Add(45 * time.Minute)
 		equal(t, "due", f.controls(t, id).Due(start, planned), planned.Add(40*time.Minute))
 		equal(t, "due of the other", f.controls(t, other).Due(start, planned), planned.Add(20*time.Minute))

@@ -333,9 +333,8 @@ var launchTests = []test{
 		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, true))
 		status(l.ID, waypost.LaunchPending)
 		// Each resume has told the launch's workflow.
-		notices := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10))
 		var told []string
-		for _, n := range notices {
+		for _, n := range f.notices(t) {
 			told = append(told, n.WorkflowID)
 		}
 		equal(t, "told", told, []string{l.ID, l.ID})

@@ -9,18 +9,19 @@ import (
 	"waypost"
 )
 
-// notices claims all that is due, checks that the notices of a workflow come
-// together, and deletes them.
+// notices claims all that is due, those in bulk last, and deletes them.
 func (f *fixture) notices(t testing.TB) []waypost.Notice {
 	t.Helper()
 	var all []waypost.Notice
-	for {
-		list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 50))
-		if len(list) == 0 {
-			break
+	for _, bulk := range []bool{false, true} {
+		for {
+			list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 50, bulk))
+			if len(list) == 0 {
+				break
+			}
+			ok(t, f.DeleteNotices(t.Context(), noticeIDs(list)))
+			all = append(all, list...)
 		}
-		ok(t, f.DeleteNotices(t.Context(), noticeIDs(list)))
-		all = append(all, list...)
 	}
 	for i := range all {
 		all[i].ID = 0
@@ -78,18 +79,18 @@ var noticeTests = []test{
 		f.await(t, w)
 		f.accept(t, w.LeadsID, "e1", "buy")
 		f.accept(t, w.LeadsID, "e2", "buy")
-		list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10))
+		list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10, false))
 		equal(t, "claimed", len(list), 2)
 		for i, n := range list {
 			equal(t, "notice", n, waypost.Notice{ID: n.ID, WorkflowID: workflow, EnrollmentID: ids[0], EventID: fmt.Sprint("e", i+1)})
 		}
-		equal(t, "again", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10))), 0)
+		equal(t, "again", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10, false))), 0)
 		f.accept(t, w.LeadsID, "e3", "buy") // while the others are claimed
 		equal(t, "later one", f.notices(t), []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0], EventID: "e3"}})
 		f.clock.Advance(10*time.Second - time.Microsecond)
-		equal(t, "claim lasts", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10))), 0)
+		equal(t, "claim lasts", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10, false))), 0)
 		f.clock.Advance(time.Microsecond)
-		equal(t, "claim ran out", must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10)), list)
+		equal(t, "claim ran out", must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10, false)), list)
 		for range 2 {
 			ok(t, f.DeleteNotices(t.Context(), noticeIDs(list)))
 		}
@@ -118,7 +119,7 @@ var noticeTests = []test{
 		for i, id := range ids {
 			want = append(want, waypost.Notice{WorkflowID: cohort, EnrollmentID: id, EventID: fmt.Sprint("c", i)})
 		}
-		equal(t, "gathered", must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 1))), want)
+		equal(t, "gathered", must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 1, false))), want)
 	}},
 	{"at most 100 of one", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
@@ -134,7 +135,7 @@ var noticeTests = []test{
 		f.accept(t, v.LeadsID, "last", "buy")
 		var sizes []int
 		for range 4 {
-			list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 101))
+			list := must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 101, false))
 			n := 0
 			for _, one := range list {
 				if one.WorkflowID == busy {
@@ -176,7 +177,7 @@ var noticeTests = []test{
 		workflows := make([][]string, len(got))
 		for _, err := range together(len(got), func(i int) error {
 			for range 12 {
-				list, err := f.ClaimNotices(t.Context(), 5)
+				list, err := f.ClaimNotices(t.Context(), 5, false)
 				if err != nil {
 					return err
 				}
@@ -200,6 +201,36 @@ var noticeTests = []test{
 		equal(t, "claimed", all, want)
 		slices.Sort(claims)
 		equal(t, "workflows of one claim", len(slices.Compact(claims)), len(claims))
+	}},
+	{"bulk", func(t *testing.T, f *fixture) {
+		// What one change has made for many is claimed apart: of a webhook, a journey and a
+		// launch, not of one enrollment. Notices of both kinds for one workflow, too.
+		hook, journey := f.webhook(t), f.journey(t)
+		workflow, ids := f.started(t, journey, 2)
+		key, o := f.touchpoint(t, ids[0], journey)
+		o.Delivery.WebhookID = hook
+		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+			Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
+		}}))
+		ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferBreaker))
+		held, one := f.started(t, journey, 1)
+		must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
+		must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, one[0]))
+		equal(t, "held", must[[]string](t)(f.Hold(t.Context(), held, []string{journey, one[0]})), []string{journey, one[0]})
+		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, false))
+		must[waypost.Enrollment](t)(f.ResumeEnrollment(t.Context(), scope, one[0], false))
+		f.await(t, f.wait(t, ids[1], workflow, "buy"))
+		f.accept(t, f.enrollment(t, ids[1]).LeadsID, "e", "buy")
+		f.clock.Advance(time.Second)
+		others := must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 10, false)))
+		equal(t, "others", others, []waypost.Notice{
+			{WorkflowID: held, EnrollmentID: one[0]}, {WorkflowID: workflow, EnrollmentID: ids[1], EventID: "e"},
+		})
+		bulk := must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 10, true)))
+		equal(t, "bulk", bulk, []waypost.Notice{{WorkflowID: workflow}, {WorkflowID: held}})
+		for _, kind := range []bool{false, true} {
+			equal(t, "again", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10, kind))), 0)
+		}
 	}},
 	{"release", func(t *testing.T, f *fixture) {
 		// A webhook that is enabled, or whose limits change, rings the workflows of what

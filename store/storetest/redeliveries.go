@@ -175,7 +175,7 @@ var redeliveryTests = []test{
 		var workflows []string
 		for _, b := range f.batches(t) {
 			workflows = append(workflows, b.ID)
-			equal(t, "before it has started", len(must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 10))), 0)
+			equal(t, "before it has started", len(f.notices(t)), 0)
 		}
 		equal(t, "told", f.tolds(t, workflows), slices.Sorted(slices.Values(workflows)))
 	}},
@@ -360,7 +360,7 @@ func (f *fixture) tolds(t testing.TB, batches []string) []string {
 	}
 	f.clock.Advance(time.Second) // they gather
 	var told []string
-	for _, n := range must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 1000)) {
+	for _, n := range f.notices(t) {
 		if waypost.IsID(waypost.PrefixRedeliveryBatch, n.WorkflowID) {
 			told = append(told, n.WorkflowID)
 		}
