@@ -233,7 +233,16 @@ func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id in
 // updateLead writes a lead that is locked, and its numbers; errDuplicate if another
 // lead has the externalId or one of them.
 func updateLead(ctx context.Context, tx bun.Tx, row leadRow, phones []string) error {
-	_, err := tx.NewUpdate().Model(&row).ExcludeColumn("org", "stage", "created_at").WherePK().Exec(ctx)
+	// Looked for first, because PostgreSQL logs a statement that fails, with all that is in
+	// it. What another lead takes at this very moment still fails.
+	holder, err := externalIDHolder(ctx, tx, row)
+	if err != nil {
+		return err
+	}
+	if holder > 0 {
+		return errDuplicate
+	}
+	_, err = tx.NewUpdate().Model(&row).ExcludeColumn("org", "stage", "created_at").WherePK().Exec(ctx)
 	if isDuplicate(err) {
 		return errDuplicate
 	}
@@ -406,17 +415,13 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 		})
 	}
 	target := "mobilePhone"
-	if row.ExternalID != nil {
-		var other int64
-		err := s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
-			Where("org = ? AND stage = ? AND external_id = ? AND leads_id <> ?", row.Org, row.Stage, *row.ExternalID, row.LeadsID).Scan(ctx, &other)
-		switch {
-		case err == nil:
-			target = "externalId"
-			add(target, other)
-		case !errors.Is(err, sql.ErrNoRows):
-			return err
-		}
+	other, err := externalIDHolder(ctx, s.r, row)
+	if err != nil {
+		return err
+	}
+	if other > 0 {
+		target = "externalId"
+		add(target, other)
 	}
 	var taken []phoneRow
 	if len(phones) > 0 {
@@ -437,6 +442,19 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 		return nil
 	}
 	return &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: target, Details: details}
+}
+
+// externalIDHolder is the other lead that has the row's externalId, 0 if none has.
+func externalIDHolder(ctx context.Context, db bun.IDB, row leadRow) (leadsID int64, err error) {
+	if row.ExternalID == nil {
+		return 0, nil
+	}
+	err = db.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
+		Where("org = ? AND stage = ? AND external_id = ? AND leads_id <> ?", row.Org, row.Stage, *row.ExternalID, row.LeadsID).Scan(ctx, &leadsID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return leadsID, err
 }
 
 // leadQuery reads one lead: of all queries, clients ask this one most often.

@@ -39,7 +39,6 @@ import (
 	"waypost/config"
 	"waypost/devstack/datadir"
 	"waypost/devstack/harness"
-	"waypost/store/storetest"
 	"waypost/workflows"
 )
 
@@ -163,7 +162,8 @@ func TestLeaks(t *testing.T) {
 	})
 	t.Run("gateway and worker on PostgreSQL, logs as JSON", func(t *testing.T) {
 		t.Parallel()
-		database, err := url.Parse(storetest.PostgresURL(t))
+		postgres := harness.StartPostgres(t) // its own, for its log
+		database, err := url.Parse(postgres.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,9 @@ func TestLeaks(t *testing.T) {
 			"WAYPOST_TYPESENSE_URL=" + engine.URL, "WAYPOST_TYPESENSE_API_KEY=" + plantedEngineKey,
 		}
 		f := harness.StartFleet(t, 0, 0, settings...)
-		s := &site{base: f.Base, env: f.Env, spans: startCollector(t), services: services, outputs: map[string]*harness.Process{"waypost-dev": f.Base}}
+		s := &site{base: f.Base, env: f.Env, spans: startCollector(t), services: services, outputs: map[string]*harness.Process{
+			"waypost-dev": f.Base, "postgres": postgres.Process(),
+		}}
 		for _, role := range []config.Role{config.RoleWorker, config.RoleGateway} {
 			s.admin = append(s.admin, freeAddr(t))
 			f.Env = slices.Concat(s.env, settings, s.traced(), []string{"WAYPOST_ADMIN_ADDR=" + s.admin[len(s.admin)-1]})
@@ -309,6 +311,9 @@ func (s *site) run(t *testing.T) {
 	ophelia, gone := ids[0], lead(map[string]any{"name": "Gone", "email": plantedDeleted, "externalId": plantedFilter})
 	others := []int64{lead(map[string]any{"name": "A"}), lead(map[string]any{"name": "B"}), lead(map[string]any{"name": "C"})}
 	s.send(t, http.MethodPost, "/v1/leads", nil, string(businessParam), http.StatusConflict)
+	for _, method := range []string{http.MethodPatch, http.MethodPut} {
+		s.send(t, method, fmt.Sprint("/v1/leads/", others[0]), nil, `{"businessParam":{"name":"A","externalId":"mandragora-4218"}}`, http.StatusConflict)
+	}
 	for _, refused := range []string{
 		`{"email":"` + plantedInvalid + `","mobilePhone":["` + plantedInvalid + `"],"birthday":"` + plantedInvalid + `","name":"x"}`,
 		`{"` + plantedInvalid + `":1,"name":"` + plantedInvalid + `"}`, `{"name":"x","gender":"` + plantedInvalid + `"}`,

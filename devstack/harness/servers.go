@@ -51,6 +51,9 @@ func (s *Server) Start(t *testing.T) {
 	})
 }
 
+// Process is what runs.
+func (s *Server) Process() *Process { return s.at }
+
 // Stop ends it at once and waits until it is gone.
 func (s *Server) Stop(t *testing.T) {
 	t.Helper()
