@@ -20,6 +20,8 @@ const (
 	// one that has seen failures earlier.
 	keptOpen   = time.Hour
 	keptClosed = 10 * time.Minute
+	// unasked is longer than it ever takes until somebody of many comes for a probe.
+	unasked = 10 * time.Minute
 	// triesToSwap bounds how often a change is tried while other processes change the
 	// same breaker.
 	triesToSwap = 10
@@ -262,8 +264,9 @@ func (b *Breakers) Changes() (opened, closed uint64) {
 	return b.opened, b.reclosed
 }
 
-// Open counts the breakers that are open, of those that this process has seen
-// open.
+// Open counts the breakers that are open, of those that this process has seen open and
+// that somebody waits for: where nobody has come for a probe for ten minutes, all who
+// waited were canceled, or their webhook is gone.
 func (b *Breakers) Open(ctx context.Context) (n int) {
 	seen := map[string]*entry{}
 	b.mu.Lock()
@@ -275,9 +278,14 @@ func (b *Breakers) Open(ctx context.Context) (n int) {
 		e.mu.Lock()
 		open := e.state.Open
 		e.mu.Unlock()
-		if open && b.Holds(ctx, circuit) {
+		if !open || !b.Holds(ctx, circuit) {
+			continue
+		}
+		e.mu.Lock()
+		if e.time(b.now())-max(e.state.Until, e.state.Lease) < unasked.Milliseconds() {
 			n++
 		}
+		e.mu.Unlock()
 	}
 	return n
 }

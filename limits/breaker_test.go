@@ -491,6 +491,30 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 	}
 }
 
+// A breaker that nobody comes to for a probe keeps nobody waiting.
+func TestBreakerOfNobody(t *testing.T) {
+	t.Parallel()
+	eachBreakers(t, func(t *testing.T, w *worlds) {
+		fail(t, w.processes[0], 100, false)
+		b := w.processes[1]
+		open := func(when string, want int) {
+			t.Helper()
+			if holds, n := b.Holds(t.Context(), circuitName), b.Open(t.Context()); !holds || n != want {
+				t.Errorf("%s %d are open, want %d; it is held open: %v", when, n, want, holds)
+			}
+		}
+		open("at first", 1)
+		w.advance(9 * time.Minute)
+		open("after nine minutes", 1)
+		w.advance(2 * time.Minute)
+		open("after eleven minutes", 0)
+		if n, _, _ := b.Admit(t.Context(), circuitName, 1, time.Minute); n != 1 {
+			t.Fatal("there is no probe")
+		}
+		open("with somebody who comes", 1)
+	})
+}
+
 // Without Redis each process goes on by itself, from what it saw last; with Redis
 // back they agree again.
 func TestBreakerOutlivesRedis(t *testing.T) {
