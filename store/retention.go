@@ -272,8 +272,9 @@ func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string)
 // deliveryOver says that a delivery (alias d) and its enrollment (alias e) ended before
 // a time: nothing is sent, and no workflow asks for it any more. A redelivery that was
 // begun later is one that ended later. What ended with an attempt that nobody closed is over,
-// too.
-const deliveryOver = `e.ended_at < ?0 AND d.status IN ('succeeded', 'failed', 'canceled')
+// too, decided or not: the worker was killed, and the workflow terminated. A redelivery has
+// its own workflow, which may be at work long after the enrollment's end.
+const deliveryOver = `e.ended_at < ?0 AND (d.round = 1 OR d.status IN ('succeeded', 'failed', 'canceled'))
 	AND (d.open_attempt = 0 OR d.open_at < ?0) AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
 	AND (d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
 		AND (dr.began_at >= ?0 OR dr.canceled_at >= ?0)))`
@@ -393,6 +394,9 @@ func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, row
 	}
 	sums := map[droppedKey]droppedRow{}
 	for _, d := range deliveries {
+		if !d.Status.Final() {
+			d.Status = waypost.DeliveryCanceled // with its enrollment, and nobody was left to say so
+		}
 		addDropped(sums, droppedKey{d.JourneyID, text(d.LaunchID), waypost.DropDelivery, string(d.Status)}, stamp{})
 	}
 	return len(keys), s.countDropped(ctx, tx, sums)

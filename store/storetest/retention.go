@@ -575,7 +575,7 @@ func testWhatRunsStays(t *testing.T, f *fixture) {
 	record := f.succeeded(running, 1)
 	record.Progress = nil
 	f.record(t, record)
-	// One that was canceled while an attempt was under way, and one that waits to be.
+	// One that was canceled while an attempt was under way, whose workflow was terminated.
 	cut, o := made()
 	f.open(t, o)
 	must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, cut.EnrollmentID))
@@ -590,14 +590,17 @@ func testWhatRunsStays(t *testing.T, f *fixture) {
 	f.record(t, of(2, f.succeeded(again[0], 2)))
 
 	// The attempt before the redelivery stands apart: it is the delivery that is not over.
-	f.wantDropped(t, "of 109 days", keepAll, map[string]int{})
+	// No attempt is under way for days.
 	equal(t, "under way", f.sending(t, cut).Open != nil, true)
+	f.wantDropped(t, "of 109 days", keepAll, map[string]int{waypost.DropPayload: 1, waypost.DropDelivery: 1, waypost.DropEnrollment: 1})
+	f.gone(t, cut.EnrollmentID, true)
+	equal(t, "as what it counts", must[*waypost.DroppedCounts](t)(f.JourneyDropped(t.Context(), journey)).Deliveries, map[waypost.DeliveryStatus]int{waypost.DeliveryCanceled: 1})
 	f.clock.Advance(11 * day)
 	f.wantDropped(t, "of 120 days", keepAll, map[string]int{waypost.DropPayload: 1})
 	f.clock.Advance(20 * day)
 	f.wantDropped(t, "of 140 days", keepAll, map[string]int{waypost.DropAttempt: 1, waypost.DropDelivery: 1, waypost.DropEnrollment: 1})
 	f.gone(t, again[0].EnrollmentID, true)
-	for _, key := range []waypost.Touchpoint{running, cut, again[1]} {
+	for _, key := range []waypost.Touchpoint{running, again[1]} {
 		f.gone(t, key.EnrollmentID, false)
 		if _, _, body := f.delivery(t, key); body == nil {
 			t.Fatalf("the message of %v is gone", key)
@@ -605,11 +608,10 @@ func testWhatRunsStays(t *testing.T, f *fixture) {
 	}
 
 	// Each goes once it has ended.
-	f.record(t, f.failed(cut, 1))
 	ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(running.EnrollmentID, 1, waypost.EnrollmentCompleted)}))
 	ok(t, f.CancelRounds(t.Context(), []waypost.Round{{Touchpoint: again[1], Round: 2}}))
 	f.clock.Advance(41 * day)
-	f.wantDropped(t, "all", keepAll, map[string]int{waypost.DropPayload: 3, waypost.DropDelivery: 3, waypost.DropEnrollment: 3})
+	f.wantDropped(t, "all", keepAll, map[string]int{waypost.DropPayload: 2, waypost.DropDelivery: 2, waypost.DropEnrollment: 2})
 }
 
 // counted is all that is counted of the launches and redeliveries of the scope.
