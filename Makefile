@@ -58,7 +58,7 @@ mutants: ## check that the fault tests fail for builds that are broken on purpos
 	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./faults
 
 faults: ## break everything that Waypost depends on, and Waypost, at full size, and print a table (some 20 minutes)
-	cd devstack && WAYPOST_TEST_SCALE=full ../tools/servers go test -count=1 -v -timeout 90m ./faults
+	cd devstack && WAYPOST_TEST_SCALE=full WAYPOST_TEST_REQUIRE_SERVERS=1 ../tools/servers go test -count=1 -v -timeout 90m ./faults
 
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e

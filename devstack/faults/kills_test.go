@@ -71,8 +71,12 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 		}
 	}
 	c.enroll(journey, leads[0]) // somebody is enrolled after the last one, however long that took
-	stop()
+	ran := stop()
 	c.judge()
+	// At a small size there may be none under way at a single kill.
+	if !ran || !random && c.row.inFlight < harness.Scaled(0, 1) {
+		c.wrong("the load ran until the last kill: %v; %d attempts were cut off", ran, c.row.inFlight)
+	}
 }
 
 // While Temporal is away, enrollments are accepted, also by a gateway that starts

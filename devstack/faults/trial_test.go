@@ -115,8 +115,12 @@ func begin(t *testing.T, name string, f *harness.Fleet) *trial {
 	t.Helper()
 	c := &trial{t: t, fleet: f, row: addRow(name), resumes: resumeTime, ends: endTime, open: map[attempt]bool{}}
 	t.Cleanup(func() {
-		if !c.judged && len(c.row.faults) == 0 {
+		switch {
+		case len(c.row.faults) > 0:
+		case !c.judged:
 			c.row.faults = []string{"it did not come to its end; see above"}
+		case t.Failed():
+			c.row.faults = []string{"see above"}
 		}
 	})
 	return c
@@ -168,9 +172,11 @@ func (c *trial) launch(journeyID string, leads []int64, perSecond int) {
 }
 
 // load enrolls leads in a journey, perSecond of them a second whatever becomes of
-// them, until all are or stop is called. It returns when each is accepted.
-func (c *trial) load(journeyID string, leads []int64, perSecond int) (stop func()) {
+// them, until all are or stop is called. That returns when each is accepted, and tells
+// whether there were some left.
+func (c *trial) load(journeyID string, leads []int64, perSecond int) (stop func() (ran bool)) {
 	enough, done := make(chan struct{}), make(chan struct{})
+	ran := true
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(time.Second / time.Duration(perSecond))
@@ -185,8 +191,9 @@ func (c *trial) load(journeyID string, leads []int64, perSecond int) (stop func(
 				return
 			}
 		}
+		ran = false
 	}()
-	return sync.OnceFunc(func() { close(enough); <-done })
+	return sync.OnceValue(func() bool { close(enough); <-done; return ran })
 }
 
 // enroll asks for an enrollment until it is accepted, as a client does that does not
@@ -406,8 +413,10 @@ func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Rec
 		c.row.posts += len(arrivals)
 		for _, a := range arrivals {
 			if a.Cut {
-				cut[id]++
 				c.row.inFlight++
+				if a.Delivered() {
+					cut[id]++
+				}
 			}
 		}
 		again := 0
