@@ -58,7 +58,7 @@ const (
 	singleClients = 32
 	bareConns     = 64
 	warmUp        = 200 // single enrollments before anything is measured
-	afterWarmUp   = 3 * time.Second
+	betweenRounds = 3 * time.Second
 	launchPoll    = 100 * time.Millisecond
 	launchGlance  = 2 * time.Second
 	recordPoll    = 20 * time.Millisecond
@@ -141,17 +141,19 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 	if err := b.warm(ctx, most); err != nil {
 		return err
 	}
-	// Launches leave room for single enrollments while there are any: these are over.
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(afterWarmUp):
-	}
-	for _, name := range caseNames() {
-		if !slices.Contains(cases, name) {
-			continue
+	// In turns: the machine is not as fast at all times, and what is compared is to be
+	// measured within minutes.
+	for i := range b.o.repeat {
+		// Launches leave room for single enrollments while there are any: these are over.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(betweenRounds):
 		}
-		for i := range b.o.repeat {
+		for _, name := range caseNames() {
+			if !slices.Contains(cases, name) {
+				continue
+			}
 			b.tell("%s, %d of %d", name, i+1, b.o.repeat)
 			if err := b.one(ctx, name, do[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -183,8 +185,15 @@ func (b *bench) one(ctx context.Context, name string, do func(context.Context) (
 	ctx, cancel := context.WithTimeoutCause(ctx, caseTime, fmt.Errorf("it takes longer than %s", caseTime))
 	defer cancel()
 	before := begin(b.stack.watched)
+	families := watchFamilies(b.stack.watched)
 	got, err := do(ctx)
+	peaks := families()
 	after := look(b.stack.watched)
+	for name, peak := range peaks {
+		c := after[name]
+		c.peak = peak
+		after[name] = c
+	}
 	if err != nil {
 		return err
 	}
@@ -294,7 +303,7 @@ func (b *bench) startLaunch(ctx context.Context, journeyID string, group int) (l
 // what is to be measured.
 func (b *bench) awaitLaunch(ctx context.Context, l launched, t trial, messages int) error {
 	asked := time.Now()
-	return until(ctx, launchPoll, caseTime, "the launch is not completed", func() (bool, error) {
+	return until(ctx, recordPoll, caseTime, "the launch is not completed", func() (bool, error) {
 		if t.ledger.messages() < messages && time.Since(asked) < launchGlance {
 			return false, nil
 		}
@@ -406,7 +415,9 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 	defer cancel()
 	n := b.o.rate * b.o.seconds
 	stop := make(chan struct{})
+	began := time.Now()
 	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.rate, n, stop)
+	took := time.Since(began)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -414,6 +425,7 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	metrics, err := latencies(t.ledger, sent)
+	metrics = append(metrics, metric{"sent/s", float64(n) / took.Seconds()})
 	// The check runs after this function has returned and its context is over.
 	return outcome{deliveries: n, metrics: metrics, check: func() error { return b.check(context.WithoutCancel(ctx), t, n) }}, err
 }
@@ -453,15 +465,16 @@ func (b *bench) latencyBesideLaunch(ctx context.Context) (outcome, error) {
 }
 
 // enrollSteadily sends perSecond requests a second until it has sent n or stop is
-// closed; a slow answer delays no other request. It returns when each was sent.
+// closed; a slow answer delays no other request, and what this process was late with it
+// makes up for. It returns when each was sent.
 func (b *bench) enrollSteadily(ctx context.Context, journeyID string, perSecond, n int, stop <-chan struct{}) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sent := make(map[int64]time.Time, n)
 	var running sync.WaitGroup
-	ticks := time.NewTicker(time.Second / time.Duration(perSecond))
-	defer ticks.Stop()
+	began := time.Now()
 	for open := true; open && len(sent) < n; {
+		due := began.Add(time.Duration(len(sent)+1) * time.Second / time.Duration(perSecond))
 		select {
 		case <-stop:
 			open = false
@@ -469,7 +482,7 @@ func (b *bench) enrollSteadily(ctx context.Context, journeyID string, perSecond,
 		case <-ctx.Done():
 			open = false
 			continue
-		case <-ticks.C:
+		case <-time.After(time.Until(due)):
 		}
 		lead := b.singles[len(sent)]
 		sent[lead] = time.Now()

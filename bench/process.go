@@ -24,7 +24,7 @@ type measured struct {
 // cost is what a process has used up to a moment.
 type cost struct {
 	cpu  time.Duration
-	peak int64 // bytes of resident memory at most, 0 if that says nothing
+	peak int64 // bytes of resident memory at most, 0 if it is not known
 }
 
 // tick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on
@@ -71,8 +71,16 @@ func (m measured) cost() (c cost, ok bool) {
 		c.peak = peakMemory(m.pid)
 		return c, true
 	}
-	// The peak of a family says nothing: its processes share most of their memory.
 	c.cpu += st.children
+	for _, child := range m.offspring() {
+		c.cpu += child.own
+	}
+	return c, true
+}
+
+// offspring are the children that a family's process has now, by their pids.
+func (m measured) offspring() map[int]stat {
+	children := map[int]stat{}
 	found, _ := filepath.Glob("/proc/[0-9]*") // no bad pattern
 	for _, path := range found {
 		pid, err := strconv.Atoi(filepath.Base(path))
@@ -80,10 +88,10 @@ func (m measured) cost() (c cost, ok bool) {
 			continue
 		}
 		if child, err := readStat(pid); err == nil && child.parent == m.pid {
-			c.cpu += child.own
+			children[pid] = child
 		}
 	}
-	return c, true
+	return children
 }
 
 // forgetPeak lets the peak begin anew. Where that is not permitted, the peak is
@@ -95,14 +103,59 @@ func (m measured) forgetPeak() {
 // peakMemory is the most resident memory that a process has had.
 func peakMemory(pid int) int64 { return memoryOf(pid, "VmHWM:") }
 
-// resident is the memory of all processes now; of families it says nothing.
+// resident is the memory of all processes now.
 func resident(all []measured) (sum int64) {
 	for _, m := range all {
-		if !m.family {
-			sum += memoryOf(m.pid, "VmRSS:")
-		}
+		sum += m.resident()
 	}
 	return sum
+}
+
+// resident is the process's memory now. What a family's processes share counts once: as
+// much as the one that has touched most of it.
+func (m measured) resident() int64 {
+	if !m.family {
+		return memoryOf(m.pid, "VmRSS:")
+	}
+	own, shared := memoryOf(m.pid, "RssAnon:"), memoryOf(m.pid, "RssShmem:")
+	for pid := range m.offspring() {
+		own += memoryOf(pid, "RssAnon:")
+		shared = max(shared, memoryOf(pid, "RssShmem:"))
+	}
+	return own + shared
+}
+
+// sampleEvery is how often the memory of families is looked at: they have no peak of
+// their own.
+const sampleEvery = 500 * time.Millisecond
+
+// watchFamilies looks at the memory of the families until stop, which returns the most
+// that each has had.
+func watchFamilies(all []measured) (stop func() map[string]int64) {
+	enough, done := make(chan struct{}), make(chan struct{})
+	peaks := map[string]int64{}
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for {
+			for _, m := range all {
+				if m.family {
+					peaks[m.name] = max(peaks[m.name], m.resident())
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-enough:
+				return
+			}
+		}
+	}()
+	return func() map[string]int64 {
+		close(enough)
+		<-done
+		return peaks
+	}
 }
 
 // memoryOf reads a value of /proc/PID/status, in bytes; 0 if it is not there.

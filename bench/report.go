@@ -42,13 +42,23 @@ func (r *report) add(name string, got outcome, before, after costs) {
 		processes = append(processes, process)
 	}
 	slices.Sort(processes)
+	var all float64
 	for _, process := range processes {
 		s := find(&r.costs, name, process)
-		spent := after[process].cpu - before[process].cpu
-		s.values = append(s.values, spent.Seconds()*1000/float64(got.deliveries))
+		spent := (after[process].cpu - before[process].cpu).Seconds() * 1000 / float64(got.deliveries)
+		s.values = append(s.values, spent)
 		s.peak = max(s.peak, after[process].peak)
+		all += spent
+	}
+	if len(processes) > 1 {
+		s := find(&r.costs, name, allProcesses)
+		s.values = append(s.values, all)
 	}
 }
+
+// allProcesses is the sum of what they cost, the bench's own receiver and clients
+// included.
+const allProcesses = "all of them"
 
 func find(all *[]*series, of, name string) *series {
 	for _, s := range *all {
@@ -108,23 +118,29 @@ func (r *report) print(w io.Writer, o options) {
 
 // shares compares launches with what the same bytes cost without Waypost.
 func (r *report) shares(w io.Writer) {
-	median := func(of, name string) float64 {
+	values := func(of, name string) []float64 {
 		for _, s := range r.speeds {
 			if s.of == of && s.name == name {
-				_, m, _ := s.spread()
-				return m
+				return s.values
 			}
 		}
-		return 0
+		return nil
 	}
-	launch := median(caseLaunch, "deliveries/s")
+	launches := values(caseLaunch, "deliveries/s")
 	var rows [][]string
 	for _, base := range []string{caseBatch, caseBare} {
-		if posts := median(base, "POSTs/s"); launch > 0 && posts > 0 {
-			rows = append(rows, []string{caseLaunch, base, number(launch / posts)})
+		var share series // of each round
+		for i, posts := range values(base, "POSTs/s") {
+			if i < len(launches) {
+				share.values = append(share.values, launches[i]/posts)
+			}
+		}
+		if len(share.values) > 0 {
+			least, median, most := share.spread()
+			rows = append(rows, []string{caseLaunch, base, number(least), number(median), number(most)})
 		}
 	}
-	table(w, []string{"case", "as a share of", "median"}, 2, rows)
+	table(w, []string{"case", "as a share of", "min", "median", "max"}, 2, rows)
 }
 
 // number shows a value with about three figures.

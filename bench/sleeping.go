@@ -20,26 +20,31 @@ const (
 	restTime = 5 * time.Second
 )
 
-// sleepers makes the leads and puts them to sleep. The databases never get smaller, so
-// it is done once.
+// sleepers makes the leads, puts them to sleep, and then once more, to wake them up. The
+// databases never get smaller, so it is done once.
 func (b *bench) sleepers(ctx context.Context) error {
 	if err := b.importLeads(ctx, groupRest, b.o.sleeping); err != nil {
 		return err
 	}
+	if err := b.warm(ctx, 0); err != nil {
+		return err
+	}
 	b.tell("%s", caseSleeping)
-	return b.one(ctx, caseSleeping, b.sleep)
+	if err := b.one(ctx, caseSleeping, b.sleep); err != nil {
+		return err
+	}
+	b.tell("%d others sleep for %s", b.o.sleeping, b.o.sleep)
+	return b.one(ctx, "waking", b.wake)
 }
 
-// sleep puts enrollments into a delay, looks how much databases and processes grow,
-// and then lets as many others wake up, which are due within the time that enrolling
-// them takes.
+// sleep puts enrollments into a delay, and looks how much databases and processes grow.
 func (b *bench) sleep(ctx context.Context) (outcome, error) {
 	n := b.o.sleeping
 	t, err := b.prepare(ctx, fmt.Sprintf(asleep, longSleep), script{})
 	if err != nil {
 		return outcome{}, err
 	}
-	ours, temporal, err := b.atRest(ctx)
+	ours, temporal, _, err := b.atRest(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -48,40 +53,43 @@ func (b *bench) sleep(ctx context.Context) (outcome, error) {
 	if _, err := b.enrollEverybody(ctx, t); err != nil {
 		return outcome{}, err
 	}
-	asleepAfter := time.Since(began)
-	oursAfter, temporalAfter, err := b.atRest(ctx)
+	enrolled := time.Since(began)
+	oursAfter, temporalAfter, rest, err := b.atRest(ctx) // until then workflows were started
 	if err != nil {
 		return outcome{}, err
 	}
 	memoryAfter := resident(b.stack.watched)
 	each := func(before, after int64) float64 { return float64(after-before) / float64(n) }
-	metrics := []metric{
-		{"enrolled/s", float64(n) / asleepAfter.Seconds()},
+	return outcome{deliveries: n, metrics: []metric{
+		{"enrolled/s", float64(n) / enrolled.Seconds()},
+		{"asleep/s, with their workflows", float64(n) / rest.Sub(began).Seconds()},
 		{"Waypost's database, B each", each(ours, oursAfter)},
 		{"Temporal's database, B each", each(temporal, temporalAfter)},
 		{"memory of all processes, B each", each(memory, memoryAfter)},
-	}
+	}}, nil
+}
 
-	b.tell("%d others sleep for %s", n, b.o.sleep)
-	if t, err = b.prepare(ctx, fmt.Sprintf(asleep, b.o.sleep), script{}); err != nil {
+// wake lets enrollments sleep for a short time. They are due within the time that
+// enrolling them takes.
+func (b *bench) wake(ctx context.Context) (outcome, error) {
+	n := b.o.sleeping
+	t, err := b.prepare(ctx, fmt.Sprintf(asleep, b.o.sleep), script{})
+	if err != nil {
 		return outcome{}, err
 	}
-	began = time.Now()
+	due := time.Now().Add(b.o.sleep) // nobody is before
 	l, err := b.enrollEverybody(ctx, t)
 	if err != nil {
 		return outcome{}, err
 	}
-	lastDue := time.Now().Add(b.o.sleep)
 	if err := b.awaitLaunch(ctx, l, t, n); err != nil {
 		return outcome{}, err
 	}
-	ended := time.Now()
-	metrics = append(metrics,
-		metric{"from the first one due to the last one recorded, s", ended.Sub(began.Add(b.o.sleep)).Seconds()},
-		metric{"after the last one was due, s", ended.Sub(lastDue).Seconds()},
-		metric{"woken and delivered/s", float64(n) / ended.Sub(began.Add(b.o.sleep)).Seconds()},
-	)
-	return outcome{deliveries: n, metrics: metrics, check: func() error { return b.check(ctx, t, n) }}, nil
+	took := time.Since(due)
+	return outcome{deliveries: n, metrics: []metric{
+		{"from the first one due to the last one recorded, s", took.Seconds()},
+		{"woken and delivered/s", float64(n) / took.Seconds()},
+	}, check: func() error { return b.check(ctx, t, n) }}, nil
 }
 
 // enrollEverybody launches to the sleepers and returns when all are enrolled.
@@ -97,9 +105,10 @@ func (b *bench) enrollEverybody(ctx context.Context, t trial) (launched, error) 
 	})
 }
 
-// atRest is the size of the databases once nothing is written any more.
-func (b *bench) atRest(ctx context.Context) (ours, temporal int64, err error) {
-	since := time.Now()
+// atRest is the size of the databases once nothing is written any more, and since when
+// that is so.
+func (b *bench) atRest(ctx context.Context) (ours, temporal int64, since time.Time, err error) {
+	since = time.Now()
 	err = until(ctx, launchPoll, 10*time.Minute, "the databases do not come to rest", func() (bool, error) {
 		nowOurs, nowTemporal, err := b.stack.bytes(ctx)
 		if nowOurs != ours || nowTemporal != temporal {
@@ -107,5 +116,5 @@ func (b *bench) atRest(ctx context.Context) (ours, temporal int64, err error) {
 		}
 		return time.Since(since) >= min(restTime, b.o.sleep), err
 	})
-	return ours, temporal, err
+	return ours, temporal, since, err
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"waypost/devstack/harness"
+	"waypost/store/storetest"
 )
 
 // The bench runs in its smallest form, all but one of its cases (launch-fail20 is
@@ -42,21 +43,27 @@ func TestBench(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		roles string
-		cases []string
+		name, roles string
+		postgres    bool
+		cases       []string
 	}{
-		{"all", []string{
+		{"all", "all", false, []string{
 			"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
 			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping", "growth",
 		}},
-		{"split", []string{"launch", "single"}},
+		{"split", "split", false, []string{"launch", "single"}},
+		{"PostgreSQL", "serve", true, []string{"launch", "single", "sleeping"}},
 	} {
-		t.Run(tt.roles, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
+			postgres := ""
+			if tt.postgres {
+				postgres = storetest.PostgresURL(t)
+			}
 			var out, errOut bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", "", "--roles", tt.roles,
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", postgres, "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
 				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s",
-				"--plot", filepath.Join(dir, tt.roles+".svg"))
+				"--plot", filepath.Join(dir, tt.name+".svg"))
 			cmd.Stdout, cmd.Stderr = &out, &errOut
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil {
@@ -75,8 +82,11 @@ func TestBench(t *testing.T) {
 					t.Errorf("no row tells of %s", name)
 				}
 			}
-			if drawn, err := os.ReadFile(filepath.Join(dir, tt.roles+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
+			if drawn, err := os.ReadFile(filepath.Join(dir, tt.name+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
 				t.Errorf("growth is not drawn: %d bytes, %v", len(drawn), err)
+			}
+			if tt.postgres && !strings.Contains(out.String(), "\n  launch  postgres ") {
+				t.Error("no row tells what PostgreSQL costs")
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
