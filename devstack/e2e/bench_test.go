@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,6 +15,9 @@ import (
 	"waypost/devstack/harness"
 	"waypost/store/storetest"
 )
+
+// postgresRow tells what PostgreSQL costs in a case.
+var postgresRow = regexp.MustCompile(`(?m)^ *launch +postgres +\d`)
 
 // The bench runs in its smallest form, all but one of its cases (launch-fail20 is
 // launch-fail10 with another number), and finds that its ledger
@@ -85,7 +89,7 @@ func TestBench(t *testing.T) {
 			if drawn, err := os.ReadFile(filepath.Join(dir, tt.name+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
 				t.Errorf("growth is not drawn: %d bytes, %v", len(drawn), err)
 			}
-			if tt.postgres && !strings.Contains(out.String(), "\n  launch  postgres ") {
+			if tt.postgres && !postgresRow.Match(out.Bytes()) {
 				t.Error("no row tells what PostgreSQL costs")
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
