@@ -32,14 +32,14 @@ type contract struct {
 	validator  validator.Validator
 	schemas    schema_validation.SchemaValidator // for what the other does not look at
 	operations []*operation
-	// one is held while something is validated: the library keeps schemas that it is
-	// still compiling where others find them.
-	one sync.Mutex
-
-	mu      sync.Mutex
-	codes   map[string]bool // of errors and of their details
-	answers map[string]bool // "operationId status"
+	mu         sync.Mutex
+	codes      map[string]bool // of errors and of their details
+	answers    map[string]bool // "operationId status"
 }
+
+// one is held while something is validated: the library keeps schemas that it is
+// still compiling where others find them.
+var one sync.Mutex
 
 // operation is one method of a path.
 type operation struct {
@@ -132,8 +132,8 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 	if strings.HasPrefix(path, "/docs/") && a.status < 400 {
 		return // a file of the page /docs: no part of the interface
 	}
-	c.one.Lock()
-	defer c.one.Unlock()
+	one.Lock()
+	defer one.Unlock()
 	u := &url.URL{Scheme: "http", Host: "h", Path: path, RawPath: path, RawQuery: query}
 	if plain, err := url.PathUnescape(path); err == nil {
 		u.Path = plain
@@ -317,8 +317,8 @@ func TestMain(m *testing.M) {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	c := theContract()
-	c.one.Lock()
-	defer c.one.Unlock()
+	one.Lock()
+	defer one.Unlock()
 	if _, faults := c.validator.ValidateDocument(); len(faults) > 0 {
 		for _, f := range faults {
 			t.Errorf("%s: %s %v", f.Message, f.Reason, f.SchemaValidationErrors)
