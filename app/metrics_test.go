@@ -73,7 +73,7 @@ func tripped() *limits.Breakers {
 			b.Failed(ctx, circuit, ticket, true, false, 0)
 		}
 	}
-	now = now.Add(time.Hour)
+	now = now.Add(time.Minute)
 	_, ticket, _ := b.Admit(ctx, "whk_1/", 1, time.Minute)
 	b.Alive(ctx, "whk_1/", ticket, true)
 	return b
