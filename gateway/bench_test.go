@@ -28,6 +28,7 @@ import (
 
 const (
 	benchClients = 32
+	benchRepeat  = 3
 	benchTime    = 4 * time.Second
 )
 
@@ -40,7 +41,7 @@ func BenchmarkGateway(b *testing.B) {
 	if redisURL == "" {
 		b.Skip("WAYPOST_TEST_REDIS_URL is not set")
 	}
-	fmt.Printf("%-10s %-8s %-10s %9s %8s %8s %8s\n", "database", "request", "gateway", "req/s", "p50 ms", "p99 ms", "share")
+	fmt.Printf("%-10s %-8s %-10s %-13s %9s %9s %9s\n", "database", "request", "gateway", "measure", "min", "median", "max")
 	b.Run("sqlite", func(b *testing.B) { benchGateway(b, "sqlite", storetest.SQLite(b, time.Now), redisURL) })
 	b.Run("postgres", func(b *testing.B) { benchGateway(b, "postgres", storetest.Postgres(b, time.Now), redisURL) })
 }
@@ -80,24 +81,42 @@ func benchGateway(b *testing.B, database string, db *store.Store, redisURL strin
 		name string
 		make func() (method, target, body string)
 	}{{"get", get}, {"create", create}} {
+		load(b, bare, keyOf(credential), kind.make, 0) // warms up
+		load(b, full, keyOf(credential), kind.make, 0)
 		var shares []float64
-		for range 3 {
+		rows := make([][]measured, 3)
+		for range benchRepeat {
 			off := load(b, bare, keyOf(credential), kind.make, 0)
 			on := load(b, full, keyOf(credential), kind.make, 0)
 			half := load(b, full, keyOf(credential), kind.make, on.rate/2)
-			share := on.rate / off.rate
-			shares = append(shares, share)
-			for _, row := range []struct {
-				name  string
-				m     measured
-				share string
-			}{{"bare", off, ""}, {"full", on, fmt.Sprintf("%.2f", share)}, {"full, half", half, ""}} {
-				fmt.Printf("%-10s %-8s %-10s %9.0f %8.2f %8.2f %8s\n", database, kind.name, row.name, row.m.rate, row.m.p50, row.m.p99, row.share)
+			for i, m := range []measured{off, on, half} {
+				rows[i] = append(rows[i], m)
+			}
+			shares = append(shares, on.rate/off.rate)
+		}
+		for i, name := range []string{"bare", "full", "full, half"} {
+			for _, measure := range []struct {
+				name string
+				of   func(measured) float64
+			}{
+				{"req/s", func(m measured) float64 { return m.rate }}, {"p50 ms", func(m measured) float64 { return m.p50 }}, {"p99 ms", func(m measured) float64 { return m.p99 }},
+			} {
+				var values []float64
+				for _, m := range rows[i] {
+					values = append(values, measure.of(m))
+				}
+				printSpread(database, kind.name, name, measure.name, values)
 			}
 		}
-		slices.Sort(shares)
+		printSpread(database, kind.name, "full", "share of bare", shares)
 		b.ReportMetric(shares[len(shares)/2], kind.name+"-share")
 	}
+}
+
+// printSpread prints a row, and sorts the values.
+func printSpread(database, request, gateway, measure string, values []float64) {
+	slices.Sort(values)
+	fmt.Printf("%-10s %-8s %-10s %-13s %9.2f %9.2f %9.2f\n", database, request, gateway, measure, values[0], values[len(values)/2], values[len(values)-1])
 }
 
 func listenBench(b *testing.B, app *fiber.App) string {
