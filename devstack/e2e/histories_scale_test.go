@@ -9,7 +9,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -73,14 +72,9 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 200,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	signals, again := 0, 0
-	for n, e := range list.Executions {
+	for n, e := range list {
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
 		replay(t, h)
 		for _, event := range h.Events {
@@ -103,10 +97,10 @@ func TestHistoriesOfLaunch(t *testing.T) {
 		}
 	}
 	if signals == 0 || again == 0 {
-		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list.Executions), signals, again)
+		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list), signals, again)
 	}
 	for _, d := range r.Disagreements(p.Records(t, journeyID)) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
-	t.Logf("%d runs, %d signals, %d continued as new", len(list.Executions), signals, again)
+	t.Logf("%d runs, %d signals, %d continued as new", len(list), signals, again)
 }

@@ -90,14 +90,9 @@ func TestHistories(t *testing.T) {
 	if !slices.ContainsFunc(audience.Events, func(e *historypb.HistoryEvent) bool { return e.EventType == enumspb.EVENT_TYPE_TIMER_FIRED }) {
 		t.Error("the launch did not wait in its workflow")
 	}
-	open, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 100,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	largest, size, batches := "", 0, 0
-	for _, e := range open.Executions {
+	for _, e := range open {
 		h := readHistory(t, temporal, ring, e.Execution.WorkflowId)
 		replay(t, h)
 		batches += haveTurns(t, h, "DeliverBatch")
@@ -108,7 +103,7 @@ func TestHistories(t *testing.T) {
 	if batches == 0 {
 		t.Error("no batch waited in a task queue")
 	}
-	t.Logf("%d workflows for %d enrollments", len(open.Executions), len(many)+1)
+	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
 	if folder := os.Getenv(updateHistories); folder != "" {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
 		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))

@@ -223,7 +223,7 @@ func (s *site) findsLeaks(t *testing.T) {
 	// Requests are logged with the id that their client gave them.
 	s.send(t, http.MethodGet, "/v1/leads?limit=1", http.Header{"X-Request-Id": {plantedUnstored}}, "", http.StatusOK)
 	s.send(t, http.MethodPost, "/v1/webhooks", nil, fmt.Sprintf(`{"name":%q,"url":"https://example.com"}`, plantedInvalid), http.StatusCreated)
-	options := client.StartWorkflowOptions{ID: "leak", TaskQueue: "nobody", StaticSummary: "about " + plantedDeleted, Memo: map[string]any{"of": plantedKey}}
+	options := client.StartWorkflowOptions{ID: "leak", TaskQueue: nobody, StaticSummary: "about " + plantedDeleted, Memo: map[string]any{"of": plantedKey}}
 	if _, err := dialTemporal(t, s.base).ExecuteWorkflow(t.Context(), options, "Leak", plantedSearch); err != nil {
 		t.Fatal(err)
 	}
@@ -725,8 +725,8 @@ func (s *site) collectTemporal(t *testing.T, places map[string][]byte) {
 		places["payloads"] = append(places["payloads"], decoded...)
 	}
 	c := dialTemporal(t, s.base)
-	list, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", PageSize: 1000})
-	add(list, err)
+	list := &workflowservice.ListWorkflowExecutionsResponse{Executions: listed(t, c, "")}
+	add(list, nil)
 	kinds := map[string]bool{}
 	for _, e := range list.Executions {
 		kinds[e.Type.Name] = true
@@ -738,7 +738,7 @@ func (s *site) collectTemporal(t *testing.T, places map[string][]byte) {
 			add(&historypb.History{Events: []*historypb.HistoryEvent{event}}, nil)
 		}
 		add(c.DescribeWorkflowExecution(t.Context(), e.Execution.WorkflowId, e.Execution.RunId))
-		if e.TaskQueue == "nobody" {
+		if e.TaskQueue == nobody {
 			continue
 		}
 		// The path so far is told by the workflow itself.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -43,15 +43,9 @@ func TestHistoriesOfLimits(t *testing.T) {
 	}
 	defer temporal.Close()
 	var journeyID string
-	find := func(query string) *workflowservice.ListWorkflowExecutionsResponse {
+	find := func(query string) []*workflowpb.WorkflowExecutionInfo {
 		t.Helper()
-		list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID) + query, PageSize: 200,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return list
+		return listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID)+query)
 	}
 	const awake = "Etc/GMT+12" // half a day away
 	now := time.Now().UTC()
@@ -122,7 +116,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 		}
 	}
 	// Instead of the morning: the workflow is told to look.
-	for _, e := range find("").Executions {
+	for _, e := range find("") {
 		if id := e.Execution.WorkflowId; e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && strings.HasPrefix(id, waypost.PrefixCohort) {
 			if err := temporal.SignalWorkflow(t.Context(), id, "", workflows.SignalLook, workflows.Ring{}); err != nil {
 				t.Fatal(err)
@@ -174,10 +168,10 @@ func TestHistoriesOfLimits(t *testing.T) {
 	}
 
 	harness.Eventually(t, time.Minute, func() (bool, string) {
-		skipped, exited := len(find(` AND WaypostOutcome="skipped"`).Executions), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`).Executions)
+		skipped, exited := len(find(` AND WaypostOutcome="skipped"`)), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`))
 		return skipped >= 2 && exited >= 3, fmt.Sprintf("%d workflows are found by skipped, %d ended ones by exited", skipped, exited)
 	})
-	for n, e := range find("").Executions {
+	for n, e := range find("") {
 		id := e.Execution.WorkflowId
 		h := readRun(t, temporal, ring, id, e.Execution.RunId)
 		replay(t, h)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -143,13 +142,8 @@ func TestMigrateKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"Journey\"", journeyID), PageSize: 200,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, e := range list.Executions {
+	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"Journey\"", journeyID))
+	for n, e := range list {
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
 		replay(t, h)
 		impersonal(t, h)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -102,14 +101,9 @@ func TestHistoriesOfNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: "default", Query: fmt.Sprintf("WaypostJourney=%q", journeyID), PageSize: 200,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	again, signals := 0, 0
-	for n, e := range list.Executions {
+	for n, e := range list {
 		id := e.Execution.WorkflowId
 		h := readRun(t, temporal, ring, id, e.Execution.RunId)
 		replay(t, h)
@@ -134,7 +128,7 @@ func TestHistoriesOfNodes(t *testing.T) {
 		}
 	}
 	if again == 0 || signals == 0 {
-		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list.Executions), signals, again)
+		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list), signals, again)
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -94,6 +96,34 @@ func dialWith(t *testing.T, p *harness.Process, keys string) client.Client {
 	t.Cleanup(c.Close)
 	return c
 }
+
+// listed returns the workflows that a query finds, up to 1,000, the newest first.
+// Temporal lists what changes a little later, and in the order in which it changed:
+// when a workflow that has just been started is listed, everything before it is.
+func listed(t *testing.T, temporal client.Client, query string) []*workflowpb.WorkflowExecutionInfo {
+	t.Helper()
+	list := func(query string) []*workflowpb.WorkflowExecutionInfo {
+		page, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query, PageSize: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Executions
+	}
+	last := "listed-" + rand.Text()
+	if _, err := temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: last, TaskQueue: nobody}, "Listed"); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		return len(list(fmt.Sprintf("WorkflowId=%q", last))) == 1, "a workflow that was started is not listed"
+	})
+	if err := temporal.TerminateWorkflow(t.Context(), last, "", "it was only to be listed"); err != nil {
+		t.Fatal(err)
+	}
+	return list(query)
+}
+
+// nobody is a task queue without workers.
+const nobody = "nobody"
 
 // scheduleOf waits until the launch's Schedule exists.
 func scheduleOf(t *testing.T, temporal client.Client, id string) client.ScheduleHandle {

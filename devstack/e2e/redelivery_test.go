@@ -270,14 +270,9 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	show := func(name, id string, last enumspb.EventType) {
 		t.Helper()
 		_ = temporal.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil) // it has ended, however it did
-		list, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: "default", Query: fmt.Sprintf("WorkflowId=%q", id),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := listed(t, temporal, fmt.Sprintf("WorkflowId=%q", id))
 		var end *historypb.HistoryEvent
-		for i, e := range list.Executions { // the latest run first
+		for i, e := range list { // the latest run first
 			h := readRun(t, temporal, ring, id, e.Execution.RunId)
 			replay(t, h)
 			impersonal(t, h)
@@ -288,13 +283,13 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 				end = h.Events[len(h.Events)-1]
 			}
 			if folder := os.Getenv(updateHistories); folder != "" {
-				writeHistory(t, filepath.Join(folder, fmt.Sprintf("%s-%d.json", name, len(list.Executions)-i)), h)
+				writeHistory(t, filepath.Join(folder, fmt.Sprintf("%s-%d.json", name, len(list)-i)), h)
 			}
 		}
 		if end == nil || end.EventType != last {
 			t.Errorf("%s: the history ends with %v", name, end)
 		}
-		if name == "redelivery-batch" && len(list.Executions) < 2 {
+		if name == "redelivery-batch" && len(list) < 2 {
 			t.Errorf("%s: it did not continue as new", name)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"waypost"
@@ -239,15 +238,12 @@ func signalsOf(t *testing.T, f *harness.Fleet, journeyID string) map[string]int 
 		t.Fatal(err)
 	}
 	defer temporal.Close()
-	page, err := temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: "default", PageSize: 1000,
-		Query: fmt.Sprintf("WaypostJourney=%q AND WorkflowType=%q", journeyID, workflows.TypeJourney),
-	})
-	if err != nil || len(page.Executions) == 0 {
-		t.Fatalf("no workflow of %s is listed: %v", journeyID, err)
+	executions := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=%q", journeyID, workflows.TypeJourney))
+	if len(executions) == 0 {
+		t.Fatalf("no workflow of %s is listed", journeyID)
 	}
 	counts := map[string]int{}
-	for _, w := range page.Executions {
+	for _, w := range executions {
 		id := w.Execution.WorkflowId
 		counts[id] += 0
 		events := temporal.GetWorkflowHistory(t.Context(), id, w.Execution.RunId, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
