@@ -33,7 +33,7 @@ func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.R
 	rows, err := s.query(ctx, nil, `WITH entered AS (
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
-		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND org = $6 AND stage = $7)
+		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND (org, stage) IS NOT DISTINCT FROM ($6::text, $7::text))
 		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
 			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
 		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)

@@ -2,7 +2,11 @@ package store_test
 
 import (
 	"database/sql"
+	"encoding/json"
+	"errors"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,4 +280,109 @@ func TestOpenedBesideAnOutage(t *testing.T) {
 	if err != nil || opened[keys[1]].Open == nil {
 		t.Errorf("told %+v, %v", opened, err)
 	}
+}
+
+// What is planned once, while all tables are empty, looks rows up by an index that leads
+// to few of them however many there are: by all of its columns or by the first ones, and
+// not by its scope alone. One that skips a column reads all of the scope.
+func TestPlannedByIndex(t *testing.T) {
+	t.Parallel()
+	s := storetest.Postgres(t, time.Now)
+	planned := s.Planned()
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, hook, keys, leads := published(t, s, sc, 1)
+	_, _, err := s.ClaimAtOnce(ctx)
+	must(t, err)
+	must(t, s.MarkStarted(ctx, keys[0].EnrollmentID))
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	_, err = s.OpenAtOnce(ctx, []waypost.Opening{{
+		Touchpoint: keys[0], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte(`{"n":1}`),
+		Delivery: waypost.Delivery{
+			MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[0].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
+			NodeID: "hello", WebhookID: hook, LeadsID: leads[0],
+		},
+	}})
+	must(t, err)
+	_, err = s.RecordAtOnce(ctx, []waypost.AttemptRecord{{
+		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded, Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now},
+		Progress: &waypost.Progress{EnrollmentID: keys[0].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{
+			{Seq: 1, At: now, What: waypost.WhatExited},
+		}},
+	}})
+	must(t, err)
+	_, err = s.Lead(ctx, sc, leads[0])
+	must(t, err)
+	_, err = s.Webhook(ctx, sc, hook)
+	must(t, err)
+	_, err = s.Journey(ctx, sc, journey)
+	must(t, err)
+
+	columns := map[string][]string{}
+	rows, err := planned.QueryContext(ctx, `SELECT c.relname, a.attname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+		JOIN pg_attribute AS a ON a.attrelid = c.oid WHERE a.attnum <= i.indnkeyatts ORDER BY c.relname, a.attnum`)
+	must(t, err)
+	for rows.Next() {
+		var index, column string
+		must(t, rows.Scan(&index, &column))
+		columns[index] = append(columns[index], column)
+	}
+	must(t, errors.Join(rows.Err(), rows.Close()))
+	statements := map[string]string{} // as they are explained
+	rows, err = planned.QueryContext(ctx, `SELECT statement, format('EXPLAIN (FORMAT JSON) EXECUTE %I(%s)', name,
+		array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ',')) FROM pg_prepared_statements WHERE cardinality(parameter_types) > 0`)
+	must(t, err)
+	for rows.Next() {
+		var text, explain string
+		must(t, rows.Scan(&text, &explain))
+		statements[text] = explain
+	}
+	must(t, errors.Join(rows.Err(), rows.Close()))
+	if len(statements) < 8 {
+		t.Errorf("only %d statements were planned", len(statements))
+	}
+	for text, explain := range statements {
+		var plan []struct{ Plan scan }
+		var raw []byte
+		must(t, planned.QueryRowContext(ctx, explain).Scan(&raw))
+		must(t, json.Unmarshal(raw, &plan))
+		for _, node := range plan[0].Plan.all() {
+			if strings.Contains(node.Type, "Seq Scan") {
+				t.Errorf("all of %s is read by %s", node.Relation, text)
+			}
+			// The few that wait are read in order.
+			if node.Index == "" || node.Index == "enrollments_unclaimed" {
+				continue
+			}
+			used := 0
+			for i, column := range columns[node.Index] {
+				has := regexp.MustCompile(`[(.]` + column + ` (=|<|>|IS)`).MatchString(node.Cond)
+				if has && used < i {
+					t.Errorf("%s is looked up by (%s) of (%s) in %s", node.Index, node.Cond, strings.Join(columns[node.Index], ", "), text)
+				}
+				if has {
+					used++
+				}
+			}
+			if used == 0 || slices.Equal(columns[node.Index][:used], []string{"org", "stage"}) {
+				t.Errorf("%s is looked up by (%s) in %s", node.Index, node.Cond, text)
+			}
+		}
+	}
+}
+
+// scan is a node of a plan.
+type scan struct {
+	Type     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Cond     string `json:"Index Cond"`
+	Plans    []scan
+}
+
+func (s scan) all() []scan {
+	list := []scan{s}
+	for _, p := range s.Plans {
+		list = append(list, p.all()...)
+	}
+	return list
 }

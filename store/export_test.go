@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 
 	"waypost"
 )
@@ -27,4 +28,10 @@ func (s *Store) EnrollAtOnce(ctx context.Context, sc waypost.Scope, e waypost.En
 		ID: e.ID, Org: sc.Org, Stage: string(sc.Stage), JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID,
 		Params: "{}", Status: string(waypost.EnrollmentPending), CreatedAt: stamp{s.time()},
 	}, r)
+}
+
+// Planned is the pool of statements that are planned once, with one connection.
+func (s *Store) Planned() *sql.DB {
+	s.planned.SetMaxOpenConns(1)
+	return s.planned
 }
