@@ -299,8 +299,8 @@ func (b *bench) startLaunch(ctx context.Context, journeyID string, group int) (l
 }
 
 // awaitLaunch returns when every enrollment of the launch has ended. Before so many
-// messages have arrived it asks seldom: the answer is known, and counting costs
-// what is to be measured.
+// messages have arrived for good it asks seldom: the answer is known, and counting
+// costs what is to be measured.
 func (b *bench) awaitLaunch(ctx context.Context, l launched, t trial, messages int) error {
 	asked := time.Now()
 	return until(ctx, recordPoll, caseTime, "the launch is not completed", func() (bool, error) {

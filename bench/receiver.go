@@ -32,7 +32,7 @@ type ledger struct {
 	path   string
 	script script
 	shards [64]shard
-	total  atomic.Int64 // messages
+	taken  atomic.Int64 // messages that were answered with 200
 	cut    atomic.Bool  // the receiver was down: attempts failed that it never saw
 }
 
@@ -136,9 +136,9 @@ func (l *ledger) note(body []byte, at time.Time) (status int, answer []byte) {
 			a.body = bytes.Clone(body)
 		}
 		s.posts[string(id)] = a
-		l.total.Add(1)
 	}
 	a.count++
+	before := a.answer
 	a.answer, a.refused, answer = http.StatusOK, false, yes
 	switch {
 	case percent < l.script.fail:
@@ -147,6 +147,9 @@ func (l *ledger) note(body []byte, at time.Time) (status int, answer []byte) {
 		}
 	case percent < l.script.fail+l.script.refuse:
 		a.refused, answer = true, no
+	}
+	if a.answer == http.StatusOK && before != http.StatusOK {
+		l.taken.Add(1)
 	}
 	return a.answer, answer
 }
@@ -158,8 +161,9 @@ func member(body []byte, name string) []byte {
 	return value
 }
 
-// messages counts the messages that have arrived.
-func (l *ledger) messages() int { return int(l.total.Load()) }
+// messages counts the messages that have arrived and were not turned away: those come
+// again.
+func (l *ledger) messages() int { return int(l.taken.Load()) }
 
 // each calls do for every message.
 func (l *ledger) each(do func(id string, a arrivals)) {
