@@ -30,7 +30,7 @@ func (s brittleStore) OpenAttempts(ctx context.Context, openings []waypost.Openi
 	return s.Store.OpenAttempts(ctx, openings)
 }
 
-// First attempts of single enrollments are local activities, unless they take time:
+// First attempts are local activities, in launches as well, unless they take time:
 // then, and for all others, a regular one waits. Whatever runs, each attempt is one
 // POST.
 func TestFirstAttemptsAreLocal(t *testing.T) {
@@ -52,7 +52,8 @@ func TestFirstAttemptsAreLocal(t *testing.T) {
 		"refused twice":    {refusals: 2, leads: 1, runs: []string{local, regular, regular}, posts: 3},
 		"no database once": {failures: 1, leads: 1, runs: []string{local, local}, posts: 1},
 		"no database":      {failures: 3, leads: 1, runs: []string{local, local, regular, regular}, posts: 1},
-		"launch":           {leads: 5, launch: true, runs: []string{regular}, posts: 5},
+		"launch":           {leads: 5, launch: true, runs: []string{local}, posts: 5},
+		"launch, slow":     {slow: true, leads: 5, launch: true, runs: []string{local, regular}, posts: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -68,8 +68,9 @@ type Member struct {
 
 // rules of new runs. 0 was the first: delays ended without a look at what was
 // decided meanwhile, and everything was a regular activity. Under 1, so were all
-// batches of touchpoints; now first attempts are local ones.
-const rules = 2
+// batches of touchpoints; since 2 first attempts are local ones, but in launches, and now
+// there, too.
+const rules = 3
 
 // Ring is what a SignalLook carries: who is to be looked at, and which events are
 // the reason. Without enrollments, all are.
@@ -357,8 +358,7 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 		return nil
 	}
 	// Most receivers have answered before a regular activity would have been dispatched.
-	// In a launch nobody waits for a single lead, and a batch of it takes its time.
-	if c.in.Rules >= 2 && c.in.LaunchID == "" && !slices.ContainsFunc(batch.Items, func(i activities.Item) bool { return !i.Fresh }) {
+	if local := c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == ""; local && !slices.ContainsFunc(batch.Items, func(i activities.Item) bool { return !i.Fresh }) {
 		c.quick(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
 		return
 	}
