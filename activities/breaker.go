@@ -47,9 +47,9 @@ type pass struct {
 	waited  bool // the message has waited for the breaker
 }
 
-// preparation is how long a probe may take until its POST begins: its attempt is written
-// down first.
-const preparation = writeTime + 5*time.Second
+// preparation is how long a probe may take until its POST begins: those that it keeps out
+// and its attempt are written down first.
+const preparation = 2*writeTime + 5*time.Second
 
 // lookAtBreaker takes those out of what is due who must wait for the breaker. It
 // returns what those who are left were admitted with.

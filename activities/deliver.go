@@ -249,10 +249,22 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 		return err
 	}
 	if len(r.batch.Items) > 1 {
-		// More at a time would only wait for the database and for each other.
+		// More at a time would only wait for the database and for each other. Nor does a
+		// workflow task wait here for long: a regular activity does.
+		var late <-chan time.Time
+		if activity.GetInfo(ctx).IsLocalActivity {
+			timer := time.NewTimer(r.localPatience)
+			defer timer.Stop()
+			late = timer.C
+		}
 		select {
 		case r.runway <- struct{}{}:
 			defer func() { <-r.runway }()
+		case <-late:
+			for _, d := range r.due {
+				r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
+			}
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -189,7 +189,7 @@ func (m *metrics) watchBreakers(b *limits.Breakers) {
 			Name: "waypost_breakers_closed_total", Help: "How often this process closed a webhook's breaker.",
 		}, func() float64 { _, closed := b.Changes(); return float64(closed) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "waypost_breakers_open", Help: "Breakers that are open and that somebody waits for, of those that this process has seen open.",
+			Name: "waypost_breakers_open", Help: "Breakers that are open and that somebody has come to within ten minutes, of those that this process has seen open.",
 		}, func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
 			defer cancel()

@@ -20,7 +20,8 @@ const (
 	// one that has seen failures earlier.
 	keptOpen   = time.Hour
 	keptClosed = 10 * time.Minute
-	// unasked is longer than it ever takes until somebody of many comes for a probe.
+	// unasked is longer than it takes until somebody of those who are deferred comes for a
+	// probe.
 	unasked = 10 * time.Minute
 	// triesToSwap bounds how often a change is tried while other processes change the
 	// same breaker.
@@ -265,8 +266,8 @@ func (b *Breakers) Changes() (opened, closed uint64) {
 }
 
 // Open counts the breakers that are open, of those that this process has seen open and
-// that somebody waits for: where nobody has come for a probe for ten minutes, all who
-// waited were canceled, or their webhook is gone.
+// that somebody has come to: where nobody has come for a probe for ten minutes, all who
+// waited were canceled, their webhook is gone, or none of them is due for longer.
 func (b *Breakers) Open(ctx context.Context) (n int) {
 	seen := map[string]*entry{}
 	b.mu.Lock()

@@ -390,7 +390,7 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) err
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
 		return err
 	}
-	return s.notify(ctx, tx, notices)
+	return s.notify(ctx, tx, notices, false)
 }
 
 func newCancel(target string, at time.Time) controlRow {
@@ -509,7 +509,7 @@ func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id strin
 			return err
 		}
 		if len(canceled) > 0 {
-			return s.notify(ctx, tx, noticesOf(canceled, true))
+			return s.notify(ctx, tx, noticesOf(canceled, true), false)
 		}
 		row, err := s.enrollmentRow(ctx, tx, sc, id)
 		if err != nil {
@@ -546,7 +546,7 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		return s.notify(ctx, tx, noticesOf(ended, false))
+		return s.notify(ctx, tx, noticesOf(ended, false), false)
 	})
 	if err != nil {
 		return fmt.Errorf("cancel %d enrollments: %w", len(ids), err)
@@ -798,7 +798,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 		if err != nil {
 			return false, err
 		}
-		if err := s.notify(ctx, tx, noticesOf(canceled, false)); err != nil {
+		if err := s.notify(ctx, tx, noticesOf(canceled, false), true); err != nil {
 			return false, err
 		}
 	}

@@ -94,5 +94,5 @@ func (s *Store) exit(ctx context.Context, tx bun.Tx, e eventRow) error {
 	if err != nil {
 		return fmt.Errorf("exit enrollments: %w", err)
 	}
-	return s.notify(ctx, tx, noticesOf(left, true))
+	return s.notify(ctx, tx, noticesOf(left, true), false)
 }

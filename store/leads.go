@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -184,7 +185,7 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 				return err
 			}
 			row.LeadsID, row.CreatedAt, row.UpdatedAt = id, stamp{before.CreatedAt}, stamp{later(s.time(), before.UpdatedAt)}
-			if err := updateLead(ctx, tx, row, phones); err != nil {
+			if err := updateLead(ctx, tx, before, row, phones); err != nil {
 				return err
 			}
 			lead, err = row.lead()
@@ -232,34 +233,32 @@ func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id in
 
 // updateLead writes a lead that is locked, and its numbers; errDuplicate if another
 // lead has the externalId or one of them.
-func updateLead(ctx context.Context, tx bun.Tx, row leadRow, phones []string) error {
+func updateLead(ctx context.Context, tx bun.Tx, before waypost.Lead, row leadRow, phones []string) error {
 	// Looked for first, because PostgreSQL logs a statement that fails, with all that is in
 	// it. What another lead takes at this very moment still fails.
-	holder, err := externalIDHolder(ctx, tx, row)
-	if err != nil {
-		return err
+	if row.ExternalID != nil && (before.ExternalID == nil || *before.ExternalID != *row.ExternalID) {
+		if holder, err := externalIDHolder(ctx, tx, row); err != nil || holder > 0 {
+			return cmp.Or(err, errDuplicate)
+		}
 	}
-	if holder > 0 {
-		return errDuplicate
-	}
-	_, err = tx.NewUpdate().Model(&row).ExcludeColumn("org", "stage", "created_at").WherePK().Exec(ctx)
+	_, err := tx.NewUpdate().Model(&row).ExcludeColumn("org", "stage", "created_at").WherePK().Exec(ctx)
 	if isDuplicate(err) {
 		return errDuplicate
 	}
 	if err != nil || phones == nil {
 		return err
 	}
-	var before []string
-	if err := tx.NewSelect().Model((*phoneRow)(nil)).Column("phone").Where("leads_id = ?", row.LeadsID).Scan(ctx, &before); err != nil {
+	var had []string
+	if err := tx.NewSelect().Model((*phoneRow)(nil)).Column("phone").Where("leads_id = ?", row.LeadsID).Scan(ctx, &had); err != nil {
 		return err
 	}
 	// New ones first: what another lead has is seen without a wait, so that two that
 	// want each other's numbers do not wait for each other.
-	fresh := slices.DeleteFunc(slices.Clone(phones), func(phone string) bool { return slices.Contains(before, phone) })
+	fresh := slices.DeleteFunc(slices.Clone(phones), func(phone string) bool { return slices.Contains(had, phone) })
 	if err := addPhones(ctx, tx, row, fresh); err != nil {
 		return err
 	}
-	gone := slices.DeleteFunc(before, func(phone string) bool { return slices.Contains(phones, phone) })
+	gone := slices.DeleteFunc(had, func(phone string) bool { return slices.Contains(phones, phone) })
 	if len(gone) == 0 {
 		return nil
 	}
@@ -315,7 +314,7 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 			if err != nil {
 				return err
 			}
-			if err := s.notify(ctx, tx, noticesOf(canceled, true)); err != nil {
+			if err := s.notify(ctx, tx, noticesOf(canceled, true), false); err != nil {
 				return err
 			}
 		}

@@ -144,7 +144,7 @@ func (s *Store) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, i
 			return 0, err
 		}
 	}
-	return len(rows), s.notify(ctx, tx, noticesOf(rows, false))
+	return len(rows), s.notify(ctx, tx, noticesOf(rows, false), true)
 }
 
 // Moves returns where enrollments of a version are ordered to go on, by their ids. seqs

@@ -35,14 +35,15 @@ const (
 	noticeWidth = 10
 )
 
-// notify stores notices in the transaction of what they are about.
-func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice) error {
+// notify stores notices in the transaction of what they are about. Those in bulk are of
+// one change to many workflows.
+func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice, bulk bool) error {
 	if len(notices) == 0 {
 		return nil
 	}
 	rows := make([]noticeRow, len(notices))
 	for i, n := range notices {
-		rows[i] = noticeRow{WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID, CreatedAt: stamp{s.time()}}
+		rows[i] = noticeRow{WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID, CreatedAt: stamp{s.time()}, Bulk: bulk}
 	}
 	_, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx)
 	return err

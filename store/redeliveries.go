@@ -270,7 +270,7 @@ func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redelivery
 		return err
 	}
 	// Each of them is at work, or will be started and see it.
-	return s.notifyRounds(ctx, tx, "dr.redelivery_id = ?", row.ID)
+	return s.notifyRounds(ctx, tx, true, "dr.redelivery_id = ?", row.ID)
 }
 
 func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {

@@ -323,7 +323,7 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 			return err
 		}
 		if refused = why[key]; refused != nil {
-			return s.notifyRounds(ctx, tx, "d.enrollment_id = ? AND d.visit = ?", key.EnrollmentID, key.Visit)
+			return s.notifyRounds(ctx, tx, false, "d.enrollment_id = ? AND d.visit = ?", key.EnrollmentID, key.Visit)
 		}
 		if len(begun) == 0 { // its time was over, and it was dropped since it was found
 			return absent
@@ -498,11 +498,11 @@ func (s *Store) cancelRoundsOfLead(ctx context.Context, tx bun.Tx, lead int64) e
 
 // notifyRounds tells the workflows of the redeliveries (alias dr) of deliveries (alias d)
 // that are not decided.
-func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, which string, args ...any) error {
-	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-		SELECT dr.workflow_id, '', '', ?, 0 FROM delivery_rounds AS dr
+func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, bulk bool, which string, args ...any) error {
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
+		SELECT dr.workflow_id, '', '', ?, 0, ? FROM delivery_rounds AS dr
 		JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit AND d.round = dr.round
-		WHERE `+which+` AND `+undecided+` GROUP BY dr.workflow_id ORDER BY dr.workflow_id`, append([]any{stamp{s.time()}}, args...)...).Exec(ctx)
+		WHERE `+which+` AND `+undecided+` GROUP BY dr.workflow_id ORDER BY dr.workflow_id`, append([]any{stamp{s.time()}, bulk}, args...)...).Exec(ctx)
 	return err
 }
 
@@ -512,5 +512,5 @@ func (s *Store) notifyWhole(ctx context.Context, tx bun.Tx, workflows []string) 
 	for i, id := range workflows {
 		notices[i] = waypost.Notice{WorkflowID: id}
 	}
-	return s.notify(ctx, tx, notices)
+	return s.notify(ctx, tx, notices, false)
 }

@@ -3,7 +3,9 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,8 +14,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
 
 	"waypost"
+	"waypost/activities"
+	"waypost/journey"
 	"waypost/store"
 )
 
@@ -135,5 +140,95 @@ func TestFirstAttemptsAreLocal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// heldStore keeps the attempts of a journey from being opened until it is released.
+type heldStore struct {
+	*store.Store
+	journey string
+	holds   chan struct{} // tells of each that waits
+	release chan struct{}
+}
+
+func (s heldStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	if openings[0].Delivery.JourneyID == s.journey {
+		s.holds <- struct{}{}
+		<-s.release
+	}
+	return s.Store.OpenAttempts(ctx, openings)
+}
+
+// Where other batches keep one from its take-off, a workflow task does not wait for
+// them: a regular activity does, and nothing is sent twice.
+func TestLocalBatchWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	const definition = `{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`
+	w := newWorld(t, nil)
+	w.patience = 10 * time.Millisecond
+	w.newEnvironmentAt(time.Now())
+	others, ours := w.publish(definition), w.publish(definition)
+	held := heldStore{w.store, others.JourneyID, make(chan struct{}), make(chan struct{})}
+	w.registerWith(held)
+	var taken sync.WaitGroup
+	release := sync.OnceFunc(func() { close(held.release) })
+	defer release()
+	enroll := func(v waypost.JourneyVersion, lead int64) waypost.Enrollment {
+		e, err := w.store.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: v.JourneyID, Version: v.Version, LeadsID: lead, AppID: "app_test"}, waypost.Reentry{Policy: waypost.ReentryAlways})
+		must(t, err)
+		return e
+	}
+	leads := w.leads(4*runtime.GOMAXPROCS(0) + 5)
+	for pair := range slices.Chunk(leads[5:], 2) {
+		batch := activities.Batch{Scope: scope, JourneyID: others.JourneyID, Version: others.Version, NodeID: "hello", Coalesce: true}
+		for _, l := range pair {
+			batch.Items = append(batch.Items, activities.Item{
+				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Version: others.Version, Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Fresh: true,
+			})
+		}
+		taken.Go(func() {
+			var suite testsuite.WorkflowTestSuite
+			suite.SetLogger(slog.New(slog.DiscardHandler))
+			env := suite.NewTestActivityEnvironment()
+			env.SetDataConverter(w.dataConverter())
+			env.RegisterActivity(w.acts.DeliverBatch)
+			if _, err := env.ExecuteActivity(w.acts.DeliverBatch, batch); err != nil {
+				t.Error(err)
+			}
+		})
+		<-held.holds
+	}
+	for { // those of the others are claimed
+		cohort, err := w.store.ClaimCohort(t.Context())
+		must(t, err)
+		if cohort == nil {
+			break
+		}
+	}
+	var enrolled []waypost.Enrollment
+	for _, l := range leads[:5] {
+		enrolled = append(enrolled, enroll(ours, l))
+	}
+	var runs []string
+	w.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
+		runs = append(runs, "local "+info.ActivityType.Name)
+	})
+	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
+		runs = append(runs, info.ActivityType.Name)
+		var batch activities.Batch
+		if err := args.Get(&batch); err != nil || batch.Items[0].Fresh {
+			t.Errorf("the local activity has not answered: %+v, %v", batch, err)
+		}
+		release()
+	})
+	w.run()
+	taken.Wait()
+	if want := []string{"local DeliverBatch", "DeliverBatch"}; !slices.Equal(runs, want) {
+		t.Errorf("activities ran %q, want %q", runs, want)
+	}
+	for _, e := range enrolled {
+		if _, attempts := w.delivery(e, "hello"); len(attempts) != 1 {
+			t.Errorf("%d attempts are recorded, want 1", len(attempts))
+		}
 	}
 }

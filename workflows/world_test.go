@@ -46,6 +46,7 @@ type world struct {
 	skew     time.Duration   // of the worker's clock
 	patience time.Duration   // of local activities, a minute if zero
 	next     *waypost.Cohort // to run, instead of one that is claimed
+	acts     *activities.Activities
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -117,6 +118,7 @@ func (w *world) registerWith(s activities.Store) {
 		// A machine that stands still is no slow receiver.
 		Stragglers: time.Minute, LocalPatience: cmp.Or(w.patience, time.Minute),
 	})
+	w.acts = acts
 	w.t.Cleanup(func() { must(w.t, acts.Close(context.Background())) })
 	worker.Register(w.env, acts)
 }
