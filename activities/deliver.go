@@ -125,7 +125,9 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 	if err := r.takeOff(ctx); err != nil {
 		return nil, err
 	}
-	r.tookOff(activity.GetInfo(ctx).WorkflowExecution.ID)
+	if !r.left {
+		r.tookOff(activity.GetInfo(ctx).WorkflowExecution.ID)
+	}
 	if err := r.land(ctx); err != nil {
 		return nil, err
 	}
@@ -231,6 +233,8 @@ type batchRun struct {
 	own     map[int]*flight
 	flying  map[int]*flight
 	started int // POSTs
+	// left says that a regular activity is to take off.
+	left bool
 	// random places the jitter of all that fail together: they come again together,
 	// and other batches at other times.
 	random float64
@@ -250,9 +254,14 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 	}
 	if len(r.batch.Items) > 1 {
 		// More at a time would only wait for the database and for each other. Nor does a
-		// workflow task wait here for long: a regular activity does.
+		// workflow task wait here for long: a regular activity does. It sends what a slow
+		// receiver gets as well: others of another process could not join those POSTs.
 		var late <-chan time.Time
 		if activity.GetInfo(ctx).IsLocalActivity {
+			if r.admit.PostTime(r.hook.ID) > r.localPatience {
+				r.leaveToRegular()
+				return nil
+			}
 			timer := time.NewTimer(r.localPatience)
 			defer timer.Stop()
 			late = timer.C
@@ -261,15 +270,21 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 		case r.runway <- struct{}{}:
 			defer func() { <-r.runway }()
 		case <-late:
-			for _, d := range r.due {
-				r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
-			}
+			r.leaveToRegular()
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return r.announce(ctx)
+}
+
+// leaveToRegular leaves what is due to a regular activity, which runs at once.
+func (r *batchRun) leaveToRegular() {
+	r.left = true
+	for _, d := range r.due {
+		r.results[d.index] = r.answer(d.index, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
+	}
 }
 
 // board takes the touchpoints that nobody in this process is at. It comes before

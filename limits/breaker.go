@@ -179,9 +179,9 @@ func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
 	probe := e.state.Open && e.state.Epoch == ticket
 	e.mu.Unlock()
 	if probe {
-		b.change(ctx, circuit, e, func(c *breaker, _ int64) {
+		b.change(ctx, circuit, e, func(c *breaker, now int64) {
 			if c.Open && c.Epoch == ticket {
-				c.Lease = 0
+				c.Lease = min(c.Lease, now) // which still tells that somebody has come
 			}
 		})
 	}

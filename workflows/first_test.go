@@ -232,3 +232,44 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 		}
 	}
 }
+
+// slowWebhook is known to take its time.
+type slowWebhook struct{}
+
+func (slowWebhook) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string, time.Duration) {
+	return n, "", 0
+}
+func (slowWebhook) Done(string, int)              {}
+func (slowWebhook) PostTime(string) time.Duration { return time.Hour }
+
+// A batch to a receiver that is known to be slow is sent by the activity that waits for
+// the answers: in another process it could not.
+func TestSlowBatchIsNotSentLocally(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.admit = slowWebhook{}
+	w.newEnvironmentAt(time.Now())
+	w.register()
+	enrolled := w.enroll(w.publish(`{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`), 5)
+	var runs []string
+	w.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
+		runs = append(runs, "local "+info.ActivityType.Name)
+	})
+	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		runs = append(runs, info.ActivityType.Name)
+		for _, e := range enrolled {
+			if all, err := w.store.ListDeliveries(t.Context(), scope, waypost.DeliveryFilter{EnrollmentID: e.ID}, waypost.Page{Limit: 1}); err != nil || len(all) > 0 {
+				t.Errorf("the local activity has begun %+v, %v", all, err)
+			}
+		}
+	})
+	w.run()
+	if want := []string{"local DeliverBatch", "DeliverBatch"}; !slices.Equal(runs, want) {
+		t.Errorf("activities ran %q, want %q", runs, want)
+	}
+	for _, e := range enrolled {
+		if _, attempts := w.delivery(e, "hello"); len(attempts) != 1 {
+			t.Errorf("%d attempts are recorded, want 1", len(attempts))
+		}
+	}
+}

@@ -47,6 +47,7 @@ type world struct {
 	patience time.Duration   // of local activities, a minute if zero
 	next     *waypost.Cohort // to run, instead of one that is claimed
 	acts     *activities.Activities
+	admit    activities.Admission // everybody if nil
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -114,7 +115,7 @@ func (w *world) registerWith(s activities.Store) {
 	acts := activities.New(activities.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler),
 		Now:  func() time.Time { return w.env.Now().Add(w.skew) },
-		Wake: func() { w.woken.Add(1) },
+		Wake: func() { w.woken.Add(1) }, Admission: w.admit,
 		// A machine that stands still is no slow receiver.
 		Stragglers: time.Minute, LocalPatience: cmp.Or(w.patience, time.Minute),
 	})
