@@ -339,6 +339,10 @@ func (r *batchRun) read(ctx context.Context) error {
 			return fmt.Errorf("read deliveries: %w", err)
 		}
 	}
+	slack := clockSlack
+	if info.IsLocalActivity {
+		slack = r.localPatience
+	}
 	now := r.now().UTC()
 	var wait time.Duration
 	for i, item := range r.batch.Items {
@@ -375,7 +379,7 @@ func (r *batchRun) read(ctx context.Context) error {
 			r.due = append(r.due, d)
 		case r.stopped[item.touchpoint()]:
 			r.due = append(r.due, d)
-		case s.Status == waypost.DeliveryRetrying && ahead > clockSlack:
+		case s.Status == waypost.DeliveryRetrying && ahead > slack:
 			r.results[i] = r.recorded(i, s)
 		default:
 			if s.Status == waypost.DeliveryRetrying {

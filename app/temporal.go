@@ -52,6 +52,8 @@ func temporalOptions(cfg config.Config, log *slog.Logger) (client.Options, error
 	options.HostPort = cfg.Temporal.Address
 	options.Namespace = cfg.Temporal.Namespace
 	options.Logger = sdklog.NewStructuredLogger(log)
+	// Payloads are compressed before they are encrypted. What remains is small.
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	return options, nil
 }
 

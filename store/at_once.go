@@ -115,16 +115,18 @@ func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map
 	return opened, err
 }
 
-// decided are first attempts that have decided their messages, and where that leaves
-// the enrollments: moved_to is NULL for those that stay where they are.
-var decided = bulk{columns: []string{
-	"enrollment_id text", "visit bigint", "status text", "succeed boolean", "at bigint", "http_status bigint", "error_class text", "duration_ms bigint",
-	"response bytea", "moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+// firsts are first attempts that have ended, and where that leaves the enrollments:
+// moved_to is NULL for those that stay where they are.
+var firsts = bulk{columns: []string{
+	"enrollment_id text", "visit bigint", "status text", "succeed boolean", "next_attempt_at bigint",
+	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea",
+	"moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
 }}
 
-// recordDecided has an error in it where not all of them are as they were opened.
-var recordDecided = `WITH u AS MATERIALIZED (SELECT * FROM ` + decided.arrayed() + ` AS u (` + strings.Join(decided.names(), ", ") + `)),
-	d AS (UPDATE deliveries AS d SET status = u.status, succeed = u.succeed, attempts = 1, open_attempt = 0, open_at = NULL, open_by = '',
+// recordFirsts has an error in it where not all of them are as they were opened.
+var recordFirsts = `WITH u AS MATERIALIZED (SELECT * FROM ` + firsts.arrayed() + ` AS u (` + strings.Join(firsts.names(), ", ") + `)),
+	d AS (UPDATE deliveries AS d SET status = u.status, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
+			attempts = 1, open_attempt = 0, open_at = NULL, open_by = '',
 			last_round = 1, last_attempt = 1, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
 			duration_ms = u.duration_ms, response = u.response
 		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'pending' AND d.round = 1 AND d.attempts = 0
@@ -143,12 +145,12 @@ var recordDecided = `WITH u AS MATERIALIZED (SELECT * FROM ` + decided.arrayed()
 		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
 	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
-		FROM unnest($16::text[], $17::bigint[], $18::bigint[], $19::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		FROM unnest($17::text[], $18::bigint[], $19::bigint[], $20::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
 		` + insertTimelineRow.suffix + `)
-	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $20 AND (SELECT count(*) FROM e) = $21 THEN 1 ELSE 0 END`
+	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $21 AND (SELECT count(*) FROM e) = $22 THEN 1 ELSE 0 END`
 
-// recordAtOnce records first attempts that have decided their messages, unless anything
-// was recorded of one of them since they were opened, and returns what is left to record.
+// recordAtOnce records first attempts, unless anything was recorded of one of them since
+// they were opened, and returns what is left to record.
 func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
 	if !s.postgres {
 		return all, nil
@@ -156,8 +158,9 @@ func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (
 	var records []waypost.AttemptRecord
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
 	for _, r := range all {
-		final := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed
-		if final && r.Attempt == 1 && r.Round <= 1 && r.Outcome.ErrorClass != waypost.ClassInterrupted && !r.Outcome.At.IsZero() && !seen[r.EnrollmentID] {
+		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed ||
+			r.Status == waypost.DeliveryRetrying && r.Progress != nil // whose enrollment is looked at
+		if known && r.Attempt == 1 && r.Round <= 1 && r.Outcome.ErrorClass != waypost.ClassInterrupted && !r.Outcome.At.IsZero() && !seen[r.EnrollmentID] {
 			records = append(records, r)
 		} else {
 			rest = append(rest, r)
@@ -187,19 +190,24 @@ func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (
 			ids, seqs, lastSeqs, entries = append(ids, row.EnrollmentID), append(seqs, row.Seq), append(lastSeqs, row.LastSeq), append(entries, row.Entries)
 		}
 	}
-	args, err := decided.arrays(len(records), func(i int) []any {
+	args, err := firsts.arrays(len(records), func(i int) []any {
 		r, m := records[i], &moves[i]
-		succeeded := r.Status == waypost.DeliverySucceeded
+		var succeed *bool
+		next := stamp{r.NextAttemptAt}
+		if r.Status.Final() {
+			succeeded := r.Status == waypost.DeliverySucceeded
+			succeed, next = &succeeded, stamp{}
+		}
 		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 		return []any{
-			r.EnrollmentID, r.Visit, string(r.Status), &succeeded, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
+			r.EnrollmentID, r.Visit, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
 			a.Response, nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.query(ctx, nil, recordDecided, append(args, ids, seqs, lastSeqs, entries, len(records), moved)...)
+	rows, err := s.query(ctx, nil, recordFirsts, append(args, ids, seqs, lastSeqs, entries, len(records), moved)...)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(new(int)) })
 	}

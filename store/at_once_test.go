@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	t.Parallel()
 	s := storetest.Postgres(t, time.Now)
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
-	journey, hook, keys, leads := published(t, s, sc, 9)
+	journey, hook, keys, leads := published(t, s, sc, 12)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	opening := func(i int) waypost.Opening {
 		return waypost.Opening{
@@ -190,12 +191,48 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 		{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}, {Seq: 2, At: now, NodeID: "wait", What: waypost.WhatEntered},
 	}}
 	recorded(0, going)
-	open(1, opening(6))
+	again := func(i int) waypost.AttemptRecord {
+		r := record(i)
+		r.Status, r.NextAttemptAt = waypost.DeliveryRetrying, now.Add(time.Second)
+		r.Outcome.Succeed, r.Outcome.HTTPStatus, r.Outcome.ErrorClass = false, 503, waypost.ClassHTTPStatus
+		r.Progress.Status, r.Progress.NodeID, r.Progress.LastSeq, r.Progress.Entries = waypost.EnrollmentRunning, "hello", 1, r.Progress.Entries[:1]
+		return r
+	}
+	stands := func(o waypost.Opening) waypost.Delivery {
+		t.Helper()
+		d, _, _, err := s.Delivery(ctx, sc, o.Delivery.MessageID)
+		must(t, err)
+		d.MessageID, d.EnrollmentID, d.LeadsID = "", "", 0
+		return d
+	}
+	once, apart := opening(8), opening(9)
+	open(2, once, apart)
+	recorded(0, again(8))
+	bare := again(9)
+	bare.Progress = nil
+	recorded(1, bare) // by a transaction
+	if got, want := stands(once), stands(apart); !reflect.DeepEqual(got, want) || got.NextAttemptAt == nil || got.Succeed != nil || got.Attempts != 1 {
+		t.Errorf("it stands at %+v, by a transaction at %+v", got, want)
+	}
+	for i, want := range map[int]waypost.DeliveryStatus{10: waypost.DeliveryCanceled, 11: waypost.DeliverySucceeded} {
+		o := opening(i)
+		open(1, o)
+		_, err := s.CancelEnrollment(ctx, sc, keys[i].EnrollmentID)
+		must(t, err)
+		r := again(i)
+		if want == waypost.DeliverySucceeded {
+			r = record(i)
+		}
+		if left, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r}); err != nil || len(left) != 1 {
+			t.Errorf("of one that was canceled %d are left, %v", len(left), err)
+		}
+		must(t, s.RecordAttempts(ctx, []waypost.AttemptRecord{r}))
+		if got := stands(o); got.Status != want {
+			t.Errorf("of one that was canceled: %s, want %s", got.Status, want)
+		}
+	}
 	_, err := s.CancelEnrollment(ctx, sc, keys[6].EnrollmentID)
 	must(t, err)
-	if left, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{record(6)}); err != nil || len(left) != 1 {
-		t.Errorf("of one that was canceled %d are left, %v", len(left), err)
-	}
 	open(0, opening(6)) // it has no effect
 	_, err = s.PauseJourney(ctx, sc, journey)
 	must(t, err)

@@ -35,30 +35,32 @@ func (s brittleStore) OpenAttempts(ctx context.Context, openings []waypost.Openi
 	return s.Store.OpenAttempts(ctx, openings)
 }
 
-// First attempts are local activities, in launches as well, unless they take time:
-// then, and for all others, a regular one waits. Whatever runs, each attempt is one
-// POST.
-func TestFirstAttemptsAreLocal(t *testing.T) {
+// Attempts are local activities, in launches as well, unless they take time: then a
+// regular one waits. Whatever runs, each attempt is one POST.
+func TestAttemptsAreLocal(t *testing.T) {
 	t.Parallel()
 	const local, regular = "local", "regular"
 	for name, c := range map[string]struct {
 		failures int32 // of the database
 		refusals int   // by the receiver
-		slow     bool  // the receiver answers when a regular activity waits for it
+		slow     bool  // the receiver succeeds when a regular activity waits for it
 		leads    int
 		launch   bool
 		runs     []string
 		posts    int
 	}{
-		"quick":            {leads: 1, runs: []string{local}, posts: 1},
-		"slow":             {slow: true, leads: 1, runs: []string{local, regular}, posts: 1},
-		"several":          {leads: 5, runs: []string{local}, posts: 5},
-		"several, slow":    {slow: true, leads: 5, runs: []string{local, regular}, posts: 5},
-		"refused twice":    {refusals: 2, leads: 1, runs: []string{local, regular, regular}, posts: 3},
-		"no database once": {failures: 1, leads: 1, runs: []string{local, local}, posts: 1},
-		"no database":      {failures: 3, leads: 1, runs: []string{local, local, regular, regular}, posts: 1},
-		"launch":           {leads: 5, launch: true, runs: []string{local}, posts: 5},
-		"launch, slow":     {slow: true, leads: 5, launch: true, runs: []string{local, regular}, posts: 5},
+		"quick":                      {leads: 1, runs: []string{local}, posts: 1},
+		"slow":                       {slow: true, leads: 1, runs: []string{local, regular}, posts: 1},
+		"several":                    {leads: 5, runs: []string{local}, posts: 5},
+		"several, slow":              {slow: true, leads: 5, runs: []string{local, regular}, posts: 5},
+		"refused twice":              {refusals: 2, leads: 1, runs: []string{local, local, local}, posts: 3},
+		"refused once, then slow":    {refusals: 1, slow: true, leads: 1, runs: []string{local, local, regular}, posts: 2},
+		"no database once":           {failures: 1, leads: 1, runs: []string{local, local}, posts: 1},
+		"no database":                {failures: 3, leads: 1, runs: []string{local, local, regular, regular}, posts: 1},
+		"launch":                     {leads: 5, launch: true, runs: []string{local}, posts: 5},
+		"launch, slow":               {slow: true, leads: 5, launch: true, runs: []string{local, regular}, posts: 5},
+		"launch, refused twice":      {refusals: 2, leads: 5, launch: true, runs: []string{local, local, local}, posts: 15},
+		"launch, refused, then slow": {refusals: 1, slow: true, leads: 5, launch: true, runs: []string{local, local, regular}, posts: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,11 +111,11 @@ func TestFirstAttemptsAreLocal(t *testing.T) {
 			w.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) { note(info, local) })
 			w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) { note(info, regular) })
 			w.receiver.script = func(_ waypost.Message, attempt int) answer {
-				if c.slow {
-					<-waits
-				}
 				if attempt <= c.refusals {
 					return answer{status: http.StatusServiceUnavailable}
+				}
+				if c.slow {
+					<-waits
 				}
 				return answer{status: http.StatusOK}
 			}

@@ -68,9 +68,9 @@ type Member struct {
 
 // rules of new runs. 0 was the first: delays ended without a look at what was
 // decided meanwhile, and everything was a regular activity. Under 1, so were all
-// batches of touchpoints; since 2 first attempts are local ones, but in launches, and now
-// there, too.
-const rules = 3
+// batches of touchpoints; since 2 first attempts are local ones, but in launches, since 3
+// there, too, and now later attempts as well.
+const rules = 4
 
 // Ring is what a SignalLook carries: who is to be looked at, and which events are
 // the reason. Without enrollments, all are.
@@ -358,12 +358,29 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 		return nil
 	}
 	// Most receivers have answered before a regular activity would have been dispatched.
-	if local := c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == ""; local && !slices.ContainsFunc(batch.Items, func(i activities.Item) bool { return !i.Fresh }) {
+	if !slices.ContainsFunc(members, c.lasting) {
 		c.quick(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
 		return
 	}
 	c.regular(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
 }
+
+// lasting tells whether a member's touchpoint may take long: what was under way or held
+// back when it was asked for before. What is new, and what comes again when it was planned
+// to, is not.
+func (c *cohort) lasting(i int) bool {
+	m := &c.in.Members[i]
+	switch {
+	case c.in.Rules > 3 && m.Outcome == activities.OutcomeRetrying:
+		return !m.Due.Equal(m.Planned)
+	case c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == "":
+		return !m.fresh()
+	}
+	return true
+}
+
+// fresh tells whether no batch has had the member's touchpoint yet.
+func (m *Member) fresh() bool { return m.Outcome == "" && m.Due.IsZero() }
 
 // delivered takes over what came of one touchpoint.
 func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) error {
@@ -586,7 +603,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
 			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred, Quiet: m.quiet(),
-			Fresh: m.Outcome == "" && m.Due.IsZero(),
+			Fresh: m.fresh(),
 		}
 	}
 	return b

@@ -156,6 +156,12 @@ func TestArticlesPage(t *testing.T) {
 				return strings.Contains(strings.ReplaceAll(r.stdout, " ", ""), `"total_count":`) && !strings.Contains(r.stdout, `"total_count":0`) || strings.HasPrefix(r.stdout, "ID ")
 			})
 		}
+		if strings.HasPrefix(line, "waypost_call GET /v1/articles/reindex") { // which a worker begins
+			until(t, line, func() bool {
+				r = run(line)
+				return strings.Contains(r.stdout, `"succeeded"`)
+			})
+		}
 		if r.code != 0 {
 			if failed++; !strings.Contains(r.stderr, "1 of 3 lines failed") {
 				t.Errorf("%s: %s%s", line, r.stdout, r.stderr)

@@ -39,6 +39,9 @@ func TestHistories(t *testing.T) {
 		if (attempt <= 2 || !found.Load()) && len(m.UserProfile.AffID)%2 == 1 {
 			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
+		if attempt > 1 { // longer than a workflow task waits
+			return harness.Answer{Status: http.StatusOK, After: time.Second}
+		}
 		return harness.Answer{Status: http.StatusOK}
 	})
 	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
