@@ -124,3 +124,21 @@ func (w *observedWorkflow) ExecuteWorkflow(ctx workflow.Context, in *interceptor
 	}
 	return w.Next.ExecuteWorkflow(ctx, in)
 }
+
+func (w *observedWorkflow) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	return w.Next.Init(&observedCalls{interceptor.WorkflowOutboundInterceptorBase{Next: out}, w.by})
+}
+
+type observedCalls struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	by *observer
+}
+
+// ExecuteLocalActivity compares the clocks for those who only have tasks with local
+// activities: that of a workflow goes on from when Temporal started its task.
+func (c *observedCalls) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	if !workflow.IsReplaying(ctx) {
+		c.by.clock.started(workflow.Now(ctx))
+	}
+	return c.Next.ExecuteLocalActivity(ctx, name, args...)
+}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +67,47 @@ func TestClockIsMended(t *testing.T) {
 		if got := clock.Now(); !got.Equal(now) {
 			t.Errorf("it is %s, want %s", got, now)
 		}
+	}
+}
+
+// A workflow that has been running for long and only has local activities compares the
+// clocks as well: by the task that begins them.
+func TestClockOfLaterTasks(t *testing.T) {
+	t.Parallel()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(slog.New(slog.DiscardHandler))
+	env := suite.NewTestWorkflowEnvironment()
+	var mu sync.Mutex
+	var off time.Duration
+	clock := NewClock(func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return env.Now().Add(off)
+	}, slog.New(slog.DiscardHandler))
+	pump := NewPump(nil, nil, nil, slog.New(slog.DiscardHandler))
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}}})
+	activity := func(context.Context) error { return nil }
+	env.RegisterActivity(activity)
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
+		for range 3 {
+			if err := workflow.Sleep(ctx, time.Hour); err != nil {
+				return err
+			}
+			mu.Lock()
+			off = 10 * time.Minute
+			mu.Unlock()
+			if err := workflow.ExecuteLocalActivity(ctx, activity).Get(ctx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := env.GetWorkflowError(); err != nil {
+		t.Fatal(err)
+	}
+	if off := clock.Now().Sub(env.Now()); off.Abs() > time.Minute {
+		t.Errorf("the clock is off by %s", off)
 	}
 }
 

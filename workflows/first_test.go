@@ -43,6 +43,7 @@ func TestAttemptsAreLocal(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures int32 // of the database
 		refusals int   // by the receiver
+		soon     bool  // are the retries due
 		slow     bool  // the receiver succeeds when a regular activity waits for it
 		leads    int
 		launch   bool
@@ -55,6 +56,7 @@ func TestAttemptsAreLocal(t *testing.T) {
 		"several, slow":              {slow: true, leads: 5, runs: []string{local, regular}, posts: 5},
 		"refused twice":              {refusals: 2, leads: 1, runs: []string{local, local, local}, posts: 3},
 		"refused once, then slow":    {refusals: 1, slow: true, leads: 1, runs: []string{local, local, regular}, posts: 2},
+		"refused twice, due soon":    {refusals: 2, soon: true, leads: 1, runs: []string{local, regular, regular}, posts: 3},
 		"no database once":           {failures: 1, leads: 1, runs: []string{local, local}, posts: 1},
 		"no database":                {failures: 3, leads: 1, runs: []string{local, local, regular, regular}, posts: 1},
 		"launch":                     {leads: 5, launch: true, runs: []string{local}, posts: 5},
@@ -64,7 +66,11 @@ func TestAttemptsAreLocal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t, func(hook *waypost.Webhook) {
+				if c.soon {
+					hook.Retry.Schedule = []waypost.Duration{waypost.Duration(100 * time.Millisecond)}
+				}
+			})
 			v := w.publish(`{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`)
 			var ids []string
 			if c.launch {

@@ -365,6 +365,11 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 	c.regular(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
 }
 
+// chained is the shortest retry that is left to a local activity: one that is due sooner
+// might be carried out in the task of the attempt before, and the next one too, and
+// nothing of them would be in the history until that task ends.
+const chained = 500 * time.Millisecond
+
 // lasting tells whether a member's touchpoint may take long: what was under way or held
 // back when it was asked for before. What is new, and what comes again when it was planned
 // to, is not.
@@ -372,7 +377,7 @@ func (c *cohort) lasting(i int) bool {
 	m := &c.in.Members[i]
 	switch {
 	case c.in.Rules > 3 && m.Outcome == activities.OutcomeRetrying:
-		return !m.Due.Equal(m.Planned)
+		return !m.Due.Equal(m.Planned) || m.Planned.Sub(m.Since) < chained
 	case c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == "":
 		return !m.fresh()
 	}

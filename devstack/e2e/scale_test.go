@@ -286,7 +286,9 @@ func pause(t *testing.T, f *harness.Fleet, group int, shift bool) {
 	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
 		"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}, "ratePerSecond": harness.Scaled(150, 2_000),
 	}, &l)
-	f.AwaitLaunch(t, l.ID, launchTime, "enrolled at 30 %", func(l harness.Launched) bool { return l.Enrolled*10 >= n*3 })
+	f.AwaitLaunch(t, l.ID, launchTime, "enrolled at 30 %, and sending", func(l harness.Launched) bool {
+		return l.Enrolled*10 >= n*3 && l.Outcomes.Succeeded > 0
+	})
 	f.Do(t, http.MethodPost, "/v1/launches/"+l.ID+"/pause", nil, &l)
 	paused := time.Now()
 	if l.Status != waypost.LaunchPaused || l.Enrolled >= n {
