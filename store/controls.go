@@ -45,11 +45,25 @@ type holdRow struct {
 // It is one indexed query, and a second one where a journey was ever canceled (and,
 // rarely, one where hundreds of neighbours have controls).
 func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
-	controls, err := s.controlsOf(ctx, s.r, of)
+	var controls map[string]waypost.Controls
+	rows, err := s.controlsNow(ctx, of)
+	if err == nil {
+		controls, err = s.byEnrollment(ctx, s.r, rows, of)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load controls: %w", err)
 	}
 	return controls, nil
+}
+
+// controlsNow is controlRows outside of a transaction. For a single enrollment planning
+// would take longer than reading.
+func (s *Store) controlsNow(ctx context.Context, of waypost.ControlTargets) ([]controlRow, error) {
+	if len(of.EnrollmentIDs) > 1 {
+		return controlRows(ctx, s.r, of, false)
+	}
+	rows, err := rowsByID[controlRow](ctx, s, "target", append([]string{of.JourneyID, of.LaunchID}, of.EnrollmentIDs...))
+	return inOrder(rows), err
 }
 
 // controlsOf is Controls within a transaction or without. The id of a launch can
@@ -113,8 +127,13 @@ func controlRows(ctx context.Context, db bun.IDB, of waypost.ControlTargets, inF
 		return nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(row controlRow) bool { return !slices.Contains(targets, row.Target) })
+	return inOrder(rows), nil
+}
+
+// inOrder sorts controls by when they were made.
+func inOrder(rows []controlRow) []controlRow {
 	slices.SortFunc(rows, func(a, b controlRow) int { return cmp.Compare(a.ID, b.ID) })
-	return rows, nil
+	return rows
 }
 
 // byEnrollment says which controls count for which enrollment.

@@ -254,7 +254,7 @@ func (s *Store) enrollmentWithTimeline(ctx context.Context, sc waypost.Scope, id
 	if entries, err = s.timelineOf(ctx, s.r, id); err != nil {
 		return e, nil, err
 	}
-	controls, err := s.controlsOf(ctx, s.r, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
+	controls, err := s.Controls(ctx, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
 	if err != nil {
 		return e, nil, err
 	}
