@@ -60,7 +60,7 @@ const (
 	warmUp        = 200 // single enrollments before anything is measured
 	betweenRounds = 3 * time.Second
 	launchPoll    = 100 * time.Millisecond
-	launchGlance  = 2 * time.Second
+	launchGlance  = 10 * time.Second
 	recordPoll    = 20 * time.Millisecond
 	caseTime      = 30 * time.Minute // no case takes longer, however slow the machine
 )
