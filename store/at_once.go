@@ -54,40 +54,68 @@ func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.R
 	return done, err
 }
 
-// openAtOnce opens first attempts of messages that are new, all of one node, one launch
-// and one time. It returns those that it has opened.
+// openAtOnce opens first attempts of messages that are new, or later ones of those that
+// failed and wait to be retried, all of one journey, one launch and one time. It returns
+// those that it has opened.
 func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
-	if !s.postgres {
+	if !s.postgres || !alike(openings) {
 		return nil, nil
 	}
-	var like *waypost.Opening
-	first := make(map[waypost.Touchpoint]*waypost.Opening, len(openings))
-	for i := range openings {
-		o := &openings[i]
-		if o.Attempt != 1 || o.Round > 1 || !o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "" || first[o.Touchpoint] != nil {
-			return nil, nil
+	// In the order in which rows are locked.
+	order := slices.SortedFunc(slices.Values(openings), func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	open := s.openFirsts
+	if openings[0].Attempt > 1 {
+		open = s.openLaters
+	}
+	opened, err := open(ctx, order)
+	if refused(err) {
+		return nil, nil
+	}
+	return opened, err
+}
+
+// alike tells whether openings are of the usual kind, and of one: each is of a touchpoint
+// of its own, and all are first attempts of one node or all are later ones.
+func alike(openings []waypost.Opening) bool {
+	like := openings[0]
+	seen := make(map[waypost.Touchpoint]bool, len(openings))
+	for _, o := range openings {
+		if o.Round > 1 || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
+			return false
 		}
-		if like == nil {
-			like = o
+		if o.Attempt == 1 && (!o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "") || o.Attempt > 1 && o.Body != nil {
+			return false
 		}
 		if a, b := o.Delivery, like.Delivery; o.Scope != like.Scope || a.JourneyID != b.JourneyID || a.JourneyVersion != b.JourneyVersion || a.NodeID != b.NodeID ||
 			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By {
-			return nil, nil
+			return false
 		}
-		first[o.Touchpoint] = o
+		seen[o.Touchpoint] = true
 	}
+	return true
+}
+
+// unheld is a condition that none of the openings has any control; its parameters are the
+// journey, the launch, and the first and the last enrollment.
+func unheld(journey, launch, first, last string) string {
+	return "NOT EXISTS (SELECT 1 FROM controls WHERE until_at IS NULL AND (target IN (" + journey + ", " + launch + ") OR target BETWEEN " + first + " AND " + last + "))"
+}
+
+// openFirsts takes openings in the order of their keys.
+func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	like := openings[0]
 	n := len(openings)
 	ids, visits, messages, leads, bodies := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n), make([][]byte, n)
-	// In the order in which rows are locked.
-	order := slices.SortedFunc(slices.Values(openings), func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
-	for i, o := range order {
+	first := make(map[waypost.Touchpoint]*waypost.Opening, n)
+	for i, o := range openings {
+		first[o.Touchpoint] = &openings[i]
 		ids[i], visits[i], messages[i], leads[i] = o.EnrollmentID, int64(o.Visit), o.Delivery.MessageID, o.Delivery.LeadsID
 		bodies[i] = s.keys.Seal(o.Body, messagePurpose(o.Delivery.MessageID))
 	}
 	d := like.Delivery
 	rows, err := s.query(ctx, nil, `WITH u AS MATERIALIZED (
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) AS u (enrollment_id, visit, message_id, leads_id, body)
-		WHERE NOT EXISTS (SELECT 1 FROM controls WHERE until_at IS NULL AND (target IN ($8, $12) OR target BETWEEN $15 AND $16))),
+		WHERE `+unheld("$8", "$12", "$15", "$16")+`),
 	d AS (INSERT INTO deliveries (enrollment_id, visit, message_id, leads_id, org, stage, journey_id, journey_version, node_id, webhook_id, launch_id,
 			status, first_attempt_at, open_attempt, open_at, open_by)
 		SELECT enrollment_id, visit, message_id, leads_id, $6, $7, $8, $9, $10, $11, NULLIF($12, ''), 'pending', $13, 1, $13, $14 FROM u
@@ -109,34 +137,96 @@ func (s *Store) openAtOnce(ctx context.Context, openings []waypost.Opening) (map
 			return err
 		})
 	}
-	if refused(err) {
-		return nil, nil
-	}
 	return opened, err
 }
 
-// firsts are first attempts that have ended, and where that leaves the enrollments:
-// moved_to is NULL for those that stay where they are.
-var firsts = bulk{columns: []string{
-	"enrollment_id text", "visit bigint", "status text", "succeed boolean", "next_attempt_at bigint",
+// openLater needs no order of its own: its rows are looked up one after the other.
+var openLater = `WITH u AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (enrollment_id, visit, attempt)
+		WHERE ` + unheld("$4", "$5", "$6", "$7") + `),
+	d AS (UPDATE deliveries AS d SET open_attempt = u.attempt, open_at = $8, open_by = $9
+		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'retrying' AND d.round = 1 AND d.open_attempt = 0
+			AND d.attempts = u.attempt - 1 AND d.first_attempt_at IS NOT NULL
+			AND EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)
+		RETURNING d.*)
+	SELECT ` + deliveryColumns + `, (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) FROM d`
+
+// openLaters takes openings in the order of their keys. Callers have read the messages,
+// with the same keys: should one have become unreadable since, its attempt counts as cut
+// off, by which time the caller knows.
+func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	n := len(openings)
+	ids, visits, attempts := make([]string, n), make([]int64, n), make([]int64, n)
+	for i, o := range openings {
+		ids[i], visits[i], attempts[i] = o.EnrollmentID, int64(o.Visit), int64(o.Attempt)
+	}
+	like := openings[0]
+	rows, err := s.query(ctx, nil, openLater, ids, visits, attempts, like.Delivery.JourneyID, like.Delivery.LaunchID, ids[0], ids[n-1], like.At.UnixMicro(), like.By)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var row storedRow
+		if err := row.scan(rows); err != nil {
+			return err
+		}
+		body, unreadable := s.openBody(row.MessageID, row.body)
+		sending := row.sending(body)
+		if sending.Unreadable = unreadable; unreadable != nil {
+			sending.Open = nil
+		}
+		opened[row.touchpoint()] = sending
+		return nil
+	})
+	return opened, err
+}
+
+// ends are attempts that have ended, and where that leaves the enrollments: moved_to is
+// NULL for those that stay where they are.
+var ends = bulk{columns: []string{
+	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
 	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea",
 	"moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
 }}
 
-// recordFirsts has an error in it where not all of them are as they were opened.
-var recordFirsts = `WITH u AS MATERIALIZED (SELECT * FROM ` + firsts.arrayed() + ` AS u (` + strings.Join(firsts.names(), ", ") + `)),
-	d AS (UPDATE deliveries AS d SET status = u.status, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
-			attempts = 1, open_attempt = 0, open_at = NULL, open_by = '',
-			last_round = 1, last_attempt = 1, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
-			duration_ms = u.duration_ms, response = u.response
-		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'pending' AND d.round = 1 AND d.attempts = 0
-			AND d.last_attempt = 0 AND d.open_attempt = 1 AND d.first_attempt_at IS NOT NULL
-		RETURNING d.enrollment_id, d.visit),
-	e AS (UPDATE enrollments AS e SET status = u.moved_to, node_id = u.node_id, last_seq = u.last_seq, ended_at = u.ended_at, end_seq = u.end_seq,
-			end_entries = u.end_entries, move = NULL
-		FROM u JOIN d USING (enrollment_id, visit)
-		WHERE e.id = u.enrollment_id AND u.moved_to IS NOT NULL AND e.last_seq < u.last_seq AND e.ended_at IS NULL
+// recordFirst has an error in it where not all deliveries are as their attempts were
+// opened, or an enrollment has ended meanwhile. What comes from u goes through d: joined
+// with u again, every row could be compared with all others, since nothing is known of
+// how many there are when this is planned.
+var recordFirst = recordEnds("", "u", "AND d.status = 'pending' AND "+asOpened)
+
+// recordLater does so for attempts after the first, whose deliveries describe the attempt
+// before, which gets a row of its own. They are locked for that: what is written there is
+// what was last recorded.
+var recordLater = recordEnds(`o AS MATERIALIZED (
+		SELECT u.*, d.last_round, d.last_attempt, d.last_attempt_at, d.http_status AS last_http_status, d.error_class AS last_error_class,
+			d.message AS last_message, d.duration_ms AS last_duration_ms, d.response_excerpt AS last_excerpt, d.response AS last_response
+		FROM u JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit
+		WHERE d.status = 'retrying' AND d.last_round = 1 AND `+asOpened+`
+		ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d),
+	a AS (INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, message, duration_ms, response_excerpt, response)
+		SELECT enrollment_id, visit, last_round, last_attempt, last_attempt_at, last_http_status, last_error_class, last_message, last_duration_ms,
+			last_excerpt, last_response FROM o
+		ON CONFLICT (enrollment_id, visit, round, attempt) DO NOTHING),`, "o", "")
+
+const asOpened = `d.round = 1 AND d.attempts = u.attempt - 1 AND d.last_attempt = u.attempt - 1 AND d.open_attempt = u.attempt AND d.first_attempt_at IS NOT NULL`
+
+func recordEnds(before, from, when string) string {
+	return `WITH u AS MATERIALIZED (SELECT * FROM ` + ends.arrayed() + ` AS u (` + strings.Join(ends.names(), ", ") + `)),
+	` + before + `
+	d AS (UPDATE deliveries AS d SET status = u.status, deferred_reason = '', deferred_since = NULL, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
+			attempts = u.attempt, open_attempt = 0, open_at = NULL, open_by = '',
+			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
+			message = '', duration_ms = u.duration_ms, response_excerpt = '', response = u.response
+		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
+		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
+	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,
+			end_entries = d.end_entries, move = NULL
+		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.last_seq < d.last_seq AND e.ended_at IS NULL
 		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at),
+	s AS (SELECT e.id FROM d JOIN enrollments AS e ON e.id = d.enrollment_id WHERE d.moved_to IS NULL AND e.ended_at IS NULL
+		ORDER BY e.id FOR NO KEY UPDATE OF e),
 	f AS (UPDATE journey_entries AS je SET active = je.active - n.n
 		FROM (SELECT l.journey_id, l.leads_id, l.entry_key, n.n
 			FROM (SELECT journey_id, leads_id, entry_key, count(*) AS n FROM e WHERE ended_at IS NOT NULL GROUP BY journey_id, leads_id, entry_key) AS n
@@ -145,52 +235,79 @@ var recordFirsts = `WITH u AS MATERIALIZED (SELECT * FROM ` + firsts.arrayed() +
 		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
 	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
-		FROM unnest($17::text[], $18::bigint[], $19::bigint[], $20::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		FROM unnest($18::text[], $19::bigint[], $20::bigint[], $21::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
 		` + insertTimelineRow.suffix + `)
-	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $21 AND (SELECT count(*) FROM e) = $22 THEN 1 ELSE 0 END`
+	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $22 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $22 THEN 1 ELSE 0 END`
+}
 
-// recordAtOnce records first attempts, unless anything was recorded of one of them since
-// they were opened, and returns what is left to record.
+// recordAtOnce records attempts, unless anything was recorded of one of them since they
+// were opened, and returns what is left to record.
 func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
 	if !s.postgres {
 		return all, nil
 	}
-	var records []waypost.AttemptRecord
+	var firsts, laters []int
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
-	for _, r := range all {
-		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed ||
-			r.Status == waypost.DeliveryRetrying && r.Progress != nil // whose enrollment is looked at
-		if known && r.Attempt == 1 && r.Round <= 1 && r.Outcome.ErrorClass != waypost.ClassInterrupted && !r.Outcome.At.IsZero() && !seen[r.EnrollmentID] {
-			records = append(records, r)
-		} else {
-			rest = append(rest, r)
+	for i, r := range all {
+		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
+		switch {
+		case !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID]:
+		case r.Attempt == 1:
+			firsts = append(firsts, i)
+		default:
+			laters = append(laters, i)
 		}
 		seen[r.EnrollmentID] = true
 	}
-	if len(records) == 0 {
-		return rest, nil
+	done := make([]bool, len(all))
+	for _, group := range []struct {
+		text string
+		at   []int
+	}{{recordFirst, firsts}, {recordLater, laters}} {
+		if len(group.at) == 0 {
+			continue
+		}
+		records := make([]waypost.AttemptRecord, len(group.at))
+		for i, at := range group.at {
+			records[i] = all[at]
+		}
+		recorded, err := s.recordEndsAtOnce(ctx, group.text, records)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range group.at {
+			done[at] = recorded
+		}
 	}
+	for i, r := range all {
+		if !done[i] {
+			rest = append(rest, r)
+		}
+	}
+	return rest, nil
+}
+
+// recordEndsAtOnce records all of the attempts or, if anything is in the way of one, none.
+func (s *Store) recordEndsAtOnce(ctx context.Context, text string, records []waypost.AttemptRecord) (done bool, err error) {
 	// In the order in which rows are locked.
 	slices.SortFunc(records, func(a, b waypost.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
 	moves := make([]move, len(records))
-	moved := 0
 	var ids, entries []string
 	var seqs, lastSeqs []int64
 	for i, r := range records {
 		if r.Progress == nil {
 			continue
 		}
-		moved++
 		rows, err := s.timelineRows(r.EnrollmentID, slices.Clone(r.Progress.Entries))
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		moves[i], rows = s.newMove(*r.Progress, rows)
 		for _, row := range rows {
 			ids, seqs, lastSeqs, entries = append(ids, row.EnrollmentID), append(seqs, row.Seq), append(lastSeqs, row.LastSeq), append(entries, row.Entries)
 		}
 	}
-	args, err := firsts.arrays(len(records), func(i int) []any {
+	args, err := ends.arrays(len(records), func(i int) []any {
 		r, m := records[i], &moves[i]
 		var succeed *bool
 		next := stamp{r.NextAttemptAt}
@@ -200,21 +317,21 @@ func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (
 		}
 		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 		return []any{
-			r.EnrollmentID, r.Visit, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
+			r.EnrollmentID, r.Visit, r.Attempt, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
 			a.Response, nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
 		}
 	})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	rows, err := s.query(ctx, nil, recordFirsts, append(args, ids, seqs, lastSeqs, entries, len(records), moved)...)
+	rows, err := s.query(ctx, nil, text, append(args, ids, seqs, lastSeqs, entries, len(records))...)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(new(int)) })
 	}
 	if refused(err) {
-		return all, nil
+		return false, nil
 	}
-	return rest, err
+	return err == nil, err
 }
 
 // maxCohort stands in the text: a plan for any number of rows would be one for many.

@@ -185,7 +185,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	recorded(2, record(0), record(1)) // again
 	failing := record(2)
 	failing.Status, failing.NextAttemptAt, failing.Progress = waypost.DeliveryRetrying, now.Add(time.Second), nil
-	recorded(1, failing, record(3)) // the other is not left
+	recorded(0, failing, record(3))
 	going := record(4)
 	going.Progress = &waypost.Progress{EnrollmentID: keys[4].EnrollmentID, Status: waypost.EnrollmentWaiting, NodeID: "wait", LastSeq: 2, Entries: []waypost.TimelineEntry{
 		{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}, {Seq: 2, At: now, NodeID: "wait", What: waypost.WhatEntered},
@@ -204,15 +204,6 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 		must(t, err)
 		d.MessageID, d.EnrollmentID, d.LeadsID = "", "", 0
 		return d
-	}
-	once, apart := opening(8), opening(9)
-	open(2, once, apart)
-	recorded(0, again(8))
-	bare := again(9)
-	bare.Progress = nil
-	recorded(1, bare) // by a transaction
-	if got, want := stands(once), stands(apart); !reflect.DeepEqual(got, want) || got.NextAttemptAt == nil || got.Succeed != nil || got.Attempts != 1 {
-		t.Errorf("it stands at %+v, by a transaction at %+v", got, want)
 	}
 	for i, want := range map[int]waypost.DeliveryStatus{10: waypost.DeliveryCanceled, 11: waypost.DeliverySucceeded} {
 		o := opening(i)
@@ -237,6 +228,122 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	_, err = s.PauseJourney(ctx, sc, journey)
 	must(t, err)
 	open(0, opening(7))
+}
+
+// What one statement does to deliveries is what the transaction does, attempt by attempt.
+func TestAtOnceAsByTransaction(t *testing.T) {
+	t.Parallel()
+	s := storetest.Postgres(t, time.Now)
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	sent := waypost.TimelineEntry{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}
+	running := &waypost.Progress{Status: waypost.EnrollmentRunning, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{sent}}
+	completed := &waypost.Progress{Status: waypost.EnrollmentCompleted, LastSeq: 2, Entries: []waypost.TimelineEntry{sent, {Seq: 2, At: now, What: waypost.WhatExited}}}
+	late := &waypost.Progress{Status: waypost.EnrollmentCompleted, LastSeq: 2, Entries: completed.Entries[1:]}
+	// An attempt that fails and is retried, or succeeds; one that is never recorded.
+	type attempt struct {
+		status   waypost.DeliveryStatus
+		progress *waypost.Progress
+	}
+	fails, gone := attempt{status: waypost.DeliveryRetrying}, attempt{}
+	const atOnce, byTransaction = true, false
+	for name, attempts := range map[string][]attempt{
+		"succeeds":                  {{waypost.DeliverySucceeded, completed}},
+		"fails for good":            {{waypost.DeliveryFailed, completed}},
+		"fails once":                {{waypost.DeliveryRetrying, running}, {waypost.DeliverySucceeded, late}},
+		"fails, and is not told":    {fails, {waypost.DeliverySucceeded, completed}},
+		"fails three times":         {fails, fails, fails, {waypost.DeliveryFailed, completed}},
+		"waits for its fourth":      {fails, {waypost.DeliveryRetrying, running}, fails},
+		"goes on after the message": {fails, {waypost.DeliverySucceeded, &waypost.Progress{Status: waypost.EnrollmentWaiting, NodeID: "wait", LastSeq: 1, Entries: []waypost.TimelineEntry{sent}}}},
+		"was cut off":               {gone, fails, {waypost.DeliverySucceeded, completed}},
+		"was cut off later":         {fails, gone, fails, {waypost.DeliverySucceeded, completed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			journey, hook, keys, leads := published(t, s, sc, 2)
+			var stand [2]struct {
+				Delivery   waypost.Delivery
+				Attempts   []waypost.Attempt
+				Enrollment waypost.Enrollment
+				Timeline   []waypost.TimelineEntry
+				Free       bool
+				Openings   []waypost.Sending
+			}
+			for i, way := range []bool{atOnce, byTransaction} {
+				id, open := waypost.NewID(waypost.PrefixMessage, now), false
+				for n, a := range attempts {
+					at := now.Add(time.Duration(n) * time.Second)
+					o := waypost.Opening{
+						Touchpoint: keys[i], Scope: sc, Attempt: n + 1, At: at, By: "prc_1", Interrupts: open,
+						Delivery: waypost.Delivery{
+							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+						},
+					}
+					if n == 0 {
+						o.Body = []byte(`{"n":1}`)
+					}
+					var opened map[waypost.Touchpoint]waypost.Sending
+					var err error
+					if way == atOnce && !o.Interrupts {
+						opened, err = s.OpenAtOnce(ctx, []waypost.Opening{o})
+					} else {
+						opened, err = s.OpenByTransaction(ctx, []waypost.Opening{o})
+					}
+					must(t, err)
+					sending := opened[keys[i]]
+					if sending.Open == nil || string(sending.Body) != `{"n":1}` {
+						t.Fatalf("attempt %d: %+v", n+1, sending)
+					}
+					sending.MessageID = ""
+					stand[i].Openings = append(stand[i].Openings, sending)
+					if again, err := s.OpenAtOnce(ctx, []waypost.Opening{o}); err != nil || len(again) != 0 {
+						t.Errorf("attempt %d is opened twice: %+v, %v", n+1, again, err)
+					}
+					if open = a == gone; open {
+						continue
+					}
+					r := waypost.AttemptRecord{
+						Touchpoint: keys[i], Scope: sc, Round: 1, Attempt: n + 1, Status: a.status,
+						Outcome: waypost.Outcome{Succeed: a.status == waypost.DeliverySucceeded, HTTPStatus: 200 + n, Message: "it says", Excerpt: "so", At: at, Duration: time.Millisecond},
+					}
+					if a.status == waypost.DeliveryRetrying {
+						r.Outcome.ErrorClass, r.NextAttemptAt = waypost.ClassHTTPStatus, at.Add(time.Minute)
+					}
+					if a.progress != nil {
+						p := *a.progress
+						p.EnrollmentID, r.Progress = keys[i].EnrollmentID, &p
+					}
+					if way == byTransaction {
+						must(t, s.RecordByTransaction(ctx, []waypost.AttemptRecord{r}))
+						continue
+					}
+					rest, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r})
+					if err != nil || len(rest) != 0 {
+						t.Errorf("attempt %d is left: %+v, %v", n+1, rest, err)
+					}
+					if rest, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r}); err != nil || len(rest) != 1 {
+						t.Errorf("attempt %d is recorded twice: %v", n+1, err)
+					}
+				}
+				st := &stand[i]
+				var err error
+				st.Delivery, st.Attempts, _, err = s.Delivery(ctx, sc, id)
+				must(t, err)
+				st.Enrollment, st.Timeline, err = s.Enrollment(ctx, sc, keys[i].EnrollmentID)
+				must(t, err)
+				_, err = s.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i]}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
+				st.Free = err == nil
+				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID = "", "", 0
+				st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", 0, time.Time{}, ""
+			}
+			if !reflect.DeepEqual(stand[0], stand[1]) {
+				t.Errorf("at once:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])
+			}
+			if len(stand[0].Attempts) != len(attempts) {
+				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))
+			}
+		})
+	}
 }
 
 // One statement claims what is there; where others have all of a version, the
@@ -332,16 +439,25 @@ func TestPlannedByIndex(t *testing.T) {
 	must(t, err)
 	must(t, s.MarkStarted(ctx, keys[0].EnrollmentID))
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	_, err = s.OpenAtOnce(ctx, []waypost.Opening{{
+	first := waypost.Opening{
 		Touchpoint: keys[0], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte(`{"n":1}`),
 		Delivery: waypost.Delivery{
 			MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[0].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
 			NodeID: "hello", WebhookID: hook, LeadsID: leads[0],
 		},
-	}})
+	}
+	second := first
+	second.Attempt, second.Body = 2, nil
+	_, err = s.OpenAtOnce(ctx, []waypost.Opening{first})
 	must(t, err)
 	_, err = s.RecordAtOnce(ctx, []waypost.AttemptRecord{{
-		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded, Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now},
+		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying, Outcome: waypost.Outcome{HTTPStatus: 503, At: now}, NextAttemptAt: now,
+	}})
+	must(t, err)
+	_, err = s.OpenAtOnce(ctx, []waypost.Opening{second})
+	must(t, err)
+	_, err = s.RecordAtOnce(ctx, []waypost.AttemptRecord{{
+		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 2, Status: waypost.DeliverySucceeded, Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now},
 		Progress: &waypost.Progress{EnrollmentID: keys[0].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{
 			{Seq: 1, At: now, What: waypost.WhatExited},
 		}},
@@ -353,6 +469,12 @@ func TestPlannedByIndex(t *testing.T) {
 	must(t, err)
 	_, err = s.Journey(ctx, sc, journey)
 	must(t, err)
+	_, err = s.Controls(ctx, waypost.ControlTargets{JourneyID: journey, EnrollmentIDs: []string{keys[0].EnrollmentID}})
+	must(t, err)
+	for _, bulk := range []bool{false, true} {
+		_, err = s.ClaimNotices(ctx, 10, bulk)
+		must(t, err)
+	}
 
 	columns := map[string][]string{}
 	rows, err := planned.QueryContext(ctx, `SELECT c.relname, a.attname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
@@ -374,7 +496,7 @@ func TestPlannedByIndex(t *testing.T) {
 		statements[text] = explain
 	}
 	must(t, errors.Join(rows.Err(), rows.Close()))
-	if len(statements) < 8 {
+	if len(statements) < 13 {
 		t.Errorf("only %d statements were planned", len(statements))
 	}
 	for text, explain := range statements {
@@ -387,7 +509,7 @@ func TestPlannedByIndex(t *testing.T) {
 				t.Errorf("all of %s is read by %s", node.Relation, text)
 			}
 			// The few that wait are read in order.
-			if node.Index == "" || node.Index == "enrollments_unclaimed" {
+			if slices.Contains([]string{"", "enrollments_unclaimed", "notices_bulk", "notices_others"}, node.Index) {
 				continue
 			}
 			used := 0

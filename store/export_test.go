@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"github.com/uptrace/bun"
 
 	"waypost"
 )
@@ -15,6 +16,19 @@ func (s *Store) OpenAtOnce(ctx context.Context, openings []waypost.Opening) (map
 
 func (s *Store) RecordAtOnce(ctx context.Context, records []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
 	return s.recordAtOnce(ctx, records)
+}
+
+// OpenByTransaction and RecordByTransaction are the other way to the same.
+func (s *Store) OpenByTransaction(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+	err = s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) error {
+		sendings, err = s.openAttempts(ctx, tx, openings)
+		return err
+	})
+	return sendings, err
+}
+
+func (s *Store) RecordByTransaction(ctx context.Context, records []waypost.AttemptRecord) error {
+	return s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
 }
 
 func (s *Store) ClaimAtOnce(ctx context.Context) (cohort *waypost.Cohort, known bool, err error) {

@@ -259,7 +259,9 @@ var deliveryTests = []test{
 		before := f.sending(t, key)
 		bad := f.failed(waypost.Touchpoint{EnrollmentID: key.EnrollmentID, Visit: 77}, 1)
 		bad.Delivery = o.Delivery
-		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.retrying(key, 1), bad}); err == nil {
+		good := f.retrying(key, 1)
+		good.Outcome.At = time.Time{}
+		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{good, bad}); err == nil {
 			t.Fatal("recorded two deliveries with one message id")
 		}
 		equal(t, "after", f.sending(t, key), before)
