@@ -80,7 +80,7 @@ func alike(openings []waypost.Opening) bool {
 	like := openings[0]
 	seen := make(map[waypost.Touchpoint]bool, len(openings))
 	for _, o := range openings {
-		if o.Round > 1 || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
+		if o.Attempt < 1 || o.Round > 1 || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
 			return false
 		}
 		if o.Attempt == 1 && (!o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "") || o.Attempt > 1 && o.Body != nil {
@@ -151,9 +151,8 @@ var openLater = `WITH u AS MATERIALIZED (
 		RETURNING d.*)
 	SELECT ` + deliveryColumns + `, (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) FROM d`
 
-// openLaters takes openings in the order of their keys. Callers have read the messages,
-// with the same keys: should one have become unreadable since, its attempt counts as cut
-// off, by which time the caller knows.
+// openLaters takes openings in the order of their keys. Callers have read the messages a
+// moment ago; an attempt whose message can no longer be read is taken back.
 func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	n := len(openings)
 	ids, visits, attempts := make([]string, n), make([]int64, n), make([]int64, n)
@@ -166,19 +165,33 @@ func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map
 		return nil, err
 	}
 	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	ids, visits = nil, nil // of those that are taken back
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		var row storedRow
 		if err := row.scan(rows); err != nil {
 			return err
 		}
 		body, unreadable := s.openBody(row.MessageID, row.body)
-		sending := row.sending(body)
-		if sending.Unreadable = unreadable; unreadable != nil {
-			sending.Open = nil
+		if unreadable != nil {
+			ids, visits = append(ids, row.EnrollmentID), append(visits, int64(row.Visit))
+			return nil
 		}
-		opened[row.touchpoint()] = sending
+		opened[row.touchpoint()] = row.sending(body)
 		return nil
 	})
+	if err != nil || len(ids) == 0 {
+		return opened, err
+	}
+	rows, err = s.query(ctx, nil, `UPDATE deliveries AS d SET open_attempt = 0, open_at = NULL, open_by = ''
+		FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
+		WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.open_attempt > 0 AND d.open_at = $3 AND d.open_by = $4`,
+		ids, visits, like.At.UnixMicro(), like.By)
+	if err == nil {
+		err = rows.Close()
+	}
+	if err != nil && len(opened) > 0 {
+		return opened, nil // those are the caller's, to be POSTed now
+	}
 	return opened, err
 }
 
@@ -246,16 +259,22 @@ func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (
 	if !s.postgres {
 		return all, nil
 	}
-	var firsts, laters []int
+	// Those that move their enrollments are apart from those that do not: the statement
+	// locks the ones after the others, and each in the order in which everybody does.
+	var firsts, laters, staying, stayingLater []int
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
 	for i, r := range all {
 		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
 		switch {
 		case !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID]:
-		case r.Attempt == 1:
+		case r.Attempt == 1 && r.Progress != nil:
 			firsts = append(firsts, i)
-		default:
+		case r.Attempt == 1:
+			staying = append(staying, i)
+		case r.Progress != nil:
 			laters = append(laters, i)
+		default:
+			stayingLater = append(stayingLater, i)
 		}
 		seen[r.EnrollmentID] = true
 	}
@@ -263,7 +282,7 @@ func (s *Store) recordAtOnce(ctx context.Context, all []waypost.AttemptRecord) (
 	for _, group := range []struct {
 		text string
 		at   []int
-	}{{recordFirst, firsts}, {recordLater, laters}} {
+	}{{recordFirst, firsts}, {recordFirst, staying}, {recordLater, laters}, {recordLater, stayingLater}} {
 		if len(group.at) == 0 {
 			continue
 		}

@@ -346,6 +346,107 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 	}
 }
 
+// openTwo opens the first attempts of two messages.
+func openTwo(t *testing.T, s *store.Store) (openings []waypost.Opening) {
+	t.Helper()
+	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, hook, keys, leads := published(t, s, sc, 2)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i, key := range keys {
+		openings = append(openings, waypost.Opening{
+			Touchpoint: key, Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte("{}"),
+			Delivery: waypost.Delivery{
+				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: key.EnrollmentID, JourneyID: journey, JourneyVersion: 1,
+				NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+			},
+		})
+	}
+	opened, err := s.OpenAtOnce(t.Context(), openings)
+	if err != nil || len(opened) != len(openings) {
+		t.Fatalf("opened %+v, %v", opened, err)
+	}
+	return openings
+}
+
+// openDatabase returns a store, and its database for what a store does not do.
+func openDatabase(t *testing.T) (*store.Store, *sql.DB) {
+	t.Helper()
+	url := storetest.PostgresURL(t)
+	_, _, err := store.Migrate(t.Context(), url)
+	must(t, err)
+	s, err := store.Open(t.Context(), url, storetest.Keys(t), time.Now)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	db, err := sql.Open("pgx", url)
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	return s, db
+}
+
+// A retry whose message cannot be read any more is not opened, and the others are.
+func TestOpenedUnreadable(t *testing.T) {
+	t.Parallel()
+	s, db := openDatabase(t)
+	ctx := t.Context()
+	openings := openTwo(t, s)
+	for i := range openings {
+		o := &openings[i]
+		must(t, s.RecordAttempts(ctx, []waypost.AttemptRecord{{
+			Touchpoint: o.Touchpoint, Scope: o.Scope, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying,
+			Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, At: o.At}, NextAttemptAt: o.At,
+		}}))
+		o.Attempt, o.Body = 2, nil
+	}
+	_, err := db.ExecContext(ctx, "UPDATE messages SET body = 'sealed with another key' WHERE enrollment_id = $1", openings[1].EnrollmentID)
+	must(t, err)
+	opened, err := s.OpenAttempts(ctx, openings)
+	must(t, err)
+	if good, bad := opened[openings[0].Touchpoint], opened[openings[1].Touchpoint]; good.Open == nil || string(good.Body) != "{}" || bad.Open != nil || bad.Unreadable == nil {
+		t.Errorf("told %+v, and of the unreadable one %+v", good, bad)
+	}
+	stored, err := s.Sendings(ctx, []waypost.Touchpoint{openings[0].Touchpoint, openings[1].Touchpoint})
+	must(t, err)
+	if good, bad := stored[openings[0].Touchpoint], stored[openings[1].Touchpoint]; good.Open == nil || bad.Open != nil || bad.Attempts != 1 || bad.Status != waypost.DeliveryRetrying {
+		t.Errorf("stored %+v, and of the unreadable one %+v", good, bad)
+	}
+}
+
+// Enrollments are locked in the order of their ids, those that stay where they are as
+// those that move: who locks all of them in that order never waits for each other.
+func TestRecordedInOrder(t *testing.T) {
+	t.Parallel()
+	s, db := openDatabase(t)
+	ctx := t.Context()
+	openings := openTwo(t, s)
+	slices.SortFunc(openings, func(a, b waypost.Opening) int { return strings.Compare(a.EnrollmentID, b.EnrollmentID) })
+	held, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	lock := func(o waypost.Opening) error {
+		_, err := held.ExecContext(ctx, "SELECT 1 FROM enrollments WHERE id = $1 FOR NO KEY UPDATE NOWAIT", o.EnrollmentID)
+		return err
+	}
+	must(t, lock(openings[0]))
+	record := func(o waypost.Opening, status waypost.DeliveryStatus) waypost.AttemptRecord {
+		return waypost.AttemptRecord{
+			Touchpoint: o.Touchpoint, Scope: o.Scope, Round: 1, Attempt: 1, Status: status, NextAttemptAt: o.At,
+			Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, HTTPStatus: 200, At: o.At},
+		}
+	}
+	stays, moves := record(openings[0], waypost.DeliveryRetrying), record(openings[1], waypost.DeliverySucceeded)
+	moves.Progress = &waypost.Progress{EnrollmentID: openings[1].EnrollmentID, Status: waypost.EnrollmentCompleted, LastSeq: 1, Entries: []waypost.TimelineEntry{
+		{Seq: 1, At: openings[1].At, What: waypost.WhatExited},
+	}}
+	recorded := make(chan error, 1)
+	go func() { recorded <- s.RecordAttempts(ctx, []waypost.AttemptRecord{stays, moves}) }()
+	// Until it waits for the first.
+	for waits := false; !waits && ctx.Err() == nil; {
+		must(t, db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
+	}
+	must(t, lock(openings[1]))
+	must(t, held.Rollback())
+	must(t, <-recorded)
+}
+
 // One statement claims what is there; where others have all of a version, the
 // transaction finds out what else there is.
 func TestClaimAtOnce(t *testing.T) {
@@ -385,12 +486,7 @@ func TestClaimAtOnce(t *testing.T) {
 // the same: nobody would POST it otherwise, and it would count as an attempt.
 func TestOpenedBesideAnOutage(t *testing.T) {
 	t.Parallel()
-	url := storetest.PostgresURL(t)
-	_, _, err := store.Migrate(t.Context(), url)
-	must(t, err)
-	s, err := store.Open(t.Context(), url, storetest.Keys(t), time.Now)
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Close()) })
+	s, db := openDatabase(t)
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 2)
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -407,9 +503,6 @@ func TestOpenedBesideAnOutage(t *testing.T) {
 	must(t, s.RecordDeferrals(ctx, []waypost.Deferral{{
 		Touchpoint: keys[1], Scope: sc, Delivery: openings[1].Delivery, Reason: waypost.DeferRateLimit, At: now, Until: now,
 	}}))
-	db, err := sql.Open("pgx", url)
-	must(t, err)
-	t.Cleanup(func() { must(t, db.Close()) })
 	held, err := db.BeginTx(ctx, nil)
 	must(t, err)
 	_, err = held.ExecContext(ctx, "SELECT 1 FROM deliveries WHERE enrollment_id = $1 FOR UPDATE", keys[1].EnrollmentID)
