@@ -187,13 +187,13 @@ func events(t *testing.T, f *harness.Fleet) {
 	// Every event satisfies the node once; it leads back to itself.
 	journeyID := f.Publish(t, r.URL, fmt.Sprintf(`{"name":"Count","start":"count","nodes":[
 		{"id":"count","type":"waitForEvent","event":"step","since":"enrollment","timeout":"%s","next":"count","onTimeout":"done"},
-		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(12*time.Second, 60*time.Second)))
+		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(40*time.Second, 60*time.Second)))
 	var l harness.Launched
 	began := time.Now()
 	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &l)
 	f.AwaitLaunch(t, l.ID, launchTime, "enrolled", func(l harness.Launched) bool { return l.Enrolled == n })
-	// In rounds that have one event of every lead, so that nobody's node times out however
-	// long all of them take; the second copies come anywhere.
+	// In rounds that have one event of every lead, so that nobody's node times out unless a
+	// round takes half of its time; the second copies come anywhere.
 	var order []int
 	for round := range each {
 		for _, lead := range rand.Perm(n) {
