@@ -225,6 +225,8 @@ var recordLater = recordEnds(`o AS MATERIALIZED (
 
 const asOpened = `d.round = 1 AND d.attempts = u.attempt - 1 AND d.last_attempt = u.attempt - 1 AND d.open_attempt = u.attempt AND d.first_attempt_at IS NOT NULL`
 
+// recordEnds writes such a statement: before is what is done before the deliveries are
+// updated, from is u or what that has made of it, and when is which deliveries it takes.
 func recordEnds(before, from, when string) string {
 	return `WITH u AS MATERIALIZED (SELECT * FROM ` + ends.arrayed() + ` AS u (` + strings.Join(ends.names(), ", ") + `)),
 	` + before + `

@@ -205,6 +205,15 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 		d.MessageID, d.EnrollmentID, d.LeadsID = "", "", 0
 		return d
 	}
+	once, apart := opening(8), opening(9)
+	open(2, once, apart)
+	recorded(0, again(8))
+	bare := again(9)
+	bare.Progress = nil
+	must(t, s.RecordByTransaction(ctx, []waypost.AttemptRecord{bare}))
+	if got, want := stands(once), stands(apart); !reflect.DeepEqual(got, want) || got.NextAttemptAt == nil || got.Succeed != nil || got.Attempts != 1 {
+		t.Errorf("it stands at %+v, by a transaction at %+v", got, want)
+	}
 	for i, want := range map[int]waypost.DeliveryStatus{10: waypost.DeliveryCanceled, 11: waypost.DeliverySucceeded} {
 		o := opening(i)
 		open(1, o)

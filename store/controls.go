@@ -66,15 +66,14 @@ func (s *Store) controlsNow(ctx context.Context, of waypost.ControlTargets) ([]c
 	return inOrder(rows), err
 }
 
-// controlsOf is Controls within a transaction or without. The id of a launch can
-// stand among the EnrollmentIDs: it gets the controls of the launch and the pauses
-// of the journey.
-func (s *Store) controlsOf(ctx context.Context, db bun.IDB, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
-	rows, err := controlRows(ctx, db, of, false)
+// controlsOf is Controls within a transaction. The id of a launch can stand among the
+// EnrollmentIDs: it gets the controls of the launch and the pauses of the journey.
+func (s *Store) controlsOf(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
+	rows, err := controlRows(ctx, tx, of, false)
 	if err != nil {
 		return nil, err
 	}
-	return s.byEnrollment(ctx, db, rows, of)
+	return s.byEnrollment(ctx, tx, rows, of)
 }
 
 // stopped tells which enrollments are paused now, canceled or exited. An attempt that is
