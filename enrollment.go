@@ -2,6 +2,7 @@ package waypost
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -121,8 +122,33 @@ type CohortMember struct {
 	Carried json.RawMessage `json:"c,omitempty"`
 }
 
-// MaxCohort is the largest number of enrollments that one workflow drives.
-const MaxCohort = 100
+const (
+	// MaxCohort is the largest number of enrollments from the API, or of messages that
+	// are redelivered, that one workflow drives.
+	MaxCohort = 100
+	// MaxLaunchCohort is the largest number of a launch: nearly all that Temporal does for
+	// a workflow is the same whatever it drives, so each lead of a larger one costs less.
+	MaxLaunchCohort = 200
+	// maxLeadList bounds a workflow's search attribute WaypostLead, in bytes of JSON: the
+	// value that Temporal takes unless it is configured otherwise
+	// (limit.searchAttributesSizeOfValueLimit). 200 leadsIds of 7 digits fit in.
+	maxLeadList = 2048
+)
+
+// LaunchCohort is how many of a launch's members, from the first on, one workflow drives:
+// at most MaxLaunchCohort, and fewer where the list of their leads would be longer than
+// Temporal takes.
+func LaunchCohort(members []CohortMember) int {
+	members = members[:min(len(members), MaxLaunchCohort)]
+	size := len(`[]`)
+	for i, m := range members {
+		size += len(`"",`) + len(strconv.FormatInt(m.LeadsID, 10))
+		if size > maxLeadList {
+			return i
+		}
+	}
+	return len(members)
+}
 
 // Limits of enroll nodes: a journey can enroll its leads in itself, or in one that
 // leads back to it.

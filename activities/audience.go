@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+
+	"waypost"
 )
 
 // AudienceInput names the launch whose audience is to be enrolled.
@@ -39,7 +41,7 @@ type AudienceProgress struct {
 
 const (
 	// audienceStep is the number of leads in one transaction.
-	audienceStep = 500
+	audienceStep = 3 * waypost.MaxLaunchCohort
 	// maxAudienceStep is that of a launch with a rate that this is too few for.
 	maxAudienceStep = 1000
 	// audienceRun bounds one run of the activity, so that a launch that takes days

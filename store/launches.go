@@ -565,7 +565,9 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, exits bool, now time.Time) error {
 	var cohorts []cohortRow
 	var ids []string
-	for group := range slices.Chunk(list, waypost.MaxCohort) {
+	for len(list) > 0 {
+		group := list[:waypost.LaunchCohort(list)]
+		list = list[len(group):]
 		packed, err := toJSON(group)
 		if err != nil {
 			return err

@@ -102,13 +102,13 @@ const (
 	// a launch of a million does not keep one enrollment waiting.
 	launched = 2
 	// cohortsAtOnce are claimed together of a launch.
-	cohortsAtOnce = 4
+	cohortsAtOnce = 2
 	// While single enrollments were seen within singleTime, a lane of launches pauses
 	// after each start for a multiple of what it took, and a little more. So does that
 	// of redeliveries, while launches were seen too.
 	singleTime    = 2 * time.Second
-	yieldShare    = 4
-	yieldPause    = 20 * time.Millisecond
+	yieldShare    = 6
+	yieldPause    = 30 * time.Millisecond
 	noticesAtOnce = 1000
 	cancelsAtOnce = 500
 )

@@ -62,6 +62,8 @@ func TestAttemptsAreLocal(t *testing.T) {
 		"launch":                     {leads: 5, launch: true, runs: []string{local}, posts: 5},
 		"launch, slow":               {slow: true, leads: 5, launch: true, runs: []string{local, regular}, posts: 5},
 		"launch, refused twice":      {refusals: 2, leads: 5, launch: true, runs: []string{local, local, local}, posts: 15},
+		"launch, two batches":        {leads: 200, launch: true, runs: []string{local, local}, posts: 200},
+		"launch, two batches, again": {refusals: 1, leads: 200, launch: true, runs: []string{local, local, local, local}, posts: 400},
 		"launch, refused, then slow": {refusals: 1, slow: true, leads: 5, launch: true, runs: []string{local, local, regular}, posts: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,20 +76,7 @@ func TestAttemptsAreLocal(t *testing.T) {
 			v := w.publish(`{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`)
 			var ids []string
 			if c.launch {
-				w.launch(waypost.Launch{JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", Audience: waypost.Audience{LeadsIDs: w.leads(c.leads)}})
-				for done := false; !done; {
-					launches, err := w.store.UnstartedLaunches(t.Context(), w.env.Now(), 1)
-					must(t, err)
-					step, err := w.store.EnrollAudience(t.Context(), launches[0].ID, 100)
-					must(t, err)
-					done = step.Done
-				}
-				cohorts, err := w.store.ClaimLaunchCohorts(t.Context(), 1)
-				must(t, err)
-				w.next = &cohorts[0]
-				for _, m := range w.next.Members {
-					ids = append(ids, m.EnrollmentID)
-				}
+				ids = w.launched(v, c.leads)
 			} else {
 				for _, e := range w.enroll(v, c.leads) {
 					ids = append(ids, e.ID)

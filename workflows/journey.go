@@ -80,9 +80,9 @@ type Ring struct {
 }
 
 const (
-	// deliverChunk is the number of touchpoints in one activity: all of a cohort. Under
-	// the first rules it was 50.
-	deliverChunk      = waypost.MaxCohort
+	// deliverChunk is the number of touchpoints in one activity. Under the first rules it
+	// was 50. Another number needs new rules.
+	deliverChunk      = 100
 	firstDeliverChunk = 50
 	// A batch is bounded by the receivers' time-outs (two minutes at most); its
 	// heartbeats tell within seconds that its process has died.
@@ -94,7 +94,7 @@ const (
 	quickAttempts = 2
 )
 
-// Journey drives a cohort of 1 to 100 enrollments through one version of a
+// Journey drives a cohort of 1 to 200 enrollments through one version of a
 // journey. It carries out what the interpreter asks for and does nothing by
 // itself: touchpoints and conditions that are due together go out as batches,
 // what failed comes again in waves, and everything else is a timer. A signal

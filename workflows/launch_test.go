@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,28 @@ func (w *world) launch(l waypost.Launch) waypost.Launch {
 	l, err := w.store.CreateLaunch(context.Background(), scope, l)
 	must(w.t, err)
 	return l
+}
+
+// launched has a launch of n new leads enroll them, at most waypost.MaxLaunchCohort, and
+// claims their cohort.
+func (w *world) launched(v waypost.JourneyVersion, n int) (enrollments []string) {
+	w.t.Helper()
+	l := w.launch(waypost.Launch{JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", Audience: waypost.Audience{LeadsIDs: w.leads(n)}})
+	for done := false; !done; {
+		step, err := w.store.EnrollAudience(context.Background(), l.ID, n)
+		must(w.t, err)
+		done = step.Done
+	}
+	cohorts, err := w.store.ClaimLaunchCohorts(context.Background(), 2)
+	must(w.t, err)
+	if len(cohorts) != 1 {
+		w.t.Fatalf("%d leads are %d cohorts", n, len(cohorts))
+	}
+	w.next = &cohorts[0]
+	for _, m := range w.next.Members {
+		enrollments = append(enrollments, m.EnrollmentID)
+	}
+	return enrollments
 }
 
 func (w *world) runLaunch(l waypost.Launch) workflows.LaunchResult {
@@ -74,7 +97,7 @@ func TestLaunch(t *testing.T) {
 			break
 		}
 		for _, c := range cohorts {
-			if c.LaunchID != l.ID || len(c.Members) > waypost.MaxCohort {
+			if c.LaunchID != l.ID || len(c.Members) > waypost.MaxLaunchCohort {
 				t.Errorf("cohort %s of %q has %d members", c.ID, c.LaunchID, len(c.Members))
 			}
 			for _, m := range c.Members {
@@ -186,4 +209,25 @@ func TestLaunchAtALowRate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The details of a workflow whose leads do not fit in say how many are missing: Temporal
+// takes 20,000 bytes.
+func TestDetailsOfMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	first, second := strings.Repeat("a", 60), strings.Repeat("b", 60)
+	v := w.publish(fmt.Sprintf(`{"name":"J","start":%q,"nodes":[
+		{"id":%[1]q,"type":"delay","for":"1h","next":%[2]q},
+		{"id":%[2]q,"type":"delay","for":"1h"}]}`, first, second))
+	w.launched(v, waypost.MaxLaunchCohort)
+	w.env.RegisterDelayedCallback(func() {
+		details := w.details()
+		lines := strings.Split(details, "\n- ")[1:]
+		told := len(lines) - 1
+		if told < 50 || len(details) >= 20_000 || lines[told] != fmt.Sprintf("and %d more", waypost.MaxLaunchCohort-told) {
+			t.Errorf("%d leads in %d bytes, and at the end %q", told, len(details), lines[told])
+		}
+	}, 90*time.Minute)
+	w.run()
 }

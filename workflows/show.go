@@ -109,11 +109,19 @@ func (c *cohort) details() string {
 	if moved > 0 {
 		b.WriteString(fmt.Sprintf("%d were moved to another version.\n", moved))
 	}
+	more := 0
 	for i := range c.in.Members {
 		m := &c.in.Members[i]
-		if line := m.waits(); line != "" && b.Len() < maxDetails {
+		switch line := m.waits(); {
+		case line == "":
+		case b.Len() < maxDetails:
 			b.WriteString(fmt.Sprintf("\n- lead %d: %s; %s", m.LeadsID, path(m.State), line))
+		default:
+			more++
 		}
+	}
+	if more > 0 {
+		b.WriteString(fmt.Sprintf("\n- and %d more", more))
 	}
 	return b.String()
 }

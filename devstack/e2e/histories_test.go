@@ -72,6 +72,15 @@ func TestHistories(t *testing.T) {
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
 		"audience": map[string]any{"leadsIds": []int64{lead.LeadsID}}, "ratePerSecond": 0.19,
 	}, &paced)
+	// One workflow drives all of these, in two batches at a time.
+	wideID := p.Publish(t, r.URL, `{"name":"Wide","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	var wide struct{ LaunchID, Status string }
+	leads := make([]int64, 110)
+	for i := range leads {
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		leads[i] = lead.LeadsID
+	}
+	p.Do(t, http.MethodPost, "/v1/journeys/"+wideID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &wide)
 	many := p.Enroll(t, journeyID, 60)
 	for _, id := range append(many, single...) {
 		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
@@ -82,6 +91,11 @@ func TestHistories(t *testing.T) {
 	harness.Eventually(t, time.Minute, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/launches/"+paced.LaunchID, nil, &paced)
 		return paced.Status == string(waypost.LaunchCompleted), "the launch is " + paced.Status
+	})
+
+	harness.Eventually(t, time.Minute, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+wide.LaunchID, nil, &wide)
+		return wide.Status == string(waypost.LaunchCompleted), "the launch is " + wide.Status
 	})
 
 	ring, err := waypost.ParseKeyring(keys)
@@ -106,11 +120,20 @@ func TestHistories(t *testing.T) {
 	if batches == 0 {
 		t.Error("no batch waited in a task queue")
 	}
+	var together *historypb.History
+	for _, e := range listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=%q", wideID, workflows.TypeJourney)) {
+		if together != nil {
+			t.Error("the launch has several cohorts")
+		}
+		together = readHistory(t, temporal, ring, e.Execution.WorkflowId)
+		replay(t, together)
+	}
 	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
 	if folder := os.Getenv(updateHistories); folder != "" {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
 		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))
 		writeHistory(t, filepath.Join(folder, "launch-low-rate.json"), audience)
+		writeHistory(t, filepath.Join(folder, "cohort-two-batches.json"), together)
 	}
 }
 

@@ -165,7 +165,7 @@ var launchTests = []test{
 	{"what a cohort is", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		version := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
-		leads := make([]int64, 201)
+		leads := make([]int64, 2*waypost.MaxLaunchCohort+1)
 		for i := range leads {
 			leads[i] = f.lead(t)
 		}
@@ -192,7 +192,7 @@ var launchTests = []test{
 			}
 		}
 		slices.Sort(sizes)
-		equal(t, "sizes", sizes, []int{1, 100, 100})
+		equal(t, "sizes", sizes, []int{1, waypost.MaxLaunchCohort, waypost.MaxLaunchCohort})
 		equal(t, "leads", leadsOf(cohorts), leads)
 
 		member := cohorts[0].Members[0]
