@@ -131,7 +131,7 @@ const (
 	MaxLaunchCohort = 200
 	// maxLeadList bounds a workflow's search attribute WaypostLead, in bytes of JSON: the
 	// value that Temporal takes unless it is configured otherwise
-	// (limit.searchAttributesSizeOfValueLimit). 200 leadsIds of 7 digits fit in.
+	// (frontend.searchAttributesSizeOfValueLimit). 200 leadsIds of 7 digits fit in.
 	maxLeadList = 2048
 )
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -75,7 +74,6 @@ type Activities struct {
 	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
 	now      func() time.Time
-	random   func() float64
 	process  string // names this process in attempts that it opens
 	versions definitions
 	flights  flights
@@ -101,10 +99,9 @@ type Options struct {
 	TookOff func(workflowID string)
 	// Away tells whether an error means that the database cannot be used for the moment;
 	// nil if none does.
-	Away   func(error) bool
-	Log    *slog.Logger
-	Now    func() time.Time // time.Now if nil
-	Random func() float64   // in [0,1), places the jitter; math/rand's if nil
+	Away func(error) bool
+	Log  *slog.Logger
+	Now  func() time.Time // time.Now if nil
 	// Stragglers is how long a batch of several waits for slow receivers, LocalPatience how
 	// long a local activity does; 3 s and 250 ms if zero.
 	Stragglers, LocalPatience time.Duration
@@ -116,7 +113,7 @@ func New(o Options) *Activities {
 	a := &Activities{
 		isAway: o.Away,
 		store:  o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff,
-		log: o.Log, now: o.Now, random: o.Random,
+		log: o.Log, now: o.Now,
 		process: waypost.NewID("prc_", time.Now()),
 		pilots:  newPilots(),
 		runway:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
@@ -145,9 +142,6 @@ func New(o Options) *Activities {
 	}
 	if a.now == nil {
 		a.now = time.Now
-	}
-	if a.random == nil {
-		a.random = rand.Float64
 	}
 	return a
 }

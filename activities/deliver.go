@@ -110,14 +110,14 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	if err != nil {
 		return nil, fmt.Errorf("load webhook %s: %w", node.Webhook, err)
 	}
-	return a.newRun(b, v, hook).do(ctx)
+	return a.newRun(ctx, b, v, hook).do(ctx)
 }
 
-func (a *Activities) newRun(b Batch, v version, hook waypost.Webhook) *batchRun {
+func (a *Activities) newRun(ctx context.Context, b Batch, v version, hook waypost.Webhook) *batchRun {
 	return &batchRun{
 		Activities: a, batch: b, version: v, hook: hook,
 		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
-		random: a.random(),
+		seed: seedOf(activity.GetInfo(ctx).WorkflowExecution.ID),
 	}
 }
 
@@ -235,9 +235,7 @@ type batchRun struct {
 	started int // POSTs
 	// left says that a regular activity is to take off.
 	left bool
-	// random places the jitter of all that fail together: they come again together,
-	// and other batches at other times.
-	random float64
+	seed uint64 // see jitter
 }
 
 // errUnfinished is what others see of a touchpoint whose batch panicked.
@@ -661,7 +659,7 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
 		// The first attempt's time only matters where another one may follow.
-		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], waypost.Sending{}, r.random)
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], waypost.Sending{}, r.seed)
 		if err != nil {
 			return err
 		}
@@ -723,7 +721,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 		r.started++
 		fl, item, p := r.flying[i], r.batch.Items[i], passed
 		p.waited = waited[i]
-		r.pilots.do(func() { r.fly(ctx, fl, r.batch, r.version, r.hook, item, s, p, r.random) })
+		r.pilots.do(func() { r.fly(ctx, fl, r.batch, r.version, r.hook, item, s, p, r.seed) })
 	}
 	return nil
 }

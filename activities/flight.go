@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -122,7 +124,7 @@ func (f *flights) wait(ctx context.Context) error {
 
 // fly POSTs the message and has the outcome recorded. It goes on when the activity has
 // answered: ctx only tells which one that was.
-func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, random float64) {
+func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, seed uint64) {
 	defer a.flights.end(item.round(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
@@ -141,7 +143,7 @@ func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, ho
 		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
-	fl.result, fl.err = a.settle(&record, b, v, hook, item, s, random)
+	fl.result, fl.err = a.settle(&record, b, v, hook, item, s, seed)
 	// Before it is recorded, so that those show that cannot be.
 	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
@@ -212,9 +214,9 @@ func (a *Activities) standing(d Delivery, key waypost.Round) (Delivery, error) {
 // settle decides what an attempt's outcome means: the delivery's new state, the
 // time of the next attempt, and how the enrollment goes on. Of s only what the
 // retries go by counts. Every round has the whole schedule.
-func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, random float64) (Delivery, error) {
+func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, seed uint64) (Delivery, error) {
 	o := record.Outcome
-	next, again := hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, random)
+	next, again := hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(seed, record.Attempt))
 	switch {
 	case o.Succeed:
 		record.Status = waypost.DeliverySucceeded
@@ -242,6 +244,19 @@ func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, h
 	}
 	record.Progress = item.progress(after, entries)
 	return d, nil
+}
+
+// jitter places the jitter of an attempt, in [0,1): what fails of one workflow comes again
+// together, whatever batches it was in, and that of other workflows at other times.
+func jitter(seed uint64, attempt int) float64 {
+	return rand.New(rand.NewPCG(seed, uint64(attempt))).Float64()
+}
+
+// seedOf makes a seed of a workflow's id.
+func seedOf(workflowID string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(workflowID))
+	return h.Sum64()
 }
 
 // follow tells where a decided or deferred delivery leads. The workflow computes

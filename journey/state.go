@@ -23,7 +23,7 @@ const (
 )
 
 // State is where an enrollment stands in its journey: plain data without
-// personal data, written with short names since a workflow carries a hundred of
+// personal data, written with short names since a workflow carries up to 200 of
 // them. The zero value is an enrollment that has not started.
 type State struct {
 	Version int                      `json:"v"`

@@ -104,13 +104,14 @@ const (
 	// cohortsAtOnce are claimed together of a launch.
 	cohortsAtOnce = 2
 	// While single enrollments were seen within singleTime, a lane of launches pauses
-	// after each start for a multiple of what it took, and a little more. So does that
+	// after each start for a multiple of what it took and yieldPause. So does that
 	// of redeliveries, while launches were seen too.
-	singleTime    = 2 * time.Second
-	yieldShare    = 6
-	yieldPause    = 30 * time.Millisecond
-	noticesAtOnce = 1000
-	cancelsAtOnce = 500
+	singleTime     = 2 * time.Second
+	launchYield    = 6
+	redeliverYield = 4
+	yieldPause     = 5 * time.Millisecond
+	noticesAtOnce  = 1000
+	cancelsAtOnce  = 500
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
@@ -233,7 +234,7 @@ func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if yields {
-		yield(ctx, began)
+		yield(ctx, launchYield, began)
 	}
 	return true, nil
 }
@@ -245,8 +246,8 @@ func lately(seen *atomic.Int64) bool {
 
 // yield pauses a lane that began something for the others' sake. The longer a start
 // takes, the more waits for Temporal.
-func yield(ctx context.Context, began time.Time) {
-	sleep(ctx, yieldShare*time.Since(began)+yieldPause, nil)
+func yield(ctx context.Context, share time.Duration, began time.Time) {
+	sleep(ctx, share*(time.Since(began)+yieldPause), nil)
 }
 
 // startLeft starts what was claimed and left.
@@ -314,9 +315,9 @@ func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if lately(&p.single) || lately(&p.launch) {
-		yield(ctx, began)
+		yield(ctx, redeliverYield, began)
 	} else {
-		sleep(ctx, yieldPause, nil)
+		yield(ctx, redeliverYield, time.Now())
 	}
 	return true, nil
 }

@@ -128,6 +128,9 @@ func TestHistories(t *testing.T) {
 		together = readHistory(t, temporal, ring, e.Execution.WorkflowId)
 		replay(t, together)
 	}
+	if together == nil {
+		t.Error("the launch's cohort is not found")
+	}
 	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
 	if folder := os.Getenv(updateHistories); folder != "" {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))

@@ -296,12 +296,13 @@ var controlTests = []test{
 	}},
 	{"cancel a launch", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
-		leads := make([]int64, 250)
+		const enrolled = 2*waypost.MaxLaunchCohort + 10
+		leads := make([]int64, enrolled+40)
 		for i := range leads {
 			leads[i] = f.lead(t)
 		}
 		l := f.launch(t, journey, leads...)
-		must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), l.ID, 210)) // cohorts of 100, 100 and 10
+		must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), l.ID, enrolled))
 		cohorts := must[[]waypost.Cohort](t)(f.ClaimLaunchCohorts(t.Context(), 1))
 		ok(t, f.MarkStarted(t.Context(), cohorts[0].ID))
 		done := cohorts[0].Members[0].EnrollmentID
@@ -329,7 +330,7 @@ var controlTests = []test{
 		_, err := f.PauseEnrollment(t.Context(), scope, id)
 		wantCode(t, err, waypost.CodeConflict)
 
-		if steps := f.sweep(t, 7); steps < 209/7 {
+		if steps := f.sweep(t, 7); steps < (enrolled-1)/7 {
 			t.Fatalf("swept in %d steps", steps)
 		}
 		e := f.enrollment(t, id)
@@ -342,7 +343,7 @@ var controlTests = []test{
 		for _, n := range told {
 			equal(t, "notice", n, waypost.Notice{WorkflowID: cohorts[0].ID}) // those that were not claimed have none
 		}
-		if len(told) == 0 || len(told) > 99/7+2 {
+		if len(told) == 0 || len(told) > (waypost.MaxLaunchCohort-1)/7+2 {
 			t.Fatalf("%d notices", len(told))
 		}
 		equal(t, "never starts", len(f.claimAll(t, 100)), 0)
@@ -351,10 +352,10 @@ var controlTests = []test{
 		// All entries are free, and the bystander's only is not.
 		again := f.launch(t, journey, leads...)
 		step := must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), again.ID, 1000))
-		equal(t, "again", step, waypost.LaunchStep{Enrolled: 250, Done: true})
+		equal(t, "again", step, waypost.LaunchStep{Enrolled: len(leads), Done: true})
 		equal(t, "swept", f.sweep(t, 100), 1) // the second look, which finds nobody
 		equal(t, "swept for good", f.sweep(t, 100), 0)
-		equal(t, "progress", f.progressOf(t, l.ID).Completed, 210)
+		equal(t, "progress", f.progressOf(t, l.ID).Completed, enrolled)
 	}},
 	{"cancel a journey", testCancelJourney},
 	{"cancel while paused", func(t *testing.T, f *fixture) {
