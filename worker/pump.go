@@ -104,8 +104,9 @@ const (
 	// cohortsAtOnce are claimed together of a launch.
 	cohortsAtOnce = 2
 	// While single enrollments were seen within singleTime, a lane of launches pauses
-	// after each start for a multiple of what it took and yieldPause. So does that
-	// of redeliveries, while launches were seen too.
+	// after each start for launchYield times what it took and yieldPause. So does that of
+	// redeliveries, while launches were seen too, for redeliverYield times: its workflows
+	// have half as many messages.
 	singleTime     = 2 * time.Second
 	launchYield    = 6
 	redeliverYield = 4
@@ -234,7 +235,7 @@ func (p *Pump) startLaunched(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if yields {
-		yield(ctx, launchYield, began)
+		yield(ctx, launchYield, time.Since(began))
 	}
 	return true, nil
 }
@@ -246,8 +247,8 @@ func lately(seen *atomic.Int64) bool {
 
 // yield pauses a lane that began something for the others' sake. The longer a start
 // takes, the more waits for Temporal.
-func yield(ctx context.Context, share time.Duration, began time.Time) {
-	sleep(ctx, share*(time.Since(began)+yieldPause), nil)
+func yield(ctx context.Context, times int, took time.Duration) {
+	sleep(ctx, time.Duration(times)*(took+yieldPause), nil)
 }
 
 // startLeft starts what was claimed and left.
@@ -314,11 +315,11 @@ func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 	if more, err = p.outbox.RedeliveryStep(ctx); err != nil || !more {
 		return false, err
 	}
+	var took time.Duration
 	if lately(&p.single) || lately(&p.launch) {
-		yield(ctx, redeliverYield, began)
-	} else {
-		yield(ctx, redeliverYield, time.Now())
+		took = time.Since(began)
 	}
+	yield(ctx, redeliverYield, took)
 	return true, nil
 }
 

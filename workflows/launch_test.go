@@ -41,16 +41,22 @@ func (w *world) launched(v waypost.JourneyVersion, n int) (enrollments []string)
 		must(w.t, err)
 		done = step.Done
 	}
-	cohorts, err := w.store.ClaimLaunchCohorts(context.Background(), 2)
-	must(w.t, err)
-	if len(cohorts) != 1 {
-		w.t.Fatalf("%d leads are %d cohorts", n, len(cohorts))
-	}
-	w.next = &cohorts[0]
+	w.next = w.waiting()
 	for _, m := range w.next.Members {
 		enrollments = append(enrollments, m.EnrollmentID)
 	}
 	return enrollments
+}
+
+// waiting claims the only cohort that was made by a launch or a move.
+func (w *world) waiting() *waypost.Cohort {
+	w.t.Helper()
+	cohorts, err := w.store.ClaimLaunchCohorts(context.Background(), 10)
+	must(w.t, err)
+	if len(cohorts) != 1 {
+		w.t.Fatalf("%d cohorts wait", len(cohorts))
+	}
+	return &cohorts[0]
 }
 
 func (w *world) runLaunch(l waypost.Launch) workflows.LaunchResult {

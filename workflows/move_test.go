@@ -40,13 +40,9 @@ func (w *world) migrate(from, to waypost.JourneyVersion, nodes map[string]string
 // goes on, after plan has said what is to happen there.
 func (w *world) arrived(plan func()) workflows.JourneyResult {
 	w.t.Helper()
-	cohorts, err := w.store.ClaimLaunchCohorts(context.Background(), 10)
-	must(w.t, err)
-	if len(cohorts) != 1 {
-		w.t.Fatalf("%d cohorts were made of those that were moved", len(cohorts))
-	}
+	moved := w.waiting()
 	w.restart(w.env.Now())
-	w.next = &cohorts[0]
+	w.next = moved
 	if plan != nil {
 		plan()
 	}

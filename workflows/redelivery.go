@@ -246,11 +246,12 @@ func (r *redelivery) details() string {
 	var b strings.Builder
 	b.WriteString(redeliverySummary(r.in) + "\n\n")
 	b.WriteString(fmt.Sprintf("%d of %d messages are decided.\n", len(r.in.Members)-r.left(), len(r.in.Members)))
-	for i := range r.in.Members {
-		if m := &r.in.Members[i]; !m.Done && b.Len() < maxDetails {
-			b.WriteString(fmt.Sprintf("\n- message %s, lead %d: %s", m.MessageID, m.LeadsID, m.waits()))
+	list(&b, r.in.Members, func(m *Redelivered) string {
+		if m.Done {
+			return ""
 		}
-	}
+		return fmt.Sprintf("message %s, lead %d: %s", m.MessageID, m.LeadsID, m.waits())
+	})
 	return b.String()
 }
 

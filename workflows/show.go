@@ -109,13 +109,25 @@ func (c *cohort) details() string {
 	if moved > 0 {
 		b.WriteString(fmt.Sprintf("%d were moved to another version.\n", moved))
 	}
+	list(&b, c.in.Members, func(m *Member) string {
+		line := m.waits()
+		if line == "" {
+			return ""
+		}
+		return fmt.Sprintf("lead %d: %s; %s", m.LeadsID, path(m.State), line)
+	})
+	return b.String()
+}
+
+// list adds a line for each member that has one to details, and how many lines did not
+// fit in.
+func list[M any](b *strings.Builder, members []M, line func(*M) string) {
 	more := 0
-	for i := range c.in.Members {
-		m := &c.in.Members[i]
-		switch line := m.waits(); {
-		case line == "":
+	for i := range members {
+		switch text := line(&members[i]); {
+		case text == "":
 		case b.Len() < maxDetails:
-			b.WriteString(fmt.Sprintf("\n- lead %d: %s; %s", m.LeadsID, path(m.State), line))
+			b.WriteString("\n- " + text)
 		default:
 			more++
 		}
@@ -123,7 +135,6 @@ func (c *cohort) details() string {
 	if more > 0 {
 		b.WriteString(fmt.Sprintf("\n- and %d more", more))
 	}
-	return b.String()
 }
 
 // maxDetails keeps the details below Temporal's limit of 20,000 bytes.

@@ -36,12 +36,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
 		{"id":"end","type":"exit"}]}`)
 	const leads = 120
-	ids := make([]int64, leads)
-	for i := range ids {
-		var lead struct{ LeadsID int64 }
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-		ids[i] = lead.LeadsID
-	}
+	ids := makeLeads(t, p, leads)
 	single := p.Enroll(t, journeyID, 1)[0]
 	var l struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
@@ -63,10 +58,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 		}, nil)
 	}
 	p.AwaitEnd(t, single, time.Minute)
-	harness.Eventually(t, time.Minute, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
-		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
-	})
+	awaitLaunch(t, p, l.LaunchID, time.Minute)
 
 	ring, err := waypost.ParseKeyring(keys)
 	if err != nil {

@@ -75,12 +75,7 @@ func TestHistories(t *testing.T) {
 	// One workflow drives all of these, in two batches at a time.
 	wideID := p.Publish(t, r.URL, `{"name":"Wide","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
 	var wide struct{ LaunchID, Status string }
-	leads := make([]int64, 110)
-	for i := range leads {
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-		leads[i] = lead.LeadsID
-	}
-	p.Do(t, http.MethodPost, "/v1/journeys/"+wideID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &wide)
+	p.Do(t, http.MethodPost, "/v1/journeys/"+wideID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": makeLeads(t, p, 110)}}, &wide)
 	many := p.Enroll(t, journeyID, 60)
 	for _, id := range append(many, single...) {
 		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
@@ -88,15 +83,8 @@ func TestHistories(t *testing.T) {
 		}
 	}
 
-	harness.Eventually(t, time.Minute, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+paced.LaunchID, nil, &paced)
-		return paced.Status == string(waypost.LaunchCompleted), "the launch is " + paced.Status
-	})
-
-	harness.Eventually(t, time.Minute, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+wide.LaunchID, nil, &wide)
-		return wide.Status == string(waypost.LaunchCompleted), "the launch is " + wide.Status
-	})
+	awaitLaunch(t, p, paced.LaunchID, time.Minute)
+	awaitLaunch(t, p, wide.LaunchID, time.Minute)
 
 	ring, err := waypost.ParseKeyring(keys)
 	if err != nil {
@@ -120,17 +108,12 @@ func TestHistories(t *testing.T) {
 	if batches == 0 {
 		t.Error("no batch waited in a task queue")
 	}
-	var together *historypb.History
-	for _, e := range listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=%q", wideID, workflows.TypeJourney)) {
-		if together != nil {
-			t.Error("the launch has several cohorts")
-		}
-		together = readHistory(t, temporal, ring, e.Execution.WorkflowId)
-		replay(t, together)
+	cohorts := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=%q", wideID, workflows.TypeJourney))
+	if len(cohorts) != 1 {
+		t.Fatalf("the launch has %d cohorts", len(cohorts))
 	}
-	if together == nil {
-		t.Error("the launch's cohort is not found")
-	}
+	together := readHistory(t, temporal, ring, cohorts[0].Execution.WorkflowId)
+	replay(t, together)
 	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
 	if folder := os.Getenv(updateHistories); folder != "" {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))

@@ -128,10 +128,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 	for _, id := range ids {
 		left(id)
 	}
-	harness.Eventually(t, time.Minute, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
-		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
-	})
+	awaitLaunch(t, p, l.LaunchID, time.Minute)
 
 	said := func(id int64) (lines []string) {
 		for _, entry := range p.AwaitEnd(t, of[id], time.Minute).Timeline {

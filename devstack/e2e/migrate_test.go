@@ -128,10 +128,7 @@ func TestMigrateKilled(t *testing.T) {
 		of[d.NodeID]++
 	}
 	t.Logf("%d leads: %v", leads, of)
-	harness.Eventually(t, launchTime, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
-		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
-	})
+	awaitLaunch(t, p, l.LaunchID, launchTime)
 
 	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
 	if err != nil {

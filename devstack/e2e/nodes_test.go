@@ -73,10 +73,7 @@ func TestHistoriesOfNodes(t *testing.T) {
 	if !strings.HasPrefix(said["date entered"], "customFields.date -1h; until ") || !strings.HasPrefix(said["arms took"], "arm ") || !strings.HasPrefix(said["on took"], "enrolled: enr_") && !strings.HasPrefix(said["twice took"], "enrolled: enr_") {
 		t.Errorf("the timeline says %v", said)
 	}
-	harness.Eventually(t, launchTime, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
-		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
-	})
+	awaitLaunch(t, p, l.LaunchID, launchTime)
 	harness.Eventually(t, launchTime, func() (bool, string) {
 		sent := p.Records(t, next)
 		for _, d := range sent {
@@ -145,12 +142,7 @@ func TestEnrollKilled(t *testing.T) {
 		{"id":"on","type":"enroll","journey":"NEXT","next":"more"},
 		{"id":"more","type":"enroll","journey":"NEXT"}]}`, "NEXT", next))
 	const leads = 240 // twice that many messages are one page
-	ids := make([]int64, leads)
-	for i := range ids {
-		var lead struct{ LeadsID int64 }
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-		ids[i] = lead.LeadsID
-	}
+	ids := makeLeads(t, p, leads)
 	var l struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 	for _, after := range []int{1, leads / 2} {
@@ -165,10 +157,7 @@ func TestEnrollKilled(t *testing.T) {
 		t.Logf("killed with %d of %d messages of the other journey", seen, 2*leads)
 		p = harness.StartProcess(t, dir, []string{"--no-demo"})
 	}
-	harness.Eventually(t, launchTime, func() (bool, string) {
-		p.Do(t, http.MethodGet, "/v1/launches/"+l.LaunchID, nil, &l)
-		return l.Status == string(waypost.LaunchCompleted), "the launch is " + l.Status
-	})
+	awaitLaunch(t, p, l.LaunchID, launchTime)
 	harness.Eventually(t, launchTime, func() (bool, string) {
 		sent := p.Records(t, next)
 		done := 0

@@ -63,6 +63,16 @@ func makeLeads(t *testing.T, p *harness.Process, n int) []int64 {
 	return ids
 }
 
+// awaitLaunch waits until a launch is completed.
+func awaitLaunch(t *testing.T, p *harness.Process, id string, within time.Duration) {
+	t.Helper()
+	var l struct{ Status waypost.LaunchStatus }
+	harness.Eventually(t, within, func() (bool, string) {
+		p.Do(t, http.MethodGet, "/v1/launches/"+id, nil, &l)
+		return l.Status == waypost.LaunchCompleted, "the launch is " + string(l.Status)
+	})
+}
+
 // awaitRecurring asks for a launch until it is as wanted.
 func awaitRecurring(t *testing.T, p *harness.Process, id, what string, want func(recurring) bool) (l recurring) {
 	t.Helper()
