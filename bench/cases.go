@@ -141,6 +141,16 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 	if err := b.warm(ctx, most); err != nil {
 		return err
 	}
+	if audience > 0 {
+		b.tell("launch, to warm up")
+		got, err := do[caseLaunch](ctx)
+		if err == nil {
+			err = got.check()
+		}
+		if err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+	}
 	// In turns: the machine is not as fast at all times, and what is compared is to be
 	// measured within minutes.
 	for i := range b.o.repeat {

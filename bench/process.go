@@ -126,8 +126,9 @@ func (m measured) resident() int64 {
 }
 
 // sampleEvery is how often the memory of families is looked at: they have no peak of
-// their own.
-const sampleEvery = 500 * time.Millisecond
+// their own. A look at each process of PostgreSQL takes some milliseconds of the CPU time that
+// is measured.
+const sampleEvery = 2 * time.Second
 
 // watchFamilies looks at the memory of the families until stop, which returns the most
 // that each has had.

@@ -19,6 +19,16 @@ import (
 // with a record.
 const stopTimeout = 20 * time.Second
 
+// cachedWorkflows is how many workflows the process keeps in memory between their tasks. A
+// cohort of 200 leads takes up to half a megabyte there, so that the SDK's own 10,000 could
+// be some gigabytes while a launch waits in a delay; one that is read from its history again
+// costs next to nothing beside what it then sends.
+const cachedWorkflows = 1000
+
+// The SDK has one cache for the process, and its size counts when the first worker starts:
+// in waypost-dev those of Temporal's own server start before this one.
+func init() { worker.SetStickyWorkflowCacheSize(cachedWorkflows) }
+
 // New makes the Temporal worker for the task queue; Start and Stop are the
 // caller's. clock is the one that the activities go by; pump starts what this worker is
 // to begin with.
