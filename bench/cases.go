@@ -143,12 +143,8 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 	}
 	if audience > 0 {
 		b.tell("launch, to warm up")
-		got, err := do[caseLaunch](ctx)
-		if err == nil {
-			err = got.check()
-		}
-		if err != nil {
-			return fmt.Errorf("warm up: %w", err)
+		if err := unmeasured(ctx, do[caseLaunch]); err != nil {
+			return err
 		}
 	}
 	// In turns: the machine is not as fast at all times, and what is compared is to be
@@ -180,9 +176,14 @@ func (b *bench) warm(ctx context.Context, n int) error {
 	if err := b.makeLeads(ctx, groupSingle, b.singles); err != nil {
 		return err
 	}
-	warm, err := b.enrollSingles(ctx, warmUp)
+	return unmeasured(ctx, func(ctx context.Context) (outcome, error) { return b.enrollSingles(ctx, warmUp) })
+}
+
+// unmeasured runs a case to warm up; what it delivers is compared all the same.
+func unmeasured(ctx context.Context, do func(context.Context) (outcome, error)) error {
+	got, err := do(ctx)
 	if err == nil {
-		err = warm.check()
+		err = got.check()
 	}
 	if err != nil {
 		return fmt.Errorf("warm up: %w", err)

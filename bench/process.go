@@ -126,8 +126,8 @@ func (m measured) resident() int64 {
 }
 
 // sampleEvery is how often the memory of families is looked at: they have no peak of
-// their own. A look at each process of PostgreSQL takes some milliseconds of the CPU time that
-// is measured.
+// their own. A look at each process of PostgreSQL takes some milliseconds of the CPU time
+// that is measured.
 const sampleEvery = 2 * time.Second
 
 // watchFamilies looks at the memory of the families until stop, which returns the most
@@ -139,16 +139,16 @@ func watchFamilies(all []measured) (stop func() map[string]int64) {
 		defer close(done)
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
-		for {
+		for more := true; more; {
+			select {
+			case <-tick.C:
+			case <-enough:
+				more = false // one more look: a short case has had none
+			}
 			for _, m := range all {
 				if m.family {
 					peaks[m.name] = max(peaks[m.name], m.resident())
 				}
-			}
-			select {
-			case <-tick.C:
-			case <-enough:
-				return
 			}
 		}
 	}()
