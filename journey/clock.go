@@ -79,6 +79,11 @@ func firstAt(wall time.Time, loc *time.Location) time.Time {
 	for {
 		_, offset := t.Zone()
 		_, end := t.ZoneBounds()
+		// Where rules without an end apply, Go takes 365 days for every year, so that on the
+		// last one of a leap year this is its beginning (golang/go#81583).
+		if !end.IsZero() && !end.After(t) {
+			end = end.Add(24 * time.Hour)
+		}
 		if found := wall.Add(-time.Duration(offset) * time.Second); end.IsZero() || found.Before(end) {
 			if found.Before(t) { // clocks jumped over it when this period began
 				return t

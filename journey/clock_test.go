@@ -73,6 +73,7 @@ func TestNextInstant(t *testing.T) {
 		{name: "end of February", node: "time=23:59", now: "2027-02-28T23:59:00Z", want: "2027-03-01T23:59:00Z"},
 		{name: "leap day", node: "time=08:00", now: "2028-02-28T09:00:00Z", want: "2028-02-29T08:00:00Z"},
 		{name: "year end", node: "time=08:00", now: "2026-12-31T09:00:00Z", want: "2027-01-01T08:00:00Z"},
+		{name: "year end in a leap year", node: "time=08:00 zone=Europe/Berlin", now: "2040-12-31T09:00:00+01:00", want: "2041-01-01T08:00:00+01:00"},
 
 		{name: "UTC where nobody names a zone", node: "time=09:00", now: "2026-03-02T08:00:00Z", want: "2026-03-02T09:00:00Z"},
 		{name: "the lead's zone", node: "time=09:00", lead: map[string]any{"timezone": " Asia/Kathmandu "}, now: "2026-03-02T00:00:00Z", want: "2026-03-02T09:00:00+05:45"},
@@ -221,6 +222,8 @@ func TestQuietUntil(t *testing.T) {
 		{name: "the beginning comes twice", from: "02:30", to: "05:00", zone: "Europe/Berlin", now: "2026-10-25T02:15:00+01:00", want: "2026-10-25T05:00:00+01:00"},
 		{name: "half an hour on Lord Howe", from: "22:00", to: "02:15", zone: "Australia/Lord_Howe", now: "2026-10-04T01:59:00+10:30", want: "2026-10-04T02:30:00+11:00"},
 		{name: "twice on Lord Howe", from: "22:00", to: "01:45", zone: "Australia/Lord_Howe", now: "2026-04-05T01:50:00+10:30"},
+		{name: "on the last day of a leap year", from: "12:00", to: "14:00", zone: "Europe/Berlin", now: "2040-12-31T13:00:00+01:00", want: "2040-12-31T14:00:00+01:00"},
+		{name: "from the last day of a leap year", from: "21:00", to: "08:00", zone: "Australia/Lord_Howe", now: "2040-12-31T22:00:00+11:00", want: "2041-01-01T08:00:00+11:00"},
 		{name: "to a day that Samoa left out", from: "21:00", to: "08:00", zone: "Pacific/Apia", now: "2011-12-29T22:00:00-10:00", want: "2011-12-31T08:00:00+14:00"},
 		{name: "after a day that Samoa left out", from: "21:00", to: "08:00", zone: "Pacific/Apia", now: "2011-12-31T07:00:00+14:00", want: "2011-12-31T08:00:00+14:00"},
 		{name: "within a day that Samoa left out", from: "12:00", to: "14:00", zone: "Pacific/Apia", now: "2011-12-31T00:00:00+14:00"},
