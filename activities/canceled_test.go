@@ -28,7 +28,7 @@ func TestCancelAndCrashLeavesNoOpenDelivery(t *testing.T) {
 	defer func() { close(hang); close(held); <-dead }()
 	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[0].EnrollmentID)
 	must(t, err)
-	w.clock.advance(63 * time.Second)
+	w.clock.advance(cutOff)
 	got := fmt.Sprint(w.deliverAll(w.process(nil)))
 	d, _ := w.attempts(0)
 	if got != "[canceled]" || !d.Status.Final() {
@@ -160,7 +160,7 @@ func TestLeadDeletedWhileItsMessageIsSent(t *testing.T) {
 			must(t, w.store.DeleteLead(context.Background(), scope, w.items[0].LeadsID, nil))
 			if tt.dies {
 				defer func() { close(hang); close(held); <-answered }()
-				w.clock.advance(63 * time.Second)
+				w.clock.advance(cutOff)
 			} else {
 				close(hang)
 				must(t, <-answered)

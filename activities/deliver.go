@@ -84,8 +84,10 @@ const (
 	// be waited for inside the activity, instead of by another batch.
 	clockSlack = 2 * time.Second
 	// graceAfterTimeout is added to a webhook's time-out before an attempt that
-	// another process opened is taken for interrupted.
-	graceAfterTimeout = 2 * time.Second
+	// another process opened is taken for interrupted. It covers what comes before and
+	// after the POST in a process that has hardly a CPU to run on, and writes that stand
+	// behind others': too short, and a message is sent twice that nobody had lost.
+	graceAfterTimeout = 10 * time.Second
 )
 
 // DeliverBatch sends the message of one touchpoint node for every item, and

@@ -58,7 +58,7 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				held := make(chan struct{})
 				zombie := w.process(slowRecords{w.store, held})
 				zombieDone := w.begin(zombie)
-				w.clock.advance(63 * time.Second)
+				w.clock.advance(cutOff)
 				other := w.process(nil)
 				type result struct {
 					d   []activities.Delivery
@@ -324,7 +324,7 @@ func TestInterruptedAttemptCounts(t *testing.T) {
 	hang := make(chan struct{})
 	w.answer(func(http.ResponseWriter, *http.Request, string) { <-hang })
 	answered := w.begin(w.process(nil))
-	w.clock.advance(63 * time.Second)
+	w.clock.advance(cutOff)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[failed]" {
 		t.Errorf("outcomes %s", got)
 	}
@@ -358,7 +358,7 @@ func TestPanicInAnAttempt(t *testing.T) {
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[underWay underWay]" {
 		t.Errorf("outcomes %s", got)
 	}
-	w.clock.advance(63 * time.Second)
+	w.clock.advance(cutOff)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered]" {
 		t.Errorf("outcomes %s", got)
 	}

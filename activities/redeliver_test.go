@@ -229,7 +229,7 @@ func TestRedeliveryAfterCrash(t *testing.T) {
 	if _, err := w.store.Redeliver(context.Background(), scope, d.MessageID); waypost.CodeOf(err) != waypost.CodeConflict {
 		t.Errorf("another redelivery begins beside it: %v", err)
 	}
-	w.clock.advance(63 * time.Second)
+	w.clock.advance(cutOff)
 	w.respond(http.StatusOK)
 	if got := w.outcomes(other, items); got != "[delivered]" {
 		t.Errorf("after its time: %s", got)
@@ -304,7 +304,7 @@ func TestRedeliveryStops(t *testing.T) {
 				if got := w.outcomes(a, items); got != "[canceled underWay canceled]" {
 					t.Errorf("while an attempt may be under way: %s", got)
 				}
-				w.clock.advance(123 * time.Second) // no webhook has a longer time-out
+				w.clock.advance(131 * time.Second) // no webhook has a longer time-out
 				if got := w.outcomes(a, items); got != "[canceled canceled canceled]" {
 					t.Errorf("after that: %s", got)
 				}
@@ -318,7 +318,7 @@ func TestRedeliveryStops(t *testing.T) {
 				if _, err := env.ExecuteActivity(a.CancelRedeliveries, b); err == nil {
 					t.Error("it is canceled while an attempt may be under way")
 				}
-				w.clock.advance(123 * time.Second)
+				w.clock.advance(131 * time.Second)
 				_, err := env.ExecuteActivity(a.CancelRedeliveries, b)
 				must(t, err)
 			}
