@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,13 +11,15 @@ import (
 	"waypost"
 )
 
+// cohortsInFlight is how many cohorts of API enrollments a process starts at a time.
+// One is in flight from its claim until its first POSTs are under way, or the first
+// activity of its workflow has answered. What is accepted meanwhile gathers, and shares
+// the next cohort: a quiet system gives each enrollment a workflow of its own, and the
+// busier it is the more of them share one. More than there are CPUs would wait for each
+// other; one alone would hold up all who come after it.
+var cohortsInFlight = min(max(2, runtime.GOMAXPROCS(0)), 16)
+
 const (
-	// cohortsInFlight is how many cohorts of API enrollments a process starts at a time.
-	// One is in flight from its claim until its first POSTs are under way, or the first
-	// activity of its workflow has answered. What is accepted meanwhile gathers, and shares the next cohort: a quiet
-	// system gives each enrollment a workflow of its own, and the busier it is the
-	// more of them share one.
-	cohortsInFlight = 4
 	// A workflow that another process works at cannot be seen to begin. Starts wait the
 	// shorter the more of them are like that, and long again as soon as one begins here too
 	// late.
