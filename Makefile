@@ -28,7 +28,7 @@ build: ## build bin/waypost and bin/waypost-dev
 test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=1: none may be)
 	@$(if $(RACE),,echo "No C compiler: the tests run without the race detector." >&2)
 	@go build -C tools -o ../bin/testsum ./testsum
-	@bin/testsum . $(RACE) -timeout 20m ./... -- devstack -timeout 30m -parallel 4 ./... -- tools ./testsum
+	@bin/testsum . $(RACE) -timeout 20m ./... -- devstack -timeout 30m -p 1 -parallel 4 ./... -- tools ./testsum
 
 check: fmt vet lint determinism imports fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
 

@@ -46,7 +46,7 @@ func dead(t *testing.T, f *harness.Fleet) {
 	// most of them again and again.
 	made := c.failed()
 	t.Logf("%d attempts were made while the receiver was dead", made)
-	if most := harness.Scaled(250, 3_000); made > most {
+	if most := harness.Scaled(300, 3_000); made > most {
 		c.wrong("%d attempts were made while the receiver was dead, want %d at most", made, most)
 	}
 }
