@@ -261,7 +261,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 
 	failed := make(chan error, 1)
 	if role.gateway {
-		go func() { failed <- serving.Listener(cert.listen(listener)) }()
+		go func() { failed <- gateway.Serve(serving, cert.listen(listener)) }()
 		stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
 		// It accepts enrollments whether Temporal is there or not.
 		ready(listener.Addr().String())

@@ -84,15 +84,15 @@ type httpsConn struct{ *tls.Conn }
 const plainHTTPAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
 	`{"code":"BadRequest","message":"this address serves HTTPS: the URL must begin with https://","target":"","detail":[]}` + "\n"
 
-// Handshake is what Fiber's server calls first.
-func (c httpsConn) Handshake() error {
-	err := c.Conn.Handshake()
+// Read makes the handshake first.
+func (c httpsConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
 	var other tls.RecordHeaderError
 	if errors.As(err, &other) && other.Conn != nil && looksLikeHTTP(other.RecordHeader) {
 		_, _ = io.WriteString(other.Conn, plainHTTPAnswer)
 		_ = other.Conn.Close()
 	}
-	return err
+	return n, err
 }
 
 // looksLikeHTTP tells whether a connection begins with a method. No record of TLS

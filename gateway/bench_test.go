@@ -125,7 +125,7 @@ func listenBench(b *testing.B, app *fiber.App) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	go func() { _ = app.Listener(l) }()
+	go func() { _ = gateway.Serve(app, l) }()
 	b.Cleanup(func() { _ = app.ShutdownWithTimeout(time.Second) })
 	return l.Addr().String()
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -148,6 +149,7 @@ func (a *api) server() *fiber.App {
 	})
 	server := app.Server()
 	server.Handler = nameUnknownMethods(server.Handler, app)
+	server.ErrorHandler = closeUnused(server.ErrorHandler)
 	app.Use(a.observe)
 	for _, rt := range routes {
 		app.Add(rt.method, rt.path, a.serve(rt))
@@ -175,6 +177,46 @@ func nameUnknownMethods[C any](next func(C), app interface {
 		}
 		app.ReleaseCtx(c)
 		next(raw)
+	}
+}
+
+// Serve has app, which New has made, answer the connections of a listener until it is
+// shut down.
+func Serve(app *fiber.App, l net.Listener) error { return app.Listener(listener{l}) }
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c}, nil
+}
+
+// conn knows whether its client has said anything.
+type conn struct {
+	net.Conn
+	begun bool
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.begun = c.begun || n > 0
+	return n, err
+}
+
+// closeUnused has connections that end before anything has come closed without a word:
+// clients open some in advance, and would take an answer there for that of the request
+// which they send at that moment. The context is a type parameter because its package is
+// not ours to import.
+func closeUnused[C interface{ Conn() net.Conn }](next func(C, error)) func(C, error) {
+	return func(raw C, err error) {
+		if c, ok := raw.Conn().(*conn); ok && !c.begun {
+			_ = c.Close()
+			return
+		}
+		next(raw, err)
 	}
 }
 

@@ -208,7 +208,7 @@ func (f *fixture) serve() string {
 	}
 	app := gateway.NewHasty(f.options, time.Minute) // five seconds for headers are little on a busy machine
 	done := make(chan error, 1)
-	go func() { done <- app.Listener(l) }()
+	go func() { done <- gateway.Serve(app, l) }()
 	t.Cleanup(func() {
 		f.client.CloseIdleConnections() // the server waits for those that it never heard from
 		if err := app.ShutdownWithTimeout(time.Minute); err != nil {

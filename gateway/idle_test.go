@@ -114,31 +114,79 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// A client that sends its body byte by byte is not waited for.
-func TestSlowBody(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+// hasty starts a gateway that gives headers and bodies 200 ms.
+func (f *fixture) hasty(t *testing.T) (addr string) {
+	t.Helper()
 	var listen net.ListenConfig
 	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	app := gateway.NewHasty(f.options, 200*time.Millisecond)
-	go func() { _ = app.Listener(l) }()
+	go func() { _ = gateway.Serve(app, l) }()
 	t.Cleanup(func() { _ = app.ShutdownWithTimeout(10 * time.Second) })
-	body := `{"businessParam":{"name":"Ada"}}`
-	r := signature.Request{Method: "POST", Path: "/v1/leads", Headers: []signature.Header{{Name: "Host", Value: l.Addr().String()}, {Name: "Content-Type", Value: "application/json"}}}
-	var head strings.Builder
-	fmt.Fprintf(&head, "POST /v1/leads HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", l.Addr(), len(body))
-	for _, h := range signature.Sign(r, f.key, []byte(body), f.clock.Now(), signature.NewNonce()) {
-		fmt.Fprintf(&head, "%s: %s\r\n", h.Name, h.Value)
-	}
+	return l.Addr().String()
+}
+
+func dialed(t *testing.T, addr string) net.Conn {
+	t.Helper()
 	var dial net.Dialer
-	conn, err := dial.DialContext(t.Context(), "tcp", l.Addr().String())
+	conn, err := dial.DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// A connection on which no request has begun is closed without a word: its client
+// would take an answer for that of its next request. One that has begun is told why.
+func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
+	addr := newFixture(t).hasty(t)
+	for sent, status := range map[string]int{
+		"":                                      0,
+		"GET /v1/le":                            http.StatusBadRequest,
+		"GET /v1/leads HTTP/1.1\r\nHost: h\r\n": http.StatusBadRequest,
+		"GET /v1/nothing HTTP/1.1\r\nHost: h\r\n\r\n": http.StatusNotFound, // and then nothing
+	} {
+		t.Run(sent, func(t *testing.T) {
+			t.Parallel()
+			conn := dialed(t, addr)
+			if _, err := io.WriteString(conn, sent); err != nil {
+				t.Fatal(err)
+			}
+			if status == 0 {
+				if got, err := io.ReadAll(conn); err != nil || len(got) > 0 {
+					t.Errorf("got %q, %v; want the end of the connection", got, err)
+				}
+				return
+			}
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != status {
+				t.Errorf("status %d, want %d", res.StatusCode, status)
+			}
+		})
+	}
+}
+
+// A client that sends its body byte by byte is not waited for.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	addr := f.hasty(t)
+	body := `{"businessParam":{"name":"Ada"}}`
+	r := signature.Request{Method: "POST", Path: "/v1/leads", Headers: []signature.Header{{Name: "Host", Value: addr}, {Name: "Content-Type", Value: "application/json"}}}
+	var head strings.Builder
+	fmt.Fprintf(&head, "POST /v1/leads HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", addr, len(body))
+	for _, h := range signature.Sign(r, f.key, []byte(body), f.clock.Now(), signature.NewNonce()) {
+		fmt.Fprintf(&head, "%s: %s\r\n", h.Name, h.Value)
+	}
+	conn := dialed(t, addr)
 	if _, err := io.WriteString(conn, head.String()+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
