@@ -74,17 +74,17 @@ func (l httpsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return httpsConn{conn.(*tls.Conn)}, nil
+	return httpsConn{conn}, nil
 }
 
 // httpsConn tells whoever speaks plain HTTP what to do. net/http's server does so by
 // itself, Fiber's just hangs up.
-type httpsConn struct{ *tls.Conn }
+type httpsConn struct{ net.Conn }
 
 const plainHTTPAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
 	`{"code":"BadRequest","message":"this address serves HTTPS: the URL must begin with https://","target":"","detail":[]}` + "\n"
 
-// Read makes the handshake first.
+// Read is where the handshake is made that Accept does not wait for.
 func (c httpsConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	var other tls.RecordHeaderError

@@ -199,6 +199,11 @@ func (f *fixture) lost() *fixture {
 
 // serve starts a gateway on a port of its own.
 func (f *fixture) serve() string {
+	return f.hasty(time.Minute) // five seconds for headers are little on a busy machine
+}
+
+// hasty starts a gateway that gives headers and bodies so long.
+func (f *fixture) hasty(patience time.Duration) string {
 	t := f.t
 	t.Helper()
 	var listen net.ListenConfig
@@ -206,7 +211,7 @@ func (f *fixture) serve() string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := gateway.NewHasty(f.options, time.Minute) // five seconds for headers are little on a busy machine
+	app := gateway.NewHasty(f.options, patience)
 	done := make(chan error, 1)
 	go func() { done <- gateway.Serve(app, l) }()
 	t.Cleanup(func() {
@@ -253,16 +258,24 @@ type call struct {
 	tamper               func(*http.Request)
 }
 
+// dialed is a connection that ends with the test.
+func dialed(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	var dial net.Dialer
+	conn, err := dial.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 // raw sends exactly these lines and the signature of them, and returns the answer
 // and whether the connection is still good for another request. A lone "SIGN" line
 // stands for the signature's headers.
 func (f *fixture) raw(method, target, body string, lines ...string) (a answer, reusable bool) {
 	f.t.Helper()
-	var dial net.Dialer
-	conn, err := dial.DialContext(f.t.Context(), "tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	conn := dialed(f.t, f.addr)
 	defer func() { _ = conn.Close() }()
 	path, query, _ := strings.Cut(target, "?")
 	r := signature.Request{Method: method, Path: path, Query: query}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"waypost/gateway"
 	"waypost/signature"
 )
 
@@ -114,36 +113,11 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// hasty starts a gateway that gives headers and bodies 200 ms.
-func (f *fixture) hasty(t *testing.T) (addr string) {
-	t.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := gateway.NewHasty(f.options, 200*time.Millisecond)
-	go func() { _ = gateway.Serve(app, l) }()
-	t.Cleanup(func() { _ = app.ShutdownWithTimeout(10 * time.Second) })
-	return l.Addr().String()
-}
-
-func dialed(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	var dial net.Dialer
-	conn, err := dial.DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 // A connection on which no request has begun is closed without a word: its client
 // would take an answer for that of its next request. One that has begun is told why.
 func TestSlowHeaders(t *testing.T) {
 	t.Parallel()
-	addr := newFixture(t).hasty(t)
+	addr := newFixture(t).hasty(200 * time.Millisecond)
 	for sent, status := range map[string]int{
 		"":                                      0,
 		"GET /v1/le":                            http.StatusBadRequest,
@@ -178,7 +152,7 @@ func TestSlowHeaders(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	addr := f.hasty(t)
+	addr := f.hasty(200 * time.Millisecond)
 	body := `{"businessParam":{"name":"Ada"}}`
 	r := signature.Request{Method: "POST", Path: "/v1/leads", Headers: []signature.Header{{Name: "Host", Value: addr}, {Name: "Content-Type", Value: "application/json"}}}
 	var head strings.Builder

@@ -16,7 +16,8 @@ import (
 // activity of its workflow has answered. What is accepted meanwhile gathers, and shares
 // the next cohort: a quiet system gives each enrollment a workflow of its own, and the
 // busier it is the more of them share one. More than there are CPUs would wait for each
-// other; one alone would hold up all who come after it.
+// other; one alone would hold up all who come after it, and with very many none would be
+// left to share.
 var cohortsInFlight = min(max(2, runtime.GOMAXPROCS(0)), 16)
 
 const (
