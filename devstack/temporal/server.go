@@ -292,9 +292,12 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.HistoryCountSuggestContinueAsNew.Key():    HistoryEvents,
 		// 512 of each by default, for a cluster: on one machine they only queue up for
 		// the database, in front of whoever waits for an answer.
-		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key():             1,
-		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():               4,
-		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():                  4,
+		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): 1,
+		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   4,
+		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      4,
+		// It keeps what it knows of the last workflows in memory, 35 kB for each, for an hour
+		// or until there are 128,000 of them.
+		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                        1_000,
 		dynamicconfig.FrontendRPS.Key():                                         unlimited,
 		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():                  unlimited,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key():        1_000,
