@@ -288,15 +288,16 @@ func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 	}
 	p.ours, p.temporal = at(p.names[0]), at(p.names[1])
 	return p, p.with(ctx, func(db *pgx.Conn) error {
-		var version, commit, fsync string
+		var version, commit, fsync, huge, buffers string
 		var backend int
-		err := db.QueryRow(ctx, "SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'), pg_backend_pid()").
-			Scan(&version, &commit, &fsync, &backend)
+		err := db.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
+			current_setting('huge_pages'), current_setting('shared_buffers'), pg_backend_pid()`).
+			Scan(&version, &commit, &fsync, &huge, &buffers, &backend)
 		if err != nil {
 			return err
 		}
 		version, _, _ = strings.Cut(version, " ")
-		p.kind = fmt.Sprintf("PostgreSQL %s (synchronous_commit %s, fsync %s)", version, commit, fsync)
+		p.kind = fmt.Sprintf("PostgreSQL %s (synchronous_commit %s, fsync %s, huge_pages %s, shared_buffers %s)", version, commit, fsync, huge, buffers)
 		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", backend)); err == nil && strings.HasPrefix(string(name), "postgres") {
 			if st, err := readStat(backend); err == nil {
 				p.postmaster = st.parent
