@@ -295,8 +295,8 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): 1,
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   4,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      4,
-		// It keeps what it knows of the last workflows in memory, 35 kB for each, for an hour
-		// or until there are 128,000 of them.
+		// 128,000 by default: what it knows of the last workflows stays in memory for an
+		// hour, 35 kB for each.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                        1_000,
 		dynamicconfig.FrontendRPS.Key():                                         unlimited,
 		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():                  unlimited,
