@@ -112,6 +112,8 @@ type Cohort struct {
 	LaunchID string // that all of them come from, "" if they come from the API
 	Version  JourneyVersion
 	Members  []CohortMember
+	// Last says that nobody else waited when this was claimed.
+	Last bool
 }
 
 // CohortMember is one enrollment of a cohort.

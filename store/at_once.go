@@ -373,19 +373,22 @@ func (s *Store) claimAtOnce(ctx context.Context) (cohort *waypost.Cohort, key ve
 	i AS (INSERT INTO cohorts (id, journey_id, version, accepted_at, claimed_at, size, members)
 		SELECT c.id, k.journey_id, k.version, c.accepted_at, $2, c.size, c.members FROM c, k WHERE c.size > 0),
 	u AS (UPDATE enrollments AS e SET cohort_id = c.id FROM f, c WHERE e.id = f.id)
-	SELECT k.journey_id, k.version, c.id, f.id, f.leads_id FROM k CROSS JOIN c LEFT JOIN f ON TRUE ORDER BY f.id`,
+	SELECT k.journey_id, k.version, c.id, f.id, f.leads_id,
+		(SELECT id FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL AND id NOT IN (SELECT id FROM f) ORDER BY id LIMIT 1) IS NULL
+	FROM k CROSS JOIN c LEFT JOIN f ON TRUE ORDER BY f.id`,
 		waypost.NewID(waypost.PrefixCohort, now), now.UnixMicro())
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var id string
 			var member sql.NullString
 			var lead sql.NullInt64
-			if err := rows.Scan(&key.JourneyID, &key.Version, &id, &member, &lead); err != nil || !member.Valid {
+			var last bool
+			if err := rows.Scan(&key.JourneyID, &key.Version, &id, &member, &lead, &last); err != nil || !member.Valid {
 				known = false // others have locked all of this version
 				return err
 			}
 			if cohort == nil {
-				cohort = &waypost.Cohort{ID: id}
+				cohort = &waypost.Cohort{ID: id, Last: last}
 			}
 			cohort.Members = append(cohort.Members, waypost.CohortMember{EnrollmentID: member.String, LeadsID: lead.Int64})
 			return nil

@@ -464,7 +464,7 @@ func TestClaimAtOnce(t *testing.T) {
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	claim := func(want ...int) {
 		t.Helper()
-		for _, n := range want {
+		for i, n := range want {
 			c, known, err := s.ClaimAtOnce(t.Context())
 			if err != nil || !known || n == 0 && c != nil || n > 0 && (c == nil || len(c.Members) != n) {
 				t.Fatalf("claimed %+v, %t, %v, want %d", c, known, err, n)
@@ -474,6 +474,9 @@ func TestClaimAtOnce(t *testing.T) {
 			}
 			if n == 0 {
 				continue
+			}
+			if last := i+2 == len(want); c.Last != last {
+				t.Errorf("says of the last who waits %t, want %t", c.Last, last)
 			}
 			stale, err := s.StaleCohorts(t.Context(), time.Now().Add(time.Hour), 10)
 			must(t, err)

@@ -141,7 +141,9 @@ func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.
 	if n, err := res.RowsAffected(); err != nil || int(n) != len(ids) {
 		return nil, errors.Join(err, fmt.Errorf("claimed %d of %d locked enrollments", n, len(ids)))
 	}
-	return cohort, nil
+	waiting, err := unclaimed(tx.NewSelect().Model((*enrollmentRow)(nil))).Exists(ctx)
+	cohort.Last = !waiting
+	return cohort, err
 }
 
 // cohortID names the workflow of these enrollments.

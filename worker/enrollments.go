@@ -65,6 +65,7 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	var starting sync.WaitGroup
 	defer starting.Wait()
 	places := make(chan struct{}, cohortsInFlight)
+	last := false
 	for {
 		select {
 		case places <- struct{}{}:
@@ -75,10 +76,11 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		for p.refused.Load() > 0 && len(places) > 1 && ctx.Err() == nil {
 			sleep(ctx, noticesEvery, nil)
 		}
-		cohort := p.gathered(ctx)
+		cohort := p.gathered(ctx, last)
 		if cohort == nil {
 			return
 		}
+		last = cohort.Last
 		starting.Go(func() {
 			defer func() { <-places }()
 			p.startGathered(ctx, *cohort)
@@ -86,30 +88,34 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	}
 }
 
-// gathered claims the oldest enrollments of the API, as soon as there are any. It
-// returns nil if ctx ends.
-func (p *Pump) gathered(ctx context.Context) *waypost.Cohort {
+// gathered claims the oldest enrollments of the API, as soon as there are any; last
+// says that there were none a moment ago. It returns nil if ctx ends.
+func (p *Pump) gathered(ctx context.Context, last bool) *waypost.Cohort {
 	failures := 0
 	for ctx.Err() == nil {
+		if last {
+			select {
+			case p.idle <- struct{}{}: // another process may ring now
+			default:
+			}
+			// Who has rung since is heard here.
+			sleep(ctx, sweepEvery, p.enrolled)
+		}
 		var cohort *waypost.Cohort
 		err := p.limited(ctx, func(ctx context.Context) (err error) {
 			cohort, err = p.outbox.ClaimCohort(ctx)
 			return err
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			failures++
 			p.retryIn(ctx, "claim enrollments", failures, err)
-		case cohort != nil:
-			return cohort
-		default:
-			failures = 0
-			select {
-			case p.idle <- struct{}{}: // another process may ring now
-			default:
-			}
-			sleep(ctx, sweepEvery, p.enrolled)
+			last = false // nobody rings again for those who wait
+			continue
 		}
+		if cohort != nil {
+			return cohort
+		}
+		failures, last = 0, true
 	}
 	return nil
 }

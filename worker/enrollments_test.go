@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"waypost"
@@ -22,7 +23,9 @@ type waiting struct {
 	pending  []string
 	left     []waypost.Cohort // claimed and not marked
 	marked   []string
-	calls    int // of MarkStarted
+	looks    int    // calls of ClaimCohort
+	claimed  func() // if any, right after a cohort was claimed
+	calls    int    // of MarkStarted
 	markFail error
 }
 
@@ -36,11 +39,20 @@ func (w *waiting) add(n int) {
 }
 
 func (w *waiting) ClaimCohort(context.Context) (*waypost.Cohort, error) {
+	cohort := w.claim()
+	if cohort != nil && w.claimed != nil {
+		w.claimed()
+	}
+	return cohort, nil
+}
+
+func (w *waiting) claim() *waypost.Cohort {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.looks++
 	n := min(len(w.pending), waypost.MaxCohort)
 	if n == 0 {
-		return nil, nil
+		return nil
 	}
 	cohort := waypost.Cohort{ID: w.pending[0]}
 	for _, id := range w.pending[:n] {
@@ -48,7 +60,8 @@ func (w *waiting) ClaimCohort(context.Context) (*waypost.Cohort, error) {
 	}
 	w.pending = w.pending[n:]
 	w.left = append(w.left, cohort)
-	return &cohort, nil
+	cohort.Last = len(w.pending) == 0
+	return &cohort
 }
 
 func (w *waiting) MarkStarted(_ context.Context, ids ...string) error {
@@ -146,6 +159,37 @@ func TestEnrollmentsGather(t *testing.T) {
 	if o.next != 40+cohortsInFlight || len(o.pending) != 0 {
 		t.Errorf("%d of %d enrollments wait", len(o.pending), o.next)
 	}
+}
+
+// Each enrollment of a quiet system takes one look, and one that comes right after the
+// look for another waits for no sweep.
+func TestOneLookEach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 1)}
+		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.startEnrollments(ctx)
+		synctest.Wait() // it has found nothing
+		began := time.Now()
+		for range 20 {
+			o.claimed = func() {
+				o.claimed = nil
+				o.add(1)
+				p.Enrolled()
+			}
+			o.add(1)
+			p.Enrolled()
+			for range 2 {
+				p.Acted((<-s.started).ID)
+			}
+			synctest.Wait()
+		}
+		if waited := time.Since(began); waited != 0 || o.looks != 1+2*20 {
+			t.Errorf("40 enrollments took %d looks and waited %s", o.looks-1, waited)
+		}
+	})
 }
 
 // Workflows that others begin hold up the next ones for a short time only.

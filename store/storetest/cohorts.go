@@ -18,7 +18,7 @@ var cohortTests = []test{
 		id := f.enroll(t, journey, 1)[0]
 		c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
 		version := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
-		want := &waypost.Cohort{ID: id, Version: version, Members: []waypost.CohortMember{{EnrollmentID: id, LeadsID: f.enrollment(t, id).LeadsID}}}
+		want := &waypost.Cohort{ID: id, Version: version, Members: []waypost.CohortMember{{EnrollmentID: id, LeadsID: f.enrollment(t, id).LeadsID}}, Last: true}
 		equal(t, "cohort", c, want)
 		if c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); c != nil {
 			t.Fatalf("claimed %+v again", c)
@@ -39,8 +39,9 @@ var cohortTests = []test{
 		other := f.enroll(t, small, 2)
 		rest := f.enroll(t, big, 149)
 		all := append(first, rest...)
-		for _, want := range [][]string{all[:100], other, all[100:]} {
+		for i, want := range [][]string{all[:100], other, all[100:]} {
 			c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+			equal(t, "nobody else waits", c.Last, i == 2)
 			if !waypost.IsID(waypost.PrefixCohort, c.ID) {
 				t.Fatalf("cohort id %q", c.ID)
 			}
@@ -72,6 +73,7 @@ var cohortTests = []test{
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(ids[1], 1, waypost.EnrollmentWaiting)}))
 		limit := f.clock.Now().Add(-30 * time.Second)
 		stale = must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))
+		claimed.Last = false // it is about the claim
 		equal(t, "stale", stale, []waypost.Cohort{*claimed})
 		equal(t, "taken", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))), 0)
 		f.clock.Advance(time.Minute)
