@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"waypost"
-	"waypost/journey"
 )
 
 // Client starts workflows. It hides the SDK from those who only want a journey
@@ -42,6 +41,12 @@ const (
 	priorityBulk   = 5
 )
 
+// singleTaskTimeout is the time of a workflow task of enrollments of the API, half of
+// Temporal's default. The timer of each goes off after the workflow has usually ended, and
+// reads all of it from the database unless it is among the last that the server has seen.
+// It is also how soon another worker goes on after the death of one.
+const singleTaskTimeout = 5 * time.Second
+
 // StartCohort starts the workflow of a cohort. It may be called again for the
 // same cohort: the workflow's id is the cohort's, and one that runs or has run is
 // left alone.
@@ -50,9 +55,14 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 	if err != nil {
 		return err
 	}
+	var taskTimeout time.Duration // Temporal's default
+	if cohort.LaunchID == "" {
+		taskTimeout = singleTaskTimeout
+	}
 	return c.start(ctx, client.StartWorkflowOptions{
 		ID:                    cohort.ID,
 		EnableEagerStart:      true,
+		WorkflowTaskTimeout:   taskTimeout,
 		TypedSearchAttributes: attributes,
 		StaticSummary:         summary(in.Name, in.Version, len(in.Members)),
 		Priority:              priority(in.Scope.Org, in.LaunchID, len(in.Members)),
@@ -350,9 +360,9 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 		in.Members = append(in.Members, member)
 		leads[i] = strconv.FormatInt(m.LeadsID, 10)
 	}
-	def, problems := journey.Parse(v.Definition)
-	if err := problems.Err("definition"); err != nil {
-		return in, temporal.SearchAttributes{}, fmt.Errorf("read definition of journey %s/%d: %w", v.JourneyID, v.Version, err)
+	def, err := published.definition(v.JourneyID, v.Version, v.Definition)
+	if err != nil {
+		return in, temporal.SearchAttributes{}, err
 	}
 	in.Node = def.Start()
 	if len(in.Members) > 0 && in.Members[0].Carried != nil {

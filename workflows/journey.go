@@ -180,10 +180,9 @@ func newCohort(in JourneyInput) *cohort {
 	// The checker follows the JSON decoder down to the runtime's garbage collector;
 	// what Parse returns depends on the bytes alone, which its property tests show.
 	//workflowcheck:ignore
-	def, problems := journey.Parse(in.Definition)
-	if err := problems.Err("definition"); err != nil {
-		// Only a checked definition is ever published. See Journey for why it panics.
-		panic(fmt.Sprintf("read definition of journey %s/%d: %v", in.JourneyID, in.Version, err))
+	def, err := published.definition(in.JourneyID, in.Version, in.Definition)
+	if err != nil {
+		panic(err.Error()) // see Journey for why
 	}
 	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}}
 }
