@@ -16,6 +16,7 @@ import (
 // it only errors are kept, whatever the level of the logger behind.
 type serverLog struct {
 	log      *slog.Logger
+	tags     []tag.Tag // of every line
 	fatal    func(error)
 	stopping *atomic.Bool // errors of interrupted work are not worth a line
 }
@@ -34,7 +35,7 @@ func (l serverLog) Error(msg string, tags ...tag.Tag) {
 	if l.stopping.Load() || settling(tags) {
 		return
 	}
-	l.log.LogAttrs(context.Background(), slog.LevelError, msg, attrs(tags)...)
+	l.log.LogAttrs(context.Background(), slog.LevelError, msg, attrs(append(slices.Clip(l.tags), tags...))...)
 }
 
 func (l serverLog) DPanic(msg string, tags ...tag.Tag) { l.Error(msg, tags...) }
@@ -51,14 +52,16 @@ func (l serverLog) Fatal(msg string, tags ...tag.Tag) {
 	panic("temporal server: " + msg)
 }
 
+// With only notes the tags: the server asks for a logger for each workflow and each of its
+// tasks, and hardly any of them ever says anything.
 func (l serverLog) With(tags ...tag.Tag) log.Logger {
-	l.log = slog.New(l.log.Handler().WithAttrs(attrs(tags)))
+	l.tags = append(slices.Clip(l.tags), tags...)
 	return l
 }
 
 // SLog gives the server's own use of slog the same treatment.
 func (l serverLog) SLog() *slog.Logger {
-	return slog.New(errorsOnly{l.log.Handler(), l.stopping})
+	return slog.New(errorsOnly{l.log.Handler().WithAttrs(attrs(l.tags)), l.stopping})
 }
 
 // settling tells whether an error is that of a shard which the server is still taking,

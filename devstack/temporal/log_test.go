@@ -26,6 +26,17 @@ func TestServerLog(t *testing.T) {
 	if !strings.Contains(out.String(), "disk full") {
 		t.Errorf("got %q", out.String())
 	}
+	out.Reset()
+	one := l.With(tag.WorkflowID("enr_1"))
+	one.Error("no", tag.ShardID(1))
+	one.(serverLog).SLog().Error("nor")
+	l.Error("neither")
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []bool{true, true, false} {
+		if strings.Contains(lines[i], "enr_1") != want {
+			t.Errorf("line %d is of the workflow %t: %s", i, !want, lines[i])
+		}
+	}
 	err := fatalError{"no schema", []tag.Tag{tag.Error(fmt.Errorf("open: %w", errors.New("disk full")))}}
 	if !strings.Contains(err.Error(), "no schema: open: disk full") {
 		t.Errorf("got %q", err)

@@ -150,6 +150,10 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 }
 
+// postgresShards is the number of shards on PostgreSQL, which is fixed with the first start
+// on a database; on SQLite there is one.
+const postgresShards = 4
+
 func (s *Server) stores(ctx context.Context, o Options, logger log.Logger) (config.Persistence, error) {
 	p := config.Persistence{DefaultStore: "main", VisibilityStore: "visibility", NumHistoryShards: 1}
 	var main, visibility *config.SQL
@@ -159,8 +163,7 @@ func (s *Server) stores(ctx context.Context, o Options, logger log.Logger) (conf
 		main, err = sqliteStore(ctx, s.sqlite)
 		visibility = main
 	} else {
-		// The number of shards is fixed with the first start.
-		p.NumHistoryShards = 4
+		p.NumHistoryShards = postgresShards
 		main, visibility, err = postgresStores(ctx, o.DatabaseURL, logger)
 	}
 	if err != nil {
@@ -295,6 +298,11 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): 1,
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   4,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      4,
+		// 512, 128 and 8 MB for other clusters, which there are none of: memory that every
+		// garbage collection would look at.
+		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
+		dynamicconfig.ReplicationLowPriorityProcessorSchedulerWorkerCount.Key(): 1,
+		dynamicconfig.XDCCacheMaxSizeBytes.Key():                                0, // the least
 		// 128,000 by default: what it knows of the last workflows stays in memory for an
 		// hour, 35 kB for each.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                        1_000,
@@ -314,6 +322,8 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 	if postgres {
 		// While it syncs one write it works on others.
 		settings[dynamicconfig.ShardIOConcurrency.Key()] = 8
+		// As much as SQLite's one shard has: what is in it takes six times that in memory.
+		settings[dynamicconfig.EventsCacheMaxSizeBytes.Key()] = 512 << 10 / postgresShards
 	}
 	// The server keeps what it makes of a value by the place of its constraints: one that
 	// has none would be converted whenever it is read.
