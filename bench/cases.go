@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -58,6 +59,7 @@ const (
 	singleClients = 32
 	bareConns     = 64
 	warmUp        = 200 // single enrollments before anything is measured
+	warmSeconds   = 5   // of latency before it is measured: as fast as it goes is not that case
 	betweenRounds = 3 * time.Second
 	launchPoll    = 100 * time.Millisecond
 	launchGlance  = 10 * time.Second
@@ -121,7 +123,7 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		caseIndex:         b.index,
 		caseSearch:        b.search,
 	}
-	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * b.o.seconds, caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10)}
+	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * (warmSeconds + b.o.seconds), caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10)}
 	audience, rows, most := 0, 0, 0
 	for _, name := range cases {
 		switch name {
@@ -424,7 +426,7 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.o.seconds)*time.Second+caseTime)
 	defer cancel()
-	n := b.o.rate * b.o.seconds
+	n := b.o.rate * (warmSeconds + b.o.seconds)
 	stop := make(chan struct{})
 	began := time.Now()
 	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.rate, n, stop)
@@ -435,6 +437,7 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 	if err := b.awaitRecorded(ctx, t, n); err != nil {
 		return outcome{}, err
 	}
+	maps.DeleteFunc(sent, func(_ int64, at time.Time) bool { return at.Sub(began) < warmSeconds*time.Second })
 	metrics, err := latencies(t.ledger, sent)
 	metrics = append(metrics, metric{"sent/s", float64(n) / took.Seconds()})
 	// The check runs after this function has returned and its context is over.

@@ -78,7 +78,7 @@ The suites and their cases:
     launch-fail20   the same with 20 %
     single          single enrollments as fast as 32 clients can ask for them
     latency         single enrollments at a fixed rate: from the request being sent
-                    to the POST being received
+                    to the POST being received; its first 5 seconds are left out
     latency-launch  the same while a launch runs
     temporal-batch  the same bytes POSTed by Temporal activities, 50 in each, without
                     Waypost: nothing is recorded
@@ -126,7 +126,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.leads, "leads", 20_000, "leads of a launch")
 	f.IntVar(&o.singles, "singles", 5_000, "single enrollments of the case single")
 	f.IntVar(&o.rate, "rate", 50, "single enrollments per second of the case latency")
-	f.IntVar(&o.seconds, "seconds", 60, "how many seconds the case latency lasts; cases of requests last half as long")
+	f.IntVar(&o.seconds, "seconds", 60, "how many seconds the case latency is measured; cases of requests last half as long")
 	f.IntVar(&o.beside, "beside", 20, "single enrollments per second beside the launch of latency-launch")
 	f.IntVar(&o.refuse, "refuse", 0, "percent of messages that launch-fail10 answers with succeed:false for good")
 	f.DurationVar(&o.down, "down", 2*time.Minute, "how long the receiver is down in launch-down")
