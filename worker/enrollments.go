@@ -65,7 +65,7 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	var starting sync.WaitGroup
 	defer starting.Wait()
 	places := make(chan struct{}, cohortsInFlight)
-	last := false
+	var none time.Time
 	for {
 		select {
 		case places <- struct{}{}:
@@ -76,11 +76,13 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		for p.refused.Load() > 0 && len(places) > 1 && ctx.Err() == nil {
 			sleep(ctx, noticesEvery, nil)
 		}
-		cohort := p.gathered(ctx, last)
+		cohort := p.gathered(ctx, none)
 		if cohort == nil {
 			return
 		}
-		last = cohort.Last
+		if none = (time.Time{}); cohort.Last {
+			none = time.Now()
+		}
 		starting.Go(func() {
 			defer func() { <-places }()
 			p.startGathered(ctx, *cohort)
@@ -88,18 +90,13 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	}
 }
 
-// gathered claims the oldest enrollments of the API, as soon as there are any; last
-// says that there were none a moment ago. It returns nil if ctx ends.
-func (p *Pump) gathered(ctx context.Context, last bool) *waypost.Cohort {
+// gathered claims the oldest enrollments of the API, as soon as there are any; none is
+// when there were none, if that is known. It returns nil if ctx ends.
+func (p *Pump) gathered(ctx context.Context, none time.Time) *waypost.Cohort {
 	failures := 0
 	for ctx.Err() == nil {
-		if last {
-			select {
-			case p.idle <- struct{}{}: // another process may ring now
-			default:
-			}
-			// Who has rung since is heard here.
-			sleep(ctx, sweepEvery, p.enrolled)
+		if !none.IsZero() {
+			p.rest(ctx, none)
 		}
 		var cohort *waypost.Cohort
 		err := p.limited(ctx, func(ctx context.Context) (err error) {
@@ -109,15 +106,29 @@ func (p *Pump) gathered(ctx context.Context, last bool) *waypost.Cohort {
 		if err != nil {
 			failures++
 			p.retryIn(ctx, "claim enrollments", failures, err)
-			last = false // nobody rings again for those who wait
+			none = time.Time{} // nobody rings again for those who wait
 			continue
 		}
 		if cohort != nil {
 			return cohort
 		}
-		failures, last = 0, true
+		failures, none = 0, time.Now()
 	}
 	return nil
+}
+
+// rest waits until somebody rings, or it is time to look again.
+func (p *Pump) rest(ctx context.Context, looked time.Time) {
+	select {
+	case <-p.enrolled: // since it has looked
+		return
+	default:
+	}
+	select {
+	case p.idle <- struct{}{}: // another process may ring now
+	default:
+	}
+	sleep(ctx, time.Until(looked.Add(sweepEvery)), p.enrolled)
 }
 
 // startGathered starts a cohort, and waits until it has begun.

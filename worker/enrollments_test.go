@@ -192,6 +192,38 @@ func TestOneLookEach(t *testing.T) {
 	})
 }
 
+// One that nobody rings for is found by the sweep, and if all places were taken until long
+// after it, as soon as one is free.
+func TestUnheardEnrollment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 1)}
+		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+		p.firsts.most = time.Hour
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.startEnrollments(ctx)
+		synctest.Wait()
+		began := time.Now()
+		var last waypost.Cohort
+		for range cohortsInFlight {
+			o.add(1)
+			last = <-s.started
+		}
+		if waited := time.Since(began); waited > time.Duration(cohortsInFlight)*sweepEvery {
+			t.Errorf("%d enrollments were found after %s", cohortsInFlight, waited)
+		}
+		o.add(1)
+		time.Sleep(2 * sweepEvery)
+		began = time.Now()
+		p.Acted(last.ID)
+		<-s.started
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it waited %s more when a place was free", waited)
+		}
+	})
+}
+
 // Workflows that others begin hold up the next ones for a short time only.
 func TestOthersBegin(t *testing.T) {
 	t.Parallel()
