@@ -80,7 +80,8 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		if cohort == nil {
 			return
 		}
-		if none = (time.Time{}); cohort.Last {
+		none = time.Time{}
+		if cohort.Last {
 			none = time.Now()
 		}
 		starting.Go(func() {
