@@ -284,7 +284,7 @@ func pause(t *testing.T, f *harness.Fleet, group int, shift bool) {
 	journeyID := f.Publish(t, r.URL, j.definition())
 	var l harness.Launched
 	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
-		"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}, "ratePerSecond": harness.Scaled(150, 2_000),
+		"audience": map[string]any{"filter": map[string]any{"leadsGroup": group}}, "ratePerSecond": n / 10, // a slow machine has seven seconds between 30 % and all of them
 	}, &l)
 	f.AwaitLaunch(t, l.ID, launchTime, "enrolled at 30 %, and sending", func(l harness.Launched) bool {
 		return l.Enrolled*10 >= n*3 && l.Outcomes.Succeeded > 0
