@@ -298,6 +298,9 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): 1,
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   4,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      4,
+		// A second by default, which the server reads ahead: a timer that is shorter begins
+		// when what has been read is over, up to a second late.
+		dynamicconfig.TimerProcessorMaxTimeShift.Key(): 100 * time.Millisecond,
 		// 512, 128 and 8 MB for other clusters, which there are none of: memory that every
 		// garbage collection would look at.
 		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
