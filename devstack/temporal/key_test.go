@@ -2,7 +2,6 @@ package temporal_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"waypost"
-	"waypost/devstack/temporal"
 	"waypost/workflows"
 )
 
@@ -21,8 +19,7 @@ import (
 func TestWorkerWithoutTheKeyLosesNoWorkflow(t *testing.T) {
 	const k1, k2 = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "k2:MTEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	ctx := context.Background()
-	s := start(ctx, t, temporal.Options{Addr: freeAddr(t), DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	defer s.Stop(ctx)
+	s := serve(ctx, t)
 	both, old := dialWith(t, s.Addr(), k2+","+k1), dialWith(t, s.Addr(), k1)
 
 	lacking := startWorker(t, old)

@@ -125,12 +125,7 @@ func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
 func TestShortTimersAreShort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s := start(ctx, t, temporal.Options{Addr: freeAddr(t), DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	defer func() {
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := serve(ctx, t)
 	c := dial(ctx, t, s.Addr())
 	defer c.Close()
 	w := worker.New(c, "q", worker.Options{})
@@ -184,12 +179,7 @@ func TestDatabaseOfANewerVersion(t *testing.T) {
 func TestUIAndCodec(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s := start(ctx, t, temporal.Options{Addr: freeAddr(t), DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	defer func() {
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := serve(ctx, t)
 	uiAddr := freeAddr(t)
 	origin := "http://" + uiAddr
 	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
@@ -295,6 +285,20 @@ func TestSearchAttributesAreTheContracts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
+}
+
+// serve starts a server on SQLite and stops it when the test has ended.
+func serve(ctx context.Context, t *testing.T) *temporal.Server {
+	t.Helper()
+	s := start(ctx, t, temporal.Options{Addr: freeAddr(t), DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 func start(ctx context.Context, t *testing.T, o temporal.Options) *temporal.Server {
