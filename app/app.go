@@ -156,10 +156,11 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	counts.watchRedis("breakers", breakers)
 
 	// What is written wakes the pump of this process, or of one that has a worker.
-	everything, enrollments := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
-	wakeAll, wakeEnrollments := waker(everything.Ring), waker(enrollments.Ring)
-	counts.watchRedis("bells", enrollments)
-	background := []func(context.Context){everything.Run, enrollments.Run}
+	everything, enrolled := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
+	wakeAll := waker(everything.Ring)
+	var enrolling gateway.Enrollments = ringing{db, enrolled}
+	counts.watchRedis("bells", enrolled)
+	background := []func(context.Context){everything.Run, enrolled.Run}
 
 	var working *runningWorker
 	if role.worker {
@@ -167,9 +168,9 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		pump := worker.NewPump(db, starter, counts, log)
 		pump.Now = clock.Now
 		if shared != nil {
-			pump.All, pump.Enrollments = everything, enrollments
+			pump.All, pump.Enrollments = everything, enrolled
 		}
-		wakeAll, wakeEnrollments = pump.Wake, pump.Enrolled
+		wakeAll, enrolling = pump.Wake, starting{db, pump}
 		sweeper := worker.NewSweeper(db, retention(cfg.Retention), clock.Now, starter.LastPoll, counts, log)
 		background = []func(context.Context){pump.Run, sweeper.Run}
 		counts.watchBreakers(breakers)
@@ -202,40 +203,39 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		}
 
 		serving = gateway.New(gateway.Options{
-			Applications:    db,
-			Leads:           db,
-			Imports:         db,
-			Webhooks:        db,
-			Breakers:        breakerStates{breakers},
-			Journeys:        db,
-			Enrollments:     db,
-			Launches:        db,
-			Controls:        db,
-			Events:          db,
-			Deliveries:      db,
-			Articles:        db,
-			Reindexes:       db,
-			Search:          search.service,
-			TokenKeys:       tokenKeys,
-			IndexWaker:      search.indexer,
-			Nonces:          nonces,
-			Rates:           requestRates{limits.NewLeases(rates)},
-			Keys:            db,
-			Sender:          sender,
-			CheckURL:        policy.CheckURL,
-			Waker:           wakeAll,
-			EnrollmentWaker: wakeEnrollments,
-			TemporalURL:     temporalURL(cfg.Temporal),
-			WorkflowURL:     pageURL(cfg.Temporal, "workflows"),
-			ScheduleURL:     pageURL(cfg.Temporal, "schedules"),
-			AddressRate:     cfg.HTTP.AddressRate,
-			TrustedProxies:  cfg.HTTP.TrustedProxies,
-			Away:            store.Away,
-			PhoneRegion:     cfg.Lead.PhoneRegion,
-			Now:             Now,
-			Log:             log,
-			Observe:         counts.Request,
-			Trace:           spans.requests(),
+			Applications:   db,
+			Leads:          db,
+			Imports:        db,
+			Webhooks:       db,
+			Breakers:       breakerStates{breakers},
+			Journeys:       db,
+			Enrollments:    enrolling,
+			Launches:       db,
+			Controls:       db,
+			Events:         db,
+			Deliveries:     db,
+			Articles:       db,
+			Reindexes:      db,
+			Search:         search.service,
+			TokenKeys:      tokenKeys,
+			IndexWaker:     search.indexer,
+			Nonces:         nonces,
+			Rates:          requestRates{limits.NewLeases(rates)},
+			Keys:           db,
+			Sender:         sender,
+			CheckURL:       policy.CheckURL,
+			Waker:          wakeAll,
+			TemporalURL:    temporalURL(cfg.Temporal),
+			WorkflowURL:    pageURL(cfg.Temporal, "workflows"),
+			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
+			AddressRate:    cfg.HTTP.AddressRate,
+			TrustedProxies: cfg.HTTP.TrustedProxies,
+			Away:           store.Away,
+			PhoneRegion:    cfg.Lead.PhoneRegion,
+			Now:            Now,
+			Log:            log,
+			Observe:        counts.Request,
+			Trace:          spans.requests(),
 		})
 		// Who keeps a connection open is told to open no further request on it.
 		serving.Server().CloseOnShutdown = true
@@ -315,6 +315,32 @@ func tokensOf(rates *limits.Rates) activities.Tokens {
 type waker func()
 
 func (w waker) Wake() { w() }
+
+// ringing has enrollments started by another process, one with a pump.
+type ringing struct {
+	*store.Store
+	bell *limits.Bell
+}
+
+// Enroll is the store's, and rings the bell.
+func (r ringing) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
+	e, err := r.Store.Enroll(ctx, sc, e, re)
+	if err == nil {
+		r.bell.Ring()
+	}
+	return e, err
+}
+
+// starting has enrollments started by the pump of this process.
+type starting struct {
+	*store.Store
+	pump *worker.Pump
+}
+
+// Enroll is the pump's.
+func (s starting) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+	return s.pump.Enroll(ctx, sc, e, r)
+}
 
 // requestRates are the rates as the gateway asks for them, one request at a time.
 type requestRates struct{ leases *limits.Leases }

@@ -10,7 +10,8 @@ import (
 	"waypost"
 )
 
-// Enrollments stores enrollments. A stored one is accepted: it will run.
+// Enrollments stores enrollments and sees to it that they are started. A stored one is
+// accepted: it will run.
 type Enrollments interface {
 	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
@@ -104,15 +105,11 @@ func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	e.JourneyID, e.Version, e.AppID = j.ID, j.PublishedVersion, r.app.ID
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
 		return a.Enrollments.Enroll(ctx, r.scope, e, definition.Reentry())
 	}, func(e waypost.Enrollment) (answer, error) {
 		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
 	})
-	if err == nil {
-		a.EnrollmentWaker.Wake()
-	}
-	return ans, err
 }
 
 // enrollmentAnswer is an enrollment with everything that happened to it.

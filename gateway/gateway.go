@@ -42,8 +42,8 @@ type Options struct {
 	Keys         Keys
 	Sender       Sender
 	// Waker is told that there is something for workflows to do: launches, imports,
-	// events, what was resumed, canceled or enabled; EnrollmentWaker of enrollments.
-	Waker, EnrollmentWaker Waker
+	// events, what was resumed, canceled or enabled.
+	Waker Waker
 	// IndexWaker is told that articles were written, or that a reindex was asked for.
 	IndexWaker Waker
 	// TokenKeys sign the tokens of article search: the first one new ones, all of them

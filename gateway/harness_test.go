@@ -164,7 +164,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 		Breakers: breakers{limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)},
 		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store,
 		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,
-		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, EnrollmentWaker: f.wakes, CheckURL: policy.CheckURL,
+		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
 		TemporalURL: func(journeyID string, leadsID int64) string {
 			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
 		},

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -292,13 +293,18 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
-type panicking struct{}
+type panicking struct{ gateway.Enrollments }
 
 func (panicking) Wake() { panic("a bug with a secret-cause") }
 
+func (p panicking) Enroll(context.Context, waypost.Scope, waypost.Enrollment, waypost.Reentry) (waypost.Enrollment, error) {
+	p.Wake()
+	panic("unreachable")
+}
+
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(o *gateway.Options) { o.Waker, o.EnrollmentWaker = panicking{}, panicking{} })
+	f := newFixture(t, func(o *gateway.Options) { o.Waker, o.Enrollments = panicking{}, panicking{} })
 	id := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
 	lead := f.newLead("Ada")
 	a := f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).fault(t, 500, "InternalError", []string{}...)

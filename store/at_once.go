@@ -26,22 +26,33 @@ func refused(err error) bool {
 	return conflicts(err) || errors.As(err, &pg) && (pg.Code == pgDivisionByZero || pg.Code == pgStalePlan || pg.Code == pgNoStatement)
 }
 
-// enrollAtOnce is Enroll in one statement, without a transaction around it: four round
-// trips less. Where anything is in its way, done is false and nothing has happened; Enroll
-// finds out what it is. So it does where events end enrollments, which needs a lock.
-func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
-	rows, err := s.query(ctx, nil, `WITH entered AS (
+// enrollAtOnce is Enroll, or EnrollClaimed if there is a cohort, in one statement, without
+// a transaction around it: four round trips less. Where anything is in its way, done is
+// false and nothing has happened; Enroll finds out what it is. So it does where events end
+// enrollments, which needs a lock.
+func (s *Store) enrollAtOnce(ctx context.Context, row enrollmentRow, r waypost.Reentry, cohort *cohortRow) (done bool, err error) {
+	text := `WITH entered AS (
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
 		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND (org, stage) IS NOT DISTINCT FROM ($6::text, $7::text))
 		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
 			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
 		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)
-		`+onReentry(r)+` RETURNING enrollment_id)
-	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at)
-	SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4 FROM entered RETURNING id`,
+		` + onReentry(r) + ` RETURNING enrollment_id),
+	e AS (INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, cohort_id)
+		SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4, $13::text FROM entered RETURNING id)
+	`
+	args := []any{
 		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
-		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status)
+		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status, row.CohortID,
+	}
+	if cohort == nil {
+		text += "SELECT id FROM e"
+	} else {
+		text += "INSERT INTO cohorts (id, journey_id, version, accepted_at, claimed_at, size, members) SELECT $13, $1, $8, $4, $14::bigint, $15::bigint, $16::text FROM e RETURNING id"
+		args = append(args, cohort.ClaimedAt.UnixMicro(), cohort.Size, *cohort.Members)
+	}
+	rows, err := s.query(ctx, nil, text, args...)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			done = true

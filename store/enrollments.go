@@ -93,6 +93,31 @@ type entryRow struct {
 // the journey is archived or r forbids the entry (contract, chapter 6); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several.
 func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+	e, err := s.enroll(ctx, sc, e, r, nil)
+	if err != nil {
+		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
+	}
+	return e, nil
+}
+
+// EnrollClaimed is Enroll and ClaimCohort in one: the caller is to start the cohort,
+// which has this enrollment only. Without a cohort the enrollment waits to be claimed.
+func (s *Store) EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+	// Before anything is written: what is accepted must not be answered with an error.
+	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
+	if err != nil {
+		e, err := s.Enroll(ctx, sc, e, r)
+		return e, nil, err
+	}
+	cohort := &waypost.Cohort{Version: version}
+	if e, err = s.enroll(ctx, sc, e, r, cohort); err != nil {
+		return waypost.Enrollment{}, nil, fmt.Errorf("enroll: %w", err)
+	}
+	return e, cohort, nil
+}
+
+// enroll stores an enrollment; if there is a cohort, it is that of the enrollment.
+func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, cohort *waypost.Cohort) (waypost.Enrollment, error) {
 	var p waypost.Problems
 	checkText(&p, "entryKey", e.EntryKey)
 	if err := p.Err("entryKey"); err != nil {
@@ -115,15 +140,30 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
+	var claimed *cohortRow
+	if cohort != nil {
+		cohort.Members = []waypost.CohortMember{{EnrollmentID: row.ID, LeadsID: row.LeadsID}}
+		cohort.ID = cohortID(cohort.Members, now)
+		members, err := toJSON(cohort.Members)
+		if err != nil {
+			return waypost.Enrollment{}, err
+		}
+		claimed = &cohortRow{
+			ID: cohort.ID, JourneyID: row.JourneyID, Version: row.Version,
+			AcceptedAt: row.CreatedAt, ClaimedAt: stamp{now}, Size: 1, Members: &members,
+		}
+		row.CohortID = &claimed.ID
+	}
 	if s.postgres && waypost.ClaimOf(ctx) == nil {
-		if done, err := s.enrollAtOnce(ctx, row, r); err != nil || done {
-			if err != nil {
-				return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
-			}
+		done, err := s.enrollAtOnce(ctx, row, r, claimed)
+		if err != nil {
+			return waypost.Enrollment{}, err
+		}
+		if done {
 			return enrolled, nil
 		}
 	}
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if row.Exits, err = findEntrants(ctx, tx, row); err != nil {
 			return err
@@ -136,15 +176,16 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		if err := enter(ctx, tx, row, r); err != nil {
 			return err
 		}
+		if claimed != nil {
+			if _, err := tx.NewInsert().Model(claimed).Exec(ctx); err != nil {
+				return err
+			}
+		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, enrolled)
 	})
-	if err != nil {
-		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
-	}
-	return enrolled, nil
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, and

@@ -42,7 +42,7 @@ func (s *Store) EnrollAtOnce(ctx context.Context, sc waypost.Scope, e waypost.En
 	return s.enrollAtOnce(ctx, enrollmentRow{
 		ID: e.ID, Org: sc.Org, Stage: string(sc.Stage), JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID,
 		Params: "{}", Status: string(waypost.EnrollmentPending), CreatedAt: stamp{s.time()},
-	}, r)
+	}, r, nil)
 }
 
 // Planned is the pool of statements that are planned once, with one connection.

@@ -60,76 +60,124 @@ func (p *Pump) TookOff(workflowID string) {
 // leave Temporal time for them.
 func (p *Pump) hurried() { p.single.Store(time.Now().UnixMilli()) }
 
+// Enroll stores an enrollment of the API and sees to it that it is started. If nobody
+// else waits and a place is free, it is claimed as it is stored, which saves a look for
+// it. Otherwise, and while Temporal is away, it gathers with others.
+func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+	var cohort *waypost.Cohort
+	var err error
+	offer := p.offer
+	if p.refused.Load() > 0 {
+		offer = nil
+	}
+	select {
+	case <-offer:
+		defer func() { p.claimed <- cohort }() // never full: there is room for each place
+		e, cohort, err = p.outbox.EnrollClaimed(ctx, sc, e, r)
+	default:
+		e, err = p.outbox.Enroll(ctx, sc, e, r)
+	}
+	if err == nil && cohort == nil {
+		p.Enrolled()
+	}
+	return e, err
+}
+
 // startEnrollments starts the enrollments of the API, until ctx ends.
 func (p *Pump) startEnrollments(ctx context.Context) {
 	var starting sync.WaitGroup
 	defer starting.Wait()
-	places := make(chan struct{}, cohortsInFlight)
+	start := func(cohort *waypost.Cohort) {
+		starting.Go(func() {
+			defer func() { <-p.places }()
+			if cohort != nil {
+				p.startGathered(ctx, *cohort)
+			}
+		})
+	}
+	starting.Go(func() {
+		for {
+			select {
+			case cohort := <-p.claimed:
+				start(cohort)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	var none time.Time
 	for {
 		select {
-		case places <- struct{}{}:
+		case p.places <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		// While Temporal is away one at a time tries; the others go on gathering.
-		for p.refused.Load() > 0 && len(places) > 1 && ctx.Err() == nil {
+		for p.refused.Load() > 0 && len(p.places) > 1 && ctx.Err() == nil {
 			sleep(ctx, noticesEvery, nil)
 		}
-		cohort := p.gathered(ctx, none)
-		if cohort == nil {
+		var cohort *waypost.Cohort
+		if cohort, none = p.gathered(ctx, none); cohort != nil {
+			start(cohort)
+		} else if ctx.Err() != nil {
 			return
 		}
-		none = time.Time{}
-		if cohort.Last {
-			none = time.Now()
-		}
-		starting.Go(func() {
-			defer func() { <-places }()
-			p.startGathered(ctx, *cohort)
-		})
 	}
 }
 
 // gathered claims the oldest enrollments of the API, as soon as there are any; none is
-// when there were none, if that is known. It returns nil if ctx ends.
-func (p *Pump) gathered(ctx context.Context, none time.Time) *waypost.Cohort {
+// when there were none, if that is known, and is told anew. It returns nil if Enroll has
+// taken its place, or ctx ends.
+func (p *Pump) gathered(ctx context.Context, none time.Time) (*waypost.Cohort, time.Time) {
 	failures := 0
 	for ctx.Err() == nil {
-		if !none.IsZero() {
-			p.rest(ctx, none)
+		if !none.IsZero() && p.rest(ctx, none) {
+			return nil, none
 		}
 		var cohort *waypost.Cohort
 		err := p.limited(ctx, func(ctx context.Context) (err error) {
 			cohort, err = p.outbox.ClaimCohort(ctx)
 			return err
 		})
-		if err != nil {
+		none = time.Time{} // nobody rings again for those who wait
+		switch {
+		case err != nil:
 			failures++
 			p.retryIn(ctx, "claim enrollments", failures, err)
-			none = time.Time{} // nobody rings again for those who wait
-			continue
+		case cohort != nil && !cohort.Last:
+			return cohort, none
+		default:
+			failures, none = 0, time.Now()
+			if cohort != nil {
+				return cohort, none
+			}
 		}
-		if cohort != nil {
-			return cohort
-		}
-		failures, none = 0, time.Now()
 	}
-	return nil
+	return nil, none
 }
 
-// rest waits until somebody rings, or it is time to look again.
-func (p *Pump) rest(ctx context.Context, looked time.Time) {
+// rest waits until somebody rings, or it is time to look again. Meanwhile Enroll may take
+// its place.
+func (p *Pump) rest(ctx context.Context, looked time.Time) (taken bool) {
 	select {
 	case <-p.enrolled: // since it has looked
-		return
+		return false
 	default:
 	}
 	select {
 	case p.idle <- struct{}{}: // another process may ring now
 	default:
 	}
-	sleep(ctx, time.Until(looked.Add(sweepEvery)), p.enrolled)
+	again := time.NewTimer(time.Until(looked.Add(sweepEvery)))
+	defer again.Stop()
+	select {
+	case <-p.enrolled:
+	case <-again.C:
+	case <-ctx.Done():
+	case p.offer <- struct{}{}:
+		return true
+	}
+	return false
 }
 
 // startGathered starts a cohort, and waits until it has begun.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,10 @@ type waiting struct {
 	claimed  func() // if any, right after a cohort was claimed
 	calls    int    // of MarkStarted
 	markFail error
+
+	both       int   // calls of EnrollClaimed
+	enrollFail error // of those
+	unclaimed  bool  // they enroll only
 }
 
 func (w *waiting) add(n int) {
@@ -36,6 +41,28 @@ func (w *waiting) add(n int) {
 		w.next++
 		w.pending = append(w.pending, fmt.Sprintf("enr_%022d", w.next))
 	}
+}
+
+func (w *waiting) Enroll(_ context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, error) {
+	w.add(1)
+	return e, nil
+}
+
+func (w *waiting) EnrollClaimed(_ context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.both++; w.enrollFail != nil {
+		return e, nil, w.enrollFail
+	}
+	w.next++
+	e.ID = fmt.Sprintf("enr_%022d", w.next)
+	if w.unclaimed {
+		w.pending = append(w.pending, e.ID)
+		return e, nil, nil
+	}
+	cohort := waypost.Cohort{ID: e.ID, Members: []waypost.CohortMember{{EnrollmentID: e.ID}}}
+	w.left = append(w.left, cohort)
+	return e, &cohort, nil
 }
 
 func (w *waiting) ClaimCohort(context.Context) (*waypost.Cohort, error) {
@@ -188,6 +215,100 @@ func TestOneLookEach(t *testing.T) {
 		}
 		if waited := time.Since(began); waited != 0 || o.looks != 1+2*20 {
 			t.Errorf("40 enrollments took %d looks and waited %s", o.looks-1, waited)
+		}
+	})
+}
+
+// Who enrolls while nobody waits and a place is free is started without a look. With all
+// places taken, or while Temporal is away, enrollments gather.
+func TestEnrollClaims(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		refuse := make(chan struct{})
+		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 100), err: func() error {
+			if away.Load() {
+				<-refuse
+				return errors.New("temporal is away")
+			}
+			return nil
+		}}
+		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+		p.firsts.most = time.Hour
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.startEnrollments(ctx)
+		synctest.Wait()
+		looks := o.looks
+		enroll := func(want error) {
+			t.Helper()
+			if _, err := p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); !errors.Is(err, want) {
+				t.Fatalf("enroll: %v, want %v", err, want)
+			}
+			synctest.Wait()
+		}
+		next := func(members int) waypost.Cohort {
+			t.Helper()
+			c := <-s.started
+			if len(c.Members) != members {
+				t.Fatalf("a cohort of %d, want %d", len(c.Members), members)
+			}
+			return c
+		}
+
+		began := time.Now()
+		o.enrollFail = errors.New("the database is away")
+		for range 2 * cohortsInFlight { // each gives its place back
+			enroll(o.enrollFail)
+		}
+		o.enrollFail = nil
+		var flying []waypost.Cohort
+		for range cohortsInFlight {
+			enroll(nil)
+			flying = append(flying, next(1))
+		}
+		if o.looks != looks || len(o.left) != cohortsInFlight {
+			t.Errorf("%d enrollments were claimed, and looked for %d times", len(o.left), o.looks-looks)
+		}
+		for range 3 {
+			enroll(nil)
+		}
+		p.Acted(flying[0].ID)
+		p.Acted(next(3).ID)
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("they waited %s", waited)
+		}
+		for _, c := range flying[1:] {
+			p.Acted(c.ID)
+		}
+		synctest.Wait()
+
+		// Not claimed after all: it is looked for at once.
+		o.unclaimed = true
+		began = time.Now()
+		enroll(nil)
+		p.Acted(next(1).ID)
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("what was not claimed waited %s", waited)
+		}
+		o.unclaimed = false
+		synctest.Wait()
+
+		away.Store(true)
+		o.both = 0
+		enroll(nil)
+		close(refuse) // once the next place is offered
+		for range 4 {
+			synctest.Wait()
+			enroll(nil)
+		}
+		if o.both != 1 {
+			t.Errorf("%d enrollments were claimed as they were stored, want one, which found Temporal away", o.both)
+		}
+		away.Store(false)
+		for len(s.started) == 0 { // who tries again next time waits a little
+			time.Sleep(time.Second)
+			enroll(nil)
 		}
 	})
 }

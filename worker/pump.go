@@ -16,6 +16,8 @@ import (
 // Outbox is where accepted enrollments, launches, imports and redeliveries wait for
 // their workflow, and notices for the workflow to be told.
 type Outbox interface {
+	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
 	ClaimCohort(ctx context.Context) (*waypost.Cohort, error)
 	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)
 	StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error)
@@ -73,8 +75,11 @@ type Pump struct {
 	log     *slog.Logger
 	wakes   []chan struct{} // of the lanes
 
-	enrolled chan struct{} // wakes startEnrollments
-	idle     chan struct{} // tells that it waits to be woken
+	enrolled chan struct{}        // wakes startEnrollments
+	idle     chan struct{}        // tells that it waits to be woken
+	places   chan struct{}        // as many as are in flight
+	offer    chan struct{}        // gives the place of who waits to be woken to Enroll
+	claimed  chan *waypost.Cohort // of Enroll, each with a place; nil gives that back
 	firsts   firsts
 	toMark   gathering
 	refused  atomic.Int32 // starts in a row
@@ -121,7 +126,10 @@ func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Log
 		observe = unobserved{}
 	}
 	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now,
-		enrolled: make(chan struct{}, 1), idle: make(chan struct{}, 1), toMark: gathering{some: make(chan struct{}, 1)}}
+
+		enrolled: make(chan struct{}, 1), idle: make(chan struct{}, 1),
+		places: make(chan struct{}, cohortsInFlight), offer: make(chan struct{}), claimed: make(chan *waypost.Cohort, cohortsInFlight),
+		toMark: gathering{some: make(chan struct{}, 1)}}
 	p.wakes = make([]chan struct{}, len(p.lanes()))
 	for i := range p.wakes {
 		p.wakes[i] = make(chan struct{}, 1)

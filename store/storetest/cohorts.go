@@ -32,6 +32,7 @@ var cohortTests = []test{
 		equal(t, "status", e.Status, waypost.EnrollmentRunning)
 		wantCode(t, f.MarkStarted(t.Context(), "coh_none"), waypost.CodeNotFound)
 	}},
+	{"claimed with its enrollment", testEnrollClaimed},
 	{"groups", func(t *testing.T, f *fixture) {
 		// Two versions and 150 of one: oldest first, at most 100, never mixed.
 		big, small := f.journey(t), f.journey(t)
@@ -195,4 +196,52 @@ var cohortTests = []test{
 		stale := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now().Add(time.Hour), 100))
 		equal(t, "not started", len(stale), 0)
 	}},
+}
+
+// testEnrollClaimed enrolls in a journey that is entered by one statement, where there is
+// one for that, and in one that needs a transaction.
+func testEnrollClaimed(t *testing.T, f *fixture) {
+	for _, journey := range []string{f.journey(t), f.exitingIn(t, scope)} {
+		version := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
+		in := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: f.lead(t), AppID: "app_1", EntryKey: "k", Params: map[string]any{"a": 1.0}}
+		e, c, err := f.EnrollClaimed(t.Context(), scope, in, waypost.Reentry{Policy: waypost.ReentryNever})
+		ok(t, err)
+		want := in
+		want.ID, want.Status, want.CreatedAt = e.ID, waypost.EnrollmentPending, f.clock.Now()
+		equal(t, "enrolled", e, want)
+		equal(t, "read", f.enrollment(t, e.ID), want)
+		equal(t, "cohort", c, &waypost.Cohort{ID: e.ID, Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}})
+		if again := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); again != nil {
+			t.Errorf("claimed %+v twice", again)
+		}
+		for _, bad := range []waypost.Enrollment{
+			{JourneyID: journey, Version: 2, LeadsID: e.LeadsID},
+			{JourneyID: journey, Version: 1, LeadsID: e.LeadsID + 1_000_000},
+			{JourneyID: "jrn_none", Version: 1, LeadsID: e.LeadsID},
+		} {
+			_, c, err := f.EnrollClaimed(t.Context(), scope, bad, waypost.Reentry{})
+			wantCode(t, err, waypost.CodeNotFound)
+			equal(t, "cohort of nobody", c, (*waypost.Cohort)(nil))
+		}
+		other := in
+		other.LeadsID = f.lead(t)
+		onePasses(t, together(8, func(int) error {
+			_, _, err := f.EnrollClaimed(t.Context(), scope, other, waypost.Reentry{Policy: waypost.ReentryNever})
+			return err
+		}))
+
+		// Whoever has claimed them may end before the start.
+		f.clock.Advance(time.Minute)
+		left := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
+		equal(t, "left", len(left), 2)
+		i := slices.IndexFunc(left, func(l waypost.Cohort) bool { return l.ID == c.ID })
+		if i < 0 {
+			t.Fatalf("left are %+v, without %s", left, c.ID)
+		}
+		equal(t, "left as it was claimed", &left[i], c)
+		ok(t, f.MarkStarted(t.Context(), left[0].ID, left[1].ID))
+		started := f.enrollment(t, e.ID)
+		equal(t, "workflow id", started.WorkflowID, e.ID)
+		equal(t, "status", started.Status, waypost.EnrollmentRunning)
+	}
 }
