@@ -24,7 +24,7 @@ func (c *trial) kill(role config.Role, random *rand.Rand) {
 	switch role {
 	case temporal:
 		c.fleet.Base.Kill9(c.t)
-		c.fleet.StartTemporal()
+		c.fleet.StartTemporal(c.t)
 	case config.RoleWorker:
 		c.fleet.KillOne(c.t, role, random, c.cutOff)
 	case workers:
@@ -97,5 +97,5 @@ func temporalAway(t *testing.T, f *harness.Fleet) {
 			c.accepted = append(c.accepted, enrolled{lead: lead, journey: journey, id: e.ID})
 			c.mu.Unlock()
 		}
-	}, f.StartTemporal)
+	}, func() { f.StartTemporal(t) })
 }

@@ -33,7 +33,7 @@ type Fleet struct {
 	Env   []string // of the roles
 
 	t             *testing.T // whose end is the fleet's
-	startTemporal func() *Process
+	startTemporal func(*testing.T) *Process
 
 	mu       sync.Mutex
 	gateways []*Process
@@ -69,10 +69,12 @@ func StartApart(t *testing.T, gateways, workers int, env ...string) *Fleet {
 func (f *Fleet) startBase(t *testing.T, parts string, env []string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	f.startTemporal = func() *Process {
-		return StartProcess(t, dir, []string{"--only", parts}, env...)
+	f.startTemporal = func(now *testing.T) *Process {
+		p := launch(t, dir, []string{"--only", parts}, env...)
+		p.await(now)
+		return p
 	}
-	f.Base = f.startTemporal()
+	f.Base = f.startTemporal(t)
 	f.Env = append(f.Base.RoleSettings(t), RunMain+"="+RunRole, "WAYPOST_HTTP_ADDR=127.0.0.1:0", "WAYPOST_LOG_LEVEL=warn")
 }
 
@@ -88,8 +90,11 @@ func (f *Fleet) Add(t *testing.T, gateways, workers int) {
 }
 
 // StartTemporal starts Temporal again, and what is in one process with it, on the same
-// addresses, after Base was killed.
-func (f *Fleet) StartTemporal() { f.Base = f.startTemporal() }
+// addresses, after Base was killed. It fails t, and runs until the fleet's test ends.
+func (f *Fleet) StartTemporal(t *testing.T) {
+	t.Helper()
+	f.Base = f.startTemporal(t)
+}
 
 // RoleSettings are all settings with which roles of their own join this process.
 func (p *Process) RoleSettings(t *testing.T) []string {
@@ -112,14 +117,14 @@ func (p *Process) RoleSettings(t *testing.T) []string {
 // settings of the others.
 func (f *Fleet) Start(t *testing.T, role config.Role, env ...string) *Process {
 	t.Helper()
-	p := launch(t, f.Base.Dir, []string{string(role)}, slices.Concat(f.Env, env)...)
-	select {
-	case <-p.Output.ready:
-	case <-p.exited:
-		t.Fatalf("the %s ended:\n%s", role, p.Output)
-	case <-time.After(startTimeout):
-		t.Fatalf("the %s is not ready after %s:\n%s", role, startTimeout, p.Output)
-	}
+	return f.start(t, t, role, env...)
+}
+
+// start fails t; the process runs until owner ends.
+func (f *Fleet) start(t, owner *testing.T, role config.Role, env ...string) *Process {
+	t.Helper()
+	p := launch(owner, f.Base.Dir, []string{string(role)}, slices.Concat(f.Env, env)...)
+	p.awaitReady(t)
 	own := *f.Base.Client
 	own.URL = "http://" + readyAddr.FindStringSubmatch(p.Output.String())[1]
 	p.Client = &own
@@ -155,7 +160,7 @@ func (f *Fleet) replace(t *testing.T, role config.Role, members []*Process, dead
 		dead()
 	}
 	for i := range members {
-		p := f.Start(f.t, role) // it outlives a subtest
+		p := f.start(t, f.t, role) // it outlives a subtest
 		f.mu.Lock()
 		members[i] = p
 		f.mu.Unlock()

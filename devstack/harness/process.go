@@ -67,14 +67,15 @@ func settings(dir string) []string {
 func StartProcess(t *testing.T, dir string, args []string, env ...string) *Process {
 	t.Helper()
 	p := launch(t, dir, args, env...)
-	select {
-	case <-p.Output.ready:
-	case <-p.exited:
-		t.Fatalf("waypost-dev ended:\n%s", p.Output)
-	case <-time.After(startTimeout):
-		t.Fatalf("waypost-dev is not ready after %s:\n%s", startTimeout, p.Output)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, datadir.ProfileFile))
+	p.await(t)
+	return p
+}
+
+// await waits until a waypost-dev is ready, and reads how it is reached.
+func (p *Process) await(t *testing.T) {
+	t.Helper()
+	p.awaitReady(t)
+	b, err := os.ReadFile(filepath.Join(p.Dir, datadir.ProfileFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,17 @@ func StartProcess(t *testing.T, dir string, args []string, env ...string) *Proce
 	p.Client = client.New(p.Profile.URL, signature.Key{AccessKey: p.Profile.AccessKey, SecretKey: p.Profile.SecretKey})
 	p.Client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
 	p.Client.HTTP.Timeout = 30 * time.Second
-	return p
+}
+
+func (p *Process) awaitReady(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.Output.ready:
+	case <-p.exited:
+		t.Fatalf("the process %q ended:\n%s", p.cmd.Args[1:], p.Output)
+	case <-time.After(startTimeout):
+		t.Fatalf("the process %q is not ready after %s:\n%s", p.cmd.Args[1:], startTimeout, p.Output)
+	}
 }
 
 // launch starts waypost-dev without waiting for it.
