@@ -158,7 +158,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	// What is written wakes the pump of this process, or of one that has a worker.
 	everything, enrolled := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
 	wakeAll := waker(everything.Ring)
-	var enrolling gateway.Enrollments = ringing{db, enrolled}
+	var enrolling gateway.Enrollments = ringing{db, db, enrolled}
 	counts.watchRedis("bells", enrolled)
 	background := []func(context.Context){everything.Run, enrolled.Run}
 
@@ -316,30 +316,31 @@ type waker func()
 
 func (w waker) Wake() { w() }
 
+// enrollments are read from the database, however they are stored.
+type enrollments interface {
+	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+}
+
+// starting has enrollments started by the pump of this process.
+type starting struct {
+	enrollments
+	*worker.Pump
+}
+
 // ringing has enrollments started by another process, one with a pump.
 type ringing struct {
-	*store.Store
+	enrollments
+	db   *store.Store
 	bell *limits.Bell
 }
 
 // Enroll is the store's, and rings the bell.
 func (r ringing) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
-	e, err := r.Store.Enroll(ctx, sc, e, re)
+	e, err := r.db.Enroll(ctx, sc, e, re)
 	if err == nil {
 		r.bell.Ring()
 	}
 	return e, err
-}
-
-// starting has enrollments started by the pump of this process.
-type starting struct {
-	*store.Store
-	pump *worker.Pump
-}
-
-// Enroll is the pump's.
-func (s starting) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
-	return s.pump.Enroll(ctx, sc, e, r)
 }
 
 // requestRates are the rates as the gateway asks for them, one request at a time.

@@ -41,7 +41,7 @@ func TestEnrollAtOnce(t *testing.T) {
 	must(t, err)
 	always, never := waypost.Reentry{Policy: waypost.ReentryAlways}, waypost.Reentry{Policy: waypost.ReentryNever}
 	again := lead()
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name    string
 		sc      waypost.Scope
 		journey string
@@ -63,12 +63,16 @@ func TestEnrollAtOnce(t *testing.T) {
 		{"events end it", sc, exits, 1, lead(), always, false, ""},
 	} {
 		e := waypost.Enrollment{ID: waypost.NewID(waypost.PrefixEnrollment, time.Now()), JourneyID: c.journey, Version: c.version, LeadsID: c.lead, AppID: "app_test"}
-		done, err := s.EnrollAtOnce(ctx, c.sc, e, c.reentry)
+		claimed := i%2 == 1
+		done, err := s.EnrollAtOnce(ctx, c.sc, e, c.reentry, claimed)
 		if err != nil || done != c.done {
 			t.Errorf("%s: done %t, %v", c.name, done, err)
 		}
 		if _, _, err := s.Enrollment(ctx, c.sc, e.ID); (err == nil) != c.done {
 			t.Errorf("%s: the enrollment: %v", c.name, err)
+		}
+		if err := s.MarkStarted(ctx, e.ID); (err == nil) != (c.done && claimed) {
+			t.Errorf("%s: its cohort: %v", c.name, err)
 		}
 		if c.done {
 			continue

@@ -37,12 +37,18 @@ func (s *Store) ClaimAtOnce(ctx context.Context) (cohort *waypost.Cohort, known 
 	return cohort, known, err
 }
 
-// EnrollAtOnce does the part of Enroll that PostgreSQL does in one statement.
-func (s *Store) EnrollAtOnce(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (done bool, err error) {
-	return s.enrollAtOnce(ctx, enrollmentRow{
+// EnrollAtOnce does the part of Enroll, or of EnrollClaimed, that PostgreSQL does in one
+// statement.
+func (s *Store) EnrollAtOnce(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, claimed bool) (done bool, err error) {
+	row := enrollmentRow{
 		ID: e.ID, Org: sc.Org, Stage: string(sc.Stage), JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID,
 		Params: "{}", Status: string(waypost.EnrollmentPending), CreatedAt: stamp{s.time()},
-	}, r, nil)
+	}
+	if !claimed {
+		return s.enrollAtOnce(ctx, row, r, nil)
+	}
+	row.CohortID = &row.ID
+	return s.enrollAtOnce(ctx, row, r, &cohortRow{ID: row.ID, ClaimedAt: row.CreatedAt, Size: 1, Members: new("[]")})
 }
 
 // Planned is the pool of statements that are planned once, with one connection.

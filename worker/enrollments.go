@@ -72,7 +72,14 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 	}
 	select {
 	case <-offer:
-		defer func() { p.claimed <- cohort }() // never full: there is room for each place
+		// There is room for each place. A write that hangs loses its own, lest the others
+		// wait for it; whom it claims then is started as others who were left.
+		late := time.AfterFunc(firstWait, func() { p.claimed <- nil })
+		defer func() {
+			if late.Stop() {
+				p.claimed <- cohort
+			}
+		}()
 		e, cohort, err = p.outbox.EnrollClaimed(ctx, sc, e, r)
 	default:
 		e, err = p.outbox.Enroll(ctx, sc, e, r)

@@ -32,6 +32,7 @@ type waiting struct {
 	both       int   // calls of EnrollClaimed
 	enrollFail error // of those
 	unclaimed  bool  // they enroll only
+	hangs      bool  // they hang until their context ends
 }
 
 func (w *waiting) add(n int) {
@@ -48,7 +49,11 @@ func (w *waiting) Enroll(_ context.Context, _ waypost.Scope, e waypost.Enrollmen
 	return e, nil
 }
 
-func (w *waiting) EnrollClaimed(_ context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+func (w *waiting) EnrollClaimed(ctx context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+	if w.hangs {
+		<-ctx.Done()
+		return e, nil, ctx.Err()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.both++; w.enrollFail != nil {
@@ -309,6 +314,31 @@ func TestEnrollClaims(t *testing.T) {
 		for len(s.started) == 0 { // who tries again next time waits a little
 			time.Sleep(time.Second)
 			enroll(nil)
+		}
+	})
+}
+
+// Writes that hang do not keep others from starting for long.
+func TestEnrollHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := &waiting{hangs: true}, &starting{started: make(chan waypost.Cohort, 100)}
+		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.startEnrollments(ctx)
+		synctest.Wait()
+		for range cohortsInFlight {
+			go func() { _, _ = p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}) }()
+			synctest.Wait()
+		}
+		if _, err := p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); err != nil { // it finds no place
+			t.Fatal(err)
+		}
+		began := time.Now()
+		<-s.started
+		if waited := time.Since(began); waited > firstWait {
+			t.Errorf("it waited %s for writes that hang", waited)
 		}
 	})
 }
