@@ -122,15 +122,11 @@ func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.
 		cohort.Members[i] = waypost.CohortMember{EnrollmentID: row.ID, LeadsID: row.LeadsID}
 	}
 	cohort.ID = cohortID(cohort.Members, now)
-	members, err := toJSON(cohort.Members)
+	c, err := claimedRow(*cohort, key, rows[0].CreatedAt, now)
 	if err != nil {
 		return nil, err
 	}
-	c := cohortRow{
-		ID: cohort.ID, JourneyID: key.JourneyID, Version: key.Version,
-		AcceptedAt: rows[0].CreatedAt, ClaimedAt: stamp{now}, Size: len(rows), Members: &members,
-	}
-	if _, err := tx.NewInsert().Model(&c).Exec(ctx); err != nil {
+	if _, err := tx.NewInsert().Model(c).Exec(ctx); err != nil {
 		return nil, err
 	}
 	res, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = ?", cohort.ID).
@@ -144,6 +140,15 @@ func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.
 	waiting, err := unclaimed(tx.NewSelect().Model((*enrollmentRow)(nil))).Exists(ctx)
 	cohort.Last = !waiting
 	return cohort, err
+}
+
+// claimedRow is the row of a cohort that is claimed as it is made.
+func claimedRow(cohort waypost.Cohort, key versionKey, accepted stamp, now time.Time) (*cohortRow, error) {
+	members, err := toJSON(cohort.Members)
+	return &cohortRow{
+		ID: cohort.ID, JourneyID: key.JourneyID, Version: key.Version,
+		AcceptedAt: accepted, ClaimedAt: stamp{now}, Size: len(cohort.Members), Members: &members,
+	}, err
 }
 
 // cohortID names the workflow of these enrollments.

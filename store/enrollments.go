@@ -144,13 +144,8 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	if cohort != nil {
 		cohort.Members = []waypost.CohortMember{{EnrollmentID: row.ID, LeadsID: row.LeadsID}}
 		cohort.ID = cohortID(cohort.Members, now)
-		members, err := toJSON(cohort.Members)
-		if err != nil {
+		if claimed, err = claimedRow(*cohort, versionKey{JourneyID: row.JourneyID, Version: row.Version}, row.CreatedAt, now); err != nil {
 			return waypost.Enrollment{}, err
-		}
-		claimed = &cohortRow{
-			ID: cohort.ID, JourneyID: row.JourneyID, Version: row.Version,
-			AcceptedAt: row.CreatedAt, ClaimedAt: stamp{now}, Size: 1, Members: &members,
 		}
 		row.CohortID = &claimed.ID
 	}

@@ -147,17 +147,17 @@ func (p *Pump) gathered(ctx context.Context, none time.Time) (*waypost.Cohort, t
 			return err
 		})
 		none = time.Time{} // nobody rings again for those who wait
-		switch {
-		case err != nil:
+		if err != nil {
 			failures++
 			p.retryIn(ctx, "claim enrollments", failures, err)
-		case cohort != nil && !cohort.Last:
+			continue
+		}
+		failures = 0
+		if cohort == nil || cohort.Last {
+			none = time.Now()
+		}
+		if cohort != nil {
 			return cohort, none
-		default:
-			failures, none = 0, time.Now()
-			if cohort != nil {
-				return cohort, none
-			}
 		}
 	}
 	return nil, none

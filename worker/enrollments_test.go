@@ -198,11 +198,8 @@ func TestEnrollmentsGather(t *testing.T) {
 func TestOneLookEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 1)}
-		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go p.startEnrollments(ctx)
+		o, s := &waiting{}, &starting{}
+		p := gathers(t, o, s, 0)
 		synctest.Wait() // it has found nothing
 		began := time.Now()
 		for range 20 {
@@ -231,23 +228,19 @@ func TestEnrollClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		refuse := make(chan struct{})
-		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 100), err: func() error {
+		o, s := &waiting{}, &starting{err: func() error {
 			if away.Load() {
 				<-refuse
 				return errors.New("temporal is away")
 			}
 			return nil
 		}}
-		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
-		p.firsts.most = time.Hour
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go p.startEnrollments(ctx)
+		p := gathers(t, o, s, time.Hour)
 		synctest.Wait()
 		looks := o.looks
 		enroll := func(want error) {
 			t.Helper()
-			if _, err := p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); !errors.Is(err, want) {
+			if _, err := p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); !errors.Is(err, want) {
 				t.Fatalf("enroll: %v, want %v", err, want)
 			}
 			synctest.Wait()
@@ -322,17 +315,14 @@ func TestEnrollClaims(t *testing.T) {
 func TestEnrollHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := &waiting{hangs: true}, &starting{started: make(chan waypost.Cohort, 100)}
-		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go p.startEnrollments(ctx)
+		o, s := &waiting{hangs: true}, &starting{}
+		p := gathers(t, o, s, 0)
 		synctest.Wait()
 		for range cohortsInFlight {
-			go func() { _, _ = p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}) }()
+			go func() { _, _ = p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}) }()
 			synctest.Wait()
 		}
-		if _, err := p.Enroll(ctx, waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); err != nil { // it finds no place
+		if _, err := p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); err != nil { // it finds no place
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -348,12 +338,8 @@ func TestEnrollHangs(t *testing.T) {
 func TestUnheardEnrollment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := &waiting{}, &starting{started: make(chan waypost.Cohort, 1)}
-		p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
-		p.firsts.most = time.Hour
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go p.startEnrollments(ctx)
+		o, s := &waiting{}, &starting{}
+		p := gathers(t, o, s, time.Hour)
 		synctest.Wait()
 		began := time.Now()
 		var last waypost.Cohort

@@ -126,7 +126,6 @@ func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Log
 		observe = unobserved{}
 	}
 	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now,
-
 		enrolled: make(chan struct{}, 1), idle: make(chan struct{}, 1),
 		places: make(chan struct{}, cohortsInFlight), offer: make(chan struct{}), claimed: make(chan *waypost.Cohort, cohortsInFlight),
 		toMark: gathering{some: make(chan struct{}, 1)}}
