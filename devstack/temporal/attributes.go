@@ -1,6 +1,12 @@
 package temporal
 
-import "go.temporal.io/api/enums/v1"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.temporal.io/api/enums/v1"
+)
 
 // SearchAttributes are those that the namespace starts with (contract, chapter 6,
 // "In the Temporal Web UI").
@@ -14,4 +20,18 @@ func SearchAttributes() map[string]enums.IndexedValueType {
 		"WaypostLead":    enums.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 		"WaypostOutcome": enums.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 	}
+}
+
+// columns are where Temporal's table of workflows has the attributes, by the columns'
+// names: the first ones of each type, which keep their indexes. Temporal itself would
+// take any.
+func columns(attributes map[string]enums.IndexedValueType) map[string]string {
+	named := make(map[string]string, len(attributes))
+	taken := map[enums.IndexedValueType]int{}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		kind := attributes[name]
+		taken[kind]++
+		named[fmt.Sprintf("%s%02d", kind, taken[kind])] = name
+	}
+	return named
 }

@@ -204,6 +204,7 @@ func createNamespace(store *config.SQL) error {
 		return fmt.Errorf("describe the namespace %s: %w", Namespace, err)
 	}
 	ns.Detail.Config.Retention = durationpb.New(retention)
+	ns.Detail.Config.CustomSearchAttributeAliases = columns(SearchAttributes())
 	if err := sqliteschema.CreateNamespaces(store, ns); err != nil {
 		return fmt.Errorf("create the namespace %s: %w", Namespace, err)
 	}
@@ -308,7 +309,12 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.XDCCacheMaxSizeBytes.Key():                                0, // the least
 		// 128,000 by default: what it knows of the last workflows stays in memory for an
 		// hour, 35 kB for each.
-		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                        1_000,
+		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): 1_000,
+		// Every event would be looked through for payloads that are stored elsewhere, of
+		// which there are none, and every request counted for the health of a cluster.
+		dynamicconfig.ExternalPayloadsEnabled.Key():                             false,
+		dynamicconfig.HistoryHealthSignalMetricsEnabled.Key():                   false,
+		dynamicconfig.PersistenceHealthSignalMetricsEnabled.Key():               false,
 		dynamicconfig.FrontendRPS.Key():                                         unlimited,
 		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():                  unlimited,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key():        1_000,

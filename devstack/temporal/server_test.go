@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -59,6 +60,10 @@ func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
 	}
 	if got := ns.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration(); got != 7*24*time.Hour {
 		t.Errorf("retention is %s", got)
+	}
+	if got, want := slices.Sorted(maps.Keys(ns.GetConfig().GetCustomSearchAttributeAliases())),
+		[]string{"Keyword01", "Keyword02", "Keyword03", "Keyword04", "Keyword05", "KeywordList01", "KeywordList02"}; !slices.Equal(got, want) {
+		t.Errorf("the attributes are in the columns %v, those with an index are %v", got, want)
 	}
 	options := client.StartWorkflowOptions{
 		ID: "enr_1", TaskQueue: "q",

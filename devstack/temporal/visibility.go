@@ -8,14 +8,13 @@ import (
 )
 
 // unusedIndexes are those of Temporal's table of workflows that are about attributes
-// which nothing here has: every attribute that somebody could make has one, 73
-// altogether, and each is written twice for every workflow. SearchAttributes takes the
-// first keywords and keyword lists.
+// which nothing here has, or which nobody asks for by themselves: every attribute that
+// somebody could make has one, 73 altogether, and each is written twice for every workflow.
 var unusedIndexes = regexp.MustCompile(`^by_(` +
 	`(temporal_)?(bool|datetime|double|int|text)_\d+|temporal_(low_cardinality_)?keyword(_list)?_\d+|keyword_(0[6-9]|10)|keyword_list_03|` +
 	`binary_checksums|build_ids|batcher_user|temporal_change_version|temporal_external_payload_\w+|` +
 	`temporal_worker_deployment(_version)?|temporal_workflow_versioning_behavior|used_deployment_versions|` +
-	`history_length|history_size_bytes|state_transition_count)$`)
+	`history_length|history_size_bytes|state_transition_count|parent_run_id|root_run_id|temporal_scheduled_start_time)$`)
 
 // dropUnusedIndexes drops them; list selects the names of the table's indexes.
 func dropUnusedIndexes(ctx context.Context, db *sql.DB, list string) error {
