@@ -52,7 +52,7 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 	r := harness.NewReceiver(t, flaky)
 	journey := c.publish(r, double, nil)
 	perSecond := harness.Scaled(20, 50)
-	leads := f.MakeLeads(t, 1, perSecond*rounds*harness.Scaled(60, 40)+1)
+	leads := f.MakeLeads(t, 1, perSecond*rounds*harness.Scaled(90, 40)+1)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
