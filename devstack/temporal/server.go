@@ -199,7 +199,7 @@ func (s *Server) ready(ctx context.Context) error {
 }
 
 func createNamespace(store *config.SQL) error {
-	ns, err := sqliteschema.NewNamespaceConfig(clusterName, Namespace, false, SearchAttributes())
+	ns, err := sqliteschema.NewNamespaceConfig(clusterName, Namespace, false, nil)
 	if err != nil {
 		return fmt.Errorf("describe the namespace %s: %w", Namespace, err)
 	}
