@@ -113,3 +113,14 @@ type Deferral struct {
 	Until    time.Time // when it is looked at again
 	Progress *Progress // the timeline's "deferred" entry, nil if there is none
 }
+
+// Briefing is what the first messages of a touchpoint need to know, of one moment.
+type Briefing struct {
+	Enrollments map[string]Enrollment
+	Leads       map[int64]Lead // of the scope
+	// Controlled tells whether any of the enrollments, or others that were made between
+	// them, or their launch or journey has controls, be they over or not.
+	Controlled bool
+	// WebhookUpdatedAt is zero if the scope has no such webhook.
+	WebhookUpdatedAt time.Time
+}

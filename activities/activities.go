@@ -19,6 +19,7 @@ import (
 // Store is what the activities need of the database.
 type Store interface {
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
+	Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error
 	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
@@ -76,6 +77,7 @@ type Activities struct {
 	now      func() time.Time
 	process  string // names this process in attempts that it opens
 	versions definitions
+	hooks    hooks
 	flights  flights
 	pilots   pilots
 	places   places

@@ -93,9 +93,19 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 	if err != nil {
 		return nil, fmt.Errorf("load enrollments: %w", err)
 	}
+	return a.subjectsOf(ctx, b, v, items, leads, enrollments)
+}
+
+// subjectsOf is subjects of these leads and enrollments.
+func (a *Activities) subjectsOf(ctx context.Context, b Batch, v version, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) ([]subject, error) {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = item.EnrollmentID
+	}
 	if err := a.endOrphans(ctx, items, leads, enrollments); err != nil {
 		return nil, err
 	}
+	var err error
 	var results map[string]map[string]waypost.TouchpointResult
 	asks := true // for what came of messages
 	if n, ok := v.Node(b.NodeID); ok && (n.Type == journey.WaitUntil || n.Type == journey.Split) {

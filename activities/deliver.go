@@ -108,9 +108,9 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	if !ok {
 		return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, b.NodeID)
 	}
-	hook, err := a.store.Webhook(ctx, b.Scope, node.Webhook)
+	hook, err := a.webhookOf(ctx, b, node.Webhook)
 	if err != nil {
-		return nil, fmt.Errorf("load webhook %s: %w", node.Webhook, err)
+		return nil, err
 	}
 	return a.newRun(ctx, b, v, hook).do(ctx)
 }
@@ -228,6 +228,7 @@ type batchRun struct {
 	hook    waypost.Webhook
 	// stopped are redeliveries that are to make no further attempt.
 	stopped map[waypost.Touchpoint]bool
+	known   *waypost.Briefing // nil if not all messages are new
 	results []Delivery
 	indexes map[waypost.Touchpoint]int // made when it is needed
 	due     []dueItem
@@ -417,8 +418,8 @@ func (a *Activities) Failed(err error) {
 // found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
 // A local activity that runs again because its workflow task was lost does not know of
 // it; after so long much may have happened, up to the end of the records' retention.
-func (r *batchRun) isFirst(info activity.Info, item Item) bool {
-	return info.Attempt == 1 && item.Fresh && r.now().Sub(item.Since) < time.Minute
+func (a *Activities) isFirst(info activity.Info, item Item) bool {
+	return info.Attempt == 1 && item.Fresh && a.now().Sub(item.Since) < time.Minute
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -476,7 +477,7 @@ func outcomeOf(s waypost.DeliveryStatus) string {
 // announce renders and stores the messages that are due, opens their attempts
 // and starts the POSTs.
 func (r *batchRun) announce(ctx context.Context) error {
-	if err := r.stop(ctx); err != nil {
+	if err := r.brief(ctx); err != nil {
 		return err
 	}
 	if err := r.passOverEnded(ctx); err != nil {
@@ -540,7 +541,12 @@ func (r *batchRun) announce(ctx context.Context) error {
 	var subjects []subject // of those that are to be rendered; a retry sends what is stored
 	if len(unrendered) > 0 {
 		var err error
-		if subjects, err = r.subjects(ctx, r.batch, r.version, unrendered); err != nil {
+		if r.known != nil {
+			subjects, err = r.subjectsOf(ctx, r.batch, r.version, unrendered, r.known.Leads, r.known.Enrollments)
+		} else {
+			subjects, err = r.subjects(ctx, r.batch, r.version, unrendered)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -856,9 +862,9 @@ func (r *batchRun) keepOut(ctx context.Context, due []dueItem, reason string, wa
 	if err := r.holdBack(ctx, due, reason, wait); err != nil || len(due) == 0 {
 		return err
 	}
-	hook, err := r.store.Webhook(ctx, r.batch.Scope, r.hook.ID)
+	hook, err := r.webhook(ctx, r.batch.Scope, r.hook.ID)
 	if err != nil {
-		return fmt.Errorf("look at webhook %s again: %w", r.hook.ID, err)
+		return err
 	}
 	if !hook.UpdatedAt.Equal(r.hook.UpdatedAt) {
 		r.comeAgain(due)

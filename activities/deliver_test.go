@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,7 @@ type world struct {
 	version   waypost.JourneyVersion
 	items     []activities.Item
 	webhookID string
+	fresh     bool     // its batches are the first ones of their items
 	posts     sync.Map // message id → *atomic.Int32
 	handle    atomic.Value
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
@@ -177,7 +179,7 @@ func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error)
 	env.SetTestTimeout(5 * time.Minute)
 	env.RegisterActivity(a.DeliverBatch)
 	value, err := env.ExecuteActivity(a.DeliverBatch, activities.Batch{
-		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items,
+		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.batchItems(),
 	})
 	if err != nil {
 		return nil, err
@@ -185,6 +187,18 @@ func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error)
 	var deliveries []activities.Delivery
 	err = value.Get(&deliveries)
 	return deliveries, err
+}
+
+// batchItems are the items as a workflow names them that sends them for the first time,
+// if the world is fresh.
+func (w *world) batchItems() []activities.Item {
+	items := slices.Clone(w.items)
+	for i := range items {
+		if w.fresh {
+			items[i].Fresh, items[i].Since = true, w.clock.now()
+		}
+	}
+	return items
 }
 
 // begin runs the batch in the background; it returns once a POST has arrived.
@@ -550,20 +564,22 @@ type leadless struct {
 	lead int64
 }
 
-func (s leadless) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error) {
-	leads, err := s.Store.LeadsByID(ctx, sc, ids)
-	delete(leads, s.lead)
-	return leads, err
+func (s leadless) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
+	b, err := s.Store.Briefing(ctx, sc, webhookID, of)
+	delete(b.Leads, s.lead)
+	return b, err
 }
 
 // Nothing is sent about a lead that is gone; the others of the batch go on.
 func TestEnrollmentsOfDeletedLeadsAreCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
+	w.fresh = true
 	a := w.process(leadless{w.store, w.items[1].LeadsID})
 	if _, err := w.deliver(a); err == nil {
 		t.Fatal("a batch with an enrollment of nobody went through")
 	}
+	w.fresh = false
 	results, err := w.deliver(a)
 	must(t, err)
 	for i, want := range []string{activities.OutcomeDelivered, activities.OutcomeCanceled, activities.OutcomeDelivered} {

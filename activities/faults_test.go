@@ -370,15 +370,16 @@ type bugged struct {
 	once sync.Once
 }
 
-func (s *bugged) EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error) {
+func (s *bugged) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
 	s.once.Do(func() { panic("a bug") })
-	return s.Store.EnrollmentsByID(ctx, ids)
+	return s.Store.Briefing(ctx, sc, webhookID, of)
 }
 
 // A panic in a batch does not keep its touchpoints taken.
 func TestPanicInABatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
+	w.fresh = true
 	a := w.process(&bugged{Store: w.store})
 	if _, err := w.deliver(a); err == nil {
 		t.Error("no error")

@@ -23,9 +23,14 @@ func (r *batchRun) keepQuiet(ctx context.Context) error {
 	for i, d := range r.due {
 		ids[i] = r.batch.Items[d.index].LeadsID
 	}
-	leads, err := r.store.LeadsByID(ctx, r.batch.Scope, ids)
-	if err != nil {
-		return fmt.Errorf("load leads: %w", err)
+	var leads map[int64]waypost.Lead
+	if r.known != nil {
+		leads = r.known.Leads
+	} else {
+		var err error
+		if leads, err = r.store.LeadsByID(ctx, r.batch.Scope, ids); err != nil {
+			return fmt.Errorf("load leads: %w", err)
+		}
 	}
 	now := r.now().UTC()
 	var going, quiet []dueItem

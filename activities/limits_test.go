@@ -231,14 +231,14 @@ func TestNoLimitsCostNothing(t *testing.T) {
 	c := &counted{Store: w.store}
 	a := w.process(c)
 	w.deliverAll(a)
-	if want := map[string]int{"controls": 1, "leads": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
+	if want := map[string]int{"controls": 1, "enrollments": 2, "leads": 1, "webhook": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
 		t.Errorf("the first attempts asked %v, want %v", c.calls, want)
 	}
 	fails.Store(false)
 	c.calls = nil
 	w.clock.advance(time.Minute)
 	w.deliverAll(a)
-	if want := map[string]int{"controls": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
+	if want := map[string]int{"controls": 1, "webhook": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
 		t.Errorf("the second attempts asked %v, want %v", c.calls, want)
 	}
 }

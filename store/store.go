@@ -39,6 +39,7 @@ type Store struct {
 	exports chan struct{} // holds one for each export that runs
 
 	versions versions
+	briefing string // see Briefing
 
 	keys *waypost.Keyring
 	now  func() time.Time
@@ -65,6 +66,7 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 		s.w = bun.NewDB(loc.openSQLite(false), sqlitedialect.New())
 		s.r = bun.NewDB(loc.openSQLite(true), sqlitedialect.New())
 	}
+	s.briefing = briefing(s.r, s.postgres)
 	if err := s.check(ctx, loc); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

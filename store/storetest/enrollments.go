@@ -42,6 +42,7 @@ var enrollmentTests = []test{
 		_, err := f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, EntryKey: "\x00"}, waypost.Reentry{})
 		wantCode(t, err, waypost.CodeBadRequest)
 	}},
+	{"briefing", testBriefing},
 	{"reentry", testReentry},
 	{"decided", testDecided},
 	{"born paused", func(t *testing.T, f *fixture) {
@@ -218,4 +219,53 @@ func testReentry(t *testing.T, f *fixture) {
 		e.JourneyID = f.journey(t)
 		step("other journey", true)
 	}
+}
+
+func testBriefing(t *testing.T, f *fixture) {
+	journey, other, hook := f.journey(t), f.journey(t), f.webhook(t)
+	updated := f.clock.Now()
+	f.clock.Advance(time.Second)
+	ids := f.enroll(t, journey, 4)
+	asked := append([]string{"enr_none"}, ids[3], ids[0]) // two are between them
+	leads := []int64{f.enrollment(t, ids[0]).LeadsID, f.enrollment(t, ids[3]).LeadsID}
+	read := func(sc waypost.Scope, journey, hook string, ids ...string) waypost.Briefing {
+		t.Helper()
+		return must[waypost.Briefing](t)(f.Briefing(t.Context(), sc, hook, waypost.ControlTargets{JourneyID: journey, LaunchID: "lch_1", EnrollmentIDs: ids}))
+	}
+	want := waypost.Briefing{
+		Enrollments:      must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), asked)),
+		Leads:            must[map[int64]waypost.Lead](t)(f.LeadsByID(t.Context(), scope, leads)),
+		WebhookUpdatedAt: updated,
+	}
+	equal(t, "enrollments and leads", []int{len(want.Enrollments), len(want.Leads)}, []int{2, 2})
+	equal(t, "read", read(scope, journey, hook, asked...), want)
+
+	ok(t, f.DeleteLead(t.Context(), scope, leads[1], nil))
+	want.Enrollments = must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), asked))
+	want.Leads = must[map[int64]waypost.Lead](t)(f.LeadsByID(t.Context(), scope, leads))
+	got := read(scope, journey, hook, asked...)
+	got.Controlled = false // deleting a lead cancels
+	equal(t, "after a lead was deleted", got, want)
+	for _, sc := range foreign {
+		got := read(sc, journey, hook, ids[0])
+		equal(t, "of another scope", []any{len(got.Leads), got.WebhookUpdatedAt}, []any{0, time.Time{}})
+	}
+	nobody := read(scope, other, hook, "enr_none")
+	equal(t, "of nobody", []any{len(nobody.Enrollments), len(nobody.Leads), nobody.WebhookUpdatedAt, nobody.Controlled}, []any{0, 0, updated, false})
+
+	f.clock.Advance(time.Second)
+	must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, hook, func(w *waypost.Webhook) error { w.Name = "renamed"; return nil }))
+	equal(t, "the webhook was changed", read(scope, journey, hook, ids[0]).WebhookUpdatedAt, f.clock.Now())
+	equal(t, "there is no such webhook", read(scope, journey, "whk_none", ids[0]).WebhookUpdatedAt, time.Time{})
+
+	must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, ids[2]))
+	equal(t, "another is controlled", read(scope, journey, hook, ids[0]).Controlled, false)
+	equal(t, "it is controlled", read(scope, journey, hook, ids[2]).Controlled, true)
+	must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, other))
+	must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, other, false))
+	equal(t, "the journey was paused", read(scope, other, hook, f.enroll(t, other, 1)...).Controlled, true)
+	launch, cohorts := f.enrolled(t, journey, 1)
+	must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, launch))
+	of := waypost.ControlTargets{JourneyID: journey, LaunchID: launch, EnrollmentIDs: []string{cohorts[0].Members[0].EnrollmentID}}
+	equal(t, "the launch is paused", must[waypost.Briefing](t)(f.Briefing(t.Context(), scope, hook, of)).Controlled, true)
 }
