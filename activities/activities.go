@@ -71,6 +71,7 @@ type Activities struct {
 	observe  Observer
 	wake     func()
 	tookOff  func(workflowID string)
+	giveWay  func(context.Context)
 	isAway   func(error) bool
 	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
@@ -99,6 +100,9 @@ type Options struct {
 	Wake      func()   // is called when there are new cohorts to start; nil for nobody
 	// TookOff is called when the POSTs of a workflow's batch are under way; nil for nobody.
 	TookOff func(workflowID string)
+	// GiveWay is called when a batch of a workflow task has its answers recorded: it may
+	// wait a moment for others whose messages have not gone yet. nil for nobody.
+	GiveWay func(context.Context)
 	// Away tells whether an error means that the database cannot be used for the moment;
 	// nil if none does.
 	Away func(error) bool
@@ -114,7 +118,7 @@ type Options struct {
 func New(o Options) *Activities {
 	a := &Activities{
 		isAway: o.Away,
-		store:  o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff,
+		store:  o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff, giveWay: o.GiveWay,
 		log: o.Log, now: o.Now,
 		process: waypost.NewID("prc_", time.Now()),
 		pilots:  newPilots(),
@@ -141,6 +145,9 @@ func New(o Options) *Activities {
 	}
 	if a.tookOff == nil {
 		a.tookOff = func(string) {}
+	}
+	if a.giveWay == nil {
+		a.giveWay = func(context.Context) {}
 	}
 	if a.now == nil {
 		a.now = time.Now

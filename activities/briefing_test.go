@@ -3,11 +3,15 @@ package activities_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
 
 	"waypost"
 	"waypost/activities"
@@ -85,5 +89,35 @@ func TestNewMessagesAreBriefed(t *testing.T) {
 	}
 	if here, there := w.totalPosts(), moved.Load(); fmt.Sprint(here, there) != "2 3" {
 		t.Errorf("%d POSTs before the webhook moved, %d after it, want 2 and 3", here, there)
+	}
+}
+
+// A workflow task gives way to others' messages once its own outcomes are recorded; a
+// regular activity need not, which holds nobody up.
+func TestGivesWayOnceRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	items := w.items
+	var recorded []waypost.DeliveryStatus
+	w.giveWay = func(context.Context) {
+		d, _ := w.attempts(0)
+		recorded = append(recorded, d.Status)
+	}
+	a := w.process(nil)
+	for i, want := range []int{1, 1} {
+		w.items = items[i : i+1]
+		var suite testsuite.WorkflowTestSuite
+		suite.SetLogger(slog.New(slog.DiscardHandler))
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(a.DeliverBatch)
+		run := env.ExecuteActivity
+		if i == 0 {
+			run = func(f any, args ...any) (converter.EncodedValue, error) { return env.ExecuteLocalActivity(f, args...) }
+		}
+		_, err := run(a.DeliverBatch, activities.Batch{Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items})
+		must(t, err)
+		if len(recorded) != want || recorded[0] != waypost.DeliverySucceeded {
+			t.Errorf("batch %d: it gave way with %v, want once and succeeded", i, recorded)
+		}
 	}
 }

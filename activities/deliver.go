@@ -136,6 +136,9 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 	if err := r.findExits(ctx); err != nil {
 		return nil, err
 	}
+	if activity.GetInfo(ctx).IsLocalActivity { // its answer has Temporal write all that has happened
+		r.giveWay(ctx)
+	}
 	return r.results, nil
 }
 

@@ -48,6 +48,7 @@ type world struct {
 	handle    atomic.Value
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
 	stragglers time.Duration
+	giveWay    func(context.Context) // of its processes
 }
 
 // clock is the time that the store, the sender and the activities go by. Once it is
@@ -166,7 +167,7 @@ func (w *world) process(s activities.Store) *activities.Activities {
 	a := activities.New(activities.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Away:       func(err error) bool { return errors.Is(err, errAway) },
-		Stragglers: cmp.Or(w.stragglers, time.Minute),
+		Stragglers: cmp.Or(w.stragglers, time.Minute), GiveWay: w.giveWay,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a

@@ -176,7 +176,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		counts.watchBreakers(breakers)
 		acts := activities.New(activities.Options{
 			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now, files/2),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, Away: store.Away, Log: log, Now: clock.Now,
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, GiveWay: pump.GiveWay, Away: store.Away, Log: log, Now: clock.Now,
 		})
 		pump.Failed = acts.Failed
 		stop.push(func() {

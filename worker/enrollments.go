@@ -28,6 +28,8 @@ const (
 	// markEvery gathers cohorts that are marked as started. Nothing hurries: one that is
 	// not marked is started again, which has no effect.
 	markEvery = 50 * time.Millisecond
+	// mostWay bounds how long others are given way.
+	mostWay = 100 * time.Millisecond
 )
 
 // Bell is rung by processes that have no pump.
@@ -60,6 +62,60 @@ func (p *Pump) TookOff(workflowID string) {
 // leave Temporal time for them.
 func (p *Pump) hurried() { p.single.Store(time.Now().UnixMilli()) }
 
+// GiveWay waits until no enrollment of the API is between its request and its first POSTs
+// in this process, or for a tenth of a second. What comes after a message is more than half
+// of the work: done at once it keeps others' messages waiting, whenever anything else does.
+func (p *Pump) GiveWay(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, mostWay)
+	defer cancel()
+	for {
+		over := p.rush.over()
+		if over == nil {
+			return
+		}
+		select {
+		case <-over: // if no other has begun since
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rush counts the places that enrollments are on their way with.
+type rush struct {
+	mu     sync.Mutex
+	places int
+	calm   chan struct{} // closed when there are none; nil if nobody waits for that
+}
+
+func (r *rush) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.places++
+}
+
+func (r *rush) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.places--; r.places == 0 && r.calm != nil {
+		close(r.calm)
+		r.calm = nil
+	}
+}
+
+// over tells when the rush is over; nil if there is none.
+func (r *rush) over() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.places == 0 {
+		return nil
+	}
+	if r.calm == nil {
+		r.calm = make(chan struct{})
+	}
+	return r.calm
+}
+
 // Enroll stores an enrollment of the API and sees to it that it is started. If nobody
 // else waits and a place is free, it is claimed as it is stored, which saves a look for
 // it. Otherwise, and while Temporal is away, it gathers with others.
@@ -72,6 +128,7 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 	}
 	select {
 	case <-offer:
+		p.rush.begin()
 		// There is room for each place. A write that hangs loses its own, lest the others
 		// wait for it; whom it claims then is started as others who were left.
 		late := time.AfterFunc(firstWait, func() { p.claimed <- nil })
@@ -96,7 +153,7 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	defer starting.Wait()
 	start := func(cohort *waypost.Cohort) {
 		starting.Go(func() {
-			defer func() { <-p.places }()
+			defer func() { <-p.places; p.rush.end() }()
 			if cohort != nil {
 				p.startGathered(ctx, *cohort)
 			}
@@ -125,6 +182,7 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		}
 		var cohort *waypost.Cohort
 		if cohort, none = p.gathered(ctx, none); cohort != nil {
+			p.rush.begin()
 			start(cohort)
 		} else if ctx.Err() != nil {
 			return

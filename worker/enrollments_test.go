@@ -333,6 +333,71 @@ func TestEnrollHangs(t *testing.T) {
 	})
 }
 
+// What is over gives way to enrollments that are on their way, but not for long.
+func TestGiveWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := &waiting{}, &starting{}
+		p := gathers(t, o, s, time.Hour)
+		synctest.Wait()
+		gaveWay := func(ctx context.Context) chan time.Duration {
+			done := make(chan time.Duration, 1)
+			began := time.Now()
+			go func() { p.GiveWay(ctx); done <- time.Since(began) }()
+			return done
+		}
+		enroll := func() waypost.Cohort {
+			t.Helper()
+			if _, err := p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); err != nil {
+				t.Fatal(err)
+			}
+			return <-s.started
+		}
+		expect := func(what string, took <-chan time.Duration, want time.Duration) {
+			t.Helper()
+			if got := <-took; got != want {
+				t.Errorf("%s: it took %s, want %s", what, got, want)
+			}
+		}
+		const moment = mostWay / 10
+		expect("nobody is on the way", gaveWay(t.Context()), 0)
+
+		first, second := enroll(), enroll()
+		waits := []chan time.Duration{gaveWay(t.Context()), gaveWay(t.Context())}
+		time.Sleep(moment)
+		p.TookOff(first.ID)
+		time.Sleep(moment)
+		p.TookOff(second.ID)
+		for _, took := range waits {
+			expect("both have taken off", took, 2*moment)
+		}
+		synctest.Wait()
+		expect("all have", gaveWay(t.Context()), 0)
+
+		o.add(1) // of another process's gateway
+		p.Enrolled()
+		gathered := <-s.started
+		took := gaveWay(t.Context())
+		time.Sleep(moment)
+		p.TookOff(gathered.ID)
+		expect("one was gathered", took, moment)
+
+		o.enrollFail = errors.New("the database is away")
+		_, _ = p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{})
+		synctest.Wait()
+		expect("one was not stored", gaveWay(t.Context()), 0)
+		o.enrollFail, o.hangs = nil, true
+		go func() { _, _ = p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}) }()
+		synctest.Wait()
+		expect("one hangs", gaveWay(t.Context()), mostWay)
+		ctx, cancel := context.WithTimeout(t.Context(), moment)
+		defer cancel()
+		expect("who waits is stopped", gaveWay(ctx), moment)
+		time.Sleep(firstWait)
+		expect("it has lost its place", gaveWay(t.Context()), 0)
+	})
+}
+
 // One that nobody rings for is found by the sweep, and if all places were taken until long
 // after it, as soon as one is free.
 func TestUnheardEnrollment(t *testing.T) {

@@ -81,6 +81,7 @@ type Pump struct {
 	offer    chan struct{}        // gives the place of who waits to be woken to Enroll
 	claimed  chan *waypost.Cohort // of Enroll, each with a place; nil gives that back
 	firsts   firsts
+	rush     rush
 	toMark   gathering
 	refused  atomic.Int32 // starts in a row
 
