@@ -77,8 +77,8 @@ type Activities struct {
 	log      *slog.Logger
 	now      func() time.Time
 	process  string // names this process in attempts that it opens
-	versions definitions
-	hooks    hooks
+	versions kept[string, version]
+	hooks    kept[hookKey, waypost.Webhook]
 	flights  flights
 	pilots   pilots
 	places   places

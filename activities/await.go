@@ -124,7 +124,7 @@ func (a *Activities) match(ctx context.Context, b Batch, v version, items []Item
 	subjects := make([]subject, len(open))
 	if conditions {
 		var err error
-		if subjects, err = a.subjects(ctx, b, v, open); err != nil {
+		if subjects, err = a.subjects(ctx, b, v, open, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -4,23 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"go.temporal.io/sdk/activity"
 
 	"waypost"
 )
 
-// maxHooks bounds the webhooks that a process remembers.
-const maxHooks = 1000
-
-// hooks remembers webhooks as they were read last. Whoever takes one from here must
-// learn from a briefing whether it has changed since.
-type hooks struct {
-	mu sync.Mutex
-	m  map[hookKey]waypost.Webhook
-}
-
+// hookKey names a webhook in the hooks of Activities: as they were read last. Whoever
+// takes one from there must learn from a briefing whether it has changed since.
 type hookKey struct {
 	waypost.Scope
 	id string
@@ -32,28 +23,20 @@ func (a *Activities) webhook(ctx context.Context, sc waypost.Scope, id string) (
 	if err != nil {
 		return hook, fmt.Errorf("load webhook %s: %w", id, err)
 	}
-	a.hooks.mu.Lock()
-	defer a.hooks.mu.Unlock()
-	if a.hooks.m == nil || len(a.hooks.m) >= maxHooks {
-		a.hooks.m = map[hookKey]waypost.Webhook{}
-	}
-	a.hooks.m[hookKey{sc, id}] = hook
+	a.hooks.put(hookKey{sc, id}, hook)
 	return hook, nil
 }
 
-// webhookOf is the webhook of a batch, as it is remembered if all of its messages are
+// webhookOf is the webhook of the batch, as it is remembered if all of its messages are
 // new: those will be briefed.
-func (a *Activities) webhookOf(ctx context.Context, b Batch, id string) (waypost.Webhook, error) {
+func (r *batchRun) webhookOf(ctx context.Context, id string) (waypost.Webhook, error) {
 	info := activity.GetInfo(ctx)
-	if !slices.ContainsFunc(b.Items, func(item Item) bool { return !a.isFirst(info, item) }) {
-		a.hooks.mu.Lock()
-		hook, known := a.hooks.m[hookKey{b.Scope, id}]
-		a.hooks.mu.Unlock()
-		if known {
+	if !slices.ContainsFunc(r.batch.Items, func(item Item) bool { return !r.isFirst(info, item) }) {
+		if hook, known := r.hooks.get(hookKey{r.batch.Scope, id}); known {
 			return hook, nil
 		}
 	}
-	return a.webhook(ctx, b.Scope, id)
+	return r.webhook(ctx, r.batch.Scope, id)
 }
 
 // brief takes those out of what is due who are not to be sent to. If all messages are

@@ -42,7 +42,7 @@ func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, erro
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := a.subjects(ctx, b, v, b.Items)
+	subjects, err := a.subjects(ctx, b, v, b.Items, nil)
 	if err != nil {
 		return nil, err
 	}

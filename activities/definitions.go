@@ -10,16 +10,33 @@ import (
 	"waypost/journey"
 )
 
-// maxDefinitions bounds the compiled definitions that a process keeps.
-const maxDefinitions = 1000
+// maxKept bounds what a process keeps of a kind.
+const maxKept = 1000
 
-// definitions keeps compiled journey versions. They are immutable, so an entry
-// never goes stale.
-type definitions struct {
+// kept are values that a process keeps in memory. It begins anew when it is full.
+type kept[K comparable, V any] struct {
 	mu sync.Mutex
-	m  map[string]version
+	m  map[K]V
 }
 
+func (k *kept[K, V]) get(key K) (value V, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	value, known = k.m[key]
+	return value, known
+}
+
+func (k *kept[K, V]) put(key K, value V) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.m == nil || len(k.m) >= maxKept {
+		k.m = map[K]V{}
+	}
+	k.m[key] = value
+}
+
+// version is a journey version, compiled. It never changes, so one that is kept never goes
+// stale.
 type version struct {
 	waypost.JourneyVersion
 	*journey.Definition
@@ -27,10 +44,7 @@ type version struct {
 
 func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
 	key := fmt.Sprintf("%s/%d", b.JourneyID, b.Version)
-	a.versions.mu.Lock()
-	v, ok := a.versions.m[key]
-	a.versions.mu.Unlock()
-	if ok {
+	if v, known := a.versions.get(key); known {
 		return v, nil
 	}
 	row, err := a.store.JourneyVersion(ctx, b.Scope, b.JourneyID, b.Version)
@@ -41,13 +55,8 @@ func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
 	if err := problems.Err("definition"); err != nil {
 		return version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
 	}
-	v = version{row, def}
-	a.versions.mu.Lock()
-	defer a.versions.mu.Unlock()
-	if a.versions.m == nil || len(a.versions.m) >= maxDefinitions {
-		a.versions.m = map[string]version{}
-	}
-	a.versions.m[key] = v
+	v := version{row, def}
+	a.versions.put(key, v)
 	return v, nil
 }
 
@@ -78,34 +87,26 @@ func (a *Activities) endOrphans(ctx context.Context, items []Item, leads map[int
 }
 
 // subjects loads what conditions and templates of the items can ask about, in
-// the order of the items.
-func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []Item) ([]subject, error) {
+// the order of the items; known is what was read of them already, nil for nothing.
+func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []Item, known *waypost.Briefing) ([]subject, error) {
 	ids := make([]string, len(items))
 	leadIDs := make([]int64, len(items))
 	for i, item := range items {
 		ids[i], leadIDs[i] = item.EnrollmentID, item.LeadsID
 	}
-	leads, err := a.store.LeadsByID(ctx, b.Scope, leadIDs)
-	if err != nil {
-		return nil, fmt.Errorf("load leads: %w", err)
+	var err error
+	if known == nil {
+		known = &waypost.Briefing{}
+		if known.Leads, err = a.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
+			return nil, fmt.Errorf("load leads: %w", err)
+		}
+		if known.Enrollments, err = a.store.EnrollmentsByID(ctx, ids); err != nil {
+			return nil, fmt.Errorf("load enrollments: %w", err)
+		}
 	}
-	enrollments, err := a.store.EnrollmentsByID(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("load enrollments: %w", err)
-	}
-	return a.subjectsOf(ctx, b, v, items, leads, enrollments)
-}
-
-// subjectsOf is subjects of these leads and enrollments.
-func (a *Activities) subjectsOf(ctx context.Context, b Batch, v version, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) ([]subject, error) {
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.EnrollmentID
-	}
-	if err := a.endOrphans(ctx, items, leads, enrollments); err != nil {
+	if err := a.endOrphans(ctx, items, known.Leads, known.Enrollments); err != nil {
 		return nil, err
 	}
-	var err error
 	var results map[string]map[string]waypost.TouchpointResult
 	asks := true // for what came of messages
 	if n, ok := v.Node(b.NodeID); ok && (n.Type == journey.WaitUntil || n.Type == journey.Split) {
@@ -118,9 +119,9 @@ func (a *Activities) subjectsOf(ctx context.Context, b Batch, v version, items [
 	}
 	all := make([]subject, len(items))
 	for i, item := range items {
-		enrollment := enrollments[item.EnrollmentID]
+		enrollment := known.Enrollments[item.EnrollmentID]
 		all[i] = subject{AppID: enrollment.AppID, Facts: journey.Facts{
-			Lead:         leads[item.LeadsID],
+			Lead:         known.Leads[item.LeadsID],
 			JourneyID:    v.JourneyID,
 			JourneyName:  v.JourneyVersion.Name,
 			Version:      v.Version,

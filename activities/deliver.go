@@ -108,16 +108,16 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	if !ok {
 		return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, b.NodeID)
 	}
-	hook, err := a.webhookOf(ctx, b, node.Webhook)
-	if err != nil {
+	run := a.newRun(ctx, b, v)
+	if run.hook, err = run.webhookOf(ctx, node.Webhook); err != nil {
 		return nil, err
 	}
-	return a.newRun(ctx, b, v, hook).do(ctx)
+	return run.do(ctx)
 }
 
-func (a *Activities) newRun(ctx context.Context, b Batch, v version, hook waypost.Webhook) *batchRun {
+func (a *Activities) newRun(ctx context.Context, b Batch, v version) *batchRun {
 	return &batchRun{
-		Activities: a, batch: b, version: v, hook: hook,
+		Activities: a, batch: b, version: v, began: a.now(),
 		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
 		seed: seedOf(activity.GetInfo(ctx).WorkflowExecution.ID),
 	}
@@ -228,6 +228,7 @@ type batchRun struct {
 	*Activities
 	batch   Batch
 	version version // of DeliverBatch
+	began   time.Time
 	hook    waypost.Webhook
 	// stopped are redeliveries that are to make no further attempt.
 	stopped map[waypost.Touchpoint]bool
@@ -421,8 +422,10 @@ func (a *Activities) Failed(err error) {
 // found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
 // A local activity that runs again because its workflow task was lost does not know of
 // it; after so long much may have happened, up to the end of the records' retention.
-func (a *Activities) isFirst(info activity.Info, item Item) bool {
-	return info.Attempt == 1 && item.Fresh && a.now().Sub(item.Since) < time.Minute
+// It is the same for the whole run: a webhook that is remembered must be followed by a
+// briefing.
+func (r *batchRun) isFirst(info activity.Info, item Item) bool {
+	return info.Attempt == 1 && item.Fresh && r.began.Sub(item.Since) < time.Minute
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -544,12 +547,7 @@ func (r *batchRun) announce(ctx context.Context) error {
 	var subjects []subject // of those that are to be rendered; a retry sends what is stored
 	if len(unrendered) > 0 {
 		var err error
-		if r.known != nil {
-			subjects, err = r.subjectsOf(ctx, r.batch, r.version, unrendered, r.known.Leads, r.known.Enrollments)
-		} else {
-			subjects, err = r.subjects(ctx, r.batch, r.version, unrendered)
-		}
-		if err != nil {
+		if subjects, err = r.subjects(ctx, r.batch, r.version, unrendered, r.known); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,8 @@ func (a *Activities) RedeliverBatch(ctx context.Context, b Batch) ([]Delivery, e
 	if err != nil && !deleted {
 		return nil, fmt.Errorf("load webhook %s: %w", b.WebhookID, err)
 	}
-	run := a.newRun(ctx, b, version{}, hook)
+	run := a.newRun(ctx, b, version{})
+	run.hook = hook
 	if deleted {
 		// An attempt of another process may have begun with any time-out.
 		run.hook.TimeoutMs, run.stopped = waypost.MaxTimeoutMs, map[waypost.Touchpoint]bool{}
