@@ -114,6 +114,8 @@ type Cohort struct {
 	Members  []CohortMember
 	// Last says that nobody else waited when this was claimed.
 	Last bool
+	// Ahead says that first messages may have been sent before its workflow is started.
+	Ahead bool
 }
 
 // CohortMember is one enrollment of a cohort.

@@ -195,6 +195,8 @@ type Item struct {
 	Quiet bool `json:"quiet,omitempty"`
 	// Fresh says that the workflow has not sent the touchpoint in any batch yet.
 	Fresh bool `json:"fresh,omitempty"`
+	// Ahead says that its message may have been sent before the workflow was started.
+	Ahead bool `json:"ahead,omitempty"`
 	// Waited says, to EnrollBatch, that the enrollment was in a wait.
 	Waited bool `json:"waited,omitempty"`
 	// Rung says, to LookBatch, that somebody has told of a change.

@@ -3,9 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	"go.temporal.io/sdk/activity"
 
 	"waypost"
 )
@@ -27,16 +24,24 @@ func (a *Activities) webhook(ctx context.Context, sc waypost.Scope, id string) (
 	return hook, nil
 }
 
-// webhookOf is the webhook of the batch, as it is remembered if all of its messages are
-// new: those will be briefed.
-func (r *batchRun) webhookOf(ctx context.Context, id string) (waypost.Webhook, error) {
-	info := activity.GetInfo(ctx)
-	if !slices.ContainsFunc(r.batch.Items, func(item Item) bool { return !r.isFirst(info, item) }) {
-		if hook, known := r.hooks.get(hookKey{r.batch.Scope, id}); known {
-			return hook, nil
+// loadWebhook loads the webhook of what is to be sent, as it is remembered if all of the
+// messages are new: those will be briefed. A redelivery has loaded its own.
+func (r *batchRun) loadWebhook(ctx context.Context) (err error) {
+	if len(r.own) == 0 || r.batch.WebhookID != "" {
+		return nil
+	}
+	first := true
+	for i := range r.own {
+		first = first && r.isFirst(r.batch.Items[i])
+	}
+	if first {
+		if hook, known := r.hooks.get(hookKey{r.batch.Scope, r.hook.ID}); known {
+			r.hook = hook
+			return nil
 		}
 	}
-	return r.webhook(ctx, r.batch.Scope, id)
+	r.hook, err = r.webhook(ctx, r.batch.Scope, r.hook.ID)
+	return err
 }
 
 // brief takes those out of what is due who are not to be sent to. If all messages are
@@ -46,9 +51,15 @@ func (r *batchRun) brief(ctx context.Context) error {
 	if len(r.due) == 0 {
 		return nil
 	}
+	if r.ahead && r.bounded() {
+		return errNotAhead
+	}
 	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
 	for _, d := range r.due {
-		if d.stored != nil || d.sought {
+		switch seen := d.stored != nil || d.sought; {
+		case seen && r.ahead: // the clock has jumped
+			return errNotAhead
+		case seen:
 			return r.stop(ctx)
 		}
 		of.EnrollmentIDs = append(of.EnrollmentIDs, r.batch.Items[d.index].EnrollmentID)
@@ -63,8 +74,15 @@ func (r *batchRun) brief(ctx context.Context) error {
 			return err
 		}
 	}
-	if known.Controlled {
+	switch {
+	case r.ahead && (known.Controlled || r.bounded()):
+		return errNotAhead
+	case known.Controlled:
 		return r.stop(ctx)
 	}
 	return nil
 }
+
+// bounded tells whether the webhook has limits of its own. Asking takes from them, and what
+// they do not let through waits its turn: that is done once, for the workflow.
+func (r *batchRun) bounded() bool { return r.hook.RateLimit != nil || r.hook.MaxConcurrency > 0 }

@@ -108,18 +108,16 @@ func (a *Activities) DeliverBatch(ctx context.Context, b Batch) ([]Delivery, err
 	if !ok {
 		return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, b.NodeID)
 	}
-	run := a.newRun(ctx, b, v)
-	if run.hook, err = run.webhookOf(ctx, node.Webhook); err != nil {
-		return nil, err
-	}
+	run := a.newRun(activity.GetInfo(ctx), b, v)
+	run.hook.ID = node.Webhook
 	return run.do(ctx)
 }
 
-func (a *Activities) newRun(ctx context.Context, b Batch, v version) *batchRun {
+func (a *Activities) newRun(of activity.Info, b Batch, v version) *batchRun {
 	return &batchRun{
-		Activities: a, batch: b, version: v, began: a.now(),
+		Activities: a, activity: of, batch: b, version: v, began: a.now(),
 		results: make([]Delivery, len(b.Items)), paused: map[int]time.Duration{}, own: map[int]*flight{}, flying: map[int]*flight{},
-		seed: seedOf(activity.GetInfo(ctx).WorkflowExecution.ID),
+		seed: seedOf(of.WorkflowExecution.ID),
 	}
 }
 
@@ -128,7 +126,7 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 		return nil, err
 	}
 	if !r.left {
-		r.tookOff(activity.GetInfo(ctx).WorkflowExecution.ID)
+		r.tookOff(r.activity.WorkflowExecution.ID)
 	}
 	if err := r.land(ctx); err != nil {
 		return nil, err
@@ -136,7 +134,7 @@ func (r *batchRun) do(ctx context.Context) ([]Delivery, error) {
 	if err := r.findExits(ctx); err != nil {
 		return nil, err
 	}
-	if activity.GetInfo(ctx).IsLocalActivity { // its answer has Temporal write all that has happened
+	if r.activity.IsLocalActivity { // its answer has Temporal write all that has happened
 		r.giveWay(ctx)
 	}
 	return r.results, nil
@@ -221,15 +219,17 @@ func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
 	return func(details any) { told <- details }, func() { close(done) }
 }
 
-// batchRun is one run of DeliverBatch or RedeliverBatch. Of each item it either owns
-// the flight, until it has an answer from what is recorded or the POST is under way,
-// or it waits for a flight.
+// batchRun is one run of DeliverBatch or RedeliverBatch, or what is done ahead of one. Of
+// each item it either owns the flight, until it has an answer from what is recorded or the
+// POST is under way, or it waits for a flight.
 type batchRun struct {
 	*Activities
-	batch   Batch
-	version version // of DeliverBatch
-	began   time.Time
-	hook    waypost.Webhook
+	activity activity.Info
+	ahead    bool // of its activity: it announces attempts, and does nothing else
+	batch    Batch
+	version  version // of DeliverBatch
+	began    time.Time
+	hook     waypost.Webhook // of DeliverBatch its id only, until there is something to be sent
 	// stopped are redeliveries that are to make no further attempt.
 	stopped map[waypost.Touchpoint]bool
 	known   *waypost.Briefing // nil if not all messages are new
@@ -240,6 +240,8 @@ type batchRun struct {
 	own     map[int]*flight
 	flying  map[int]*flight
 	started int // POSTs
+	// announced says that attempts may have been.
+	announced bool
 	// left says that a regular activity is to take off.
 	left bool
 	seed uint64 // see jitter
@@ -254,15 +256,21 @@ func (r *batchRun) takeOff(ctx context.Context) (err error) {
 	r.board()
 	err = errUnfinished // until a return: touchpoints must be given back after a panic too
 	defer func() { r.leave(err) }()
+	if err := r.loadWebhook(ctx); err != nil {
+		return err
+	}
 	if err := r.read(ctx); err != nil {
 		return err
+	}
+	if len(r.due) == 0 {
+		return nil
 	}
 	if len(r.batch.Items) > 1 {
 		// More at a time would only wait for the database and for each other. Nor does a
 		// workflow task wait here for long: a regular activity does. It sends what a slow
 		// receiver gets as well: others of another process could not join those POSTs.
 		var late <-chan time.Time
-		if activity.GetInfo(ctx).IsLocalActivity {
+		if r.activity.IsLocalActivity {
 			if r.admit.PostTime(r.hook.ID) > r.localPatience {
 				r.leaveToRegular()
 				return nil
@@ -297,7 +305,7 @@ func (r *batchRun) leaveToRegular() {
 // process that is open in the database has no POST under way.
 func (r *batchRun) board() {
 	for i, item := range r.batch.Items {
-		if fl, fresh := r.flights.begin(item.round()); fresh {
+		if fl, fresh := r.flights.begin(item.round(), r.activity.Attempt == 1 && item.Fresh, r.ahead); fresh {
 			r.own[i] = fl
 		} else {
 			r.flying[i] = fl
@@ -310,7 +318,7 @@ func (r *batchRun) board() {
 func (r *batchRun) leave(err error) {
 	for i, fl := range r.own {
 		fl.result, fl.err = r.results[i], err
-		r.flights.end(r.batch.Items[i].round(), fl)
+		r.flights.drop(r.batch.Items[i].round(), fl)
 	}
 }
 
@@ -328,9 +336,8 @@ func (d dueItem) unrendered() bool { return d.stored == nil || d.stored.Body == 
 // read sorts the items by what is recorded of them.
 func (r *batchRun) read(ctx context.Context) error {
 	keys := make([]waypost.Round, 0, len(r.own))
-	info := activity.GetInfo(ctx)
 	for i, item := range r.batch.Items {
-		if r.own[i] != nil && !r.isFirst(info, item) {
+		if r.own[i] != nil && !r.isFirst(item) {
 			keys = append(keys, item.round())
 		}
 	}
@@ -345,7 +352,7 @@ func (r *batchRun) read(ctx context.Context) error {
 		}
 	}
 	slack := clockSlack
-	if info.IsLocalActivity {
+	if r.activity.IsLocalActivity {
 		slack = r.localPatience
 	}
 	now := r.now().UTC()
@@ -360,7 +367,7 @@ func (r *batchRun) read(ctx context.Context) error {
 			continue
 		}
 		if !known {
-			r.due = append(r.due, dueItem{index: i, attempt: 1, sought: !r.isFirst(info, item)})
+			r.due = append(r.due, dueItem{index: i, attempt: 1, sought: !r.isFirst(item)})
 			continue
 		}
 		d := dueItem{index: i, attempt: s.Attempts + 1, stored: &s}
@@ -418,14 +425,14 @@ func (a *Activities) Failed(err error) {
 	}
 }
 
-// isFirst tells whether this is the first run for a touchpoint that is new: nothing is
-// found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
+// isFirst tells whether this is the first run for a touchpoint that is new, and was not
+// sent ahead: nothing is found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
 // A local activity that runs again because its workflow task was lost does not know of
 // it; after so long much may have happened, up to the end of the records' retention.
 // It is the same for the whole run: a webhook that is remembered must be followed by a
 // briefing.
-func (r *batchRun) isFirst(info activity.Info, item Item) bool {
-	return info.Attempt == 1 && item.Fresh && r.began.Sub(item.Since) < time.Minute
+func (r *batchRun) isFirst(item Item) bool {
+	return r.activity.Attempt == 1 && item.Fresh && !item.Ahead && r.began.Sub(item.Since) < time.Minute
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -665,6 +672,9 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	if len(records) == 0 {
 		return nil
 	}
+	if r.ahead {
+		return errNotAhead
+	}
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
 		// The first attempt's time only matters where another one may follow.
@@ -707,6 +717,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 	// if a process had died.
 	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
+	r.announced = true
 	opened, err := r.store.OpenAttempts(opening, openings)
 	if err != nil {
 		return fmt.Errorf("announce attempts: %w", err)
@@ -719,9 +730,7 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 			continue
 		}
 		if s.Held || s.Open == nil || s.Open.By != r.process || s.Open.Attempt != o.Attempt {
-			// Another process was faster, or it was paused or canceled a moment ago: the
-			// next batch learns which.
-			r.results[i] = r.answer(i, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
+			r.results[i] = r.refused(i, s)
 			continue
 		}
 		r.flying[i] = r.own[i]
@@ -733,6 +742,17 @@ func (r *batchRun) open(ctx context.Context, openings []waypost.Opening, passed 
 		r.pilots.do(func() { r.fly(ctx, fl, r.batch, r.version, r.hook, item, s, p, r.seed) })
 	}
 	return nil
+}
+
+// refused answers for an item whose attempt was not opened, since another process or a run
+// before this one was faster: with what came of that, or, if nothing has yet or if it was
+// paused or canceled a moment ago, so that the next batch learns which.
+func (r *batchRun) refused(i int, s waypost.Sending) Delivery {
+	decided := s.Status.Final() || s.Status == waypost.DeliveryRetrying
+	if decided && !s.Held && s.Open == nil && s.Round == r.batch.Items[i].round().Round {
+		return r.recorded(i, s)
+	}
+	return r.answer(i, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
 }
 
 // stop takes those out of what is due who are canceled, exited or paused.
@@ -886,6 +906,9 @@ func (r *batchRun) postpone(ctx context.Context, due []dueItem, reason string, u
 	if len(due) == 0 {
 		return nil
 	}
+	if r.ahead {
+		return errNotAhead
+	}
 	now := r.now().UTC().Truncate(time.Millisecond)
 	deferrals := make([]waypost.Deferral, len(due))
 	for i, d := range due {
@@ -929,7 +952,7 @@ func (r *batchRun) land(ctx context.Context) error {
 		return nil
 	}
 	var late <-chan time.Time
-	local := activity.GetInfo(ctx).IsLocalActivity
+	local := r.activity.IsLocalActivity
 	patient := !local && r.places.take(r.hook.ID)
 	if patient {
 		defer r.places.giveBack(r.hook.ID)

@@ -44,6 +44,7 @@ type world struct {
 	items     []activities.Item
 	webhookID string
 	fresh     bool     // its batches are the first ones of their items
+	ahead     bool     // and those may have been sent ahead
 	posts     sync.Map // message id → *atomic.Int32
 	handle    atomic.Value
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
@@ -196,7 +197,7 @@ func (w *world) batchItems() []activities.Item {
 	items := slices.Clone(w.items)
 	for i := range items {
 		if w.fresh {
-			items[i].Fresh, items[i].Since = true, w.clock.now()
+			items[i].Fresh, items[i].Ahead, items[i].Since = true, w.ahead, w.clock.now()
 		}
 	}
 	return items

@@ -24,6 +24,8 @@ type flight struct {
 	landed chan struct{} // closed once there is a recorded answer, or an error
 	result Delivery      // valid after that
 	err    error
+	// ahead says that the workflow has not asked for it yet; guarded by flights.
+	ahead bool
 }
 
 // expect is when to look at a flight again, of which one takes so long: when it is
@@ -71,19 +73,34 @@ func (p pilots) work(flight func()) {
 type flights struct {
 	mu sync.Mutex
 	m  map[waypost.Round]*flight
+	// early are those that have landed before their workflow has asked for them, for
+	// keptEarly.
+	early map[waypost.Round]*flight
 }
 
-// begin registers a flight, or returns the one that is under way.
-func (f *flights) begin(key waypost.Round) (fl *flight, fresh bool) {
+// keptEarly is enough for a workflow that is started soon; a later one reads what is
+// recorded.
+const keptEarly = time.Minute
+
+// begin registers a flight, ahead of its workflow or not, or returns the one that is under
+// way, or the one that has landed early if this is the workflow's first look.
+func (f *flights) begin(key waypost.Round, first, ahead bool) (fl *flight, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.m[key]; ok {
+		fl.ahead = fl.ahead && ahead
 		return fl, false
 	}
-	if f.m == nil {
-		f.m = map[waypost.Round]*flight{}
+	if fl, ok := f.early[key]; ok {
+		delete(f.early, key)
+		if first {
+			return fl, false
+		}
 	}
-	fl = &flight{began: time.Now(), landed: make(chan struct{})}
+	if f.m == nil {
+		f.m, f.early = map[waypost.Round]*flight{}, map[waypost.Round]*flight{}
+	}
+	fl = &flight{began: time.Now(), landed: make(chan struct{}), ahead: ahead}
 	f.m[key] = fl
 	return fl, true
 }
@@ -95,11 +112,32 @@ func (f *flights) has(key waypost.Round) bool {
 	return ok
 }
 
+// end ends a flight that has taken place.
 func (f *flights) end(key waypost.Round, fl *flight) {
+	f.mu.Lock()
+	delete(f.m, key)
+	if fl.ahead {
+		f.early[key] = fl
+		time.AfterFunc(keptEarly, func() { f.forget(key, fl) })
+	}
+	f.mu.Unlock()
+	close(fl.landed)
+}
+
+// drop ends one that has not taken place.
+func (f *flights) drop(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
 	f.mu.Unlock()
 	close(fl.landed)
+}
+
+func (f *flights) forget(key waypost.Round, fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.early[key] == fl {
+		delete(f.early, key)
+	}
 }
 
 // wait returns once nothing flies, or ctx ends.

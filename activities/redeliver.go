@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"waypost"
 )
 
@@ -27,7 +29,7 @@ func (a *Activities) RedeliverBatch(ctx context.Context, b Batch) ([]Delivery, e
 	if err != nil && !deleted {
 		return nil, fmt.Errorf("load webhook %s: %w", b.WebhookID, err)
 	}
-	run := a.newRun(ctx, b, version{})
+	run := a.newRun(activity.GetInfo(ctx), b, version{})
 	run.hook = hook
 	if deleted {
 		// An attempt of another process may have begun with any time-out.

@@ -179,6 +179,10 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, GiveWay: pump.GiveWay, Away: store.Away, Log: log, Now: clock.Now,
 		})
 		pump.Failed = acts.Failed
+		ahead := spans.ahead(acts.SendAhead)
+		pump.SendAhead = func(ctx context.Context, c waypost.Cohort) bool {
+			return clock.Compared() && ahead(ctx, c) // a workflow compares it before its activities
+		}
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()

@@ -328,6 +328,18 @@ func (a *tracedActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	return result, err
 }
 
+// ahead gives what is sent ahead of workflows spans.
+func (t *traces) ahead(send func(context.Context, waypost.Cohort) bool) func(context.Context, waypost.Cohort) bool {
+	if t == nil {
+		return send
+	}
+	return func(ctx context.Context, c waypost.Cohort) bool {
+		ctx, span := t.tracer.Start(ctx, "SendAhead", trace.WithAttributes(attrWorkflowID.String(c.ID)))
+		defer span.End()
+		return send(ctx, c)
+	}
+}
+
 // end ends a span. Of an error it tells the type of what is at its bottom.
 func end(span trace.Span, err error) {
 	defer span.End()

@@ -36,7 +36,7 @@ type Clock struct {
 	// A task takes time to come here, so clocks are compared best by the one that came
 	// soonest: by the largest difference, of this period and the one before.
 	best, before time.Duration
-	since        time.Time
+	since, last  time.Time // when the period began, and when a task came
 }
 
 // NewClock makes a clock that is local until it is known to be wrong.
@@ -51,6 +51,16 @@ func (c *Clock) Now() time.Time {
 	return c.local().Add(c.off)
 }
 
+// Compared tells whether the clocks were compared lately, and this machine's was not set
+// since: otherwise the time may be anything.
+func (c *Clock) Compared() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.local()
+	passed, shown := now.Sub(c.last), now.Round(0).Sub(c.last.Round(0)) // without the monotonic clock
+	return c.seen && passed.Abs() < comparedFor && (shown-passed).Abs() <= tolerated
+}
+
 // started compares the clocks: Temporal has started a task at a time, and it has come
 // here.
 func (c *Clock) started(at time.Time) {
@@ -58,6 +68,7 @@ func (c *Clock) started(at time.Time) {
 	defer c.mu.Unlock()
 	now := c.local()
 	ahead := at.Sub(now)
+	c.last = now
 	switch {
 	case !c.seen:
 		c.seen, c.best, c.before, c.since = true, ahead, ahead, now

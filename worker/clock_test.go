@@ -52,6 +52,29 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// A clock that was not compared for a while may have become wrong.
+func TestClockIsCompared(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	clock := NewClock(func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	expect := func(what string, want bool) {
+		t.Helper()
+		if clock.Compared() != want {
+			t.Errorf("%s: compared is %t", what, !want)
+		}
+	}
+	expect("new", false)
+	clock.started(now)
+	expect("a task came", true)
+	now = now.Add(comparedFor - 1)
+	expect("a minute ago", true)
+	now = now.Add(1)
+	expect("longer ago", false)
+	clock.started(now)
+	now = now.Add(-2 * comparedFor)
+	expect("the clock was set back", false)
+}
+
 // A clock that is set right is not corrected any longer.
 func TestClockIsMended(t *testing.T) {
 	t.Parallel()

@@ -150,13 +150,12 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 // startEnrollments starts the enrollments of the API, until ctx ends.
 func (p *Pump) startEnrollments(ctx context.Context) {
 	var starting sync.WaitGroup
+	defer p.sending.Wait()
 	defer starting.Wait()
 	start := func(cohort *waypost.Cohort) {
 		starting.Go(func() {
-			defer func() { <-p.places; p.rush.end() }()
-			if cohort != nil {
-				p.startGathered(ctx, *cohort)
-			}
+			defer func() { <-p.places }()
+			p.begin(ctx, cohort)
 		})
 	}
 	starting.Go(func() {
@@ -243,6 +242,44 @@ func (p *Pump) rest(ctx context.Context, looked time.Time) (taken bool) {
 		return true
 	}
 	return false
+}
+
+// begin sends the first messages of a cohort, if that is possible ahead of its workflow,
+// and starts that; nil is none. The rush is over once the messages have gone: others' go
+// before the workflow of these is started.
+func (p *Pump) begin(ctx context.Context, cohort *waypost.Cohort) {
+	over := sync.OnceFunc(p.rush.end)
+	defer over()
+	if cohort == nil {
+		return
+	}
+	if cohort.Ahead = p.sendAhead(ctx, *cohort); cohort.Ahead {
+		over()
+		p.GiveWay(ctx)
+	}
+	p.startGathered(ctx, *cohort)
+}
+
+// sendAhead tells whether messages of the cohort have been sent, or may be, ahead of its
+// workflow. It waits no longer for that than for a first activity.
+func (p *Pump) sendAhead(ctx context.Context, cohort waypost.Cohort) (sent bool) {
+	if p.SendAhead == nil || p.refused.Load() > 0 {
+		return false
+	}
+	done := make(chan bool, 1)
+	p.sending.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+		done <- p.SendAhead(ctx, cohort)
+	})
+	late := time.NewTimer(firstWait)
+	defer late.Stop()
+	select {
+	case sent := <-done:
+		return sent
+	case <-late.C:
+		return true
+	}
 }
 
 // startGathered starts a cohort, and waits until it has begun.

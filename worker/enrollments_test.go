@@ -114,6 +114,7 @@ type starting struct {
 	Starter
 	started chan waypost.Cohort
 	err     func() error
+	ahead   func(waypost.Cohort) bool // nil sends nothing ahead
 }
 
 func (s *starting) StartCohort(_ context.Context, cohort waypost.Cohort) error {
@@ -133,6 +134,9 @@ func gathers(t *testing.T, o *waiting, s *starting, most time.Duration) *Pump {
 	s.started = make(chan waypost.Cohort, 1000)
 	p := NewPump(o, s, nil, slog.New(slog.DiscardHandler))
 	p.firsts.most = most
+	if s.ahead != nil {
+		p.SendAhead = func(_ context.Context, cohort waypost.Cohort) bool { return s.ahead(cohort) }
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { p.startEnrollments(ctx) })
@@ -395,6 +399,106 @@ func TestGiveWay(t *testing.T) {
 		expect("who waits is stopped", gaveWay(ctx), moment)
 		time.Sleep(firstWait)
 		expect("it has lost its place", gaveWay(t.Context()), 0)
+	})
+}
+
+// A workflow is started when its messages have gone ahead, and those of others that are on
+// their way; what Temporal refuses is not sent ahead of it.
+func TestSendsAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const moment = mostWay / 10
+		tries, goes := make(chan string, 10), make(chan bool)
+		var refuses atomic.Bool
+		o := &waiting{}
+		s := &starting{
+			ahead: func(cohort waypost.Cohort) bool { tries <- cohort.ID; return <-goes },
+			err: func() error {
+				if refuses.Load() {
+					return errors.New("Temporal is away")
+				}
+				return nil
+			},
+		}
+		p := gathers(t, o, s, time.Hour)
+		synctest.Wait()
+		enroll := func() {
+			t.Helper()
+			if _, err := p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ahead := map[string]bool{} // what workflows were told
+		started := func() string {
+			synctest.Wait()
+			select {
+			case c := <-s.started:
+				ahead[c.ID] = c.Ahead
+				return c.ID
+			default:
+				return ""
+			}
+		}
+		enroll()
+		enroll()
+		first, second := <-tries, <-tries
+		time.Sleep(moment)
+		if id := started(); id != "" {
+			t.Errorf("%s was started before its message had gone", id)
+		}
+		goes <- true
+		if id := started(); id != "" {
+			t.Errorf("%s was started while another message was on its way", id)
+		}
+		time.Sleep(moment)
+		goes <- false // it has a delay first, say: it is on its way until it has begun
+		one := started()
+		time.Sleep(mostWay - 2*moment)
+		if id := started(); one == "" || id != "" {
+			t.Errorf("%q was started at once, want one of %q and %q; then %q", one, first, second, id)
+		}
+		p.TookOff(one)
+		two := started()
+		if two == "" || two == one || two != first && two != second {
+			t.Errorf("then %q was started", two)
+		}
+		p.TookOff(two)
+		synctest.Wait()
+		if ahead[one] || !ahead[two] {
+			t.Errorf("the workflows were told %v, want that the message of %q has gone", ahead, two)
+		}
+
+		enroll() // and the database does not answer
+		hung := <-tries
+		time.Sleep(firstWait + moment)
+		if id := started(); id != hung || !ahead[hung] {
+			t.Errorf("%q was started, told %t, while it is unknown whether its message has gone, want %q", id, ahead[hung], hung)
+		}
+		p.TookOff(hung)
+		goes <- true
+		synctest.Wait()
+
+		refuses.Store(true)
+		enroll()
+		<-tries
+		goes <- true
+		time.Sleep(time.Minute)
+		enroll()
+		time.Sleep(time.Minute)
+		if len(tries) > 0 {
+			t.Error("a message was sent ahead of a workflow while Temporal was away")
+		}
+		refuses.Store(false)
+		enroll()
+		time.Sleep(time.Minute)
+		p.TookOff(started())
+		synctest.Wait()
+		enroll()
+		synctest.Wait()
+		if len(tries) != 1 {
+			t.Error("nothing is sent ahead when Temporal is back")
+		}
+		goes <- true
 	})
 }
 

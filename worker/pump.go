@@ -68,6 +68,9 @@ type Pump struct {
 	// Failed is called with what the database or Temporal could not do, for this pump or
 	// for an activity of its worker.
 	Failed func(error)
+	// SendAhead sends the first messages of a cohort that is about to be started, if it can,
+	// and tells whether it may have; nil sends none. It is not called while Temporal is away.
+	SendAhead func(context.Context, waypost.Cohort) (sent bool)
 
 	outbox  Outbox
 	starter Starter
@@ -82,6 +85,7 @@ type Pump struct {
 	claimed  chan *waypost.Cohort // of Enroll, each with a place; nil gives that back
 	firsts   firsts
 	rush     rush
+	sending  sync.WaitGroup // ahead of workflows
 	toMark   gathering
 	refused  atomic.Int32 // starts in a row
 
@@ -264,6 +268,9 @@ func (p *Pump) startLeft(ctx context.Context) (more bool, err error) {
 	cohorts, err := p.outbox.StaleCohorts(ctx, p.Now().Add(-staleAfter), staleLimit)
 	if err != nil {
 		return false, err
+	}
+	for i := range cohorts {
+		cohorts[i].Ahead = cohorts[i].LaunchID == "" // nobody knows
 	}
 	return len(cohorts) == staleLimit, p.startCohorts(ctx, cohorts)
 }

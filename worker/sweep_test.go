@@ -67,6 +67,7 @@ func (o *leftOutbox) MarkStarted(_ context.Context, ids ...string) error {
 	return nil
 }
 
+// refusing starts what is left, but one.
 type refusing string
 
 func (refusing) StartLaunch(context.Context, waypost.Launch) error { return nil }
@@ -78,7 +79,7 @@ func (refusing) StartRedelivery(context.Context, waypost.RedeliveryBatch) error 
 func (refusing) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
 
 func (r refusing) StartCohort(_ context.Context, c waypost.Cohort) error {
-	if c.ID == string(r) {
+	if c.ID == string(r) || !c.Ahead { // nobody knows what whoever left it has sent
 		return errors.New("refused")
 	}
 	return nil

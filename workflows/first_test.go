@@ -270,3 +270,52 @@ func TestSlowBatchIsNotSentLocally(t *testing.T) {
 		}
 	}
 }
+
+// The messages of a cohort's first touchpoint may have been sent before its workflow was
+// started: its first batch looks for them, the next ones need not.
+func TestSentAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.newEnvironmentAt(time.Now())
+	w.register()
+	enrolled := w.enroll(w.publish(`{"name":"J","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":"WEBHOOK","next":"thanks"},{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`), 3)
+	cohort, err := w.store.ClaimCohort(t.Context())
+	must(t, err)
+	if cohort.Ahead = w.acts.SendAhead(t.Context(), *cohort); !cohort.Ahead {
+		t.Fatal("nothing was sent ahead")
+	}
+	w.next = cohort
+	looks := map[string]bool{}
+	note := func(b activities.Batch) {
+		for _, item := range b.Items {
+			looks[b.NodeID] = looks[b.NodeID] || item.Ahead
+		}
+	}
+	w.env.SetOnLocalActivityStartedListener(func(_ *activity.Info, _ context.Context, args []any) {
+		for _, arg := range args {
+			if b, ok := arg.(activities.Batch); ok {
+				note(b)
+			}
+		}
+	})
+	w.env.SetOnActivityStartedListener(func(_ *activity.Info, _ context.Context, args converter.EncodedValues) {
+		var b activities.Batch
+		must(t, args.Get(&b))
+		note(b)
+	})
+	w.run()
+	if len(looks) != 2 || !looks["hello"] || looks["thanks"] {
+		t.Errorf("of messages that were sent ahead the batches of %v were told", looks)
+	}
+	if len(w.receiver.posts) != 2*len(enrolled) {
+		t.Errorf("%d messages were sent, want %d", len(w.receiver.posts), 2*len(enrolled))
+	}
+	for _, e := range enrolled {
+		for _, node := range []string{"hello", "thanks"} {
+			if d, attempts := w.delivery(e, node); d.Status != waypost.DeliverySucceeded || len(attempts) != 1 {
+				t.Errorf("%s is %s after %d attempts", node, d.Status, len(attempts))
+			}
+		}
+	}
+}

@@ -26,6 +26,7 @@ type JourneyInput struct {
 	Definition json.RawMessage `json:"definition"`
 	LaunchID   string          `json:"launch,omitempty"`
 	Members    []Member        `json:"members"`
+	Ahead      bool            `json:"ahead,omitempty"` // waypost.Cohort's
 	// Rules names the commands that this run uses: a history replays with those
 	// that it was written with.
 	Rules int `json:"rules,omitempty"`
@@ -607,7 +608,7 @@ func (c *cohort) batch(node string, members []int) activities.Batch {
 		b.Items[n] = activities.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
 			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred, Quiet: m.quiet(),
-			Fresh: m.fresh(),
+			Fresh: m.fresh(), Ahead: c.in.Ahead && m.State.Visit == 1,
 		}
 	}
 	return b
