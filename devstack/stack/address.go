@@ -29,14 +29,6 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 			_ = l.Close() // whoever takes the port next says so if it is not free
 		}
 	}()
-	listen := func(addr string) (net.Listener, error) {
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp", addr)
-		if err == nil {
-			held = append(held, l)
-		}
-		return l, err
-	}
 	taken := map[string]string{}
 	for _, a := range addresses {
 		host, port, err := net.SplitHostPort(*a.addr)
@@ -51,7 +43,8 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 					*a.addr = before
 					continue
 				}
-				if _, err := listen(before); err == nil {
+				if l, err := temporal.ListenHeld(ctx, before); err == nil {
+					held = append(held, l)
 					*a.addr = before
 					continue
 				}
@@ -75,9 +68,13 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 		if !a.ours {
 			continue
 		}
-		if _, err := listen(*a.addr); err != nil {
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", *a.addr)
+		if err != nil {
 			problems = append(problems, problem(a, port, err))
+			continue
 		}
+		held = append(held, l)
 	}
 	return errors.Join(problems...)
 }

@@ -22,34 +22,49 @@ const (
 // is given the number while its TCP port waits to be taken.
 var held struct {
 	sync.Mutex
-	ports []net.PacketConn
+	ports map[string]net.PacketConn // by address
 }
 
 // ListenFree listens on a free port of a host that the system gives to nobody who has
 // not asked for it: a port that is given back, for a server that must be told its
 // number, is still free when that takes it.
 func ListenFree(ctx context.Context, host string) (net.Listener, error) {
-	var lc net.ListenConfig
 	for range 100 {
-		addr := net.JoinHostPort(host, strconv.Itoa(lowestQuiet+rand.IntN(highestQuiet-lowestQuiet+1)))
-		hold, err := lc.ListenPacket(ctx, "udp", addr)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		l, err := lc.Listen(ctx, "tcp", addr)
-		if err == nil {
-			held.Lock()
-			defer held.Unlock()
-			held.ports = append(held.ports, hold)
-			return l, nil
-		}
-		_ = hold.Close()
+		l, err := listen(ctx, false, net.JoinHostPort(host, strconv.Itoa(lowestQuiet+rand.IntN(highestQuiet-lowestQuiet+1))))
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, err
+			return l, err
 		}
 	}
+	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+}
+
+// ListenHeld listens on a port that ListenFree gave out to this process, or to one before
+// it that has ended, and keeps the number.
+func ListenHeld(ctx context.Context, addr string) (net.Listener, error) {
+	return listen(ctx, true, addr)
+}
+
+// listen listens on a port whose number nobody has, or this process if it may be again.
+func listen(ctx context.Context, again bool, addr string) (net.Listener, error) {
+	held.Lock()
+	defer held.Unlock()
+	var lc net.ListenConfig
+	if again && held.ports[addr] != nil {
+		return lc.Listen(ctx, "tcp", addr)
+	}
+	hold, err := lc.ListenPacket(ctx, "udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		_ = hold.Close()
+		return nil, err
+	}
+	if held.ports == nil {
+		held.ports = map[string]net.PacketConn{}
+	}
+	held.ports[addr] = hold
+	return l, nil
 }
