@@ -281,13 +281,8 @@ func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 	}
 	base := "waypost_bench_" + strings.ToLower(rand.Text()[:10])
 	p := &postgres{server: server, names: []string{base, base + "_temporal", base + "_temporal_visibility"}}
-	at := func(name string) string {
-		u := *server
-		u.Path = "/" + name
-		return u.String()
-	}
-	p.ours, p.temporal = at(p.names[0]), at(p.names[1])
-	return p, p.with(ctx, func(db *pgx.Conn) error {
+	p.ours, p.temporal = p.at(p.names[0]), p.at(p.names[1])
+	return p, with(ctx, server.String(), func(db *pgx.Conn) error {
 		var version, commit, fsync, huge, buffers string
 		var backend int
 		err := db.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
@@ -310,7 +305,33 @@ func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 
 // with connects to the server.
 func (p *postgres) with(ctx context.Context, do func(*pgx.Conn) error) error {
-	db, err := pgx.Connect(ctx, p.server.String())
+	return with(ctx, p.server.String(), do)
+}
+
+// vacuum does what one case has left for autovacuum to do, as pgbench does before it
+// measures: it would be done while the next one is measured.
+func (p *postgres) vacuum(ctx context.Context) error {
+	for _, name := range p.names {
+		err := with(ctx, p.at(name), func(db *pgx.Conn) error {
+			_, err := db.Exec(ctx, "VACUUM ANALYZE")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at is the URL of a database of the server.
+func (p *postgres) at(name string) string {
+	u := *p.server
+	u.Path = "/" + name
+	return u.String()
+}
+
+func with(ctx context.Context, server string, do func(*pgx.Conn) error) error {
+	db, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return fmt.Errorf("--postgres: %w", err)
 	}
