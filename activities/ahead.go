@@ -77,6 +77,6 @@ func (a *Activities) aheadOf(ctx context.Context, c waypost.Cohort) (*batchRun, 
 	of := activity.Info{Attempt: 1, IsLocalActivity: true}
 	of.WorkflowExecution.ID = c.ID
 	r := a.newRun(of, b, v)
-	r.ahead, r.hook.ID = true, node.Webhook
+	r.ahead, r.began, r.hook.ID = true, now, node.Webhook
 	return r, nil
 }

@@ -48,18 +48,12 @@ func (r *batchRun) loadWebhook(ctx context.Context) (err error) {
 // new it reads by the way what they are made of, and whether the webhook has changed: one
 // look at the database instead of four, which are most of what a message waits for.
 func (r *batchRun) brief(ctx context.Context) error {
-	if len(r.due) == 0 {
-		return nil
-	}
 	if r.ahead && r.bounded() {
 		return errNotAhead
 	}
 	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
 	for _, d := range r.due {
-		switch seen := d.stored != nil || d.sought; {
-		case seen && r.ahead: // the clock has jumped
-			return errNotAhead
-		case seen:
+		if d.stored != nil || d.sought {
 			return r.stop(ctx)
 		}
 		of.EnrollmentIDs = append(of.EnrollmentIDs, r.batch.Items[d.index].EnrollmentID)

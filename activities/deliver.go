@@ -305,7 +305,7 @@ func (r *batchRun) leaveToRegular() {
 // process that is open in the database has no POST under way.
 func (r *batchRun) board() {
 	for i, item := range r.batch.Items {
-		if fl, fresh := r.flights.begin(item.round(), r.activity.Attempt == 1 && item.Fresh, r.ahead); fresh {
+		if fl, fresh := r.flights.begin(item.round(), r.asksFirst(item), r.ahead); fresh {
 			r.own[i] = fl
 		} else {
 			r.flying[i] = fl
@@ -432,8 +432,11 @@ func (a *Activities) Failed(err error) {
 // It is the same for the whole run: a webhook that is remembered must be followed by a
 // briefing.
 func (r *batchRun) isFirst(item Item) bool {
-	return r.activity.Attempt == 1 && item.Fresh && !item.Ahead && r.began.Sub(item.Since) < time.Minute
+	return r.asksFirst(item) && !item.Ahead && r.began.Sub(item.Since) < time.Minute
 }
+
+// asksFirst tells whether the workflow asks for a touchpoint for the first time.
+func (r *batchRun) asksFirst(item Item) bool { return r.activity.Attempt == 1 && item.Fresh }
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
