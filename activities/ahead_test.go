@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"testing"
 	"time"
 
 	"waypost"
 	"waypost/activities"
 	"waypost/limits"
-	"waypost/webhook"
 )
 
 // cohort is the world's, as a pump claims it.
@@ -49,8 +47,7 @@ func TestSendAhead(t *testing.T) {
 		"refused for good":           {1, true, nil, false, http.StatusBadRequest, "[failed]"},
 		"several":                    {3, false, nil, false, http.StatusOK, "[delivered delivered delivered]"},
 		"disabled since, batch elsewhere": {1, true, func(w *world) error {
-			_, err := w.store.UpdateWebhook(t.Context(), scope, w.webhookID, func(hook *waypost.Webhook) error { hook.Enabled = false; return nil })
-			return err
+			return w.change(func(hook *waypost.Webhook) { hook.Enabled = false })
 		}, true, http.StatusOK, "[delivered]"},
 		"paused since, batch elsewhere": {1, true, func(w *world) error {
 			_, err := w.store.PauseJourney(t.Context(), scope, w.version.JourneyID)
@@ -171,10 +168,7 @@ func TestNotAhead(t *testing.T) {
 	now := time.Now().UTC()
 	quiet := fmt.Sprintf(`{"name":"Quiet","quietHours":{"from":%q,"to":%q,"timezone":"UTC"}`, now.Add(-time.Hour).Format("15:04"), now.Add(time.Hour).Format("15:04")) + touchpoint
 	change := func(change func(*waypost.Webhook)) func(*world) error {
-		return func(w *world) error {
-			_, err := w.store.UpdateWebhook(t.Context(), scope, w.webhookID, func(hook *waypost.Webhook) error { change(hook); return nil })
-			return err
-		}
+		return func(w *world) error { return w.change(change) }
 	}
 	for name, tt := range map[string]struct {
 		definition string // the simplest if it is empty
@@ -232,16 +226,12 @@ func TestNotAhead(t *testing.T) {
 					breakers.Failed(t.Context(), hook.Circuit(), 0, true, false, 0)
 				}
 			}
-			sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now})
-			t.Cleanup(sender.Close)
+			w.admit, w.circuits = &shut{open: !tt.shut}, breakers
 			var db activities.Store = w.store
 			if tt.panics {
 				db = &bugged{Store: w.store}
 			}
-			a := activities.New(activities.Options{
-				Store: db, Sender: sender, Admission: &shut{open: !tt.shut}, Breakers: breakers, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
-			})
-			t.Cleanup(func() { must(t, a.Close(context.Background())) })
+			a := w.process(db)
 			if a.SendAhead(t.Context(), c) {
 				t.Error("it was sent ahead")
 			}

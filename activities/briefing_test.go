@@ -39,10 +39,7 @@ func TestNewMessagesAreBriefed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { moved.Add(1) }))
 	t.Cleanup(elsewhere.Close)
 	change := func(change func(*waypost.Webhook)) func(w *world, id string) error {
-		return func(w *world, _ string) error {
-			_, err := w.store.UpdateWebhook(t.Context(), scope, w.webhookID, func(hook *waypost.Webhook) error { change(hook); return nil })
-			return err
-		}
+		return func(w *world, _ string) error { return w.change(change) }
 	}
 	steps := []struct {
 		name    string

@@ -49,7 +49,10 @@ type world struct {
 	handle    atomic.Value
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
 	stragglers time.Duration
-	giveWay    func(context.Context) // of its processes
+	// of its processes
+	giveWay  func(context.Context)
+	admit    activities.Admission
+	circuits activities.Breakers
 }
 
 // clock is the time that the store, the sender and the activities go by. Once it is
@@ -151,6 +154,12 @@ func (w *world) open(keys string) *store.Store {
 	return s
 }
 
+// change changes the world's webhook.
+func (w *world) change(change func(*waypost.Webhook)) error {
+	_, err := w.store.UpdateWebhook(context.Background(), scope, w.webhookID, func(hook *waypost.Webhook) error { change(hook); return nil })
+	return err
+}
+
 func (w *world) answer(f func(rw http.ResponseWriter, r *http.Request, externalID string)) {
 	w.handle.Store(f)
 }
@@ -168,7 +177,7 @@ func (w *world) process(s activities.Store) *activities.Activities {
 	a := activities.New(activities.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Away:       func(err error) bool { return errors.Is(err, errAway) },
-		Stragglers: cmp.Or(w.stragglers, time.Minute), GiveWay: w.giveWay,
+		Stragglers: cmp.Or(w.stragglers, time.Minute), GiveWay: w.giveWay, Admission: w.admit, Breakers: w.circuits,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"testing"
 	"time"
 
 	"waypost"
 	"waypost/activities"
 	"waypost/limits"
-	"waypost/webhook"
 )
 
 // shut admits nobody while it is closed.
@@ -40,10 +38,7 @@ func TestGiveUpAfterWhileDeferred(t *testing.T) {
 		admit    *shut
 	}
 	enable := func(on bool) func(waiting) error {
-		return func(w waiting) error {
-			_, err := w.store.UpdateWebhook(ctx, scope, w.webhookID, func(h *waypost.Webhook) error { h.Enabled = on; return nil })
-			return err
-		}
+		return func(w waiting) error { return w.change(func(h *waypost.Webhook) { h.Enabled = on }) }
 	}
 	reasons := map[string]struct {
 		begin, end func(waiting) error
@@ -76,12 +71,8 @@ func TestGiveUpAfterWhileDeferred(t *testing.T) {
 					t.Parallel()
 					w := waiting{newWorld(t, 1), nil, &shut{open: true}}
 					w.breakers = limits.NewBreakers(nil, slog.New(slog.DiscardHandler), w.clock.now)
-					sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now})
-					t.Cleanup(sender.Close)
-					a := activities.New(activities.Options{
-						Store: w.store, Sender: sender, Admission: w.admit, Breakers: w.breakers, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
-					})
-					t.Cleanup(func() { _ = a.Close(ctx) })
+					w.world.admit, w.circuits = w.admit, w.breakers
+					a := w.process(nil)
 					step := func(want string, attempts int) {
 						t.Helper()
 						deliveries, err := w.deliver(a)

@@ -42,11 +42,9 @@ func TestKilledBetweenMessageAndWorkflow(t *testing.T) {
 				}
 				return a
 			})
-			f := harness.StartApart(t, 1, 0)
-			worker := f.Start(t, config.RoleWorker)
-			gateway := *f.Base
-			gateway.Client = f.AnyGateway()
-			journey := f.Publish(t, r.URL, `{"name":"Ahead","start":"hello","nodes":[
+			f := harness.StartApart(t, 0, 0)
+			worker, gateway := f.Start(t, config.RoleWorker), f.Start(t, config.RoleGateway)
+			journey := gateway.Publish(t, r.URL, `{"name":"Ahead","start":"hello","nodes":[
 				{"id":"hello","type":"touchpoint","webhook":%q,"next":"wait"},
 				{"id":"wait","type":"delay","for":"1s","next":"thanks"},
 				{"id":"thanks","type":"touchpoint","webhook":%[1]q}]}`)
