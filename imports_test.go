@@ -65,7 +65,7 @@ var importTable = map[string]folder{
 	},
 	// It works from outside: the signed API, histories as Temporal keeps them, and
 	// fresh databases on a PostgreSQL server. It draws plots (ADR 15).
-	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5", "gonum.org/v1/plot"}, temporalSDK...), also: []string{"github.com/valyala/fasthttp"}},
+	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "gonum.org/v1/plot"}, temporalSDK...), also: []string{"github.com/valyala/fasthttp"}},
 }
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}

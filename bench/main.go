@@ -47,6 +47,7 @@ type options struct {
 	retry    []string
 	roles    string
 	postgres string
+	redis    string
 	binaries string
 	dir      string
 	keep     bool
@@ -61,7 +62,7 @@ type options struct {
 // What --roles can be.
 const (
 	rolesAll   = "all"   // waypost-dev, everything in one process
-	rolesServe = "serve" // waypost-dev for Temporal and Redis, and `waypost serve`
+	rolesServe = "serve" // waypost-dev for Temporal, and `waypost serve`
 	rolesSplit = "split" // the same with `waypost gateway` and `waypost worker`
 )
 
@@ -131,8 +132,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.refuse, "refuse", 0, "percent of messages that launch-fail10 answers with succeed:false for good")
 	f.DurationVar(&o.down, "down", 2*time.Minute, "how long the receiver is down in launch-down")
 	f.StringVar(&retry, "retry", "1s,2s", "the webhook's retry schedule; its last entry repeats")
-	f.StringVar(&o.roles, "roles", rolesAll, "all: everything in one process; serve: 'waypost serve' beside Temporal and Redis; split: gateway and worker of their own")
+	f.StringVar(&o.roles, "roles", rolesAll, "all: everything in one process; serve: 'waypost serve' beside waypost-dev's Temporal; split: gateway and worker of their own")
 	f.StringVar(&o.postgres, "postgres", os.Getenv("WAYPOST_TEST_POSTGRES_URL"), "a postgres:// URL on whose server fresh databases are made, for Waypost and for Temporal; SQLite if it is empty")
+	f.StringVar(&o.redis, "redis", os.Getenv("WAYPOST_TEST_REDIS_URL"), "a redis:// URL; waypost-dev's stand-in if it is empty, which stands still for a moment when it lets many nonces expire")
 	f.StringVar(&o.binaries, "binaries", "bin", "where waypost-dev and waypost are")
 	f.StringVar(&o.dir, "dir", "", "where the data directory is made (the system's folder for temporary files)")
 	f.BoolVar(&o.keep, "keep", false, "keep the data directory and the databases")

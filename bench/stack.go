@@ -13,11 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
@@ -75,8 +77,17 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 		s.database = s.postgres.kind + " for Waypost and for Temporal"
 		env = append(env, "WAYPOST_DATABASE_URL="+s.postgres.ours, "WAYPOST_DEV_TEMPORAL_DATABASE_URL="+s.postgres.temporal)
 	}
+	only, shared := "temporal,redis", measured{}
+	if o.redis != "" {
+		var version string
+		if version, shared, err = lookAtRedis(ctx, o.redis); err != nil {
+			return nil, err
+		}
+		only = "temporal"
+		s.database += ", " + version
+		env = append(env, "WAYPOST_REDIS_URL="+o.redis)
+	}
 	tell("start Waypost (%s) in %s", s.database, s.dir)
-	only := "temporal,redis"
 	if o.roles == rolesAll {
 		only += ",gateway,worker"
 	}
@@ -120,6 +131,9 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 	s.watched = append(s.watched, measured{name: self, pid: os.Getpid()})
 	if s.postgres != nil && s.postgres.postmaster > 0 {
 		s.watched = append(s.watched, measured{name: "postgres", pid: s.postgres.postmaster, family: true})
+	}
+	if shared.pid > 0 {
+		s.watched = append(s.watched, shared)
 	}
 	return s, nil
 }
@@ -301,6 +315,29 @@ func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 		_, err = db.Exec(ctx, "CREATE DATABASE "+p.names[0])
 		return err
 	})
+}
+
+// lookAtRedis tells which Redis answers at raw, and its process; pid is 0 if that is not
+// on this machine.
+func lookAtRedis(ctx context.Context, raw string) (version string, process measured, err error) {
+	o, err := redis.ParseURL(raw)
+	if err != nil {
+		return "", measured{}, fmt.Errorf("--redis: %w", err)
+	}
+	client := redis.NewClient(o)
+	defer client.Close()
+	info, err := client.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return "", measured{}, fmt.Errorf("--redis: %w", err)
+	}
+	server := info["Server"]
+	process.name = "redis"
+	if pid, err := strconv.Atoi(server["process_id"]); err == nil {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.HasPrefix(string(name), "redis") {
+			process.pid = pid
+		}
+	}
+	return "Redis " + server["redis_version"], process, nil
 }
 
 // with connects to the server.

@@ -16,8 +16,11 @@ import (
 	"waypost/store/storetest"
 )
 
-// postgresRow tells what PostgreSQL costs in a case.
-var postgresRow = regexp.MustCompile(`(?m)^ *launch +postgres +\d`)
+// serverRows tell what the servers cost in a case.
+var serverRows = map[string]*regexp.Regexp{
+	"PostgreSQL": regexp.MustCompile(`(?m)^ *launch +postgres +\d`),
+	"Redis":      regexp.MustCompile(`(?m)^ *launch +redis +\d`),
+}
 
 // The bench runs in its smallest form, all but one of its cases (launch-fail20 is
 // launch-fail10 with another number), and finds that its ledger
@@ -48,7 +51,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, roles string
-		postgres    bool
+		servers     bool // PostgreSQL and Redis
 		cases       []string
 	}{
 		{"all", "all", false, []string{
@@ -56,15 +59,15 @@ func TestBench(t *testing.T) {
 			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping", "growth",
 		}},
 		{"split", "split", false, []string{"launch", "single"}},
-		{"PostgreSQL", "serve", true, []string{"launch", "single", "sleeping"}},
+		{"servers", "serve", true, []string{"launch", "single", "sleeping"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			postgres := ""
-			if tt.postgres {
-				postgres = storetest.PostgresURL(t)
+			postgres, redis := "", ""
+			if tt.servers {
+				postgres, redis = storetest.PostgresURL(t), os.Getenv("WAYPOST_TEST_REDIS_URL")
 			}
 			var out, errOut bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", postgres, "--roles", tt.roles,
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", postgres, "--redis", redis, "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
 				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s",
 				"--plot", filepath.Join(dir, tt.name+".svg"))
@@ -89,8 +92,10 @@ func TestBench(t *testing.T) {
 			if drawn, err := os.ReadFile(filepath.Join(dir, tt.name+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
 				t.Errorf("growth is not drawn: %d bytes, %v", len(drawn), err)
 			}
-			if tt.postgres && !postgresRow.Match(out.Bytes()) {
-				t.Error("no row tells what PostgreSQL costs")
+			for server, row := range serverRows {
+				if tt.servers && !row.Match(out.Bytes()) && (server != "Redis" || redis != "") {
+					t.Errorf("no row tells what %s costs", server)
+				}
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)

@@ -13,8 +13,12 @@ import (
 
 // How often keys expire. Telling the server that time has passed looks at every
 // key, so the pause grows with their number: at most a four hundredth of the time
-// is spent on it. A key can vanish up to one pause early, hence the cap: a nonce
-// kept for 660 s still outlives the 600 s in which it could be replayed.
+// is spent on it. Nobody is answered meanwhile: with the nonces of some hundred
+// thousand signed requests within 660 s that is half a second, and requests are
+// refused with 503. Such a load needs a Redis.
+//
+// A key can vanish up to one pause early, hence the cap: a nonce kept for 660 s still
+// outlives the 600 s in which it could be replayed.
 const (
 	minPause   = 50 * time.Millisecond
 	maxPause   = 30 * time.Second
