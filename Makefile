@@ -63,7 +63,7 @@ faults: ## break everything that Waypost depends on, and Waypost, at full size, 
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e
 
-bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth ## run all benchmarks, each suite on servers of its own (about an hour)
+bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth ## run all benchmarks, each suite on servers of its own (half an hour to an hour)
 
 bench-deliveries: bin/bench ## launches, single enrollments, latency and cost, on PostgreSQL and SQLite (ARGS=--help lists the flags)
 	@tools/servers --durable bin/bench --suite deliveries $(ARGS)

@@ -60,6 +60,13 @@ func readStat(pid int) (stat, error) {
 	return stat{int(n[0]), time.Duration(n[1]+n[2]) * tick, time.Duration(n[3]+n[4]) * tick}, nil
 }
 
+// runsHere tells whether a server's process is on this machine: the program of that
+// number may be another one.
+func runsHere(pid int, program string) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.HasPrefix(string(name), program)
+}
+
 // cost reads what the process has used. ok is false where /proc does not say.
 func (m measured) cost() (c cost, ok bool) {
 	st, err := readStat(m.pid)

@@ -307,7 +307,7 @@ func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 		}
 		version, _, _ = strings.Cut(version, " ")
 		p.kind = fmt.Sprintf("PostgreSQL %s (synchronous_commit %s, fsync %s, huge_pages %s, shared_buffers %s)", version, commit, fsync, huge, buffers)
-		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", backend)); err == nil && strings.HasPrefix(string(name), "postgres") {
+		if runsHere(backend, "postgres") {
 			if st, err := readStat(backend); err == nil {
 				p.postmaster = st.parent
 			}
@@ -332,10 +332,8 @@ func lookAtRedis(ctx context.Context, raw string) (version string, process measu
 	}
 	server := info["Server"]
 	process.name = "redis"
-	if pid, err := strconv.Atoi(server["process_id"]); err == nil {
-		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.HasPrefix(string(name), "redis") {
-			process.pid = pid
-		}
+	if pid, err := strconv.Atoi(server["process_id"]); err == nil && runsHere(pid, "redis") {
+		process.pid = pid
 	}
 	return "Redis " + server["redis_version"], process, nil
 }
