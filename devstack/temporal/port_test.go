@@ -2,7 +2,9 @@ package temporal_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -12,11 +14,7 @@ import (
 // A process that was started again has its ports' numbers before it takes all of the ports.
 func TestHeldPorts(t *testing.T) {
 	t.Parallel()
-	unheld, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := unheld.LocalAddr().String()
+	unheld, addr := holdQuiet(t)
 	if l, err := temporal.ListenHeld(t.Context(), addr); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a number that another process has was taken: %v, %v", l, err)
 	}
@@ -31,4 +29,29 @@ func TestHeldPorts(t *testing.T) {
 			t.Errorf("the number is given to others: %v, %v", c, err)
 		}
 	}
+}
+
+// holdQuiet holds the number of a free port as another process would. It is one that the
+// system gives to nobody by itself: the system's own may be the near end of any connection.
+func holdQuiet(t *testing.T) (net.PacketConn, string) {
+	t.Helper()
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(20_000)))
+		hold, err := net.ListenPacket("udp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			_ = hold.Close()
+			continue
+		}
+		_ = l.Close()
+		return hold, addr
+	}
+	t.Fatal("no port is free")
+	return nil, ""
 }
