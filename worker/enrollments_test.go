@@ -29,10 +29,10 @@ type waiting struct {
 	calls    int    // of MarkStarted
 	markFail error
 
-	both       int   // calls of EnrollClaimed
-	enrollFail error // of those
-	unclaimed  bool  // they enroll only
-	hangs      bool  // they hang until their context ends
+	both       int           // calls of EnrollClaimed
+	enrollFail error         // of those
+	unclaimed  bool          // they enroll only
+	hang       chan struct{} // if any, they hang until it is closed, or their context ends
 }
 
 func (w *waiting) add(n int) {
@@ -50,9 +50,12 @@ func (w *waiting) Enroll(_ context.Context, _ waypost.Scope, e waypost.Enrollmen
 }
 
 func (w *waiting) EnrollClaimed(ctx context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
-	if w.hangs {
-		<-ctx.Done()
-		return e, nil, ctx.Err()
+	if w.hang != nil {
+		select {
+		case <-w.hang:
+		case <-ctx.Done():
+			return e, nil, ctx.Err()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -315,11 +318,12 @@ func TestEnrollClaims(t *testing.T) {
 	})
 }
 
-// Writes that hang do not keep others from starting for long.
+// Writes that hang do not keep others from starting for long. What they store after all is
+// started at once.
 func TestEnrollHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := &waiting{hangs: true}, &starting{}
+		o, s := &waiting{hang: make(chan struct{})}, &starting{}
 		p := gathers(t, o, s, 0)
 		synctest.Wait()
 		for range cohortsInFlight {
@@ -330,9 +334,23 @@ func TestEnrollHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		<-s.started
+		p.Acted((<-s.started).ID)
 		if waited := time.Since(began); waited > firstWait {
 			t.Errorf("it waited %s for writes that hang", waited)
+		}
+
+		time.Sleep(firstWait / 2)
+		began = time.Now()
+		close(o.hang)
+		for range cohortsInFlight {
+			p.Acted((<-s.started).ID)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("what hung waited %s once it was stored", waited)
+		}
+		synctest.Wait()
+		if again := len(s.started); again > 0 {
+			t.Errorf("%d are started again", again)
 		}
 	})
 }
@@ -390,7 +408,7 @@ func TestGiveWay(t *testing.T) {
 		_, _ = p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{})
 		synctest.Wait()
 		expect("one was not stored", gaveWay(t.Context()), 0)
-		o.enrollFail, o.hangs = nil, true
+		o.enrollFail, o.hang = nil, make(chan struct{})
 		go func() { _, _ = p.Enroll(t.Context(), waypost.Scope{}, waypost.Enrollment{}, waypost.Reentry{}) }()
 		synctest.Wait()
 		expect("one hangs", gaveWay(t.Context()), mostWay)
