@@ -163,10 +163,8 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 				continue
 			}
 			b.tell("%s, %d of %d", name, i+1, b.o.repeat)
-			if b.stack.postgres != nil {
-				if err := b.stack.postgres.vacuum(ctx); err != nil {
-					return err
-				}
+			if err := b.stack.postgres.vacuum(ctx); err != nil {
+				return err
 			}
 			if err := b.one(ctx, name, do[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

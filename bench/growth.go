@@ -131,6 +131,9 @@ func (b *bench) measurePoint(ctx context.Context, of growing) (point, error) {
 	if err != nil {
 		return p, err
 	}
+	if err := b.stack.postgres.vacuum(ctx); err != nil {
+		return p, err
+	}
 	before, began := look(b.stack.watched), time.Now()
 	l, err := b.startLaunch(ctx, t.journeyID, of.group)
 	if err != nil {
