@@ -103,7 +103,7 @@ const (
 	// wakes the pump when that is over.
 	noticesEvery = 250 * time.Millisecond
 	// What was claimed and is not started after this time was left by a process that
-	// ended.
+	// ended, or the database's answer was lost.
 	staleAfter = 10 * time.Second
 	staleLimit = 20
 	// startTimeout bounds one start; Temporal answers within milliseconds or is away.

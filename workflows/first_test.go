@@ -7,19 +7,23 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"waypost"
 	"waypost/activities"
 	"waypost/journey"
 	"waypost/store"
+	"waypost/workflows"
 )
 
 // brittleStore loses its connection when attempts are opened, some times.
@@ -35,6 +39,49 @@ func (s brittleStore) OpenAttempts(ctx context.Context, openings []waypost.Openi
 	return s.Store.OpenAttempts(ctx, openings)
 }
 
+// The search attributes say where a journey has come to and what of, also where all of it
+// happens in one workflow task.
+func TestAttributesOfOneTask(t *testing.T) {
+	t.Parallel()
+	const again = `{"id":"again","type":"touchpoint","webhook":"OTHER"`
+	for name, c := range map[string]struct {
+		nodes, node string
+		leads       int
+	}{
+		"two touchpoints":         {`{"id":"n","type":"touchpoint","webhook":"WEBHOOK","next":"again"},` + again + `}`, "again", 1},
+		"two touchpoints, cohort": {`{"id":"n","type":"touchpoint","webhook":"WEBHOOK","next":"again"},` + again + `}`, "again", 120},
+		"branch first":            {`{"id":"n","type":"branch","cases":[{"when":"lead.name == 'Ada'"}],"otherwise":"again"},` + again + `}`, "again", 1},
+		"then a delay":            {`{"id":"n","type":"touchpoint","webhook":"WEBHOOK","next":"again"},` + again + `,"next":"wait"},{"id":"wait","type":"delay","for":"1h"}`, "wait", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			other, err := w.store.CreateWebhook(t.Context(), scope, waypost.Webhook{
+				Name: "other", URL: w.receiver.server.URL, TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true,
+			})
+			must(t, err)
+			v := w.publish(`{"name":"J","start":"n","nodes":[` + strings.ReplaceAll(c.nodes, "OTHER", other.ID) + `]}`)
+			w.enroll(v, c.leads)
+			in := w.claim()
+			node, hook := in.Node, in.Webhook
+			w.env.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(a temporal.SearchAttributes) bool {
+				if changed, ok := a.GetKeyword(workflows.AttrNode); ok {
+					node = changed
+				}
+				if changed, ok := a.GetKeyword(workflows.AttrWebhook); ok {
+					hook = changed
+				}
+				return true
+			})).Return(nil)
+			w.env.ExecuteWorkflow(workflows.TypeJourney, in)
+			must(t, w.env.GetWorkflowError())
+			if node != c.node || hook != other.ID {
+				t.Errorf("WaypostNode is %s and WaypostWebhook %s, want %s and %s", node, hook, c.node, other.ID)
+			}
+		})
+	}
+}
+
 // Attempts are local activities, in launches as well, unless they take time: then a
 // regular one waits. Whatever runs, each attempt is one POST.
 func TestAttemptsAreLocal(t *testing.T) {
@@ -47,6 +94,7 @@ func TestAttemptsAreLocal(t *testing.T) {
 		slow     bool  // the receiver succeeds when a regular activity waits for it
 		leads    int
 		launch   bool
+		twice    bool // another touchpoint comes right after it
 		runs     []string
 		posts    int
 	}{
@@ -64,6 +112,10 @@ func TestAttemptsAreLocal(t *testing.T) {
 		"launch, refused twice":      {refusals: 2, leads: 5, launch: true, runs: []string{local, local, local}, posts: 15},
 		"launch, two batches":        {leads: 200, launch: true, runs: []string{local, local}, posts: 200},
 		"launch, two batches, again": {refusals: 1, leads: 200, launch: true, runs: []string{local, local, local, local}, posts: 400},
+		"two touchpoints":            {twice: true, leads: 1, runs: []string{local, local}, posts: 2},
+		"two, refused":               {twice: true, refusals: 1, leads: 1, runs: []string{local, local, local, local}, posts: 4},
+		"two, slow":                  {twice: true, slow: true, leads: 1, runs: []string{local, regular, local}, posts: 2},
+		"launch, two touchpoints":    {twice: true, leads: 5, launch: true, runs: []string{local, local}, posts: 10},
 		"launch, refused, then slow": {refusals: 1, slow: true, leads: 5, launch: true, runs: []string{local, local, regular}, posts: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +125,11 @@ func TestAttemptsAreLocal(t *testing.T) {
 					hook.Retry.Schedule = []waypost.Duration{waypost.Duration(100 * time.Millisecond)}
 				}
 			})
-			v := w.publish(`{"name":"J","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+			nodes, messages := `{"id":"hello","type":"touchpoint","webhook":"WEBHOOK"}`, c.leads
+			if c.twice {
+				nodes, messages = `{"id":"hello","type":"touchpoint","webhook":"WEBHOOK","next":"again"},{"id":"again","type":"touchpoint","webhook":"WEBHOOK"}`, 2*c.leads
+			}
+			v := w.publish(`{"name":"J","start":"hello","nodes":[` + nodes + `]}`)
 			var ids []string
 			if c.launch {
 				ids = w.launched(v, c.leads)
@@ -124,8 +180,8 @@ func TestAttemptsAreLocal(t *testing.T) {
 			for _, bodies := range w.receiver.posts {
 				posts += len(bodies)
 			}
-			if posts != c.posts || len(w.receiver.posts) != c.leads {
-				t.Errorf("%d POSTs of %d messages, want %d of %d", posts, len(w.receiver.posts), c.posts, c.leads)
+			if posts != c.posts || len(w.receiver.posts) != messages {
+				t.Errorf("%d POSTs of %d messages, want %d of %d", posts, len(w.receiver.posts), c.posts, messages)
 			}
 			for _, id := range ids {
 				e := waypost.Enrollment{ID: id}

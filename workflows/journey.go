@@ -47,7 +47,7 @@ type Member struct {
 	// Due is when the wait ends, or when the touchpoint is to be tried again; zero is
 	// at once.
 	Due     time.Time `json:"d,omitzero"`
-	Outcome string    `json:"o,omitempty"` // of the last batch it was in
+	Outcome string    `json:"o,omitempty"` // of the last batch it was in; before rules 5 also of a touchpoint that is decided
 	Attempt int       `json:"a,omitempty"`
 	Reason  string    `json:"r,omitempty"`
 	// Since is when the wait or the touchpoint's turn began, Planned when it was to
@@ -70,8 +70,10 @@ type Member struct {
 // rules of new runs. 0 was the first: delays ended without a look at what was
 // decided meanwhile, and everything was a regular activity. Under 1, so were all
 // batches of touchpoints; since 2 first attempts are local ones, but in launches, since 3
-// there, too, and now later attempts as well.
-const rules = 4
+// there, too, and since 4 later attempts as well. Before 5, a touchpoint right after
+// another one was not taken for new, and timers and attributes were set while local
+// activities were under way.
+const rules = 5
 
 // Ring is what a SignalLook carries: who is to be looked at, and which events are
 // the reason. Without enrollments, all are.
@@ -127,8 +129,13 @@ func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 				return JourneyResult{}, err
 			}
 		}
-		if err := c.show(ctx); err != nil {
-			return JourneyResult{}, err
+		c.reach()
+		// Hardly anything is told to Temporal before local activities have ended.
+		pausing := c.locals == 0 || c.in.Rules < 5
+		if pausing {
+			if err := c.show(ctx); err != nil {
+				return JourneyResult{}, err
+			}
 		}
 		if c.inFlight == 0 {
 			if c.ended() {
@@ -139,7 +146,7 @@ func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 				return JourneyResult{}, workflow.NewContinueAsNewError(ctx, TypeJourney, c.in)
 			}
 		}
-		if !full {
+		if pausing && !full {
 			c.setTimer(ctx)
 		}
 		if err := c.wait(ctx); err != nil {
@@ -172,9 +179,12 @@ func (c *cohort) cancel(ctx workflow.Context) error {
 
 // cohort is a Journey workflow at work.
 type cohort struct {
-	in  JourneyInput
-	def *journey.Definition
+	in     JourneyInput
+	def    *journey.Definition
+	locals int // of the batches under way
 	batches
+	// What the search attributes are to say.
+	node, webhook string
 }
 
 func newCohort(in JourneyInput) *cohort {
@@ -185,7 +195,7 @@ func newCohort(in JourneyInput) *cohort {
 	if err != nil {
 		panic(err.Error()) // see Journey for why
 	}
-	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}}
+	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}, node: in.Node, webhook: in.Webhook}
 }
 
 // start enters the journey with those who have not begun, and goes on with those who
@@ -420,7 +430,10 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 	}
 	// The activity computed the same step and wrote it with the outcome. Who ended an
 	// enrollment early has written that.
-	m.Unrecorded, m.Outcome = nil, d.Outcome
+	m.Unrecorded = nil
+	if c.in.Rules < 5 {
+		m.Outcome = d.Outcome
+	}
 	if d.Exited {
 		m.State.Status = waypost.EnrollmentExited
 	}
@@ -580,7 +593,9 @@ func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: quickAttempts},
 		Summary:             title,
 	}), activity, batch)
+	c.locals++
 	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
+		c.locals--
 		if err := answer.Get(ctx, nil); err != nil && !temporal.IsCanceledError(err) {
 			c.regular(ctx, title, webhook, activity, batch, members, done)
 			return nil

@@ -14,27 +14,31 @@ import (
 	"waypost/journey"
 )
 
+// reach notes the node that the first of those who are not done has reached, and the
+// webhook of the last touchpoint among such nodes: it may be passed before anything is shown.
+func (c *cohort) reach() {
+	for i := range c.in.Members {
+		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
+			c.node = m.State.Node
+			break
+		}
+	}
+	if n, ok := c.def.Node(c.node); ok && n.Webhook != "" {
+		c.webhook = n.Webhook
+	}
+}
+
 // show keeps the search attributes and the current details of the Web UI true.
 // An attribute that did not change is not written: each write is an event.
 func (c *cohort) show(ctx workflow.Context) error {
 	var updates []temporal.SearchAttributeUpdate
-	node, webhook := c.in.Node, c.in.Webhook
-	for i := range c.in.Members {
-		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
-			node = m.State.Node
-			break
-		}
+	if c.node != c.in.Node {
+		c.in.Node = c.node
+		updates = append(updates, AttrNode.ValueSet(c.node))
 	}
-	if n, ok := c.def.Node(node); ok && n.Webhook != "" {
-		webhook = n.Webhook
-	}
-	if node != c.in.Node {
-		c.in.Node = node
-		updates = append(updates, AttrNode.ValueSet(node))
-	}
-	if webhook != c.in.Webhook {
-		c.in.Webhook = webhook
-		updates = append(updates, AttrWebhook.ValueSet(webhook))
+	if c.webhook != c.in.Webhook {
+		c.in.Webhook = c.webhook
+		updates = append(updates, AttrWebhook.ValueSet(c.webhook))
 	}
 	if outcomes := c.outcomes(); !slices.Equal(outcomes, c.in.Outcomes) {
 		c.in.Outcomes = outcomes

@@ -130,7 +130,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	ctx := context.Background()
 	definition = strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)
 	def, problems := journey.Parse([]byte(definition))
-	problems = append(problems, def.Check(func(id string) bool { return id == w.webhook.ID })...)
+	problems = append(problems, def.Check(func(id string) bool { return waypost.IsID(waypost.PrefixWebhook, id) })...)
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)

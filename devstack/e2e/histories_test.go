@@ -72,8 +72,9 @@ func TestHistories(t *testing.T) {
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{
 		"audience": map[string]any{"leadsIds": []int64{lead.LeadsID}}, "ratePerSecond": 0.19,
 	}, &paced)
-	// One workflow drives all of these, in two batches at a time.
-	wideID := p.Publish(t, r.URL, `{"name":"Wide","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+	// One workflow drives all of these, in two batches at a time, through both touchpoints.
+	wideID := p.Publish(t, r.URL, `{"name":"Wide","start":"hello","nodes":[
+		{"id":"hello","type":"touchpoint","webhook":%q,"next":"again"},{"id":"again","type":"touchpoint","webhook":%[1]q}]}`)
 	var wide struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+wideID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": makeLeads(t, p, 110)}}, &wide)
 	many := p.Enroll(t, journeyID, 60)
@@ -119,7 +120,7 @@ func TestHistories(t *testing.T) {
 		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
 		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))
 		writeHistory(t, filepath.Join(folder, "launch-low-rate.json"), audience)
-		writeHistory(t, filepath.Join(folder, "cohort-two-batches.json"), together)
+		writeHistory(t, filepath.Join(folder, "cohort-two-touchpoints.json"), together)
 	}
 }
 
