@@ -137,8 +137,7 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 			case late.Stop():
 				p.claimed <- cohort
 			case cohort != nil:
-				p.overdue.add(cohort)
-				p.Enrolled()
+				go p.startLate(cohort)
 			}
 		}()
 		e, cohort, err = p.outbox.EnrollClaimed(ctx, sc, e, r)
@@ -149,6 +148,19 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 		p.Enrolled()
 	}
 	return e, err
+}
+
+// startLate has a cohort of a write that has lost its place started with the next one. If
+// none is free for so long, it is found by others.
+func (p *Pump) startLate(cohort *waypost.Cohort) {
+	found := time.NewTimer(staleAfter)
+	defer found.Stop()
+	select {
+	case p.places <- struct{}{}:
+		p.rush.begin()
+		p.claimed <- cohort
+	case <-found.C:
+	}
 }
 
 // startEnrollments starts the enrollments of the API, until ctx ends.
@@ -193,17 +205,14 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 	}
 }
 
-// gathered claims the oldest enrollments of the API, as soon as there are any, if none are
-// overdue; none is when there were none, if that is known, and is told anew. It returns nil
-// if Enroll has taken its place, or ctx ends.
+// gathered claims the oldest enrollments of the API, as soon as there are any; none is
+// when there were none, if that is known, and is told anew. It returns nil if Enroll has
+// taken its place, or ctx ends.
 func (p *Pump) gathered(ctx context.Context, none time.Time) (*waypost.Cohort, time.Time) {
 	failures := 0
 	for ctx.Err() == nil {
 		if !none.IsZero() && p.rest(ctx, none) {
 			return nil, none
-		}
-		if cohort := p.overdue.take(); cohort != nil {
-			return cohort, time.Time{} // the bell may have rung for more
 		}
 		var cohort *waypost.Cohort
 		err := p.limited(ctx, func(ctx context.Context) (err error) {
@@ -373,30 +382,6 @@ func (p *Pump) hear(ctx context.Context, bell Bell, when <-chan struct{}, wake f
 			wake()
 		}
 	}
-}
-
-// overdue are cohorts that were claimed by writes that had lost their place.
-type overdue struct {
-	mu      sync.Mutex
-	cohorts []*waypost.Cohort
-}
-
-func (o *overdue) add(cohort *waypost.Cohort) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.cohorts = append(o.cohorts, cohort)
-}
-
-// take returns the oldest one, or nil.
-func (o *overdue) take() *waypost.Cohort {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.cohorts) == 0 {
-		return nil
-	}
-	cohort := o.cohorts[0]
-	o.cohorts = o.cohorts[1:]
-	return cohort
 }
 
 // gathering collects names until somebody takes them.

@@ -83,7 +83,6 @@ type Pump struct {
 	places   chan struct{}        // as many as are in flight
 	offer    chan struct{}        // gives the place of who waits to be woken to Enroll
 	claimed  chan *waypost.Cohort // of Enroll, each with a place; nil gives that back
-	overdue  overdue              // of Enroll, without one
 	firsts   firsts
 	rush     rush
 	sending  sync.WaitGroup // ahead of workflows
