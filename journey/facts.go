@@ -23,6 +23,9 @@ type Facts struct {
 	// Event holds the properties of the event that a waitForEvent looks at. Nothing
 	// else can ask about it.
 	Event map[string]any
+	// Now is the time of the decision or of the rendering: the virtual clock's in a dry
+	// run. Zero: unknown.
+	Now time.Time
 }
 
 // TouchpointResult is what is known of a touchpoint that was passed.
