@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -227,13 +230,11 @@ func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 	p.Add(DetailInvalidType, path, "must be %s, not %s", want, n.kind())
 }
 
-// checkExact refuses integers that would not stay what they are: a number
-// without a type of its own becomes a float64.
+// checkExact refuses numbers that would not stay what they are: a number without a
+// type of its own becomes a float64.
 func (n jsonNode) checkExact(p *Problems, path string) {
-	if number, ok := n.token.(json.Number); ok && !strings.ContainsAny(string(number), ".eE") {
-		if i, err := number.Int64(); err != nil || i > maxExactNumber || i < -maxExactNumber {
-			p.Add(DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
-		}
+	if number, ok := n.token.(json.Number); ok && !IsExact(string(number)) {
+		p.Add(DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
 	}
 	for i, member := range n.members {
 		name := fmt.Sprintf("[%d]", i)
@@ -243,6 +244,24 @@ func (n jsonNode) checkExact(p *Problems, path string) {
 		member.checkExact(p, join(path, name))
 	}
 }
+
+// IsExact tells whether a number, as JSON writes it, lies between -2^53 and 2^53: a
+// float64 holds every whole number of that range, and of those beyond it takes one for
+// another, whichever way they are written.
+func IsExact(number string) bool {
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.Abs(f) != maxExactNumber {
+		return err == nil && math.Abs(f) < maxExactNumber
+	}
+	if len(number) > maxNearLimit {
+		return false
+	}
+	written, _, err := big.ParseFloat(number, 10, 64, big.AwayFromZero) // f may have been rounded down to 2^53
+	return err == nil && written.Abs(written).Cmp(big.NewFloat(maxExactNumber)) <= 0
+}
+
+// maxNearLimit bounds the digits that IsExact looks at of a number that is nearly 2^53.
+const maxNearLimit = 400
 
 func (n jsonNode) kind() string {
 	switch t := n.token.(type) {

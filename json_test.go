@@ -100,7 +100,9 @@ func TestDecodeJSONFaults(t *testing.T) {
 		`{"any":[{"x":1e999}]}`:         {"OutOfRange any"},
 		`{"any":9007199254740993}`:      {"OutOfRange any"},
 		`{"any":-9007199254740993}`:     {"OutOfRange any"},
-		`{"any":[{"x":12345678901234567890},9007199254740992,1e20,0.5]}`: {"OutOfRange any[0].x"},
+		`{"any":9007199254740993.0}`:    {"OutOfRange any"},
+		`{"any":9.007199254740993e15}`:  {"OutOfRange any"},
+		`{"any":[{"x":12345678901234567890},9007199254740992,1e20,0.5]}`: {"OutOfRange any[0].x", "OutOfRange any[2]"},
 		`{"map":{"a":9007199254740993}}`:                                 {"OutOfRange map.a"},
 		`{"on":"true"}`:                                                  {"InvalidType on"},
 		`{"on":0}`:                                                       {"InvalidType on"},
@@ -178,4 +180,20 @@ func FuzzDecodeJSON(f *testing.F) {
 			t.Fatalf("%q\n got %+v\nwant %+v", data, got, want)
 		}
 	})
+}
+
+func TestIsExact(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]bool{
+		"0": true, "-1.10": true, "1e3": true, "9007199254740992": true, "-9007199254740992": true, "9007199254740992.0": true,
+		"9.007199254740992e15": true, "9007199254740992000e-3": true, "9007199254740991.7": true, "0.1": true, "1e-300": true,
+		"9007199254740993": false, "-9007199254740993": false, "9007199254740993.0": false, "9.007199254740993e15": false,
+		"9.007199254740993E+15": false, "9007199254740992.5": false, "-9007199254740992.000001": false, "9007199254740994": false,
+		"1e16": false, "1e300": false, "1e999": false, "x": false, "": false,
+		"9007199254740992." + strings.Repeat("0", 500): false,
+	} {
+		if got := waypost.IsExact(number); got != want {
+			t.Errorf("%.40s: %v, want %v", number, got, want)
+		}
+	}
 }
