@@ -117,6 +117,7 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 			return nil, fmt.Errorf("load touchpoint results: %w", err)
 		}
 	}
+	now := a.decidedAt(b)
 	all := make([]subject, len(items))
 	for i, item := range items {
 		enrollment := known.Enrollments[item.EnrollmentID]
@@ -129,6 +130,7 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 			EntryKey:     enrollment.EntryKey,
 			Params:       enrollment.Params,
 			Touchpoints:  results[item.EnrollmentID],
+			Now:          now,
 		}}
 	}
 	return all, nil

@@ -630,6 +630,7 @@ func (r *batchRun) delivery(item Item, stored *waypost.Sending, now time.Time) w
 
 // render makes the documented message. The members' order is the type's.
 func (r *batchRun) render(s subject, messageID string, item Item, now time.Time) ([]byte, error) {
+	s.Now = now
 	params, err := r.version.Render(r.batch.NodeID, r.hook.Params, s.Facts)
 	if err != nil {
 		return nil, err

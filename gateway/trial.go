@@ -73,6 +73,7 @@ func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.O
 		JourneyName:  trialJourney,
 		Version:      1,
 		EnrollmentID: trialNode,
+		Now:          now,
 	})
 	if err != nil {
 		return waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error()}, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 )
 
@@ -19,17 +20,16 @@ import (
 // part in Parse or Step.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 	fields := cel.MapType(cel.StringType, cel.DynType)
-	return cel.NewEnv(
+	return cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
+		library(),
 		cel.Variable(varLead, fields),
 		cel.Variable(varJourney, fields),
 		cel.Variable(varEnrollment, fields),
 		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
-		cel.CrossTypeNumericComparisons(true),
-		cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
 		cel.EnableMacroCallTracking(), // or the text of a part could not be told
-	)
+	}, numberFunctions(), timeFunctions())...)
 })
 
 // eventEnv declares what the condition of a waitForEvent sees besides.
@@ -82,14 +82,26 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 	if err != nil {
 		return condition{}, fmt.Errorf("declare the variables of conditions: %w", err)
 	}
-	checked, issues := env.Compile(source)
-	if err := d.issues(checked, issues); err != nil {
-		return condition{}, err
+	parsed, issues := env.Parse(source)
+	if issues.Err() != nil {
+		return condition{}, told(issues.Errors())
+	}
+	written := ast.Copy(parsed.NativeRep())
+	found := prepare(parsed.NativeRep())
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		found = append(found, issues.Errors()...)
+	}
+	if len(found) == 0 {
+		found = d.unknownNames(checked.NativeRep())
+	}
+	if len(found) > 0 {
+		return condition{}, told(found)
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return condition{}, fmt.Errorf("must be true or false, not %s", cel.FormatCELType(t))
 	}
-	parts, ids := partsOf(checked.NativeRep())
+	parts, ids := partsOf(written)
 	program, err := env.Program(checked,
 		cel.CustomDecorator(strictNull),
 		cel.CustomDecorator(boundedMatch),
@@ -104,19 +116,38 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 	return condition{program: program, parts: parts}, nil
 }
 
-// issues makes one error of what the compiler reports, or else of the names that
-// the types cannot check: members of the variables, and touchpoints that the
-// journey does not have.
-func (d *Definition) issues(checked *cel.Ast, issues *cel.Issues) error {
+// prepare gives literals the one type of numbers, and calls that read times the lead's
+// zone. It reports the literals that no condition can have.
+func prepare(a *ast.AST) []*common.Error {
 	var found []*common.Error
-	if issues.Err() != nil {
-		found = issues.Errors()
-	} else {
-		found = d.unknownNames(checked.NativeRep())
+	report := func(e ast.Expr, message string) {
+		found = append(found, &common.Error{Location: a.SourceInfo().GetStartLocation(e.ID()), Message: message, ExprID: e.ID()})
 	}
-	if len(found) == 0 {
-		return nil
-	}
+	id := ast.MaxID(a)
+	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.LiteralKind:
+			if !unifyNumber(e) {
+				report(e, "a number must be between -2^53 and 2^53")
+			}
+		case ast.IdentKind:
+			if name := e.AsIdent(); name == overloads.TypeConvertInt || name == overloads.TypeConvertUint {
+				report(e, "numbers have one type, double")
+			}
+		case ast.CallKind:
+			if fault := literalFault(e); fault != "" {
+				report(e, fault)
+			}
+			if inLeadZone(e, id+1) {
+				id++
+			}
+		}
+	}))
+	return found
+}
+
+// told makes one error of what is wrong with a condition.
+func told(found []*common.Error) error {
 	var out []string
 	for _, e := range found[:min(len(found), 3)] {
 		position := ""
@@ -148,7 +179,8 @@ var members = sync.OnceValue(func() map[string]object {
 
 var touchpointMembers = []string{"succeed", "httpStatus", "message", "attempts"}
 
-// unknownNames finds members such as lead.naem: at run time they would be a case
+// unknownNames finds what the types cannot check, touchpoints that the journey does
+// not have and members such as lead.naem: at run time they would be a case
 // that is quietly never true.
 func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 	var found []*common.Error

@@ -67,6 +67,7 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 	n, _ := d.Node(node)
 	switch n.Type {
 	case Branch:
+		f.Now = now
 		in.Arm, in.Reason = d.Decide(node, f)
 	case WaitUntil:
 		in.Until, in.Reason = NextInstant(n, f.Lead, now)
@@ -82,7 +83,7 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 
 // Matches tells whether the event of the facts is one that a waitForEvent node
 // waits for: whether its condition is true, or it has none. The event's name is
-// the caller's to compare. reason says why, as Decide does, such as "event purchase:
+// the caller's to compare, and the time of the facts is that of the look at the event. reason says why, as Decide does, such as "event purchase:
 // event.amount > 100 → false"; it is empty where there is no condition. It never holds
 // a value of the event.
 func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
@@ -177,15 +178,27 @@ func conditionVariables(f *Facts) map[string]any {
 	for name, v := range vars {
 		vars[name] = native(v)
 	}
+	zone := time.UTC
+	if loc, ok := leadZone(&f.Lead); ok {
+		zone = loc
+	}
+	vars[varZone] = zone.String()
+	vars[varNow], vars[varToday] = errNoTime, errNoTime
+	if !f.Now.IsZero() {
+		vars[varNow], vars[varToday] = f.Now.UTC(), midnight(f.Now, zone)
+	}
 	return vars
 }
+
+// errNoTime stands where the facts have no time, which is no time of the year 1.
+var errNoTime = types.NewErr(missingValue)
 
 func native(v any) any {
 	switch v := v.(type) {
 	case object:
 		for name, member := range v {
 			switch member.(type) {
-			case object, []any, decimal, instant:
+			case object, []any, int, decimal, instant:
 				v[name] = native(member)
 			}
 		}
@@ -195,6 +208,12 @@ func native(v any) any {
 			v[i] = native(e)
 		}
 		return v
+	case int:
+		// A float64 would take one number for another.
+		if v > maxExact || v < -maxExact {
+			return types.NewErr(errOverflow)
+		}
+		return float64(v)
 	case decimal:
 		return float64(v)
 	case instant:

@@ -24,7 +24,7 @@ type Facts struct {
 	// else can ask about it.
 	Event map[string]any
 	// Now is the time of the decision or of the rendering: the virtual clock's in a dry
-	// run. Zero: unknown.
+	// run. Zero: unknown, and a condition that asks for it is an error.
 	Now time.Time
 }
 

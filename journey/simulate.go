@@ -22,6 +22,7 @@ const (
 type SimulateOptions struct {
 	// Facts are those of the lead and of the enrollment that it would be. Touchpoints
 	// are those that were passed already; a simulation of its own copy adds to them.
+	// Their Now is the virtual clock's.
 	Facts Facts
 	Start time.Time // when it enrolls
 	// Events are what the lead will do, in any order. Those before Start never count.
@@ -350,7 +351,9 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 	if s.o.WebhookParams != nil {
 		webhookParams = s.o.WebhookParams(n.Webhook)
 	}
-	params, err := s.d.Render(n.ID, webhookParams, s.facts)
+	facts := s.facts
+	facts.Now = s.now
+	params, err := s.d.Render(n.ID, webhookParams, facts)
 	for _, v := range params {
 		if text, ok := v.(string); ok {
 			s.rendered += len(text)
@@ -382,7 +385,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 			return Input{}, err
 		}
 		facts := s.facts
-		facts.Event = e.Properties
+		facts.Event, facts.Now = e.Properties, at
 		yes, why := s.d.Matches(n.ID, facts)
 		if !yes {
 			reason = why
