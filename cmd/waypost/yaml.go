@@ -16,8 +16,10 @@ import (
 const maxYAML = 1 << 20
 
 // yamlToJSON turns the one document of a YAML file into JSON with the names and
-// the scalars as they stand in the file: `on` and `y` are names, 1.10 stays 1.10,
-// and a date is text. Decoding into Go values would change all three.
+// the scalars as they stand in the file, so that a number is what JSON writes as one:
+// 1.10 stays 1.10, and 01234, +86138, 0x1F, 1_000, yes and 2026-12-31 are text.
+// Decoding into Go values would change all of them. What would be lost on the way is
+// refused with its line.
 func yamlToJSON(data []byte) ([]byte, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -42,6 +44,9 @@ func writeYAML(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	if depth > 64 || out.Len() > maxYAML {
 		return fmt.Errorf("line %d: nested too deep, or larger than %d bytes", n.Line, maxYAML)
 	}
+	if n.Style&yaml.TaggedStyle != 0 && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
+		return fmt.Errorf("line %d: the tag %s is not supported, only !!str", n.Line, n.Tag)
+	}
 	switch n.Kind {
 	case yaml.AliasNode:
 		return writeYAML(out, n.Alias, depth+1)
@@ -57,57 +62,80 @@ func writeYAML(out *bytes.Buffer, n *yaml.Node, depth int) error {
 		}
 		out.WriteByte(']')
 	case yaml.MappingNode:
-		out.WriteByte('{')
-		names := map[string]bool{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-				return fmt.Errorf("line %d: a member's name must be plain text; merge keys are not supported", key.Line)
-			}
-			if names[key.Value] {
-				return fmt.Errorf("line %d: %q stands twice", key.Line, key.Value)
-			}
-			names[key.Value] = true
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			writeText(out, key.Value)
-			out.WriteByte(':')
-			if err := writeYAML(out, n.Content[i+1], depth+1); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
+		return writeMapping(out, n, depth)
 	default:
 		return writeScalar(out, n)
 	}
 	return nil
 }
 
-func writeScalar(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.ShortTag() {
-	case "!!null":
-		out.WriteString("null")
-	case "!!bool":
-		out.WriteString(strings.ToLower(n.Value))
-	case "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
-			out.WriteString(n.Value)
-			return nil
+func writeMapping(out *bytes.Buffer, n *yaml.Node, depth int) error {
+	out.WriteByte('{')
+	names := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" || isEmpty(key) {
+			return fmt.Errorf("line %d: a member's name must be plain text; merge keys are not supported", key.Line)
 		}
-		var number any // hexadecimal and the like
-		if err := n.Decode(&number); err != nil {
+		if names[key.Value] {
+			return fmt.Errorf("line %d: %q stands twice", key.Line, key.Value)
+		}
+		names[key.Value] = true
+		// In {name: Smith, John} and in color: #fff a part of the value would be lost.
+		if isEmpty(value) && n.Style&yaml.FlowStyle != 0 {
+			return fmt.Errorf("line %d: %q has no value; write null, or quote a text with a comma or a # in it", key.Line, key.Value)
+		}
+		for _, comment := range []string{key.LineComment, value.LineComment} {
+			if isEmpty(value) && strings.TrimLeft(comment, "#") != "" && !strings.HasPrefix(strings.TrimLeft(comment, "#"), " ") {
+				return fmt.Errorf("line %d: what follows a # is a comment, so that %q has no value; quote it", key.Line, key.Value)
+			}
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		writeText(out, key.Value)
+		out.WriteByte(':')
+		if err := writeYAML(out, value, depth+1); err != nil {
 			return err
 		}
-		b, err := json.Marshal(number)
-		if err != nil {
-			return fmt.Errorf("line %d: %s is no number that JSON has", n.Line, n.Value)
-		}
-		out.Write(b)
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+// isEmpty tells whether nothing stands where a scalar belongs.
+func isEmpty(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0
+}
+
+// writeScalar writes what YAML takes for text, true, false or null, and as a number
+// what JSON takes for one.
+func writeScalar(out *bytes.Buffer, n *yaml.Node) error {
+	if n.Style&^yaml.FlowStyle != 0 { // it is quoted, a block, or tagged as text
+		writeText(out, n.Value)
+		return nil
+	}
+	tag := n.ShortTag()
+	switch {
+	case tag == "!!null" && (n.Value == "" || n.Value == "~" || n.Value == "null"):
+		out.WriteString("null")
+	case tag == "!!null":
+		return fmt.Errorf("line %d: write null, or \"%s\" for the text", n.Line, n.Value)
+	case tag == "!!bool":
+		out.WriteString(strings.ToLower(n.Value))
+	case tag == "!!float" && strings.HasSuffix(strings.ToLower(n.Value), "inf"), tag == "!!float" && strings.EqualFold(n.Value, ".nan"):
+		return fmt.Errorf("line %d: %s is no number that JSON has; quote it for the text", n.Line, n.Value)
+	case isJSONNumber(n.Value):
+		out.WriteString(n.Value)
 	default:
 		writeText(out, n.Value)
 	}
 	return nil
+}
+
+// isJSONNumber tells whether text is a number as JSON writes it.
+func isJSONNumber(text string) bool {
+	return strings.Trim(text, "0123456789+-.eE") == "" && json.Valid([]byte(text))
 }
 
 func writeText(out *bytes.Buffer, s string) {
