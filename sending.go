@@ -76,7 +76,8 @@ type Opening struct {
 	// be recorded as interrupted first; Attempt is then the one after it.
 	Interrupts bool
 	// Cap counts for a first attempt: it is not opened if the lead got so many
-	// touchpoints already, those of this call included. Instead Skipped is recorded,
+	// touchpoints already, those of this call included and those that were given up or
+	// canceled not. Instead Skipped is recorded,
 	// and the delivery, if there is one, is canceled with SkipFrequencyCap as its
 	// reason. All openings of a touchpoint have the same.
 	Cap     FrequencyCap

@@ -30,9 +30,9 @@ type OutlookDay struct {
 }
 
 // Forecast simulates a journey for leads that all enroll at the start, and counts
-// the touchpoints of each day. It assumes that every message succeeds and that no
-// event ever comes, so that waits for events time out; the frequency cap
-// counts this journey's touchpoints only. Each lead is one of the sample; the
+// the touchpoints of each day. It renders no params, and assumes that every message
+// succeeds and that no event ever comes, so that waits for events time out; the
+// frequency cap counts this journey's touchpoints only. Each lead is one of the sample; the
 // caller scales.
 //
 // It ends with the first error of leads, and fails where Simulate does.

@@ -33,7 +33,7 @@ type SimulateOptions struct {
 	// WebhookParams returns the params of a webhook, by its id; nil for none.
 	WebhookParams func(webhookID string) map[string]any
 	// Sent are times at which the lead got touchpoints before, from any journey: they
-	// count for the frequency cap.
+	// count for the frequency cap. What was given up is not among them.
 	Sent []time.Time
 	// NoFrequencyCap simulates as if the definition had none.
 	NoFrequencyCap bool
@@ -308,7 +308,6 @@ func (s *simulation) send(n Node) (Input, error) {
 			return Input{Kind: InputSkipped, At: s.now, Reason: waypost.SkipFrequencyCap}, nil
 		}
 	}
-	s.sent = append(s.sent, s.now)
 	result, ok := s.o.Outcomes[n.ID]
 	if !ok {
 		result = TouchpointResult{Succeed: true, HTTPStatus: 200}
@@ -327,7 +326,9 @@ func (s *simulation) send(n Node) (Input, error) {
 		}
 		message.Params = params
 	}
-	message.Succeed = result.Succeed
+	if message.Succeed = result.Succeed; message.Succeed { // what fails has no place in the cap
+		s.sent = append(s.sent, s.now)
+	}
 	s.run.Touchpoints = append(s.run.Touchpoints, message)
 	s.facts.Touchpoints[n.ID] = result
 	return Input{Kind: InputSent, At: s.now, Succeed: result.Succeed, Reason: reason}, nil

@@ -150,6 +150,21 @@ func TestSimulate(t *testing.T) {
 03-01 13:00 waiting period`,
 		},
 		{
+			name: "what fails has no place in the cap",
+			definition: `{"name":"x","start":"a","frequencyCap":{"touchpoints":1,"per":"24h"},"nodes":[
+				{"id":"a","type":"touchpoint","webhook":"w","next":"end","onFailure":"b"},
+				{"id":"b","type":"touchpoint","webhook":"w","params":{"p":"{% for i in (1..9000) %}x{% endfor %}"},"next":"end","onFailure":"c"},
+				{"id":"c","type":"touchpoint","webhook":"w","next":"d"},{"id":"d","type":"touchpoint","webhook":"w","next":"end"},{"id":"end","type":"exit"}]}`,
+			options: journey.SimulateOptions{Outcomes: map[string]journey.TouchpointResult{"a": {HTTPStatus: 400}}},
+			want: `
+03-01 12:00 a failed (httpStatus 400)
+03-01 12:00 b failed (render)
+03-01 12:00 c delivered
+03-01 12:00 d skipped (frequencyCap)
+03-01 12:00 end exited
+03-01 12:00 completed`,
+		},
+		{
 			name:       "each event once a node",
 			definition: `{"name":"x","start":"a","nodes":[{"id":"a","type":"waitForEvent","event":"e","timeout":"1h","since":"enrollment","next":"b","onTimeout":"end"},{"id":"b","type":"waitForEvent","event":"e","timeout":"1h","next":"a","onTimeout":"a"},{"id":"end","type":"exit"}]}`,
 			options:    journey.SimulateOptions{Events: []journey.SimulatedEvent{{Name: "e", After: 30 * time.Minute}, {Name: "other"}, {Name: "e"}, {Name: "e", After: 24 * hour}}},

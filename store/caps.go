@@ -68,8 +68,14 @@ func cappable(openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypo
 // opening's cap.
 func capWindow(o waypost.Opening) int64 { return o.At.Add(-time.Duration(o.Cap.Per)).UnixMicro() }
 
-// touchpoints counts the messages that leads got within the windows of openings, by
-// window and lead: those of all journeys, from their first attempt on.
+// givenUp selects deliveries (alias d) whose round has ended without success: they have
+// given their places in frequency caps back.
+const givenUp = "d.status IN ('failed', 'canceled')"
+
+// touchpoints counts the messages that have a place within the windows of openings, by
+// window and lead: those of all journeys, from the first attempt of a round on, unless
+// that round was given up or canceled. A message that was redelivered has one place, and
+// keeps it if any of its rounds succeeded.
 func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.Opening) (map[int64]map[int64]int, error) {
 	windows := map[int64][]int64{}
 	for _, o := range openings {
@@ -87,12 +93,14 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.
 		// when it was made, or it is late; that of one that was redelivered stands apart.
 		made := firstMessageAt(time.UnixMicro(since))
 		err := db.NewRaw(`SELECT t.leads_id, count(*) AS n FROM (
-			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.message_id >= ? AND d.first_attempt_at > ?
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.message_id >= ? AND d.first_attempt_at > ? AND NOT `+givenUp+`
 			UNION ALL
-			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.late AND d.message_id < ? AND d.first_attempt_at > ?
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.late AND d.message_id < ? AND d.first_attempt_at > ? AND NOT `+givenUp+`
 			UNION ALL
-			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.round > 1 AND (d.first_attempt_at IS NULL OR d.first_attempt_at <= ?)
-				AND EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.first_attempt_at > ?)
+			SELECT d.leads_id FROM deliveries AS d WHERE d.leads_id IN (?) AND d.round > 1
+				AND (d.first_attempt_at IS NULL OR d.first_attempt_at <= ? OR `+givenUp+`)
+				AND EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
+					AND dr.status = 'succeeded' AND dr.first_attempt_at > ?)
 			) AS t GROUP BY t.leads_id`, list, made, since, list, made, since, list, since, since).Scan(ctx, &rows)
 		if err != nil {
 			return nil, fmt.Errorf("count touchpoints: %w", err)

@@ -57,6 +57,7 @@ func TestSimulationAgrees(t *testing.T) {
 		"touchpoint delivered", "touchpoint failed", "touchpoint skipped", "delay waited", "waitUntil waited", "waitUntil skipped",
 		"waitForEvent matched", "waitForEvent timedOut", "branch case 1", "branch otherwise", "split arm 1", "split arm 2", "enroll enrolled",
 		"exit exited", "deferred quietHours", "skipped frequencyCap", "completed", "exited", "entered again", "passed a node again",
+		"failed render", "delivered after a failure", "cohort: failed render",
 		"cohort: touchpoint failed", "cohort: deferred quietHours", "cohort: skipped frequencyCap", "cohort: completed", "cohort: exited",
 		"cohort: entered again", "cohort: passed a node again", "cohort: branch otherwise", "cohort: split arm 2", "cohort: enroll enrolled", "cohort: waitUntil waited",
 	} {
@@ -101,7 +102,7 @@ func (d *drawing) definition() string {
 		n["type"] = pick(d, types...)
 		switch n["type"] {
 		case "touchpoint":
-			n["webhook"], n["params"] = "WEBHOOK", map[string]any{"text": pick(d, "x", "Hi {{ lead.name }}", "{{ touchpoints.n0.message }}")}
+			n["webhook"], n["params"] = "WEBHOOK", map[string]any{"text": pick(d, "x", "Hi {{ lead.name }}", "{{ touchpoints.n0.message }}", "{{ 1 | divided_by: lead.customFields.none }}")}
 			if d.IntN(2) == 0 {
 				n["onFailure"] = later()
 			}
@@ -268,7 +269,9 @@ func (d *drawing) enter(t *testing.T, w *world, v waypost.JourneyVersion, entran
 			t.Fatalf("the simulation stopped for its limit of %s: %s", run.Limit, v.Definition)
 		}
 		for _, m := range run.Touchpoints {
-			of.sent = append(of.sent, m.At)
+			if m.Succeed {
+				of.sent = append(of.sent, m.At)
+			}
 		}
 		runs, enrolled = append(runs, run), append(enrolled, e)
 	}
@@ -304,6 +307,11 @@ func (d *drawing) enter(t *testing.T, w *world, v waypost.JourneyVersion, entran
 
 // count counts what came of a lead.
 func (d *drawing) count(run journey.Run) {
+	for i, step := range run.Path {
+		if i > 0 && step.Type == journey.Touchpoint && step.Result == "delivered" && run.Path[i-1].Result == "failed" {
+			d.seen["delivered after a failure"]++
+		}
+	}
 	visits := map[string]int{}
 	for _, step := range run.Path {
 		d.seen[string(step.Type)+" "+step.Result]++
@@ -312,6 +320,9 @@ func (d *drawing) count(run journey.Run) {
 		}
 	}
 	for _, entry := range run.Timeline {
+		if entry.What == waypost.WhatFailed && entry.Reason == waypost.ClassRender {
+			d.seen["failed render"]++
+		}
 		if entry.What == waypost.WhatDeferred || entry.What == waypost.WhatSkipped {
 			reason, _, _ := strings.Cut(entry.Reason, " ")
 			d.seen[entry.What+" "+strings.TrimSuffix(reason, ":")]++

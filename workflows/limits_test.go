@@ -201,6 +201,54 @@ func TestFrequencyCap(t *testing.T) {
 	}
 }
 
+// A touchpoint that is given up gives its place in the cap back, so that its fallback
+// goes out; one that succeeds keeps it, after retries too.
+func TestFrequencyCapAfterFailure(t *testing.T) {
+	t.Parallel()
+	const capped = `{"name":"Capped","start":"one","frequencyCap":{"touchpoints":1,"per":"24h"},"nodes":[
+		{"id":"one","type":"touchpoint","webhook":"WEBHOOK","params":{"p":"PARAM"},"next":"end","onFailure":"two"},
+		{"id":"two","type":"touchpoint","webhook":"WEBHOOK","next":"three","onFailure":"end"},
+		{"id":"three","type":"touchpoint","webhook":"WEBHOOK","next":"end"},
+		{"id":"end","type":"exit"}]}`
+	for name, tt := range map[string]struct {
+		param  string
+		one    answer
+		reason string
+		posts  int
+	}{
+		"refused":          {param: "x", one: answer{status: 400}, reason: "httpStatus 400", posts: 2},
+		"succeed false":    {param: "x", one: answer{status: 200, body: `{"succeed":false}`}, reason: "succeedFalse", posts: 2},
+		"never made":       {param: "{{ 1 | divided_by: lead.customFields.none }}", reason: "render", posts: 1},
+		"attempts are out": {param: "x", one: answer{status: 503}, reason: "httpStatus 503", posts: 4},
+	} {
+		for _, n := range []int{1, 4} {
+			t.Run(fmt.Sprintf("%s, %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, func(h *waypost.Webhook) {
+					h.Retry.Schedule, h.Retry.Jitter, h.Retry.MaxAttempts = []waypost.Duration{waypost.Duration(time.Second)}, 0, 3
+				})
+				w.receiver.script = func(m waypost.Message, _ int) answer {
+					if strings.HasSuffix(m.JourneyInfo.ActionDefID, "/one") {
+						return tt.one
+					}
+					return answer{status: 200}
+				}
+				enrolled := w.enroll(w.publish(strings.Replace(capped, "PARAM", tt.param, 1)), n)
+				w.run()
+				want := []string{"one entered", "one failed " + tt.reason, "two sent", "three skipped frequencyCap", "end exited"}
+				for _, e := range enrolled {
+					if got := w.lines(e); !slices.Equal(got, want) {
+						t.Errorf("timeline %q, want %q", got, want)
+					}
+				}
+				if posts := w.posted(); posts != tt.posts*n {
+					t.Errorf("%d POSTs, want %d", posts, tt.posts*n)
+				}
+			})
+		}
+	}
+}
+
 // An event ends enrollments wherever they stand: nothing more is sent, and the lead
 // may enter again.
 func TestExitOn(t *testing.T) {

@@ -86,29 +86,75 @@ var capTests = []test{
 		equal(t, "all have left", opens(1, time.Hour), true)
 	}},
 	{"what counts", func(t *testing.T, f *fixture) {
-		// Every message of the lead whose first attempt has begun, of any journey, however
-		// it ended; not what was never attempted, nor what others got.
+		// Every message of the lead whose first attempt has begun, of any journey, unless it
+		// was given up or canceled; not what was never attempted, nor what others got.
 		journey, other := f.journey(t), f.journey(t)
+		sent := func(lead int64) waypost.Opening {
+			o := f.capped(t, other, lead, 1, time.Hour)
+			o.Delivery.WebhookID = f.webhook(t)
+			f.open(t, o)
+			return o
+		}
+		deferral := func(o waypost.Opening) waypost.Deferral {
+			return waypost.Deferral{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At}
+		}
+		round2 := func(o waypost.Opening) {
+			f.redeliver(t, o.Touchpoint)
+			if s := f.open(t, f.again(o.Touchpoint, 2, 2)); s.Open == nil {
+				t.Fatalf("round 2: %+v", s)
+			}
+		}
 		for name, c := range map[string]struct {
 			before func(lead int64)
 			capped bool
 		}{
 			"nothing":        {func(int64) {}, false},
 			"another lead's": {func(int64) { f.open(t, f.capped(t, other, f.lead(t), 1, time.Hour)) }, false},
-			"under way":      {func(lead int64) { f.open(t, f.capped(t, other, lead, 1, time.Hour)) }, true},
+			"under way":      {func(lead int64) { sent(lead) }, true},
 			"of a journey without a cap": {func(lead int64) {
 				o := f.capped(t, other, lead, 0, 0)
 				o.Cap = waypost.FrequencyCap{}
 				f.open(t, o)
 			}, true},
-			"failed": {func(lead int64) {
-				o := f.capped(t, other, lead, 1, time.Hour)
+			"succeeded": {func(lead int64) { f.record(t, f.succeeded(sent(lead).Touchpoint, 1)) }, true},
+			"retried":   {func(lead int64) { f.record(t, f.retrying(sent(lead).Touchpoint, 1)) }, true},
+			"deferred after an attempt": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.retrying(o.Touchpoint, 1))
+				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
+			}, true},
+			"failed": {func(lead int64) { f.record(t, f.failed(sent(lead).Touchpoint, 1)) }, false},
+			"failed after a retry": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.retrying(o.Touchpoint, 1))
+				o.Attempt, o.Body = 2, nil
 				f.open(t, o)
-				f.record(t, f.failed(o.Touchpoint, 1))
+				f.record(t, f.failed(o.Touchpoint, 2))
+			}, false},
+			"never made": {func(lead int64) {
+				o := f.capped(t, other, lead, 1, time.Hour)
+				r := f.failed(o.Touchpoint, 1)
+				r.Delivery, r.Outcome = o.Delivery, waypost.Outcome{ErrorClass: waypost.ClassRender, At: f.clock.Now()}
+				f.record(t, r)
+			}, false},
+			"canceled between two attempts": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.retrying(o.Touchpoint, 1))
+				must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, o.EnrollmentID))
+				ok(t, f.CancelDeliveries(t.Context(), []waypost.Touchpoint{o.Touchpoint}))
+			}, false},
+			"canceled while an attempt is under way": {func(lead int64) {
+				o := sent(lead)
+				must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, o.EnrollmentID))
+				ok(t, f.CancelDeliveries(t.Context(), []waypost.Touchpoint{o.Touchpoint}))
+			}, true},
+			"succeeded after a cancel": {func(lead int64) {
+				o := sent(lead)
+				must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, o.EnrollmentID))
+				f.record(t, f.succeeded(o.Touchpoint, 1))
 			}, true},
 			"deferred": {func(lead int64) {
-				o := f.capped(t, other, lead, 1, time.Hour)
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At}}))
+				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(f.capped(t, other, lead, 1, time.Hour))}))
 			}, false},
 			"skipped": {func(lead int64) {
 				f.open(t, f.capped(t, other, lead, 1, time.Hour))
@@ -117,36 +163,92 @@ var capTests = []test{
 			}, false},
 			"deferred for long, and then sent": {func(lead int64) {
 				o := f.capped(t, other, lead, 1, time.Hour)
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At}}))
+				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
 				f.clock.Advance(5 * time.Hour)
 				f.open(t, f.now(o))
 			}, true},
-			"redelivered long after": {func(lead int64) {
+			"deferred for long, and then given up": {func(lead int64) {
 				o := f.capped(t, other, lead, 1, time.Hour)
-				o.Delivery.WebhookID = f.webhook(t)
-				f.open(t, o)
+				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
+				f.clock.Advance(5 * time.Hour)
+				f.open(t, f.now(o))
+				f.record(t, f.failed(o.Touchpoint, 1))
+			}, false},
+			// A redelivery takes a place with its own first attempt, and gives it back alike.
+			"redelivered long after": {func(lead int64) {
+				o := sent(lead)
 				f.record(t, f.failed(o.Touchpoint, 1))
 				f.clock.Advance(5 * time.Hour)
-				f.redeliver(t, o.Touchpoint)
-				if s := f.open(t, f.now(f.again(o.Touchpoint, 2, 2))); s.Open == nil {
-					t.Fatalf("round 2: %+v", s)
-				}
+				round2(o)
 			}, true},
-			"redelivered": {func(lead int64) {
-				o := f.capped(t, other, lead, 1, time.Hour)
-				o.Delivery.WebhookID = f.webhook(t)
-				f.open(t, o)
+			"redelivered with success": {func(lead int64) {
+				o := sent(lead)
 				f.record(t, f.failed(o.Touchpoint, 1))
-				f.redeliver(t, o.Touchpoint) // and not attempted again yet
+				round2(o)
+				f.record(t, of(2, f.succeeded(o.Touchpoint, 2)))
 			}, true},
+			"redelivered in vain": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.failed(o.Touchpoint, 1))
+				round2(o)
+				f.record(t, of(2, f.failed(o.Touchpoint, 2)))
+			}, false},
+			"redelivered in vain after a success": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.succeeded(o.Touchpoint, 1))
+				f.clock.Advance(time.Minute)
+				round2(o)
+				f.record(t, of(2, f.failed(o.Touchpoint, 2)))
+			}, true},
+			"redelivered, and not attempted yet": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.failed(o.Touchpoint, 1))
+				f.redeliver(t, o.Touchpoint)
+			}, false},
+			"redelivered after a success, and not attempted yet": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.succeeded(o.Touchpoint, 1))
+				f.redeliver(t, o.Touchpoint)
+			}, true},
+			"redelivered after a success that has left the window": {func(lead int64) {
+				o := sent(lead)
+				f.record(t, f.succeeded(o.Touchpoint, 1))
+				f.clock.Advance(5 * time.Hour)
+				round2(o)
+				f.record(t, of(2, f.failed(o.Touchpoint, 2)))
+			}, false},
 		} {
 			lead := f.lead(t)
 			c.before(lead)
 			o := f.capped(t, journey, lead, 1, time.Hour)
+			// What a dry run begins with is the same.
+			recent := must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, o.At.Add(-time.Hour), o.At, 10))
+			if len(recent) > 0 != c.capped {
+				t.Errorf("%s: recent touchpoints at %v", name, recent)
+			}
 			if s := f.open(t, o); s.Capped != c.capped || (s.Open != nil) == c.capped {
 				t.Errorf("%s: %+v", name, s)
 			}
 		}
+	}},
+	{"given back", func(t *testing.T, f *fixture) {
+		// One that was skipped stays so; the next one goes out, and takes the place.
+		journey, lead := f.journey(t), f.lead(t)
+		first := f.capped(t, journey, lead, 1, time.Hour)
+		f.open(t, first)
+		second := f.capped(t, journey, lead, 1, time.Hour)
+		f.wantSkipped(t, second, f.open(t, second), "")
+		f.record(t, f.failed(first.Touchpoint, 1))
+		third := f.capped(t, journey, lead, 1, time.Hour)
+		equal(t, "told", len(f.skip(t, third)), 0)
+		equal(t, "third", f.open(t, third).Open != nil, true)
+		f.wantSkipped(t, second, f.open(t, f.now(second)), "")
+		fourth := f.capped(t, journey, lead, 1, time.Hour)
+		f.wantSkipped(t, fourth, f.open(t, fourth), "")
+		// Recording it once more gives nothing back a second time.
+		f.record(t, f.failed(first.Touchpoint, 1))
+		fifth := f.capped(t, journey, lead, 1, time.Hour)
+		f.wantSkipped(t, fifth, f.open(t, fifth), "")
 	}},
 	{"one call", func(t *testing.T, f *fixture) {
 		journey, a, b := f.journey(t), f.lead(t), f.lead(t)

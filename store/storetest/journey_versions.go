@@ -292,14 +292,20 @@ func testRecentTouchpoints(t *testing.T, f *fixture) {
 	equal(t, "since one of them", recent(scope, lead, at[2], 10), at[:2])
 	equal(t, "until one of them", must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, at[3].Add(-time.Second), at[1], 2)), at[1:3])
 	// One that is to be sent again was sent nevertheless: caps count it, too.
-	f.record(t, f.failed(last, 1))
+	f.record(t, f.succeeded(last, 1))
 	f.clock.Advance(time.Hour)
 	f.redeliver(t, last)
 	equal(t, "redelivered", recent(scope, lead, at[3].Add(-time.Second), 2), at[:2])
 	again := f.again(last, 2, 2)
 	f.open(t, again)
 	equal(t, "before it is sent again", recent(scope, lead, at[2], 10), at[:2])
-	equal(t, "sent again", must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, at[2], again.At, 10)), []time.Time{again.At, at[1]})
+	until := func(end time.Time) []time.Time {
+		t.Helper()
+		return must[[]time.Time](t)(f.RecentTouchpoints(t.Context(), scope, lead, at[2], end, 10))
+	}
+	equal(t, "sent again", until(again.At), []time.Time{again.At, at[1]})
+	f.record(t, of(2, f.failed(last, 2)))
+	equal(t, "given up", until(again.At), at[:2]) // the round before has succeeded
 	equal(t, "of another lead", len(recent(scope, lead+1, at[3].Add(-time.Second), 10)), 0)
 	for _, sc := range foreign {
 		equal(t, "elsewhere", len(recent(sc, lead, at[3].Add(-time.Second), 10)), 0)
