@@ -50,6 +50,7 @@ type Delivery struct {
 	FirstAttemptAt *time.Time     `json:"firstAttemptAt"` // of the current round
 	LastAttemptAt  *time.Time     `json:"lastAttemptAt"`
 	DurationMs     int64          `json:"durationMs"` // of the last attempt
+	GaveUp         GaveUp         `json:"gaveUp"`     // of a failed one
 	// BodyUnreadable says, where the body of the message is read, that it is stored and
 	// cannot be decrypted.
 	BodyUnreadable bool `json:"-"`
@@ -65,6 +66,7 @@ type Attempt struct {
 	Message         string    `json:"message"`
 	DurationMs      int64     `json:"durationMs"`
 	ResponseExcerpt string    `json:"responseExcerpt"`
+	GaveUp          GaveUp    `json:"gaveUp"` // "" unless the delivery failed with this attempt
 }
 
 // DeliveryFilter selects deliveries. Zero members do not filter.

@@ -44,8 +44,18 @@ func TestRetryNext(t *testing.T) {
 		"Retry-After is capped at a day":       {attempts: 1, outcome: after(failed("httpStatus", 503), 1000*time.Hour), random: 0, wait: 24 * time.Hour},
 		"maxAttempts ends it": {attempts: 3, outcome: failed("httpStatus", 503),
 			change: func(r *waypost.Retry) { r.MaxAttempts = 3 }},
-		"giveUpAfter ends it": {attempts: 1, outcome: failed("httpStatus", 503), random: 0.5,
+		"giveUpAfter brings a last attempt forward": {attempts: 1, outcome: failed("httpStatus", 503), random: 0.5, wait: seconds(4.9),
 			change: func(r *waypost.Retry) { r.GiveUpAfter = waypost.Duration(seconds(5.9)) }},
+		"also what Retry-After puts off": {attempts: 1, outcome: after(failed("httpStatus", 503), 2*time.Hour), random: 0.9, wait: time.Hour - time.Second,
+			change: func(r *waypost.Retry) { r.GiveUpAfter = waypost.Duration(time.Hour) }},
+		"and what jitter does": {attempts: 1, outcome: failed("httpStatus", 503), random: 0.99, wait: seconds(5.1),
+			change: func(r *waypost.Retry) { r.GiveUpAfter = waypost.Duration(seconds(6.1)) }},
+		"a wait that ends with giveUpAfter": {attempts: 1, outcome: failed("httpStatus", 503), random: 0.5, wait: 5 * time.Second,
+			change: func(r *waypost.Retry) { r.GiveUpAfter = waypost.Duration(seconds(6)) }},
+		"giveUpAfter ends it": {attempts: 1, outcome: failed("httpStatus", 503), random: 0.5,
+			change: func(r *waypost.Retry) { r.GiveUpAfter = waypost.Duration(seconds(1)) }},
+		"maxAttempts ends it with time left": {attempts: 1, outcome: after(failed("httpStatus", 503), 2*time.Hour),
+			change: func(r *waypost.Retry) { r.MaxAttempts, r.GiveUpAfter = 1, waypost.Duration(time.Hour) }},
 		"success is never followed": {attempts: 1, outcome: waypost.Outcome{Succeed: true, At: first}},
 	}
 	for name, tt := range tests {
@@ -67,7 +77,7 @@ func TestRetryNext(t *testing.T) {
 }
 
 // The default schedule fits at least one attempt after its last entry into the
-// 72 hours, whatever the jitter.
+// 72 hours, whatever the jitter, and the last attempt is made when they are over.
 func TestDefaultRetryReachesItsLastEntry(t *testing.T) {
 	t.Parallel()
 	for _, random := range []float64{0, 0.5, 0.999} {
@@ -80,8 +90,49 @@ func TestDefaultRetryReachesItsLastEntry(t *testing.T) {
 			}
 			now, attempts = at, attempts+1
 		}
-		if attempts <= len(r.Schedule) || now.Sub(first) < 48*time.Hour || now.Sub(first) > 72*time.Hour {
+		if attempts <= len(r.Schedule) || now.Sub(first) != 72*time.Hour {
 			t.Errorf("jitter at %v: %d attempts, the last after %s", random, attempts, now.Sub(first))
 		}
+	}
+}
+
+func TestRetryGaveUp(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change   func(*waypost.Retry)
+		attempts int
+		outcome  waypost.Outcome
+		want     waypost.GaveUp
+		message  string // made of "it says"
+	}{
+		"time":     {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 503}, "giveUpAfter", "it says; given up: the time of retry.giveUpAfter is over"},
+		"attempts": {func(r *waypost.Retry) { r.MaxAttempts = 3 }, 3, waypost.Outcome{ErrorClass: "timeout"}, "maxAttempts", "it says; given up: as many attempts were made as retry.maxAttempts allows"},
+		"a cut off one, of many": {func(r *waypost.Retry) { r.MaxAttempts, r.On = 3, nil }, 3, waypost.Outcome{ErrorClass: "interrupted"}, "maxAttempts",
+			"it says; given up: as many attempts were made as retry.maxAttempts allows"},
+		"a cut off one":        {func(r *waypost.Retry) { r.On = nil }, 1, waypost.Outcome{ErrorClass: "interrupted"}, "giveUpAfter", "it says; given up: the time of retry.giveUpAfter is over"},
+		"a refusal":            {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 400}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"the last, refused":    {func(r *waypost.Retry) { r.MaxAttempts = 3 }, 3, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 400}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"a redirect":           {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 302}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"a fault":              {func(r *waypost.Retry) { r.On = []string{"5xx"} }, 1, waypost.Outcome{ErrorClass: "network"}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"an address":           {nil, 1, waypost.Outcome{ErrorClass: "address"}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"too large":            {nil, 1, waypost.Outcome{ErrorClass: "responseTooLarge", HTTPStatus: 200}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"gone":                 {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 410}, "gone", "it says; given up: 410 has disabled the webhook"},
+		"succeed false":        {nil, 1, waypost.Outcome{ErrorClass: "succeedFalse", HTTPStatus: 200}, "succeedFalse", "it says"},
+		"succeed false, again": {func(r *waypost.Retry) { r.OnSucceedFalse = true }, 9, waypost.Outcome{ErrorClass: "succeedFalse", HTTPStatus: 200}, "giveUpAfter", "it says; given up: the time of retry.giveUpAfter is over"},
+		"render":               {nil, 1, waypost.Outcome{ErrorClass: "render"}, "render", "it says"},
+	} {
+		r := waypost.DefaultRetry()
+		if tt.change != nil {
+			tt.change(&r)
+		}
+		if got := r.GaveUp(tt.attempts, tt.outcome); got != tt.want || got.Explain("it says") != tt.message {
+			t.Errorf("%s: %s, %q", name, got, got.Explain("it says"))
+		}
+	}
+	if got := waypost.GaveUpTime.Explain(""); got != "given up: the time of retry.giveUpAfter is over" {
+		t.Errorf("without a message: %q", got)
+	}
+	if got := waypost.GaveUp("").Explain("it says"); got != "it says" {
+		t.Errorf("not given up: %q", got)
 	}
 }

@@ -100,6 +100,7 @@ type AttemptRecord struct {
 	Outcome       Outcome
 	Status        DeliveryStatus // after the attempt
 	NextAttemptAt time.Time      // of a retrying one
+	GaveUp        GaveUp         // of a failed one
 	Progress      *Progress      // nil while undecided
 }
 

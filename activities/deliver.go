@@ -679,10 +679,17 @@ func (r *batchRun) fail(ctx context.Context, records []waypost.AttemptRecord) er
 	if r.ahead {
 		return errNotAhead
 	}
+	before := map[int]int{}
+	for _, d := range r.due {
+		if d.stored != nil {
+			before[d.index] = d.stored.Before
+		}
+	}
 	for i := range records {
 		index := r.index(records[i].Touchpoint)
 		// The first attempt's time only matters where another one may follow.
-		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], waypost.Sending{}, r.seed)
+		s := waypost.Sending{Before: before[index]}
+		d, err := r.settle(&records[i], r.batch, r.version, r.hook, r.batch.Items[index], s, r.seed)
 		if err != nil {
 			return err
 		}

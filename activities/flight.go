@@ -264,7 +264,7 @@ func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, h
 		}
 		record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, next
 	default:
-		record.Status = waypost.DeliveryFailed
+		record.Status, record.GaveUp = waypost.DeliveryFailed, hook.Retry.GaveUp(record.Attempt-s.Before, o)
 	}
 	d := Delivery{
 		EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, MessageID: record.MessageID,

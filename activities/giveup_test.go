@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +107,99 @@ func TestGiveUpAfterWhileDeferred(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A receiver that asks for more time than there is gets a last attempt when the time is
+// over, in the journey's round and in a redelivery's; and the records say why it is over.
+func TestLastAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	must(t, w.change(func(h *waypost.Webhook) { h.Retry.GiveUpAfter = waypost.Duration(time.Hour) }))
+	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
+		rw.Header().Set("Retry-After", "7200")
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	})
+	w.clock.stop()
+	a := w.process(nil)
+	var items []activities.Item
+	var rounds int
+	run := func(want string, attempts int, gaveUp waypost.GaveUp) waypost.Delivery {
+		t.Helper()
+		deliver := func() ([]activities.Delivery, error) { return w.deliver(a) }
+		if rounds > 0 {
+			deliver = func() ([]activities.Delivery, error) { return w.redeliver(a, items) }
+		}
+		deliveries, err := deliver()
+		must(t, err)
+		d, log := w.attempts(0)
+		if deliveries[0].Outcome != want || len(log) != attempts || w.totalPosts() != attempts || d.GaveUp != gaveUp || log[attempts-1].GaveUp != gaveUp {
+			t.Fatalf("%+v, %d POSTs, log %+v", d, w.totalPosts(), log)
+		}
+		return d
+	}
+	for ; rounds < 2; rounds++ {
+		if rounds > 0 {
+			w.clock.advance(time.Minute)
+			items, _ = w.again(false)
+		}
+		d := run(activities.OutcomeRetrying, 2*rounds+1, "")
+		if wait := d.NextAttemptAt.Sub(*d.FirstAttemptAt); wait != time.Hour {
+			t.Fatalf("round %d: the last attempt comes after %s", rounds+1, wait)
+		}
+		w.clock.advance(time.Hour)
+		if d = run(activities.OutcomeFailed, 2*rounds+2, waypost.GaveUpTime); d.Message != "the receiver answered 503; given up: the time of retry.giveUpAfter is over" {
+			t.Errorf("round %d: %q", rounds+1, d.Message)
+		}
+	}
+}
+
+// What is recorded says why it was given up.
+func TestGaveUp(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status  int
+		body    string
+		change  func(*waypost.Webhook)
+		gaveUp  waypost.GaveUp
+		message string
+	}{
+		"refused":       {400, "", nil, waypost.GaveUpNotRetried, "the receiver answered 400; given up: retry.on has no such failure"},
+		"attempts":      {503, "", func(h *waypost.Webhook) { h.Retry.MaxAttempts = 1 }, waypost.GaveUpAttempts, "the receiver answered 503; given up: as many attempts were made as retry.maxAttempts allows"},
+		"gone":          {410, "", nil, waypost.GaveUpGone, "the receiver answered 410; given up: 410 has disabled the webhook"},
+		"succeed false": {200, `{"succeed":false,"message":"no stock"}`, nil, waypost.GaveUpSucceedFalse, "no stock"},
+		"succeed false at the end": {200, `{"succeed":false,"message":"no stock"}`, func(h *waypost.Webhook) { h.Retry.OnSucceedFalse, h.Retry.MaxAttempts = true, 1 },
+			waypost.GaveUpAttempts, "no stock; given up: as many attempts were made as retry.maxAttempts allows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			if tt.change != nil {
+				must(t, w.change(tt.change))
+			}
+			w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
+				rw.WriteHeader(tt.status)
+				_, _ = rw.Write([]byte(tt.body))
+			})
+			w.deliverAll(w.process(nil))
+			d, log := w.attempts(0)
+			if d.GaveUp != tt.gaveUp || d.Message != tt.message || len(log) != 1 || log[0].GaveUp != tt.gaveUp || log[0].Message != tt.message {
+				t.Errorf("%+v, log %+v", d, log)
+			}
+			// Conditions and templates see what the receiver said.
+			results, err := w.store.TouchpointResults(t.Context(), []string{w.items[0].EnrollmentID})
+			must(t, err)
+			for _, r := range results[w.items[0].EnrollmentID] {
+				if strings.Contains(r.Message, "given up") {
+					t.Errorf("result %+v", r)
+				}
+			}
+			// A redelivery that is under way has not been given up.
+			must(t, w.change(func(h *waypost.Webhook) { h.Enabled = true }))
+			w.again(false)
+			if d, log := w.attempts(0); d.GaveUp != "" || d.Message != strings.Split(tt.message, "; given")[0] || log[0].GaveUp != tt.gaveUp {
+				t.Errorf("redelivered: %+v, log %+v", d, log)
+			}
+		})
 	}
 }

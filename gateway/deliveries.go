@@ -43,6 +43,7 @@ type deliveryAnswer struct {
 	FirstAttemptAt *string                `json:"firstAttemptAt"`
 	LastAttemptAt  *string                `json:"lastAttemptAt"`
 	DurationMs     *int64                 `json:"durationMs"`
+	GaveUp         *waypost.GaveUp        `json:"gaveUp"`
 	TemporalURL    *string                `json:"temporalUrl"`
 }
 
@@ -53,6 +54,7 @@ func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
 		Succeed: d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), Attempts: d.Attempts,
 		NextAttemptAt: stampOrNull(d.NextAttemptAt), FirstAttemptAt: stampOrNull(d.FirstAttemptAt),
 		LastAttemptAt: stampOrNull(d.LastAttemptAt), TemporalURL: orNull(a.TemporalURL(d.JourneyID, d.LeadsID)),
+		GaveUp: orNull(d.GaveUp),
 	}
 	if d.Attempts > 0 {
 		ans.DurationMs = &d.DurationMs
@@ -109,6 +111,8 @@ type attemptAnswer struct {
 	Message         *string `json:"message"`
 	DurationMs      int64   `json:"durationMs"`
 	ResponseExcerpt *string `json:"responseExcerpt"`
+
+	GaveUp *waypost.GaveUp `json:"gaveUp"`
 }
 
 // sentRequest is the documented request. Its URL is the webhook's as it is now,
@@ -129,6 +133,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 	for i, t := range attempts {
 		ans.AttemptLog[i] = attemptAnswer{
 			t.Attempt, t.Round, stamp(t.At), orNull(t.HTTPStatus), orNull(t.ErrorClass), orNull(t.Message), t.DurationMs, orNull(t.ResponseExcerpt),
+			orNull(t.GaveUp),
 		}
 	}
 	w, err := a.Webhooks.Webhook(ctx, r.scope, d.WebhookID)

@@ -108,12 +108,12 @@ func TestDeliveries(t *testing.T) {
 			len(messages[i])+16, waypost.ProductVersion, messages[i])
 	}
 	for i, want := range []string{
-		`"status":"succeeded","deferredReason":null,"succeed":true,"message":null,"httpStatus":200,"attempts":1,"nextAttemptAt":null,"firstAttemptAt":"2026-01-31T12:01:00.000Z","lastAttemptAt":"2026-01-31T12:01:00.000Z","durationMs":12,` +
+		`"status":"succeeded","deferredReason":null,"succeed":true,"message":null,"httpStatus":200,"attempts":1,"nextAttemptAt":null,"firstAttemptAt":"2026-01-31T12:01:00.000Z","lastAttemptAt":"2026-01-31T12:01:00.000Z","durationMs":12,"gaveUp":null,` +
 			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[0]) +
-			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:01:00.000Z","httpStatus":200,"errorClass":null,"message":null,"durationMs":12,"responseExcerpt":null}],`,
-		`"status":"retrying","deferredReason":null,"succeed":null,"message":"HTTP 503","httpStatus":503,"attempts":1,"nextAttemptAt":"2026-01-31T12:02:05.000Z","firstAttemptAt":"2026-01-31T12:02:00.000Z","lastAttemptAt":"2026-01-31T12:02:00.000Z","durationMs":1,` +
+			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:01:00.000Z","httpStatus":200,"errorClass":null,"message":null,"durationMs":12,"responseExcerpt":null,"gaveUp":null}],`,
+		`"status":"retrying","deferredReason":null,"succeed":null,"message":"HTTP 503","httpStatus":503,"attempts":1,"nextAttemptAt":"2026-01-31T12:02:05.000Z","firstAttemptAt":"2026-01-31T12:02:00.000Z","lastAttemptAt":"2026-01-31T12:02:00.000Z","durationMs":1,"gaveUp":null,` +
 			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[1]) +
-			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:02:00.000Z","httpStatus":503,"errorClass":"httpStatus","message":"HTTP 503","durationMs":1,"responseExcerpt":"busy"}],`,
+			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:02:00.000Z","httpStatus":503,"errorClass":"httpStatus","message":"HTTP 503","durationMs":1,"responseExcerpt":"busy","gaveUp":null}],`,
 		"",
 	} {
 		a := f.get("/v1/deliveries/"+messages[i]).expect(t, 200)
@@ -126,6 +126,26 @@ func TestDeliveries(t *testing.T) {
 		if full := common(i) + want + request(i); a.raw != full {
 			t.Errorf("delivery %d\n got %s\nwant %s", i, a.raw, full)
 		}
+	}
+	// Why one has failed for good stands at the delivery and at its last attempt.
+	err := f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+		Touchpoint: waypost.Touchpoint{EnrollmentID: enrollments[1], Visit: 1}, Scope: scope, MessageID: messages[1], Round: 1, Attempt: 2,
+		Status: waypost.DeliveryFailed, GaveUp: waypost.GaveUpTime,
+		Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, Message: "HTTP 503", At: f.clock.Now()},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const why = "HTTP 503; given up: the time of retry.giveUpAfter is over"
+	failed := f.get("/v1/deliveries/"+messages[1]).expect(t, 200)
+	log := failed.json["attemptLog"].([]any)
+	first, last := log[0].(map[string]any), log[1].(map[string]any)
+	if failed.json["gaveUp"] != "giveUpAfter" || failed.json["message"] != why || last["gaveUp"] != "giveUpAfter" || last["message"] != why ||
+		first["gaveUp"] != nil || first["message"] != "HTTP 503" {
+		t.Errorf("given up: %s", failed.raw)
+	}
+	if got := f.get("/v1/deliveries?status=failed").expect(t, 200); !strings.Contains(got.raw, `"gaveUp":"giveUpAfter"`) || !strings.Contains(got.raw, why) {
+		t.Errorf("listed: %s", got.raw)
 	}
 	f.get("/v1/deliveries/msg_nope").fault(t, 404, "NotFound")
 	f.do(call{method: "GET", target: "/v1/deliveries/" + messages[0], headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")

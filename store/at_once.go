@@ -210,7 +210,7 @@ func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map
 // NULL for those that stay where they are.
 var ends = bulk{columns: []string{
 	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
-	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea",
+	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
 	"moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
 }}
 
@@ -244,7 +244,7 @@ func recordEnds(before, from, when string) string {
 	d AS (UPDATE deliveries AS d SET status = u.status, deferred_reason = '', deferred_since = NULL, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
 			attempts = u.attempt, open_attempt = 0, open_at = NULL, open_by = '',
 			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
-			message = '', duration_ms = u.duration_ms, response_excerpt = '', response = u.response
+			message = '', duration_ms = u.duration_ms, response_excerpt = '', response = u.response, gave_up = u.gave_up
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
 		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
 	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,
@@ -261,9 +261,9 @@ func recordEnds(before, from, when string) string {
 		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
 	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
-		FROM unnest($18::text[], $19::bigint[], $20::bigint[], $21::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		FROM unnest($19::text[], $20::bigint[], $21::bigint[], $22::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
 		` + insertTimelineRow.suffix + `)
-	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $22 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $22 THEN 1 ELSE 0 END`
+	SELECT 1 / CASE WHEN (SELECT count(*) FROM d) = $23 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $23 THEN 1 ELSE 0 END`
 }
 
 // recordAtOnce records attempts, unless anything was recorded of one of them since they
@@ -350,7 +350,7 @@ func (s *Store) recordEndsAtOnce(ctx context.Context, text string, records []way
 		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 		return []any{
 			r.EnrollmentID, r.Visit, r.Attempt, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
-			a.Response, nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
+			a.Response, string(a.GaveUp), nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
 		}
 	})
 	if err != nil {

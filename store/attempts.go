@@ -30,13 +30,15 @@ type attemptRow struct {
 	DurationMs      int64  `bun:"duration_ms"`
 	ResponseExcerpt string `bun:"response_excerpt"`
 	Response        []byte `bun:"response"` // see sealResponse
+
+	GaveUp waypost.GaveUp `bun:"gave_up"` // "" unless the delivery failed with it
 }
 
 func newAttemptRow(r waypost.AttemptRecord, response []byte) attemptRow {
 	return attemptRow{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.Attempt, At: stamp{r.Outcome.At}, HTTPStatus: r.Outcome.HTTPStatus,
 		ErrorClass: r.Outcome.ErrorClass, DurationMs: r.Outcome.Duration.Milliseconds(),
-		Response: response,
+		Response: response, GaveUp: r.GaveUp,
 	}
 }
 
@@ -44,7 +46,7 @@ func (s *Store) attempt(r attemptRow) waypost.Attempt {
 	message, excerpt := s.showResponse(r.key().Touchpoint, r.Response, r.Message, r.ResponseExcerpt)
 	return waypost.Attempt{
 		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
-		Message: message, DurationMs: r.DurationMs, ResponseExcerpt: excerpt,
+		Message: r.GaveUp.Explain(message), DurationMs: r.DurationMs, ResponseExcerpt: excerpt, GaveUp: r.GaveUp,
 	}
 }
 
@@ -105,7 +107,7 @@ func (r *deliveryRow) last() []attemptRow {
 	return []attemptRow{{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.LastRound, Attempt: r.LastAttempt, At: r.LastAttemptAt, HTTPStatus: r.HTTPStatus,
 		ErrorClass: r.ErrorClass, Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
-		Response: r.Response,
+		Response: r.Response, GaveUp: r.GaveUp,
 	}}
 }
 
@@ -113,6 +115,7 @@ func (r *deliveryRow) last() []attemptRow {
 func (r *deliveryRow) setLast(a attemptRow) {
 	r.LastRound, r.LastAttempt, r.LastAttemptAt, r.HTTPStatus = a.Round, a.Attempt, a.At, a.HTTPStatus
 	r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response = a.ErrorClass, a.Message, a.DurationMs, a.ResponseExcerpt, a.Response
+	r.GaveUp = a.GaveUp
 }
 
 // RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
@@ -298,6 +301,7 @@ func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 		r.Status = waypost.DeliveryCanceled
 	}
 	if !row.decides(r, newest) {
+		a.GaveUp = ""
 		run.putApart(a)
 		return
 	}
@@ -356,11 +360,11 @@ var upsertAttempt = bulk{
 	table: "attempts",
 	columns: []string{
 		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
-		"duration_ms bigint", "response_excerpt text", "response bytea",
+		"duration_ms bigint", "response_excerpt text", "response bytea", "gave_up text",
 	},
 	suffix: `ON CONFLICT (enrollment_id, visit, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
 		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
-		response_excerpt = EXCLUDED.response_excerpt, response = EXCLUDED.response`,
+		response_excerpt = EXCLUDED.response_excerpt, response = EXCLUDED.response, gave_up = EXCLUDED.gave_up`,
 }
 
 // writeAttempts writes rows of distinct attempts, whose deliveries are locked.
@@ -368,6 +372,6 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
 	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
-		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response}
+		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response, string(r.GaveUp)}
 	}, nil)
 }

@@ -51,6 +51,8 @@ type deliveryRow struct {
 	DurationMs      int64  `bun:"duration_ms"`
 	ResponseExcerpt string `bun:"response_excerpt"`
 	Response        []byte `bun:"response"`
+
+	GaveUp waypost.GaveUp `bun:"gave_up"`
 }
 
 func messagePurpose(id string) string { return "message/" + id }
@@ -78,12 +80,16 @@ func (r *deliveryRow) touchpoint() waypost.Touchpoint {
 
 func (s *Store) delivery(r *deliveryRow) waypost.Delivery {
 	message, _ := s.showResponse(r.touchpoint(), r.Response, r.Message, r.ResponseExcerpt)
+	var gaveUp waypost.GaveUp
+	if r.Status == waypost.DeliveryFailed { // the last attempt may be of an earlier round
+		gaveUp = r.GaveUp
+	}
 	return waypost.Delivery{
 		MessageID: r.MessageID, EnrollmentID: r.EnrollmentID, JourneyID: r.JourneyID, JourneyVersion: r.JourneyVersion,
 		NodeID: r.NodeID, WebhookID: r.WebhookID, LaunchID: text(r.LaunchID), LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
-		Succeed: r.Succeed, Message: message, HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
+		Succeed: r.Succeed, Message: gaveUp.Explain(message), HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
-		DurationMs: r.DurationMs,
+		DurationMs: r.DurationMs, GaveUp: gaveUp,
 	}
 }
 
@@ -115,14 +121,14 @@ const deliveryColumns = `d.enrollment_id, d.visit, d.org, d.stage, d.message_id,
 	d.webhook_id, d.leads_id, d.launch_id, d.status, d.deferred_reason, d.deferred_since, d.succeed, d.round, d.attempts,
 	d.next_attempt_at, d.first_attempt_at, d.open_attempt, d.open_at, d.open_by, d.last_round, d.last_attempt,
 	d.last_attempt_at, d.http_status, d.error_class, d.message, d.duration_ms, d.response_excerpt,
-	d.response`
+	d.response, d.gave_up`
 
 func (r *storedRow) scan(rows *sql.Rows) error {
 	return rows.Scan(&r.EnrollmentID, &r.Visit, &r.Org, &r.Stage, &r.MessageID, &r.JourneyID, &r.JourneyVersion, &r.NodeID,
 		&r.WebhookID, &r.LeadsID, &r.LaunchID, &r.Status, &r.DeferredReason, &r.DeferredSince, &r.Succeed, &r.Round, &r.Attempts,
 		&r.NextAttemptAt, &r.FirstAttemptAt, &r.OpenAttempt, &r.OpenAt, &r.OpenBy, &r.LastRound, &r.LastAttempt,
 		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.Message, &r.DurationMs, &r.ResponseExcerpt,
-		&r.Response, &r.body)
+		&r.Response, &r.GaveUp, &r.body)
 }
 
 // deliveriesQuery is the query for the deliveries of touchpoints, locked in the
@@ -274,7 +280,7 @@ var updateDelivery = bulk{
 		"round bigint", "attempts bigint", "next_attempt_at bigint", "first_attempt_at bigint", "open_attempt bigint",
 		"open_at bigint", "open_by text", "last_round bigint", "last_attempt bigint", "last_attempt_at bigint",
 		"http_status bigint", "error_class text", "message text", "duration_ms bigint", "response_excerpt text",
-		"response bytea",
+		"response bytea", "gave_up text",
 	},
 	// What is there before its first attempt is late, see touchpoints.
 	set: "late = d.late OR d.first_attempt_at IS NULL",
@@ -289,7 +295,7 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 			r.Round, r.Attempts, r.NextAttemptAt, r.FirstAttemptAt, r.OpenAttempt,
 			r.OpenAt, r.OpenBy, r.LastRound, r.LastAttempt, r.LastAttemptAt,
 			r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt,
-			r.Response,
+			r.Response, string(r.GaveUp),
 		}
 	}, nil)
 }

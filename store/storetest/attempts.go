@@ -135,6 +135,51 @@ var attemptTests = []test{
 		equal(t, "delivery", []any{d.Status, d.HTTPStatus, d.Attempts}, []any{waypost.DeliverySucceeded, 201, 2})
 		equal(t, "all", []int{attempts[0].HTTPStatus, attempts[1].HTTPStatus}, []int{200, 201})
 	}},
+	{"given up", func(t *testing.T, f *fixture) {
+		// It stands with the attempt that a delivery has failed with: the first or a later
+		// one, and of a round that another one has followed.
+		for _, retried := range []bool{false, true} {
+			key, o := f.newTouchpoint(t)
+			o.Delivery.WebhookID = f.webhook(t)
+			f.open(t, o)
+			last := f.failed(key, 1)
+			if retried {
+				f.record(t, f.retrying(key, 1))
+				d, attempts, _ := f.delivery(t, key)
+				equal(t, "retrying", []waypost.GaveUp{d.GaveUp, attempts[0].GaveUp}, []waypost.GaveUp{"", ""})
+				o.Attempt, o.Body = 2, nil
+				f.open(t, o)
+				last = f.failed(key, 2)
+			}
+			last.GaveUp = waypost.GaveUpNotRetried
+			f.record(t, last)
+			d, attempts, _ := f.delivery(t, key)
+			const why = "gone; given up: retry.on has no such failure"
+			equal(t, "delivery", []string{string(d.GaveUp), d.Message}, []string{"notRetried", why})
+			equal(t, "attempt", attempts[len(attempts)-1].GaveUp, waypost.GaveUpNotRetried)
+			f.redeliver(t, key)
+			d, _, _ = f.delivery(t, key)
+			equal(t, "redelivered", []string{string(d.GaveUp), d.Message}, []string{"", "gone"})
+			f.open(t, f.again(key, 2, len(attempts)+1))
+			f.record(t, of(2, f.succeeded(key, len(attempts)+1)))
+			d, attempts, _ = f.delivery(t, key)
+			equal(t, "in the end", d.GaveUp, waypost.GaveUp(""))
+			n := len(attempts)
+			equal(t, "log", []string{attempts[n-2].Message, string(attempts[n-1].GaveUp)}, []string{why, ""})
+		}
+	}},
+	{"given up, superseded", func(t *testing.T, f *fixture) {
+		// An attempt that is heard of late has not decided: the delivery goes on.
+		key, o := f.newTouchpoint(t)
+		f.open(t, o)
+		f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true})
+		late := f.failed(key, 1)
+		late.GaveUp = waypost.GaveUpTime
+		f.record(t, late)
+		d, attempts, _ := f.delivery(t, key)
+		equal(t, "delivery", d.GaveUp, waypost.GaveUp(""))
+		equal(t, "attempt", attempts[0].GaveUp, waypost.GaveUp(""))
+	}},
 	{"many attempts", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)

@@ -6,3 +6,7 @@
 ALTER TABLE deliveries ADD COLUMN response BLOB;
 ALTER TABLE attempts ADD COLUMN response BLOB;
 ALTER TABLE delivery_rounds ADD COLUMN response BLOB;
+
+-- Why the delivery failed for good, in the row of the attempt that it failed with.
+ALTER TABLE deliveries ADD COLUMN gave_up TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN gave_up TEXT NOT NULL DEFAULT '';
