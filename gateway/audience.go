@@ -90,7 +90,7 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	// The texts must be ones that a lead can have: a lead is made of them and checked.
 	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID}
 	if body.Name != nil {
-		sample.Name, filter.Name = *body.Name, *body.Name
+		sample.Name = *body.Name
 	}
 	if body.MobilePhone != nil {
 		sample.MobilePhone = []string{*body.MobilePhone}
@@ -105,11 +105,15 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if len(phones) > 0 {
 		filter.MobilePhone = phones[0]
 	}
+	// Validate may have normalised them.
+	if body.Name != nil {
+		filter.Name = sample.Name
+	}
 	if body.Email != nil {
-		filter.Email = *body.Email
+		filter.Email = *sample.Email
 	}
 	if body.ExternalID != nil {
-		filter.ExternalID = *body.ExternalID
+		filter.ExternalID = *sample.ExternalID
 	}
 	for _, m := range []struct {
 		name string

@@ -22,7 +22,7 @@ type condition struct {
 }
 
 // leadConditions are what leads (alias l) of the scope must meet to match, each with
-// an index. Names are compared as they are stored, case included.
+// an index. Case does not count in names and e-mail addresses.
 func leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	var list []condition
 	add := func(text string, args ...any) { list = append(list, condition{text, args}) }
@@ -32,18 +32,18 @@ func leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	if f.Region != nil {
 		add("l.region = ?", *f.Region)
 	}
-	if name := cleanText(f.Name); name != "" {
-		// Not LIKE: SQLite's does not tell case, and nothing needs escaping here.
-		add("l.name >= ?", name)
+	if name := foldText(cleanText(f.Name)); name != "" {
+		// Not LIKE: nothing needs escaping here.
+		add("l.name_folded >= ?", name)
 		if end := prefixEnd(name); end != "" {
-			add("l.name < ?", end)
+			add("l.name_folded < ?", end)
 		}
 	}
 	if f.MobilePhone != "" {
 		add("l.leads_id = (SELECT leads_id FROM lead_phones WHERE org = ? AND stage = ? AND phone = ?)", sc.Org, sc.Stage, cleanText(f.MobilePhone))
 	}
 	if f.Email != "" {
-		add("l.email = ?", cleanText(f.Email))
+		add("l.email_folded = ?", foldText(cleanText(f.Email)))
 	}
 	if f.ExternalID != "" {
 		add("l.external_id = ?", cleanText(f.ExternalID))

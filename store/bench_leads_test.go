@@ -55,9 +55,9 @@ func withLeads(b *testing.B, dbURL, driver, dsn, series string) *store.Store {
 		}
 	}
 	n := benchLeads(b)
-	_, err = db.Exec(fmt.Sprintf(`INSERT INTO leads (org, stage, leads_group, region, address, name, mobile_phone, gender, email, company, external_id, custom_fields, created_at, updated_at)
+	_, err = db.Exec(fmt.Sprintf(`INSERT INTO leads (org, stage, leads_group, region, address, name, name_folded, mobile_phone, gender, email, email_folded, company, external_id, custom_fields, created_at, updated_at)
 		SELECT 'acme', 'release', i %% 100, CASE WHEN i %% 2 = 0 THEN 5 WHEN i %% 10000 = 1 THEN 7 WHEN i > %d * 9 / 10 THEN 9 END, i || ' Main Street, Springfield',
-			'Lead ' || i, '["138 0013 8000"]', i %% 3, 'lead' || i || '@example.com', 'Company ' || (i %% 1000), 'x-' || i, '{"plan":"gold","score":1.5}',
+			'Lead ' || i, 'lead ' || i, '["138 0013 8000"]', i %% 3, 'lead' || i || '@example.com', 'lead' || i || '@example.com', 'Company ' || (i %% 1000), 'x-' || i, '{"plan":"gold","score":1.5}',
 			%d + i * 1000, %d + (i * 7919 %% %d) * 1000 FROM (%s) AS s`,
 		n, benchFrom.UnixMicro(), benchFrom.UnixMicro(), n, fmt.Sprintf(series, n)))
 	check(err)

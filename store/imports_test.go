@@ -141,7 +141,7 @@ func TestImportBesideOthers(t *testing.T) {
 				}
 			}
 			run("BEGIN")
-			run(fmt.Sprintf("INSERT INTO leads (org, stage, name, mobile_phone, external_id, created_at, updated_at) VALUES ('acme', 'release', 'O', '[]', 'x%d', 1, 1)", n))
+			run(fmt.Sprintf("INSERT INTO leads (org, stage, name, name_folded, mobile_phone, external_id, created_at, updated_at) VALUES ('acme', 'release', 'O', 'o', '[]', 'x%d', 1, 1)", n))
 			run(fmt.Sprintf("INSERT INTO lead_phones SELECT 'acme', 'release', '+4917112345%d', max(leads_id) FROM leads", n))
 			stepped := make(chan error, 1)
 			go func() {

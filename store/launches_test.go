@@ -146,7 +146,7 @@ func TestAudienceChanges(t *testing.T) {
 			t.Fatalf("first step: got %+v, want %+v", step, want)
 		}
 		exec(t, driver, dsn, fmt.Sprintf("DELETE FROM leads WHERE leads_id IN (%d, %d)", leads[0], leads[2])) // one is enrolled already
-		exec(t, driver, dsn, fmt.Sprintf("UPDATE leads SET name = 'Zoe' WHERE leads_id IN (%d, %d)", leads[3], leads[4]))
+		exec(t, driver, dsn, fmt.Sprintf("UPDATE leads SET name_folded = 'zoe' WHERE leads_id IN (%d, %d)", leads[3], leads[4]))
 		step, err = s.EnrollAudience(t.Context(), filtered.ID, 100)
 		check(err)
 		if want := (waypost.LaunchStep{Enrolled: 2, Skipped: 3, Done: true}); !reflect.DeepEqual(step, want) {

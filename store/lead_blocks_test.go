@@ -208,7 +208,7 @@ func blockStore(t *testing.T, url, driver, dsn string) (*store.Store, *sql.DB) {
 	return s, db
 }
 
-const insertLead = "INSERT INTO leads (leads_id, org, stage, region, leads_group, name, mobile_phone, created_at, updated_at) VALUES "
+const insertLead = "INSERT INTO leads (leads_id, org, stage, region, leads_group, name, name_folded, mobile_phone, created_at, updated_at) VALUES "
 
 // blockLead is the nth lead, which was created at so many seconds.
 func blockLead(id int64, test bool, n, at int) string {
@@ -217,7 +217,7 @@ func blockLead(id int64, test bool, n, at int) string {
 		stage = waypost.StageTest
 	}
 	created := listFrom.Add(time.Duration(at) * time.Second).UnixMicro()
-	return fmt.Sprintf("(%d, 'acme', '%s', %d, %d, 'Lead %d', '[]', %d, %d)", id, stage, n%2, n%3, n, created, created)
+	return fmt.Sprintf("(%d, 'acme', '%s', %d, %d, 'Lead %d', 'lead %d', '[]', %d, %d)", id, stage, n%2, n%3, n, n, created, created)
 }
 
 func insertLeads(t *testing.T, db *sql.DB, rows []string) {

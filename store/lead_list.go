@@ -461,7 +461,7 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, o
 }
 
 // searchColumns are what leadConditions and orders look at.
-var searchColumns = []string{"leads_id", "leads_group", "region", "name", "email", "external_id", "created_at", "updated_at"}
+var searchColumns = []string{"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "created_at", "updated_at"}
 
 // gather finds all leads that match and sorts them.
 func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {

@@ -27,10 +27,12 @@ type leadRow struct {
 	Address        *string `bun:"address"`
 	Remark         *string `bun:"remark"`
 	Name           string  `bun:"name"`
+	NameFolded     string  `bun:"name_folded"` // for lists, as foldText has it
 	MobilePhone    string  `bun:"mobile_phone"`
 	Gender         *int64  `bun:"gender"`
 	Birthday       *string `bun:"birthday"`
 	Email          *string `bun:"email"`
+	EmailFolded    *string `bun:"email_folded"`
 	Wechat         *string `bun:"wechat"`
 	QQ             *string `bun:"qq"`
 	Telephone      *string `bun:"telephone"`
@@ -72,6 +74,11 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 	}
 	if row.ExternalID != nil && *row.ExternalID == "" {
 		row.ExternalID = nil // an empty one identifies nobody
+	}
+	row.NameFolded = foldText(row.Name)
+	if row.Email != nil {
+		folded := foldText(*row.Email)
+		row.EmailFolded = &folded
 	}
 	var err error
 	if f.MobilePhone == nil {

@@ -34,10 +34,12 @@ CREATE TABLE leads (
   address TEXT,
   remark TEXT,
   name TEXT NOT NULL,
+  name_folded TEXT COLLATE "C" NOT NULL, -- what lists compare: case does not count
   mobile_phone TEXT NOT NULL,
   gender BIGINT,
   birthday TEXT,
   email TEXT,
+  email_folded TEXT COLLATE "C",
   wechat TEXT,
   qq TEXT,
   telephone TEXT,

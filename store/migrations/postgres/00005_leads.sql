@@ -1,10 +1,5 @@
 -- +goose Up
 
--- Lists compare names and addresses by their bytes, as SQLite does.
-ALTER TABLE leads
-  ALTER COLUMN name TYPE TEXT COLLATE "C",
-  ALTER COLUMN email TYPE TEXT COLLATE "C";
-
 -- Every order of a list has an index, and so has every order of the leads of one
 -- group or one region: those can be half of all leads, or all of the last ones.
 -- store/lead_list.go names them.
@@ -17,5 +12,5 @@ CREATE INDEX leads_by_region ON leads (org, stage, region, leads_id) WHERE regio
 CREATE INDEX leads_by_region_created ON leads (org, stage, region, created_at, leads_id) WHERE region IS NOT NULL;
 CREATE INDEX leads_by_region_updated ON leads (org, stage, region, updated_at, leads_id) WHERE region IS NOT NULL;
 -- Whoever begins with a letter is sorted without a look at the leads themselves.
-CREATE INDEX leads_by_name ON leads (org, stage, name, leads_id) INCLUDE (created_at, updated_at);
-CREATE INDEX leads_by_email ON leads (org, stage, email, leads_id) WHERE email IS NOT NULL;
+CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id) INCLUDE (created_at, updated_at);
+CREATE INDEX leads_by_email ON leads (org, stage, email_folded, leads_id) WHERE email_folded IS NOT NULL;

@@ -34,10 +34,12 @@ CREATE TABLE leads (
   address TEXT,
   remark TEXT,
   name TEXT NOT NULL,
+  name_folded TEXT NOT NULL, -- what lists compare: case does not count
   mobile_phone TEXT NOT NULL,
   gender INTEGER,
   birthday TEXT,
   email TEXT,
+  email_folded TEXT,
   wechat TEXT,
   qq TEXT,
   telephone TEXT,

@@ -12,5 +12,5 @@ CREATE INDEX leads_by_region ON leads (org, stage, region) WHERE region IS NOT N
 CREATE INDEX leads_by_region_created ON leads (org, stage, region, created_at) WHERE region IS NOT NULL;
 CREATE INDEX leads_by_region_updated ON leads (org, stage, region, updated_at) WHERE region IS NOT NULL;
 -- Whoever begins with a letter is sorted without a look at the leads themselves.
-CREATE INDEX leads_by_name ON leads (org, stage, name, leads_id, created_at, updated_at);
-CREATE INDEX leads_by_email ON leads (org, stage, email) WHERE email IS NOT NULL;
+CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id, created_at, updated_at);
+CREATE INDEX leads_by_email ON leads (org, stage, email_folded) WHERE email_folded IS NOT NULL;
