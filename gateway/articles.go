@@ -167,7 +167,7 @@ func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 		switch {
 		case current != nil:
 			return r.checkMatch(answerArticle(*current))
-		case r.header(headerIfMatch) != "":
+		case r.sent(headerIfMatch):
 			return waypost.Errorf(waypost.CodePreconditionFailed, headerIfMatch, "there is no such article, hence no version of it")
 		}
 		return nil

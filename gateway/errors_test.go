@@ -154,8 +154,26 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 		before := f.get(c.target).expect(t, http.StatusOK)
 		c.headers["If-Match"] = `"AAAAAAAAAAAAAAAAAAAAAA", W/` + before.header.Get("ETag")
 		f.do(c).fault(t, http.StatusPreconditionFailed, "PreconditionFailed", []string{}...)
-		c.headers["If-Match"] = before.header.Get("ETag")[1:]
-		f.do(c).fault(t, http.StatusBadRequest, "BadRequest", []string{}...)
+		tag := before.header.Get("ETag")
+		for header, truth := range map[string]string{
+			"W/" + tag: "a weak ETag", `"x", W/` + tag: "a weak ETag", `W/"x"`: "a weak ETag", `W/"x" , W/"y,z"`: "a weak ETag",
+			`"x"`: "has changed", `W/"x", "y"`: "has changed", `"x,` + tag[1:]: "has changed", `"*"`: "has changed", `""`: "has changed",
+		} {
+			c.headers["If-Match"] = header
+			a := f.do(c).fault(t, http.StatusPreconditionFailed, "PreconditionFailed", []string{}...)
+			if message := a.str(t, "message"); !strings.Contains(message, truth) || a.json["target"] != "If-Match" {
+				t.Errorf("%s, If-Match %s: %s", o.OperationId, header, a.raw)
+			}
+		}
+		for _, header := range []string{tag[1:], tag[:len(tag)-1], strings.Trim(tag, `"`), "w/" + tag, "W/*", "W/", "*, " + tag, tag + ", *", tag + tag, tag + " " + tag, ", ,", `"a b"`} {
+			c.headers["If-Match"] = header
+			if a := f.do(c).fault(t, http.StatusBadRequest, "BadRequest", []string{}...); a.json["target"] != "If-Match" {
+				t.Errorf("%s, If-Match %s: %s", o.OperationId, header, a.raw)
+			}
+		}
+		c.tamper = func(r *http.Request) { r.Header["If-Match"] = []string{tag, tag} }
+		f.do(c).fault(t, http.StatusUnauthorized, "Unauthorized", "MalformedSignature if-match")
+		c.tamper = nil
 		c.key = &key
 		delete(c.headers, "If-Match")
 		f.do(c).fault(t, http.StatusPreconditionRequired, "PreconditionRequired", []string{}...)
@@ -165,7 +183,7 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 		if o.method == http.MethodDelete {
 			continue
 		}
-		c.headers["If-Match"] = `"x", ` + before.header.Get("ETag")
+		c.headers["If-Match"] = `"x,y" ,, W/"z" ,	` + tag
 		if changed := f.do(c); changed.status/100 != 2 || changed.header.Get("ETag") != f.get(c.target).header.Get("ETag") {
 			t.Errorf("%s: %d %s, ETag %s", o.OperationId, changed.status, changed.raw, changed.header.Get("ETag"))
 		}

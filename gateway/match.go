@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"waypost"
@@ -49,39 +50,61 @@ const headerIfMatch = "If-Match"
 // what a GET of it would answer. It must run where nobody else can change the
 // object meanwhile: in the transaction of the change.
 func (r *request) checkMatch(current any) error {
-	header := r.header(headerIfMatch)
-	if header == "" {
-		if r.app.RequireIfMatch {
-			return waypost.Errorf(waypost.CodePreconditionRequired, headerIfMatch, "this application must send If-Match with the ETag of the version that it changes")
-		}
-		return nil
-	}
-	if header == "*" {
+	header, given := r.signed().Header(headerIfMatch)
+	switch {
+	case given == 0 && r.app.RequireIfMatch:
+		return waypost.Errorf(waypost.CodePreconditionRequired, headerIfMatch, "this application must send If-Match with the ETag of the version that it changes")
+	case given == 0 || header == "*":
 		return nil
 	}
 	tag, err := etagOf(current)
 	if err != nil {
 		return err
 	}
-	for given := range strings.SplitSeq(header, ",") {
-		if strings.TrimSpace(given) == tag {
-			return nil
-		}
+	tags, _ := entityTags(header)
+	switch {
+	case slices.Contains(tags, tag):
+		return nil
+	case slices.Contains(tags, weak+tag) || !slices.ContainsFunc(tags, func(t string) bool { return !strings.HasPrefix(t, weak) }):
+		return waypost.Errorf(waypost.CodePreconditionFailed, headerIfMatch,
+			`a weak ETag (W/"…") never matches in If-Match, whether the object has changed or not; send the ETag without W/, as the gateway answers it (a proxy that compresses answers may add W/)`)
 	}
 	return waypost.Errorf(waypost.CodePreconditionFailed, headerIfMatch, "the object has changed since; read it again")
 }
 
-// checkIfMatch refuses an If-Match that is no list of entity tags (RFC 9110,
-// section 13.1.1). A weak tag is one, and matches nothing.
-func checkIfMatch(header string) error {
-	if header == "" || header == "*" {
+// checkIfMatch refuses an If-Match that is neither * nor a list of entity tags (RFC
+// 9110, section 13.1.1). A weak tag is one, and matches nothing.
+func (r *request) checkIfMatch() error {
+	header, given := r.signed().Header(headerIfMatch)
+	if given == 0 || header == "*" {
 		return nil
 	}
-	for given := range strings.SplitSeq(header, ",") {
-		tag := strings.TrimPrefix(strings.TrimSpace(given), "W/")
-		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' || strings.Contains(tag[1:len(tag)-1], `"`) {
-			return waypost.Errorf(waypost.CodeBadRequest, headerIfMatch, `If-Match must be * or ETags in quotes, such as "abc"`)
-		}
+	if tags, valid := entityTags(header); !valid || len(tags) == 0 {
+		return waypost.Errorf(waypost.CodeBadRequest, headerIfMatch, `If-Match must be * or ETags in quotes, such as "abc"; the quotes are part of an ETag`)
 	}
 	return nil
+}
+
+// weak stands before an entity tag that names what is only equivalent.
+const weak = "W/"
+
+// entityTags splits a list of entity tags, which may hold commas. As in all lists of
+// HTTP, an element may be empty.
+func entityTags(header string) (tags []string, valid bool) {
+	for rest := header; ; {
+		if rest = strings.TrimLeft(rest, " \t,"); rest == "" {
+			return tags, true
+		}
+		quoted := strings.TrimPrefix(rest, weak)
+		if quoted[:min(1, len(quoted))] != `"` {
+			return nil, false
+		}
+		opaque, after, closed := strings.Cut(quoted[1:], `"`)
+		after = strings.TrimLeft(after, " \t")
+		if !closed || strings.ContainsAny(opaque, " \t") || after != "" && after[0] != ',' {
+			return nil, false
+		}
+		tags = append(tags, rest[:len(rest)-len(quoted)+len(opaque)+2])
+		rest = after
+	}
 }

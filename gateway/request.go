@@ -75,6 +75,12 @@ func (r *request) header(name string) string {
 	return v
 }
 
+// sent tells whether the request has the header, empty or not.
+func (r *request) sent(name string) bool {
+	_, n := r.signed().Header(name)
+	return n > 0
+}
+
 // minimal tells whether the client does without the object in the answer (RFC 7240).
 func (r *request) minimal() bool {
 	for preference := range strings.SplitSeq(r.header("Prefer"), ",") {

@@ -167,7 +167,7 @@ func (a *api) handle(ctx context.Context, r *request) (answer, error) {
 	err := a.checkQuery(r)
 	var ans answer
 	if err == nil {
-		err = checkIfMatch(r.header(headerIfMatch))
+		err = r.checkIfMatch()
 	}
 	if err == nil {
 		ans, err = r.route.handle(a, ctx, r)
