@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -20,8 +21,8 @@ import (
 const maxJSONDepth = 32
 
 // DecodeJSON reads one JSON document into v (a pointer) as contract chapter 3
-// asks: invalid UTF-8, broken JSON, a wrong type, an unknown or a doubled member
-// are problems that name the member, names are case-sensitive, and everything is
+// asks: invalid UTF-8, half a surrogate pair, broken JSON, a wrong type, an unknown or
+// a doubled member are problems that name the member, names are case-sensitive, and everything is
 // reported at once. A null leaves its field unset. Fields are found by their
 // json tags. The standard library's decoder accepts doubled and wrongly cased
 // members and stops at the first fault, hence this one.
@@ -81,7 +82,7 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 		return jsonNode{}, fmt.Errorf("nested deeper than %d", maxJSONDepth)
 	}
 	n := jsonNode{token: token}
-	refuseNUL(p, path, token)
+	d.checkText(p, path, token, before)
 	if delim, ok := token.(json.Delim); ok {
 		seen := map[string]bool{}
 		for d.dec.More() {
@@ -89,12 +90,13 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 			if delim == '[' {
 				name = fmt.Sprintf("[%d]", len(n.members))
 			} else {
+				begin := d.dec.InputOffset()
 				key, err := d.dec.Token()
 				if err != nil {
 					return n, err
 				}
 				name = key.(string)
-				refuseNUL(p, join(path, name), key)
+				d.checkText(p, join(path, name), key, begin)
 				if seen[name] {
 					p.Add(DetailDuplicate, join(path, name), "the member stands twice")
 				}
@@ -115,11 +117,42 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 	return n, nil
 }
 
-// refuseNUL refuses U+0000, which PostgreSQL cannot store.
-func refuseNUL(p *Problems, path string, token json.Token) {
-	if s, ok := token.(string); ok && strings.ContainsRune(s, 0) {
+// checkText refuses texts and names with U+0000, which PostgreSQL cannot store, and with
+// half a surrogate pair, which the decoder replaces. begin is where it began to read.
+func (d *jsonReader) checkText(p *Problems, path string, token json.Token, begin int64) {
+	s, ok := token.(string)
+	switch {
+	case !ok:
+	case strings.ContainsRune(s, 0):
 		p.Add(DetailInvalidFormat, path, "must not contain the character U+0000")
+	case strings.ContainsRune(s, utf8.RuneError) && hasHalfPair(d.data[begin:d.dec.InputOffset()]):
+		p.Add(DetailInvalidFormat, path, `must not contain half a surrogate pair, such as \ud83d without \ude00: a character was cut in two`)
 	}
+}
+
+// hasHalfPair tells whether valid JSON holds the escape of a surrogate without that of
+// its other half.
+func hasHalfPair(raw []byte) bool {
+	escape := func(at int) rune {
+		if at+6 > len(raw) || raw[at] != '\\' || raw[at+1] != 'u' {
+			return 0
+		}
+		n, _ := strconv.ParseUint(string(raw[at+2:at+6]), 16, 16)
+		return rune(n)
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if r := escape(i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, escape(i+6)) == utf8.RuneError {
+				return true
+			}
+			i += 6
+		}
+		i++ // what is escaped, such as a second backslash
+	}
+	return false
 }
 
 func join(path, name string) string {

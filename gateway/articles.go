@@ -140,20 +140,21 @@ func decodeArticle(document []byte, body *articleJSON) (waypost.Problems, error)
 		return waypost.Problems{{Code: waypost.DetailInvalidFormat, Message: "the body is not valid JSON: " + broken.Error()}}, nil
 	}
 	rest, content := document, ""
+	var problems waypost.Problems
 	begin, end, found, err := memberOf(document, "content")
 	if err != nil {
 		return nil, err
 	}
 	if found && document[begin] == '"' {
-		if err := json.Unmarshal(document[begin:end], &content); err != nil {
-			return nil, err
+		for _, fault := range waypost.DecodeJSON(document[begin:end], &content) {
+			problems.Add(fault.Code, "content", "%s", fault.Message)
 		}
 		rest = slices.Concat(document[:begin], []byte(`""`), document[end:])
 	}
 	if len(rest) > maxBody {
 		return nil, waypost.Errorf(waypost.CodePayloadTooLarge, "", "the article is larger than %d bytes beside its content", maxBody)
 	}
-	problems := waypost.DecodeJSON(rest, body)
+	problems = append(problems, waypost.DecodeJSON(rest, body)...)
 	body.Content = content
 	return problems, nil
 }

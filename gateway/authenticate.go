@@ -93,8 +93,15 @@ func unauthorized(err error) error {
 	return refuse(waypost.DetailCode(fault.Fault), fault.Header, fault.Message)
 }
 
-// mismatch is one and the same for unknown, revoked and disabled keys, wrong
-// signatures and other bodies.
+// otherBody is the answer to a body that is not the one that was signed, with a signature
+// that is right otherwise: only who has the key gets it.
+func otherBody(size int64, hash string) *waypost.Error {
+	return refuse(waypost.DetailSignatureMismatch, signature.HeaderBodyHash, fmt.Sprintf(
+		"the signature is right, but the body is another one than "+signature.HeaderBodyHash+" names: %d bytes with the SHA-256 %s arrived; hash exactly the bytes that are sent", size, hash))
+}
+
+// mismatch is one and the same for unknown, revoked and disabled keys and wrong
+// signatures.
 func mismatch() *waypost.Error {
 	return refuse(waypost.DetailSignatureMismatch, signature.HeaderSignature, "the signature does not match the request")
 }

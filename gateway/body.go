@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"waypost"
+	"waypost/signature"
 )
 
 // bodyKind is what a route expects behind the headers.
@@ -88,6 +91,8 @@ type wire struct {
 	err  error
 	// most bounds what is read and thrown away of a refused body, in bytes.
 	most int64
+	// awaited tells that the client sends the body when it hears that it should (100).
+	awaited bool
 }
 
 func newWire(c *fiber.Ctx, bodyTime time.Duration) *wire {
@@ -111,10 +116,27 @@ func (w *wire) allow(d time.Duration) error {
 }
 
 func (w *wire) Read(p []byte) (n int, err error) {
+	if w.awaited && w.err == nil {
+		w.awaited = false
+		w.err = w.sayContinue()
+	}
 	if w.err == nil {
 		n, w.err = w.from.Read(p)
 	}
 	return n, w.err
+}
+
+// sayContinue tells the client to send its body. Where the answer to its request before is
+// held back, it has not waited for that one either, and a 100 would be taken for it.
+func (w *wire) sayContinue() error {
+	if c, ok := w.conn.(*conn); !ok || c.held {
+		return nil
+	}
+	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+	return err
 }
 
 // maxDrain is wire.most beside what the route takes.
@@ -124,8 +146,23 @@ const maxDrain = 8 * maxBody
 // can read the answer, and tells whether that was all. If not, the connection must
 // be closed: the rest would be taken for the next request.
 func (w *wire) drain() (all bool) {
+	if w.awaited {
+		return false // it never comes, or some time
+	}
 	_, err := io.CopyN(io.Discard, w, w.most)
 	return errors.Is(err, io.EOF)
+}
+
+// checkAwaited refuses a request by its headers whose body has yet to be asked for.
+func (a *api) checkAwaited(ctx context.Context, r *request) error {
+	if !r.wire.awaited {
+		return nil
+	}
+	if err := a.selectStage(ctx, r); err != nil {
+		return err
+	}
+	r.tooLarge = r.length > r.route.body.limit()
+	return a.checkMedia(ctx, r)
 }
 
 // readBody reads the body and compares it with the one that was signed. Of one
@@ -133,7 +170,7 @@ func (w *wire) drain() (all bool) {
 // refused by checkMedia, in its turn.
 func (a *api) readBody(_ context.Context, r *request) error {
 	limit := r.route.body.limit()
-	if r.c.Request().Header.ContentLength() > limit {
+	if r.length > limit {
 		r.tooLarge = true
 		return nil
 	}
@@ -149,7 +186,7 @@ func (a *api) readBody(_ context.Context, r *request) error {
 		return nil
 	}
 	if !r.claim.VerifyBody(body) {
-		return mismatch()
+		return otherBody(int64(len(body)), signature.HashBody(body))
 	}
 	r.body = body
 	return nil
@@ -202,8 +239,8 @@ func (a *api) spoolBody(r *request) error {
 		r.tooLarge = true
 		return nil
 	}
-	if !r.claim.VerifyHash(hash.Sum(nil)) {
-		return mismatch()
+	if sum := hash.Sum(nil); !r.claim.VerifyHash(sum) {
+		return otherBody(size, hex.EncodeToString(sum))
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind an import's file: %w", err)
@@ -230,7 +267,7 @@ func (a *api) selectStage(_ context.Context, r *request) error {
 // checkMedia refuses a body that is no JSON by its headers, then one that is too
 // large.
 func (a *api) checkMedia(_ context.Context, r *request) error {
-	hasBody := len(r.body) > 0 || r.tooLarge
+	hasBody := len(r.body) > 0 || r.tooLarge || r.wire.awaited
 	if hasBody || r.route.body.required() {
 		takes := r.route.body.media()
 		if r.media = mediaOf(r.header("Content-Type")); !slices.Contains(takes, r.media) {
@@ -243,8 +280,26 @@ func (a *api) checkMedia(_ context.Context, r *request) error {
 	if r.tooLarge {
 		return waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes", r.route.body.limit())
 	}
-	if hasBody && r.route.body == noBody {
+	if err := r.checkMark(); err != nil {
+		return err
+	}
+	if hasBody && r.route.body == noBody && !r.wire.awaited {
 		return decode(r, &struct{}{})
+	}
+	return nil
+}
+
+// checkMark refuses a JSON document that begins with a byte order mark: of UTF-8, or of
+// what is not UTF-8. Imports are files: those begin with one at times.
+func (r *request) checkMark() error {
+	for mark, way := range map[string]string{
+		"\xef\xbb\xbf": "begins with a byte order mark (EF BB BF), which JSON does not have; save it as UTF-8 without one",
+		"\xff\xfe":     "is UTF-16; save it as UTF-8",
+		"\xfe\xff":     "is UTF-16; save it as UTF-8",
+	} {
+		if bytes.HasPrefix(r.body, []byte(mark)) {
+			return waypost.Problems{{Code: waypost.DetailInvalidFormat, Message: "the body " + way}}.Err("")
+		}
 	}
 	return nil
 }

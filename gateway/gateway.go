@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -150,6 +151,7 @@ func (a *api) server() *fiber.App {
 	server := app.Server()
 	server.Handler = nameUnknownMethods(server.Handler, app)
 	server.ErrorHandler = closeUnused(server.ErrorHandler)
+	server.HeaderReceived = leaveBody(server.HeaderReceived)
 	app.Use(a.observe)
 	for _, rt := range routes {
 		app.Add(rt.method, rt.path, a.serve(rt))
@@ -180,6 +182,28 @@ func nameUnknownMethods[C any](next func(C), app interface {
 	}
 }
 
+// leaveBody has the server read nothing behind the headers, and answer no Expect: it would
+// read up to 8 KiB before it looks for a route, and say 100 to a request that is going to
+// be refused. Of a chunked body it leaves that to the handler, so a body of a stated
+// length is one for the moment, and newWire gives it its length again. The header is a
+// type parameter because its package is not ours to import.
+func leaveBody[H interface {
+	ContentLength() int
+	SetContentLength(length int)
+	Del(name string)
+}, C any](func(H) C) func(H) C {
+	return func(h H) (none C) {
+		h.Del(fiber.HeaderExpect)
+		if h.ContentLength() > 0 {
+			h.SetContentLength(chunkedLength)
+		}
+		return none
+	}
+}
+
+// chunkedLength is the length of a chunked body to Fiber.
+const chunkedLength = -1
+
 // Serve has app, which New has made, answer the connections of a listener until it is
 // shut down.
 func Serve(app *fiber.App, l net.Listener) error { return app.Listener(listener{l}) }
@@ -194,10 +218,16 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// conn knows whether its client has said anything.
+// conn knows whether its client has said anything, and whether all answers to it have
+// been written: the server holds one back where it has the next request already.
 type conn struct {
 	net.Conn
-	begun bool
+	begun, held bool
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.held = false
+	return c.Conn.Write(b)
 }
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -225,9 +255,14 @@ func closeUnused[C interface{ Conn() net.Conn }](next func(C, error)) func(C, er
 func (a *api) refuseConnection(c *fiber.Ctx, err error) error {
 	r := &request{c: c, id: a.newRequestID(), began: time.Now()}
 	a.trace(r)
-	var known *waypost.Error
-	if !errors.As(err, &known) {
-		err = waypost.Errorf(waypost.CodeBadRequest, "", "the request is not valid HTTP, is too slow, or its headers are longer than %d bytes", maxHeaders)
+	var refused *fiber.Error
+	switch status := errors.As(err, &refused); {
+	case !status || refused.Code == http.StatusBadRequest:
+		err = waypost.Errorf(waypost.CodeBadRequest, "", "the request is not valid HTTP/1.1: its first line or a header line is malformed, or it ends too early")
+	case refused.Code == http.StatusRequestHeaderFieldsTooLarge:
+		err = waypost.Errorf(waypost.CodeBadRequest, "", "the first line and the headers of the request are longer than %d bytes", maxHeaders)
+	case refused.Code == http.StatusRequestTimeout:
+		err = waypost.Errorf(waypost.CodeBadRequest, "", "the headers of the request did not arrive within %s", a.headerTime)
 	}
 	c.Response().SetConnectionClose()
 	a.finish(r, err)

@@ -189,12 +189,12 @@ func TestListLeads(t *testing.T) {
 		{"region=-7&leadsGroup=3", "Adam"},
 		{"region=9007199254740993", "张三"},
 		{"name=Ada", "Ada Adam"},
-		{"name=ada", ""},
+		{"name=ada", "Ada Adam"},
 		{"name=%E5%BC%A0", "张三"},
 		{"mobilePhone=139-0000-0000", "Grace"},
 		{"mobilePhone=%2B86+138+0000+0000", "Ada"},
 		{"mobilePhone=13700000000", ""},
-		{"email=ada%40example.com", "Ada"},
+		{"email=ADA%40Example.com", "Ada"},
 		{"externalId=x+1", "Adam"},
 		{"externalId=x%201", "Adam"},
 		{"createdFrom=2026-01-31T13:00:00Z&createdTo=2026-01-31T15:00:00.000Z", "Adam Grace"},
@@ -394,7 +394,8 @@ func TestHostileLeads(t *testing.T) {
 		{`{"businessParam":{"name":"a\u0000"}}`, 400},
 		{"{\"businessParam\":{\"name\":\"a\x00\"}}", 400},
 		{"{\"businessParam\":{\"name\":\"a\xff\"}}", 400},
-		{`{"businessParam":{"name":"\ud800"}}`, 201}, // a lone surrogate reads as U+FFFD, as in every JSON reader
+		{`{"businessParam":{"name":"\ud800"}}`, 400},
+		{`{"businessParam":{"name":"\ufffd\ud83d\ude00"}}`, 201},
 		{`{"businessParam":{"name":"a","constructor":1}}`, 400},
 		{`{"businessParam":{"name":"` + strings.Repeat("x", 129) + `"}}`, 400},
 		{`{"businessParam":{"name":"` + strings.Repeat("张", 128) + `"}}`, 201},
@@ -402,9 +403,6 @@ func TestHostileLeads(t *testing.T) {
 		{`{"businessParam":{"name":"a","mobilePhone":[` + strings.Repeat(`"x",`, 10_000) + `"x"]}}`, 400},
 	} {
 		f.send("POST", "/v1/leads", tc.body).expect(t, tc.status)
-	}
-	if a := f.send("POST", "/v1/leads", `{"businessParam":{"name":"\ud800"}}`); a.json["name"] != "\uFFFD" {
-		t.Errorf("%s", a.raw)
 	}
 }
 

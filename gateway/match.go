@@ -79,7 +79,7 @@ func (r *request) checkIfMatch() error {
 	if given == 0 || header == "*" {
 		return nil
 	}
-	if tags, valid := entityTags(header); !valid || len(tags) == 0 {
+	if _, valid := entityTags(header); !valid {
 		return waypost.Errorf(waypost.CodeBadRequest, headerIfMatch, `If-Match must be * or ETags in quotes, such as "abc"; the quotes are part of an ETag`)
 	}
 	return nil
@@ -88,23 +88,22 @@ func (r *request) checkIfMatch() error {
 // weak stands before an entity tag that names what is only equivalent.
 const weak = "W/"
 
-// entityTags splits a list of entity tags, which may hold commas. As in all lists of
-// HTTP, an element may be empty.
+// entityTags splits a list of entity tags, which may hold commas.
 func entityTags(header string) (tags []string, valid bool) {
 	for rest := header; ; {
-		if rest = strings.TrimLeft(rest, " \t,"); rest == "" {
+		rest = strings.TrimLeft(rest, " \t")
+		quoted := strings.TrimPrefix(rest, weak)
+		opaque, opened := strings.CutPrefix(quoted, `"`)
+		opaque, after, closed := strings.Cut(opaque, `"`)
+		if !opened || !closed || strings.ContainsAny(opaque, " \t") {
+			return nil, false
+		}
+		tags = append(tags, rest[:len(rest)-len(after)])
+		if after = strings.TrimLeft(after, " \t"); after == "" {
 			return tags, true
 		}
-		quoted := strings.TrimPrefix(rest, weak)
-		if quoted[:min(1, len(quoted))] != `"` {
+		if rest, valid = strings.CutPrefix(after, ","); !valid {
 			return nil, false
 		}
-		opaque, after, closed := strings.Cut(quoted[1:], `"`)
-		after = strings.TrimLeft(after, " \t")
-		if !closed || strings.ContainsAny(opaque, " \t") || after != "" && after[0] != ',' {
-			return nil, false
-		}
-		tags = append(tags, rest[:len(rest)-len(quoted)+len(opaque)+2])
-		rest = after
 	}
 }

@@ -38,6 +38,9 @@ func (a *api) observe(c *fiber.Ctx) error {
 	if unreadable || !r.wire.drain() {
 		c.Response().SetConnectionClose()
 	}
+	if connection, ok := c.Context().Conn().(*conn); ok {
+		connection.held = true // until it is written
+	}
 	err = cmp.Or(limited, err)
 	a.finish(r, err)
 	return nil

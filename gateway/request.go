@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +27,7 @@ type request struct {
 	query   string
 	headers []signature.Header
 	wire    *wire
+	length  int // of the body in bytes, where it is stated
 
 	route    *route
 	app      waypost.Application
@@ -63,7 +66,18 @@ func newRequest(c *fiber.Ctx, bodyTime time.Duration) (*request, error) {
 	if err == nil {
 		err = r.checkFraming()
 	}
-	return r, err
+	if err != nil {
+		return r, err
+	}
+	if stated := r.header("Content-Length"); stated != "" {
+		if r.length, err = strconv.Atoi(stated); err != nil {
+			return r, waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "Content-Length must be a number of bytes")
+		}
+		h.SetContentLength(r.length) // as it was before leaveBody
+	}
+	hasBody := r.length > 0 || r.sent("Transfer-Encoding")
+	r.wire.awaited = hasBody && h.IsHTTP11() && strings.EqualFold(r.header(fiber.HeaderExpect), "100-continue")
+	return r, r.checkHost()
 }
 
 func (r *request) signed() signature.Request {
@@ -104,12 +118,51 @@ func readHeaders(raw string) ([]signature.Header, error) {
 			continue
 		}
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\x00") {
-			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line is malformed")
+		if !ok || name == "" || strings.ContainsFunc(name, notInName) || strings.ContainsFunc(value, notInValue) {
+			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line is malformed: it must be a name, a colon without a blank before it, and a value without control characters, all on one line")
 		}
 		headers = append(headers, signature.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
 	return headers, nil
+}
+
+// notInName and notInValue tell what may not stand in a header line (RFC 9110, section 5).
+func notInName(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
+}
+
+func notInValue(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// checkHost refuses a request that names no host, or several: two servers could take it
+// for two different ones (RFC 9112, section 3.2).
+func (r *request) checkHost() error {
+	host, n := r.signed().Header(fiber.HeaderHost)
+	switch {
+	case n != 1:
+		return waypost.Errorf(waypost.CodeBadRequest, fiber.HeaderHost, "the request must have one header Host, not %d", n)
+	case !isHost(host):
+		return waypost.Errorf(waypost.CodeBadRequest, fiber.HeaderHost, "Host must be a name or an address, with a port or none, such as api.example.com:8443")
+	}
+	return nil
+}
+
+// isHost tells whether a Host can be one of a URL (RFC 3986, section 3.2).
+func isHost(s string) bool {
+	name, port := s, ""
+	if at := strings.LastIndexByte(s, ':'); at > strings.LastIndexByte(s, ']') {
+		name, port = s[:at], s[at+1:]
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || number == 0) {
+		return false
+	}
+	if inner, opened := strings.CutPrefix(name, "["); opened {
+		inner, closed := strings.CutSuffix(inner, "]")
+		addr, err := netip.ParseAddr(inner)
+		return closed && err == nil && addr.Is6() && addr.Zone() == ""
+	}
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"#%,/:;<>?@[\\]^`{|}", r)
+	})
 }
 
 // checkFraming refuses what two servers could see end in two different places,
@@ -117,7 +170,12 @@ func readHeaders(raw string) ([]signature.Header, error) {
 func (r *request) checkFraming() error {
 	length, lengths := r.signed().Header("Content-Length")
 	coding, codings := r.signed().Header("Transfer-Encoding")
+	protocol := string(r.c.Request().Header.Protocol())
 	switch {
+	case protocol != "HTTP/1.1" && protocol != "HTTP/1.0":
+		return waypost.Errorf(waypost.CodeBadRequest, "", "the request must be HTTP/1.1 (or 1.0)")
+	case codings > 0 && protocol != "HTTP/1.1":
+		return waypost.Errorf(waypost.CodeBadRequest, "Transfer-Encoding", "HTTP/1.0 has no Transfer-Encoding; send Content-Length, or HTTP/1.1")
 	case lengths > 1 || codings > 1 || lengths > 0 && codings > 0:
 		return waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "the length of the body is stated twice")
 	case codings > 0 && !strings.EqualFold(coding, "chunked"):

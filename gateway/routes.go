@@ -121,6 +121,7 @@ type check = func(*api, context.Context, *request) error
 var signedChecks = []check{
 	(*api).checkPath,
 	(*api).authenticate,
+	(*api).checkAwaited,
 	(*api).readBody,
 	(*api).selectStage,
 	(*api).checkMedia,
