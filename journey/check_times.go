@@ -76,6 +76,7 @@ func (c *checker) waitUntil(n Node, path string) {
 	if n.Lead != "" && !isLeadDate(n.Lead) {
 		c.p.Add(waypost.DetailOutOfRange, path+".lead", "must be birthday, createdAt, updatedAt or customFields.NAME")
 	}
+	c.missed(n, path+".onMissed")
 	switch offset, err := n.offset(); {
 	case err != nil:
 		c.p.Add(waypost.DetailInvalidFormat, path+".offset", "%s", err)
@@ -83,6 +84,18 @@ func (c *checker) waitUntil(n Node, path string) {
 		c.p.Add(waypost.DetailOutOfRange, path+".offset", "must be between -366 and 366 days")
 	case n.Offset != "" && n.Lead == "":
 		c.p.Add(waypost.DetailOutOfRange, path+".offset", "counts from a date of the lead, and lead names none")
+	}
+}
+
+// missed checks where those go on whose date is not to be waited for. A date that
+// comes once can be over for anybody; a birthday comes again.
+func (c *checker) missed(n Node, path string) {
+	switch {
+	case n.OnMissed != "" && n.Lead == "":
+		c.p.Add(waypost.DetailOutOfRange, path, "is for a date of the lead, and lead names none")
+	case n.OnMissed == "" && n.Lead != birthday && isLeadDate(n.Lead):
+		c.p.Add(waypost.DetailNullValue, path, "must name where node %q sends leads whose %s is missing, invalid, in the past or more than 100 years ahead: "+
+			"a node to go on at, or an exit node", clip(n.ID, 64), clip(n.Lead, 80))
 	}
 }
 

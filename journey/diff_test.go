@@ -20,8 +20,8 @@ func TestDiff(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "order and white space", edit: []string{
-			`{"id": "old", "type": "waitUntil", "lead": "createdAt", "offset": "P30D", "weekdays": ["sun"]},`, "", `{"id": "end", "type": "exit"}`,
-			`{"id": "end", "type":   "exit"}, {"offset": "P30D", "weekdays": ["sun"], "id": "old", "type": "waitUntil", "lead": "createdAt"}`,
+			`{"id": "old", "type": "waitUntil", "lead": "createdAt", "offset": "P30D", "weekdays": ["sun"], "onMissed": "end"},`, "", `{"id": "end", "type": "exit"}`,
+			`{"id": "end", "type":   "exit"}, {"onMissed": "end", "offset": "P30D", "weekdays": ["sun"], "id": "old", "type": "waitUntil", "lead": "createdAt"}`,
 		}},
 		{name: "the definition", edit: []string{
 			`"name": "Everything"`, `"name": "All"`, `"policy": "always"`, `"every": "1h"`, `{"event": "app.closed"}`, `{"event": "left"}`,
@@ -34,13 +34,13 @@ func TestDiff(t *testing.T) {
 			`"for": "72h"`, `"for": "24h"`, `"greeting": "Hi {{ lead.name }}"`, `"n": 1.50, "greeting": "Dear"`, `"webhook": "whk_1", "params": {"template"`, `"webhook": "whk_2", "params": {"template"`,
 			`"weekdays": ["mon", "tue", "wed", "thu", "fri"]`, `"weekdays": ["mon"]`, `"weight": 49, "next": "sorry"`, `"weight": 40, "next": "end"`,
 			`touchpoints.hello.httpStatus < 300", "next": "thanks"`, `true", "next": "end"`,
-			`{"id": "old", "type": "waitUntil", "lead": "createdAt", "offset": "P30D", "weekdays": ["sun"]},`, `{"id": "young", "type": "exit"},`, `"next": "old"`, `"next": "young"`,
+			`{"id": "old", "type": "waitUntil", "lead": "createdAt", "offset": "P30D", "weekdays": ["sun"], "onMissed": "end"},`, `{"id": "young", "type": "exit"},`, `"next": "old"`, `"next": "young"`,
 		}, want: []string{
 			`hello.params.greeting: "Hi {{ lead.name }}" → "Dear"`, `hello.params.n: added 1.50`, `wait.for: "72h" → "24h"`,
 			`morning.weekdays: ["mon","tue","wed","thu","fri"] → ["mon"]`, `arms.arms[1].weight: 49 → 40`, `arms.arms[1].next: "sorry" → "end"`,
 			`check.cases[0].when: "lead.gender == 1 && touchpoints.hello.succeed && touchpoints.hello.httpStatus < 300" → "lead.gender == 1 && touchpoints.hello.succeed && true"`,
 			`check.cases[0].next: "thanks" → "end"`, `thanks.webhook: "whk_1" → "whk_2"`, `other.next: "old" → "young"`,
-			`young: added {"id":"young","type":"exit"}`, `old: removed {"id":"old","type":"waitUntil","weekdays":["sun"],"lead":"createdAt","offset":"P30D"}`,
+			`young: added {"id":"young","type":"exit"}`, `old: removed {"id":"old","type":"waitUntil","weekdays":["sun"],"lead":"createdAt","offset":"P30D","onMissed":"end"}`,
 		}},
 		{name: "another type, more arms", edit: []string{
 			`"type": "delay", "for": "72h"`, `"type": "waitUntil", "time": "09:00"`, `{"weight": 1}]`, `{"weight": 1}, {"weight": 2, "next": "end"}]`,

@@ -47,8 +47,9 @@ func (d *Definition) after(i int) []int {
 // loops reports loops that an enrollment could run through without ever waiting:
 // the strongly connected components of what is left without the nodes that wait.
 // A touchpoint is no wait: its receiver can answer at once. A waitUntil of a time of
-// day is one: it waits for the next, never for now. A waitForEvent is one,
-// though its event may be there already: an event satisfies a node only once.
+// day is one: it waits for the next, never for now. So is one for a date of the lead
+// with onMissed, save for that way. A waitForEvent is one, though its event may be
+// there already: an event satisfies a node only once.
 func (c *checker) loops() {
 	t := tarjan{d: c.d, order: make([]int, len(c.d.body.Nodes)), low: make([]int, len(c.d.body.Nodes)), onStack: make([]bool, len(c.d.body.Nodes))}
 	for i := range c.d.body.Nodes {
@@ -91,8 +92,9 @@ func (t *tarjan) visit(i int) {
 	t.order[i], t.low[i] = t.clock, t.clock
 	t.stack, t.onStack[i] = append(t.stack, i), true
 	self := false
-	for _, next := range t.d.after(i) {
-		if !t.follows(next) {
+	for _, e := range t.d.body.Nodes[i].edges() {
+		next, ok := t.d.index[e.to]
+		if !ok || t.d.body.Nodes[i].waitsOn(e.member) || !t.follows(next) {
 			continue
 		}
 		self = self || next == i

@@ -56,6 +56,7 @@ type Node struct {
 	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitUntil, waitForEvent, enroll
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint: empty goes on with Next
 	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent: empty goes on with Next
+	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty goes on with Next
 }
 
 // sinceEnrollment is the one value that Since may have.
@@ -93,9 +94,16 @@ const minWait = time.Millisecond
 
 // waits tells whether an enrollment spends time at the node: a loop needs one
 // that does. A wait for a date of the lead does not if there is no such date, or
-// if it is over.
+// if it is over: see waitsOn.
 func (n Node) waits() bool {
 	return n.Type == Delay || n.Type == WaitForEvent || n.Type == WaitUntil && n.Lead == ""
+}
+
+// waitsOn tells whether an enrollment that goes on by an edge of the node has spent
+// time there. Who misses a date of the lead has not; without OnMissed it goes on as
+// if it had come.
+func (n Node) waitsOn(member string) bool {
+	return n.waits() || n.OnMissed != "" && member != "onMissed"
 }
 
 // wait reads For or Timeout: how long an enrollment stays at a node that waits.
@@ -139,6 +147,7 @@ func (n Node) edges() []edge {
 	add("next", n.Next)
 	add("onFailure", n.OnFailure)
 	add("onTimeout", n.OnTimeout)
+	add("onMissed", n.OnMissed)
 	for i, a := range n.Arms {
 		add(element("arms", i)+".next", a.Next)
 	}

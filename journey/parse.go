@@ -66,6 +66,7 @@ type draftNode struct {
 	Next      *string          `json:"next"`
 	OnFailure *string          `json:"onFailure"`
 	OnTimeout *string          `json:"onTimeout"`
+	OnMissed  *string          `json:"onMissed"`
 }
 
 type draftArm struct {
@@ -128,7 +129,7 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 		Event: value(n.Event), When: value(n.When), Timeout: value(n.Timeout), Since: value(n.Since),
 		Time: value(n.Time), Timezone: value(n.Timezone), Lead: value(n.Lead), Offset: value(n.Offset),
 		Journey: value(n.Journey),
-		Next:    value(n.Next), OnFailure: value(n.OnFailure), OnTimeout: value(n.OnTimeout),
+		Next:    value(n.Next), OnFailure: value(n.OnFailure), OnTimeout: value(n.OnTimeout), OnMissed: value(n.OnMissed),
 	}
 	if len(n.Params) > 0 {
 		out.Params = n.Params
@@ -151,7 +152,7 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 	case WaitForEvent:
 		members = "event when timeout since next onTimeout"
 	case WaitUntil:
-		members = "time timezone weekdays lead offset next"
+		members = "time timezone weekdays lead offset next onMissed"
 	case Branch:
 		members = "cases otherwise"
 	case Split:
@@ -197,6 +198,7 @@ func (n draftNode) node(p *waypost.Problems, path string) Node {
 	foreign(n.Next != nil, "next")
 	foreign(n.OnFailure != nil, "onFailure")
 	foreign(n.OnTimeout != nil, "onTimeout")
+	foreign(n.OnMissed != nil, "onMissed")
 	return out
 }
 

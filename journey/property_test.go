@@ -53,6 +53,9 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			if rapid.Bool().Draw(t, "has lead") {
 				n["lead"] = rapid.SampledFrom([]string{"birthday", "createdAt", "customFields.renewalDate", "customFields.none"}).Draw(t, "lead")
 				n["offset"] = rapid.SampledFrom([]string{"0s", "-72h", "P30D", "+1h"}).Draw(t, "offset")
+				if n["lead"] != "birthday" || rapid.Bool().Draw(t, "has onMissed") {
+					n["onMissed"] = forward(i, "onMissed")
+				}
 			}
 			if n["lead"] == nil || rapid.Bool().Draw(t, "has time") {
 				n["time"] = rapid.SampledFrom([]string{"00:00", "09:00", "02:30", "23:59"}).Draw(t, "time")
@@ -97,13 +100,16 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			back := fmt.Sprintf("back-%d", i)
 			n["cases"] = append(n["cases"].([]any), map[string]any{"when": "false", "next": back})
 			wait := map[string]any{"id": back, "type": "delay", "for": "1h", "next": id(rapid.IntRange(0, count-1).Draw(t, "back to"))}
-			switch rapid.IntRange(0, 2).Draw(t, "back on") {
+			switch rapid.IntRange(0, 3).Draw(t, "back on") {
 			case 1:
 				delete(wait, "for")
 				wait["type"], wait["event"], wait["timeout"] = "waitForEvent", "login", "1h"
 			case 2:
 				delete(wait, "for")
 				wait["type"], wait["time"] = "waitUntil", "09:00"
+			case 3:
+				delete(wait, "for")
+				wait["type"], wait["lead"], wait["onMissed"] = "waitUntil", "customFields.renewalDate", id(count-1)
 			}
 			nodes = append(nodes, wait)
 		}

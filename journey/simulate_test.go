@@ -64,6 +64,7 @@ func TestSimulate(t *testing.T) {
 04-07 09:00 thanks skipped (frequencyCap)
 04-07 09:00 other enrolled (enrolled)
 04-07 09:00 old skipped (createdAt P30D: in the past)
+04-07 09:00 end exited
 04-07 09:00 completed`,
 		},
 		{
@@ -428,7 +429,7 @@ func TestForecast(t *testing.T) {
 		{"id":"e","type":"waitForEvent","event":"purchase","timeout":"P2D","next":"end","onTimeout":"b"},
 		{"id":"b","type":"branch","cases":[{"when":"lead.gender == 1","next":"c"}],"otherwise":"end"},
 		{"id":"c","type":"touchpoint","webhook":"whk_2","next":"r"},
-		{"id":"r","type":"waitUntil","lead":"customFields.renewalDate","next":"f"},
+		{"id":"r","type":"waitUntil","lead":"customFields.renewalDate","next":"f","onMissed":"f"},
 		{"id":"f","type":"touchpoint","webhook":"whk_1","next":"g"},
 		{"id":"g","type":"touchpoint","webhook":"whk_1","next":"end"},
 		{"id":"end","type":"exit"}]}`)

@@ -118,7 +118,7 @@ func (r *stepper) decided(n Node, in Input) error {
 		return r.branched(n, in)
 	case WaitUntil:
 		if in.Until.IsZero() {
-			return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
+			return r.missed(n, in)
 		}
 		return r.wait(n, in.Until.UTC().Round(0), in.Reason)
 	case Split:
@@ -139,6 +139,15 @@ func (r *stepper) decided(n Node, in Input) error {
 		reason = result
 	}
 	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
+}
+
+// missed goes on where there is no date of the lead to wait for.
+func (r *stepper) missed(n Node, in Input) error {
+	next := n.OnMissed
+	if next == "" {
+		next = n.Next
+	}
+	return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", next)
 }
 
 func (r *stepper) branched(n Node, in Input) error {

@@ -101,6 +101,18 @@ func TestStep_language(t *testing.T) {
 			path:   []journey.Visit{{"n", "waited"}},
 		},
 		{
+			name: "a date that is missed", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"customFields.d","next":"in","onMissed":"out"},{"id":"in","type":"touchpoint","webhook":"w"},{"id":"out","type":"exit"}]}`, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decidedUntil(0, "customFields.d: in the past")},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n skipped >out customFields.d: in the past", "3 out exited >"},
+			path:   []journey.Visit{{"n", "skipped"}, {"out", "exited"}},
+		},
+		{
+			name: "a birthday that is not known", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"birthday","next":"in"},{"id":"in","type":"exit"}]}`, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decidedUntil(0, "birthday: missing value")},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n skipped >in birthday: missing value", "3 in exited >"},
+			path:   []journey.Visit{{"n", "skipped"}, {"in", "exited"}},
+		},
+		{
 			name: "held back, then capped", definition: everything, status: waypost.EnrollmentWaiting,
 			inputs: []journey.Input{
 				start(), {Kind: journey.InputDeferred, Reason: waypost.DeferBreaker},

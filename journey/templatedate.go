@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// dateLayouts are the ways of writing a date that the date filter reads; one
-// without a zone is UTC.
-var dateLayouts = []string{
-	time.RFC3339Nano, time.DateOnly, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04",
-	"2006/01/02", "20060102", "2006-01-02 15:04:05 -0700", time.RFC1123, time.RFC1123Z,
-}
-
 // date formats a date, or seconds since 1970, as strftime does. What is no date
 // stays as it is.
 func date(v any, a arguments) (any, error) {
@@ -32,11 +25,8 @@ func dateOf(v any) (time.Time, bool) {
 	case int:
 		return time.Unix(int64(v), 0).UTC(), v > -1e11 && v < 1e11
 	case string:
-		for _, layout := range dateLayouts {
-			if t, err := time.Parse(layout, strings.TrimSpace(v)); err == nil {
-				return t, true
-			}
-		}
+		t, _, ok := parseDate(v)
+		return t, ok
 	}
 	return time.Time{}, false
 }

@@ -23,12 +23,12 @@ const (
 // Weekdays. The time zone is the node's, else the one that the lead's
 // customFields.timezone names, else UTC.
 //
-// Lead names createdAt, updatedAt or a custom field that holds an RFC 3339
-// instant or a day (2026-12-31, from its midnight in the time zone), which come
-// once, or birthday or a custom field without a year (--12-31), which come every
+// Lead names createdAt, updatedAt or a custom field that holds a date as the date
+// filter of templates reads it, which come once (a day from its midnight in the time
+// zone, a time without a zone in that zone), or birthday or a custom field without a year (--12-31), which come every
 // year: then it is the next one whose instant is not over. One on 29 February
 // is on 28 February in other years, so that it stays in its month. Offset is
-// counted on the clock for days, so that -24h is a day before whatever daylight
+// counted on the clock for what names no zone, so that -24h is a day before whatever daylight
 // saving does, and in real time for instants.
 //
 // A time that clocks jump over is moved to where they jump to, a day that a time
@@ -178,9 +178,9 @@ func wallOf(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// occasion is a date of a lead: an instant, a day, or a day of every year.
+// occasion is a date of a lead: an instant, a time on a clock, or a day of every year.
 type occasion struct {
-	time.Time // of a day its midnight, written as UTC
+	time.Time // of a clock what it shows, written as UTC; of a day its midnight
 	instant   bool
 	yearly    bool
 }
@@ -253,6 +253,9 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 			return occasion{}, missingValue
 		}
 		if written, ok = v.(string); !ok {
+			if seconds, ok := plain(v).(int); ok && seconds >= minUnix && seconds <= maxUnix {
+				return occasion{Time: time.Unix(int64(seconds), 0), instant: true}, ""
+			}
 			return occasion{}, invalidValue
 		}
 	}
@@ -262,11 +265,15 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 	if t, err := time.Parse("--01-02", written); err == nil {
 		return occasion{Time: t, yearly: true}, ""
 	}
-	if t, err := time.Parse(time.DateOnly, written); err == nil {
-		return occasion{Time: t, yearly: name == birthday}, ""
+	if name == birthday {
+		t, err := time.Parse(time.DateOnly, written)
+		if err != nil {
+			return occasion{}, invalidValue
+		}
+		return occasion{Time: t, yearly: true}, ""
 	}
-	if t, err := time.Parse(time.RFC3339, written); err == nil && name != birthday {
-		return occasion{Time: t, instant: true}, ""
+	if t, zoned, ok := parseDate(written); ok {
+		return occasion{Time: t, instant: zoned}, ""
 	}
 	return occasion{}, invalidValue
 }

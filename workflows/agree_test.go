@@ -113,6 +113,9 @@ func (d *drawing) definition() string {
 			n["timezone"] = pick(d, "", "Asia/Kathmandu", "America/New_York")
 			if d.IntN(2) == 0 {
 				n["lead"], n["offset"] = pick(d, "birthday", "createdAt", "customFields.renewalDate", "customFields.none"), pick(d, "-72h", "0s", "48h")
+				if n["lead"] != "birthday" || d.IntN(2) == 0 {
+					n["onMissed"] = later()
+				}
 			}
 			if n["lead"] == nil || d.IntN(2) == 0 {
 				n["time"] = pick(d, "00:00", "09:30", "18:15")

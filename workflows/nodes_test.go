@@ -126,12 +126,13 @@ func TestWaitUntilClockBehind(t *testing.T) {
 	}
 }
 
-// Dates of leads: each has its own instant, those that have none go on at once.
+// Dates of leads: each has its own instant, those that have none go to onMissed at once.
 func TestWaitUntilDates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	v := w.publish(`{"name":"Renewal","start":"renewal","nodes":[
-		{"id":"renewal","type":"waitUntil","lead":"customFields.renewalDate","offset":"-72h","next":"thanks"},
+		{"id":"renewal","type":"waitUntil","lead":"customFields.renewalDate","offset":"-72h","next":"thanks","onMissed":"late"},
+		{"id":"late","type":"touchpoint","webhook":"WEBHOOK"},
 		{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`)
 	start := w.env.Now()
 	type entrant struct {
@@ -148,6 +149,8 @@ func TestWaitUntilDates(t *testing.T) {
 		},
 		"2026-03-20": {after: 15*24*time.Hour + 16*time.Hour, word: "waited: "},
 		"2026-03-02": {word: "skipped: customFields.renewalDate -72h: in the past"},
+		"31/12/2026": {word: "skipped: customFields.renewalDate -72h: invalid value"},
+		"2126-03-09": {word: "skipped: customFields.renewalDate -72h: more than 100 years ahead"},
 		"tomorrow":   {word: "skipped: customFields.renewalDate -72h: invalid value"},
 		"":           {word: "skipped: customFields.renewalDate -72h: missing value"},
 	} {
@@ -158,7 +161,11 @@ func TestWaitUntilDates(t *testing.T) {
 	w.env.SetOnTimerFiredListener(func(string) { wakes++ })
 	w.run()
 	for _, e := range all {
-		_, attempts := w.delivery(e.Enrollment, "thanks")
+		node := "thanks"
+		if e.after == 0 {
+			node = "late"
+		}
+		_, attempts := w.delivery(e.Enrollment, node)
 		if late := attempts[0].At.Sub(start) - e.after; late < 0 || late > 2*time.Second {
 			t.Errorf("%s: it was sent %s after the start, want %s", e.word, attempts[0].At.Sub(start), e.after)
 		}

@@ -33,7 +33,7 @@ func TestHistoriesOfNodes(t *testing.T) {
 	next := p.Publish(t, r.URL, `{"name":"Next","start":"welcome","nodes":[{"id":"welcome","type":"touchpoint","webhook":%q}]}`)
 	journeyID := p.Publish(t, r.URL, strings.ReplaceAll(`{"name":"History","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"date"},
-		{"id":"date","type":"waitUntil","lead":"customFields.date","offset":"-1h","next":"arms"},
+		{"id":"date","type":"waitUntil","lead":"customFields.date","offset":"-1h","next":"arms","onMissed":"arms"},
 		{"id":"arms","type":"split","arms":[{"weight":1,"next":"on"},{"weight":1,"next":"twice"}]},
 		{"id":"twice","type":"enroll","journey":"NEXT","next":"on"},
 		{"id":"on","type":"enroll","journey":"NEXT","next":"thanks"},
