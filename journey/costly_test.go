@@ -77,8 +77,15 @@ func TestRender_costly(t *testing.T) {
 func TestDecide_costly(t *testing.T) {
 	f := facts()
 	f.Lead.Remark = ptr(strings.Repeat("ab ", 20_000))
-	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400)}
+	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400),
+		"digits": strings.Repeat("9", 900_000), "decimal": "9007199254740992." + strings.Repeat("0", 900_000), "span": strings.Repeat("1h", 400_000)}
 	for _, condition := range []string{
+		strings.Repeat("double(enrollment.params.digits) > 1 || ", 80) + "false",
+		strings.Repeat("double(enrollment.params.decimal) < 1 || ", 80) + "false",
+		strings.Repeat("int(enrollment.params.digits) > 1 || ", 80) + "false",
+		strings.Repeat("date(enrollment.params.digits) == today || ", 80) + "false",
+		strings.Repeat("duration(enrollment.params.span) < duration('1h') || ", 70) + "false",
+		"[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, [1,2,3,4,5,6,7,8,9].all(z, [1,2,3,4,5,6,7,8,9].all(w, date('2026-12-31', 'Europe/Berlin') > today || true))))",
 		"enrollment.params.big.matches('((a|b| )?){500}c')",
 		"lead.remark.matches('((a|b| )?){80}c')",
 		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, 'a b a b a b'.matches('((a|b| )?){80}c'))).size() > 99",
