@@ -127,6 +127,8 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 			*m.into = moment(p, path+m.name, *m.raw)
 		}
 	}
+	inOrder(p, path, "createdFrom", "createdTo", filter.CreatedFrom, filter.CreatedTo)
+	inOrder(p, path, "updatedFrom", "updatedTo", filter.UpdatedFrom, filter.UpdatedTo)
 	return filter
 }
 

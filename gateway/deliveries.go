@@ -79,7 +79,7 @@ func (a *api) listDeliveries(ctx context.Context, r *request) (answer, error) {
 	if filter.Status != "" && !deliveryStatuses[filter.Status] {
 		p.Add(waypost.DetailInvalidFormat, "status", "must be pending, retrying, deferred, succeeded, failed or canceled")
 	}
-	inOrder(&p, "", filter.From, filter.To)
+	inOrder(&p, "", "from", "to", filter.From, filter.To)
 	if err := p.Err("query"); err != nil {
 		return answer{}, err
 	}

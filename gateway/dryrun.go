@@ -159,6 +159,8 @@ func dryRunOutcomes(p *waypost.Problems, body map[string]outcomeBody) map[string
 		}
 		if o.HTTPStatus != 0 && (o.HTTPStatus < 100 || o.HTTPStatus > 599) {
 			p.Add(waypost.DetailOutOfRange, path+"httpStatus", "must be 100 to 599, or 0 for no answer")
+		} else if *o.Succeed && o.HTTPStatus != 0 && o.HTTPStatus != 200 {
+			p.Add(waypost.DetailOutOfRange, path+"httpStatus", "must be 200 where succeed is true: any other answer is a failure")
 		}
 		if *o.Succeed && o.HTTPStatus == 0 {
 			o.HTTPStatus = 200

@@ -196,6 +196,7 @@ func TestDryRunFaults(t *testing.T) {
 		string(many): {"TooLong events"},
 		`{"leadsId":1,"outcomes":{"hello":{"httpStatus":99}}}`:                       {"NullValue outcomes.hello.succeed"},
 		`{"leadsId":1,"outcomes":{"hello":{"succeed":true,"httpStatus":99}}}`:        {"OutOfRange outcomes.hello.httpStatus"},
+		`{"leadsId":1,"outcomes":{"hello":{"succeed":true,"httpStatus":503}}}`:       {"OutOfRange outcomes.hello.httpStatus"},
 		`{"leadsId":1,"outcomes":{"hello":true}}`:                                    {"InvalidType outcomes.hello", "NullValue outcomes.hello.succeed"},
 		`{"leadsId":1,"outcomes":{"end":{"succeed":true},"nope":{"succeed":false}}}`: {"OutOfRange outcomes.end", "OutOfRange outcomes.nope"},
 	} {

@@ -78,7 +78,7 @@ func TestExportLeads(t *testing.T) {
 			t.Errorf("%s: %v, %s", query, err, got)
 		}
 	}
-	for query, details := range map[string]string{"format=xml&sort=x&region=a": "InvalidType region; OutOfRange sort; OutOfRange format", "limit=5": "UnknownField limit", "cursor=x": "UnknownField cursor"} {
+	for query, details := range map[string]string{"format=xml&sort=x&region=a": "InvalidType region; OutOfRange sort; OutOfRange format", "limit=5": "UnknownField limit", "createdFrom=2026-02-01T00:00:00Z&createdTo=2026-01-01T00:00:00Z": "OutOfRange createdFrom", "cursor=x": "UnknownField cursor"} {
 		f.get("/v1/leads/export?"+query).fault(t, 400, "BadRequest", strings.Split(details, "; ")...)
 	}
 	for _, format := range []string{"ndjson", "csv"} {

@@ -107,9 +107,9 @@ func moment(p *waypost.Problems, target, raw string) time.Time {
 
 // inOrder notes a span of time that ends before it begins: nothing can lie in it. Ends
 // that are not given, or faulty themselves, are zero.
-func inOrder(p *waypost.Problems, path string, from, to time.Time) {
-	if !from.IsZero() && !to.IsZero() && from.After(to) {
-		p.Add(waypost.DetailOutOfRange, path+"from", "must not be later than to")
+func inOrder(p *waypost.Problems, path, from, to string, begin, end time.Time) {
+	if !begin.IsZero() && !end.IsZero() && begin.After(end) {
+		p.Add(waypost.DetailOutOfRange, path+from, "must not be later than %s", to)
 	}
 }
 

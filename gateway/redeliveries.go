@@ -102,7 +102,7 @@ func decodeRedelivery(r *request) (waypost.DeliveryFilter, error) {
 			*m.into = moment(&p, path+m.name, *m.raw)
 		}
 	}
-	inOrder(&p, path, f.From, f.To)
+	inOrder(&p, path, "from", "to", f.From, f.To)
 	return f, append(problems, withoutTargets(p, problems)...).Err("")
 }
 

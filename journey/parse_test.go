@@ -351,6 +351,11 @@ func TestCheck_limits(t *testing.T) {
 	}{
 		{`"exitOn":[` + many(20, func(i int) string { return fmt.Sprintf(`{"event":"e%d"}`, i) }) + `]`, "", ""},
 		{`"exitOn":[` + many(21, func(i int) string { return fmt.Sprintf(`{"event":"e%d"}`, i) }) + `]`, "exitOn", waypost.DetailTooLong},
+		{`"reentry":{"policy":"never"}`, "", ""},
+		{`"reentry":{"policy":"always","every":"1h"}`, "", ""},
+		{`"reentry":{"every":"1h"}`, "", ""},
+		{`"reentry":{"policy":"never","every":"1h"}`, "reentry.every", waypost.DetailOutOfRange},
+		{`"reentry":{"policy":"never","every":"soon"}`, "reentry.every", waypost.DetailInvalidFormat},
 		{`"quietHours":{"from":"00:00","to":"23:59"}`, "", ""},
 		{`"quietHours":{"from":"00:00","to":"24:00"}`, "quietHours.to", waypost.DetailInvalidFormat},
 		{`"quietHours":{"from":"00:00"}`, "quietHours.to", waypost.DetailNullValue},
@@ -369,6 +374,12 @@ func TestCheck_limits(t *testing.T) {
 		problems := parse(t, `{"name":"x",`+test.members+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil)
 		if test.code == "" && len(problems) > 0 || test.code != "" && (len(problems) != 1 || problems[0].Code != test.code || problems[0].Target != test.target) {
 			t.Errorf("%.80s: %v, want %s %s", test.members, problems, test.code, test.target)
+		}
+	}
+	for event, want := range map[string]string{"login": "", "unsubscribed": "never comes here: exitOn ends the journey at this event"} {
+		problems := parse(t, `{"name":"x","exitOn":[{"event":"gone"},{"event":"unsubscribed"}],"start":"n0","nodes":[{"id":"n0","type":"waitForEvent","timeout":"1h","event":"`+event+`"}]}`).Check(nil)
+		if want == "" && len(problems) > 0 || want != "" && (len(problems) != 1 || problems[0].Target != "nodes[0].event" || problems[0].Message != want) {
+			t.Errorf("%s: %v", event, problems)
 		}
 	}
 	for name, code := range map[string]waypost.DetailCode{
