@@ -139,7 +139,7 @@ func (d *drawing) definition() string {
 			n["arms"] = []any{map[string]any{"weight": 1, "next": fmt.Sprint("n", i+1)}, map[string]any{"weight": 2, "next": later()}, map[string]any{"weight": 1}}
 		case "branch":
 			delete(n, "next")
-			when := pick(d, "lead.gender == 1", "lead.customFields.score > 5", "lead.customFields.none.x == 1", "enrollment.params.none")
+			when := pick(d, "lead.gender == 1", "lead.customFields.score > 5", "lead.customFields.none.x == 1", "enrollment.params.none", "today.getDayOfWeek() > 2 && now >= today")
 			if len(touchpoints) > 0 && d.IntN(2) == 0 {
 				when = "touchpoints." + pick(d, touchpoints...) + pick(d, ".succeed", ".attempts > 1", ".httpStatus == 404")
 			}

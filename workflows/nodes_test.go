@@ -449,3 +449,28 @@ func TestLoopContinuesAsNew(t *testing.T) {
 		})
 	}
 }
+
+// Conditions are told the time of the decision, and that of the look at an event.
+func TestConditionsNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	e := w.enroll(w.publish(`{"name":"J","start":"wait","nodes":[
+		{"id":"wait","type":"delay","for":"1h","next":"check"},
+		{"id":"check","type":"branch","cases":[{"when":"now - lead.createdAt < duration('1h')"},{"when":"now - lead.createdAt < duration('61m')","next":"late"}]},
+		{"id":"late","type":"waitForEvent","event":"purchase","timeout":"P1D","when":"now - lead.createdAt > duration('2h')"}]}`), 1)[0]
+	for i, after := range []time.Duration{90 * time.Minute, 150 * time.Minute} {
+		w.at(after, func(ctx context.Context) {
+			_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: fmt.Sprint("e", i), Name: "purchase", LeadsID: e.LeadsID})
+			must(t, err)
+		})
+	}
+	w.run()
+	const decided = `took: case 2: now - lead.createdAt < duration("61m") → true`
+	if lines := w.reasons(e, "check"); !slices.Contains(lines, decided) {
+		t.Errorf("the branch says %q", lines)
+	}
+	const matched = `matched: event purchase: now - lead.createdAt > duration("2h") → true`
+	if lines := w.reasons(e, "late"); !slices.Contains(lines, matched) {
+		t.Errorf("the wait says %q", lines)
+	}
+}
