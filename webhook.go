@@ -85,7 +85,7 @@ func (w *Webhook) Sendable(at time.Time) error {
 // host or TLS setting it is another one.
 func (w *Webhook) Circuit() string {
 	circuit := w.ID + "/"
-	if u, err := url.Parse(w.URL); err == nil {
+	if u, err := url.Parse(w.SentURL()); err == nil {
 		circuit += u.Scheme + "://" + u.Host
 	}
 	if w.TLS != nil { // the key belongs to the certificate

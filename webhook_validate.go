@@ -36,7 +36,11 @@ const (
 func (w *Webhook) Validate() error {
 	var p Problems
 	checkRequired(&p, "name", w.Name, maxWebhookName)
-	checkRequired(&p, "url", w.URL, maxWebhookURL)
+	if strings.TrimSpace(w.URL) == "" {
+		p.Add(DetailNullValue, "url", "is missing or blank")
+	} else if utf8.RuneCountInString(w.URL) > maxWebhookURL {
+		p.Add(DetailTooLong, "url", "must be at most %d characters", maxWebhookURL)
+	}
 	if w.TimeoutMs < MinTimeoutMs || w.TimeoutMs > MaxTimeoutMs {
 		p.Add(DetailOutOfRange, "timeoutMs", "must be %d to %d", MinTimeoutMs, MaxTimeoutMs)
 	}

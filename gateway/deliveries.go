@@ -140,7 +140,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 	if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
 		return answer{}, err
 	}
-	ans.Request = requestFor(w.URL, body)
+	ans.Request = requestFor(w.SentURL(), body)
 	ans.PayloadUnreadable = d.BodyUnreadable
 	ans.PayloadDropped = body == nil && !d.BodyUnreadable && len(attempts) > 0 && attempts[len(attempts)-1].ErrorClass != waypost.ClassRender
 	return resource(http.StatusOK, "", ans)

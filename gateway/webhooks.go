@@ -219,7 +219,7 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 // body.
 func (a *api) checkWebhook(problems waypost.Problems, w waypost.Webhook) error {
 	found := []error{w.Validate()}
-	if w.URL != "" {
+	if strings.TrimSpace(w.URL) != "" {
 		found = append(found, a.CheckURL(w.URL))
 	}
 	body := problems

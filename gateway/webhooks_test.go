@@ -334,6 +334,9 @@ func TestWebhookFaults(t *testing.T) {
 	}{
 		{`{}`, []string{"NullValue name", "NullValue url"}},
 		{`{"name":"w","url":"ftp://example.com"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"https://example.com/?n={{ lead.name }}"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":"https://example.com/a\nb"}`, []string{"InvalidFormat url"}},
+		{`{"name":"w","url":" "}`, []string{"NullValue url"}},
 		{`{"name":"w","url":"https://u:p@example.com"}`, []string{"InvalidFormat url"}},
 		{`{"name":"w","url":"http://169.254.169.254/latest"}`, []string{"InvalidFormat url"}},
 		{`{"name":"w","url":"http://10.1.2.3"}`, []string{"InvalidFormat url"}},

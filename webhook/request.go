@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -13,13 +14,13 @@ import (
 // Content-Length and Host are written by net/http. The fault is of a webhook that
 // cannot be called at all.
 func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID string, body []byte, at time.Time) (*http.Request, *fault) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.SentURL(), bytes.NewReader(body))
 	if err != nil {
 		return nil, &fault{waypost.ClassAddress, "the webhook's URL is not valid"}
 	}
 	// The URL was checked when it was set, but the installation's ports and
 	// addresses may have changed since.
-	if problem := s.options.checkURL(w.URL, req.URL); problem != "" {
+	if problem := cmp.Or(checkCharacters(w.URL), s.options.checkURL(w.URL, req.URL)); problem != "" {
 		return nil, &fault{waypost.ClassAddress, "the webhook's URL " + problem}
 	}
 	req.Header = http.Header{
