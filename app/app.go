@@ -234,6 +234,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
 			AddressRate:    cfg.HTTP.AddressRate,
 			TrustedProxies: cfg.HTTP.TrustedProxies,
+			SearchOrigins:  cfg.Search.Origins,
 			Away:           store.Away,
 			PhoneRegion:    cfg.Lead.PhoneRegion,
 			Now:            Now,

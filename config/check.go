@@ -124,6 +124,8 @@ func checkHTTPURLs(s string) error { _, err := parseURLs(s); return err }
 
 func checkList(s string) error { _, err := parseList(s); return err }
 
+func checkOrigins(s string) error { _, err := parseOrigins(s); return err }
+
 func checkClaim(s string) error { _, err := parseClaim(s); return err }
 
 func checkPorts(s string) error { _, err := parsePorts(s); return err }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -116,6 +117,9 @@ type Codec struct {
 // List is a list of words, separated by commas.
 type List []string
 
+// Origins is a list of origins of pages, such as https://www.example.com.
+type Origins []string
+
 // Claim is a claim of a token and the value that it must have, or have in its list.
 type Claim struct{ Name, Value string }
 
@@ -126,6 +130,9 @@ type Search struct {
 	URLs []string `env:"WAYPOST_TYPESENSE_URL"`
 	// APIKey is Typesense's; it must allow collections, aliases and documents.
 	APIKey Secret `env:"WAYPOST_TYPESENSE_API_KEY"`
+	// Origins are whose pages may search, as browsers write them; "*" alone stands for
+	// all. Empty: none.
+	Origins Origins `env:"WAYPOST_SEARCH_ORIGINS"`
 }
 
 // Encryption is about data at rest.
@@ -247,6 +254,7 @@ func parse(values map[string]string) (Config, error) {
 		reflect.TypeFor[Age]():            func(s string) (any, error) { return parseAge(s) },
 		reflect.TypeFor[[]string]():       func(s string) (any, error) { return parseURLs(s) },
 		reflect.TypeFor[List]():           func(s string) (any, error) { return parseList(s) },
+		reflect.TypeFor[Origins]():        func(s string) (any, error) { return parseOrigins(s) },
 		reflect.TypeFor[Claim]():          func(s string) (any, error) { return parseClaim(s) },
 	}})
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
@@ -295,6 +303,36 @@ func parseList(s string) (List, error) {
 		list = append(list, part)
 	}
 	return list, nil
+}
+
+// parseOrigins reads a list of origins, or * alone. Each is written as browsers do: a
+// scheme, a host in lower case, and a port that is not the scheme's own.
+func parseOrigins(s string) (Origins, error) {
+	list, err := parseList(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "*" && len(list) == 1:
+		case origin == "*":
+			return nil, errors.New("has * beside other origins; write it alone")
+		case origin == "null":
+			return nil, errors.New("has null, which is the origin of files and of every sandboxed page; name the site")
+		case strings.Contains(origin, "*"):
+			return nil, fmt.Errorf("%q has a *; list each origin, or write * alone for all", origin)
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
+			return nil, fmt.Errorf("%q is no origin such as https://www.example.com", origin)
+		case strings.ContainsAny(strings.TrimPrefix(strings.ToLower(origin), u.Scheme+"://"), "/?#"):
+			return nil, fmt.Errorf("%q is no origin: it must have no path, not even a slash at its end", origin)
+		case origin != strings.ToLower(origin) || strings.ContainsFunc(origin, func(r rune) bool { return r > '~' }):
+			return nil, fmt.Errorf("%q must be written as browsers do: in lower case, and in punycode (xn--…) where it is not ASCII", origin)
+		case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
+			return nil, fmt.Errorf("%q must be written as browsers do: without the port that its scheme has anyway", origin)
+		}
+	}
+	return Origins(list), nil
 }
 
 // parseClaim reads NAME=VALUE. The value may have a "=" of its own, as the names of

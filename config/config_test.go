@@ -131,6 +131,30 @@ func TestLoadTypesenseWithoutKey(t *testing.T) {
 	}
 }
 
+func TestLoadSearchOrigins(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]config.Origins{
+		"*": {"*"}, "https://www.example.com": {"https://www.example.com"},
+		"https://a.example, http://localhost:3000,http://[::1]:8080,https://xn--fsq.example": {"https://a.example", "http://localhost:3000", "http://[::1]:8080", "https://xn--fsq.example"},
+	} {
+		cfg, _, err := config.Load(config.RoleServe, needed("WAYPOST_SEARCH_ORIGINS="+set))
+		if err != nil || !slices.Equal(cfg.Search.Origins, want) {
+			t.Errorf("%s: got %q, %v; want %q", set, cfg.Search.Origins, err, want)
+		}
+	}
+	for set, says := range map[string]string{
+		"*,https://a.example": "alone", "null": "null", "https://*.example.com": "has a *", "https://a.example/": "slash", "https://a.example/x": "no path",
+		"https://a.example?x": "no path", "a.example": "is no origin", "//a.example": "is no origin", "ftp://a.example": "is no origin", "https://u@a.example": "is no origin", "https://": "is no origin",
+		"https://A.example": "lower case", "HTTPS://a.example": "lower case", "https://例.example": "punycode", "https://a.example:443": "without the port", "http://a.example:80": "without the port",
+		"http://a.example:": "without the port", "https://a.example,,https://b.example": "empty", "https://a.example,https://a.example": "twice",
+	} {
+		_, _, err := config.Load(config.RoleServe, needed("WAYPOST_SEARCH_ORIGINS="+set))
+		if err == nil || !strings.Contains(err.Error(), "WAYPOST_SEARCH_ORIGINS: ") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", set, err, says)
+		}
+	}
+}
+
 // HTTPS needs two files.
 func TestLoadHalfATLS(t *testing.T) {
 	t.Parallel()

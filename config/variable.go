@@ -146,6 +146,11 @@ var variables = []Variable{
 		Help: "Typesense's API key, with the right to manage collections, aliases and documents.", Example: "xyz…", check: anyValue,
 	},
 	{
+		Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
+		Help:    "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty.",
+		Example: "https://www.example.com,https://help.example.com:8443", check: checkOrigins,
+	},
+	{
 		Name: "WAYPOST_WEBHOOK_ALLOW_CIDRS", Roles: senderRoles,
 		Help: "Networks that webhooks may reach although they are private, loopback or link-local; waypost-dev adds 127.0.0.0/8.", Example: "10.1.0.0/16,127.0.0.0/8", check: checkPrefixes,
 	},

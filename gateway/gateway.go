@@ -22,7 +22,7 @@ import (
 )
 
 // Options is everything that a gateway needs; all members but WorkflowURL, ScheduleURL,
-// TrustedProxies, Observe and Trace must be set.
+// TrustedProxies, SearchOrigins, Observe and Trace must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
@@ -67,6 +67,9 @@ type Options struct {
 	// TrustedProxies are whose X-Forwarded-For is believed, for the address limit
 	// alone.
 	TrustedProxies []netip.Prefix
+	// SearchOrigins are whose pages may search, as browsers write them in Origin; "*" alone
+	// stands for all. Empty: none but the gateway's own.
+	SearchOrigins []string
 	// Away tells whether an error means that the database cannot be used for the
 	// moment; nil: none does.
 	Away func(error) bool
@@ -158,6 +161,9 @@ func (a *api) server() *fiber.App {
 		if rt.method == fiber.MethodGet {
 			app.Add(fiber.MethodHead, rt.path, a.serve(rt))
 		}
+	}
+	if len(a.SearchOrigins) > 0 {
+		app.Add(fiber.MethodOptions, searchPath, a.preflight)
 	}
 	a.addPages(app)
 	return app

@@ -321,7 +321,7 @@ func TestTextsThatAreNone(t *testing.T) {
 		"application/x-ndjson": `{"name":"a"}` + "\n" + `{"name":"\ud800"}`,
 	} {
 		im := f.imported("create", media, body)
-		rows := f.get("/v1/leads/imports/" + im.ID + "/errors").expect(t, 200)
+		rows := f.get("/v1/leads/imports/"+im.ID+"/errors").expect(t, 200)
 		if !strings.Contains(rows.raw, `"line":2`) || !strings.Contains(rows.raw, `"target":"name"`) || !strings.Contains(rows.raw, "half a surrogate pair") || strings.Count(rows.raw, "\n") != 1 {
 			t.Errorf("%s: %s", media, rows.raw)
 		}

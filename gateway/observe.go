@@ -31,6 +31,7 @@ func (a *api) observe(c *fiber.Ctx) error {
 	c.Locals(requestKey{}, r)
 	a.trace(r)
 	unreadable := err != nil // where its body ends is not known
+	a.admitOrigin(r)
 	limited := a.limitAddress(c.UserContext(), r)
 	if err == nil && limited == nil {
 		err = guarded(c.Next)

@@ -111,7 +111,7 @@ var routes = []route{
 	{"DELETE", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).deleteArticle},
 
 	{"POST", "/v1/tokens", waypost.GrantTokensIssue, jsonBody, nil, (*api).issueToken},
-	{"GET", "/api/v1/articles/search", byToken, noBody, searchQuery, (*api).searchArticles},
+	{"GET", searchPath, byToken, noBody, searchQuery, (*api).searchArticles},
 }
 
 type check = func(*api, context.Context, *request) error

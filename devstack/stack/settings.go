@@ -58,7 +58,7 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 	if cidrs := strings.TrimSpace(environ["WAYPOST_WEBHOOK_ALLOW_CIDRS"]); cidrs != "" {
 		set["WAYPOST_WEBHOOK_ALLOW_CIDRS"] = cidrs + "," + loopback
 	}
-	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_WEBHOOK_PROXY", "WAYPOST_PHONE_REGION", "WAYPOST_TRUSTED_PROXIES", "WAYPOST_TYPESENSE_URL", "WAYPOST_TYPESENSE_API_KEY"} {
+	for _, name := range []string{"WAYPOST_WEBHOOK_PORTS", "WAYPOST_WEBHOOK_PROXY", "WAYPOST_PHONE_REGION", "WAYPOST_TRUSTED_PROXIES", "WAYPOST_TYPESENSE_URL", "WAYPOST_TYPESENSE_API_KEY", "WAYPOST_SEARCH_ORIGINS"} {
 		if value := or(name, ""); value != "" {
 			set[name] = value
 		}
