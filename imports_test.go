@@ -25,7 +25,7 @@ type folder struct {
 }
 
 var importTable = map[string]folder{
-	".":         {third: []string{"github.com/nyaruka/phonenumbers", "github.com/robfig/cron/v3", "golang.org/x/net/idna"}},
+	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}},
 	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go", "github.com/osteele/liquid"}},
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},

@@ -1,10 +1,9 @@
 package waypost
 
 import (
+	"iter"
 	"strings"
 	"time"
-
-	"github.com/robfig/cron/v3"
 )
 
 // Schedule says when a recurring launch takes place.
@@ -19,10 +18,8 @@ const maxCron = 500
 // Validate notes what is wrong with the schedule; path stands before the names of its
 // members.
 func (s Schedule) Validate(p *Problems, path string) {
-	loc, ok := Zone(s.Timezone)
-	if !ok {
+	if _, ok := Zone(s.Timezone); !ok {
 		p.Add(DetailInvalidFormat, path+".timezone", "must be a time zone such as Asia/Shanghai")
-		loc = time.UTC
 	}
 	target := path + ".cron"
 	switch {
@@ -33,137 +30,52 @@ func (s Schedule) Validate(p *Problems, path string) {
 		p.Add(DetailTooLong, target, "must be at most %d characters", maxCron)
 		return
 	}
-	spec, err := s.parse(loc)
-	switch {
-	case err != nil:
-		p.Add(DetailInvalidFormat, target, "must be five fields such as 0 9 * * mon-fri (minute, hour, day of the month, month, "+
-			"day of the week), or @hourly, @daily, @weekly, @monthly or @yearly: %s", err)
-	case spec == nil:
-		p.Add(DetailInvalidFormat, target, "must be five fields such as 0 9 * * mon-fri, or @hourly, @daily, @weekly, @monthly or @yearly; "+
-			"the time zone is a member of its own, and intervals cannot be given")
-	case next(spec, time.Unix(0, 0)).IsZero():
+	c, err := parseCron(s.Cron)
+	if err != nil {
+		p.Add(DetailInvalidFormat, target, "%s", err)
+		return
+	}
+	if _, ok := c.next(time.Unix(0, 0).UTC()); !ok {
 		p.Add(DetailOutOfRange, target, "never comes: no month that it names has such a day")
 	}
 }
 
-// parse reads the expression in a time zone; nil if it is one that the library takes
-// and we do not.
-func (s Schedule) parse(loc *time.Location) (*cron.SpecSchedule, error) {
-	if strings.Contains(s.Cron, "=") { // TZ=
-		return nil, nil
-	}
-	parsed, err := cron.ParseStandard(strings.ToLower(strings.TrimSpace(s.Cron)))
-	if err != nil {
-		return nil, err
-	}
-	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return nil, nil
-	}
-	for _, bits := range []uint64{spec.Minute, spec.Hour, spec.Dom, spec.Month, spec.Dow} {
-		if bits == 0 { // a lone comma; to Temporal, a field without numbers is a star
-			return nil, nil
-		}
-	}
-	spec.Location = loc
-	return spec, nil
-}
-
-// Next is the first time of a valid schedule after the given one. Where clocks are
-// put back, a time in the hour that comes twice comes twice; one in an hour that is
-// left out does not come that day.
+// Next is the first time of a valid schedule after the given one; the zero time if there
+// is none.
 func (s Schedule) Next(after time.Time) time.Time {
-	loc, ok := Zone(s.Timezone)
-	if !ok {
-		return time.Time{}
-	}
-	spec, err := s.parse(loc)
-	if err != nil || spec == nil {
-		return time.Time{}
-	}
-	return next(spec, after)
-}
-
-// maxWait is how long the next time can be away, in years: a leap day is skipped in
-// 2100.
-const maxWait = 8
-
-// next is the first time after the given one; zero if there is none in maxWait years.
-// The library's own goes wrong where the clocks skip midnight: it leaves that day out,
-// or takes it for the day before.
-func next(spec *cron.SpecSchedule, after time.Time) time.Time {
-	at := after.In(spec.Location)
-	at = at.Add(time.Minute - time.Duration(at.Second())*time.Second - time.Duration(at.Nanosecond()))
-	for last := at.Year() + maxWait; at.Year() <= last; {
-		year, month, day := at.Date()
-		hour := at.Add(time.Duration(60-at.Minute()) * time.Minute)
-		// The last hour of a day is one that all days have.
-		skip := func(to time.Time) time.Time {
-			if to.After(hour) {
-				return to
-			}
-			return hour
-		}
-		switch {
-		case spec.Month&(1<<month) == 0:
-			at = skip(time.Date(year, month+1, 0, 23, 0, 0, 0, spec.Location))
-		case !onDay(spec, at):
-			at = skip(time.Date(year, month, day, 23, 0, 0, 0, spec.Location))
-		case spec.Hour&(1<<at.Hour()) == 0:
-			at = hour
-		case spec.Minute&(1<<at.Minute()) == 0:
-			at = at.Add(time.Minute)
-		default:
-			return at.UTC()
-		}
+	for at := range s.Times(after) {
+		return at
 	}
 	return time.Time{}
 }
 
-// onDay tells whether the day of a time is one of the schedule.
-func onDay(spec *cron.SpecSchedule, at time.Time) bool {
-	day, weekday := spec.Dom&(1<<at.Day()) != 0, spec.Dow&(1<<at.Weekday()) != 0
-	if spec.Dom&anyDay != 0 || spec.Dow&anyDay != 0 {
-		return day && weekday
-	}
-	return day || weekday
-}
-
-// Calendar holds the times of which each field is one that is listed; Sunday is 0.
-type Calendar struct {
-	Minutes, Hours, Days, Months, Weekdays []int
-}
-
-// Calendars are the times of a valid schedule in its time zone: those of any of them.
-// There are two if it names both days of the month and days of the week, since either
-// is enough then, as everywhere in cron.
-func (s Schedule) Calendars() []Calendar {
-	spec, err := s.parse(time.UTC)
-	if err != nil || spec == nil {
-		return nil
-	}
-	both := Calendar{
-		Minutes: places(spec.Minute, 0, 59), Hours: places(spec.Hour, 0, 23), Months: places(spec.Month, 1, 12),
-		Days: places(spec.Dom, 1, 31), Weekdays: places(spec.Dow, 0, 6),
-	}
-	if spec.Dom&anyDay != 0 || spec.Dow&anyDay != 0 {
-		return []Calendar{both}
-	}
-	days, weekdays := both, both
-	days.Weekdays, weekdays.Days = places(^uint64(0), 0, 6), places(^uint64(0), 1, 31)
-	return []Calendar{days, weekdays}
-}
-
-// anyDay is the bit by which the library notes a field that is a star.
-const anyDay = 1 << 63
-
-// places lists the bits from first to last that are set.
-func places(bits uint64, first, last int) []int {
-	var list []int
-	for i := first; i <= last; i++ {
-		if bits&(1<<i) != 0 {
-			list = append(list, i)
+// Times are the times of a valid schedule after the given one, in their order. Each time
+// on the wall that the expression names comes once: if clocks jump over it, at the first
+// instant after the jump, and if they show it twice, at the first of the two. Several
+// that come at the same instant are one.
+func (s Schedule) Times(after time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		loc, ok := Zone(s.Timezone)
+		c, err := parseCron(s.Cron)
+		if !ok || err != nil {
+			return
+		}
+		// An instant at which clocks show a time is not before the first one at which they
+		// show it or a later one, so that no earlier time on the wall is missed.
+		year, month, day := after.In(loc).Date()
+		hour, minute, _ := after.In(loc).Clock()
+		wall := time.Date(year, month, day, hour, minute+1, 0, 0, time.UTC)
+		for {
+			if wall, ok = c.next(wall); !ok {
+				return
+			}
+			if at := FirstAt(wall, loc).UTC(); at.After(after) {
+				if !yield(at) {
+					return
+				}
+				after = at
+			}
+			wall = wall.Add(time.Minute)
 		}
 	}
-	return list
 }

@@ -38,3 +38,29 @@ func isZoneName(name string) bool {
 
 // zoneLetters are the characters of an IANA name.
 const zoneLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/"
+
+// farthest is more than any offset from UTC that a zone ever had.
+const farthest = 30 * time.Hour
+
+// FirstAt returns the first instant at which clocks of the zone show wall, written
+// as UTC, or later. So a time that clocks jump over is moved to where they jump
+// to, and of one that they show twice it is the first.
+func FirstAt(wall time.Time, loc *time.Location) time.Time {
+	t := wall.Add(-farthest).In(loc) // clocks show less than wall here
+	for {
+		_, offset := t.Zone()
+		_, end := t.ZoneBounds()
+		// Where rules without an end apply, Go takes 365 days for every year, so that on the
+		// last one of a leap year this is its beginning (golang/go#81583).
+		if !end.IsZero() && !end.After(t) {
+			end = end.Add(24 * time.Hour)
+		}
+		if found := wall.Add(-time.Duration(offset) * time.Second); end.IsZero() || found.Before(end) {
+			if found.Before(t) { // clocks jumped over it when this period began
+				return t
+			}
+			return found.In(loc)
+		}
+		t = end.In(loc)
+	}
+}

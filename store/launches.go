@@ -321,12 +321,17 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 }
 
 // UnstartedLaunches returns up to limit launches that no workflow was started
-// for, or no Schedule made for those that recur: new ones, and those that were claimed before the given time and not marked
+// for, or no Schedule made for those that recur, which is also to be renewed every
+// renewAfter: new ones, and those that were claimed before the given time and not marked
 // since. It stamps their claim, so that of two callers one gets them; none waits
 // for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
 // AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
-	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r launchRow) string { return r.ID })
+	id := func(r launchRow) string { return r.ID }
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, id)
+	if err == nil && len(rows) == 0 {
+		rows, err = claim(ctx, s, s.agedSchedules(), claimedBefore, limit, id)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look for launches: %w", err)
 	}
@@ -340,10 +345,16 @@ func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, 
 	return launches, nil
 }
 
-// MarkLaunchStarted notes that the workflow of a launch runs, or that its Schedule
-// exists (their id is the launch's). A second call changes nothing. NotFound if there is no such launch.
+// MarkLaunchStarted notes that the workflow of a launch runs (its id is the launch's),
+// which a second call does not change, or that the Schedule of one that recurs holds the
+// times from now on: what was due before and was not opened is opened then. NotFound if
+// there is no such launch.
 func (s *Store) MarkLaunchStarted(ctx context.Context, id string) error {
-	if err := markStarted[launchRow](ctx, s, id, "launch"); err != nil {
+	recurs, err := s.markScheduled(ctx, id)
+	if err == nil && !recurs {
+		err = markStarted[launchRow](ctx, s, id, "launch")
+	}
+	if err != nil {
 		return fmt.Errorf("mark launch %s as started: %w", clip(id), err)
 	}
 	return nil

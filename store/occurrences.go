@@ -70,7 +70,7 @@ func (s *Store) readOccurrences(ctx context.Context, launches []*standingRow) er
 // OpenOccurrence opens the occurrence of a recurring launch that is due at a time: a
 // launch of the journey's newest version, with the audience, rate and control group
 // of the recurring one. One that was opened is not opened again. None is at a
-// time that Temporal made up, which is the zero Occurrence, nor while the
+// time that the schedule has no longer, which is the zero Occurrence, nor while the
 // recurring launch or its journey is paused, or if it was at that time, or once one of
 // them has ended or the time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
 // launch tells so. NotFound if there is no such launch.
@@ -128,12 +128,53 @@ func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID strin
 	return o, err
 }
 
-// mistimed tells whether a time is one of those that Temporal makes up where clocks are
-// changed: an hour after one of the schedule where they are put back, and on the day
-// after it where they skip midnight. Any other time was asked for by hand.
+// mistimed tells whether a time is one that the Schedule holds since before a zone
+// changed its rules, by half an hour or an hour. Any other time that is not one of the
+// schedule was asked for by hand.
 func mistimed(s waypost.Schedule, at time.Time) bool {
-	holds := func(at time.Time) bool { return s.Next(at.Add(-1)).Equal(at) }
-	return !holds(at) && (holds(at.Add(-time.Hour)) || holds(at.Add(-23*time.Hour)))
+	holds := func(by time.Duration) bool { return s.Next(at.Add(by - 1)).Equal(at.Add(by)) }
+	return !holds(0) && (holds(time.Hour) || holds(-time.Hour) || holds(time.Hour/2) || holds(-time.Hour/2))
+}
+
+// renewAfter is how old the times that a Schedule holds can be. It holds more than a
+// day's, and follows zones that change their rules.
+const renewAfter = 12 * time.Hour
+
+// agedSchedules are the recurring launches whose Schedule is to be renewed.
+func (s *Store) agedSchedules() condition {
+	return condition{"cron IS NOT NULL AND done_at IS NULL AND workflow_started_at < ? " +
+		"AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')", []any{stamp{s.time().Add(-renewAfter)}}}
+}
+
+// markScheduled notes that the Schedule of a recurring launch is as new as now, and opens
+// what was due until now and was neither opened nor skipped: Temporal may have been away,
+// and drops what is due when a Schedule is renewed. It is false if the launch does not recur.
+func (s *Store) markScheduled(ctx context.Context, id string) (recurs bool, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		var l launchRow
+		err := s.lock(tx.NewSelect().Model(&l).Where("id = ? AND cron IS NOT NULL", cleanText(id)), "la").Scan(ctx)
+		if recurs = err == nil; !recurs {
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			return err
+		}
+		now := s.time()
+		from := slices.MaxFunc([]time.Time{
+			now.Add(-waypost.OccurrenceWindow), l.CreatedAt.Time, l.StartAt.Add(-1), l.SkippedAt.Time,
+		}, time.Time.Compare)
+		for at := range l.schedule().Times(from) {
+			if at.After(now) {
+				break
+			}
+			if _, err := s.openOccurrence(ctx, tx, l.ID, at); err != nil {
+				return err
+			}
+		}
+		_, err = tx.NewUpdate().Model(&l).Set("workflow_started_at = ?", stamp{now}).WherePK().Exec(ctx)
+		return err
+	})
+	return recurs, err
 }
 
 // skips tells why an occurrence is not opened, "" if it is.

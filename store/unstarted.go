@@ -15,8 +15,13 @@ import (
 // since. It stamps their claim, so that of two callers one gets them; none waits for
 // another. open is what else they must satisfy.
 func claimUnstarted[R any](ctx context.Context, s *Store, open string, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
+	return claim(ctx, s, condition{"workflow_started_at IS NULL AND " + open, nil}, claimedBefore, limit, id)
+}
+
+// claim is claimUnstarted for the rows that satisfy a condition.
+func claim[R any](ctx context.Context, s *Store, of condition, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
 	which := func(q *bun.SelectQuery) *bun.SelectQuery {
-		return q.Where("workflow_started_at IS NULL AND "+open+" AND (claimed_at IS NULL OR claimed_at < ?)", stamp{claimedBefore})
+		return q.Where(of.text, of.args...).Where("claimed_at IS NULL OR claimed_at < ?", stamp{claimedBefore})
 	}
 	// Without a lock first: an idle pump costs one read.
 	if found, err := which(s.r.NewSelect().Model((*R)(nil)).Column("id")).Limit(1).Exists(ctx); err != nil || !found {

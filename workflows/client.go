@@ -69,11 +69,11 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 	}, TypeJourney, in)
 }
 
-// StartLaunch starts the workflow of a launch, or makes the Schedule of one that
-// recurs; again for the same launch has no effect.
+// StartLaunch starts the workflow of a launch, which has no effect a second time, or
+// makes or renews the Schedule of one that recurs.
 func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
 	if l.Schedule != nil {
-		return c.createSchedule(ctx, l)
+		return c.keepSchedule(ctx, l)
 	}
 	in := LaunchInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
 	if l.StartAt != nil {
@@ -85,128 +85,6 @@ func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
 		StaticSummary:         "Launch of journey " + l.JourneyID,
 		Priority:              backgroundPriority(l.Scope),
 	}, TypeLaunch, in)
-}
-
-// createSchedule has Temporal open the occurrences of a launch: they are short
-// workflows that do not wait for one another. The Schedule is never paused, since the
-// launch's row decides whether an occurrence is opened: one that is due right after a
-// resume takes place even if Temporal could not have been told yet.
-func (c *Client) createSchedule(ctx context.Context, l waypost.Launch) error {
-	attributes := attributesOf(l.Scope, AttrJourney.ValueSet(l.JourneyID))
-	spec := client.ScheduleSpec{TimeZoneName: l.Schedule.Timezone}
-	if l.StartAt != nil {
-		spec.StartAt = *l.StartAt
-	}
-	for _, cal := range l.Schedule.Calendars() {
-		spec.Calendars = append(spec.Calendars, client.ScheduleCalendarSpec{
-			Minute: ranges(cal.Minutes), Hour: ranges(cal.Hours), DayOfMonth: ranges(cal.Days), Month: ranges(cal.Months),
-			DayOfWeek: ranges(cal.Weekdays),
-		})
-	}
-	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID:   l.ID,
-		Spec: spec,
-		Action: &client.ScheduleWorkflowAction{
-			ID:                    l.ID,
-			Workflow:              TypeLaunchOccurrence,
-			Args:                  occurrenceArgs(l),
-			TaskQueue:             c.taskQueue,
-			TypedSearchAttributes: attributes,
-			StaticSummary:         "Occurrence of a launch of journey " + l.JourneyID,
-			Priority:              backgroundPriority(l.Scope),
-		},
-		Overlap:               enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
-		CatchupWindow:         waypost.OccurrenceWindow,
-		TypedSearchAttributes: attributes,
-	})
-	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-		return fmt.Errorf("create the schedule of launch %s: %w", l.ID, err)
-	}
-	return c.makeUp(ctx, l)
-}
-
-// makeUp has a Schedule fire for what has become due between the acceptance of its
-// launch and now: Temporal may have been away. What it has fired for itself by then is
-// not opened again.
-func (c *Client) makeUp(ctx context.Context, l waypost.Launch) error {
-	now := time.Now()
-	from := l.CreatedAt
-	if earliest := now.Add(-waypost.OccurrenceWindow); from.Before(earliest) {
-		from = earliest
-	}
-	if due := l.Schedule.Next(from); due.IsZero() || due.After(now) {
-		return nil
-	}
-	return c.fire(ctx, l.ID, from, now)
-}
-
-// fire has a Schedule fire for a time that has passed.
-func (c *Client) fire(ctx context.Context, launchID string, from, to time.Time) error {
-	err := c.temporal.ScheduleClient().GetHandle(ctx, launchID).Backfill(ctx, client.ScheduleBackfillOptions{
-		Backfill: []client.ScheduleBackfill{{Start: from, End: to, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}},
-	})
-	if err != nil {
-		return fmt.Errorf("make up for the schedule of launch %s: %w", launchID, err)
-	}
-	return nil
-}
-
-// ResealSchedule encrypts what the Schedule of a recurring launch holds with the
-// keyring's first key. It takes Scope, ID and JourneyID of l; exists is false if there
-// is no Schedule, which is no error.
-func (c *Client) ResealSchedule(ctx context.Context, l waypost.Launch) (exists bool, err error) {
-	var due time.Time
-	err = c.temporal.ScheduleClient().GetHandle(ctx, l.ID).Update(ctx, client.ScheduleUpdateOptions{
-		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			action, ok := in.Description.Schedule.Action.(*client.ScheduleWorkflowAction)
-			if !ok {
-				return nil, fmt.Errorf("it starts no workflow but is %T", in.Description.Schedule.Action)
-			}
-			// The rest is encrypted again by being written; these are kept as they are read.
-			action.Args = occurrenceArgs(l)
-			if next := in.Description.Info.NextActionTimes; len(next) > 0 {
-				due = next[0]
-			}
-			return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
-		},
-	})
-	if gone := (*serviceerror.NotFound)(nil); errors.As(err, &gone) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("update the schedule of launch %s: %w", l.ID, err)
-	}
-	// Temporal drops what was due before an update and has not fired yet.
-	if now := time.Now(); !due.IsZero() && !due.After(now) {
-		return true, c.fire(ctx, l.ID, due.Add(-time.Second), now)
-	}
-	return true, nil
-}
-
-func occurrenceArgs(l waypost.Launch) []any {
-	return []any{OccurrenceInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID}}
-}
-
-// ranges writes ascending numbers as ranges.
-func ranges(numbers []int) []client.ScheduleRange {
-	var list []client.ScheduleRange
-	for _, n := range numbers {
-		if last := len(list) - 1; last >= 0 && list[last].End == n-1 {
-			list[last].End = n
-			continue
-		}
-		list = append(list, client.ScheduleRange{Start: n, End: n})
-	}
-	return list
-}
-
-// DeleteSchedule deletes the Schedule of a recurring launch; there need not be one.
-func (c *Client) DeleteSchedule(ctx context.Context, launchID string) error {
-	err := c.temporal.ScheduleClient().GetHandle(ctx, launchID).Delete(ctx)
-	if gone := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &gone) {
-		return fmt.Errorf("delete the schedule of launch %s: %w", launchID, err)
-	}
-	return nil
 }
 
 // StartImport starts the workflow of an import; again for the same import has no

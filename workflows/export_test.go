@@ -4,4 +4,5 @@ var (
 	Priority           = priority
 	RedeliveryPriority = redeliveryPriority
 	Thousands          = thousands
+	ScheduleSpec       = scheduleSpec
 )

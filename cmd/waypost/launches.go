@@ -59,10 +59,10 @@ func (c *cli) launch(name string) *cobra.Command {
 It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second. Filters
 are looked at when it starts.
 
-With --cron it recurs: minute, hour, day of the month, month and day of the week (sun to sat, or 0 to
-6), or @hourly, @daily, @weekly, @monthly, @yearly, in --timezone. Each occurrence gets the newest
-version and the leads that match then; what falls into a pause is skipped. Until --start-at there is
-none.
+With --cron it recurs: minute, hour, day of the month, month and day of the week (sun to sat, 0 to 7,
+or mon#1 for the first Monday), or @hourly, @daily, @weekly, @monthly, @yearly, in --timezone. Each
+time on the wall comes once, also where clocks change. Each occurrence gets the newest version and the
+leads that match then; what falls into a pause is skipped. Until --start-at there is none.
 
 With --control-group a share of the audience, such as 0.1 for a tenth, is held out and counted: the
 same leads in every launch of the journey with this share.`,

@@ -134,26 +134,92 @@ var recurringTests = []test{
 		equal(t, "opened", len(opened), 3)
 		equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 3)
 	}},
-	{"times that Temporal makes up", func(t *testing.T, f *fixture) {
-		// Its calendars go wrong where clocks are changed.
-		for _, tt := range []struct{ cron, zone, made, true string }{
-			{"45 1 * * *", "Europe/Berlin", "2026-10-25T00:45:00Z", "2026-10-24T23:45:00Z"},
-			{"0 9 * * sat", "America/Havana", "2026-03-08T13:00:00Z", "2026-03-07T14:00:00Z"},
-		} {
-			l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
-				JourneyID: f.journey(t), Version: 1, AppID: "app_1", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
-				Schedule: &waypost.Schedule{Cron: tt.cron, Timezone: tt.zone},
-			}))
-			open := func(at string) waypost.Occurrence {
-				t.Helper()
-				return must[waypost.Occurrence](t)(f.OpenOccurrence(t.Context(), l.ID, must[time.Time](t)(time.Parse(time.RFC3339, at))))
-			}
-			f.clock.Advance(must[time.Time](t)(time.Parse(time.RFC3339, tt.true)).Sub(f.clock.Now()))
-			equal(t, "a time of the schedule is opened", open(tt.true).LaunchID != "", true)
-			equal(t, "one that was made up", open(tt.made), waypost.Occurrence{})
-			equal(t, "one that was asked for by hand is opened", open(f.clock.Now().Add(time.Second).Format(time.RFC3339)).LaunchID != "", true)
-			equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 2)
+	{"times that the schedule has no longer", func(t *testing.T, f *fixture) {
+		// The Schedule still has those from before the zone changed its rules.
+		l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
+			JourneyID: f.journey(t), Version: 1, AppID: "app_1", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+			Schedule: &waypost.Schedule{Cron: "45 1 * * *", Timezone: "Africa/Casablanca"},
+		}))
+		open := func(at string) waypost.Occurrence {
+			t.Helper()
+			return must[waypost.Occurrence](t)(f.OpenOccurrence(t.Context(), l.ID, must[time.Time](t)(time.Parse(time.RFC3339, at))))
 		}
+		due := "2026-10-24T00:45:00Z"
+		f.clock.Advance(must[time.Time](t)(time.Parse(time.RFC3339, due)).Sub(f.clock.Now()))
+		equal(t, "a time of the schedule is opened", open(due).LaunchID != "", true)
+		equal(t, "an hour later", open("2026-10-24T01:45:00Z"), waypost.Occurrence{})
+		equal(t, "an hour earlier", open("2026-10-23T23:45:00Z"), waypost.Occurrence{})
+		equal(t, "half an hour later", open("2026-10-24T01:15:00Z"), waypost.Occurrence{})
+		equal(t, "one that was asked for by hand is opened", open("2026-10-24T00:46:40Z").LaunchID != "", true)
+		equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 2)
+	}},
+	{"renewed", func(t *testing.T, f *fixture) {
+		l, paused := f.recurring(t, f.journey(t)), f.recurring(t, f.journey(t))
+		canceled := f.recurring(t, f.journey(t))
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, canceled.ID))
+		must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, paused.ID))
+		due := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, l := range must[[]waypost.Launch](t)(f.UnstartedLaunches(t.Context(), f.clock.Now(), 10)) {
+				got = append(got, l.ID)
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			equal(t, "to renew", got, want)
+		}
+		due()
+		f.clock.Advance(12 * time.Hour)
+		due()
+		f.clock.Advance(time.Second)
+		due(l.ID, paused.ID) // those of a pause, too, since a resume does not make a Schedule
+		due()
+		f.clock.Advance(time.Second)
+		due(l.ID, paused.ID) // whoever claimed them has died
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		ok(t, f.MarkLaunchStarted(t.Context(), paused.ID))
+		f.clock.Advance(12 * time.Hour)
+		due()
+	}},
+	{"made up for when it is renewed", func(t *testing.T, f *fixture) {
+		// Temporal drops what was due before a Schedule is renewed, and has not fired.
+		l := must[waypost.Launch](t)(f.CreateLaunch(t.Context(), scope, waypost.Launch{
+			JourneyID: f.journey(t), Version: 1, AppID: "app_1", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
+			Schedule: &waypost.Schedule{Cron: "*/20 * * * *", Timezone: "UTC"},
+		}))
+		first := l.Schedule.Next(f.clock.Now())
+		opened := func(want ...time.Time) {
+			t.Helper()
+			ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+			var got []time.Time
+			for _, o := range must[[]waypost.Launch](t)(f.ListLaunches(t.Context(), scope, waypost.LaunchFilter{RecurringID: l.ID}, waypost.Page{})) {
+				got = append(got, *o.OccursAt)
+			}
+			slices.SortFunc(got, time.Time.Compare)
+			equal(t, "opened", got, want)
+		}
+		opened() // nothing was due since it was made
+		f.clock.Advance(first.Sub(f.clock.Now()) + 5*time.Second)
+		opened(first)
+		f.clock.Advance(20 * time.Minute)
+		second := first.Add(20 * time.Minute)
+		must[waypost.Occurrence](t)(f.OpenOccurrence(t.Context(), l.ID, second)) // Temporal fired
+		opened(first, second)
+		f.clock.Advance(10 * time.Minute)
+		must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, l.ID))
+		f.clock.Advance(20 * time.Minute)
+		opened(first, second)
+		third := second.Add(20 * time.Minute)
+		equal(t, "last skip", f.launchOf(t, l.ID).Recurrence.LastSkip, &waypost.SkippedOccurrence{At: third, Reason: waypost.SkipPaused})
+		must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, l.ID, true))
+		f.clock.Advance(24 * time.Hour)
+		hour := f.clock.Now().Add(-waypost.OccurrenceWindow)
+		want := []time.Time{first, second}
+		for range 3 {
+			hour = l.Schedule.Next(hour)
+			want = append(want, hour)
+		}
+		opened(want...)
 	}},
 	{"the leads of its time", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
