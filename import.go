@@ -80,6 +80,7 @@ func ReadLeadRow(data []byte) (LeadRow, Problems) {
 		UpdatedAt json.RawMessage `json:"updatedAt"`
 	}
 	written, problems := decodeWritten(data, &row)
+	row.clean()
 	return LeadRow{row.LeadsID, LeadPatch{row.LeadFields, written}}, problems
 }
 

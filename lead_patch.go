@@ -14,11 +14,13 @@ type LeadPatch struct {
 	written map[string]bool
 }
 
-// ReadLeadPatch reads a patch: one JSON object of lead fields. What is wrong with
-// its form is reported by the names of its members; Check reports the rest.
+// ReadLeadPatch reads a patch: one JSON object of lead fields, from which it takes what
+// Validate takes out of them. What is wrong with its form is reported by the names of
+// its members; Validate reports the rest.
 func ReadLeadPatch(data []byte) (LeadPatch, Problems) {
 	var fields LeadFields
 	written, problems := decodeWritten(data, &fields)
+	fields.clean()
 	return LeadPatch{fields, written}, problems
 }
 

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/nyaruka/phonenumbers"
 )
 
 // Bounds of a lead's fields, in characters where nothing else is said.
@@ -34,8 +32,9 @@ const maxExactNumber = 1 << 53
 // eastmost is where a calendar day begins first.
 var eastmost = time.FixedZone("UTC+14", 14*60*60)
 
-// Validate checks a lead's fields (lead document, "Lead creation body", and
-// contract, chapter 5) and returns its mobile numbers in E.164, without
+// Validate takes invisible characters, and blanks at both ends, out of a lead's fields
+// (see clean), checks them (lead document, "Lead creation body", and contract, chapter
+// 5) and returns its mobile numbers in E.164, without
 // duplicates; phoneRegion, such as "CN", is the country of numbers without one.
 // It reports all faulty fields at once, as BadRequest with the target
 // businessParam, or, if there is no other fault, a birthday in the future as
@@ -43,8 +42,9 @@ var eastmost = time.FixedZone("UTC+14", 14*60*60)
 // null, they are not set. CustomFields without members are nil, so that every way
 // out of here and back tells the same.
 func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []string, err error) {
+	f.clean()
 	var p Problems
-	if strings.TrimSpace(f.Name) == "" {
+	if f.Name == "" {
 		p.Add(DetailNullValue, "name", "is missing or blank")
 	} else {
 		checkLine(&p, "name", &f.Name, maxLeadName)
@@ -108,18 +108,13 @@ func (f *LeadFields) checkPhones(p *Problems, region string) []string {
 		if !checkLine(p, at, &raw, maxLeadShortText) {
 			continue
 		}
-		if strings.Contains(raw, ";") {
-			// It stands between the numbers of a CSV cell.
-			p.Add(DetailInvalidFormat, at, "must be one number, without ; and without an extension")
+		number, ok := e164(raw, region)
+		if !ok {
+			p.Add(DetailInvalidFormat, at, "%s", phoneFault(raw, region))
 			continue
 		}
-		number, err := phonenumbers.Parse(raw, region)
-		if err != nil || !phonenumbers.IsValidNumber(number) {
-			p.Add(DetailInvalidFormat, at, "is no valid phone number; write one from abroad with + and its country code")
-			continue
-		}
-		if e164 := phonenumbers.Format(number, phonenumbers.E164); !slices.Contains(phones, e164) {
-			phones = append(phones, e164)
+		if !slices.Contains(phones, number) {
+			phones = append(phones, number)
 		}
 	}
 	return phones
@@ -179,7 +174,7 @@ func checkString(p *Problems, target string, s *string, limit int, refused func(
 
 // checkKey checks what others find a lead by: an empty one would be everybody's.
 func checkKey(p *Problems, target string, s *string) {
-	if s != nil && strings.TrimSpace(*s) == "" {
+	if s != nil && *s == "" {
 		p.Add(DetailInvalidFormat, target, "must not be blank; leave it out or send null")
 		return
 	}

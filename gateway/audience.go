@@ -87,7 +87,8 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 // those that are faulty.
 func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
 	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region}
-	// The texts must be ones that a lead can have: a lead is made of them and checked.
+	// The texts must be ones that a lead can have: a lead is made of them and checked,
+	// and they become what is stored of such a lead.
 	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID}
 	if body.Name != nil {
 		sample.Name = *body.Name
@@ -105,9 +106,11 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if len(phones) > 0 {
 		filter.MobilePhone = phones[0]
 	}
-	// Validate may have normalised them.
 	if body.Name != nil {
 		filter.Name = sample.Name
+		if strings.HasSuffix(*body.Name, " ") { // "Ada " is not the beginning of Adam
+			filter.Name += " "
+		}
 	}
 	if body.Email != nil {
 		filter.Email = *sample.Email
