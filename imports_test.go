@@ -45,8 +45,11 @@ var importTable = map[string]folder{
 		ours: []string{".", "journey", "activities"}, third: temporalSDK,
 		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
 	},
-	"worker":   {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
-	"gateway":  {ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"}},
+	"worker": {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
+	"gateway": {
+		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
+		also: []string{"golang.org/x/text/encoding", "golang.org/x/text/transform"}, // files in other charsets than UTF-8
+	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
 	"app": {

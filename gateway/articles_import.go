@@ -30,21 +30,38 @@ func answerArticleImport(im waypost.ArticleImport) articleImportAnswer {
 // importArticles stores the articles before it answers. Unlike an import of leads it
 // needs no second request: sending it again changes nothing.
 func (a *api) importArticles(ctx context.Context, r *request) (answer, error) {
+	// Articles are stored while the file is read: none may be if it is not text as a whole.
+	if err := checkText(r.spool, r.charset); err != nil {
+		return answer{}, err
+	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.ArticleImport, error) {
-		return a.Articles.ImportArticles(ctx, r.scope, articleRows(r.spool, waypost.MaxImportRows))
+		return a.Articles.ImportArticles(ctx, r.scope, articleRows(r.spool, r.charset, waypost.MaxImportRows))
 	}, func(im waypost.ArticleImport) (answer, error) { return ok(answerArticleImport(im)) })
 	a.IndexWaker.Wake() // also after an error: some may be stored
 	return ans, err
+}
+
+// checkText reads a file to its end, and goes back to its begin.
+func checkText(file io.ReadSeeker, charset string) error {
+	in, err := textReader(file, charset)
+	if err == nil {
+		_, err = io.Copy(io.Discard, in)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return err
 }
 
 // articleRows reads an import of one article a line, with constant memory. A line that
 // is no article is a row with an Err; an error means that the file cannot be read, or,
 // PayloadTooLarge, that it has more than most lines: short ones that all fail would keep
 // the database busy for minutes.
-func articleRows(file io.Reader, most int) iter.Seq2[waypost.ArticleRow, error] {
+func articleRows(file io.Reader, charset string, most int) iter.Seq2[waypost.ArticleRow, error] {
 	return func(yield func(waypost.ArticleRow, error) bool) {
-		in, err := textReader(file)
-		lines := lineReader{in: in, most: maxArticle}
+		in, err := textReader(file, charset)
+		lines := newLineReader(in, maxArticle)
 		for n := 0; err == nil; n++ {
 			var line importLine
 			if line, err = lines.next(); err != nil {

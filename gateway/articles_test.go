@@ -222,7 +222,7 @@ func TestImportArticles(t *testing.T) {
 	}
 	long := `{"id":"long","tenant_id":"site","name":"n","identifier":"i","content":"` + strings.Repeat("长", 400_000) + `"}`
 	a := f.importArticles(nil, "\uFEFF"+line("a-1", "site"), "", " \t\r", line("a-2", "site")+"\r", `{"id":"a-3"`, line("", "site"), `{"id":"a-4","tenant_id":"site","nope":1}`,
-		line("import", "site"), line("b/c", "site"), line("a-5", "theirs"), `5`, "\xff", long, strings.Replace(long, `"n"`, `5`, 1),
+		line("import", "site"), line("b/c", "site"), line("a-5", "theirs"), `5`, "x", long, strings.Replace(long, `"n"`, `5`, 1),
 		`{"id":"huge","content":"`+strings.Repeat("x", 8<<20)+`"}`, line("a-2", "site")).expect(t, 200)
 	if got := fmt.Sprint(a.json["total"], a.json["created"], a.json["updated"], a.json["failed"]); got != "14 2 2 10" {
 		t.Errorf("total, created, updated, failed: %s, want 14 2 2 10: %.2000s", got, a.raw)
@@ -247,6 +247,8 @@ func TestImportArticles(t *testing.T) {
 	if got := f.get("/v1/articles/long").expect(t, 200); len(got.json["content"].(string)) != 1_200_000 {
 		t.Errorf("%d bytes", len(got.raw))
 	}
+	f.importArticles(nil, line("a-6", "site"), "\xff").fault(t, 400, "BadRequest")
+	f.get("/v1/articles/a-6").fault(t, 404, "NotFound") // of such a file nothing is stored
 	if f.indexer.n.Load() != woken+1 {
 		t.Errorf("the indexer was woken %d times", f.indexer.n.Load()-woken)
 	}

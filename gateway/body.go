@@ -270,8 +270,16 @@ func (a *api) checkMedia(_ context.Context, r *request) error {
 	hasBody := len(r.body) > 0 || r.tooLarge || r.wire.awaited
 	if hasBody || r.route.body.required() {
 		takes := r.route.body.media()
-		if r.media = mediaOf(r.header("Content-Type")); !slices.Contains(takes, r.media) {
-			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s, with charset=UTF-8 or none", strings.Join(takes, " or "))
+		r.media, r.charset = mediaOf(r.header("Content-Type"))
+		charsets := ", with charset=UTF-8 or none"
+		if r.route.body.spooled() { // a file may come from a program that knows no other
+			charsets = ""
+		}
+		if !slices.Contains(takes, r.media) || charsets != "" && !strings.EqualFold(r.charset, charsetUTF8) {
+			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s%s", strings.Join(takes, " or "), charsets)
+		}
+		if _, known := decoderOf(r.charset); !known {
+			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "there is no charset %s: it must be %s", clip(r.charset), someCharsets)
 		}
 		if coding := r.header("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Encoding", "the body must not be compressed")
@@ -304,15 +312,18 @@ func (r *request) checkMark() error {
 	return nil
 }
 
-// mediaOf is a Content-Type without its parameters, "" if there is another one than
-// charset=UTF-8.
-func mediaOf(contentType string) string {
+// mediaOf is a Content-Type without its parameters, and its charset, which is UTF-8 if
+// there is none. It has no media type if there is another parameter.
+func mediaOf(contentType string) (media, charset string) {
 	media, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
-	if err != nil || len(params) > 1 || len(params) == 1 && (!given || !strings.EqualFold(charset, "utf-8")) {
-		return ""
+	if err != nil || len(params) > 1 || len(params) == 1 && !given {
+		return "", ""
 	}
-	return media
+	if !given {
+		charset = charsetUTF8
+	}
+	return media, charset
 }
 
 // isNamed tells whether one of the faults is the target's.

@@ -64,7 +64,8 @@ var csvFields = []csvField{
 
 const (
 	columnMobilePhone = "mobilePhone"
-	// phoneSeparator stands between the numbers of a cell; no number has it.
+	// phoneSeparator stands between the numbers of a cell; no number has it. An import
+	// takes others, too.
 	phoneSeparator = ";"
 )
 
@@ -171,10 +172,10 @@ func (c *csvWriter) end() error {
 }
 
 // isFormula tells whether a spreadsheet could run the text, leading 's aside, as a
-// formula, or whether nothing is left of it: such a text has one more ' in its cell.
+// formula, or whether nothing is seen of it: such a text has one more ' in its cell.
 func isFormula(text string) bool {
 	text = strings.TrimLeft(text, "'")
-	if text == "" {
+	if isBlank([]byte(text)) {
 		return true
 	}
 	switch text[0] {
@@ -201,6 +202,7 @@ func isNumber(text string) bool {
 type csvRows struct {
 	in           csvReader
 	columns      []csvColumn
+	region       string // of phone numbers
 	text, custom []byte // of the row that is made
 }
 
@@ -210,12 +212,20 @@ type csvColumn struct {
 	quoted  []byte // the name as JSON
 	custom  bool
 	integer bool
+	blank   bool // it has no name, and must have no content
 }
 
 // newCSVRows reads the header row.
-func newCSVRows(file io.Reader, mode waypost.ImportMode) (*csvRows, error) {
-	rows := &csvRows{in: csvReader{in: bufio.NewReaderSize(file, readBuffer)}}
+func newCSVRows(text io.Reader, form importForm) (*csvRows, error) {
+	rows := &csvRows{in: csvReader{in: bufio.NewReaderSize(text, readBuffer)}, region: form.phoneRegion}
+	head, _ := rows.in.in.Peek(readBuffer) // an error comes again
+	if fault := layoutFault(head); fault != "" {
+		return nil, brokenAt(1, fault)
+	}
 	header, err := rows.in.read()
+	for err == nil && header.fault == nil && header.filled() == 0 {
+		header, err = rows.in.read()
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, waypost.Problems{{Code: waypost.DetailNullValue, Message: "the header row with the names of the fields is missing"}}.Err("")
@@ -227,30 +237,46 @@ func newCSVRows(file io.Reader, mode waypost.ImportMode) (*csvRows, error) {
 	var p waypost.Problems
 	seen := map[string]bool{}
 	for i := range header.cells() {
-		name := string(header.cell(i))
-		column := csvColumn{name: name}
-		at := slices.IndexFunc(csvFields, func(f csvField) bool { return f.name == name })
-		switch custom, isCustom := strings.CutPrefix(name, customColumn); {
-		case seen[name]:
-			p.Add(waypost.DetailDuplicate, clip(name), "the column stands twice")
-		case isCustom && len(custom) > maxCustomName:
-			// Each row would repeat it.
-			p.Add(waypost.DetailTooLong, clip(name), "column %d: the name of a custom field has up to 64 characters", i+1)
-		case isCustom && custom != "":
-			column.name, column.custom = custom, true
-		case at < 0:
-			p.Add(waypost.DetailUnknownField, clip(name), "column %d has not the name of a field; a custom field's is customFields.NAME", i+1)
-		default:
-			column.integer = csvFields[at].integer
-		}
-		column.quoted = appendString(nil, []byte(column.name))
-		seen[name] = true
-		rows.columns = append(rows.columns, column)
+		rows.columns = append(rows.columns, readColumn(&p, i+1, string(header.cell(i)), seen))
 	}
-	if needs := csvNeeds[mode]; !slices.ContainsFunc(needs, func(name string) bool { return seen[name] }) {
+	if needs := csvNeeds[form.mode]; !slices.ContainsFunc(needs, func(name string) bool { return seen[name] }) {
 		p.Add(waypost.DetailNullValue, needs[0], "there is no column %s", strings.Join(needs, " or "))
 	}
 	return rows, p.Err("")
+}
+
+// readColumn reads a cell of the header row. Blanks and invisible characters around a
+// name are none of it, but for the end of a custom field's, which may have them.
+func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bool) csvColumn {
+	name := waypost.CleanKey(cell)
+	custom, isCustom := strings.CutPrefix(name, customColumn)
+	if _, exact, found := strings.Cut(cell, customColumn); isCustom && found {
+		custom = exact
+		name = customColumn + custom
+	}
+	column := csvColumn{name: name, blank: name == ""}
+	if column.blank {
+		return column
+	}
+	at := slices.IndexFunc(csvFields, func(f csvField) bool { return strings.EqualFold(f.name, name) })
+	switch {
+	case seen[name]:
+		p.Add(waypost.DetailDuplicate, clip(name), "the column stands twice")
+	case isCustom && len(custom) > maxCustomName:
+		// Each row would repeat it.
+		p.Add(waypost.DetailTooLong, clip(name), "column %d: the name of a custom field has up to 64 characters", number)
+	case isCustom && custom != "":
+		column.name, column.custom = custom, true
+	case at < 0:
+		p.Add(waypost.DetailUnknownField, clip(name), "column %d has not the name of a field; a custom field's is customFields.NAME", number)
+	case csvFields[at].name != name:
+		p.Add(waypost.DetailUnknownField, clip(name), "column %d: the name of the field is written %s", number, csvFields[at].name)
+	default:
+		column.integer = csvFields[at].integer
+	}
+	column.quoted = appendString(nil, []byte(column.name))
+	seen[name] = true
+	return column
 }
 
 // csvNeeds are the columns without which no row can succeed: one of them.
@@ -260,20 +286,39 @@ var csvNeeds = map[waypost.ImportMode][]string{
 	waypost.ImportUpsert: {"name", "leadsId", "externalId"},
 }
 
-// next reads a row; io.EOF after the last.
+// next reads a row; io.EOF after the last. A row in which all cells are blank, as a
+// spreadsheet leaves them, is passed over.
 func (c *csvRows) next() (waypost.ImportRow, error) {
 	record, err := c.in.read()
+	for err == nil && record.fault == nil && record.filled() == 0 {
+		record, err = c.in.read()
+	}
 	if err != nil {
 		return waypost.ImportRow{}, err
 	}
 	row := waypost.ImportRow{Line: record.line, Fault: record.fault}
-	if row.Fault == nil && record.cells() != len(c.columns) {
-		row.Fault = rowFault(waypost.DetailInvalidFormat, "", "the row has %d cells; the header row has %d", record.cells(), len(c.columns))
+	if row.Fault == nil && (record.cells() < len(c.columns) || record.filled() > len(c.columns)) {
+		row.Fault = rowFault(waypost.DetailInvalidFormat, "", "the row has not as many cells as the header row (%d, not %d); "+
+			"a cell with a comma or a line break must be quoted", record.cells(), len(c.columns))
 	}
-	if row.Fault == nil {
-		row.Data, row.Fault = c.object(record)
+	if row.Fault != nil {
+		return row, nil
 	}
+	for i, column := range c.columns {
+		if column.blank && !isBlank(record.cell(i)) {
+			return row, brokenAt(record.line, fmt.Sprintf("column %d has content, and no name in the header row: name it, or empty it", i+1))
+		}
+	}
+	row.Data, row.Fault = c.object(record)
 	return row, nil
+}
+
+// isBlank tells whether nothing of a cell is seen.
+func isBlank(cell []byte) bool {
+	if len(cell) > 0 && cell[0] > ' ' && cell[0] < utf8.RuneSelf { // most are
+		return false
+	}
+	return len(cell) == 0 || waypost.CleanKey(string(cell)) == ""
 }
 
 // maxCustomName bounds the name of a custom field, in bytes: as many as 64 characters
@@ -284,12 +329,12 @@ const maxCustomName = 256
 // of its columns, a short row could otherwise become a long one.
 const maxCustomCells = 100
 
-// object makes a JSON object of a row; an empty cell is an absent member.
+// object makes a JSON object of a row; a blank cell is an absent member.
 func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 	out, custom, customs := append(c.text[:0], '{'), append(c.custom[:0], `"customFields":{`...), 0
 	for i, column := range c.columns {
 		cell := record.cell(i)
-		if len(cell) == 0 {
+		if isBlank(cell) {
 			continue
 		}
 		if cell[0] == '\'' && isFormula(string(cell)) {
@@ -306,7 +351,7 @@ func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 		out = append(append(out, column.quoted...), ':')
 		switch {
 		case column.name == columnMobilePhone:
-			out = appendPhones(out, cell)
+			out = c.appendPhones(out, cell)
 		case column.integer:
 			out = appendInteger(out, cell)
 		default:
@@ -337,16 +382,13 @@ func appendCustom(out, cell []byte) []byte {
 }
 
 // appendPhones splits a cell of mobile numbers.
-func appendPhones(out, cell []byte) []byte {
+func (c *csvRows) appendPhones(out, cell []byte) []byte {
 	out = append(out, '[')
-	for number := range bytes.SplitSeq(cell, []byte(phoneSeparator)) {
-		if len(bytes.TrimSpace(number)) == 0 {
-			continue // as in "1;2;"
-		}
+	for _, number := range waypost.SplitPhones(string(cell), c.region) {
 		if out[len(out)-1] != '[' {
 			out = append(out, ',')
 		}
-		out = appendString(out, number)
+		out = appendString(out, []byte(number))
 	}
 	return append(out, ']')
 }
@@ -386,6 +428,48 @@ func appendString(out, text []byte) []byte {
 	return append(append(out, text[from:]...), '"')
 }
 
+// layoutFault says what is wrong with a file that begins with head, if it is laid out
+// in a way that no row can be read of; "" otherwise.
+func layoutFault(head []byte) string {
+	line, _, _ := bytes.Cut(bytes.TrimLeft(head, " \t\r\n"), []byte("\n"))
+	line = bytes.TrimRight(line, "\r")
+	first := strings.ToLower(strings.Trim(string(line[:min(len(line), len(`"sep=`))]), `"`))
+	switch {
+	case strings.HasPrefix(first, "sep="):
+		return "sep= is for a spreadsheet alone: take the line out, and separate the cells by commas"
+	case strings.HasPrefix(first, "{"), strings.HasPrefix(first, "["):
+		return "the file is JSON, not CSV: send it as application/x-ndjson (one object a line) or application/json"
+	}
+	for i, quoted := 0, false; i < len(line); i++ {
+		switch {
+		case line[i] == '"':
+			quoted = !quoted
+		case line[i] == '\r' && !quoted:
+			return "the lines end with CR alone: save the file with LF or CRLF, such as \"CSV UTF-8\" in a spreadsheet"
+		}
+	}
+	known, columns := knownColumns(line, ",")
+	for _, by := range []struct{ sign, name string }{{";", ";"}, {"\t", "a tab"}, {"|", "|"}, {"，", "，"}, {"；", "；"}} {
+		if n, all := knownColumns(line, by.sign); n > known || n == known && known == 0 && columns == 1 && all > 1 {
+			return fmt.Sprintf("the cells are separated by %s: save the file with commas, such as \"CSV UTF-8\" in a spreadsheet", by.name)
+		}
+	}
+	return ""
+}
+
+// knownColumns splits a header row, and counts its cells and the names of fields among
+// them, in whatever case.
+func knownColumns(line []byte, separator string) (known, all int) {
+	for cell := range bytes.SplitSeq(line, []byte(separator)) {
+		all++
+		name := waypost.CleanKey(strings.Trim(waypost.CleanKey(string(cell)), `"`))
+		if strings.HasPrefix(name, customColumn) || slices.ContainsFunc(csvFields, func(f csvField) bool { return strings.EqualFold(f.name, name) }) {
+			known++
+		}
+	}
+	return known, all
+}
+
 // csvRecord is one row as it stands in the file.
 type csvRecord struct {
 	line  int    // where it begins, from 1
@@ -395,6 +479,16 @@ type csvRecord struct {
 }
 
 func (r *csvRecord) cells() int { return len(r.ends) }
+
+// filled is the number of cells up to the last one that is not blank.
+func (r *csvRecord) filled() int {
+	for n := r.cells(); n > 0; n-- {
+		if !isBlank(r.cell(n - 1)) {
+			return n
+		}
+	}
+	return 0
+}
 
 func (r *csvRecord) cell(i int) []byte {
 	from := 0
@@ -433,7 +527,7 @@ func (c *csvReader) read() (*csvRecord, error) {
 		if len(line) == 0 || line[0] != '"' {
 			cell, rest, more := bytes.Cut(line, []byte{','})
 			if r.fault == nil && bytes.IndexByte(cell, '"') >= 0 {
-				r.fault = rowFault(waypost.DetailInvalidFormat, "", `a cell that holds " must be quoted: "…""…"`)
+				r.fault = rowFault(waypost.DetailInvalidFormat, "", `a cell that holds " must be quoted as a whole, without blanks before it: "…""…"`)
 			}
 			r.text = append(r.text, cell...)
 			r.ends = append(r.ends, len(r.text))
@@ -451,12 +545,8 @@ func (c *csvReader) read() (*csvRecord, error) {
 		}
 		line = line[1:] // the comma
 	}
-	switch {
-	case r.fault != nil:
-	case c.size > maxRow:
+	if r.fault == nil && c.size > maxRow {
 		r.fault = rowFault(waypost.DetailTooLong, "", "the row is longer than %d bytes", maxRow)
-	case !utf8.Valid(r.text):
-		r.fault = rowFault(waypost.DetailInvalidFormat, "", "the row is not valid UTF-8")
 	}
 	return r, nil
 }

@@ -13,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
+	"unicode/utf16"
 
 	"waypost"
 )
@@ -42,7 +44,7 @@ func csvOf(t testing.TB, custom []string, leads ...waypost.Lead) []byte {
 
 // rowsOf splits the body of an import.
 func rowsOf(body, media string, mode waypost.ImportMode) (rows []waypost.ImportRow, err error) {
-	for row, err := range importRows(strings.NewReader(body), media, mode) {
+	for row, err := range importRows(strings.NewReader(body), importForm{media, charsetUTF8, mode, "CN"}) {
 		if err != nil {
 			return rows, err
 		}
@@ -90,7 +92,7 @@ func FuzzCSVRoundTrip(f *testing.F) {
 			Company: value(), CompanyPhone: value(), CompanyEmail: value(), CompanyWebsite: value(), ExternalID: value(), OpenID: value(),
 		}, CreatedAt: time.UnixMilli(1e12), UpdatedAt: time.UnixMilli(1e12)}
 		for _, phone := range []string{a, b, "+1" + a} {
-			if strings.TrimSpace(phone) != "" && !strings.Contains(phone, phoneSeparator) {
+			if len(waypost.SplitPhones(phone, "CN")) == 1 {
 				in.MobilePhone = append(in.MobilePhone, phone)
 			}
 		}
@@ -100,6 +102,7 @@ func FuzzCSVRoundTrip(f *testing.F) {
 				custom[fmt.Sprintf("%s%d", strings.ToValidUTF8(b[:min(len(b), maxCustomName/2)], ""), i)] = v
 			}
 		}
+		_, _ = in.Validate("CN", time.UnixMilli(1e12)) // makes it what is stored
 		names := []string{"in no lead"}
 		for name := range custom {
 			names = append(names, name)
@@ -202,18 +205,26 @@ func TestImportRows(t *testing.T) {
 		{name: "CSV, types", media: csvMedia, body: "name,leadsGroup,region,gender,leadsId,birthday\na,1, 2 ,x,1.5,2000\nb,'-1,99999999999999999999,+1,007,\n", rows: `2 {"name":"a","leadsGroup":1,"region":2,"gender":"x","leadsId":1.5,"birthday":"2000"}|3 {"name":"b","leadsGroup":-1,"region":99999999999999999999,"gender":1,"leadsId":7}`},
 		{name: "CSV, phones", media: csvMedia, body: "name,mobilePhone\na,1;2\nb,;3;\nc,'+86 1;'4\nd,;\n", rows: `2 {"name":"a","mobilePhone":["1","2"]}|3 {"name":"b","mobilePhone":["3"]}|4 {"name":"c","mobilePhone":["+86 1","'4"]}|5 {"name":"d","mobilePhone":[]}`},
 		{name: "CSV, custom fields", media: csvMedia, body: "customFields.a,name,\"customFields.b \"\"c\"\"\"\n1,x,true\n'1,y,'true\n,z,nulL\n'-1,,''-1\n", rows: `2 {"name":"x","customFields":{"a":1,"b \"c\"":true}}|3 {"name":"y","customFields":{"a":"1","b \"c\"":"true"}}|4 {"name":"z","customFields":{"b \"c\"":"nulL"}}|5 {"customFields":{"a":-1,"b \"c\"":"-1"}}`},
-		{name: "CSV, an empty row", media: csvMedia, body: "name,qq\n,\n", rows: `2 {}`},
+		{name: "CSV, an empty row", media: csvMedia, body: "name,qq\n,\n"},
+		{name: "CSV, empty rows and columns", media: csvMedia, body: ",,,\nname,qq,,\n,,,\n\na,1,,\n \n\"\",\" \", ,\u00a0\nb,,,,,,\n\u200b\n", rows: `5 {"name":"a","qq":"1"}|8 {"name":"b"}`},
+		{name: "CSV, blank cells", media: csvMedia, body: "name,leadsGroup,email,remark\na, ,\u00a0,' \n", rows: `2 {"name":"a","remark":" "}`},
+		{name: "CSV, a column without a name", media: csvMedia, body: "name,,qq\na,,1\nb,x,2\n", rows: `2 {"name":"a","qq":"1"}`, broken: "InvalidFormat "},
+		{name: "CSV, blanks around names", media: csvMedia, body: " name ,\u00a0qq\u200b, customFields.a \nx,1,2\n", rows: `2 {"name":"x","qq":"1","customFields":{"a ":2}}`},
+		{name: "CSV, numbers in a cell", media: csvMedia, body: "name,mobilePhone\na,13800138000；13900139000、13700137000，\nb,\"13800138000, 13900139000\"\nc,13800138000/13900139000\nd,021/62345678\ne,13800138000/12\nf,\"13800138000\n13900139000\"\n",
+			rows: `2 {"name":"a","mobilePhone":["13800138000","13900139000","13700137000"]}|3 {"name":"b","mobilePhone":["13800138000"," 13900139000"]}|4 {"name":"c","mobilePhone":["13800138000","13900139000"]}|` +
+				`5 {"name":"d","mobilePhone":["021/62345678"]}|6 {"name":"e","mobilePhone":["13800138000","12"]}|7 {"name":"f","mobilePhone":["13800138000","13900139000"]}`},
 		{name: "CSV, wrong number of cells", media: csvMedia, body: "name,qq\na\nb,1,2\n\"c\nc\",1\n", rows: `2 InvalidFormat |3 InvalidFormat |4 {"name":"c\u000ac","qq":"1"}`},
+		{name: "CSV, too many cells", media: csvMedia, body: "name,qq\na,1,,2\nb,1,,\n", rows: `2 InvalidFormat |3 {"name":"b","qq":"1"}`},
 		{name: "CSV, a quote in a cell", media: csvMedia, body: "name,qq\na\"b,\"1\n2\"\nc,3\n", rows: `2 InvalidFormat |4 {"name":"c","qq":"3"}`},
-		{name: "CSV, no UTF-8", media: csvMedia, body: "name,qq\na\xff,1\nb,2\n", rows: `2 InvalidFormat |3 {"name":"b","qq":"2"}`},
+		{name: "CSV, no UTF-8", media: csvMedia, body: "name,qq\na\xff,1\nb,2\n", broken: "InvalidFormat "},
 		{name: "CSV, NUL", media: csvMedia, body: "name\na\x00b\n", rows: `2 {"name":"a\u0000b"}`},
 		{name: "CSV, long cells", media: csvMedia, body: "name,qq\n" + long + ",1\n\"" + long + "\n\",1\n" + long[:maxRow/2] + ",2\n", rows: `2 TooLong |3 TooLong |5 {"name":"` + long[:maxRow/2] + `","qq":"2"}`},
 		{name: "CSV, many custom fields", media: csvMedia, body: "name" + manyColumns(101) + "\na" + strings.Repeat(",1", 101) + "\nb" + strings.Repeat(",", 101) + "\n", rows: `2 OutOfRange customFields|3 {"name":"b"}`},
 		{name: "CSV, nothing", media: csvMedia, broken: "NullValue "},
 		{name: "CSV, header only", media: csvMedia, body: "name"},
 		{name: "CSV, header of no UTF-8", media: csvMedia, body: "name,\xff\n", broken: "InvalidFormat "},
-		{name: "CSV, wrong columns", media: csvMedia, body: "nam,name,qq,qq,customFields., name,Name,end\na", broken: "UnknownField nam; Duplicate qq; UnknownField customFields.; UnknownField  name; UnknownField Name; UnknownField end"},
-		{name: "CSV, nameless", media: csvMedia, body: "leadsId,\n", broken: "UnknownField ; NullValue name"},
+		{name: "CSV, wrong columns", media: csvMedia, body: "nam,name,qq,qq,customFields., name,Name,end\na", broken: "UnknownField nam; Duplicate qq; UnknownField customFields.; Duplicate name; UnknownField Name; UnknownField end"},
+		{name: "CSV, nameless", media: csvMedia, body: "leadsId,\n", broken: "NullValue name"},
 		{name: "CSV, nobody to update", media: csvMedia, mode: waypost.ImportUpdate, body: "name,qq\n", broken: "NullValue leadsId"},
 		{name: "CSV, update", media: csvMedia, mode: waypost.ImportUpdate, body: "externalId,qq\ne,\n", rows: `2 {"externalId":"e"}`},
 		{name: "CSV, nobody to upsert", media: csvMedia, mode: waypost.ImportUpsert, body: "qq\n1\n", broken: "NullValue name"},
@@ -225,14 +236,15 @@ func TestImportRows(t *testing.T) {
 
 		{name: "lines", media: lines, body: "\uFEFF{\"name\":\"a\"}\r\n\n \t\n  {\"name\":\"b\"} ", rows: `1 {"name":"a"}|4 {"name":"b"}`},
 		{name: "lines with businessParam", media: lines, body: "{\"businessParam\":{\"name\":\"a\"}}\n{\"businessParam\":{},\"leadsId\":1}\n{\"businessParam\":{},\"businessParam\":{}}\n{\"businessParam\":[]}\n{\"remark\":\"businessParam\"}\n{ \"businessParam\" : {\"name\" : \"b\"} }", rows: `1 {"name":"a"}|2 {"businessParam":{},"leadsId":1}|3 {"businessParam":{},"businessParam":{}}|4 {"businessParam":[]}|5 {"remark":"businessParam"}|6 {"name" : "b"}`},
-		{name: "broken lines", media: lines, body: "{\"name\":\n\xff\n[]\nnull\n{} {}\n{\"name\":\"\xff\"}\n{}", rows: `1 InvalidFormat |2 InvalidFormat |3 []|4 null|5 InvalidFormat |6 InvalidFormat |7 {}`},
+		{name: "broken lines", media: lines, body: "{\"name\":\n\n[]\nnull\n{} {}\n{}", rows: `1 InvalidFormat |3 []|4 null|5 InvalidFormat |6 {}`},
+		{name: "lines of no UTF-8", media: lines, body: "{}\n{\"name\":\"\xff\"}\n{}", broken: "InvalidFormat "},
 		{name: "an export's end", media: lines, body: "{\"name\":\"a\"}\n{\"end\":true,\"count\":1}\n{\"end\":false,\"count\":1}\n{\"end\":true}\n{\"name\":\"x\",\"end\":true,\"count\":1}\n", rows: `1 {"name":"a"}|3 {"end":false,"count":1}|4 {"end":true}|5 {"name":"x","end":true,"count":1}`},
 		{name: "long lines", media: lines, body: "{\"name\":\"" + long + "\"}\n{}\n" + strings.Repeat(long, 5) + "\n{\"a\":1}\n" + long + "x", rows: `1 TooLong |2 {}|3 TooLong |4 {"a":1}|5 TooLong `},
 		{name: "no lines", media: lines},
 
 		{name: "list", media: list, body: "\uFEFF{\"leads\": [ {\"name\":\"a\"},\n\n{\"businessParam\":{\"name\":\"b\"}},5,null ] }\n", rows: `1 {"name":"a"}|2 {"name":"b"}|3 5|4 null`},
 		{name: "empty list", media: list, body: `{"leads":[]}`},
-		{name: "list of no UTF-8", media: list, body: "{\"leads\":[{\"name\":\"\xff\"},{}]}", rows: `1 InvalidFormat |2 {}`},
+		{name: "list of no UTF-8", media: list, body: "{\"leads\":[{\"name\":\"\xff\"},{}]}", broken: "InvalidFormat "},
 		{name: "list of long leads", media: list, body: `{"leads":[{"name":"` + long + `"},{}]}`, rows: `1 TooLong |2 {}`},
 		{name: "list of a lead that is too long", media: list, body: `{"leads":[{},{"name":"` + strings.Repeat(long, 9) + `"},{}]}`, rows: `1 {}`, broken: "TooLong "},
 		{name: "no list", media: list, body: `{}`, broken: "NullValue leads"},
@@ -282,12 +294,146 @@ func TestImportRows(t *testing.T) {
 	}
 }
 
+// What is wrong with a file as a whole is told, with what to do, before any row is
+// stored.
+func TestImportFilesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const gbk = "name,externalId\r\n\xd5\xc5\xc8\xfd,g1\r\n\xc3\xab\xce\xb0,g2\r\n\xc2\xbd\xd6\xbe\xc7\xbf,g3\r\n"
+	for _, tc := range []struct {
+		name, charset, body string
+		says                string
+	}{
+		{"GBK", "", gbk, "line 2: the file is not UTF-8, but looks like GBK: send it with charset=gb18030"},
+		{"GBK behind much", "", "name\n" + strings.Repeat("x\n", 100_000) + "\xd5\xc5\n", "line 100002: the file is not UTF-8, but looks like GBK"},
+		{"Windows-1252", "", "name\nM\xfcller\n", "line 2: the file is not UTF-8: save it as UTF-8"},
+		{"a character cut off", "", "name\n\xe5\xbc", "line 2: the file is not UTF-8"},
+		{"a surrogate", "", "name\n\xed\xa0\x80\n", "line 2: the file is not UTF-8"},
+		{"not GB18030", "gb18030", "name\n\xd5\xc5\n\xff\n", "line 3: the file is not in the charset"},
+		{"not Shift_JIS", "shift_jis", "name\n\x83\n", "line 2: the file is not in the charset"},
+		{"half a character of UTF-16", "utf-16", "\xff\xfen\x00a\x00m\x00e\x00\n\x00\x20", "line 2: the file is not in the charset"},
+		{"a lone surrogate of UTF-16", "utf-16le", "n\x00a\x00m\x00e\x00\n\x00\x00\xd8\n\x00", "line 2: the file is not in the charset"},
+		{"UTF-16", "", "\xff\xfen\x00a\x00", "the file is UTF-16: send it with charset=utf-16"},
+		{"UTF-16, big end first", "gbk", "\xfe\xff\x00n\x00a", "the file is UTF-16"},
+		{"UTF-16 without a mark", "", "n\x00a\x00m\x00e\x00", "the file is UTF-16"},
+		{"UTF-16 without its mark", "utf-16", "n\x00a\x00m\x00e\x00", "the file has no byte order mark: name its encoding as utf-16le or utf-16be"},
+		{"UTF-32", "", "\xff\xfe\x00\x00n\x00\x00\x00", "the file is UTF-32"},
+		{"xlsx", "", "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00!\x00[Content_Types].xml", "the file is an Excel workbook (xlsx): save it as UTF-8"},
+		{"xlsx with a charset", "gbk", "PK\x03\x04........xl/workbook.xml", "the file is an Excel workbook (xlsx)"},
+		{"ods", "", "PK\x03\x04......mimetypeapplication/vnd.oasis.opendocument.spreadsheetPK", "the file is a LibreOffice spreadsheet (ods)"},
+		{"zip", "", "PK\x03\x04......leads.csvname\n", "the file is a ZIP archive: unpack it"},
+		{"xls", "", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00", "the file is an Excel workbook (xls)"},
+		{"gzip", "", "\x1f\x8b\x08\x00", "the file is compressed with gzip: unpack it"},
+		{"PDF", "", "%PDF-1.7\n", "the file is a PDF"},
+		{"HTML", "", "\uFEFF\r\n<table><tr><td>name", "the file is HTML or XML"},
+
+		{"semicolons", "", "name;mobilePhone;email\nAda;;\n", "line 1: the cells are separated by ;:"},
+		{"semicolons and quotes", "", "\uFEFF\"Name\";\"email\"\r\n", "line 1: the cells are separated by ;:"},
+		{"semicolons, unknown names", "", "姓名;电话\n", "line 1: the cells are separated by ;:"},
+		{"tabs", "", "name\tqq\nAda\t1\n", "line 1: the cells are separated by a tab:"},
+		{"tabs of one known name", "", "name\tphone number\n", "line 1: the cells are separated by a tab:"},
+		{"bars", "", "name|qq\n", "line 1: the cells are separated by |:"},
+		{"full-width commas", "", "name，qq\n", "line 1: the cells are separated by ，:"},
+		{"sep", "", "sep=;\r\nname;qq\r\n", "line 1: sep= is for a spreadsheet alone: take the line out"},
+		{"sep of commas, quoted", "", "\"SEP=,\"\nname,qq\n", "line 1: sep= is for a spreadsheet alone"},
+		{"CR", "", "name,qq\rAda,1\rBob,2\r", "line 1: the lines end with CR alone: save the file with LF or CRLF"},
+		{"CR, with LF in a cell", "", "name,remark\rAda,\"a\nb\"\r", "line 1: the lines end with CR alone"},
+		{"JSON", "", `{"leads":[]}`, "line 1: the file is JSON, not CSV"},
+		{"a column without a name", "", "name,,qq\n\na,,\nb,x,\n", "line 4: column 2 has content, and no name in the header row"},
+		{"a name in another case", "", "Name,qq\n", "2 fields are faulty; see detail (Name: column 1: the name of the field is written name;"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.charset == "" {
+				tc.charset = charsetUTF8
+			}
+			var err error
+			for _, rowErr := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "CN"}) {
+				err = rowErr
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), tc.says) {
+				t.Errorf("got  %v\nwant %s…", err, tc.says)
+			}
+			if err != nil {
+				faultOf(t, err)
+			}
+		})
+	}
+}
+
+func TestImportCharsets(t *testing.T) {
+	t.Parallel()
+	const want = `2 {"name":"张三"}|3 {"name":"毛伟","qq":"1"}`
+	for _, tc := range []struct{ charset, body string }{
+		{"utf-8", "\uFEFFname,qq\r\n张三,\r\n毛伟,1"},
+		{"GB18030", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
+		{"gbk", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
+		{"gb2312", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
+		{"cp936", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
+		{"gbk", "\uFEFFname,qq\r\n张三,\r\n毛伟,1"}, // a mark says more
+		{"utf-16", "\xff\xfe" + utf16LE("name,qq\r\n张三,\r\n毛伟,1")},
+		{"UTF-16", "\xfe\xff" + utf16BE("name,qq\r\n张三,\r\n毛伟,1")},
+		{"utf-16le", utf16LE("name,qq\r\n张三,\r\n毛伟,1")},
+		{"utf-16le", utf16LE("\uFEFFname,qq\r\n张三,\r\n毛伟,1")},
+		{"utf-16be", utf16BE("name,qq\r\n张三,\r\n毛伟,1")},
+	} {
+		var got []string
+		for row, err := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "CN"}) {
+			if err != nil {
+				t.Errorf("%s: %v", tc.charset, err)
+			}
+			got = append(got, fmt.Sprintf("%d %s", row.Line, row.Data))
+		}
+		if all := strings.Join(got, "|"); all != want {
+			t.Errorf("%s: %q, want %q", tc.charset, all, want)
+		}
+	}
+	for charset, known := range map[string]bool{
+		"big5": true, "Shift_JIS": true, "euc-kr": true, "windows-1252": true, "iso-8859-1": true, "latin1": true, "utf8": true,
+		"utf-7": false, "": false, "ebcdic": false, "replacement": false, "utf-32": false,
+	} {
+		if _, got := decoderOf(charset); got != known {
+			t.Errorf("%s: %t, want %t", charset, got, known)
+		}
+	}
+}
+
+func utf16LE(s string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(s)) {
+		b = append(b, byte(unit), byte(unit>>8))
+	}
+	return string(b)
+}
+
+func utf16BE(s string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(s)) {
+		b = append(b, byte(unit>>8), byte(unit))
+	}
+	return string(b)
+}
+
+// Characters that a read cuts in two are whole.
+func TestWholeTextInPieces(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("名😀é\n", 30_000)
+	for _, read := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+		in, err := textReader(read(strings.NewReader("\uFEFF"+text)), charsetUTF8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(in); err != nil || string(got) != text {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+}
+
 // An error of the file is ours, not the client's.
 func TestImportRowsOfABrokenFile(t *testing.T) {
 	t.Parallel()
 	for media, begin := range map[string]string{"text/csv": "name\na\n", "application/x-ndjson": "{}\n", "application/json": `{"leads":[{},`} {
 		n := 0
-		for _, err := range importRows(io.MultiReader(strings.NewReader(begin), brokenFile{}), media, waypost.ImportCreate) {
+		for _, err := range importRows(io.MultiReader(strings.NewReader(begin), brokenFile{}), importForm{media, charsetUTF8, waypost.ImportCreate, "CN"}) {
 			if n++; n == 2 && waypost.CodeOf(err) != waypost.CodeInternalError {
 				t.Errorf("%s: %v", media, err)
 			}
@@ -364,7 +510,7 @@ func BenchmarkExport(b *testing.B) {
 		LeadsGroup: &group, Name: "张三", MobilePhone: []string{"+8613800000000"}, Email: text("a@example.com"), Company: text("Example, Inc."),
 		Address: text("Nanjing Rd 1"), ExternalID: text("crm-1234567"), CustomFields: map[string]any{"score": 1.5, "source": "fair"},
 	}}
-	for format, export := range map[string]func(exporter) streamFunc{"ndjson": exportNDJSON, "csv": exportCSV} {
+	for format, export := range map[string]func(exporter) streamFunc{"ndjson": exportNDJSON, "csv": func(e exporter) streamFunc { return exportCSV(e, false) }} {
 		b.Run(format, func(b *testing.B) {
 			b.ReportAllocs()
 			stream := export(func(_ context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
@@ -405,7 +551,7 @@ func BenchmarkImportRows(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				for _, err := range importRows(strings.NewReader(body), bc.media, waypost.ImportCreate) {
+				for _, err := range importRows(strings.NewReader(body), importForm{bc.media, charsetUTF8, waypost.ImportCreate, "CN"}) {
 					if n++; err != nil {
 						b.Fatal(err)
 					}
@@ -422,7 +568,7 @@ func TestArticleRowsEnd(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]waypost.ErrorCode{"1\n\n{}\n \n": "", "1\n\n{}\n{}": waypost.CodePayloadTooLarge} {
 		rows, end := 0, error(nil)
-		for _, err := range articleRows(strings.NewReader(body), 2) {
+		for _, err := range articleRows(strings.NewReader(body), charsetUTF8, 2) {
 			if end = err; err == nil {
 				rows++
 			}

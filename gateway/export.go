@@ -33,6 +33,10 @@ func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
 	if format != "ndjson" && format != "csv" {
 		p.Add(waypost.DetailOutOfRange, "format", "must be ndjson or csv")
 	}
+	bom := r.boolean(&p, "bom")
+	if bom && format != "csv" {
+		p.Add(waypost.DetailOutOfRange, "bom", "needs format=csv")
+	}
 	if err := p.Err("query"); err != nil {
 		return answer{}, err
 	}
@@ -42,7 +46,7 @@ func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
 	}
 	ans := streamed(contentTypeNDJSON, exportNDJSON(export))
 	if format == "csv" {
-		ans = streamed(contentTypeCSV, exportCSV(export))
+		ans = streamed(contentTypeCSV, exportCSV(export, bom))
 		ans.trailer = headerCount
 	}
 	ans.headers["Content-Disposition"] = `attachment; filename="leads.` + format + `"`
@@ -72,10 +76,20 @@ func exportNDJSON(export exporter) streamFunc {
 	}
 }
 
-func exportCSV(export exporter) streamFunc {
+// exportCSV writes rows, with bom behind a byte order mark: without one Excel takes a
+// file for one in the encoding of its country.
+func exportCSV(export exporter, bom bool) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
 		out, count := csvWriter{w: w}, 0
-		err := export(ctx, out.header, func(l waypost.Lead) error {
+		begin := func(customFields []string) error {
+			if bom {
+				if _, err := w.WriteString(byteOrderMark); err != nil {
+					return err
+				}
+			}
+			return out.header(customFields)
+		}
+		err := export(ctx, begin, func(l waypost.Lead) error {
 			count++
 			return out.lead(l)
 		})

@@ -62,17 +62,12 @@ func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 			p.Add(waypost.DetailOutOfRange, "mode", "must be create, update or upsert")
 		}
 	}
-	switch dryRun, given := r.params["dryRun"]; {
-	case dryRun == "true":
-		im.DryRun = true
-	case given && dryRun != "false":
-		p.Add(waypost.DetailInvalidType, "dryRun", "must be true or false")
-	}
+	im.DryRun = r.boolean(&p, "dryRun")
 	if err := p.Err("query"); err != nil {
 		return answer{}, err
 	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
-		return a.Imports.CreateImport(ctx, r.scope, im, importRows(r.spool, r.media, im.Mode))
+		return a.Imports.CreateImport(ctx, r.scope, im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, a.PhoneRegion}))
 	}, func(im waypost.Import) (answer, error) {
 		return at(http.StatusAccepted, "/v1/leads/imports/"+im.ID, a.answerImport(im))
 	})
@@ -80,6 +75,15 @@ func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 		a.Waker.Wake()
 	}
 	return ans, err
+}
+
+// boolean reads a parameter that is true or false; absent is false.
+func (r *request) boolean(p *waypost.Problems, name string) bool {
+	value, given := r.params[name]
+	if given && value != "true" && value != "false" {
+		p.Add(waypost.DetailInvalidType, name, "must be true or false")
+	}
+	return value == "true"
 }
 
 func (a *api) showImport(ctx context.Context, r *request) (answer, error) {

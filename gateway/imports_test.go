@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +194,98 @@ func TestImportFaults(t *testing.T) {
 	im := f.imported("create", csvMedia, "name,remark\na,"+strings.Repeat("x", 1<<20)+"\nb,\"=1+1\"\n")
 	if im.Created != 1 || im.Failed != 1 {
 		t.Errorf("%+v, %q", im, f.errorsOf(im.ID))
+	}
+}
+
+// Of a file that is not wholly in its charset, or that is no text, nothing is stored.
+func TestImportIsWhole(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const gbk = "name,externalId\r\n\xd5\xc5\xc8\xfd,g1\r\n\xc3\xab\xce\xb0,g2\r\n\xc2\xbd\xd6\xbe\xc7\xbf,g3\r\n"
+	send := func(media, body string) answer {
+		return f.do(call{method: "POST", target: "/v1/leads/imports", body: body, headers: map[string]string{"Content-Type": media}})
+	}
+	send("text/csv", gbk).fault(t, 400, "BadRequest")
+	send("text/csv;charset=utf-8", gbk).fault(t, 400, "BadRequest")
+	send("application/x-ndjson", "{\"name\":\"a\"}\n{\"name\":\"\xd5\xc5\"}\n").fault(t, 400, "BadRequest")
+	send("application/json", "{\"leads\":[{\"name\":\"a\"},{\"name\":\"\xd5\xc5\"}]}").fault(t, 400, "BadRequest")
+	send("text/csv", "PK\x03\x04xl/").fault(t, 400, "BadRequest")
+	if got := f.get("/v1/leads").expect(t, 200); got.raw != `{"items":[],"nextCursor":null}` {
+		t.Errorf("stored: %s", got.raw)
+	}
+	refused := send("text/csv; charset=klingon", gbk)
+	refused.fault(t, 415, "UnsupportedMediaType", []string{}...)
+	if !strings.Contains(refused.raw, "there is no charset klingon: it must be utf-8, gb18030") {
+		t.Errorf("%s", refused.raw)
+	}
+	send("text/csv; charset=gbk; header=present", gbk).fault(t, 415, "UnsupportedMediaType", []string{}...)
+	f.do(call{method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"a"}}`, headers: map[string]string{"Content-Type": "application/json; charset=gbk"}}).fault(t, 415, "UnsupportedMediaType", []string{}...)
+
+	if im := f.imported("create", `text/csv; charset="GB18030"`, gbk); im.Total != 3 || im.Created != 3 {
+		t.Errorf("%+v, %q", im, f.errorsOf(im.ID))
+	}
+	if got := f.get("/v1/leads?externalId=g3").expect(t, 200); !strings.Contains(got.raw, `"name":"陆志强"`) {
+		t.Errorf("%s", got.raw)
+	}
+	if im := f.imported("upsert", "application/x-ndjson;charset=gbk", "{\"externalId\":\"g1\",\"name\":\"\xc0\xee\xcb\xc4\"}\n"); im.Updated != 1 {
+		t.Errorf("%+v, %q", im, f.errorsOf(im.ID))
+	}
+	if got := f.get("/v1/leads?externalId=g1").expect(t, 200); !strings.Contains(got.raw, `"name":"李四"`) {
+		t.Errorf("%s", got.raw)
+	}
+}
+
+// Rows that a spreadsheet leaves empty do not count; the lines of the others are those
+// of the file.
+func TestImportPassesEmptyRowsOver(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	im := f.imported("create", "text/csv", "name,email,,\r\n,,,\r\nAda,ada@example.com,,\r\n \r\n,,,\r\nBob,bob,,\r\n,,,,,\r\n")
+	if im.Total != 2 || im.Created != 1 || im.Failed != 1 {
+		t.Errorf("%+v", im)
+	}
+	if got := strings.Join(f.errorsOf(im.ID), "\n"); got != "6 BadRequest businessParam, InvalidFormat email" {
+		t.Errorf("%s", got)
+	}
+}
+
+// What is copied with invisible characters is stored without them, and found with them.
+func TestInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	created := f.send("POST", "/v1/leads", `{"businessParam":{"name":"\u200b张三 ","mobilePhone":["\u202d13800138000\u202c，"],"email":"zhang\u00ad@example.com\u00a0","externalId":"\ufeffcrm-1","openId":" o-1\u2060"}}`).expect(t, 201)
+	for member, want := range map[string]any{"name": "张三", "email": "zhang@example.com", "externalId": "crm-1", "openId": "o-1", "mobilePhone": []any{"13800138000"}} {
+		if got := created.json[member]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q, want %q", member, got, want)
+		}
+	}
+	f.send("POST", "/v1/leads", `{"businessParam":{"name":"\u200b\u2060"}}`).fault(t, 400, "BadRequest", "NullValue name")
+	f.send("POST", "/v1/leads", `{"businessParam":{"name":"a","externalId":"crm-1\u200d"}}`).fault(t, 409, "Conflict", "Duplicate externalId")
+	for _, filter := range []string{
+		"name=%E2%80%8B%E5%BC%A0", "email=%E2%80%AAzhang@example.com%20", "externalId=crm-1%EF%BB%BF", "mobilePhone=%E2%80%AD13800138000%E2%80%AC", "mobilePhone=138%C2%A00013%C2%A08000%E3%80%82",
+	} {
+		if got := f.get("/v1/leads?"+filter).expect(t, 200); !strings.Contains(got.raw, `"externalId":"crm-1"`) {
+			t.Errorf("%s: %s", filter, got.raw)
+		}
+	}
+	if got := f.get("/v1/leads?name=%E5%BC%A0%20").expect(t, 200); got.raw != `{"items":[],"nextCursor":null}` {
+		t.Errorf("a blank at the end of a beginning: %s", got.raw)
+	}
+	id := created.json["leadsId"]
+	path := fmt.Sprintf("/v1/leads/%.0f", id)
+	if got := f.send("PATCH", path, `{"businessParam":{"name":"李\u200b四","mobilePhone":["\u2066139 0013 9000\u2069"]}}`).expect(t, 201); got.json["name"] != "李四" || !strings.Contains(got.raw, `"mobilePhone":["139 0013 9000"]`) {
+		t.Errorf("PATCH: %s", got.raw)
+	}
+	if got := f.send("PUT", path, `{"businessParam":{"name":"王五\u00a0","externalId":"crm-1\u200b"}}`).expect(t, 201); got.json["name"] != "王五" || got.json["externalId"] != "crm-1" {
+		t.Errorf("PUT: %s", got.raw)
+	}
+	if im := f.imported("update", "text/csv", "externalId,name\ncrm-1\u200b,赵六\u00a0\n"); im.Updated != 1 {
+		t.Errorf("update: %+v, %q", im, f.errorsOf(im.ID))
+	}
+	if im := f.imported("upsert", "application/x-ndjson", "{\"externalId\":\" crm-1\",\"mobilePhone\":[\"13800138000。\"]}\n{\"externalId\":\"crm-2\",\"name\":\"b\",\"mobilePhone\":[\"\u200b13800138000\"]}"); im.Updated != 1 || im.Failed != 1 {
+		t.Errorf("upsert: %+v, %q", im, f.errorsOf(im.ID))
+	}
+	if got := f.get(path).expect(t, 200); got.json["name"] != "赵六" {
+		t.Errorf("imported: %s", got.raw)
 	}
 }

@@ -43,6 +43,7 @@ var strange = []string{
 	`{"name":"'=1","mobilePhone":["+8613800000000","139 0000 0000"," 13700000000 "],"region":-5,"leadsGroup":9223372036854775807,"gender":0,"birthday":"1990-12-31"}`,
 	`{"name":"＝1","externalId":"'e","email":"a@example.com","companyEmail":"=b@example.com","companyWebsite":"example.com","customFields":{"n":-1.5,"z":0,"s":"-1.5","t":true,"u":"true","v":"'true","w":"","x":"'","big":9007199254740992,"small":1e-9}}`,
 	`{"name":"\u00a0x.lead","customFields":{"a \"b\", c":"=x","n":"1","t":"null","w":" "}}`,
+	`{"name":"blank","remark":"  ","address":"\u200b","mobilePhone":["\u202d13800138000\u202c"],"customFields":{"x":"\t"}}`,
 	`{"name":"张三 😀","remark":"","customFields":{"n":"'1","customFields.n":"\r"}}`,
 }
 
@@ -78,7 +79,14 @@ func TestExportLeads(t *testing.T) {
 			t.Errorf("%s: %v, %s", query, err, got)
 		}
 	}
-	for query, details := range map[string]string{"format=xml&sort=x&region=a": "InvalidType region; OutOfRange sort; OutOfRange format", "limit=5": "UnknownField limit", "createdFrom=2026-02-01T00:00:00Z&createdTo=2026-01-01T00:00:00Z": "OutOfRange createdFrom", "cursor=x": "UnknownField cursor"} {
+	marked, _ := f.exported("release", "format=csv&bom=true")
+	if marked != "\uFEFF"+whole {
+		t.Errorf("bom=true: %.100q", marked)
+	}
+	if got, _ := f.exported("release", "format=ndjson&bom=false"); got != want {
+		t.Errorf("bom=false: %.100q", got)
+	}
+	for query, details := range map[string]string{"bom=true": "OutOfRange bom", "format=ndjson&bom=true": "OutOfRange bom", "format=csv&bom=1": "InvalidType bom", "format=xml&sort=x&region=a": "InvalidType region; OutOfRange sort; OutOfRange format", "limit=5": "UnknownField limit", "createdFrom=2026-02-01T00:00:00Z&createdTo=2026-01-01T00:00:00Z": "OutOfRange createdFrom", "cursor=x": "UnknownField cursor"} {
 		f.get("/v1/leads/export?"+query).fault(t, 400, "BadRequest", strings.Split(details, "; ")...)
 	}
 	for _, format := range []string{"ndjson", "csv"} {
@@ -91,7 +99,7 @@ func TestExportLeads(t *testing.T) {
 	// What is imported elsewhere is the same there, in all that a client chooses.
 	lines, _ := f.exported("release", "")
 	for i, im := range []waypost.Import{
-		f.importInto("test", "create", "text/csv;charset=UTF-8", whole),
+		f.importInto("test", "create", "text/csv;charset=UTF-8", marked),
 		f.importInto("pre-release", "upsert", "application/x-ndjson", lines),
 		f.importInto("test", "update", "text/csv", ofStage(f, "test")), // changes nothing
 		f.importInto("release", "upsert", "text/csv", whole),

@@ -38,6 +38,7 @@ type request struct {
 	spool    *os.File // the body of an import, at its start
 	spooling bool     // whether it holds one of maxSpools
 	media    string   // the Content-Type of an import, without parameters
+	charset  string   // in which the import is written
 	tooLarge bool
 	held     *waypost.Claim    // on the Idempotency-Key
 	replay   *waypost.Answer   // what an earlier request of the key got

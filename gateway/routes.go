@@ -32,7 +32,7 @@ const byToken waypost.Grant = ""
 var (
 	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
-	leadExportQuery = append(slices.Clone(leadFilterQuery), "format")
+	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}
 
 	pageQuery     = []string{"limit", "cursor"}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"unicode/utf8"
 
 	"waypost"
 )
@@ -23,12 +22,19 @@ const (
 	maxHeld = 4 << 20
 )
 
+// importForm says how the body of an import is to be read.
+type importForm struct {
+	media, charset string
+	mode           waypost.ImportMode
+	phoneRegion    string
+}
+
 // importRows splits the body of an import into rows, with constant memory. A row that
 // cannot be read is one with a Fault; an error, a BadRequest, means that what follows
-// cannot be read either, and ends the rows.
-func importRows(file io.Reader, media string, mode waypost.ImportMode) iter.Seq2[waypost.ImportRow, error] {
+// cannot be read either, or that the file is not what it should be, and ends the rows.
+func importRows(file io.Reader, form importForm) iter.Seq2[waypost.ImportRow, error] {
 	return func(yield func(waypost.ImportRow, error) bool) {
-		next, err := rowReader(file, media, mode)
+		next, err := rowReader(file, form)
 		for n := 0; err == nil; n++ {
 			var row waypost.ImportRow
 			if row, err = next(); err == nil && n == waypost.MaxImportRows {
@@ -45,34 +51,22 @@ func importRows(file io.Reader, media string, mode waypost.ImportMode) iter.Seq2
 }
 
 // rowReader returns what reads the next row, and io.EOF after the last.
-func rowReader(file io.Reader, media string, mode waypost.ImportMode) (next func() (waypost.ImportRow, error), err error) {
-	in, err := textReader(file)
+func rowReader(file io.Reader, form importForm) (next func() (waypost.ImportRow, error), err error) {
+	in, err := textReader(file, form.charset)
 	if err != nil {
 		return nil, err
 	}
-	switch media {
+	switch form.media {
 	case "text/csv":
-		rows, err := newCSVRows(in, mode)
+		rows, err := newCSVRows(in, form)
 		if err != nil {
 			return nil, err
 		}
 		return rows.next, nil
 	case contentTypeNDJSON:
-		return (&lineRows{lineReader{in: in, most: maxRow}}).next, nil
+		return (&lineRows{newLineReader(in, maxRow)}).next, nil
 	}
 	return newListRows(in).next, nil
-}
-
-// textReader reads a file of text. A byte order mark, which spreadsheets write, is
-// none of it.
-func textReader(file io.Reader) (*bufio.Reader, error) {
-	in := bufio.NewReaderSize(file, readBuffer)
-	if mark, _ := in.Peek(3); string(mark) == "\uFEFF" {
-		if _, err := in.Discard(len(mark)); err != nil {
-			return nil, err
-		}
-	}
-	return in, nil
 }
 
 // rowFault is what is wrong with one row.
@@ -124,6 +118,10 @@ type importLine struct {
 	fault  *waypost.Error
 }
 
+func newLineReader(text io.Reader, most int) lineReader {
+	return lineReader{in: bufio.NewReaderSize(text, readBuffer), most: most}
+}
+
 // next returns io.EOF after the last line.
 func (l *lineReader) next() (importLine, error) {
 	for {
@@ -137,8 +135,6 @@ func (l *lineReader) next() (importLine, error) {
 			line.fault = rowFault(waypost.DetailTooLong, "", "the line is longer than %d bytes", l.most)
 		case len(line.text) == 0:
 			continue
-		case !utf8.Valid(line.text):
-			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid UTF-8")
 		case !json.Valid(line.text):
 			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid JSON")
 		}
@@ -234,8 +230,6 @@ func (l *listRows) next() (waypost.ImportRow, error) {
 	switch {
 	case len(text) > maxRow:
 		row.Fault = rowFault(waypost.DetailTooLong, "", "the lead is longer than %d bytes", maxRow)
-	case !utf8.Valid(text):
-		row.Fault = rowFault(waypost.DetailInvalidFormat, "", "the lead is not valid UTF-8")
 	default:
 		row.Data = bytes.Clone(unwrapped(text))
 	}

@@ -21,12 +21,14 @@ const exportPath = leadsPath + "/export"
 
 func (c *cli) leadsExport() *cobra.Command {
 	var to, format string
+	var excel bool
 	filters := newLeadFilters()
 	cmd := &cobra.Command{
 		Use: "export", Short: "Export leads as NDJSON or CSV",
 		Long: `Writes all leads that match the filters, as they were when the export began, to standard output or,
 with --to, to a file that only you can read. The format is told by the file's name (.ndjson or .jsonl,
-.csv) or by --format; without both it is NDJSON. ` + "`waypost leads import`" + ` takes both.
+.csv) or by --format; without both it is NDJSON. ` + "`waypost leads import`" + ` takes both. With --excel the CSV begins
+with a byte order mark, by which Excel sees that it is UTF-8; import takes that off again.
 
 Every export tells at its end how many leads it has (NDJSON in its last line, which import skips), and
 that is checked: one that was cut off is an error. With --to the file appears, or is replaced, only
@@ -34,10 +36,14 @@ when the export is complete; after Ctrl-C or a failure it is as it was before. A
 moment's picture, so it cannot go on where another one stopped: start it again.`,
 		Example: `  waypost leads export --to leads.csv
   waypost leads export --leads-group 3 --updated-from 2026-01-01T00:00:00Z --to changed.ndjson
+  waypost leads export --excel --to for-excel.csv
   waypost leads export --format csv --email ada@example.com > ada.csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if to == "" && format == "" {
+			switch {
+			case format == "" && to == "" && excel:
+				format = "csv"
+			case format == "" && to == "":
 				format = "ndjson"
 			}
 			var err error
@@ -46,6 +52,12 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 			}
 			query := filters.query(cmd)
 			query.Set("format", format)
+			if excel {
+				if format != "csv" {
+					return usagef("--excel writes CSV, for a file such as leads.csv")
+				}
+				query.Set("bom", "true")
+			}
 			cl, err := c.client()
 			if err != nil {
 				return err
@@ -72,6 +84,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 	f := cmd.Flags()
 	f.StringVar(&to, "to", "", "a file to write instead of standard output")
 	f.StringVar(&format, "format", "", "ndjson or csv")
+	f.BoolVar(&excel, "excel", false, "CSV that Excel opens as UTF-8")
 	filters.flags(cmd)
 	filled(cmd, "to", "format")
 	return cmd

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,6 +32,18 @@ func importPath(id string) string { return importsPath + "/" + url.PathEscape(id
 // importMedia are the media types of files with leads, by their formats.
 var importMedia = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson", "json": "application/json"}
 
+// otherFiles are what people take for a file with leads, by its name, and what to do
+// with it.
+var otherFiles = map[string]string{
+	".xlsx": inSpreadsheet, ".xlsm": inSpreadsheet, ".xls": inSpreadsheet, ".ods": inSpreadsheet, ".numbers": inSpreadsheet,
+	".gz": packed, ".zip": packed, ".zst": packed, ".bz2": packed, ".xz": packed,
+}
+
+const (
+	inSpreadsheet = `a workbook: save its sheet as "CSV UTF-8" in the spreadsheet, and import that`
+	packed        = "compressed: unpack it, and import what is in it"
+)
+
 // formatOf finds the format of a file with leads, by its name if none is given.
 func formatOf(name, given string, formats ...string) (string, error) {
 	format, says := given, fmt.Sprintf("--format %s: it is", given)
@@ -49,7 +62,7 @@ func formatOf(name, given string, formats ...string) (string, error) {
 
 func (c *cli) leadsImport() *cobra.Command {
 	var im leadImport
-	var format, errorsFile string
+	var format, encoding, errorsFile string
 	var noWait bool
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Import leads from a CSV, NDJSON or JSON file",
@@ -65,19 +78,31 @@ The format is told by the name (.csv, .ndjson or .jsonl, .json) or by --format: 
 field names, NDJSON an object a line, JSON is {"leads":[…]}. What ` + "`waypost leads export`" + ` writes can be
 imported again. docs/leads.md has examples.
 
+The file is UTF-8, or in what --encoding names: gb18030 for what Excel writes in China (GBK), utf-16,
+big5, shift_jis, windows-1252 and so on. If it is not in that as a whole, nothing of it is imported.
+A workbook (.xlsx, .ods) is saved as "CSV UTF-8" first.
+
 Ctrl-C during the upload gives it up. Afterwards it only stops watching: the import goes on, and
 ` + "`waypost leads imports show ID --watch`" + ` watches it again. An answer that got lost is asked for again by
 itself. If all fails, repeat the command with the --key that it prints: within 24 hours the same
 file with the same key is imported once.`,
 		Example: `  waypost leads import leads.csv --mode upsert --dry-run
   waypost leads import leads.csv --mode upsert --errors failed.ndjson
+  waypost leads import from-excel.csv --encoding gb18030
   gunzip -c leads.ndjson.gz | waypost leads import - --format ndjson --no-wait`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			im.name = args[0]
+			if what := otherFiles[strings.ToLower(filepath.Ext(im.name))]; what != "" && format == "" {
+				return usagef("%s is %s", im.name, what)
+			}
 			var err error
 			if im.format, err = formatOf(im.name, format, "csv", "ndjson", "json"); err != nil {
 				return err
+			}
+			im.media = importMedia[im.format]
+			if encoding != "" {
+				im.media = mime.FormatMediaType(im.media, map[string]string{"charset": encoding})
 			}
 			switch waypost.ImportMode(im.mode) {
 			case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
@@ -110,18 +135,20 @@ file with the same key is imported once.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&format, "format", "", "csv, ndjson or json; by default what the file's name says")
+	f.StringVar(&encoding, "encoding", "", "the file's encoding, such as gb18030 or utf-16 (default utf-8)")
 	f.StringVar(&im.mode, "mode", string(waypost.ImportCreate), "create, update or upsert")
 	f.BoolVar(&im.dryRun, "dry-run", false, "only check the rows, and change nothing")
 	f.BoolVar(&noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
 	f.StringVar(&errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
 	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
-	filled(cmd, "format", "errors", "key")
+	filled(cmd, "format", "encoding", "errors", "key")
 	return cmd
 }
 
 // leadImport is what `leads import` is asked to do.
 type leadImport struct {
 	name, format, mode, key string
+	media                   string // the Content-Type
 	dryRun                  bool
 }
 
@@ -247,7 +274,7 @@ func (c *cli) sendImport(ctx context.Context, cl *client, im leadImport) (answer
 	}
 	defer rows.file.Close()
 	fmt.Fprintf(c.stderr, "%s: %s, --key %s\n", rows.name, sizeOf(rows.size), im.key)
-	header := http.Header{"Content-Type": {importMedia[im.format]}, "Idempotency-Key": {im.key}}
+	header := http.Header{"Content-Type": {im.media}, "Idempotency-Key": {im.key}}
 	for try := 1; ; try++ {
 		a, err := c.upload(ctx, cl, im.target(), header, rows)
 		again := err != nil || a.status == http.StatusServiceUnavailable ||

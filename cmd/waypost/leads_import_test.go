@@ -77,6 +77,16 @@ func TestLeadsImport(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an encoding", func(t *testing.T) {
+		t.Parallel()
+		p := importPeer(t, accepted, importEnded)
+		if _, _, err := importing(t, t.Context(), p, false, outputTable, "import", file(t, "leads.csv", "name\n\xd5\xc5\n"), "--encoding", "gb18030", "--no-wait"); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.last(t); got.header.Get("Content-Type") != "text/csv; charset=gb18030" || got.body != "name\n\xd5\xc5\n" {
+			t.Errorf("sent %v, %q", got.header, got.body)
+		}
+	})
 	t.Run("a bar, and rows that fail", func(t *testing.T) {
 		t.Parallel()
 		p := importPeer(t, accepted, importRunning, importRunning, importEnded)

@@ -72,6 +72,7 @@ func TestLeadsPage(t *testing.T) {
 	documents := blocksOf(t, text, "json")
 	for name, content := range map[string]string{
 		"leads.csv": blocksOf(t, text, "csv")[0], "leads.ndjson": blocksOf(t, text, "ndjson")[0], "leads.json": documents[1],
+		"gbk.csv": "name,externalId\r\n\xd5\xc5\xc8\xfd,crm-5\r\n", // 张三
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -217,6 +218,17 @@ func TestLeadsRoundTrip(t *testing.T) {
 				t.Errorf("%s: got\n%s\nwant\n%s", step.to, got, first)
 			}
 		}
+	}
+	do("release", "export", "--excel", "--to", at("excel.csv")).want(t, 0, []string{"exported 2 leads to "}, nil)
+	if text, err := os.ReadFile(at("excel.csv")); err != nil || !strings.HasPrefix(string(text), "\uFEFFleadsId,") {
+		t.Errorf("%v: %.20q", err, text)
+	}
+	if r := do("release", "export", "--excel"); !strings.HasPrefix(r.stdout, "\uFEFFleadsId,") {
+		t.Errorf("%.20q", r.stdout)
+	}
+	do("release", "import", at("excel.csv"), "--mode", "update").want(t, 0, []string{"updated      2\n"}, nil)
+	if r := do("release", "export"); own.ReplaceAllString(r.stdout, "") != first {
+		t.Errorf("through Excel's CSV: got\n%s\nwant\n%s", r.stdout, first)
 	}
 	do("release", "import", at("c.ndjson"), "--mode", "update", "--no-wait").want(t, 0, []string{"pending"}, nil)
 	do("release", "import", at("c.ndjson"), "--mode", "update").want(t, 0, []string{"updated      2\n"}, nil)
