@@ -26,7 +26,7 @@ type folder struct {
 
 var importTable = map[string]folder{
 	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}},
-	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go", "github.com/osteele/liquid"}},
+	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}},
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},
 	"webhook":   {ours: []string{"."}},

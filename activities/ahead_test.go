@@ -201,7 +201,7 @@ func TestNotAhead(t *testing.T) {
 		"a bound of its own":      {before: change(func(hook *waypost.Webhook) { hook.MaxConcurrency = 1 }), want: "[delivered]"},
 		"no place":                {shut: true, want: "[deferred]"},
 		"a panic":                 {panics: true, want: "[delivered]"},
-		"the message cannot be made": {definition: `{"name":"Bad","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q,"params":{"n":"{{ 1 | divided_by: 0 }}"}}]}`,
+		"the message cannot be made": {definition: `{"name":"Bad","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%q,"params":{"n":"{{ 1 | divided_by: lead.customFields.none }}"}}]}`,
 			want: "[failed]"},
 	} {
 		t.Run(name, func(t *testing.T) {

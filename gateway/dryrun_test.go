@@ -114,7 +114,7 @@ func TestDryRunChoices(t *testing.T) {
 
 	// A run that does not end is cut, and says so; a message that cannot be made is not sent.
 	loop := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"delay","for":"P7D","next":"b"},
-		{"id":"b","type":"touchpoint","webhook":"` + hook + `","params":{"p":"{{ lead.name | times: 2 | divided_by: 0 }}"},"next":"a"}]}`)
+		{"id":"b","type":"touchpoint","webhook":"` + hook + `","params":{"p":"{{ lead.name | times: 2 | divided_by: lead.region }}"},"next":"a"}]}`)
 	a = f.send("POST", "/v1/journeys/"+loop+"/dryrun", someone+`}`).expect(t, 200)
 	if a.json["limit"] != "period" || a.json["status"] != "waiting" || a.json["endAt"] != "2028-01-31T12:00:00.000Z" {
 		t.Errorf("a loop: %.300s", a.raw)

@@ -12,7 +12,7 @@ func TestForecast(t *testing.T) {
 	hook, other := f.newWebhook("https://example.com"), f.newWebhook("https://example.com")
 	id := f.publishedJourney(fmt.Sprintf(`{"name":"n","start":"a","frequencyCap":{"touchpoints":1,"per":"P30D"},"nodes":[
 		{"id":"a","type":"branch","cases":[{"when":"lead.leadsGroup == 1","next":"b"}],"otherwise":"c"},
-		{"id":"b","type":"touchpoint","webhook":%q,"params":{"p":"{{ broken | divided_by: 0 }}"},"next":"d"},
+		{"id":"b","type":"touchpoint","webhook":%q,"params":{"p":"{{ 1 | divided_by: lead.customFields.none }}"},"next":"d"},
 		{"id":"c","type":"delay","for":"24h","next":"e"},
 		{"id":"d","type":"delay","for":"P2D","next":"e"},
 		{"id":"e","type":"touchpoint","webhook":%q}]}`, hook, other))

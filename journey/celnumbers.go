@@ -86,7 +86,7 @@ func numberFunctions() []cel.EnvOption {
 			cel.Overload("text_to_double", one(text), number, cel.UnaryBinding(readNumber))),
 		cel.Function(overloads.TypeConvertString,
 			cel.Overload("number_to_string", one(number), text, cel.UnaryBinding(func(v ref.Val) ref.Val {
-				return types.String(decimal(v.(types.Double)).String())
+				return types.String(numberText(float64(v.(types.Double))))
 			})),
 			cel.Overload(overloads.StringToString, one(text), text, cel.UnaryBinding(same)),
 			toText(overloads.BoolToString, cel.BoolType), toText(overloads.BytesToString, bytes),
@@ -132,6 +132,14 @@ func toText(overload string, t *cel.Type) cel.FunctionOpt {
 	return cel.Overload(overload, []*cel.Type{t}, cel.StringType, cel.UnaryBinding(func(v ref.Val) ref.Val {
 		return v.ConvertToType(types.StringType)
 	}))
+}
+
+// numberText writes a number without an exponent where people would write none.
+func numberText(f float64) string {
+	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
 func same(v ref.Val) ref.Val { return v }

@@ -141,7 +141,7 @@ func (c *checker) touchpoint(n Node, path string) {
 		}
 		if len(text) > MaxTemplate {
 			c.p.Add(waypost.DetailTooLong, at, "has at most %d KiB", MaxTemplate>>10)
-		} else if err := CheckTemplate(text); err != nil {
+		} else if err := c.d.checkTemplate(text); err != nil {
 			c.p.Add(waypost.DetailInvalidFormat, at, "%s", err)
 		}
 	}

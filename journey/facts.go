@@ -103,22 +103,12 @@ func text(p *string) any {
 	return *p
 }
 
-// object is a JSON object. A template that prints one prints JSON, not Go.
+// object is a JSON object.
 type object map[string]any
-
-func (o object) String() string {
-	b, err := marshal(o)
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
 
 // instant is a point in time: a timestamp in conditions, RFC 3339 text in
 // templates.
 type instant time.Time
-
-func (t instant) text() string { return time.Time(t).UTC().Format(waypost.TimeFormat) }
 
 func timestamp(t time.Time) any {
 	if t.IsZero() {
@@ -127,25 +117,8 @@ func timestamp(t time.Time) any {
 	return instant(t)
 }
 
-// decimal is a number that is no integer. It prints without an exponent where
-// people would write none.
+// decimal is a number that is no integer.
 type decimal float64
-
-func (d decimal) String() string {
-	f := float64(d)
-	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(f, 'f', -1, 64)
-}
-
-// MarshalJSON writes the number; what JSON cannot hold is null.
-func (d decimal) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(d)) || math.IsInf(float64(d), 0) {
-		return []byte("null"), nil
-	}
-	return []byte(d.String()), nil
-}
 
 // maxExact is the largest integer up to which a float64 holds every integer.
 const maxExact = 1 << 53

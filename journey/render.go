@@ -2,15 +2,14 @@ package journey
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-
-	"github.com/osteele/liquid/expressions"
-	"github.com/osteele/liquid/render"
+	"time"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Render returns the params of a touchpoint's message: the webhook's, overridden
@@ -32,7 +31,6 @@ func (d *Definition) Render(node string, webhookParams map[string]any, f Facts) 
 		params[name] = p
 	}
 	r := renderer{d: d, facts: &f}
-	defer r.release()
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		v, err := r.param(params[name])
 		if err != nil {
@@ -47,32 +45,10 @@ func (d *Definition) Render(node string, webhookParams map[string]any, f Facts) 
 // renderer renders the params of one message. What it needs for templates is
 // made when the first one comes.
 type renderer struct {
-	d     *Definition
-	facts *Facts
-	vars  map[string]any
-	*engine
-}
-
-// engine is a set of filters that count on one budget; making it costs more than
-// rendering a usual template, so engines are used again.
-type engine struct {
-	budget budget
-	config render.Config
-}
-
-var engines = sync.Pool{New: func() any {
-	e := &engine{config: templateConfig()}
-	e.config.Config.Config = expressions.NewConfig()
-	for name, f := range templateFilters {
-		e.config.AddFilter(name, f.bounded(&e.budget))
-	}
-	return e
-}}
-
-func (r *renderer) release() {
-	if r.engine != nil {
-		engines.Put(r.engine)
-	}
+	d      *Definition
+	facts  *Facts
+	vars   liquid.Vars
+	budget *liquid.Budget
 }
 
 func (r *renderer) param(v any) (any, error) {
@@ -89,67 +65,57 @@ func (r *renderer) param(v any) (any, error) {
 	case json.Number, float64, int, int64:
 		return v, nil
 	}
-	return nil, errRender("must be a string or a number")
+	return nil, errors.New("must be a string or a number")
 }
 
 func (r *renderer) text(source string) (string, error) {
 	t, err := r.d.templates.template(source)
 	if err != nil {
-		return "", errSource
+		return "", errors.New("the template does not compile")
 	}
-	if t.root == nil {
-		return t.plain, nil
+	if t == nil {
+		return source, nil
 	}
-	if r.vars == nil {
+	if r.budget == nil {
 		r.prepare()
 	}
-	return r.run(t)
+	return t.Render(r.vars, r.budget)
 }
 
 func (r *renderer) prepare() {
-	vars := r.facts.variables()
-	size := 0
-	for name, v := range vars {
-		vars[name] = printable(v)
-		size += sizeOf(v, 16<<20)
+	loc, ok := leadZone(&r.facts.Lead)
+	if !ok {
+		loc = time.UTC
 	}
-	r.engine = engines.Get().(*engine)
-	r.budget = newBudget(size)
-	vars[budgetKey] = &r.budget
-	r.vars = vars
+	values := map[string]any{}
+	for name, v := range r.facts.variables() {
+		values[name] = printable(v)
+	}
+	if now := r.facts.Now; !now.IsZero() {
+		values["now"] = liquid.Instant(now)
+		values["today"] = now.In(loc).Format(time.DateOnly)
+	}
+	r.vars = liquid.Vars{Values: values, Now: r.facts.Now, Location: loc}
+	r.budget = liquid.NewBudget()
 }
 
-func (r *renderer) run(t *template) (out string, err error) {
-	b := &r.budget
-	defer func() {
-		// The library panics where a value is of no type that it knows how to treat.
-		if p := recover(); p != nil {
-			out, err = "", b.told()
-		}
-	}()
-	if err := b.run(t.cost); err != nil {
-		return "", err
-	}
-	w := &boundedWriter{b: b, left: maxOutput, over: errOutput}
-	if b.total < maxOutput {
-		w.left, w.over = b.total, errTotal
-	}
-	if err := render.Render(t.root, w, r.vars, r.config); err != nil {
-		return "", b.told()
-	}
-	b.total -= len(w.out)
-	return w.text(), nil
-}
-
-// printable turns instants into text, which is what templates print.
+// printable brings a fact into the types of templates.
 func printable(v any) any {
 	switch v := v.(type) {
 	case object:
+		out := make(map[string]any, len(v))
 		for name, member := range v {
-			if t, ok := member.(instant); ok {
-				v[name] = t.text()
-			}
+			out[name] = printable(member)
 		}
+		return out
+	case []any:
+		for i := range v {
+			v[i] = printable(v[i])
+		}
+	case instant:
+		return liquid.Instant(v)
+	case decimal:
+		return float64(v)
 	}
 	return v
 }

@@ -250,7 +250,7 @@ func TestSimulate_messages(t *testing.T) {
 	d := parse(t, `{"name":"x","start":"a","nodes":[
 		{"id":"a","type":"touchpoint","webhook":"whk_1","params":{"greeting":"Hi {{ lead.name }}","n":1.50},"next":"b"},
 		{"id":"b","type":"touchpoint","webhook":"whk_2","params":{"last":"{{ touchpoints.a.httpStatus }} {{ touchpoints.a.attempts }} {{ enrollment.id }}"},"next":"c"},
-		{"id":"c","type":"touchpoint","webhook":"whk_1","params":{"p":"{{ lead.name | divided_by: 0 }}"}}]}`)
+		{"id":"c","type":"touchpoint","webhook":"whk_1","params":{"p":"{{ 1 | divided_by: lead.name }}"}}]}`)
 	f := facts()
 	before := fmt.Sprint(f.Touchpoints)
 	run, err := journey.Simulate(t.Context(), d, journey.SimulateOptions{

@@ -7,218 +7,127 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/osteele/liquid/parser"
-	"github.com/osteele/liquid/render"
+	"waypost/journey/liquid"
 )
 
-// maxExpression bounds one tag or output: the library's parser takes quadratic
-// time over lists.
-const maxExpression = 1 << 10
-
-// template is a compiled Liquid template.
-type template struct {
-	plain string // of a template without any tag
-	root  render.Node
-	cost  cost // of running it once, loops not counted
-}
-
-// CheckTemplate reports why a param is no Liquid template that Render accepts:
-// its length, its syntax, or a tag or filter that does not exist. The error
-// repeats parts of the template.
+// CheckTemplate reports why a param of a webhook is no Liquid template that Render
+// accepts: its length, its syntax, what it uses that does not exist. The error
+// repeats parts of the template. Which touchpoints a journey has is not known here.
 func CheckTemplate(s string) error {
-	_, err := compileTemplate(s)
+	_, err := compileTemplate(s, func(string) bool { return true })
 	return err
 }
 
-func compileTemplate(source string) (t *template, err error) {
+// checkTemplate is CheckTemplate for a param of the journey itself.
+func (d *Definition) checkTemplate(s string) error {
+	_, err := compileTemplate(s, d.hasTouchpoint)
+	return err
+}
+
+func (d *Definition) hasTouchpoint(id string) bool {
+	n, ok := d.Node(id)
+	return ok && n.Type == Touchpoint
+}
+
+// compileTemplate compiles a template; nil for a text without any tag.
+func compileTemplate(source string, touchpoint func(id string) bool) (*liquid.Template, error) {
 	if len(source) > MaxTemplate {
 		return nil, fmt.Errorf("has at most %d KiB", MaxTemplate>>10)
 	}
 	if !strings.Contains(source, "{{") && !strings.Contains(source, "{%") {
-		return &template{plain: source}, nil
+		return nil, nil
 	}
-	defer func() {
-		// The library's scanner panics at integers that are out of range.
-		if r := recover(); r != nil {
-			t, err = nil, errors.New("the template holds something that cannot be read, such as a number out of range")
-		}
-	}()
-	if err := scanTemplate(source); err != nil {
+	t, err := liquid.Compile(source)
+	if err != nil {
 		return nil, err
 	}
-	root, fault := templateConfig().Compile(source, parser.SourceLoc{LineNo: 1})
-	if fault != nil {
-		_, message, _ := strings.Cut(fault.Error(), ": ")
-		return nil, fmt.Errorf("line %d: %s", max(1, fault.LineNumber()), clip(message, 300))
-	}
-	return &template{root: root, cost: costOf(root)}, nil
-}
-
-// scanTemplate refuses what the library would let pass: it takes an unfinished
-// tag for text and a block of comment or raw for finished at the end, and looks
-// filters up only when it runs.
-func scanTemplate(source string) error {
-	var until string // the tag that ends a comment or raw block
-	loops := 0
-	for _, token := range parser.Scan(source, parser.SourceLoc{LineNo: 1}, nil) {
-		var err error
-		switch {
-		case until != "":
-			if token.Type == parser.TagTokenType && token.Name == until {
-				until = ""
-			}
-		case token.Type == parser.TextTokenType:
-			at := strings.Index(token.Source, "{{")
-			if tag := strings.Index(token.Source, "{%"); at < 0 || tag >= 0 && tag < at {
-				at = tag
-			}
-			if at >= 0 {
-				token.SourceLoc.LineNo += strings.Count(token.Source[:at], "\n")
-				err = fmt.Errorf("%q does not end", clip(firstLine(token.Source[at:]), 40))
-			}
-		case token.Type == parser.ObjTokenType:
-			err = scanExpression(token.Args)
-		case token.Type == parser.TagTokenType:
-			switch name := token.Name; name {
-			case "comment", "raw":
-				until = "end" + name
-			case "for":
-				loops++
-				err = scanExpression(token.Args)
-			case "endfor":
-				loops--
-			case "break", "continue":
-				if loops < 1 {
-					err = fmt.Errorf("%s stands outside of a for", name)
-				}
-			case "if", "elsif", "unless", "case", "when", "assign":
-				err = scanExpression(token.Args)
-			case "capture", "else", "endif", "endunless", "endcase", "endcapture", "endcomment", "endraw":
-			default:
-				err = fmt.Errorf("there is no tag %q; the tags are assign, capture, case, comment, for, if, raw, unless", clip(name, 40))
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", token.SourceLoc.LineNo, err)
+	var found []string
+	for _, r := range t.References() {
+		if fault := unknownVariable(r.Path, touchpoint); fault != "" && len(found) < 3 {
+			found = append(found, fmt.Sprintf("line %d, column %d: %s", r.Line, r.Column, fault))
 		}
 	}
-	if until != "" {
-		return fmt.Errorf("a block lacks its %s", until)
+	if len(found) > 0 {
+		return nil, errors.New(strings.Join(found, "; "))
 	}
-	return nil
+	return t, nil
 }
 
-// scanExpression looks at an expression outside of its strings: at the names of
-// filters, and for the % that begins the library's own statement marks.
-func scanExpression(s string) error {
-	if len(s) > maxExpression {
-		return fmt.Errorf("an expression has at most %d bytes", maxExpression)
-	}
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"', '\'':
-			end := strings.IndexByte(s[i+1:], s[i])
-			if end < 0 {
-				return errors.New("a text does not end")
-			}
-			i += end + 1
-		case '%':
-			return errors.New("unexpected %")
-		case '|':
-			rest := strings.TrimLeft(s[i+1:], " \t\r\n")
-			end := strings.IndexFunc(rest, func(r rune) bool { return !isWordRune(r) })
-			if end < 0 {
-				end = len(rest)
-			}
-			if _, ok := templateFilters[rest[:end]]; !ok {
-				return fmt.Errorf("there is no filter %q; the filters are %s", clip(rest[:end], 40), strings.Join(filterNames(), ", "))
-			}
+// unknownVariable returns what is wrong with the names that a template reads: they
+// would quietly render nothing. It is empty if nothing is.
+func unknownVariable(path []string, touchpoint func(id string) bool) string {
+	root := path[0]
+	known, ok := members()[root]
+	switch {
+	case root == varEvent:
+		return "event is known in the condition of a waitForEvent only"
+	case root == varTouchpoints:
+		if len(path) > 1 && !touchpoint(path[1]) {
+			return fmt.Sprintf("the journey has no touchpoint %q", clip(path[1], 64))
 		}
+		if len(path) > 2 && !slices.Contains(touchpointMembers, path[2]) {
+			return fmt.Sprintf("a touchpoint has no member %q, but %s", clip(path[2], 64), strings.Join(touchpointMembers, ", "))
+		}
+		return ""
+	case root == "now" || root == "today":
+		if len(path) > 1 {
+			return fmt.Sprintf("%s has no member %q", root, clip(path[1], 64))
+		}
+		return ""
+	case !ok:
+		return fmt.Sprintf("there is no variable %q; the variables are %s", clip(root, 64), strings.Join(variableNames(), ", "))
+	case len(path) < 2:
+		return ""
 	}
-	return nil
+	if _, ok := known[path[1]]; !ok {
+		return fmt.Sprintf("%s has no member %q", root, clip(path[1], 64))
+	}
+	if _, open := known[path[1]].(object); !open && len(path) > 2 && !slices.Contains(valueMembers, path[2]) {
+		return fmt.Sprintf("%s.%s has no member %q", root, path[1], clip(path[2], 64))
+	}
+	return ""
 }
 
-func isWordRune(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_'
-}
+// valueMembers are what every list and text has.
+var valueMembers = []string{"size", "first", "last"}
 
-var filterNames = sync.OnceValue(func() []string {
-	names := make([]string, 0, len(templateFilters))
-	for name := range templateFilters {
+func variableNames() []string {
+	names := []string{varTouchpoints, "now", "today"}
+	for name := range members() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return names
-})
-
-// cost is what running a piece of template once can take: bytes of tags and
-// outputs, and operators and outputs that may look at a whole value.
-type cost struct{ source, operators int }
-
-func (c *cost) add(o cost) {
-	c.source += o.source
-	c.operators += o.operators
-}
-
-// costOf adds up a node and everything below it.
-func costOf(nodes ...render.Node) cost {
-	var sum cost
-	for _, n := range nodes {
-		switch n := n.(type) {
-		case *render.SeqNode:
-			sum.add(costOf(n.Children...))
-		case *render.BlockNode:
-			sum.add(costOfToken(n.Token))
-			sum.add(costOf(n.Body...))
-			for _, clause := range n.Clauses {
-				sum.add(costOf(clause))
-			}
-		case *render.TagNode:
-			sum.add(costOfToken(n.Token))
-		case *render.ObjectNode:
-			sum.add(costOfToken(n.Token))
-			sum.operators++
-		default:
-			sum.source += 2 // text and trim marks: their bytes count when written
-		}
-	}
-	return sum
-}
-
-func costOfToken(t parser.Token) cost {
-	c := cost{source: len(t.Source)}
-	for _, operator := range []string{"=", "<", ">", "contains", ",", "|"} {
-		c.operators += strings.Count(t.Args, operator)
-	}
-	return c
+	return slices.Compact(names)
 }
 
 // templateCache keeps the templates that a definition's deliveries use, the
 // webhooks' included.
 type templateCache struct {
 	mu    sync.RWMutex
-	known map[string]*template
+	known map[string]*liquid.Template
 }
 
 // maxCached is more than the templates of any sane journey and its webhooks.
 const maxCached = 1024
 
-// template compiles a template, or returns the compiled one.
-func (c *templateCache) template(source string) (*template, error) {
+// template compiles a template, or returns the compiled one; nil for a text without
+// any tag.
+func (c *templateCache) template(source string) (*liquid.Template, error) {
 	c.mu.RLock()
 	t, ok := c.known[source]
 	c.mu.RUnlock()
 	if ok {
 		return t, nil
 	}
-	t, err := compileTemplate(source)
-	if err != nil || t.root == nil {
-		return t, err
+	// A webhook's template may name touchpoints that this journey does not have.
+	t, err := compileTemplate(source, func(string) bool { return true })
+	if err != nil || t == nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil || len(c.known) >= maxCached {
-		c.known = map[string]*template{}
+		c.known = map[string]*liquid.Template{}
 	}
 	c.known[source] = t
 	return t, nil

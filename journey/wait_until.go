@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Why there is nothing to wait for at a waitUntil, beside missingValue.
@@ -231,6 +232,14 @@ func isLeadDate(name string) bool {
 	return ok && field != "" && utf8.RuneCountInString(field) <= 64
 }
 
+// Numbers that are taken for seconds since 1970 have nine to eleven digits, from March
+// 1973 on: shorter ones are more likely a day such as 20261231 or a count, longer ones
+// milliseconds.
+const (
+	minUnix = 100_000_000
+	maxUnix = 99_999_999_999
+)
+
 // leadDate reads a date of the lead, or says why there is none.
 func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 	var written string
@@ -272,7 +281,7 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 		}
 		return occasion{Time: t, yearly: true}, ""
 	}
-	if t, zoned, ok := parseDate(written); ok {
+	if t, zoned, ok := liquid.ParseDate(written); ok {
 		return occasion{Time: t, instant: zoned}, ""
 	}
 	return occasion{}, invalidValue

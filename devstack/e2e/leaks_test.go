@@ -374,7 +374,7 @@ func (s *site) run(t *testing.T) {
 		{"id":"cut","type":"touchpoint","webhook":"CUT","next":"closed"},
 		{"id":"closed","type":"touchpoint","webhook":"CLOSED","next":"tls"},
 		{"id":"tls","type":"touchpoint","webhook":"TLS","next":"broken"},
-		{"id":"broken","type":"touchpoint","webhook":"TAKEN","params":{"x":"{{ lead.email | divided_by: 0 }}"},"next":"wait"},
+		{"id":"broken","type":"touchpoint","webhook":"TAKEN","params":{"x":"{{ lead.email | divided_by: lead.customFields.none }}"},"next":"wait"},
 		{"id":"wait","type":"waitForEvent","event":"bought","since":"enrollment","when":"int(event.note) > 1 || event.note.endsWith('!')","timeout":"1m","next":"date"},
 		{"id":"date","type":"waitUntil","lead":"customFields.renewal","next":"arms","onMissed":"arms"},
 		{"id":"arms","type":"split","arms":[{"weight":1,"next":"end"},{"weight":1,"next":"end"}]},

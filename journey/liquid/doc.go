@@ -1,0 +1,12 @@
+// Package liquid compiles and renders Liquid templates as Shopify's own
+// implementation does in its strict mode, within bounds on work and output.
+//
+// Whatever can be known to fail is refused by Compile, with line and column: a
+// syntax error, an unknown tag or filter, a number of arguments that a filter does
+// not take, an operation on literals that cannot work. What depends on values
+// fails Render, with an error that holds no value.
+//
+// Files by topic: template.go (Compile, Render), scan.go (pieces of a source),
+// parse.go (tags), expression.go (expressions and conditions), nodes.go, loop.go
+// and run.go (rendering), filters*.go, date.go, number.go, value.go, budget.go.
+package liquid

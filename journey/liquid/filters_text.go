@@ -1,0 +1,232 @@
+package liquid
+
+import (
+	"encoding/base64"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+func onText(do func(s string, a []any) string) func(*run, any, []any) any {
+	return func(r *run, v any, a []any) any { return do(r.text(v), a) }
+}
+
+// slowly accounts for a filter that takes some forty times as long as looking at the
+// value.
+func slowly(do func(*run, any, []any) any) func(*run, any, []any) any {
+	return func(r *run, v any, a []any) any {
+		r.spend(40 * sizeOf(v, r.budget.work))
+		return do(r, v, a)
+	}
+}
+
+func upcase(s string, _ []any) string   { return strings.ToUpper(s) }
+func downcase(s string, _ []any) string { return strings.ToLower(s) }
+func strip(s string, _ []any) string    { return strings.Trim(s, space) }
+func lstrip(s string, _ []any) string   { return strings.TrimLeft(s, space) }
+func rstrip(s string, _ []any) string   { return strings.TrimRight(s, space) }
+
+func capitalize(s string, _ []any) string {
+	first, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToTitle(first)) + strings.ToLower(s[n:])
+}
+
+var (
+	withoutNewlines = strings.NewReplacer("\r\n", "", "\n", "")
+	withBreaks      = strings.NewReplacer("\r\n", "<br />\n", "\n", "<br />\n")
+	html            = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+	// htmlOnce takes what is escaped already as it is.
+	htmlOnce = regexp.MustCompile(`&(?:[a-zA-Z]+|#\d+);|[&<>"']`)
+)
+
+func stripNewlines(s string, _ []any) string { return withoutNewlines.Replace(s) }
+func newlineToBr(s string, _ []any) string   { return withBreaks.Replace(s) }
+func escape(s string, _ []any) string        { return html.Replace(s) }
+
+func escapeOnce(s string, _ []any) string {
+	return htmlOnce.ReplaceAllStringFunc(s, func(found string) string {
+		if len(found) > 1 {
+			return found
+		}
+		return html.Replace(found)
+	})
+}
+
+// stripHTML takes out scripts, comments and styles with what is in them, and then
+// all other tags.
+func stripHTML(s string, _ []any) string {
+	for _, block := range [][2]string{{"<script", "</script>"}, {"<!--", "-->"}, {"<style", "</style>"}, {"<", ">"}} {
+		s = stripBlocks(s, block[0], block[1])
+	}
+	return s
+}
+
+func stripBlocks(s, from, to string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, from)
+		_, after, ends := strings.Cut(rest, to)
+		if !found || !ends {
+			b.WriteString(s)
+			return b.String()
+		}
+		b.WriteString(before)
+		s = after
+	}
+}
+
+func urlEncode(s string, _ []any) string { return url.QueryEscape(s) }
+
+var percent = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// urlDecode leaves a % that encodes nothing as it is.
+func urlDecode(s string, _ []any) string {
+	return toValid(percent.ReplaceAllStringFunc(strings.ReplaceAll(s, "+", " "), func(found string) string {
+		out, _ := url.PathUnescape(found)
+		return out
+	}))
+}
+
+func base64Encode(s string, _ []any) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func base64URLEncode(s string, _ []any) string { return base64.URLEncoding.EncodeToString([]byte(s)) }
+
+func base64Decode(r *run, v any, _ []any) any { return decode(r, v, base64.StdEncoding.Strict()) }
+
+func base64URLDecode(r *run, v any, _ []any) any {
+	if s, ok := v.(string); ok {
+		v = strings.TrimRight(s, "=")
+	}
+	return decode(r, v, base64.RawURLEncoding.Strict())
+}
+
+func decode(r *run, v any, encoding *base64.Encoding) any {
+	if v == nil {
+		return ""
+	}
+	s, ok := v.(string)
+	out, err := encoding.DecodeString(s)
+	if !ok || err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder passes over
+		r.fail("a value is not base64")
+	}
+	return toValid(string(out))
+}
+
+// occurrence says which of the parts of a text are replaced.
+type occurrence int
+
+const (
+	allOfThem occurrence = iota
+	theFirst
+	theLast
+)
+
+// replacer makes replace and remove. The length is known before anything is built.
+func replacer(which occurrence) func(*run, any, []any) any {
+	return func(r *run, v any, a []any) any {
+		s, from, to := textOf(v), textOf(a[0]), ""
+		if len(a) > 1 {
+			to = textOf(a[1])
+		}
+		found := min(1, strings.Count(s, from))
+		if which == allOfThem {
+			found = strings.Count(s, from)
+		}
+		if len(s)+found*(len(to)-len(from)) > maxString {
+			r.fail(errString)
+		}
+		if at := strings.LastIndex(s, from); which == theLast && at >= 0 {
+			return s[:at] + to + s[at+len(from):]
+		}
+		if which == theFirst {
+			return strings.Replace(s, from, to, 1)
+		}
+		return strings.ReplaceAll(s, from, to)
+	}
+}
+
+func slice(_ *run, v any, a []any) any {
+	from, count := a[0].(int), 1
+	if len(a) > 1 && a[1] != nil {
+		count = a[1].(int)
+	}
+	if l, ok := v.([]any); ok {
+		from, to := cut(len(l), from, count)
+		return slices.Clone(l[from:to])
+	}
+	runes := []rune(textOf(v))
+	from, to := cut(len(runes), from, count)
+	return string(runes[from:to])
+}
+
+// cut reads an offset, from the end if negative, and a number of elements.
+func cut(length, from, count int) (begin, end int) {
+	if from < 0 {
+		from += length
+	}
+	if from < 0 || from > length || count < 0 {
+		return 0, 0
+	}
+	return from, from + min(count, length-from)
+}
+
+// ellipsis is what stands for the part of a text that is cut off.
+func ellipsis(a []any) string {
+	if len(a) > 1 {
+		return textOf(a[1])
+	}
+	return "..."
+}
+
+// truncate cuts a text to a number of characters, the ellipsis included.
+func truncate(s string, a []any) string {
+	n := 50
+	if len(a) > 0 {
+		n = a[0].(int)
+	}
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	return string(runes[:min(len(runes), max(0, n-utf8.RuneCountInString(ellipsis(a))))]) + ellipsis(a)
+}
+
+func truncateWords(s string, a []any) string {
+	n := 15
+	if len(a) > 0 {
+		n = max(1, a[0].(int))
+	}
+	words := strings.Fields(s)
+	if len(words) <= n {
+		return s
+	}
+	return strings.Join(words[:n], " ") + ellipsis(a)
+}
+
+// split at a space is one at white space of any length.
+func split(r *run, v any, a []any) any {
+	s, separator := textOf(v), textOf(a[0])
+	if strings.Count(s, separator) > maxListLength {
+		r.fail(errList)
+	}
+	var parts []string
+	if separator == " " {
+		parts = strings.Fields(s)
+	} else {
+		parts = strings.Split(s, separator)
+	}
+	for len(parts) > 0 && parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	out := make([]any, len(parts))
+	for i, part := range parts {
+		out[i] = part
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package liquid
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// fault is why a source does not compile; parsing panics with it.
+type fault struct {
+	at   int // offset in the source
+	text string
+}
+
+func failAt(at int, format string, args ...any) {
+	panic(fault{at, fmt.Sprintf(format, args...)})
+}
+
+// piece is a part of a source: text, an output or a tag.
+type piece struct {
+	kind pieceKind
+	at   int    // where it begins
+	name string // of a tag
+	// from and to bound the text, the expression of an output, or what follows the
+	// name of a tag.
+	from, to int
+}
+
+type pieceKind int
+
+const (
+	textPiece pieceKind = iota
+	outputPiece
+	tagPiece
+)
+
+// space is what - at the edge of a tag takes away.
+const space = " \t\n\v\f\r\x00"
+
+var (
+	tagName = regexp.MustCompile(`^\s*(#|\w+)`)
+	// rawEnds find the ends of the blocks whose content is not looked at.
+	rawEnds = map[string]*regexp.Regexp{
+		"raw": regexp.MustCompile(`\{%-?\s*endraw\s*(-?)%\}`),
+		"doc": regexp.MustCompile(`\{%-?\s*enddoc\s*(-?)%\}`),
+	}
+)
+
+// scan takes the source apart. Comments are left out, and raw blocks become text.
+func (p *parser) scan() []piece {
+	var out []piece
+	source, pos, trim := p.source, 0, false // trim: the piece before ends with -
+	text := func(to int, trimRight bool) {
+		from := pos
+		if trim {
+			from = to - len(strings.TrimLeft(source[from:to], space))
+		}
+		if trimRight {
+			to = from + len(strings.TrimRight(source[from:to], space))
+		}
+		if from < to {
+			out = append(out, piece{kind: textPiece, at: from, from: from, to: to})
+		}
+	}
+	comments, commentAt := 0, 0
+	for {
+		at := nextOpen(source, pos)
+		if at < 0 {
+			break
+		}
+		kind, end := outputPiece, strings.Index(source[at+2:], "}}")
+		if source[at+1] == '%' {
+			kind, end = tagPiece, strings.Index(source[at+2:], "%}")
+		} else if tag := strings.Index(source[at+2:], "{%"); comments > 0 && tag >= 0 && (end < 0 || tag < end) {
+			end = strings.Index(source[at+2:], "%}") // an unfinished output takes the tag behind it along
+		}
+		if end < 0 {
+			if comments > 0 {
+				break
+			}
+			failAt(at, "%q does not end", clip(firstLine(source[at:]), 40))
+		}
+		x := piece{kind: kind, at: at, from: at + 2, to: at + 2 + end}
+		left := strings.HasPrefix(source[x.from:x.to], "-")
+		if left {
+			x.from++
+		}
+		if comments == 0 {
+			text(at, left)
+		}
+		pos = x.to + 2
+		trim = x.from < x.to && source[x.to-1] == '-'
+		if trim {
+			x.to--
+		}
+		if kind == tagPiece {
+			p.nameTag(&x, comments > 0)
+		}
+		switch {
+		case kind == tagPiece && x.name == "comment":
+			if comments++; comments == 1 {
+				commentAt = at
+			}
+		case kind == tagPiece && x.name == "endcomment" && comments > 0:
+			comments--
+		case kind == tagPiece && rawEnds[x.name] != nil:
+			ends := rawEnds[x.name].FindStringSubmatchIndex(source[pos:])
+			if ends == nil {
+				failAt(at, "%s lacks its end%s", x.name, x.name)
+			}
+			if x.name == "doc" {
+				p.plain(x, source[pos:pos+ends[0]])
+			}
+			if x.name == "raw" && comments == 0 {
+				out = append(out, piece{kind: textPiece, at: pos, from: pos, to: pos + ends[0]})
+			}
+			trim = ends[2] < ends[3]
+			pos += ends[1]
+		case comments == 0:
+			out = append(out, x)
+		}
+	}
+	if comments > 0 {
+		failAt(commentAt, "comment lacks its endcomment")
+	}
+	text(len(source), false)
+	return out
+}
+
+// nextOpen finds {{ or {%.
+func nextOpen(s string, from int) int {
+	for i := from; i+1 < len(s); i++ {
+		if s[i] == '{' && (s[i+1] == '{' || s[i+1] == '%') {
+			return i
+		}
+	}
+	return -1
+}
+
+// nameTag splits a tag into its name and the rest; in a comment, anything may stand
+// there.
+func (p *parser) nameTag(x *piece, anything bool) {
+	m := tagName.FindStringSubmatchIndex(p.source[x.from:x.to])
+	if m == nil {
+		if !anything {
+			failAt(x.at, "a tag lacks its name")
+		}
+		return
+	}
+	x.name = p.source[x.from+m[2] : x.from+m[3]]
+	x.from += m[3]
+}
+
+// plain refuses a doc block with arguments or with another one in it.
+func (p *parser) plain(x piece, content string) {
+	if strings.TrimSpace(p.source[x.from:x.to]) != "" {
+		failAt(x.from, "doc takes no arguments")
+	}
+	if at := docBlock.FindStringIndex(content); at != nil {
+		failAt(x.at, "doc cannot stand in a doc")
+	}
+}
+
+var docBlock = regexp.MustCompile(`\{%-?\s*doc\s*-?%\}`)
+
+// scanLines takes the lines of a liquid tag apart: each is a tag.
+func (p *parser) scanLines(from, to int) []piece {
+	var out []piece
+	comments, commentAt := 0, 0
+	for from <= to {
+		end := strings.IndexByte(p.source[from:to], '\n')
+		if end < 0 {
+			end = to - from
+		}
+		x := piece{kind: tagPiece, at: from, from: from, to: from + end}
+		from += end + 1
+		line := p.source[x.from:x.to]
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		x.at += len(line) - len(strings.TrimLeft(line, space))
+		p.nameTag(&x, comments > 0)
+		switch {
+		case x.name == "comment":
+			if comments++; comments == 1 {
+				commentAt = x.at
+			}
+		case x.name == "endcomment" && comments > 0:
+			comments--
+		case comments > 0:
+		case rawEnds[x.name] != nil:
+			failAt(x.at, "%s cannot stand in a liquid tag", x.name)
+		default:
+			out = append(out, x)
+		}
+	}
+	if comments > 0 {
+		failAt(commentAt, "comment lacks its endcomment")
+	}
+	return out
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// clip cuts s after n bytes at a character boundary, for messages that repeat the
+// source.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,280 @@
+package liquid
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// span is a range of integers; empty if to is less than from.
+type span struct{ from, to int }
+
+func (s span) length() int { return max(0, s.to-s.from+1) }
+
+func (s span) String() string { return fmt.Sprintf("%d..%d", s.from, s.to) }
+
+// MarshalJSON writes the range as templates print it.
+func (s span) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// Instant is a point in time. It prints, and compares, as RFC 3339 text; the date
+// filter shows it in a place.
+type Instant time.Time
+
+func (t Instant) text() string { return time.Time(t).UTC().Format(waypost.TimeFormat) }
+
+// MarshalJSON writes the instant as templates print it.
+func (t Instant) MarshalJSON() ([]byte, error) { return json.Marshal(t.text()) }
+
+// plain is a value with an instant as text.
+func plain(v any) any {
+	if t, ok := v.(Instant); ok {
+		return t.text()
+	}
+	return v
+}
+
+// special is one of the words blank and empty, which values are compared with.
+// They print nothing.
+type special string
+
+const (
+	blank = special("blank")
+	empty = special("empty")
+)
+
+// MarshalJSON writes null.
+func (s special) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// is tells whether v is what the word says.
+func (s special) is(v any) bool {
+	switch v := v.(type) {
+	case special:
+		return v == s
+	case string:
+		return v == "" || s == blank && strings.TrimFunc(v, unicode.IsSpace) == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	case nil:
+		return s == blank
+	case bool:
+		return s == blank && !v
+	}
+	return false
+}
+
+func truthy(v any) bool { return v != nil && v != false }
+
+// textOf is a value as a template prints it. An object prints JSON.
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case int:
+		return strconv.Itoa(v)
+	case float64:
+		return floatText(v)
+	case span:
+		return v.String()
+	case Instant:
+		return v.text()
+	case map[string]any:
+		return jsonText(v)
+	case []any:
+		var b strings.Builder
+		for _, e := range v {
+			b.WriteString(textOf(e))
+			if b.Len() > maxString {
+				break // what takes the text refuses it by its length
+			}
+		}
+		return b.String()
+	}
+	return ""
+}
+
+// floatText writes a float with at least one decimal, and without an exponent
+// where people would write none.
+func floatText(f float64) string {
+	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+func jsonText(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return ""
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// toValid makes a text that a JSON document can hold. U+0000 is refused in all that
+// we are given, and not brought in by decoding either.
+func toValid(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
+}
+
+func equal(a, b any) bool {
+	if s, ok := a.(special); ok {
+		return s.is(b)
+	}
+	if s, ok := b.(special); ok {
+		return s.is(a)
+	}
+	if x, ok := floatOf(a); ok {
+		y, ok := floatOf(b)
+		return ok && x == y
+	}
+	switch x := a.(type) {
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, equal)
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(x, y, equal)
+	}
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && a == b
+}
+
+// floatOf is a number as a float64, for comparing.
+func floatOf(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// contains tells whether a has b: an element of a list, a member of an object, a
+// part of a text.
+func contains(a, b any) bool {
+	if !truthy(b) {
+		return false
+	}
+	switch a := a.(type) {
+	case string:
+		return strings.Contains(a, textOf(b))
+	case []any:
+		return slices.ContainsFunc(a, func(e any) bool { return equal(e, b) })
+	case map[string]any:
+		name, ok := b.(string)
+		_, has := a[name]
+		return ok && has
+	case span:
+		f, ok := floatOf(b)
+		return ok && f >= float64(a.from) && f <= float64(a.to)
+	}
+	return false
+}
+
+// memberOf is v.key or v[key]; nil if there is none.
+func memberOf(v, key any) any {
+	name, _ := key.(string)
+	switch v := v.(type) {
+	case map[string]any:
+		if m, ok := v[name]; ok && key == name {
+			return m
+		}
+		switch name {
+		case "size":
+			return len(v)
+		case "first":
+			return firstOf(v)
+		}
+	case []any:
+		switch i, ok := key.(int); {
+		case ok && i < 0 && i >= -len(v):
+			return v[len(v)+i]
+		case ok && i >= 0 && i < len(v):
+			return v[i]
+		case name == "size":
+			return len(v)
+		case name == "first":
+			return firstOf(v)
+		case name == "last":
+			return lastOf(v)
+		}
+	case string:
+		switch name {
+		case "size":
+			return utf8.RuneCountInString(v)
+		case "first":
+			return firstOf(v)
+		case "last":
+			return lastOf(v)
+		}
+	case span:
+		switch name {
+		case "size":
+			return v.length()
+		case "first":
+			return v.from
+		case "last":
+			return v.to
+		}
+	case *forLoop:
+		return v.member(name)
+	case *tableLoop:
+		return v.member(name)
+	}
+	return nil
+}
+
+func firstOf(v any) any {
+	switch v := v.(type) {
+	case []any:
+		if len(v) > 0 {
+			return v[0]
+		}
+	case map[string]any:
+		if len(v) > 0 {
+			name := slices.Min(slices.Collect(maps.Keys(v)))
+			return []any{name, v[name]}
+		}
+	case span:
+		return v.from
+	case string:
+		_, n := utf8.DecodeRuneInString(v)
+		return v[:n]
+	}
+	return nil
+}
+
+func lastOf(v any) any {
+	switch v := v.(type) {
+	case []any:
+		if len(v) > 0 {
+			return v[len(v)-1]
+		}
+	case span:
+		return v.to
+	case string:
+		_, n := utf8.DecodeLastRuneInString(v)
+		return v[len(v)-n:]
+	}
+	return nil
+}
