@@ -128,6 +128,8 @@ func FuzzTemplate(f *testing.F) {
 		"{% case lead.gender %}{% when 1, 2 %}a{% else %}b{% endcase %}", "{% raw %}{{{% endraw %}", "{%- assign x = 'a' | split: ',' -%}{{ x[0] }}",
 		"{{ lead.createdAt | date: '%d.%m.%Y' }}", "{{ '%ff%00' | url_decode }}", "{% capture x %}{{ lead }}{% endcapture %}{{ x | truncate: 9 }}",
 		"{{ 99999999999999999999 }}", "{{ (1..3) | join: '-' }}", "{{ %loop x in y }}", "{% if a %}{% elsif b %}{% endif %}",
+		"{% liquid\n assign x = lead.name | default: 1, allow_false: true\n echo x\n%}", "{% tablerow i in (1..3) cols: 2 %}{% cycle 'a': i, 2 %}{% endtablerow %}{% increment x %}", "{% comment %}{% raw %}{% endcomment %}{% endraw %}{% endcomment %}{% # x %}",
+		"{{ lead.mobilePhone | where: 'a', nil | find: 'b' | sum: 'c' | sort_natural | reject: 'x' }}", "{{ now | date: '%-d %^b %10N' }}{{ 'March 14, 2027' | date: '%c' }}", "{{ '10.1' | minus: 2.2 | round: -2 | divided_by: 3 }}",
 	} {
 		f.Add(template)
 	}

@@ -24,21 +24,20 @@ const (
 	format // of a date
 )
 
-// check returns why v cannot be an argument of the kind; empty if it can.
-func (k kind) check(r *run, v any) errRender {
+// check fails if v cannot be an argument of the kind.
+func (k kind) check(r *run, v any) {
 	_, isInt := intOf(v)
 	_, isList := v.([]any)
 	switch {
 	case (k == integer || k == length && v != nil) && !isInt:
-		return "an argument must be an integer"
+		r.fail("an argument must be an integer")
 	case k == divisor && r.numberOf(v).rat.Sign() == 0:
-		return "division by zero"
+		r.fail("division by zero")
 	case k == list && !isList:
-		return "an argument must be a list"
+		r.fail("an argument must be a list")
 	case k == format && len(textOf(v)) > maxFormat:
-		return errFormat
+		r.fail(errFormat)
 	}
-	return ""
 }
 
 // check refuses at publishing what is wrong whatever the value is.
@@ -48,9 +47,7 @@ func (x *call) check() {
 		if !ok {
 			continue
 		}
-		if fault := x.filter.args[i].check(newRun(Vars{}, NewBudget()), c.v); fault != "" {
-			failAt(x.at, "%s", fault)
-		}
+		tryWith(NewBudget(), x.at, func(r *run) { x.filter.args[i].check(r, c.v) })
 		if x.filter.args[i] == format {
 			if _, unknown := strftime(someTime, textOf(c.v)); unknown != "" {
 				failAt(x.at, "there is no directive %q of a date", unknown)
@@ -67,9 +64,7 @@ func (x *call) apply(r *run, v any) any {
 	for i, e := range x.args {
 		a[i] = plain(e.eval(r))
 		r.look(a[i])
-		if fault := x.filter.args[i].check(r, a[i]); fault != "" {
-			r.fail(fault)
-		}
+		x.filter.args[i].check(r, a[i])
 		if n, ok := intOf(a[i]); ok && (x.filter.args[i] == integer || x.filter.args[i] == length) {
 			a[i] = n
 		}
