@@ -164,9 +164,6 @@ func (c *checker) wait(n Node, written, path string) {
 func (c *checker) event(i int, path string) {
 	n := c.d.body.Nodes[i]
 	c.eventName(n.Event, path+".event")
-	if n.Event != "" && slices.Contains(c.d.ExitOn(), n.Event) {
-		c.p.Add(waypost.DetailOutOfRange, path+".event", "never comes here: exitOn ends the journey at this event")
-	}
 	c.wait(n, n.Timeout, path+".timeout")
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")

@@ -376,12 +376,6 @@ func TestCheck_limits(t *testing.T) {
 			t.Errorf("%.80s: %v, want %s %s", test.members, problems, test.code, test.target)
 		}
 	}
-	for event, want := range map[string]string{"login": "", "unsubscribed": "never comes here: exitOn ends the journey at this event"} {
-		problems := parse(t, `{"name":"x","exitOn":[{"event":"gone"},{"event":"unsubscribed"}],"start":"n0","nodes":[{"id":"n0","type":"waitForEvent","timeout":"1h","event":"`+event+`"}]}`).Check(nil)
-		if want == "" && len(problems) > 0 || want != "" && (len(problems) != 1 || problems[0].Target != "nodes[0].event" || problems[0].Message != want) {
-			t.Errorf("%s: %v", event, problems)
-		}
-	}
 	for name, code := range map[string]waypost.DetailCode{
 		"": waypost.DetailNullValue, "a\u0007b": waypost.DetailInvalidFormat, strings.Repeat("é", 201): waypost.DetailTooLong, strings.Repeat("é", 200): "",
 	} {
