@@ -15,6 +15,9 @@ type batches struct {
 	selector workflow.Selector
 	inFlight int // batches that have not answered
 	err      error
+	// taskBegan is when the workflow task began that goes on now: with the workflow, a
+	// signal, a timer or the end of a regular activity.
+	taskBegan time.Time
 
 	timer       workflow.Future
 	timerAt     time.Time
@@ -24,10 +27,11 @@ type batches struct {
 // listen begins to wait for batches, for whoever rings, and for the workflow's
 // cancel.
 func (b *batches) listen(ctx workflow.Context, rung func(Ring)) {
-	b.selector = workflow.NewSelector(ctx)
+	b.selector, b.taskBegan = workflow.NewSelector(ctx), workflow.Now(ctx)
 	b.selector.AddReceive(workflow.GetSignalChannel(ctx, SignalLook), func(rings workflow.ReceiveChannel, _ bool) {
 		var r Ring
 		rings.Receive(ctx, &r)
+		b.taskBegan = workflow.Now(ctx)
 		rung(r)
 	})
 	b.selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
@@ -74,6 +78,7 @@ func (b *batches) wakeAt(ctx workflow.Context, first time.Time, what string) {
 		workflow.TimerOptions{Summary: what + " until " + first.UTC().Format(time.RFC3339)})
 	b.timer, b.timerAt, b.cancelTimer = timer, first, cancel
 	b.selector.AddFuture(timer, func(workflow.Future) {
+		b.taskBegan = workflow.Now(ctx)
 		if b.timer == timer {
 			b.timer = nil
 		}
