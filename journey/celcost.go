@@ -11,6 +11,9 @@ import (
 // call looks at. It is a few milliseconds.
 const maxCost = 50_000
 
+// dateCost is the price of reading a text as a date in all the ways that there are.
+const dateCost = 500
+
 // callCost prices a call by the size of its arguments. CEL's own prices go by the
 // types that the checker knows, and our members have none: it would price every
 // call at one.
@@ -24,6 +27,9 @@ func (callCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 
 	}
 	if function == overloads.Matches && len(args) == 2 {
 		cost += 10 * valueCost(args[0], maxCost) * valueCost(args[1], maxCost)
+	}
+	if function == dateFunction || function == overloads.TypeConvertTimestamp {
+		cost += dateCost
 	}
 	return &cost
 }

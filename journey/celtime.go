@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // The clock of conditions.
@@ -160,28 +161,14 @@ func zoneOf(name string) (*time.Location, bool) {
 	return waypost.Zone(name)
 }
 
-// The ways of writing a day, and a time without an offset, that conditions read, next
-// to RFC 3339.
-var (
-	dayLayouts  = []string{time.DateOnly, "2006/01/02", "20060102"}
-	wallLayouts = []string{time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
-)
-
-// readInstant reads a date: of a day its midnight, and what clocks show is meant in the
-// zone.
+// readInstant reads a date as templates do: of a day its midnight, and what clocks show
+// is meant in the zone.
 func readInstant(s string, loc *time.Location) (time.Time, bool) {
-	s = strings.TrimSpace(s)
-	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		return t, true
+	t, zoned, ok := liquid.ParseDate(s)
+	if ok && !zoned {
+		t = firstAt(t, loc)
 	}
-	for _, layouts := range [][]string{dayLayouts, wallLayouts} {
-		for _, layout := range layouts {
-			if t, err := time.Parse(layout, s); err == nil {
-				return firstAt(t, loc), true
-			}
-		}
-	}
-	return time.Time{}, false
+	return t, ok
 }
 
 // midnight is when the day begins that it is at t in the zone.

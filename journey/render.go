@@ -92,8 +92,8 @@ func (r *renderer) prepare() {
 		values[name] = printable(v)
 	}
 	if now := r.facts.Now; !now.IsZero() {
-		values["now"] = liquid.Instant(now)
-		values["today"] = now.In(loc).Format(time.DateOnly)
+		values[varNow] = liquid.Instant(now)
+		values[varToday] = now.In(loc).Format(time.DateOnly)
 	}
 	r.vars = liquid.Vars{Values: values, Now: r.facts.Now, Location: loc}
 	r.budget = liquid.NewBudget()

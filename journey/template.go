@@ -69,7 +69,7 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 			return fmt.Sprintf("a touchpoint has no member %q, but %s", clip(path[2], 64), strings.Join(touchpointMembers, ", "))
 		}
 		return ""
-	case root == "now" || root == "today":
+	case root == varNow || root == varToday:
 		if len(path) > 1 {
 			return fmt.Sprintf("%s has no member %q", root, clip(path[1], 64))
 		}
@@ -92,7 +92,7 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 var valueMembers = []string{"size", "first", "last"}
 
 func variableNames() []string {
-	names := []string{varTouchpoints, "now", "today"}
+	names := []string{varTouchpoints, varNow, varToday}
 	for name := range members() {
 		names = append(names, name)
 	}
