@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -576,5 +577,54 @@ func TestLeadsKeptApart(t *testing.T) {
 	for route, status := range here {
 		method, target, _ := strings.Cut(route, " ")
 		f.send(method, target, body(method)).expect(t, status)
+	}
+}
+
+// What docs/leads.md says of leads that are updated between two pages.
+func TestPagesWhileLeadsAreUpdated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var ids []int64
+	for range 4 {
+		ids = append(ids, f.newLead("Ada"))
+		f.clock.advance(time.Second)
+	}
+	for _, tc := range []struct {
+		sort string
+		want []int
+	}{
+		{"leadsId", []int{0, 1, 2, 3}}, {"-leadsId", []int{3, 2, 1, 0}}, {"createdAt", []int{0, 1, 2, 3}}, {"-createdAt", []int{3, 2, 1, 0}},
+		{"updatedAt", []int{0, 1, 2, 3, 0}}, {"-updatedAt", []int{0, 3, 2}},
+	} {
+		// The first of all is updated behind the first page in ascending order, before its
+		// own in descending order.
+		updated := ids[0]
+		if tc.sort == "-updatedAt" {
+			updated = ids[1]
+		}
+		var got []int
+		for cursor, first := "", true; ; first = false {
+			a := f.get("/v1/leads?limit=1&sort="+tc.sort+cursor).expect(t, 200)
+			id := int64(a.json["items"].([]any)[0].(map[string]any)["leadsId"].(float64))
+			got = append(got, slices.Index(ids, id))
+			if first {
+				f.clock.advance(time.Second)
+				f.send("PATCH", fmt.Sprintf("/v1/leads/%d", updated), `{"businessParam":{}}`).expect(t, 201)
+			}
+			next, more := a.json["nextCursor"].(string)
+			if !more {
+				break
+			}
+			cursor = "&cursor=" + next
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.sort, got, tc.want)
+		}
+		if tc.sort == "leadsId" || tc.sort == "-leadsId" || strings.HasSuffix(tc.sort, "createdAt") { // as they were
+			for _, id := range ids {
+				f.clock.advance(time.Second)
+				f.send("PATCH", fmt.Sprintf("/v1/leads/%d", id), `{"businessParam":{}}`).expect(t, 201)
+			}
+		}
 	}
 }
