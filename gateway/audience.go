@@ -100,7 +100,15 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	var invalid *waypost.Error
 	if errors.As(err, &invalid) {
 		for _, d := range invalid.Details {
-			p.Add(d.Code, path+strings.TrimSuffix(d.Target, "[0]"), "%s", d.Message)
+			name := strings.TrimSuffix(d.Target, "[0]")
+			hint := ""
+			switch {
+			case name == "mobilePhone":
+				hint = plusHint(*body.MobilePhone)
+			case name == "email":
+				hint = plusHint(*body.Email)
+			}
+			p.Add(d.Code, path+name, "%s%s", d.Message, hint)
 		}
 	}
 	if len(phones) > 0 {

@@ -49,7 +49,7 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 		return err
 	}
 	if !r.app.Allows(r.route.grant) {
-		return refuse(waypost.DetailGrantMissing, "grants", "the application lacks the grant "+string(r.route.grant))
+		return refuse(waypost.DetailGrantMissing, "grants", "the application lacks "+string(r.route.grant)+", which this call needs; use one that has it (waypost apps create --grant)")
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (a *api) useNonce(ctx context.Context, r *request) error {
 	case err != nil:
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "the replay guard is away; sign and send the request again in a moment")
 	case !fresh:
-		return refuse(waypost.DetailNonceReused, signature.HeaderNonce, "the nonce was used before")
+		return refuse(waypost.DetailNonceReused, signature.HeaderNonce, "was used before; make a new one for each request, also for one that is sent again")
 	}
 	return nil
 }
@@ -97,18 +97,18 @@ func unauthorized(err error) error {
 // that is right otherwise: only who has the key gets it.
 func otherBody(size int64, hash string) *waypost.Error {
 	return refuse(waypost.DetailSignatureMismatch, signature.HeaderBodyHash, fmt.Sprintf(
-		"the signature is right, but the body is another one than "+signature.HeaderBodyHash+" names: %d bytes with the SHA-256 %s arrived; hash exactly the bytes that are sent", size, hash))
+		"is not the hash of the body, though the signature is right: %d bytes with the SHA-256 %s arrived; hash exactly the bytes that are sent", size, hash))
 }
 
 // mismatch is one and the same for unknown, revoked and disabled keys and wrong
 // signatures.
 func mismatch() *waypost.Error {
-	return refuse(waypost.DetailSignatureMismatch, signature.HeaderSignature, "the signature does not match the request")
+	return refuse(waypost.DetailSignatureMismatch, signature.HeaderSignature, "does not match the request: the access key is unknown, revoked or disabled, the secret key is another one, or what arrived is not what was signed (docs/signing.md, \"My signature does not match\")")
 }
 
 func refuse(code waypost.DetailCode, target, message string) *waypost.Error {
 	return &waypost.Error{
-		Code: waypost.CodeUnauthorized, Target: signature.HeaderSignature, Message: "the request is not authorized: " + message,
+		Code: waypost.CodeUnauthorized, Target: signature.HeaderSignature, Message: "the request is not authorized: " + target + ": " + message,
 		Details: []waypost.Detail{{Code: code, Target: target, Message: message}},
 	}
 }

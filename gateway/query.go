@@ -75,7 +75,7 @@ func (r *request) integer(p *waypost.Problems, name string, low, high, def int64
 	}
 	n, err := strconv.ParseInt(raw, 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		p.Add(waypost.DetailInvalidType, name, "must be an integer")
+		p.Add(waypost.DetailInvalidType, name, "must be an integer%s", plusHint(raw))
 		return def
 	}
 	if err != nil || n < low || n > high {
@@ -97,12 +97,21 @@ func (r *request) moment(p *waypost.Problems, name string) time.Time {
 func moment(p *waypost.Problems, target, raw string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, raw)
 	if err != nil {
-		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z")
+		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z%s", plusHint(raw))
 	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
 		p.Add(waypost.DetailOutOfRange, target, "must lie in the years 1 to 9999")
 		return time.Time{}
 	}
 	return t
+}
+
+// plusHint says what to do where a + of a query became a blank, as it does in HTML forms;
+// "" where there is no blank.
+func plusHint(raw string) string {
+	if !strings.Contains(raw, " ") {
+		return ""
+	}
+	return "; it has a blank: a + in a query stands for one, so write + as %2B"
 }
 
 // inOrder notes a span of time that ends before it begins: nothing can lie in it. Ends

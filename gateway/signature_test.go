@@ -329,3 +329,77 @@ func TestInternalErrorsHideTheirCause(t *testing.T) {
 		t.Errorf("log: %s", line)
 	}
 }
+
+// The rows of "My signature does not match" in docs/signing.md.
+func TestSignatureDoesNotMatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const lead = `{"businessParam":{"name":"Ada"}}`
+	resign := func(change func(*signature.Request, *signature.Key)) func(*http.Request) {
+		return func(r *http.Request) {
+			path, query, _ := strings.Cut(r.URL.RequestURI(), "?")
+			signed := signature.Request{Method: r.Method, Path: path, Query: query, Headers: []signature.Header{{Name: "Host", Value: f.addr}}}
+			key := f.key
+			change(&signed, &key)
+			for _, h := range signature.Sign(signed, key, nil, f.clock.Now(), signature.NewNonce()) {
+				r.Header.Set(h.Name, h.Value)
+			}
+		}
+	}
+	body := func(text string) func(*http.Request) {
+		return func(r *http.Request) {
+			other, _ := http.NewRequest("POST", "http://h", strings.NewReader(text))
+			r.Body, r.ContentLength, r.GetBody = other.Body, other.ContentLength, other.GetBody
+		}
+	}
+	post := func(tamper func(*http.Request)) call {
+		return call{method: "POST", target: "/v1/leads", body: lead, tamper: tamper}
+	}
+	get := func(tamper func(*http.Request)) call {
+		return call{method: "GET", target: "/v1/leads?email=a%2Bb%40c.example", tamper: tamper}
+	}
+	for _, tc := range []struct {
+		name           string
+		call           call
+		detail, target string
+		says           string
+	}{
+		{"host rewritten", get(func(r *http.Request) { r.Host = "backend:8080" }), "SignatureMismatch", "X-Cloud-Signature", "docs/signing.md"},
+		{"host without port", get(func(r *http.Request) { r.Host, _, _ = strings.Cut(f.addr, ":") }), "SignatureMismatch", "X-Cloud-Signature", "docs/signing.md"},
+		{"content type changed", post(setHeader("Content-Type", "application/json; charset=utf-8")), "SignatureMismatch", "X-Cloud-Signature", "what arrived is not what was signed"},
+		{"content type added", get(setHeader("Content-Type", "application/json")), "MalformedSignature", "content-type", "content-type: was sent and is not in SignedHeaders"},
+		{"stage added", get(setHeader("X-Cloud-Stage", "test")), "MalformedSignature", "x-cloud-stage", "x-cloud-stage: was sent"},
+		{"path decoded", call{method: "GET", target: "/v1/articles/a%20b", tamper: resign(func(r *signature.Request, _ *signature.Key) { r.Path = "/v1/articles/a b" })}, "SignatureMismatch", "X-Cloud-Signature", ""},
+		{"query decoded", get(resign(func(r *signature.Request, _ *signature.Key) { r.Query = "email=a+b@c.example" })), "SignatureMismatch", "X-Cloud-Signature", ""},
+		{"another method", get(resign(func(r *signature.Request, _ *signature.Key) { r.Method = "POST" })), "SignatureMismatch", "X-Cloud-Signature", ""},
+		{"line break in the secret", get(resign(func(_ *signature.Request, k *signature.Key) { k.SecretKey += "\n" })), "SignatureMismatch", "X-Cloud-Signature", "secret key"},
+		{"another list of names", get(inSignature("host;", "date;host;")), "MalformedSignature", "date", "is in SignedHeaders but was not sent"},
+		{"line break behind the body", post(body(lead + "\n")), "SignatureMismatch", "X-Cloud-Content-SHA256", "though the signature is right: 33 bytes with the SHA-256 " + signature.HashBody([]byte(lead+"\n"))},
+		{"other blanks", post(body(strings.Replace(lead, ":", ": ", 1))), "SignatureMismatch", "X-Cloud-Content-SHA256", "though the signature is right"},
+		{"no body", post(body("")), "SignatureMismatch", "X-Cloud-Content-SHA256", "0 bytes"},
+		{"upper-case hash", get(setHeader(signature.HeaderBodyHash, strings.Repeat("A", 64))), "MalformedSignature", "X-Cloud-Content-SHA256", "lower-case"},
+		{"milliseconds", get(setHeader(signature.HeaderTimestamp, "1769860800000")), "MalformedSignature", "X-Cloud-Timestamp", "not in milliseconds"},
+		{"slow clock", call{method: "GET", target: "/v1/leads", at: f.clock.Now().Add(-400 * time.Second)}, "RequestExpired", "X-Cloud-Timestamp", "400 seconds behind"},
+		{"fast clock", call{method: "GET", target: "/v1/leads", at: f.clock.Now().Add(400 * time.Second)}, "RequestExpired", "X-Cloud-Timestamp", "400 seconds ahead"},
+		{"far clock", call{method: "GET", target: "/v1/leads", at: time.Unix(18446744073+1769860800, 0)}, "RequestExpired", "X-Cloud-Timestamp", "18446744073 seconds ahead"},
+		{"not signed", call{method: "GET", target: "/v1/leads", unsigned: true}, "MissingSignature", "X-Cloud-Signature", "X-Cloud-Signature: is missing"},
+	} {
+		a := f.in(t).do(tc.call).fault(t, http.StatusUnauthorized, "Unauthorized", tc.detail+" "+tc.target)
+		if message := a.str(t, "message"); !strings.Contains(message, tc.says) || !strings.Contains(message, tc.target) {
+			t.Errorf("%s: %s; want %q", tc.name, message, tc.says)
+		}
+	}
+	// A + of a query became a blank.
+	for query, targets := range map[string][]string{
+		"createdFrom=2026-01-31T12:00:00+08:00&updatedTo=2026-01-31T12:00:00+08:00": {"createdFrom", "updatedTo"},
+		"mobilePhone=+44+1": {"mobilePhone"}, "email=ada+tag@example.com": {"email"}, "region=+5": {"region"},
+	} {
+		a := f.get("/v1/leads?"+query).fault(t, http.StatusBadRequest, "BadRequest")
+		if strings.Count(a.raw, "write + as %2B") < len(targets) {
+			t.Errorf("%s: %s", query, a.raw)
+		}
+	}
+	if a := f.get("/v1/deliveries?from=2026-01-31T12:00:00+08:00").expect(t, 400); !strings.Contains(a.raw, "%2B") {
+		t.Errorf("deliveries: %s", a.raw)
+	}
+}

@@ -66,9 +66,9 @@ func Parse(r Request) (Claim, error) {
 	header, n := r.Header(HeaderSignature)
 	switch {
 	case n == 0:
-		return Claim{}, &Error{Missing, HeaderSignature, "the request is not signed"}
+		return Claim{}, &Error{Missing, HeaderSignature, "is missing; sign the request"}
 	case n > 1:
-		return Claim{}, malformed(HeaderSignature, "stands twice")
+		return Claim{}, malformed(HeaderSignature, "stands twice; send it once")
 	}
 	c, err := parseHeader(header)
 	if err != nil {
@@ -82,7 +82,7 @@ func Parse(r Request) (Claim, error) {
 	c.BodyHash, _ = r.Header(HeaderBodyHash)
 	seconds, err := strconv.ParseInt(c.timestamp, 10, 64)
 	if err != nil || len(c.timestamp) > 12 || strconv.FormatInt(seconds, 10) != c.timestamp || seconds < 0 {
-		return Claim{}, malformed(HeaderTimestamp, "must be the unix time in seconds")
+		return Claim{}, malformed(HeaderTimestamp, "must be the unix time in seconds, such as 1767225600, not in milliseconds")
 	}
 	c.Time = time.Unix(seconds, 0)
 	if len(c.Nonce) < 16 || len(c.Nonce) > 64 || !consistsOf(c.Nonce, isWordByte) {
@@ -136,23 +136,23 @@ func parseHeader(header string) (Claim, error) {
 func (c Claim) checkSigned(r Request) error {
 	for _, name := range always {
 		if _, n := r.Header(name); n == 0 {
-			return malformed(name, "the header is missing")
+			return malformed(name, "is missing; send it, and sign it")
 		}
 		if !slices.Contains(c.signed, name) {
-			return malformed(name, "must be signed")
+			return malformed(name, "must be in SignedHeaders, and be signed")
 		}
 	}
 	for _, name := range whereSent {
 		if _, n := r.Header(name); n > 0 && !slices.Contains(c.signed, name) {
-			return malformed(name, "must be signed where it is sent")
+			return malformed(name, "was sent and is not in SignedHeaders; sign it, or keep proxies and libraries from adding it")
 		}
 	}
 	for _, name := range c.signed {
 		switch _, n := r.Header(name); {
 		case n == 0:
-			return malformed(name, "is signed but missing")
+			return malformed(name, "is in SignedHeaders but was not sent")
 		case n > 1:
-			return malformed(name, "is signed and stands twice")
+			return malformed(name, "stands twice; send it once")
 		case strings.EqualFold(name, HeaderSignature):
 			return malformed(name, "cannot sign itself")
 		}
@@ -163,9 +163,12 @@ func (c Claim) checkSigned(r Request) error {
 // CheckTime returns a *Error with the fault Expired if the request is older or
 // newer than MaxAge.
 func (c Claim) CheckTime(now time.Time) error {
-	age := time.Duration(now.Unix()-c.Time.Unix()) * time.Second
-	if age > MaxAge || age < -MaxAge {
-		return &Error{Expired, HeaderTimestamp, fmt.Sprintf("is more than %.0f seconds away from the server's time", MaxAge.Seconds())}
+	const most = int64(MaxAge / time.Second)
+	switch age := now.Unix() - c.Time.Unix(); {
+	case age > most:
+		return &Error{Expired, HeaderTimestamp, fmt.Sprintf("is %d seconds behind the server's time, and may be %d; set your clock, and sign each attempt anew", age, most)}
+	case age < -most:
+		return &Error{Expired, HeaderTimestamp, fmt.Sprintf("is %d seconds ahead of the server's time, and may be %d; set your clock, and send seconds", -age, most)}
 	}
 	return nil
 }
