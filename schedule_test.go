@@ -201,7 +201,7 @@ func TestScheduleTimes(t *testing.T) {
 		loc, _ := waypost.Zone(zone)
 		begin, end := time.Date(2026, 1, 1, 12, 0, 0, 0, loc), time.Date(2027, 1, 1, 12, 0, 0, 0, loc)
 		var want []time.Time
-		var highest int64 // that clocks have shown, as minutes in UTC
+		var highest int64                                                                      // that clocks have shown, as minutes in UTC
 		for at := begin.Add(15 * time.Minute); !at.After(end); at = at.Add(15 * time.Minute) { // zones change at quarters
 			_, offset := at.Zone()
 			now := (at.Unix() + int64(offset)) / 60

@@ -199,6 +199,17 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 	return nil
 }
 
+// IndexedArticles returns how many articles the search index has been given: all but
+// those with a change that it may not hold.
+func (s *Store) IndexedArticles(ctx context.Context) (int, error) {
+	n, err := s.r.NewSelect().Table("articles").
+		Where("NOT EXISTS (SELECT 1 FROM article_changes AS ac WHERE ac.number = articles.number)").Count(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count indexed articles: %w", err)
+	}
+	return int(n), nil
+}
+
 // PendingArticleChanges returns how many articles the index may not hold as they are,
 // and since when the oldest of them; the zero time if there is none.
 func (s *Store) PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error) {

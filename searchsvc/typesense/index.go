@@ -27,8 +27,13 @@ type Options struct {
 	// URLs are the nodes of one cluster, at least one. The first is used as long as it
 	// works; any other takes its place, and keeps it as long as that works.
 	URLs []string
-	// APIKey must permit everything with collections, their documents and aliases.
+	// APIKey must permit everything with collections, their documents and aliases, and
+	// GET /status: without that a node that is started again is used before it has all
+	// articles.
 	APIKey string
+	// Indexed says how many articles the live generation must have, by SQL. If it is nil,
+	// a node is used only while none of its writes are queued.
+	Indexed func(context.Context) (int, error)
 	// Prefix stands before the names of the alias and of all collections. Whoever
 	// shares a cluster needs one of their own, for collections of ours are dropped when
 	// they are no longer needed.
@@ -51,6 +56,7 @@ type Index struct {
 	prefix  string
 	alias   string
 	log     *slog.Logger
+	indexed func(context.Context) (int, error)
 
 	now       func() time.Time
 	searching patience
@@ -65,7 +71,7 @@ const dialTime = 1500 * time.Millisecond
 // Open prepares to use a cluster; it does not call it.
 func Open(o Options) (*Index, error) {
 	x := &Index{
-		prefix: o.Prefix, alias: o.Prefix + aliasName, log: o.Log,
+		prefix: o.Prefix, alias: o.Prefix + aliasName, log: o.Log, indexed: o.Indexed,
 		now: time.Now, searching: searching, writing: writing,
 	}
 	if x.log == nil {

@@ -3,7 +3,9 @@ package typesense
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +43,7 @@ type node struct {
 	ill    bool
 	since  time.Time // when it fell ill
 	failed time.Time // when it failed last
+	whole  time.Time // when it had all articles though writes were queued
 }
 
 // do has nodes do something, one after the other until one has done it: first the
@@ -142,4 +145,74 @@ func (x *Index) worked(ctx context.Context, n *node) {
 	if healed {
 		x.log.LogAttrs(ctx, slog.LevelInfo, "a Typesense node works again", slog.String("node", n.name), slog.Duration("after", now.Sub(since)))
 	}
+}
+
+// wholeTime is how long a node that had all articles while writes were queued is not
+// asked anew. A server that is started again takes longer than that.
+const wholeTime = 250 * time.Millisecond
+
+// holdsAll is a fault if a node may lack articles: a server that was started again, or is
+// behind the others, answers searches from the part of the log that it has replayed, and
+// says that it is healthy. It has all if no writes are queued, or at least as many as SQL
+// says are indexed: else what is being written would keep it from answering. A server
+// that does not tell its queue, or not to this API key, is used as it is.
+func (x *Index) holdsAll(ctx context.Context, n *node) error {
+	var status struct {
+		Queued *int64 `json:"queued_writes"`
+	}
+	if known, err := n.status(ctx, &status); err != nil || !known || status.Queued == nil || *status.Queued <= 0 {
+		return err
+	}
+	n.mu.Lock()
+	fresh := x.now().Sub(n.whole) < wholeTime
+	n.mu.Unlock()
+	behind := fault{cause: fmt.Sprintf("lacks articles: %d writes are queued", *status.Queued)}
+	if fresh {
+		return nil
+	}
+	if x.indexed == nil {
+		return behind
+	}
+	want, err := x.indexed(ctx)
+	if err != nil {
+		return fault{cause: "has writes queued, and the database does not tell how many articles it should have"}
+	}
+	collection, err := n.target(ctx, x.alias)
+	if err != nil {
+		return err
+	}
+	if collection == "" {
+		return behind
+	}
+	answer, err := n.client.Collection(collection).Retrieve(ctx)
+	switch {
+	case isMissing(err):
+		return behind
+	case err != nil:
+		return err
+	case answer.NumDocuments == nil || *answer.NumDocuments < int64(want):
+		return behind
+	}
+	n.mu.Lock()
+	n.whole = x.now()
+	n.mu.Unlock()
+	return nil
+}
+
+// status reads what a node says about its queue; known is false if it does not say so.
+func (n *node) status(ctx context.Context, into any) (known bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.http.Server, "/")+"/status", nil)
+	if err != nil {
+		return false, err
+	}
+	for _, edit := range n.http.RequestEditors {
+		if err := edit(ctx, request); err != nil {
+			return false, err
+		}
+	}
+	err = read(into)(n.http.Client.Do(request))
+	if code, _ := answered(err); code >= 400 && code < 500 {
+		return false, nil // the search tells whether the key is wrong
+	}
+	return err == nil, err
 }

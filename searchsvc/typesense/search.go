@@ -116,7 +116,9 @@ func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, er
 	}
 	var found answer
 	err = x.do(ctx, x.searching, func(ctx context.Context, n *node) (err error) {
-		found, err = send(ctx, n)
+		if err = x.holdsAll(ctx, n); err == nil {
+			found, err = send(ctx, n)
+		}
 		return err
 	})
 	if err != nil {

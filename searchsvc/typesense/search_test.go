@@ -166,6 +166,10 @@ func TestTwoLongRuns(t *testing.T) {
 			}
 			requests := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/status" {
+					http.NotFound(w, r)
+					return
+				}
 				requests++
 				page, _ := strconv.Atoi(r.URL.Query().Get("page"))
 				per, _ := strconv.Atoi(r.URL.Query().Get("per_page"))

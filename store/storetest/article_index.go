@@ -90,6 +90,7 @@ var articleIndexTests = []test{
 		ok(t, err)
 		equal(t, "pending", n, 6)
 		equal(t, "oldest", oldest, began)
+		equal(t, "indexed", must[int](t)(f.IndexedArticles(t.Context())), 0)
 
 		ok(t, f.DeleteArticle(t.Context(), scope, "i1", nil))
 		ok(t, f.DeleteArticle(t.Context(), scope, "a", nil))
@@ -98,6 +99,7 @@ var articleIndexTests = []test{
 		ok(t, f.DoneArticleChanges(t.Context(), "p1", due[:3]))
 		ok(t, f.DoneArticleChanges(t.Context(), "p1", nil))
 		f.settled(t, "b c i3")
+		equal(t, "indexed", must[int](t)(f.IndexedArticles(t.Context())), 1)
 		// An article that was deleted and comes again is another one.
 		f.put(t, named("a"))
 		again := f.settled(t, "b c a i3")
