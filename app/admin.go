@@ -12,6 +12,9 @@ import (
 type check struct {
 	name string
 	ask  func(context.Context) error
+	// optional says that the role does the rest of its work without it: it is degraded then,
+	// and ready.
+	optional bool
 }
 
 // adminServer serves /healthz (the process runs), /readyz (what it depends on
@@ -64,7 +67,10 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.isStopping() {
 		for _, c := range a.checks {
 			answers[c.name] = "ok"
-			if c.ask(ctx) != nil { // the cause is for the log, not for whoever asks
+			switch failed := c.ask(ctx) != nil; { // the cause is for the log, not for whoever asks
+			case failed && c.optional:
+				answers[c.name] = "degraded"
+			case failed:
 				answers[c.name], status = "away", http.StatusServiceUnavailable
 			}
 		}

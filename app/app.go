@@ -128,7 +128,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	sender := spans.sender(connections)
 
 	counts.watchBacklog(db)
-	checks := []check{{"database", db.Ping}, {"temporal", pingTemporal(temporal)}}
+	checks := []check{{name: "database", ask: db.Ping}, {name: "temporal", ask: pingTemporal(temporal)}}
 
 	var shared redis.UniversalClient
 	if cfg.Redis.URL != "" {
@@ -198,7 +198,8 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		if shared == nil {
 			return errors.New("WAYPOST_REDIS_URL is not set")
 		}
-		checks = append(checks, check{"redis", func(ctx context.Context) error { return shared.Ping(ctx).Err() }})
+		checks = append(checks, check{name: "redis", ask: func(ctx context.Context) error { return shared.Ping(ctx).Err() }},
+			check{name: "search", ask: search.service.Works, optional: true})
 		nonces := limits.NewNonces(shared)
 		counts.watchRedis("nonces", nonces)
 		tokenKeys, err := keys.Derive("search-token")

@@ -200,6 +200,16 @@ func TestGatewayDrains(t *testing.T) {
 	<-reached
 
 	// Whoever watches is told before the port closes.
+	// Search works once the embedded index is made.
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, body := get(t, g.admin, "/readyz")
+		if strings.Contains(body, `"search":"ok"`) {
+			break
+		}
+		if !strings.Contains(body, `"search":"degraded"`) || time.Now().After(deadline) {
+			t.Fatalf("/readyz answers %s", body)
+		}
+	}
 	if status, body := get(t, g.admin, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, `"temporal":"away"`) || !strings.Contains(body, `"redis":"ok"`) {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}

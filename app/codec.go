@@ -53,7 +53,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		return err
 	}
 	stop.push(func() { _ = listener.Close() })
-	admin, err := serveAdmin(ctx, cfg.Admin.Addr, []check{{"issuer", tokens.ready}}, counts.handler())
+	admin, err := serveAdmin(ctx, cfg.Admin.Addr, []check{{name: "issuer", ask: tokens.ready}}, counts.handler())
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,14 @@ func New(index Index, tenants Tenants) *Service {
 	return &Service{index: index, owners: owners{tenants: tenants}}
 }
 
+// Works asks the index as a search does, and returns why it cannot answer.
+func (s *Service) Works(ctx context.Context) error {
+	_, err := s.index.Search(ctx, Query{
+		Stage: waypost.StageRelease, TenantID: "readyz", From: waypost.FromAdmin, Keyword: ParseKeyword("waypost"), Page: 1, PerPage: 1,
+	})
+	return err
+}
+
 // errForeignHit is a fault of an index, never of a caller.
 var errForeignHit = errors.New("the index returned an article that the query must not see")
 

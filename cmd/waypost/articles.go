@@ -184,20 +184,24 @@ from being deleted, and the exit code is then 1.`,
 const reindexPath = articlesPath + "/reindex"
 
 func (c *cli) articlesReindex() *cobra.Command {
-	var noWait bool
+	var watch, noWait bool
 	cmd := &cobra.Command{
 		Use: "reindex", Short: "Fill a new search index with all articles, and then search that",
 		Long: `Has the articles of all organisations put into a new index, shows how far that is, and ends when
 searches use it. Searches are answered from the index before it meanwhile, and what is written
 meanwhile is in both. If a reindex is under way already, this watches that one. Ctrl-C only stops
-watching: the reindex goes on.`,
+watching: the reindex goes on. With --watch it only watches the last one, and asks for none.`,
 		Example: `  waypost articles reindex
+  waypost articles reindex --watch
   waypost articles reindex --no-wait -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.client()
 			if err != nil {
 				return err
+			}
+			if watch {
+				return c.watchReindex(cmd.Context(), cl)
 			}
 			a, err := cl.do(cmd.Context(), http.MethodPost, reindexPath, nil, nil)
 			if err != nil {
@@ -209,7 +213,9 @@ watching: the reindex goes on.`,
 			return c.watchReindex(cmd.Context(), cl)
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "only watch the one that is under way, or tell how the last one ended")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "only ask for it")
+	cmd.MarkFlagsMutuallyExclusive("watch", "no-wait")
 	return cmd
 }
 

@@ -146,6 +146,15 @@ func TestArticlesReindex(t *testing.T) {
 		}
 	}
 
+	// With --watch none is asked for.
+	only := states(`{"status":"running","total":8,"processed":2}`, `{"status":"succeeded","message":null,"total":8,"processed":8}`)
+	delete(only, "POST /v1/articles/reindex")
+	c, stdout, stderr = watcher(newPeer(t, only), false, outputTable)
+	if err := execute(t.Context(), c, "reindex", "--watch"); err != nil || !strings.Contains(stderr.String(), " 25 %  reindex running, 2 of 8 articles") ||
+		!strings.Contains(stdout.String(), "status     succeeded\n") {
+		t.Errorf("%v, stdout %q, stderr %q", err, stdout, stderr)
+	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	routes := states(`{"status":"running","total":8,"processed":2}`)
 	running := routes["GET /v1/articles/reindex"]
