@@ -14,13 +14,15 @@ type Event struct {
 	Seq int64 `json:"-"`
 }
 
-// Wait is an enrollment that waits for an event at a waitForEvent node.
+// Wait is an enrollment that waits for an event at a waitForEvent node, or at a
+// waitUntil node for a time that depends on the lead.
 type Wait struct {
 	Touchpoint           // the enrollment, and its visit to the node
 	Scope      Scope     //
 	WorkflowID string    // whom to tell of an event
 	NodeID     string    //
 	Event      string    // name of the event
+	Fields     []string  // of the lead, such as customFields.expiry, at a waitUntil, which has no Event
 	LeadsID    int64     //
 	Since      time.Time // events count that were accepted at this time or later
 	// Until is when the wait is over; events accepted after it do not count.

@@ -37,6 +37,7 @@ type Store interface {
 
 	Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error)
 	RecordWaits(ctx context.Context, results []waypost.WaitResult) error
+	Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (map[int64]waypost.Lead, error)
 
 	Moves(ctx context.Context, version int, seqs map[string]int) (map[string]waypost.Move, error)
 	LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[string]bool, err error)

@@ -17,6 +17,7 @@ const (
 	FoundOver     = "over"     // its delay is over
 	FoundMatched  = "matched"  // the event that it waits for has come
 	FoundTimedOut = "timedOut" // it has not come in time
+	FoundChanged  = "changed"  // the lead has changed, and its waitUntil ends at Due, or has nothing to wait for
 	FoundOrdered  = "ordered"  // it waits, and is to go on in another version: MoveBatch sees to that
 )
 
@@ -24,7 +25,8 @@ const (
 type Finding struct {
 	Outcome string    `json:"outcome"` // OutcomeCanceled, OutcomeExited or a Found… value
 	Due     time.Time `json:"due,omitzero"`
-	// Reason is what the condition of a wait said of the last event, or why it has exited.
+	// Reason is what the condition of a wait said of the last event, what has changed, or
+	// why it has exited.
 	Reason string `json:"reason,omitempty"`
 	// Leaving says that it has ended but for an attempt that is under way. Once that is
 	// decided it is to be looked at again.
@@ -36,7 +38,8 @@ type Finding struct {
 
 // LookBatch finds out from what is recorded how enrollments go on: whether they
 // were paused, canceled or exited, when their waits end, and whether the events have come
-// that they wait for. It registers waits for events, and writes the timeline
+// that they wait for. It registers waits for events, and for times that depend on the
+// lead, whose ends it takes from the leads as they are now. It writes the timeline
 // entries that nobody wrote yet. It returns a finding for each item, in their
 // order, and may run any number of times.
 func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) {
@@ -52,7 +55,7 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 		return nil, err
 	}
 	findings := make([]Finding, len(b.Items))
-	var awaiting []int
+	var awaiting, following []int
 	var canceled []waypost.Touchpoint
 	for i, item := range b.Items {
 		due := item.Since
@@ -61,7 +64,8 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 		}
 		// Waits go on where a pause found them; another attempt is made when its time
 		// has come, or has come meanwhile, and a waitUntil ends when the clock says so.
-		if n, _ := v.Node(item.State.Node); item.State.Phase != journey.PhaseSend && n.Type != journey.WaitUntil {
+		n, _ := v.Node(item.State.Node)
+		if item.State.Phase != journey.PhaseSend && n.Type != journey.WaitUntil {
 			due = s.controls[item.EnrollmentID].Due(item.Since, due)
 		}
 		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
@@ -76,6 +80,8 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			f.Outcome = FoundPaused
 		case item.State.Phase == journey.PhaseAwait:
 			awaiting = append(awaiting, i)
+		case item.State.Phase == journey.PhaseWait && len(n.Followed()) > 0:
+			following = append(following, i)
 		case item.State.Phase == journey.PhaseWait && !due.After(b.Now):
 			f.Outcome = FoundOver
 		}
@@ -102,6 +108,11 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 			return nil, err
 		}
 	}
+	if len(following) > 0 {
+		if err := a.follow(ctx, b, v, following, findings); err != nil {
+			return nil, err
+		}
+	}
 	return findings, a.ordered(ctx, b, findings)
 }
 
@@ -112,7 +123,7 @@ func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) e
 	seqs := map[string]int{}
 	for i, item := range b.Items {
 		outcome := findings[i].Outcome
-		goesOn := outcome == FoundOver || outcome == FoundMatched || outcome == FoundTimedOut
+		goesOn := outcome == FoundOver || outcome == FoundMatched || outcome == FoundTimedOut || outcome == FoundChanged
 		waits := outcome == FoundWaiting || outcome == FoundPaused
 		if (item.Rung && waits || goesOn) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			seqs[item.EnrollmentID] = item.State.Seq
@@ -124,7 +135,8 @@ func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) e
 	}
 	for i := range findings {
 		move, found := moves[findings[i].EnrollmentID]
-		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused
+		// Who is to wait for another time does so there: a look comes first there, too.
+		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused || findings[i].Outcome == FoundChanged
 		if found && (waits || move == waypost.Move{}) {
 			findings[i].Outcome = FoundOrdered
 		}

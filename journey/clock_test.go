@@ -380,3 +380,43 @@ func TestQuietUntil_brute(t *testing.T) {
 		}
 	})
 }
+
+// TestFollow_unchanged looks at a wait at any time before it ends, and after: without a
+// change it keeps its end, whenever it is taken to have begun.
+func TestFollow_unchanged(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom(oddZones).Draw(t, "zone")
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		since := drawMoment(t, loc)
+		n := journey.Node{Type: journey.WaitUntil, Timezone: name}
+		n.Weekdays = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"mon", "wed", "sat"}), 0, 3, rapid.ID).Draw(t, "weekdays")
+		n.Time = rapid.SampledFrom([]string{"", "00:00", "02:30", "09:00"}).Draw(t, "time")
+		n.Lead = rapid.SampledFrom([]string{"", "birthday", "customFields.d"}).Draw(t, "lead")
+		if n.Lead == "" && n.Time == "" {
+			n.Time = "23:59"
+		}
+		if n.Lead != "" {
+			n.Offset = rapid.SampledFrom([]string{"", "-72h", "P30D"}).Draw(t, "offset")
+		}
+		var lead waypost.Lead
+		lead.Birthday = ptr(rapid.SampledFrom([]string{"1990-05-17", "1992-02-29", "1990-12-31"}).Draw(t, "birthday"))
+		lead.CustomFields = map[string]any{"d": since.AddDate(0, rapid.IntRange(2, 20).Draw(t, "months"), 0).Format(time.DateOnly)}
+		planned, reason := journey.NextInstant(n, lead, since)
+		if planned.IsZero() {
+			t.Fatalf("nothing to wait for: %s", reason)
+		}
+		now := since.Add(time.Duration(rapid.Float64Range(0, 1.5).Draw(t, "part") * float64(planned.Sub(since))))
+		lead.UpdatedAt = since.Add(time.Duration(rapid.Float64Range(-1, 2).Draw(t, "updated") * float64(planned.Sub(since))))
+		began := since
+		if now.Before(planned) && rapid.Bool().Draw(t, "changed before") {
+			began = now
+		}
+		if until, reason := n.Follow(lead, began, planned, now); !until.Equal(planned) || reason != "" {
+			t.Fatalf("%+v since %s until %s is at %s until %s, %q", n, began, planned, now, until, reason)
+		}
+	})
+}

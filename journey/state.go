@@ -77,6 +77,7 @@ const (
 	InputMatched  InputKind = "matched"  // the event that is waited for came
 	InputCanceled InputKind = "canceled" // people have canceled the enrollment; it may not have started
 	InputExited   InputKind = "exited"   // an exitOn event came; it may not have started
+	InputChanged  InputKind = "changed"  // the lead has changed, and with it the end of a waitUntil
 	// InputMoved has a waiting enrollment go on at a node of the definition that Step
 	// is given with it: another version. Moved makes one.
 	InputMoved InputKind = "moved"
@@ -89,12 +90,12 @@ type Input struct {
 	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided at an enroll node: it was enrolled
 	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise.
 	Arm int `json:"arm,omitempty"`
-	// Until is, of decided at a waitUntil, when the wait is over, zero if there is nothing
-	// to wait for; of moved, when the wait is over that goes on, zero for a new one.
+	// Until is, of decided at a waitUntil and of changed, when the wait is over, zero if
+	// there is nothing to wait for; of moved, when the wait is over that goes on, zero for a new one.
 	Until time.Time `json:"until,omitzero"`
 	Node  string    `json:"node,omitempty"` // of moved: where it goes on
 	// Reason is what the timeline says of it: of sent, skipped, deferred, decided,
-	// matched, exited, moved and an elapsed wait for an event. No personal data.
+	// changed, matched, exited, moved and an elapsed wait for an event. No personal data.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -69,6 +69,8 @@ func (r *stepper) take(in Input) error {
 		return r.decided(n, in)
 	case expects == phased{InputElapsed, PhaseWait} && (n.Type == Delay || n.Type == WaitUntil):
 		return r.leave(n.ID, waypost.WhatWaited, "", "waited", n.Next)
+	case expects == phased{InputChanged, PhaseWait} && n.Type == WaitUntil:
+		return r.timed(n, in)
 	case expects == phased{InputMatched, PhaseAwait} && n.Type == WaitForEvent:
 		return r.matched(n, in)
 	case expects == phased{InputElapsed, PhaseAwait} && n.Type == WaitForEvent:
@@ -117,10 +119,7 @@ func (r *stepper) decided(n Node, in Input) error {
 	case Branch:
 		return r.branched(n, in)
 	case WaitUntil:
-		if in.Until.IsZero() {
-			return r.missed(n, in)
-		}
-		return r.wait(n, in.Until.UTC().Round(0), in.Reason)
+		return r.timed(n, in)
 	case Split:
 		if in.Arm < 0 || in.Arm >= len(n.Arms) {
 			return fmt.Errorf("node %q has no arm %d", n.ID, in.Arm)
@@ -141,8 +140,11 @@ func (r *stepper) decided(n Node, in Input) error {
 	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
 }
 
-// missed goes on where there is no date of the lead to wait for.
-func (r *stepper) missed(n Node, in Input) error {
+// timed waits at a waitUntil, or goes on where there is no date of the lead to wait for.
+func (r *stepper) timed(n Node, in Input) error {
+	if !in.Until.IsZero() {
+		return r.wait(n, in.Until.UTC().Round(0), in.Reason)
+	}
 	next := n.OnMissed
 	if next == "" {
 		next = n.Next

@@ -66,6 +66,48 @@ func NextInstant(n Node, lead waypost.Lead, now time.Time) (until time.Time, rea
 	return until.UTC(), ""
 }
 
+// Followed names what of the lead the end of a waitUntil depends on and can change
+// while it waits: birthday, updatedAt, or customFields.NAME. It is empty for other
+// nodes.
+func (n Node) Followed() []string {
+	var fields []string
+	if n.Type != WaitUntil {
+		return nil
+	}
+	if n.Lead != "" && n.Lead != "createdAt" {
+		fields = append(fields, n.Lead)
+	}
+	if n.Timezone == "" {
+		fields = append(fields, customField+"timezone")
+	}
+	return fields
+}
+
+// Follow returns when a wait at the waitUntil node is over, as NextInstant does,
+// for a lead that may have changed since it began at since and was to end at planned.
+// It is planned if nothing of that has changed. Otherwise a new date counts from the
+// lead's last change on: one that was over by then is missed, or waited for in the
+// next year, and one that came after it, until now, is the end.
+func (n Node) Follow(lead waypost.Lead, since, planned, now time.Time) (until time.Time, reason string) {
+	if until, _ = NextInstant(n, lead, since); until.Equal(planned) {
+		return until, ""
+	}
+	from := lead.UpdatedAt
+	if from.After(now) { // by the clock of another process
+		from = now
+	}
+	if from.Before(since) {
+		from = since
+	}
+	if until, reason = NextInstant(n, lead, from); reason == "" {
+		reason = changed
+	}
+	return until, n.dateTold(reason)
+}
+
+// changed is what the timeline says of a wait that goes on to another end.
+const changed = "changed"
+
 // dateTold says which date of the lead the node waits for, and why there is nothing
 // to wait for, if so: "customFields.renewalDate -72h: in the past".
 func (n Node) dateTold(why string) string {

@@ -494,7 +494,14 @@ func (b *importBatch) write(ctx context.Context) error {
 	if err := b.insert(ctx); err != nil {
 		return err
 	}
-	return b.writePhones(ctx, changed)
+	if err := b.writePhones(ctx, changed); err != nil {
+		return err
+	}
+	changes := make([]leadChange, len(changed))
+	for i, l := range changed {
+		changes[i] = leadChange{l.stored, &l.row}
+	}
+	return b.s.tellFollowers(ctx, b.tx, changes, true)
 }
 
 // number gives new leads their ids, in the order of their rows.

@@ -180,7 +180,11 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 		var phones []string
 		var refused error
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-			before, err := s.lockLead(ctx, tx, sc, id, "NO KEY UPDATE")
+			stored, err := s.lockLead(ctx, tx, sc, id, "NO KEY UPDATE")
+			if err != nil {
+				return err
+			}
+			before, err := stored.lead()
 			if err != nil {
 				return err
 			}
@@ -193,6 +197,9 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 			}
 			row.LeadsID, row.CreatedAt, row.UpdatedAt = id, stamp{before.CreatedAt}, stamp{later(s.time(), before.UpdatedAt)}
 			if err := updateLead(ctx, tx, before, row, phones); err != nil {
+				return err
+			}
+			if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
 				return err
 			}
 			lead, err = row.lead()
@@ -222,20 +229,19 @@ func later(now, before time.Time) time.Time {
 }
 
 // lockLead reads a lead and keeps others from changing it; lock is PostgreSQL's.
-func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, lock string) (waypost.Lead, error) {
-	var row leadRow
+func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, lock string) (row leadRow, err error) {
 	q := tx.NewSelect().Model(&row).Where("leads_id = ?", id)
 	if s.postgres {
 		q.For(lock)
 	}
-	err := q.Scan(ctx)
+	err = q.Scan(ctx)
 	if err == nil && (row.Org != sc.Org || row.Stage != string(sc.Stage)) {
 		err = sql.ErrNoRows
 	}
 	if err != nil {
-		return waypost.Lead{}, notFound(err, "leadsId", "there is no lead %d", id)
+		return leadRow{}, notFound(err, "leadsId", "there is no lead %d", id)
 	}
-	return row.lead()
+	return row, nil
 }
 
 // updateLead writes a lead that is locked, and its numbers; errDuplicate if another
@@ -295,7 +301,11 @@ func isDuplicate(err error) bool {
 func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
 	var refused error
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		lead, err := s.lockLead(ctx, tx, sc, id, "UPDATE")
+		row, err := s.lockLead(ctx, tx, sc, id, "UPDATE")
+		if err != nil {
+			return err
+		}
+		lead, err := row.lead()
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -25,6 +26,7 @@ type waitRow struct {
 	Seen         int64  `bun:"seen"`
 	Closed       bool   `bun:"closed"`
 	EventID      string `bun:"event_id"`
+	Fields       string `bun:"fields"` // one a line
 }
 
 func (r waitRow) touchpoint() waypost.Touchpoint {
@@ -33,7 +35,7 @@ func (r waitRow) touchpoint() waypost.Touchpoint {
 
 var insertWait = bulk{
 	table:   "waits",
-	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "event text", "leads_id bigint", "workflow_id text"},
+	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "event text", "leads_id bigint", "workflow_id text", "fields text"},
 	suffix:  "ON CONFLICT (enrollment_id, visit) DO NOTHING",
 }
 
@@ -83,11 +85,7 @@ func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map
 	if err := s.shareLeads(ctx, tx, leads); err != nil {
 		return nil, err
 	}
-	err := insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
-		w := waits[i]
-		return []any{w.EnrollmentID, w.Visit, w.NodeID, w.Event, w.LeadsID, w.WorkflowID}
-	}, nil)
-	if err != nil {
+	if err := s.insertWaits(ctx, tx, waits); err != nil {
 		return nil, err
 	}
 	keys := make([]waypost.Touchpoint, len(waits))
@@ -112,6 +110,13 @@ func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map
 		}
 	}
 	return states, s.expire(ctx, tx, expired, states)
+}
+
+func (s *Store) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
+	return insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
+		w := waits[i]
+		return []any{w.EnrollmentID, w.Visit, w.NodeID, w.Event, w.LeadsID, w.WorkflowID, strings.Join(w.Fields, "\n")}
+	}, nil)
 }
 
 // expire closes waits whose time has run out, save those that an event closed
@@ -311,6 +316,108 @@ func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (m
 		used[usedEvent{row.EnrollmentID, row.NodeID, row.EventID}] = true
 	}
 	return used, err
+}
+
+// Follow registers waits that depend on their leads, those that are not registered
+// yet, and returns the leads, in one transaction: a change of a lead at the same time
+// is in what it returns, or tells the workflow. Leads that the scope does not have are
+// left out.
+func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (map[int64]waypost.Lead, error) {
+	if len(waits) == 0 {
+		return nil, nil
+	}
+	waits = slices.SortedFunc(slices.Values(waits), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	ids := make([]int64, len(waits))
+	for i, w := range waits {
+		ids[i] = w.LeadsID
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	leads := make(map[int64]waypost.Lead, len(ids))
+	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) error {
+		clear(leads)
+		var rows []leadRow
+		q := tx.NewSelect().Model(&rows).Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(ids), sc.Org, sc.Stage).Order("leads_id")
+		if s.postgres {
+			q.For("SHARE")
+		}
+		if err := q.Scan(ctx); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			lead, err := row.lead()
+			if err != nil {
+				return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+			}
+			leads[row.LeadsID] = lead
+		}
+		return s.insertWaits(ctx, tx, waits)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow leads: %w", err)
+	}
+	return leads, nil
+}
+
+// leadChange is a lead before and after a change.
+type leadChange struct{ before, after *leadRow }
+
+// follows tells whether the change may be one that a wait depends on.
+func (c leadChange) follows() bool {
+	return text(c.before.Birthday) != text(c.after.Birthday) || text(c.before.CustomFields) != text(c.after.CustomFields)
+}
+
+// fields names what has changed that waits can depend on, as Wait.Fields does.
+func (c leadChange) fields() (map[string]bool, error) {
+	before, err := c.before.lead()
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.after.lead()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]bool{"birthday": text(before.Birthday) != text(after.Birthday)}
+	for name, v := range before.CustomFields {
+		fields["customFields."+name] = after.CustomFields[name] != v
+	}
+	for name := range after.CustomFields {
+		if _, had := before.CustomFields[name]; !had {
+			fields["customFields."+name] = true
+		}
+	}
+	return fields, nil
+}
+
+// tellFollowers tells the workflows of enrollments whose waits depend on what has
+// changed. The leads are locked, see Follow. Changes in bulk are of many leads.
+func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChange, bulk bool) error {
+	byLead := map[int64]leadChange{}
+	for _, c := range changes {
+		if c.follows() {
+			byLead[c.after.LeadsID] = c
+		}
+	}
+	if len(byLead) == 0 {
+		return nil
+	}
+	var rows []waitRow
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "fields").
+		Where("leads_id IN (?) AND event = '' AND NOT closed", bun.List(slices.Collect(maps.Keys(byLead)))).Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look for waits: %w", err)
+	}
+	var notices []waypost.Notice
+	for _, row := range rows {
+		changed, err := byLead[row.LeadsID].fields()
+		if err != nil {
+			return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+		}
+		if slices.ContainsFunc(strings.Split(row.Fields, "\n"), func(field string) bool { return changed[field] }) {
+			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID})
+		}
+	}
+	slices.SortFunc(notices, func(a, b waypost.Notice) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
+	return s.notify(ctx, tx, notices, bulk)
 }
 
 // dropWaits forgets the open waits of enrollments that were canceled: closed, they

@@ -73,7 +73,8 @@ type Member struct {
 // there, too, and since 4 later attempts as well. Before 5, a touchpoint right after
 // another one was not taken for new, and timers and attributes were set while local
 // activities were under way. Before 6, a local activity began however long its workflow
-// task had taken by then.
+// task had taken by then, and the end of a waitUntil was compared with the lead only when
+// it had come.
 const rules = 6
 
 // Ring is what a SignalLook carries: who is to be looked at, and which events are
@@ -242,14 +243,17 @@ func (c *cohort) step(i int, in journey.Input) error {
 	m.State, m.Due, m.Outcome, m.Attempt, m.Reason = state, time.Time{}, "", 0, ""
 	m.Since, m.Planned, m.Held = in.At, time.Time{}, false
 	switch in.Kind {
-	case journey.InputElapsed, journey.InputMatched, journey.InputMoved:
+	case journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputChanged:
 		m.Waited = true
 	}
 	m.Unrecorded = append(m.Unrecorded, effect.Entries...)
 	switch effect.Command.Kind {
 	case journey.CommandWait:
 		m.Planned = effect.Command.Until
-		m.Due = c.wave(m.State.Node, in.At, m.Planned)
+		// One that depends on the lead is registered at once, by a look.
+		if n, _ := c.def.Node(m.State.Node); c.in.Rules < 6 || len(n.Followed()) == 0 {
+			m.Due = c.wave(n.ID, in.At, m.Planned)
+		}
 	case journey.CommandAwait:
 		// The wait is registered at once, by a look.
 		m.Planned = effect.Command.Until
@@ -453,7 +457,7 @@ func (m *Member) quiet() bool {
 }
 
 // look has an activity find out how members go on: who was rung for, whose wait
-// is over, and who begins to wait for an event.
+// is over, and who begins to wait for an event or for a time that depends on the lead.
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)
@@ -499,6 +503,8 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		return err
 	case activities.FoundPaused:
 		m.Held = true
+	case activities.FoundChanged:
+		return c.step(i, journey.Input{Kind: journey.InputChanged, At: f.At, Until: f.Due, Reason: f.Reason})
 	case activities.FoundMatched:
 		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at, Reason: f.Reason})
 	case activities.FoundOver, activities.FoundTimedOut:

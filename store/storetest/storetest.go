@@ -48,6 +48,7 @@ func Run(t *testing.T, open Open) {
 		{"recurring launches", recurringTests},
 		{"controls", controlTests},
 		{"events", eventTests},
+		{"follow", followTests},
 		{"exits", exitTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},

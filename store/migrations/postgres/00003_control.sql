@@ -53,7 +53,8 @@ CREATE TABLE events (
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
 
 -- Visits to waitForEvent nodes. A closed one stays, with the event that satisfied
--- it, if one did: that one does not count for the same node again.
+-- it, if one did: that one does not count for the same node again. Those to waitUntil
+-- nodes have no event but fields: what of the lead their end depends on, one a line.
 CREATE TABLE waits (
   enrollment_id TEXT COLLATE "C" NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit BIGINT NOT NULL,
@@ -64,6 +65,7 @@ CREATE TABLE waits (
   seen BIGINT NOT NULL DEFAULT 0,
   closed BOOLEAN NOT NULL DEFAULT FALSE,
   event_id TEXT COLLATE "C" NOT NULL DEFAULT '',
+  fields TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (enrollment_id, visit)
 );
 CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;

@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+
+	"waypost"
+)
+
+// custom is a change that gives a lead these custom fields.
+func custom(fields map[string]any) func(waypost.Lead) (waypost.LeadFields, []string, error) {
+	return func(lead waypost.Lead) (waypost.LeadFields, []string, error) {
+		lead.CustomFields = fields
+		return lead.LeadFields, nil, nil
+	}
+}
+
+var followTests = []test{
+	{"changes that a wait depends on", func(t *testing.T, f *fixture) {
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, "")
+		w.Fields = []string{"customFields.expiry", "customFields.timezone"}
+		leads := must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w}))
+		equal(t, "leads", len(leads), 1)
+		equal(t, "lead", leads[w.LeadsID], must[waypost.Lead](t)(f.Lead(t.Context(), scope, w.LeadsID)))
+		told := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
+		for _, step := range []struct {
+			what   string
+			fields map[string]any
+			told   []waypost.Notice
+		}{
+			{"added", map[string]any{"expiry": "2026-12-31"}, told},
+			{"the same", map[string]any{"expiry": "2026-12-31"}, nil},
+			{"another field", map[string]any{"expiry": "2026-12-31", "score": 1.5}, nil},
+			{"changed", map[string]any{"expiry": "2026-12-30", "score": 2.5}, told},
+			{"the other one", map[string]any{"expiry": "2026-12-30", "timezone": "UTC"}, told},
+			{"of another type", map[string]any{"expiry": 1798675200.0, "timezone": "UTC"}, told},
+			{"cleared", nil, told},
+		} {
+			must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(step.fields)))
+			equal(t, step.what, f.notices(t), step.told)
+		}
+		birthday := func(lead waypost.Lead) (waypost.LeadFields, []string, error) {
+			lead.Birthday = ptr("1990-12-31")
+			return lead.LeadFields, nil, nil
+		}
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, birthday))
+		equal(t, "a field that is not waited for", len(f.notices(t)), 0)
+
+		row := fmt.Sprintf(`{"leadsId":%d,"customFields":{"expiry":"2027-01-01"}}`, w.LeadsID)
+		f.doImport(t, waypost.ImportUpdate, row)
+		equal(t, "imported", f.notices(t), told)
+		f.doImport(t, waypost.ImportUpdate, row)
+		equal(t, "imported again", len(f.notices(t)), 0)
+
+		must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w}))
+		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, Close: true}}))
+		must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w})) // a run that comes late
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(nil)))
+		equal(t, "over", len(f.notices(t)), 0)
+		w.Visit = 2
+		must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w}))
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(map[string]any{"expiry": "x"})))
+		equal(t, "another visit", f.notices(t), told)
+		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, ids[0]))
+		f.notices(t)
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(nil)))
+		equal(t, "canceled", len(f.notices(t)), 0)
+		for _, sc := range foreign {
+			equal(t, "another scope", len(must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), sc, []waypost.Wait{w}))), 0)
+		}
+	}},
+	// A change at the moment when a wait begins is seen, or told of.
+	{"a change at the same time", func(t *testing.T, f *fixture) {
+		const rounds = 100
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, "")
+		w.Fields = []string{"customFields.expiry"}
+		for round := range rounds {
+			w.Visit = round + 1
+			value := fmt.Sprint(round)
+			var seen any
+			for _, err := range together(2, func(i int) error {
+				if i == 0 {
+					_, err := f.UpdateLead(t.Context(), scope, w.LeadsID, custom(map[string]any{"expiry": value}))
+					return err
+				}
+				leads, err := f.Follow(t.Context(), scope, []waypost.Wait{w})
+				seen = leads[w.LeadsID].CustomFields["expiry"]
+				return err
+			}) {
+				ok(t, err)
+			}
+			if told := len(f.notices(t)) > 0; seen != value && !told {
+				t.Fatalf("round %d: the wait saw %v, and nobody was told", round, seen)
+			}
+			ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, Close: true}}))
+		}
+	}},
+}
