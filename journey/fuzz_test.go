@@ -164,7 +164,7 @@ var expected = map[journey.Phase][]journey.InputKind{
 	"":                   {journey.InputStart, journey.InputCanceled, journey.InputExited},
 	journey.PhaseSend:    {journey.InputSent, journey.InputSkipped, journey.InputDeferred, journey.InputCanceled, journey.InputExited},
 	journey.PhaseDecide:  {journey.InputDecided, journey.InputCanceled, journey.InputExited},
-	journey.PhaseWait:    {journey.InputElapsed, journey.InputMoved, journey.InputCanceled, journey.InputExited},
+	journey.PhaseWait:    {journey.InputElapsed, journey.InputChanged, journey.InputMoved, journey.InputCanceled, journey.InputExited},
 	journey.PhaseAwait:   {journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputCanceled, journey.InputExited},
 	journey.PhaseDone:    nil,
 	journey.Phase("odd"): {journey.InputCanceled, journey.InputExited},
@@ -185,7 +185,7 @@ func FuzzStep(f *testing.F) {
 	kinds := []journey.InputKind{
 		journey.InputStart, journey.InputSent, journey.InputDeferred, journey.InputDecided,
 		journey.InputElapsed, journey.InputMatched, journey.InputCanceled, "other",
-		journey.InputSkipped, journey.InputExited, journey.InputMoved,
+		journey.InputSkipped, journey.InputExited, journey.InputMoved, journey.InputChanged,
 	}
 	for i := range definitions {
 		f.Add(uint8(i), []byte(`{}`), []byte{0, 1, 4, 5, 36, 3, 17, 4, 25, 14, 6})
@@ -221,6 +221,9 @@ func FuzzStep(f *testing.F) {
 				case journey.Split:
 					takes = takes && in.Arm >= 0 && in.Arm < len(n.Arms)
 				}
+			}
+			if n, _ := d.Node(s.Node); in.Kind == journey.InputChanged {
+				takes = takes && n.Type == journey.WaitUntil
 			}
 			if in.Kind == journey.InputMoved {
 				n, ok := d.Node(in.Node)

@@ -17,6 +17,11 @@ func decidedUntil(hours int, reason string) journey.Input {
 	}
 	return in
 }
+func changedUntil(hours int, reason string) journey.Input {
+	in := decidedUntil(hours, reason)
+	in.Kind = journey.InputChanged
+	return in
+}
 func enrolled(ok bool, reason string) journey.Input {
 	return journey.Input{Kind: journey.InputDecided, Succeed: ok, Reason: reason}
 }
@@ -113,6 +118,25 @@ func TestStep_language(t *testing.T) {
 			path:   []journey.Visit{{"n", "skipped"}, {"in", "exited"}},
 		},
 		{
+			name: "a date that changes, and is cleared", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"customFields.d","onMissed":"out"},{"id":"out","type":"exit"}]}`, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decidedUntil(9, "customFields.d"), changedUntil(20, "customFields.d: changed"), changedUntil(0, "customFields.d: missing value")},
+			want: []string{
+				"1 n entered >", "-> decide n 1", "2 n entered > customFields.d; until 2026-03-01T21:00:00.000Z", "-> wait n 1 2026-03-01T21:00:00Z",
+				"3 n entered > customFields.d: changed; until 2026-03-02T08:00:00.000Z", "-> wait n 1 2026-03-02T08:00:00Z",
+				"4 n skipped >out customFields.d: missing value", "5 out exited >",
+			},
+			path: []journey.Visit{{"n", "skipped"}, {"out", "exited"}},
+		},
+		{
+			name: "a birthday that changes", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"birthday"}]}`, status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), decidedUntil(9, "birthday"), changedUntil(20, "birthday: changed"), elapsed()},
+			want: []string{
+				"1 n entered >", "-> decide n 1", "2 n entered > birthday", "-> wait n 1 2026-03-01T21:00:00Z",
+				"3 n entered > birthday: changed", "-> wait n 1 2026-03-02T08:00:00Z", "4 n waited >", "5 n exited > no next node",
+			},
+			path: []journey.Visit{{"n", "waited"}},
+		},
+		{
 			name: "held back, then capped", definition: everything, status: waypost.EnrollmentWaiting,
 			inputs: []journey.Input{
 				start(), {Kind: journey.InputDeferred, Reason: waypost.DeferBreaker},
@@ -164,6 +188,7 @@ func TestStep_language(t *testing.T) {
 		"no arm":                 {deciding, decided(-1, "")},
 		"no such arm":            {deciding, decided(3, "")},
 		"skipped in a wait":      {waiting, skipped()},
+		"changed in a delay":     {waiting, changedUntil(9, "")},
 		"year 10000":             {atTime, late},
 		"moved while it is sent": {sending, journey.Input{Kind: journey.InputMoved, Node: "wait"}},
 		"moved while deciding":   {deciding, journey.Input{Kind: journey.InputMoved, Node: "wait"}},
