@@ -38,6 +38,7 @@ var importTable = map[string]folder{
 			// bleve, its storage and what that is written in and on.
 			"github.com/blevesearch", "github.com/RoaringBitmap/roaring/v2", "go.etcd.io/bbolt",
 		},
+		also: []string{"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm"}, // texts as they are compared
 	},
 	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}},
 	"activities": {ours: []string{".", "journey"}, third: temporalSDK},

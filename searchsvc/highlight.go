@@ -2,9 +2,9 @@ package searchsvc
 
 import (
 	"html"
+	"math"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -16,7 +16,7 @@ const (
 	ellipsis = "…"
 )
 
-// Lengths of an excerpt, in characters. It gets longer only to hold a match, or
+// Lengths of an excerpt, in code points. It gets longer only to hold a match, or
 // a character of several code points, as a whole.
 const (
 	excerptLength = 60
@@ -30,187 +30,166 @@ const maxWord = MaxKeywords
 // Highlighter marks the parts of a keyword in texts. It looks at the text
 // itself, not at an engine's own snippets, so that every engine marks alike.
 type Highlighter struct {
-	anywhere map[rune][][]rune // CJK runs and symbols, by their first character
-	begins   [256]bool         // the last bytes of those: most text is settled by them
-	starts   [256]bool         // the same of everything that is looked for
-	words    map[string]bool
-	prefix   []rune // the last word
+	runs    map[rune][][]rune // of CJK, by their first character
+	symbols map[string]bool
+	words   map[string]bool
+	prefix  []rune    // the last word
+	starts  [256]bool // the last bytes of what matches begin with: most text is settled by them
+	reach   int       // the longest match, in characters
 }
 
 // NewHighlighter prepares to mark the parts of k and those words that the engine
 // says it matched for other reasons: typing errors, accents.
 func NewHighlighter(k Keyword, matched []string) *Highlighter {
-	h := &Highlighter{anywhere: map[rune][][]rune{}, words: map[string]bool{}}
+	h := &Highlighter{runs: map[rune][][]rune{}, symbols: map[string]bool{}, words: map[string]bool{}, reach: maxWord}
 	for i, part := range k.Parts {
-		text := []rune(foldString(part.Text))
+		text := []rune(Fold(part.Text))
 		switch {
-		case part.Kind != PartWord:
-			h.anywhere[text[0]] = append(h.anywhere[text[0]], text)
-			h.begins[byte(text[0])] = true
+		case part.Kind == PartCJK:
+			h.runs[text[0]] = append(h.runs[text[0]], text)
+		case part.Kind == PartSymbol:
+			h.symbols[string(text)] = true
 		case i == k.LastWord():
 			h.prefix = text
 		default:
 			h.words[string(text)] = true
 		}
+		h.starts[byte(text[0])] = true
+		h.reach = max(h.reach, len(text))
 	}
 	for _, token := range matched {
-		h.words[foldString(token)] = true
-	}
-	h.starts = h.begins
-	if len(h.prefix) > 0 {
-		h.starts[byte(h.prefix[0])] = true
-	}
-	for word := range h.words {
-		r, _ := utf8.DecodeRuneInString(word)
-		h.starts[byte(r)] = true
+		if token = Fold(token); token != "" {
+			r, _ := utf8.DecodeRuneInString(token)
+			h.words[token], h.starts[byte(r)] = true, true
+		}
 	}
 	return h
 }
 
 // Name returns the whole title, escaped and marked.
 func (h *Highlighter) Name(name string) string {
-	runes := []rune(name)
-	spans, _ := h.find(folded(runes), 0, len(runes))
-	return render(runes, spans, 0, len(runes))
+	f := folder{text: name, lower: true}
+	f.fill(math.MaxInt)
+	marks, _ := h.find(&f, 0, len(name))
+	return render(name, marks, 0, len(name))
 }
 
 // Excerpt returns about 60 characters of a text around its first match, or of
 // its beginning where nothing matches, escaped and marked, with … where it was
 // cut. It never cuts a character in two.
 func (h *Highlighter) Excerpt(text string) string {
-	at := h.first(text)
-	text, before := around(text, max(0, at))
-	runes := []rune(text)
-	plain := folded(runes)
-	start, end := 0, min(len(runes), excerptLength)
-	if at >= 0 {
-		start = max(0, before-excerptLead)
-		end = min(len(runes), start+excerptLength)
-		start = max(0, end-excerptLength)
+	from, at := h.first(text)
+	start, end := window(text, from, at)
+	f := folder{text: text, next: from, lower: true}
+	for f.fill(len(f.runes)+h.reach) && f.next < len(text) && f.spans[max(0, len(f.runes)-h.reach)].start < end {
 	}
-	start = boundary(runes, start, -1)
-	spans, end := h.find(plain, start, end)
-	return render(runes, spans, start, boundary(runes, end, +1))
+	marks, end := h.find(&f, start, end)
+	return render(text, marks, start, end)
 }
 
-type span struct{ start, end int }
-
-// An excerpt is made from the characters around its first match only: texts may be of
-// megabytes.
-const (
-	lookBehind = excerptLength + maxCluster + 2
-	lookAhead  = excerptLength + 2*(maxWord+1) + maxCluster + 2
-)
-
-// around returns the part of a text that an excerpt at an offset in bytes is made
-// from, and how many characters of it stand before that.
-func around(text string, at int) (part string, before int) {
-	start := at
-	for ; start > 0 && before < lookBehind; before++ {
-		_, size := utf8.DecodeLastRuneInString(text[:start])
-		start -= size
-	}
-	return text[start : at+skip(text[at:], lookAhead)], before
-}
-
-// skip is how many bytes the first n characters of a text have.
-func skip(text string, n int) int {
-	for i := range text {
-		if n--; n < 0 {
-			return i
+// window is the part of a text that an excerpt shows whose first match begins at an
+// offset, -1 if there is none. from is where a piece begins before it, far enough.
+func window(text string, from, at int) (start, end int) {
+	type place struct{ at, runes int } // where a piece begins, and how many code points are before
+	places, runes, before := []place{{from, 0}}, 0, 0
+	for next := from; next < len(text) && (next <= at || runes <= before+excerptLength); {
+		if next == at {
+			before = runes
 		}
+		end, _, _ := nextPiece(text, next)
+		runes += utf8.RuneCountInString(text[next:end])
+		next = end
+		places = append(places, place{next, runes})
 	}
-	return len(text)
-}
-
-// first is the offset in bytes where the first match begins, -1 if there is none. Most
-// characters begin none, and one look tells: a page may have fifty texts of megabytes.
-func (h *Highlighter) first(text string) int {
-	for at, r := range text {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			r += 'a' - 'A'
-		case r > unicode.MaxASCII:
-			r = fold(r)
+	first := max(0, before-excerptLead)
+	last := min(runes, first+excerptLength)
+	first = max(0, last-excerptLength)
+	for _, p := range places {
+		if p.runes <= first {
+			start = p.at
 		}
-		if h.starts[byte(r)] && h.startsAt(text, at, r) {
-			return at
-		}
-	}
-	return -1
-}
-
-// startsAt tells whether a match begins at an offset, where the character that is r
-// when it is folded stands: matchAt for a text that is not folded.
-func (h *Highlighter) startsAt(text string, at int, r rune) bool {
-	for _, part := range h.anywhere[r] {
-		if foldsTo(text[at:], part) {
-			return true
-		}
-	}
-	if !isWord(r) {
-		return false
-	}
-	if before, size := utf8.DecodeLastRuneInString(text[:at]); size > 0 && isWord(fold(before)) {
-		return false
-	}
-	if len(h.prefix) > 0 && foldsTo(text[at:], h.prefix) {
-		return true
-	}
-	if len(h.words) == 0 {
-		return false
-	}
-	word := make([]rune, 0, 32)
-	for _, r := range text[at:] {
-		if r = fold(r); !isWord(r) || len(word) > maxWord {
+		if end = p.at; p.runes >= last {
 			break
 		}
-		word = append(word, r)
 	}
-	return h.words[string(word)]
+	return start, end
 }
 
-// foldsTo tells whether a text begins with this, once it is folded.
-func foldsTo(text string, prefix []rune) bool {
-	n := 0
-	for _, r := range text {
-		if n == len(prefix) || fold(r) != prefix[n] {
-			break
+// lookBehind is how many characters in the plain form are kept before what is looked
+// at: an excerpt may begin there.
+const lookBehind = 256
+
+// first is the offset where the first match begins, -1 if there is none, and that of a
+// piece before it. Most characters begin no match, and one look tells: a page may have
+// fifty texts of megabytes.
+func (h *Highlighter) first(text string) (from, at int) {
+	f := folder{text: text, lower: true}
+	for i := 0; ; {
+		f.fill(i + h.reach + foldChunk)
+		limit := len(f.runes)
+		if f.next < len(text) {
+			limit -= h.reach
 		}
-		n++
+		for i < limit {
+			n := step(f.runes, i)
+			if (n > 1 || h.starts[byte(f.runes[i])]) && h.matchAt(f.runes, i, n) > 0 {
+				return f.spans[max(0, i-lookBehind)].start, f.spans[i].start
+			}
+			i += n
+		}
+		if f.next >= len(text) && limit == len(f.runes) {
+			return 0, -1
+		}
+		if i > lookBehind {
+			f.drop(i - lookBehind)
+			i = lookBehind
+		}
 	}
-	return n == len(prefix)
 }
 
-// find returns the matches that begin in [start,end), touching ones merged, and
-// the end moved to where the last of them ends.
-func (h *Highlighter) find(text []rune, start, end int) ([]span, int) {
-	var spans []span
-	reach := end
-	for i := start; i < end; i++ {
-		n := h.matchAt(text, i)
-		if n == 0 {
+// find returns the matches that begin in [start,end) of the text, touching ones merged,
+// and the end moved to where the last of them ends.
+func (h *Highlighter) find(f *folder, start, end int) ([]span, int) {
+	var marks []span
+	last, reach := -1, end // last is where the last match ended in the plain form
+	for i, n := 0, 0; i < len(f.runes) && f.spans[i].start < end; i += n {
+		n = step(f.runes, i)
+		from := f.spans[i].start
+		length := h.matchAt(f.runes, i, n)
+		if length == 0 || from < start {
 			continue
 		}
-		reach = max(reach, i+n)
-		if last := len(spans) - 1; last >= 0 && spans[last].end >= i {
-			spans[last].end = max(spans[last].end, i+n)
+		to := f.spans[i+length-1].end
+		reach = max(reach, to)
+		if m := len(marks) - 1; m >= 0 && (last >= i || marks[m].end >= from) {
+			marks[m].end = max(marks[m].end, to)
 		} else {
-			spans = append(spans, span{i, i + n})
+			marks = append(marks, span{from, to})
 		}
+		last = max(last, i+length)
 	}
-	return spans, reach
+	return marks, reach
 }
 
-// matchAt is the length of the longest match that begins at i, 0 if none does.
-func (h *Highlighter) matchAt(text []rune, i int) int {
+// step is the length of what begins at i: of an emoji of several code points, or 1.
+func step(text []rune, i int) int {
+	if i+1 < len(text) && (isRegional(text[i]) || text[i+1] == zeroWidthJoiner || isTag(text[i+1])) {
+		return SymbolEnd(text, i) - i
+	}
+	return 1
+}
+
+// matchAt is the length of the longest match that begins at i, 0 if none does. n is
+// the step there.
+func (h *Highlighter) matchAt(text []rune, i, n int) int {
 	longest := 0
-	if h.begins[byte(text[i])] {
-		for _, part := range h.anywhere[text[i]] {
-			if hasPrefix(text[i:], part) {
-				longest = max(longest, len(part))
-			}
+	for _, run := range h.runs[text[i]] {
+		if hasPrefix(text[i:], run) {
+			longest = max(longest, len(run))
 		}
+	}
+	if len(h.symbols) > 0 && h.isSymbol(text[i:i+n]) {
+		longest = max(longest, n)
 	}
 	if isWord(text[i]) && (i == 0 || !isWord(text[i-1])) {
 		if len(h.prefix) > 0 && hasPrefix(text[i:], h.prefix) {
@@ -223,65 +202,40 @@ func (h *Highlighter) matchAt(text []rune, i int) int {
 	return longest
 }
 
+// isSymbol tells whether a symbol is looked for, or one of those that an emoji is
+// made of.
+func (h *Highlighter) isSymbol(text []rune) bool {
+	return h.symbols[string(text)] || slices.ContainsFunc(Components(string(text)), func(c string) bool { return h.symbols[c] })
+}
+
 // wordEnd is the end of the word at i, or somewhere in it if it is too long to
 // be one that anybody looks for.
 func wordEnd(text []rune, i int) int {
-	return i + runEnd(text[i:min(len(text), i+maxWord+1)], 0, isWord)
+	return tokenEnd(text[:min(len(text), i+maxWord+1)], i, PartWord)
 }
 
 func hasPrefix(text, prefix []rune) bool {
 	return len(text) >= len(prefix) && slices.Equal(text[:len(prefix)], prefix)
 }
 
-func folded(runes []rune) []rune {
-	out := make([]rune, len(runes))
-	for i, r := range runes {
-		out[i] = fold(r)
-	}
-	return out
-}
-
-// render writes runes[start:end] with its marks.
-func render(runes []rune, spans []span, start, end int) string {
+// render writes text[start:end] with its marks.
+func render(text string, marks []span, start, end int) string {
 	var b strings.Builder
+	plain := func(from, to int) { b.WriteString(html.EscapeString(strings.ToValidUTF8(text[from:to], "\uFFFD"))) }
 	if start > 0 {
 		b.WriteString(ellipsis)
 	}
 	at := start
-	for _, s := range spans {
-		b.WriteString(html.EscapeString(string(runes[at:s.start])))
+	for _, m := range marks {
+		plain(at, m.start)
 		b.WriteString(openTag)
-		b.WriteString(html.EscapeString(string(runes[s.start:s.end])))
+		plain(m.start, m.end)
 		b.WriteString(closeTag)
-		at = s.end
+		at = m.end
 	}
-	b.WriteString(html.EscapeString(string(runes[at:end])))
-	if end < len(runes) {
+	plain(at, end)
+	if end < len(text) {
 		b.WriteString(ellipsis)
 	}
 	return b.String()
-}
-
-// maxCluster bounds how far a cut is moved, in code points: a text may consist
-// of accents only.
-const maxCluster = 32
-
-// boundary moves a cut in the direction of step until it stands between two
-// characters as people see them: not before an accent or a variation selector,
-// not inside an emoji of several code points, not inside a line break.
-func boundary(runes []rune, cut, step int) int {
-	for at, steps := cut, 0; steps <= maxCluster; at, steps = at+step, steps+1 {
-		if at <= 0 || at >= len(runes) || !joined(runes[at-1], runes[at]) {
-			return at
-		}
-	}
-	return cut
-}
-
-const zeroWidthJoiner = '\u200D'
-
-func joined(a, b rune) bool {
-	return unicode.IsMark(b) || a == zeroWidthJoiner || b == zeroWidthJoiner ||
-		b >= 0x1F3FB && b <= 0x1F3FF || // skin tones
-		a == '\r' && b == '\n'
 }

@@ -2,6 +2,7 @@ package searchsvc
 
 import (
 	"html"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,7 +27,31 @@ func TestHighlightName(t *testing.T) {
 		{name: "whole words, but the last", keyword: "go lang", text: "go golang Language", want: "[go] golang [Lang]uage"},
 		{name: "typing error", keyword: "serch", text: "Search research", want: "[Search] research", matched: []string{"search"}},
 		{name: "full width", keyword: "abc", text: "ＡＢＣ全", want: "[ＡＢＣ]全"},
-		{name: "case that changes length", keyword: "straße", text: "İẞ STRAẞE x", want: "İẞ [STRAẞE] x"},
+		{name: "case that changes length", keyword: "straße", text: "İẞ STRAẞE x STRASSE", want: "İẞ [STRAẞE] x [STRASSE]"},
+		{name: "dotted and dotless i", keyword: "istanbul", text: "İstanbul İSTANBUL I\u0307stanbul ıstanbul", want: "[İstanbul] [İSTANBUL] [I\u0307stanbul] [ıstanbul]"},
+		{name: "signs before a word", keyword: "faq phone email", text: "##FAQ phone+email +email", want: "##[FAQ] [phone]+[email] +[email]"},
+		{name: "signs of a word", keyword: "c++ c# 17", text: "C++17, C#7 c++ C #c", want: "[C++17], [C#]7 [c++] C #c"},
+		{name: "accents of their own", keyword: "diabète", text: "Diabe\u0300te", want: "[Diabe\u0300te]"},
+		{name: "dakuten of their own", keyword: "ガンダム", text: "カ\u3099ンタ\u3099ム", want: "[カ\u3099ンタ\u3099ム]"},
+		{name: "jamo", keyword: "학점인정", text: "\u1112\u1161\u11A8\u110C\u1165\u11B7인정", want: "[\u1112\u1161\u11A8\u110C\u1165\u11B7인정]"},
+		{name: "half width", keyword: "データ", text: "ﾃﾞｰﾀﾍﾞｰｽ", want: "[ﾃﾞｰﾀ]ﾍﾞｰｽ"},
+		{name: "radicals", keyword: "文件长", text: "⽂件⻓", want: "[⽂件⻓]"},
+		{name: "invisible", keyword: "报销 soft", text: "报\u200B销 so\u00ADft", want: "[报\u200B销] [so\u00ADft]"},
+		{name: "invisible at the edge", keyword: "报", text: "\u200B报\u200B销", want: "\u200B[报]\u200B销"},
+		{name: "ligature in half", keyword: "f", text: "ﬁne", want: "[ﬁ]ne"},
+		{name: "one character of a composed one", keyword: "株", text: "㍿ ㈱", want: "[㍿] [㈱]"},
+		{name: "unit", keyword: "5kg m2", text: "5㎏ m²", want: "[5㎏] [m²]"},
+		{name: "trademark", keyword: "waypost x", text: "Waypost™", want: "[Waypost]™"},
+		{name: "yen", keyword: "¥100", text: "￥100", want: "[￥100]"},
+		{name: "emoji of several", keyword: "👨‍👩‍👧", text: "a👨‍👩‍👧b👨👩👧", want: "a[👨‍👩‍👧]b👨👩👧"},
+		{name: "emoji in another", keyword: "💻", text: "👩‍💻👩", want: "[👩‍💻]👩"},
+		{name: "skin tone", keyword: "👍", text: "👍🏽", want: "[👍🏽]"},
+		{name: "of another skin tone", keyword: "👍🏿", text: "👍🏽👍", want: "[👍🏽👍]"},
+		{name: "flags", keyword: "🇩🇪", text: "🇧🇩🇪🇸🇩🇪", want: "🇧🇩🇪🇸[🇩🇪]"},
+		{name: "flags of tags", keyword: "🏴󠁧󠁢󠁥󠁮󠁧󠁿", text: "🏴󠁧󠁢󠁳󠁣󠁴󠁿🏴󠁧󠁢󠁥󠁮󠁧󠁿", want: "🏴󠁧󠁢󠁳󠁣󠁴󠁿[🏴󠁧󠁢󠁥󠁮󠁧󠁿]"},
+		{name: "keycap", keyword: "1️⃣", text: "1️⃣ 2️⃣", want: "[1️⃣] 2️⃣"},
+		{name: "keycap of a sign", keyword: "#️⃣", text: "# #️⃣", want: "# [#️⃣]"},
+		{name: "variation selectors", keyword: "❤ 葛", text: "❤️葛󠄀", want: "[❤️葛󠄀]"},
 		{name: "escaped", keyword: "script", text: `<script>"a" & 'b'</script>`, want: "&lt;[script]&gt;&#34;a&#34; &amp; &#39;b&#39;&lt;/[script]&gt;"},
 		{name: "our own tags", keyword: "b", text: `<b class="highlight">`, want: "&lt;[b] class=&#34;highlight&#34;&gt;"},
 		{name: "ampersand of an entity", keyword: "amp", text: "a&amp;b", want: "a&amp;[amp];b"},
@@ -104,16 +129,15 @@ func FuzzHighlight(f *testing.F) {
 	f.Add("哈哈 c++", "", strings.Repeat("哈", 200)+" C++ \uE000\xFF\x00")
 	f.Add("👍 a", "👍", "e\u0301a👍🏽👨\u200D👩\u200D👧"+strings.Repeat("\u0301", 100))
 	f.Add("b", "class", `</b><b class="highlight"><script>…`)
+	f.Add("c++ 🇩🇪 ｶﾞ", "", "#C++17 🇩🇪🇫🇷 か\u200B\u3099 ①② ﷺ ½ ㍿ \u1100\u1161\u11A8 phone+email 1\uFE0F\u20E3")
 	f.Fuzz(func(t *testing.T, keyword, matched, text string) {
 		k := ParseKeyword(keyword)
 		h := NewHighlighter(k, strings.Fields(matched))
-		runes := folded([]rune(text))
-		first := 0
-		for first < len(runes) && h.matchAt(runes, first) == 0 {
-			first++
-		}
-		if at := h.first(text); at < 0 && first < len(runes) || at >= 0 && utf8.RuneCountInString(text[:at]) != first {
-			t.Errorf("the first match of %q in %q is said to be at byte %d, it is character %d", keyword, text, at, first)
+		f := folder{text: text, lower: true}
+		f.fill(math.MaxInt)
+		marked, _ := h.find(&f, 0, len(text))
+		if _, at := h.first(text); at < 0 && len(marked) > 0 || at >= 0 && (len(marked) == 0 || marked[0].start != at) {
+			t.Errorf("the first match of %q in %q is said to be at byte %d, it is at %v", keyword, text, at, marked)
 		}
 		escaped := html.EscapeString(string([]rune(text)))
 		name, excerpt := h.Name(text), h.Excerpt(text)
@@ -139,7 +163,7 @@ func FuzzHighlight(f *testing.F) {
 		if !strings.Contains(escaped, bare) {
 			t.Fatalf("excerpt %q is not in %q", bare, escaped)
 		}
-		if runes := utf8.RuneCountInString(html.UnescapeString(bare)); runes > excerptLength+2*maxCluster+MaxKeywords+maxWord+2 {
+		if runes := utf8.RuneCountInString(html.UnescapeString(bare)); runes > excerptLength+3*maxPiece+MaxKeywords+maxWord+2 {
 			t.Fatalf("excerpt of %d characters", runes)
 		}
 		if strings.Contains(name, openTag) != strings.Contains(excerpt, openTag) {

@@ -1,9 +1,6 @@
 package searchsvc
 
-import (
-	"strings"
-	"unicode"
-)
+import "unicode"
 
 // PartKind says how a part of a keyword is looked for.
 type PartKind int
@@ -12,7 +9,7 @@ type PartKind int
 const (
 	PartCJK    PartKind = iota // a run of CJK characters: anywhere in the text
 	PartWord                   // a word of other scripts: a whole word; the last one is a prefix too
-	PartSymbol                 // one symbol outside ASCII, such as an emoji: anywhere
+	PartSymbol                 // one symbol outside ASCII, such as an emoji: as a whole
 )
 
 // Part is one thing that an article must hold, in its name or in its content.
@@ -31,34 +28,40 @@ type Keyword struct {
 	Parts []Part
 }
 
-// ParseKeyword splits a keyword: full-width forms become ASCII first; runs of
-// CJK, words (letters, digits, marks, `+`, `#`) and single symbols outside ASCII
-// are parts; everything else only separates, so that quotes, a minus sign or an
-// engine's filter syntax mean nothing. Only the first 32 parts count.
+// ParseKeyword splits a keyword in its plain form: runs of CJK, words (letters, digits
+// and marks, and the `+` and `#` behind them) and symbols outside ASCII are parts;
+// everything else only separates, so that quotes, a minus sign or an engine's filter
+// syntax mean nothing. Equal parts count once, and only the first 32 of them count.
 func ParseKeyword(s string) Keyword {
-	var k Keyword
-	runes := []rune(s)
-	for i, r := range runes {
-		runes[i] = narrow(r)
-	}
-	for i := 0; i < len(runes) && len(k.Parts) < maxParts; {
-		end := i + 1
-		switch r := runes[i]; {
-		case IsCJK(r):
-			end = runEnd(runes, i, IsCJK)
-			k.Parts = append(k.Parts, Part{PartCJK, string(runes[i:end])})
-		case isWord(r):
-			end = runEnd(runes, i, isWord)
-			// Marks alone, such as what follows an emoji, are no word.
-			if word := string(runes[i:end]); strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsMark(r) }) {
-				k.Parts = append(k.Parts, Part{PartWord, word})
-			}
-		case r > unicode.MaxASCII && unicode.IsSymbol(r):
-			k.Parts = append(k.Parts, Part{PartSymbol, string(r)})
+	var parts []Part
+	end := -1 // of the run of CJK before
+	for token := range Tokens(Normalize(s)) {
+		if token.Kind == PartCJK && token.At == end {
+			parts[len(parts)-1].Text += token.Text
+		} else {
+			parts = append(parts, Part{token.Kind, token.Text})
 		}
-		i = end
+		if token.Kind == PartCJK {
+			end = token.At + len(token.Text)
+		}
 	}
-	return k
+	return Keyword{distinct(parts)}
+}
+
+// distinct keeps the first of equal parts, the last word as well, and of all that the
+// first 32.
+func distinct(parts []Part) []Part {
+	var kept []Part
+	seen := map[string]bool{}
+	last := Keyword{parts}.LastWord()
+	for i, p := range parts {
+		key := Fold(p.Text)
+		if !seen[key] || i == last {
+			kept = append(kept, p)
+		}
+		seen[key] = true
+	}
+	return kept[:min(len(kept), maxParts)]
 }
 
 // LastWord is the index of the last word, which is also looked for as the
@@ -86,57 +89,14 @@ func IsCJK(r rune) bool {
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Bopomofo)
 }
 
-// isWord tells whether r is part of a word that is none of CJK.
+// isWord tells whether r is part of a word that is none of CJK. The signs at the end of
+// a word are not looked at here.
 func isWord(r rune) bool {
 	if r <= unicode.MaxASCII {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '+' || r == '#'
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 	}
 	return !isIdeograph(r) && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)) && !IsCJK(r)
 }
 
-// narrow turns full-width forms into ASCII.
-func narrow(r rune) rune {
-	if r >= '！' && r <= '～' {
-		return r - '！' + '!'
-	}
-	return r
-}
-
-// fold maps the characters that mean the same in a search to one of them.
-func fold(r rune) rune {
-	if isIdeograph(r) {
-		return r
-	}
-	return unicode.ToLower(narrow(r))
-}
-
 // isIdeograph tells of most Chinese characters, and of nothing else, what they are.
 func isIdeograph(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }
-
-func foldString(s string) string { return strings.Map(fold, s) }
-
-// Fold writes a text as it is compared: what means the same in a search becomes
-// the same.
-func Fold(s string) string { return foldString(s) }
-
-// KindOf tells which kind of part of a folded text a character belongs to; ok is
-// false if it only separates.
-func KindOf(r rune) (kind PartKind, ok bool) {
-	switch {
-	case IsCJK(r):
-		return PartCJK, true
-	case isWord(r):
-		return PartWord, true
-	case r > unicode.MaxASCII && unicode.IsSymbol(r):
-		return PartSymbol, true
-	}
-	return 0, false
-}
-
-// runEnd is where the run of runes that begins at i ends.
-func runEnd(runes []rune, i int, is func(rune) bool) int {
-	for i < len(runes) && is(runes[i]) {
-		i++
-	}
-	return i
-}

@@ -105,19 +105,17 @@ func order(d searchsvc.Document) string {
 
 // addTerms adds the characters, words, beginnings of words and symbols of a text.
 func (f *field) addTerms(text string) {
-	text = searchsvc.Fold(text)
-	for rest := text; rest != ""; {
-		r, size := utf8.DecodeRuneInString(rest)
-		kind, ok := searchsvc.KindOf(r)
-		switch {
-		case !ok:
-		case kind == searchsvc.PartWord:
-			size = wordEnd(rest)
-			f.addWord(rest[:size])
-		default:
-			f.add(rest[:size])
+	for token := range searchsvc.Tokens(searchsvc.Fold(text)) {
+		if token.Kind == searchsvc.PartWord {
+			f.addWord(token.Text)
+			continue
 		}
-		rest = rest[size:]
+		f.add(token.Text)
+		if token.Kind == searchsvc.PartSymbol {
+			for _, symbol := range searchsvc.Components(token.Text) {
+				f.add(symbol)
+			}
+		}
 	}
 }
 
@@ -137,16 +135,6 @@ func (f *field) addWord(word string) {
 		f.add(edgeMark + word)
 	}
 	f.add(word)
-}
-
-// wordEnd is the length of the word that a text begins with, in bytes.
-func wordEnd(text string) int {
-	for i, r := range text {
-		if kind, ok := searchsvc.KindOf(r); !ok || kind != searchsvc.PartWord {
-			return i
-		}
-	}
-	return len(text)
 }
 
 // addPairs adds each two neighbouring CJK characters of a text, with the position

@@ -48,10 +48,10 @@ type generation struct {
 	writes sync.Mutex   // one batch at a time, in the order of the calls
 }
 
-// format stands in every generation. Another one, of another version of this
-// package, counts as damaged. Its value is the generation's name, so that a copied
+// format stands in every generation, and changes with how texts are indexed. Another
+// one, of another version of this package, counts as damaged and is filled anew. Its value is the generation's name, so that a copied
 // folder does too.
-const format = "waypost-1"
+const format = "waypost-2"
 
 // damage is why a generation cannot be used.
 type damage struct{ error }

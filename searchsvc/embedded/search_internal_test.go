@@ -8,25 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"waypost"
 	"waypost/searchsvc"
 )
-
-// Texts are folded before they are cut into terms, keywords after they are cut into
-// parts: the same only if no character changes its kind.
-func TestFoldKeepsKinds(t *testing.T) {
-	t.Parallel()
-	for r := rune(1); r <= unicode.MaxRune; r++ {
-		for _, part := range searchsvc.ParseKeyword(string(r)).Parts {
-			folded := []rune(searchsvc.Fold(string(r)))
-			if kind, ok := searchsvc.KindOf(folded[0]); !ok || kind != part.Kind || len(folded) != 1 {
-				t.Errorf("%U is a part of kind %d, but %q in a text is none", r, part.Kind, folded)
-			}
-		}
-	}
-}
 
 func TestRanking(t *testing.T) {
 	t.Parallel()

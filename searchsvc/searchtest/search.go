@@ -71,6 +71,9 @@ func Search(t *testing.T, open Open) {
 		{"pages", testPages},
 		{"visibility", testVisibility},
 		{"hostile", testHostile},
+		{"words", testWords},
+		{"title first", testTitleFirst},
+		{"many parts", testManyParts},
 		{"long", testLong},
 		{"recall", testRecall},
 	} {

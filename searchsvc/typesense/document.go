@@ -21,11 +21,16 @@ type document struct {
 	FrontendURL string   `json:"frontend_url"`
 	Channels    []string `json:"channels"` // their ids
 
+	Beginnings string `json:"beginnings"` // of the words of the name
+	Characters string `json:"characters"` // of name and content, CJK only
+
 	// What the members above do not tell; left out where they do.
-	Stage     waypost.Stage `json:"stage,omitempty"`      // if not release
-	ArticleID string        `json:"article_id,omitempty"` // if it is not the key
-	OwnLevel  *int          `json:"own_level,omitempty"`  // if a channel's is higher
-	Sections  []section     `json:"sections,omitempty"`   // the channels, if they are more than ids
+	NameText    string        `json:"name_text,omitempty"`    // if decode gives another
+	ContentText string        `json:"content_text,omitempty"` // if decode gives another
+	Stage       waypost.Stage `json:"stage,omitempty"`        // if not release
+	ArticleID   string        `json:"article_id,omitempty"`   // if it is not the key
+	OwnLevel    *int          `json:"own_level,omitempty"`    // if a channel's is higher
+	Sections    []section     `json:"sections,omitempty"`     // the channels, if they are more than ids
 }
 
 // section is a channel as a document carries it.
@@ -50,6 +55,14 @@ func newDocument(d searchsvc.Document) document {
 		PublishedAt: d.PublishedAt.UnixMilli(),
 		FrontendURL: d.FrontendURL,
 		Channels:    make([]string, len(d.Channels)),
+		Beginnings:  beginnings(d.Name),
+		Characters:  characters(d.Name + "\n" + d.Content),
+	}
+	if decode(out.Name) != d.Name {
+		out.NameText = d.Name
+	}
+	if decode(out.Content) != d.Content {
+		out.ContentText = d.Content
 	}
 	if d.Stage != waypost.StageRelease {
 		out.Stage = d.Stage
@@ -72,8 +85,7 @@ func newDocument(d searchsvc.Document) document {
 	return out
 }
 
-// article gives back what newDocument was given, apart from what clean replaced
-// and blanks at the edges of name and content.
+// article gives back what newDocument was given.
 func (d document) article() searchsvc.Document {
 	out := searchsvc.Document{
 		Key:   d.ID,
@@ -90,6 +102,12 @@ func (d document) article() searchsvc.Document {
 			Channels:    make([]waypost.Channel, len(d.Channels)),
 			PublishedAt: time.UnixMilli(d.PublishedAt).UTC(),
 		},
+	}
+	if d.NameText != "" {
+		out.Name = d.NameText
+	}
+	if d.ContentText != "" {
+		out.Content = d.ContentText
 	}
 	if d.Stage != "" {
 		out.Stage = d.Stage

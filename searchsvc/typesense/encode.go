@@ -13,8 +13,10 @@ import (
 
 // Typesense cuts Chinese by a dictionary, and then 学生 does not find 大学生. So
 // text is indexed as overlapping pairs of CJK characters with blanks between
-// them, which Typesense takes for words: 搜索引擎 is written 搜索 索引 引擎 擎.
-// The original comes back by decode, but for ASCII blanks at its edges.
+// them, which Typesense takes for words: 搜索引擎 is written 搜索 索引 引擎 擎. It is
+// indexed in the plain form in which it is compared, but for the case of ASCII letters,
+// which Typesense folds. Where decode does not give the original back, a document
+// carries that as well.
 //
 // Private use characters carry what the pairs cannot; text must not hold any.
 const (
@@ -35,35 +37,76 @@ func encodeContent(s string) string {
 // encodeName writes a name as it is indexed. Behind its end follows each of its
 // CJK characters as a word, so that single characters are found in names.
 func encodeName(s string) string {
+	return strings.TrimRight(encodeContent(s)+" "+characters(s), " ")
+}
+
+// characters are the CJK characters of a text, each once, with blanks between them.
+func characters(s string) string {
 	var b strings.Builder
-	b.WriteString(encodeContent(s))
 	seen := map[rune]bool{}
-	for _, r := range s {
+	for _, r := range searchsvc.Normalize(s) {
 		if searchsvc.IsCJK(r) && !seen[r] {
-			seen[r] = true
-			b.WriteByte(' ')
+			if seen[r] = true; b.Len() > 0 {
+				b.WriteByte(' ')
+			}
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
 }
 
+// maxBeginning is the longest beginning of a word that is a word of its own, in
+// characters: beyond that few words begin alike.
+const maxBeginning = 24
+
+// beginnings are the beginnings of the words of a text, each once, with blanks between
+// them.
+func beginnings(s string) string {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for token := range searchsvc.Tokens(searchsvc.Fold(s)) {
+		if token.Kind != searchsvc.PartWord {
+			continue
+		}
+		n := 0
+		for at, r := range token.Text {
+			if n++; n > maxBeginning {
+				break
+			}
+			if beginning := token.Text[:at+utf8.RuneLen(r)]; !seen[beginning] {
+				if seen[beginning] = true; b.Len() > 0 {
+					b.WriteByte(' ')
+				}
+				b.WriteString(beginning)
+			}
+		}
+	}
+	return b.String()
+}
+
 func encode(s string) string {
-	runes := []rune(clean(s))
+	runes := []rune(clean(searchsvc.Normalize(s)))
 	keepBlanks(runes)
 	var b strings.Builder
 	b.Grow(3 * len(s))
 	before := inWord
-	for i, r := range runes {
-		now := kindOf(r)
+	for i := 0; i < len(runes); {
+		now, end := kindOf(runes[i]), i+1
 		if i > 0 && (before != inWord || now != inWord) {
 			b.WriteByte(' ')
 		}
-		b.WriteRune(r)
-		if now == paired && i+1 < len(runes) && kindOf(runes[i+1]) == paired {
-			b.WriteRune(runes[i+1])
+		if now == single {
+			end = searchsvc.SymbolEnd(runes, i)
 		}
-		before = now
+		text := string(runes[i:end])
+		b.WriteString(text)
+		if now == paired && end < len(runes) && kindOf(runes[end]) == paired {
+			b.WriteRune(runes[end])
+		}
+		for _, symbol := range searchsvc.Components(text) {
+			b.WriteString(" " + symbol)
+		}
+		before, i = now, end
 	}
 	return b.String()
 }

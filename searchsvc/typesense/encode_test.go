@@ -19,8 +19,11 @@ func TestEncode(t *testing.T) {
 		{"a  b", "a  b"},
 		{"学\n生", "学 \n 生"},
 		{"🚀🚀!", "🚀 🚀 !"},
-		{"Straße, 18", "Straße, 18"},
-		{"x\x00\uE001\xFF", "x � � �"},
+		{"Straße, É 18", "Strasse, é 18"},
+		{"x\x00\uE001\xFF", "x � �"},
+		{"#Go phone+email C++17 F#", "# Go phone + email C++ 17 F#"},
+		{"ﾃﾞｰﾀ 报\u200B销 ⽂", "デー ータ タ \uE002 报销 销 \uE002 文"},
+		{"a👩🏽\u200D💻🇩🇪 1\uFE0F\u20E3", "a 👩\u200D💻 👩 💻 🇩🇪 \uE002 1"},
 		{"", ""},
 	} {
 		if got := encode(tt.in); got != tt.want {
@@ -42,24 +45,52 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// FuzzEncode checks that decode gives back what was encoded, with highlight tags
-// in it or not.
+func TestBeginnings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, beginnings, characters string }{
+		{"Go 学生 go C++ 学", "g go c c+ c++", "学 生"},
+		{"ÉTÉ #a ｶﾞ", "é ét été a", "ガ"},
+		{strings.Repeat("a", 23) + "é" + "b", strings.Join(strings.Fields(stairs(23)+strings.Repeat("a", 23)+"é"), " "), ""},
+		{"，", "", ""},
+	} {
+		if got := beginnings(tt.in); got != tt.beginnings {
+			t.Errorf("%q begins with %q, want %q", tt.in, got, tt.beginnings)
+		}
+		if got := characters(tt.in); got != tt.characters {
+			t.Errorf("%q has %q, want %q", tt.in, got, tt.characters)
+		}
+	}
+	d := newDocument(tenantB("1", "Go 学", "生 x"))
+	if d.Beginnings != "g go" || d.Characters != "学 生" || d.NameText+d.ContentText != "" {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// stairs are 1 to n of the letter a.
+func stairs(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		b.WriteString(strings.Repeat("a", i) + " ")
+	}
+	return b.String()
+}
+
+// FuzzEncode checks that a document gives back what it was made of, and that highlight
+// tags in it mean nothing to decode.
 func FuzzEncode(f *testing.F) {
-	for _, s := range []string{"搜索 引擎", " a  学 b ", "。 。", "\uE002 x\x00\xFF", "か\u309A 𠮷野家 ｶﾅ\t한국", "👨\u200D👩 a", "  \n  "} {
+	for _, s := range []string{"搜索 引擎", " a  学 b ", "。 。", "\uE002 x\x00\xFF", "か\u309A 𠮷野家 ｶﾅ\t한국", "👨\u200D👩 a", "  \n  ", "#a b+c C++17 ﬁ"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		want := strings.Trim(clean(s), " ")
-		for _, indexed := range []string{encodeName(s), encodeContent(s)} {
-			if !utf8.ValidString(indexed) {
-				t.Fatalf("not valid UTF-8: %q", indexed)
-			}
-			if got := strings.Trim(decode(indexed), " "); got != want {
-				t.Fatalf("%q came back as %q from %q", want, got, indexed)
-			}
+		s = strings.ToValidUTF8(s, "")
+		d := newDocument(tenantB("1", s, s))
+		if got := d.article(); got.Name != s || got.Content != s {
+			t.Fatalf("%q came back as %q and %q", s, got.Name, got.Content)
+		}
+		for _, indexed := range []string{d.Name, d.Content} {
 			tagged := strings.ReplaceAll(indexed, " ", " \uE000\uE001")
-			if got := strings.Trim(decode(tagged), " "); got != want {
-				t.Fatalf("%q came back as %q from %q", want, got, tagged)
+			if !utf8.ValidString(indexed) || decode(tagged) != decode(indexed) {
+				t.Fatalf("%q is read as %q, and with tags as %q", indexed, decode(indexed), decode(tagged))
 			}
 		}
 	})

@@ -115,6 +115,7 @@ func statusError(status int, said string) error {
 var reasons = []string{
 	"Not Ready or Lagging", "Could not find a leader", "Shutting down",
 	"Rejecting write: running out of resource type: ", "Skipping writes",
+	"`filter_by` has too many operations. ",
 }
 
 // reason is what Typesense says about its own state, "" if it says something else.

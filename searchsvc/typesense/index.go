@@ -117,8 +117,9 @@ func repeatable(_ context.Context, r *http.Request) error {
 	return nil
 }
 
-// Engine implements searchsvc.Index.
-func (x *Index) Engine() string { return "typesense" }
+// Engine implements searchsvc.Index. The number changes with how texts are indexed, so
+// that collections of another version are filled anew.
+func (x *Index) Engine() string { return "typesense-2" }
 
 // Live implements searchsvc.Index. An alias to a collection that is not there, which
 // Typesense accepts, counts as none.

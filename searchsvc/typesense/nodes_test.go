@@ -453,7 +453,7 @@ func TestNoFaultOfNodes(t *testing.T) {
 	}
 	hung.set(answers(400, "application/json", `{"message":"no such field as 搜索引擎"}`))
 	_, err := c.Search(t.Context(), query(secret))
-	checkFault(t, err, waypost.CodeInternalError, "(400)")
+	checkFault(t, err, waypost.CodeServiceUnavailable, "(400)")
 	if said := c.logged(t); second.asked.Load() != 0 || said[0] != "" {
 		t.Errorf("the second node was asked %d times; the log says %q", second.asked.Load(), said)
 	}

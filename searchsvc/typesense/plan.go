@@ -29,11 +29,7 @@ func newPlan(k searchsvc.Keyword) plan {
 		switch part.Kind {
 		case searchsvc.PartWord:
 			words = append(words, part.Text)
-			if i == k.LastWord() {
-				p.inName = append(p.inName, "(name:`"+part.Text+"` || name:"+part.Text+"*)")
-			} else {
-				p.inName = append(p.inName, "name:`"+part.Text+"`")
-			}
+			p.inName = append(p.inName, wordInName(part.Text, i == k.LastWord()))
 		case searchsvc.PartSymbol:
 			symbols = append(symbols, part.Text)
 			p.inName = append(p.inName, "name:`"+part.Text+"`")
@@ -59,6 +55,19 @@ func newPlan(k searchsvc.Keyword) plan {
 		p.q = "*"
 	}
 	return p
+}
+
+// wordInName is the condition that a word is in the name, or at the beginning of one of
+// its words. Typesense looks at four of the words that begin so, so that beginnings are
+// words of a field of their own.
+func wordInName(word string, beginning bool) string {
+	switch {
+	case !beginning:
+		return "name:`" + word + "`"
+	case utf8.RuneCountInString(word) <= maxBeginning:
+		return "beginnings:`" + word + "`"
+	}
+	return "(name:`" + word + "` || name:" + word + "*)"
 }
 
 // longestRun is the index of the longest run of three CJK characters or more, -1

@@ -25,6 +25,8 @@ func schema(name string) *api.CollectionSchema {
 		Fields: []api.Field{
 			{Name: "name", Type: "string"},
 			{Name: "content", Type: "string"},
+			{Name: "beginnings", Type: "string"},
+			{Name: "characters", Type: "string"},
 			{Name: "tenant_key", Type: "string"},
 			{Name: "access_level", Type: "int32"},
 			{Name: "published", Type: "bool"},

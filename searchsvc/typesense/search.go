@@ -96,11 +96,11 @@ func uncheckedRuns(k searchsvc.Keyword) []string {
 	return runs
 }
 
-// holds tells whether an article holds runs of CJK, none of whose characters is ever
-// folded into another.
+// holds tells whether an article holds runs of CJK.
 func holds(a waypost.Article, runs []string) bool {
+	name, content := searchsvc.Fold(a.Name), searchsvc.Fold(a.Content)
 	for _, run := range runs {
-		if !strings.Contains(a.Name, run) && !strings.Contains(a.Content, run) {
+		if !strings.Contains(name, run) && !strings.Contains(content, run) {
 			return false
 		}
 	}
@@ -121,7 +121,11 @@ func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, er
 		}
 		return err
 	})
-	if err != nil {
+	var no refusal
+	switch {
+	case errors.As(err, &no): // a fault of ours, or of another version of Typesense; never the caller's
+		return searchsvc.Found{}, unavailable(no.Error())
+	case err != nil:
 		return searchsvc.Found{}, err
 	}
 	out := searchsvc.Found{Total: *found.Found, Matches: make([]searchsvc.Match, len(found.Hits))}
@@ -211,8 +215,9 @@ func searchParams(q searchsvc.Query) *api.SearchCollectionParams {
 	if q.From != waypost.FromAdmin {
 		filter += " && published:=true"
 	}
+	// Typesense takes a hundred operations in a filter, signs between conditions included.
 	for _, single := range text.singles {
-		filter += fmt.Sprintf(" && (name:%[1]s || content:%[1]s*)", single)
+		filter += " && characters:" + single
 	}
 	return &api.SearchCollectionParams{
 		Q:              new(text.q),
@@ -235,7 +240,7 @@ func searchParams(q searchsvc.Query) *api.SearchCollectionParams {
 		EnableTyposForAlphaNumericalTokens: new(false),
 		EnableTyposForNumericalTokens:      new(false),
 		MaxCandidates:                      new(100),
-		MaxFilterByCandidates:              new(10_000), // for single characters; 4 by default
+		MaxFilterByCandidates:              new(10_000), // for the last word; 4 by default
 
 		HighlightFields:         new("name,content"),
 		HighlightFullFields:     new("name"),
