@@ -19,6 +19,9 @@ const listSeparators = ";、；，\r\n"
 // a whole, such as 0711/123456 in Germany, is split at its slash only if both parts are
 // numbers too. What is no number remains as it is.
 func SplitPhones(text, region string) []string {
+	if !strings.ContainsAny(text, listSeparators+",/") && cleanPhone(text) != "" { // most are one
+		return []string{text}
+	}
 	var numbers []string
 	for _, piece := range phoneParts(text, listSeparators) {
 		parts := phoneParts(piece, ",/")
