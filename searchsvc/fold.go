@@ -244,8 +244,10 @@ func caseFold(s string) string {
 	fold := cases.Fold()
 	for _, r := range s {
 		switch {
-		case r <= unicode.MaxASCII, isIdeograph(r):
+		case r <= unicode.MaxASCII, isIdeograph(r), unicode.Is(unicode.Mn, r) && r != '\u0345': // which have no case
 			b.WriteRune(r)
+		case unicode.Is(unicode.Cherokee, r): // whose capital letters came first: Unicode folds to them
+			b.WriteRune(unicode.ToUpper(r))
 		case r == 'İ', r == 'ı':
 			b.WriteByte('i')
 		case r >= 0x2E80 && r <= 0x2EFF && radicals[r] != 0:

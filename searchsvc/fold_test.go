@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
@@ -29,6 +30,7 @@ func TestFold(t *testing.T) {
 		{"#a ##b c+d C++ C# C++17 C#7 ab#7 e+\u0301f 5+ +", "# a ## b c + d c++ c# c++ 17 c# 7 ab # 7 e + f 5+ +"},
 		{"￥100 ＝ a\u00A0b ´", "¥100 = a\u00A0b  "},
 		{"a™ ℠ …", "a™ ℠ …"},
+		{"Ꭰ ꭰ Ѐ ѐ", "Ꭰ Ꭰ ѐ ѐ"},
 		{"\r\n\u2028。、", "\r\n\u2028。、"},
 		{"x\xFFy", "x\uFFFDy"},
 	} {
@@ -41,7 +43,7 @@ func TestFold(t *testing.T) {
 // What is taken for a piece by itself without a look is one, whatever stands beside it.
 func TestPlainOf(t *testing.T) {
 	t.Parallel()
-	beside := []rune("a 的。Жéか한\u0300\u200D\u3099\u11A8\uFF9E👩🏽🇩\u0E33")
+	const beside = "a 的。Жéか한\u0300\u200D\u3099\u11A8\uFF9E👩🏽🇩\u0E33"
 	for r := rune(0); r <= 0x2FFFF; r++ {
 		if r > 0x3200 && r < 0xD700 && r%97 != 0 || r > 0x10000 && r%997 != 0 {
 			continue // of scripts with many characters, some
@@ -59,6 +61,22 @@ func TestPlainOf(t *testing.T) {
 					t.Fatalf("%U and %U are cut in two", r, other)
 				}
 			}
+		}
+	}
+}
+
+// What the case of a letter is does not matter, of any letter of its script.
+func TestFoldCases(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		folded := Fold(string(r))
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			if got := Fold(string(other)); got != folded {
+				t.Errorf("%U becomes %+q, %U %+q", r, folded, other, got)
+			}
+		}
+		if again := Fold(folded); again != folded {
+			t.Errorf("%U becomes %+q, and that %+q", r, folded, again)
 		}
 	}
 }

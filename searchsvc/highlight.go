@@ -43,7 +43,7 @@ type Highlighter struct {
 func NewHighlighter(k Keyword, matched []string) *Highlighter {
 	h := &Highlighter{runs: map[rune][][]rune{}, symbols: map[string]bool{}, words: map[string]bool{}, reach: maxWord}
 	for i, part := range k.Parts {
-		text := []rune(Fold(part.Text))
+		text := []rune(part.Folded())
 		switch {
 		case part.Kind == PartCJK:
 			h.runs[text[0]] = append(h.runs[text[0]], text)
@@ -133,7 +133,10 @@ func (h *Highlighter) first(text string) (from, at int) {
 		for i < limit {
 			n := step(f.runes, i)
 			if (n > 1 || h.starts[byte(f.runes[i])]) && h.matchAt(f.runes, i, n) > 0 {
-				return f.spans[max(0, i-lookBehind)].start, f.spans[i].start
+				if i >= lookBehind {
+					from = f.spans[i-lookBehind].start
+				}
+				return from, f.spans[i].start
 			}
 			i += n
 		}

@@ -3,9 +3,12 @@ package searchsvc
 import (
 	"html"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 )
 
 // marks writes a highlight with brackets for its tags, to read it more easily.
@@ -117,6 +120,40 @@ func TestExcerptOfLongText(t *testing.T) {
 		word := strings.Repeat("b", at+1) + "whale " + strings.Repeat("c", 5000)
 		if got := NewHighlighter(ParseKeyword("whale"), nil).Excerpt(word); strings.Contains(got, openTag) {
 			t.Errorf("the end of a word at %d is marked: %q", at, got)
+		}
+	}
+}
+
+// A short text is its own excerpt, whatever it is made of.
+func TestExcerptOfMixedText(t *testing.T) {
+	t.Parallel()
+	alphabet := []rune("aB1+# 的学か\u3099ﾃﾞ\u200B\u200D👩💻🏽🇩🇪\u0301ßİﬁ½ㅎㅏ\u1112\u1161\u11A8\uFE0F\u20E3™€.\n㍿")
+	r := rand.New(rand.NewPCG(1, 2))
+	mixed := func(n int) string {
+		var b strings.Builder
+		for range r.IntN(n) {
+			b.WriteRune(alphabet[r.IntN(len(alphabet))])
+		}
+		return b.String()
+	}
+	for range 5000 {
+		text, keyword := mixed(24), mixed(6)
+		h := NewHighlighter(ParseKeyword(keyword), nil)
+		name, excerpt := h.Name(text), h.Excerpt(text)
+		if name != excerpt || plain(name) != text {
+			t.Fatalf("%+q in %+q: name %q, excerpt %q", keyword, text, name, excerpt)
+		}
+		for rest := name; ; {
+			_, after, found := strings.Cut(rest, openTag)
+			mark, behind, _ := strings.Cut(after, closeTag)
+			if !found {
+				break
+			}
+			before := strings.TrimSuffix(plain(rest), plain(after))
+			if joined := uniseg.GraphemeClusterCount(before) + uniseg.GraphemeClusterCount(mark) + uniseg.GraphemeClusterCount(plain(behind)); joined != uniseg.GraphemeClusterCount(plain(rest)) {
+				t.Fatalf("%+q cuts %+q in two: %q", keyword, text, name)
+			}
+			rest = behind
 		}
 	}
 }

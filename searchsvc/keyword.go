@@ -1,6 +1,9 @@
 package searchsvc
 
-import "unicode"
+import (
+	"strings"
+	"unicode"
+)
 
 // PartKind says how a part of a keyword is looked for.
 type PartKind int
@@ -16,6 +19,16 @@ const (
 type Part struct {
 	Kind PartKind
 	Text string
+}
+
+// Folded is the part as texts are compared: what Fold makes of it.
+func (p Part) Folded() string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, p.Text)
 }
 
 // maxParts bounds what one search asks of an engine, which refuses filters of
@@ -55,7 +68,7 @@ func distinct(parts []Part) []Part {
 	seen := map[string]bool{}
 	last := Keyword{parts}.LastWord()
 	for i, p := range parts {
-		key := Fold(p.Text)
+		key := p.Folded()
 		if !seen[key] || i == last {
 			kept = append(kept, p)
 		}

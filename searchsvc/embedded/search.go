@@ -151,7 +151,7 @@ func (m *matcher) match(q searchsvc.Query, deleted *roaring.Bitmap) (all, inName
 // part returns the documents that hold a part of a keyword in their name, and
 // those that hold it in their content, at least as far as they are in among.
 func (m *matcher) part(k searchsvc.Keyword, i int, among *roaring.Bitmap) (name, content *roaring.Bitmap, err error) {
-	text := searchsvc.Fold(k.Parts[i].Text)
+	text := k.Parts[i].Folded()
 	look := func(terms, pairs string) (*roaring.Bitmap, error) {
 		switch {
 		case k.Parts[i].Kind == searchsvc.PartCJK && utf8.RuneCountInString(text) > 1:
