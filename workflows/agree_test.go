@@ -102,11 +102,11 @@ func (d *drawing) definition() string {
 		n["type"] = pick(d, types...)
 		switch n["type"] {
 		case "touchpoint":
-			n["webhook"], n["params"] = "WEBHOOK", map[string]any{"text": pick(d, "x", "Hi {{ lead.name }}", "{{ touchpoints.n0.message }}", "{{ 1 | divided_by: lead.customFields.none }}")}
+			touchpoints = append(touchpoints, n["id"].(string))
+			n["webhook"], n["params"] = "WEBHOOK", map[string]any{"text": pick(d, "x", "Hi {{ lead.name }}", "{{ touchpoints."+touchpoints[0]+".message }}", "{{ 1 | divided_by: lead.customFields.none }}")}
 			if d.IntN(2) == 0 {
 				n["onFailure"] = later()
 			}
-			touchpoints = append(touchpoints, n["id"].(string))
 		case "delay":
 			n["for"] = pick(d, "17m", "25h", "P3D")
 		case "waitUntil":
