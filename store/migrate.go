@@ -57,6 +57,9 @@ func (l location) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect
 	if from > newest() {
 		return from, from, l.checkVersion(from)
 	}
+	if err := l.checkBuild(ctx, db, from); err != nil {
+		return from, from, err
+	}
 	files, err := fs.Sub(migrations, l.migrations())
 	if err != nil {
 		return 0, 0, err
@@ -123,12 +126,37 @@ func schemaVersion(ctx context.Context, db *sql.DB, postgres bool) (version int6
 	return version, err
 }
 
+// checkBuild refuses a database that a build of before made: until the first release
+// migrations are changed in place, and name_folded is the last column that was added to
+// the first of them.
+func (l location) checkBuild(ctx context.Context, db *sql.DB, version int64) error {
+	if version == 0 {
+		return nil
+	}
+	exists := "SELECT count(*) > 0 FROM pragma_table_info('leads') WHERE name = 'name_folded'"
+	if l.postgres != nil {
+		exists = "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass('leads') AND attname = 'name_folded'"
+	}
+	var found bool
+	if err := db.QueryRowContext(ctx, exists).Scan(&found); err != nil {
+		return l.explain(err)
+	}
+	if !found {
+		return fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
+	}
+	return nil
+}
+
+func (l location) name() string {
+	if l.postgres != nil {
+		return "the database " + l.postgres.Database
+	}
+	return l.path
+}
+
 // checkVersion says what to do about a schema that is not this binary's.
 func (l location) checkVersion(version int64) error {
-	name := l.path
-	if l.postgres != nil {
-		name = "the database " + l.postgres.Database
-	}
+	name := l.name()
 	switch want := newest(); {
 	case version < want:
 		return fmt.Errorf("WAYPOST_DATABASE_URL: %s has schema version %d, this binary needs %d; run `waypost migrate`", name, version, want)

@@ -121,6 +121,20 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
+func TestEarlierBuild(t *testing.T) {
+	t.Parallel()
+	urls(t, func(t *testing.T, url, driver, dsn string) {
+		if _, _, err := store.Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, driver, dsn, "ALTER TABLE leads RENAME COLUMN name_folded TO other")
+		_, err := open(t, url)
+		wantLine(t, err, "earlier build", "WAYPOST_DATA_DIR")
+		_, _, err = store.Migrate(t.Context(), url)
+		wantLine(t, err, "earlier build", "WAYPOST_DATA_DIR")
+	})
+}
+
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, _, _ string) {

@@ -81,6 +81,9 @@ func (s *Store) check(ctx context.Context, loc location) error {
 	if err != nil {
 		return loc.explain(err)
 	}
+	if err := loc.checkBuild(ctx, s.w.DB, version); err != nil {
+		return err
+	}
 	if err := loc.checkVersion(version); err != nil {
 		return err
 	}

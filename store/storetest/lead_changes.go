@@ -283,7 +283,7 @@ var leadChangeTests = []test{
 				got = append(got, lead.Name)
 			}
 			for _, name := range names {
-				if strings.HasPrefix(name, prefix) {
+				if strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix)) {
 					want = append(want, name)
 				}
 			}
