@@ -53,6 +53,9 @@ func writeYAML(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	case yaml.SequenceNode:
 		out.WriteByte('[')
 		for i, item := range n.Content {
+			if isEmpty(item) { // as that of - #fff
+				return fmt.Errorf("line %d: an item of the list is empty; write null, or quote a text that begins with a #", item.Line)
+			}
 			if i > 0 {
 				out.WriteByte(',')
 			}
@@ -85,10 +88,8 @@ func writeMapping(out *bytes.Buffer, n *yaml.Node, depth int) error {
 		if isEmpty(value) && n.Style&yaml.FlowStyle != 0 {
 			return fmt.Errorf("line %d: %q has no value; write null, or quote a text with a comma or a # in it", key.Line, key.Value)
 		}
-		for _, comment := range []string{key.LineComment, value.LineComment} {
-			if isEmpty(value) && strings.TrimLeft(comment, "#") != "" && !strings.HasPrefix(strings.TrimLeft(comment, "#"), " ") {
-				return fmt.Errorf("line %d: what follows a # is a comment, so that %q has no value; quote it", key.Line, key.Value)
-			}
+		if isEmpty(value) && (isGlued(key.LineComment) || isGlued(value.LineComment)) {
+			return fmt.Errorf("line %d: what follows a # is a comment, so that %q has no value; quote it", key.Line, key.Value)
 		}
 		if i > 0 {
 			out.WriteByte(',')
@@ -108,12 +109,22 @@ func isEmpty(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0
 }
 
+// isGlued tells of a comment that has no blank behind its #, as the end of Order #1234
+// has none: it is more likely a part of the text before it.
+func isGlued(comment string) bool {
+	text := strings.TrimLeft(comment, "#")
+	return text != "" && text == strings.TrimLeft(text, " \t")
+}
+
 // writeScalar writes what YAML takes for text, true, false or null, and as a number
 // what JSON takes for one.
 func writeScalar(out *bytes.Buffer, n *yaml.Node) error {
 	if n.Style&^yaml.FlowStyle != 0 { // it is quoted, a block, or tagged as text
 		writeText(out, n.Value)
 		return nil
+	}
+	if isGlued(n.LineComment) {
+		return fmt.Errorf("line %d: what follows a # is a comment; quote %q with it, or put a blank behind the #", n.Line, clip(n.Value, 40))
 	}
 	tag := n.ShortTag()
 	switch {

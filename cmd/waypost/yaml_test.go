@@ -37,8 +37,9 @@ func TestYAMLToJSON(t *testing.T) {
 		"a: !!str\nb: ''\nc: '~'\nd: \"null\"":                           `{"a":"","b":"","c":"~","d":"null"}`,
 
 		// JSON's numbers keep their digits.
-		"a: 12345678901234567890\nb: 1.10\nc: 0\nd: -1.5E-7": `{"a":12345678901234567890,"b":1.10,"c":0,"d":-1.5E-7}`,
-		"a: # later\nb:\n  # more\n  - 1":                    `{"a":null,"b":[1]}`,
+		"a: 12345678901234567890\nb: 1.10\nc: 0\nd: -1.5E-7":    `{"a":12345678901234567890,"b":1.10,"c":0,"d":-1.5E-7}`,
+		"a: x # c\nb: 'x' #c\n#c\nc: 5 ## c\nd: [e] #c\nf: a#b": `{"a":"x","b":"x","c":5,"d":["e"],"f":"a#b"}`,
+		"a: # later\nb:\n  # more\n  - 1":                       `{"a":null,"b":[1]}`,
 	} {
 		got, err := yamlToJSON([]byte(in))
 		if err != nil || string(got) != want {
@@ -58,24 +59,29 @@ func TestYAMLToJSON(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"b: 1\na: .inf":           "line 2: .inf is no number that JSON has; quote it for the text",
-		"b: 1\na: -.Inf":          "line 2: -.Inf is no number",
-		"a: .NaN":                 "line 1: .NaN is no number",
-		"b: 1\nname: NULL":        `line 2: write null, or "NULL" for the text`,
-		"name: Null":              `line 1: write null, or "Null" for the text`,
-		"b: 1\na: !!binary aGk=":  "line 2: the tag !!binary is not supported, only !!str",
-		"a: !!int '5'":            "line 1: the tag !!int is not supported",
-		"a: !!bool yes":           "line 1: the tag !!bool is not supported",
-		"a: !!timestamp 2026":     "line 1: the tag !!timestamp is not supported",
-		"a: !env HOME":            "line 1: the tag !env is not supported",
-		"a: !!set {b, c}":         "line 1: the tag !!set is not supported",
-		"b: 1\n<<: {a: 1}":        "line 2: a member's name must be plain text; merge keys are not supported",
-		"? [a]\n: b":              "line 1: a member's name must be plain text",
-		"b: 1\n'b': 2":            `line 2: "b" stands twice`,
-		"1: a\n\"1\": b":          `line 2: "1" stands twice`,
-		"b: 1\na: {name: X, Ada}": `line 2: "Ada" has no value`,
-		"a: {b: , c: 1}":          `line 1: "b" has no value`,
-		"b: 1\ncolor: #fff":       `line 2: what follows a # is a comment, so that "color" has no value; quote it`,
+		"b: 1\na: .inf":               "line 2: .inf is no number that JSON has; quote it for the text",
+		"b: 1\na: -.Inf":              "line 2: -.Inf is no number",
+		"a: .NaN":                     "line 1: .NaN is no number",
+		"b: 1\nname: NULL":            `line 2: write null, or "NULL" for the text`,
+		"name: Null":                  `line 1: write null, or "Null" for the text`,
+		"b: 1\na: !!binary aGk=":      "line 2: the tag !!binary is not supported, only !!str",
+		"a: !!int '5'":                "line 1: the tag !!int is not supported",
+		"a: !!bool yes":               "line 1: the tag !!bool is not supported",
+		"a: !!timestamp 2026":         "line 1: the tag !!timestamp is not supported",
+		"a: !env HOME":                "line 1: the tag !env is not supported",
+		"a: !!set {b, c}":             "line 1: the tag !!set is not supported",
+		"b: 1\n<<: {a: 1}":            "line 2: a member's name must be plain text; merge keys are not supported",
+		"? [a]\n: b":                  "line 1: a member's name must be plain text",
+		"b: 1\n'b': 2":                `line 2: "b" stands twice`,
+		"1: a\n\"1\": b":              `line 2: "1" stands twice`,
+		"b: 1\na: {name: X, Ada}":     `line 2: "Ada" has no value`,
+		"a: {b: , c: 1}":              `line 1: "b" has no value`,
+		"b: 1\ncolor: #fff":           `line 2: what follows a # is a comment, so that "color" has no value; quote it`,
+		"b: 1\na: Order #12 now":      `line 2: what follows a # is a comment; quote "Order" with it, or put a blank behind the #`,
+		"- Order #12":                 `line 1: what follows a # is a comment; quote "Order"`,
+		"- a\n- b: {c: 5, #d\n e: 1}": `line 2: what follows a # is a comment; quote "5"`,
+		"- #fff\n- red":               "line 1: an item of the list is empty; write null, or quote a text that begins with a #",
+		"a:\n  - red\n  - #fff":       "line 3: an item of the list is empty",
 	} {
 		if out, err := yamlToJSON([]byte(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %s, %v; want %s", in, out, err, want)
