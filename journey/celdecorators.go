@@ -19,7 +19,8 @@ const missingValue = "missing value"
 // contract chapter 6 has it: `lead.gender != 1` is not true of a lead whose
 // gender is unknown. A comparison with a null that the condition itself writes
 // (`lead.gender == null`) is how one asks for it. To CEL, `lead.gender > 1` is then a
-// mistake in the types; here it is the same error.
+// mistake in the types; here it is the same error, and so it is in every other call
+// that fails with a member that is not set: `date(lead.birthday) > today`.
 func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
@@ -30,7 +31,7 @@ func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) 
 		return &ordering{InterpretableCall: call, lhs: call.Args()[0], rhs: call.Args()[1]}, nil
 	case operators.Equals, operators.NotEquals:
 	default:
-		return i, nil
+		return &other{InterpretableCall: call}, nil
 	}
 	for _, arg := range call.Args() {
 		if c, ok := arg.(interpreter.InterpretableConst); ok && c.Value() == types.NullValue {
@@ -97,6 +98,27 @@ func (o *ordering) Eval(vars interpreter.Activation) ref.Val {
 	return types.Bool(order >= 0)
 }
 
+// other is a call that is no comparison.
+type other struct{ interpreter.InterpretableCall }
+
+// Eval calls it. Only members are read again after an error, which is cheap.
+func (o *other) Eval(vars interpreter.Activation) ref.Val {
+	v := o.InterpretableCall.Eval(vars)
+	if !types.IsError(v) {
+		return v
+	}
+	for _, arg := range o.Args() {
+		member, ok := arg.(interpreter.InterpretableAttribute)
+		if !ok {
+			continue
+		}
+		if _, ok := member.Attr().(interpreter.NamespacedAttribute); ok && member.Eval(vars) == types.NullValue {
+			return types.NewErr(missingValue)
+		}
+	}
+	return v
+}
+
 // Bounds of matches(). CEL looks at the cost of a call only after it, and a
 // short pattern such as (a?){1000} can make it a very long one.
 const (
@@ -140,6 +162,9 @@ func (m *match) Eval(vars interpreter.Activation) ref.Val {
 	}
 	if types.IsUnknownOrError(source) {
 		return source
+	}
+	if subject == types.NullValue || source == types.NullValue {
+		return types.NewErr(missingValue)
 	}
 	s, ok := subject.(types.String)
 	p, ok2 := source.(types.String)

@@ -87,10 +87,13 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 		return condition{}, told(issues.Errors())
 	}
 	written := ast.Copy(parsed.NativeRep())
-	found := prepare(parsed.NativeRep())
+	found, zoned := prepare(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
-	if issues.Err() != nil {
-		found = append(found, issues.Errors()...)
+	for _, e := range issues.Errors() {
+		if zoned[e.ExprID] { // nobody has written the zone
+			e.Message = strings.NewReplacer(", string)", ")", "(string)", "()").Replace(e.Message)
+		}
+		found = append(found, e)
 	}
 	if len(found) == 0 {
 		found = d.unknownNames(checked.NativeRep())
@@ -117,9 +120,10 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 }
 
 // prepare gives literals the one type of numbers, and calls that read times the lead's
-// zone. It reports the literals that no condition can have.
-func prepare(a *ast.AST) []*common.Error {
-	var found []*common.Error
+// zone. It reports the literals that no condition can have, and the calls that it gave
+// a zone.
+func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
+	zoned = map[int64]bool{}
 	report := func(e ast.Expr, message string) {
 		found = append(found, &common.Error{Location: a.SourceInfo().GetStartLocation(e.ID()), Message: message, ExprID: e.ID()})
 	}
@@ -140,10 +144,11 @@ func prepare(a *ast.AST) []*common.Error {
 			}
 			if inLeadZone(e, id+1) {
 				id++
+				zoned[e.ID()] = true
 			}
 		}
 	}))
-	return found
+	return found, zoned
 }
 
 // told makes one error of what is wrong with a condition.

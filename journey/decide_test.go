@@ -238,7 +238,7 @@ func TestDecide(t *testing.T) {
 		{"!(lead.region >= 1)", false, "missing value"},
 		{"lead.region > 1 || lead.gender <= 1", true, ""},
 		{"lead.gender >= 1 && lead.gender <= 1.5 && 0.5 < lead.gender && lead.name > 'A' && !(lead.gender > 1 || lead.gender < 1)", true, ""},
-		{"lead.email.size() > 3 && lead.wechat.size() > 3", false, "no such overload"},
+		{"lead.email.size() > 3 && lead.wechat.size() > 3", false, "missing value"},
 		{"lead.customFields.absent == 'x'", false, "no such key"},
 		{"lead.customFields.none", false, "missing value"},
 		{"!touchpoints.later.succeed", false, "no such key"},
@@ -259,7 +259,8 @@ func TestDecide(t *testing.T) {
 		{"lead.gender / 1e-300 / 1e-300 > 0", false, "overflow"},
 		{"'x'.matches('(' + lead.name)", false, "invalid pattern"},
 		{"lead.name.matches('^Zaphod-[A-Z][a-z]+$')", true, ""},
-		{"lead.region.matches('x')", false, "no such overload"},
+		{"lead.region.matches('x')", false, "missing value"},
+		{"lead.wechat.matches('x') || 'x'.matches(lead.wechat) || lead.wechat.startsWith('x') || lead.wechat + 'x' == 'x'", false, "missing value"},
 		{"[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, true)))))", false, "cost limit"},
 	} {
 		t.Run(test.condition, func(t *testing.T) {
