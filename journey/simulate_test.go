@@ -154,7 +154,7 @@ func TestSimulate(t *testing.T) {
 			name: "what fails has no place in the cap",
 			definition: `{"name":"x","start":"a","frequencyCap":{"touchpoints":1,"per":"24h"},"nodes":[
 				{"id":"a","type":"touchpoint","webhook":"w","next":"end","onFailure":"b"},
-				{"id":"b","type":"touchpoint","webhook":"w","params":{"p":"{% for i in (1..9000) %}x{% endfor %}"},"next":"end","onFailure":"c"},
+				{"id":"b","type":"touchpoint","webhook":"w","params":{"p":"{{ 1 | divided_by: lead.customFields.none }}"},"next":"end","onFailure":"c"},
 				{"id":"c","type":"touchpoint","webhook":"w","next":"d"},{"id":"d","type":"touchpoint","webhook":"w","next":"end"},{"id":"end","type":"exit"}]}`,
 			options: journey.SimulateOptions{Outcomes: map[string]journey.TouchpointResult{"a": {HTTPStatus: 400}}},
 			want: `
@@ -209,7 +209,7 @@ func TestSimulate(t *testing.T) {
 02-29 12:00 waiting period`,
 		},
 		{
-			name: "a message that cannot be rendered", definition: single(`{"id":"n","type":"touchpoint","webhook":"w","params":{"p":"{% for i in (1..9000) %}x{% endfor %}"},"next":"b"},{"id":"b","type":"branch","cases":[{"when":"!touchpoints.n.succeed && touchpoints.n.httpStatus == 0"}],"otherwise":"b2"},{"id":"b2","type":"exit"}`),
+			name: "a message that cannot be rendered", definition: single(`{"id":"n","type":"touchpoint","webhook":"w","params":{"p":"{{ 1 | divided_by: lead.customFields.none }}"},"next":"b"},{"id":"b","type":"branch","cases":[{"when":"!touchpoints.n.succeed && touchpoints.n.httpStatus == 0"}],"otherwise":"b2"},{"id":"b2","type":"exit"}`),
 			want: `
 03-01 12:00 n failed (render)
 03-01 12:00 b case 1 (case 1: !touchpoints.n.succeed → true, touchpoints.n.httpStatus == 0 → true (0))

@@ -6,6 +6,7 @@ const (
 	maxOutput      = 64 << 10  // bytes of one template
 	maxTotalOutput = 256 << 10 // bytes of all templates that share a budget
 	maxWork        = 50_000_000
+	maxTrialWork   = 200_000   // of trying a template that is compiled
 	maxTurns       = 5_000     // of all loops
 	maxString      = 64 << 10  // bytes of one string on the way
 	maxListLength  = 1_000     // elements of one list on the way
@@ -19,6 +20,7 @@ const (
 	numberWork     = 2_000     // of calculating with two numbers
 	dateWork       = 20_000    // of reading a text as a date
 	elementWork    = 64        // of one element of a list or an object
+	textWork       = 8         // of one byte that a filter of texts takes
 )
 
 // errRender is why a template fails. It never holds a value.
@@ -36,6 +38,9 @@ const (
 	errFormat = errRender("a date's format has at most 256 bytes")
 	errNumber = errRender("a number is out of range")
 	errOther  = errRender("the template failed")
+	// errUnknown ends a trial that comes to what is known only when the template is
+	// rendered.
+	errUnknown = errRender("a value is not known yet")
 )
 
 // Budget is what is left for the templates of one message.
@@ -48,6 +53,11 @@ type Budget struct {
 // NewBudget returns what one message may take.
 func NewBudget() *Budget {
 	return &Budget{work: maxWork, turns: maxTurns, total: maxTotalOutput}
+}
+
+// trialBudget is what trying a template may take.
+func trialBudget() *Budget {
+	return &Budget{work: maxTrialWork, turns: maxTurns, total: maxTotalOutput}
 }
 
 // sizeOf is the number of bytes of a value as text, roughly; it stops counting

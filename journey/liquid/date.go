@@ -28,8 +28,10 @@ func (r *run) dateOf(v any) (time.Time, bool) {
 	case int:
 		return time.Unix(int64(v), 0).UTC(), v > -maxSeconds && v < maxSeconds
 	case string:
-		switch strings.ToLower(v) {
-		case "now", "today":
+		if strings.EqualFold(v, "now") || strings.EqualFold(v, "today") {
+			if r.trial {
+				r.fail(errUnknown)
+			}
 			return r.Now.In(r.Location), !r.Now.IsZero()
 		}
 		r.spend(dateWork)

@@ -3,8 +3,9 @@
 //
 // Whatever can be known to fail is refused by Compile, with line and column: a
 // syntax error, an unknown tag or filter, a number of arguments that a filter does
-// not take, an operation on literals that cannot work. What depends on values
-// fails Render, with an error that holds no value.
+// not take, an operation on literals that cannot work, whatever fails before the
+// first value is read that only Render knows. What depends on values fails Render,
+// with an error that holds no value.
 //
 // Files by topic: template.go (Compile, Render), scan.go (pieces of a source),
 // parse.go (tags), expression.go (expressions and conditions), nodes.go, loop.go

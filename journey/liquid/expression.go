@@ -177,7 +177,7 @@ func (c *cursor) expression() expr {
 		c.next()
 		if isConstant(x.from, x.to) {
 			v := constant{span{}}
-			tryWith(NewBudget(), t.at, func(r *run) { v.v = x.eval(r) })
+			tryWith(trialBudget(), t.at, func(r *run) { v.v = x.eval(r) })
 			return v
 		}
 		return x
@@ -250,7 +250,7 @@ func (c *cursor) filtered() expr {
 		f := c.call()
 		f.check()
 		if known = known && isConstant(f.args...) && f.allowFalse == nil; known {
-			c.try(f.at, func(r *run) { v.v = f.apply(r, v.v) })
+			known = c.try(f.at, func(r *run) { v.v = f.apply(r, v.v) })
 		}
 		x.calls = append(x.calls, f)
 	}
@@ -353,23 +353,26 @@ func (c *cursor) comparison() expr {
 	return x
 }
 
-// try refuses at what fails with literals alone. It gives up silently when the
-// template takes too much work for that.
-func (p *parser) try(at int, do func(r *run)) { tryWith(p.trial, at, do) }
+// try refuses at what fails with literals alone. It returns false if that takes too
+// much work, or the result is not known yet.
+func (p *parser) try(at int, do func(r *run)) bool { return tryWith(p.trial, at, do) }
 
-func tryWith(b *Budget, at int, do func(r *run)) {
+// tryWith is try with a budget of its own. If do renders a body, the node that fails
+// is refused.
+func tryWith(b *Budget, at int, do func(r *run)) (done bool) {
+	r := newRun(Vars{}, b)
+	r.at, r.trial = at, true
 	defer func() {
-		s := recover()
-		if s == nil {
-			return
-		}
-		if s, ok := s.(stop); ok {
-			if s.err != errWork {
-				failAt(at, "%s", s.err)
+		switch s := recover().(type) {
+		case nil:
+		case stop:
+			if s.err != errWork && s.err != errUnknown {
+				failAt(r.at, "%s", s.err)
 			}
-			return
+		default:
+			panic(s)
 		}
-		panic(s)
 	}()
-	do(newRun(Vars{}, b))
+	do(r)
+	return true
 }

@@ -47,7 +47,7 @@ func (x *call) check() {
 		if !ok {
 			continue
 		}
-		tryWith(NewBudget(), x.at, func(r *run) { x.filter.args[i].check(r, c.v) })
+		tryWith(trialBudget(), x.at, func(r *run) { x.filter.args[i].check(r, c.v) })
 		if x.filter.args[i] == format {
 			if _, unknown := strftime(someTime, textOf(c.v)); unknown != "" {
 				failAt(x.at, "there is no directive %q of a date", unknown)
@@ -104,16 +104,16 @@ var filters = map[string]*filter{
 	}},
 	"date": {[]kind{format}, 1, date},
 
-	"append":                 {[]kind{anything}, 1, onText(func(s string, a []any) string { return s + textOf(a[0]) })},
-	"prepend":                {[]kind{anything}, 1, onText(func(s string, a []any) string { return textOf(a[0]) + s })},
+	"append":                 {[]kind{anything}, 1, func(r *run, v any, a []any) any { return r.text(v) + textOf(a[0]) }},
+	"prepend":                {[]kind{anything}, 1, func(r *run, v any, a []any) any { return textOf(a[0]) + r.text(v) }},
 	"upcase":                 {nil, 0, onText(upcase)},
 	"downcase":               {nil, 0, onText(downcase)},
 	"capitalize":             {nil, 0, onText(capitalize)},
 	"strip":                  {nil, 0, onText(strip)},
 	"lstrip":                 {nil, 0, onText(lstrip)},
 	"rstrip":                 {nil, 0, onText(rstrip)},
-	"strip_newlines":         {nil, 0, onText(stripNewlines)},
-	"newline_to_br":          {nil, 0, onText(newlineToBr)},
+	"strip_newlines":         {nil, 0, slowly(onText(stripNewlines))},
+	"newline_to_br":          {nil, 0, slowly(onText(newlineToBr))},
 	"strip_html":             {nil, 0, slowly(onText(stripHTML))},
 	"escape":                 {nil, 0, onText(escape)},
 	"h":                      {nil, 0, onText(escape)},

@@ -62,6 +62,7 @@ func (b body) blank() bool        { return b.isBlank }
 
 func (b body) render(r *run) {
 	for _, n := range b.nodes {
+		r.at = n.at
 		r.spend(nodeWork)
 		n.render(r)
 		if r.jump != "" {

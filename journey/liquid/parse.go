@@ -14,6 +14,7 @@ type parser struct {
 	references []reference
 	assigned   map[string]bool // variables that the template makes
 	loops      int             // around what is parsed
+	breaks     int             // so far
 	trial      *Budget         // of trying what is made of literals
 }
 
@@ -24,8 +25,14 @@ type reference struct {
 
 // body is what stands in a block.
 type body struct {
-	nodes   []node
+	nodes   []placed
 	isBlank bool
+}
+
+// placed is a node with the offset at which it begins.
+type placed struct {
+	node
+	at int
 }
 
 // tags holds what parses the tags that begin something; the others belong to a block.
@@ -64,7 +71,7 @@ func (p *parser) body(block piece, ends ...string) (body, piece) {
 		default:
 			p.unknown(x, block)
 		}
-		out.nodes = append(out.nodes, n)
+		out.nodes = append(out.nodes, placed{n, x.at})
 		out.isBlank = out.isBlank && n.blank()
 	}
 	if block.name != "" {
@@ -96,7 +103,7 @@ func withoutBlanks(all ...*body) bool {
 		}
 	}
 	for _, b := range all {
-		b.nodes = slices.DeleteFunc(b.nodes, func(n node) bool { _, ok := n.(textNode); return ok })
+		b.nodes = slices.DeleteFunc(b.nodes, func(n placed) bool { _, ok := n.node.(textNode); return ok })
 	}
 	return true
 }
@@ -169,6 +176,9 @@ func parseIfChanged(p *parser, x piece) node {
 func parseJump(p *parser, x piece) node {
 	if p.loops == 0 {
 		failAt(x.at, "%s stands outside of a loop", x.name)
+	}
+	if x.name == "break" {
+		p.breaks++
 	}
 	p.read(x.from, x.to).finish("the end of the tag")
 	return jumpNode(x.name)
@@ -274,12 +284,26 @@ func (p *parser) loopHead(x piece, allowed ...string) loopNode {
 	return n
 }
 
+// loopBody reads the body of a loop. It refuses one that turns too often whatever
+// the values are.
+func (p *parser) loopBody(x piece, n *loopNode, ends ...string) (end piece) {
+	breaks := p.breaks
+	p.loops++
+	n.body, end = p.body(x, ends...)
+	p.loops--
+	if p.breaks == breaks && !n.goOn {
+		tryWith(trialBudget(), x.at, func(r *run) {
+			if count, _ := n.turns(r); count > maxTurns {
+				r.fail(errTurns)
+			}
+		})
+	}
+	return end
+}
+
 func parseFor(p *parser, x piece) node {
 	n := &forNode{loopNode: p.loopHead(x, "limit", "offset")}
-	p.loops++
-	var end piece
-	n.body, end = p.body(x, "else", "endfor")
-	p.loops--
+	end := p.loopBody(x, &n.loopNode, "else", "endfor")
 	n.otherwise.isBlank = true
 	for end.name == "else" {
 		n.otherwise, end = p.body(x, "else", "endfor")
@@ -290,8 +314,6 @@ func parseFor(p *parser, x piece) node {
 
 func parseTableRow(p *parser, x piece) node {
 	n := tableNode{loopNode: p.loopHead(x, "cols", "limit", "offset")}
-	p.loops++
-	n.body, _ = p.body(x, "endtablerow")
-	p.loops--
+	p.loopBody(x, &n.loopNode, "endtablerow")
 	return n
 }

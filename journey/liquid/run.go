@@ -17,6 +17,8 @@ type run struct {
 	continues map[string]int // where offset: continue goes on, by the loop's name
 	changed   *string        // what ifchanged printed last
 	jump      jumpNode       // break or continue, until its loop sees it
+	at        int            // offset of the node that was begun last
+	trial     bool           // of what is compiled: values are not known
 
 	out  []byte
 	left int // bytes that out may still get
@@ -119,6 +121,9 @@ func (r *run) find(name string) any {
 	}
 	if n, ok := r.counters[name]; ok {
 		return n
+	}
+	if r.trial {
+		r.fail(errUnknown)
 	}
 	return r.Values[name]
 }

@@ -25,7 +25,7 @@ type Reference struct {
 // Compile compiles a template. Its errors begin with line and column, and may
 // repeat parts of the source.
 func Compile(source string) (t *Template, err error) {
-	p := &parser{source: source, assigned: map[string]bool{}, trial: NewBudget()}
+	p := &parser{source: source, assigned: map[string]bool{}, trial: trialBudget()}
 	defer func() {
 		switch f := recover().(type) {
 		case nil:
@@ -38,6 +38,8 @@ func Compile(source string) (t *Template, err error) {
 	}()
 	p.pieces = p.scan()
 	body, _ := p.body(piece{})
+	// What comes before the first value that is not known yet.
+	tryWith(trialBudget(), 0, func(r *run) { r.capture(maxOutput, errOutput, func() { body.render(r) }) })
 	references := slices.DeleteFunc(p.references, func(r reference) bool { return p.assigned[r.path[0]] })
 	t = &Template{body: body}
 	for _, r := range references {

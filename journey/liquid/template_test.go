@@ -229,6 +229,10 @@ func TestCompile_faults(t *testing.T) {
 		"{{ a | divided_by: 0 }}": "line 1, column 8: division by zero", "{{ a | modulo: '" + strings.Repeat("1", 65) + "' }}": "line 1, column 8: a number is out of range", "{{ a | modulo: 'x' }}": "line 1, column 8: division by zero", "{{ a | slice: 'x' }}": "line 1, column 8: an argument must be an integer", "{{ a | slice: 1, 2.5 }}": "line 1, column 8: an argument must be an integer", "{{ a | truncate: nil }}": "line 1, column 8: an argument must be an integer", "{{ a | concat: 5 }}": "line 1, column 8: an argument must be a list",
 		"{{ a | date: '%F %Q' }}": "line 1, column 8: there is no directive \"%Q\" of a date", "{{ 'now' | date: '%:Y' }}": "line 1, column 12: there is no directive \"%:Y\" of a date", "{{ a | date: '%E' }}": "line 1, column 8: there is no directive \"%E\" of a date",
 		"{% if '2' > 1 %}{% endif %}": "line 1, column 11: a text and a number cannot be compared", "{% if 1 <= 'a' %}{% endif %}": "line 1, column 9: a number and a text cannot be compared", "{{ 5 | base64_decode }}": "line 1, column 8: a value is not base64", "{{ (1..true) }}": "line 1, column 4: the ends of a range must be numbers", "{{ (1..9999) | join }}": "line 1, column 16: a list on the way is too long", "{{ 5 | map: 'a' }}": "line 1, column 8: a number has no members", "{{ 9223372036854775807 | plus: 1 }}": "line 1, column 26: a number is out of range",
+		// Nor what comes before the first value that is not known.
+		"{% assign x = 0 %}\n {{ 5 | divided_by: x }}{{ a }}": "line 2, column 2: division by zero", "{% if true %}{% capture x %}0{% endcapture %}\n{% liquid\n echo 5 | modulo: x %}{% endif %}": "line 3, column 2: division by zero",
+		"{% assign x = 'a,b' | split: ',' %}{% for y in x %}{{ 'c' | truncate: y }}{% endfor %}": "line 1, column 52: an argument must be an integer", "{% for i in (1..20) %}" + strings.Repeat("x", 4000) + "{% endfor %}": "line 1, column 23: the output is longer than 64 KiB",
+		"{{ a }}{% if b %}{% for i in (1..9000) limit: 5001 %}{{ a }}{% endfor %}{% endif %}": "line 1, column 18: the loop limit is exceeded", "{{ a }}{% tablerow i in (0..5000) %}{{ a }}{% endtablerow %}": "line 1, column 8: the loop limit is exceeded",
 	} {
 		got, err := render(t, template)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -237,8 +241,24 @@ func TestCompile_faults(t *testing.T) {
 	}
 }
 
+// TestCompile_unknown checks that nothing is refused because a value is not known yet.
+func TestCompile_unknown(t *testing.T) {
+	t.Parallel()
+	check(t, []example{
+		{"{{ 14 | divided_by: n }}{% assign n = 0 %}", "2"}, {"{% assign x = n %}{{ 14 | divided_by: x }}", "2"}, {"{% assign d = 'now' | date: '%d' %}{{ 2 | divided_by: d }}{{ 'today' | date: '%F' | slice: 0, 4 | times: 1 }}", "22027"},
+		{"{% for i in (1..9000) limit: n %}x{% endfor %}", "xxxxxxx"}, {"{% for i in (1..9000) %}{% if i == n %}{% break %}{% endif %}x{% endfor %}", "xxxxxx"},
+		{"{% for i in (1..9000) limit: 1 %}{% endfor %}{% for i in (1..9000) limit: 2 offset: continue %}{{ i }}{% endfor %}", "23"}, {"{{ forloop.index }}{{ undefined | append: 'x' }}", "x"},
+	})
+}
+
 func TestRender_faults(t *testing.T) {
 	t.Parallel()
+	long := "{% assign s = 'ab c\néf' %}" + strings.Repeat("{% assign s = s | append: s %}", 12) // 32 KiB
+	for _, filter := range []string{"upcase", "capitalize", "slice: 0, 9", "truncatewords: 3000", "replace: 'b', 'x'", "strip_newlines", "newline_to_br", "split: 'q'"} {
+		if got, err := render(t, long+"{% for i in (1..600) %}{% assign t = s | "+filter+" %}{% endfor %}"); err == nil || err.Error() != "the work limit is exceeded" {
+			t.Errorf("600 times %s: %q, %v", filter, got, err)
+		}
+	}
 	for template, want := range map[string]string{
 		"{{ 1 | divided_by: none }}": "division by zero", "{{ 1 | modulo: name }}": "division by zero", "{% if name > n %}{% endif %}": "a text and a number cannot be compared", "{{ name | slice: f }}": "an argument must be an integer", "{{ name | truncate: none }}": "an argument must be an integer",
 		"{{ list | concat: n }}": "an argument must be a list", "{{ holes | concat: list | concat: numbers | sort }}": "values of different kinds cannot be sorted", "{{ numbers | map: 'a' }}": "a number has no members", "{{ n | where: 'a' }}": "a number has no members", "{{ list | map: yes }}": "a text has no such member",
