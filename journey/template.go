@@ -43,8 +43,11 @@ func compileTemplate(source string, touchpoint func(id string) bool) (*liquid.Te
 	}
 	var found []string
 	for _, r := range t.References() {
-		if fault := unknownVariable(r.Path, touchpoint); fault != "" && len(found) < 3 {
+		if fault := unknownVariable(r.Path, touchpoint); fault != "" {
 			found = append(found, fmt.Sprintf("line %d, column %d: %s", r.Line, r.Column, fault))
+		}
+		if len(found) == 3 {
+			break
 		}
 	}
 	if len(found) > 0 {

@@ -39,7 +39,7 @@ func Compile(source string) (t *Template, err error) {
 	p.pieces = p.scan()
 	body, _ := p.body(piece{})
 	// What comes before the first value that is not known yet.
-	tryWith(trialBudget(), 0, func(r *run) { r.capture(maxOutput, errOutput, func() { body.render(r) }) })
+	p.try(0, func(r *run) { r.capture(maxOutput, errOutput, func() { body.render(r) }) })
 	references := slices.DeleteFunc(p.references, func(r reference) bool { return p.assigned[r.path[0]] })
 	t = &Template{body: body}
 	for _, r := range references {
