@@ -13,7 +13,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"waypost"
-	"waypost/journey/liquid"
 )
 
 // The clock of conditions.
@@ -161,10 +160,10 @@ func zoneOf(name string) (*time.Location, bool) {
 	return waypost.Zone(name)
 }
 
-// readInstant reads a date as templates do: of a day its midnight, and what clocks show
+// readInstant reads a date as a waitUntil does: of a day its midnight, and what clocks show
 // is meant in the zone.
 func readInstant(s string, loc *time.Location) (time.Time, bool) {
-	t, zoned, ok := liquid.ParseDate(s)
+	t, zoned, ok := parseDate(s)
 	if ok && !zoned {
 		t = firstAt(t, loc)
 	}

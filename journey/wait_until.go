@@ -282,6 +282,16 @@ const (
 	maxUnix = 99_999_999_999
 )
 
+// parseDate reads a date as templates do, but takes a text of digits for seconds only if
+// it is sure to be some.
+func parseDate(s string) (t time.Time, zoned, ok bool) {
+	t, zoned, ok = liquid.ParseDate(s)
+	if zoned && strings.Trim(strings.TrimSpace(s), "0123456789") == "" {
+		ok = t.Unix() >= minUnix && t.Unix() <= maxUnix
+	}
+	return t, zoned, ok
+}
+
 // leadDate reads a date of the lead, or says why there is none.
 func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 	var written string
@@ -323,7 +333,7 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 		}
 		return occasion{Time: t, yearly: true}, ""
 	}
-	if t, zoned, ok := liquid.ParseDate(written); ok {
+	if t, zoned, ok := parseDate(written); ok {
 		return occasion{Time: t, instant: zoned}, ""
 	}
 	return occasion{}, invalidValue

@@ -50,14 +50,14 @@ var (
 	seconds = regexp.MustCompile(`^\d{1,12}$`)
 	weekday = regexp.MustCompile(`(?i)^(mon|tues?|wed(nes)?|thu(rs)?|fri|sat(ur)?|sun)(day)? `)
 	ordinal = regexp.MustCompile(`(?i)^(\D*\d{1,2})(st|nd|rd|th)\b`)
-	day     = regexp.MustCompile(`^(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{8}|\d{1,2}[- ][A-Za-z]+[- ]\d{4}|[A-Za-z]+ \d{1,2} \d{4})(?:[ T](.+))?$`)
+	day     = regexp.MustCompile(`^(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{8}|\d{1,2}[- ][A-Za-z]+[- ]\d{4}|[A-Za-z]+ \d{1,2} \d{4})(?:[ Tt](.+))?$`)
 	utc     = regexp.MustCompile(` ?(UTC|GMT|Z)$`)
 
 	dayLayouts = []string{
 		"2006-1-2", "2006/1/2", "20060102", "2 January 2006", "2 Jan 2006", "January 2 2006", "Jan 2 2006", "2-Jan-2006",
 	}
 	clockLayouts = []string{"15:04", "15:04:05", "3:04 PM", "3:04PM", "3:04:05 PM", "3:04:05PM", "3 PM", "3PM"}
-	zoneLayouts  = []string{"", "Z07:00", " Z07:00", "Z0700", " Z0700"}
+	zoneLayouts  = []string{"", "Z07:00", " Z07:00", "Z0700", " Z0700", "Z07", " Z07"}
 )
 
 // ParseDate reads a day, with or without a time of day and an offset: 2027-03-14,
