@@ -11,10 +11,11 @@ import (
 const searchPath = "/api/v1/articles/search"
 
 // What pages of other origins may send and read (Fetch standard, "CORS protocol").
+// Content-Type has no meaning for a search, but many pages send it with every call.
 const (
 	anyOrigin      = "*"
 	preflightReads = "GET, HEAD"
-	preflightSends = "Authorization, X-Request-Id, Traceparent"
+	preflightSends = "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate"
 	pagesRead      = "X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate"
 	preflightAge   = "7200" // seconds: as long as browsers keep it
 )
