@@ -67,7 +67,7 @@ func newMetrics() *metrics {
 	m.deferrals = counter("waypost_deferrals_total",
 		"Deliveries that were held back without an attempt, by reason.", "reason")
 	m.started = counter("waypost_started_total",
-		"Enrollments, launches and imports whose workflow Temporal has taken.", "kind")
+		"What Temporal has taken, by kind: workflows that were started and Schedules that were made or renewed.", "kind")
 	m.signals = counter("waypost_signals_total",
 		"Signals to workflows that Temporal has taken.").WithLabelValues()
 	m.notices = counter("waypost_notices_total",
@@ -86,7 +86,7 @@ func newMetrics() *metrics {
 	for _, reason := range []string{waypost.DeferWebhookDisabled, waypost.DeferPaused, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker, waypost.DeferUnreadable, waypost.DeferQuietHours} {
 		m.deferrals.WithLabelValues(reason)
 	}
-	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport, worker.KindRedelivery} {
+	for _, kind := range []string{worker.KindEnrollment, worker.KindLaunch, worker.KindImport, worker.KindRedelivery, worker.KindRenewal} {
 		m.started.WithLabelValues(kind)
 	}
 	for _, kind := range waypost.DropKinds {

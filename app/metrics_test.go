@@ -135,6 +135,7 @@ func TestMetrics(t *testing.T) {
 		`waypost_started_total{kind="enrollment"} 100`,
 		`waypost_started_total{kind="launch"} 1`,
 		`waypost_started_total{kind="import"} 0`,
+		`waypost_started_total{kind="renewal"} 0`,
 		`waypost_signals_total 2`,
 		`waypost_notices_total 30`,
 		`waypost_retention_dropped_total{kind="delivery"} 500`,

@@ -321,20 +321,33 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 }
 
 // UnstartedLaunches returns up to limit launches that no workflow was started
-// for, or no Schedule made for those that recur, which is also to be renewed every
-// renewAfter: new ones, and those that were claimed before the given time and not marked
+// for, or no Schedule made for those that recur: new ones, and those that were claimed
+// before the given time and not marked
 // since. It stamps their claim, so that of two callers one gets them; none waits
 // for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
 // AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
-	id := func(r launchRow) string { return r.ID }
-	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, id)
-	if err == nil && len(rows) == 0 {
-		rows, err = claim(ctx, s, s.agedSchedules(), claimedBefore, limit, id)
-	}
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchID)
 	if err != nil {
 		return nil, fmt.Errorf("look for launches: %w", err)
 	}
+	return unstarted(rows), nil
+}
+
+// AgedLaunches returns up to limit recurring launches whose Schedule was made or renewed
+// more than renewAfter ago, as UnstartedLaunches does.
+func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
+	rows, err := claim(ctx, s, s.agedSchedules(), claimedBefore, limit, launchID)
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules to renew: %w", err)
+	}
+	return unstarted(rows), nil
+}
+
+func launchID(r launchRow) string { return r.ID }
+
+// unstarted are launches as their workflow or their Schedule needs them.
+func unstarted(rows []launchRow) []waypost.Launch {
 	launches := make([]waypost.Launch, len(rows))
 	for i, r := range rows {
 		launches[i] = waypost.Launch{
@@ -342,7 +355,7 @@ func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, 
 			RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), CreatedAt: r.CreatedAt.Time,
 		}
 	}
-	return launches, nil
+	return launches
 }
 
 // MarkLaunchStarted notes that the workflow of a launch runs (its id is the launch's),

@@ -140,6 +140,9 @@ func mistimed(s waypost.Schedule, at time.Time) bool {
 // day's, and follows zones that change their rules.
 const renewAfter = 12 * time.Hour
 
+// clocksDiffer is more than the clocks of a worker and of Temporal differ.
+const clocksDiffer = 2 * time.Second
+
 // agedSchedules are the recurring launches whose Schedule is to be renewed.
 func (s *Store) agedSchedules() condition {
 	return condition{"cron IS NOT NULL AND done_at IS NULL AND workflow_started_at < ? " +
@@ -148,7 +151,9 @@ func (s *Store) agedSchedules() condition {
 
 // markScheduled notes that the Schedule of a recurring launch is as new as now, and opens
 // what was due until now and was neither opened nor skipped: Temporal may have been away,
-// and drops what is due when a Schedule is renewed. It is false if the launch does not recur.
+// and drops what is due when a Schedule is renewed. By Temporal's clock that can be more
+// than by ours: if the next time is so near, the Schedule is soon renewed again. One that
+// was canceled and deleted meanwhile exists again. It is false if the launch does not recur.
 func (s *Store) markScheduled(ctx context.Context, id string) (recurs bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var l launchRow
@@ -163,15 +168,19 @@ func (s *Store) markScheduled(ctx context.Context, id string) (recurs bool, err 
 		from := slices.MaxFunc([]time.Time{
 			now.Add(-waypost.OccurrenceWindow), l.CreatedAt.Time, l.StartAt.Add(-1), l.SkippedAt.Time,
 		}, time.Time.Compare)
+		renewed := now
 		for at := range l.schedule().Times(from) {
 			if at.After(now) {
+				if at.Before(now.Add(clocksDiffer)) {
+					renewed = now.Add(2*clocksDiffer - renewAfter)
+				}
 				break
 			}
 			if _, err := s.openOccurrence(ctx, tx, l.ID, at); err != nil {
 				return err
 			}
 		}
-		_, err = tx.NewUpdate().Model(&l).Set("workflow_started_at = ?", stamp{now}).WherePK().Exec(ctx)
+		_, err = tx.NewUpdate().Model(&l).Set("workflow_started_at = ?, done_at = NULL", stamp{renewed}).WherePK().Exec(ctx)
 		return err
 	})
 	return recurs, err

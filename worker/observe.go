@@ -4,7 +4,8 @@ package worker
 // are called from several goroutines at once and must not block.
 type PumpObserver interface {
 	// Started is called when Temporal has taken the workflow of n enrollments,
-	// launches, imports or batches of redeliveries; kind is a Kind… value.
+	// launches, imports or batches of redeliveries, or renewed n Schedules; kind is a
+	// Kind… value.
 	Started(kind string, n int)
 	// Signaled is called when Temporal has taken one signal that stands for n
 	// notices.
@@ -17,4 +18,5 @@ const (
 	KindLaunch     = "launch"
 	KindImport     = "import"
 	KindRedelivery = "redelivery"
+	KindRenewal    = "renewal" // of the Schedule of a recurring launch
 )

@@ -24,6 +24,7 @@ type Outbox interface {
 	MarkStarted(ctx context.Context, cohortIDs ...string) error
 
 	UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error)
+	AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error)
 	MarkLaunchStarted(ctx context.Context, id string) error
 	CanceledSchedules(ctx context.Context, limit int) (ids []string, err error)
 	MarkScheduleDeleted(ctx context.Context, id string) error
@@ -290,9 +291,15 @@ func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error
 	return errors.Join(errs, p.mark(ctx, started))
 }
 
+// startLaunches starts launches, and renews the Schedules of those that recur: new ones
+// first, of which none waits for more than staleLimit renewals.
 func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
 	id := func(l waypost.Launch) string { return l.ID }
-	return startAlone(ctx, p, KindLaunch, p.outbox.UnstartedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
+	more, err = startAlone(ctx, p, KindLaunch, p.outbox.UnstartedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
+	if err != nil || more {
+		return more, err
+	}
+	return startAlone(ctx, p, KindRenewal, p.outbox.AgedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
 }
 
 // deleteSchedules ends what opens the occurrences of launches that are canceled.

@@ -33,6 +33,10 @@ func (o *leftOutbox) UnstartedLaunches(context.Context, time.Time, int) ([]waypo
 	return nil, nil
 }
 
+func (o *leftOutbox) AgedLaunches(context.Context, time.Time, int) ([]waypost.Launch, error) {
+	return nil, nil
+}
+
 func (o *leftOutbox) CanceledSchedules(context.Context, int) ([]string, error) { return nil, nil }
 
 func (o *leftOutbox) UnstartedImports(context.Context, time.Time, int) ([]waypost.Import, error) {
@@ -149,5 +153,42 @@ func TestSweepPassesARefusedCohort(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s is not started", want)
 		}
+	}
+}
+
+// aged is an outbox with a launch to start and another one's Schedule to renew.
+type aged struct {
+	leftOutbox
+	marked []string
+}
+
+func (o *aged) UnstartedLaunches(context.Context, time.Time, int) ([]waypost.Launch, error) {
+	return []waypost.Launch{{ID: "lch_2"}}, nil
+}
+
+func (o *aged) AgedLaunches(context.Context, time.Time, int) ([]waypost.Launch, error) {
+	return []waypost.Launch{{ID: "lch_1"}}, nil
+}
+
+func (o *aged) MarkLaunchStarted(_ context.Context, id string) error {
+	o.marked = append(o.marked, id)
+	return nil
+}
+
+type counted map[string]int
+
+func (c counted) Started(kind string, n int) { c[kind] += n }
+func (counted) Signaled(int)                 {}
+
+// A Schedule that is renewed counts as no launch, and comes after those that are to begin.
+func TestPumpRenews(t *testing.T) {
+	t.Parallel()
+	o, counts := &aged{}, counted{}
+	more, err := NewPump(o, refusing(""), counts, slog.New(slog.DiscardHandler)).startLaunches(t.Context())
+	if err != nil || more || !slices.Equal(o.marked, []string{"lch_2", "lch_1"}) {
+		t.Errorf("marked %v, more %t, %v", o.marked, more, err)
+	}
+	if len(counts) != 2 || counts[KindLaunch] != 1 || counts[KindRenewal] != 1 {
+		t.Errorf("counted %v", counts)
 	}
 }

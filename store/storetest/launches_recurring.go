@@ -161,7 +161,7 @@ var recurringTests = []test{
 		due := func(want ...string) {
 			t.Helper()
 			var got []string
-			for _, l := range must[[]waypost.Launch](t)(f.UnstartedLaunches(t.Context(), f.clock.Now(), 10)) {
+			for _, l := range must[[]waypost.Launch](t)(f.AgedLaunches(t.Context(), f.clock.Now(), 10)) {
 				got = append(got, l.ID)
 			}
 			slices.Sort(got)
@@ -180,6 +180,31 @@ var recurringTests = []test{
 		ok(t, f.MarkLaunchStarted(t.Context(), paused.ID))
 		f.clock.Advance(12 * time.Hour)
 		due()
+		equal(t, "to start", len(must[[]waypost.Launch](t)(f.UnstartedLaunches(t.Context(), f.clock.Now(), 10))), 0)
+	}},
+	{"renewed while it is canceled", func(t *testing.T, f *fixture) {
+		// Another pump has deleted the Schedule, and it was made anew.
+		l := f.recurring(t, f.journey(t))
+		must[waypost.Launch](t)(f.CancelLaunch(t.Context(), scope, l.ID))
+		ok(t, f.MarkScheduleDeleted(t.Context(), l.ID))
+		equal(t, "deleted", len(must[[]string](t)(f.CanceledSchedules(t.Context(), 10))), 0)
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		equal(t, "to delete", must[[]string](t)(f.CanceledSchedules(t.Context(), 10)), []string{l.ID})
+	}},
+	{"renewed right before a time", func(t *testing.T, f *fixture) {
+		// By Temporal's clock it was due already, and is dropped: a second renewal opens it.
+		l := f.recurring(t, f.journey(t))
+		due := mornings.Next(f.clock.Now())
+		f.clock.Advance(due.Add(-time.Second).Sub(f.clock.Now()))
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		f.clock.Advance(4 * time.Second)
+		equal(t, "soon", len(must[[]waypost.Launch](t)(f.AgedLaunches(t.Context(), f.clock.Now(), 10))), 0)
+		f.clock.Advance(time.Second)
+		equal(t, "again", len(must[[]waypost.Launch](t)(f.AgedLaunches(t.Context(), f.clock.Now(), 10))), 1)
+		ok(t, f.MarkLaunchStarted(t.Context(), l.ID))
+		equal(t, "occurrences", f.launchOf(t, l.ID).Recurrence.Occurrences, 1)
+		f.clock.Advance(11 * time.Hour)
+		equal(t, "later", len(must[[]waypost.Launch](t)(f.AgedLaunches(t.Context(), f.clock.Now(), 10))), 0)
 	}},
 	{"made up for when it is renewed", func(t *testing.T, f *fixture) {
 		// Temporal drops what was due before a Schedule is renewed, and has not fired.
