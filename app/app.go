@@ -165,6 +165,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	var working *runningWorker
 	if role.worker {
 		starter := workflows.NewClient(temporal, cfg.Temporal.TaskQueue)
+		starter.Now = clock.Now
 		pump := worker.NewPump(db, starter, counts, log)
 		pump.Now = clock.Now
 		if shared != nil {

@@ -22,12 +22,15 @@ import (
 // Client starts workflows. It hides the SDK from those who only want a journey
 // to run.
 type Client struct {
+	// Now may be set before the first call; it is time.Now otherwise.
+	Now func() time.Time
+
 	temporal  client.Client
 	taskQueue string
 }
 
 // NewClient returns a Client that starts workflows on the task queue.
-func NewClient(c client.Client, taskQueue string) *Client { return &Client{c, taskQueue} }
+func NewClient(c client.Client, taskQueue string) *Client { return &Client{time.Now, c, taskQueue} }
 
 // maxFairnessKey is Temporal's bound, in bytes; an organisation has up to 64
 // characters. A start with a longer one is refused.

@@ -24,7 +24,7 @@ import (
 // Temporal drops what was due before an update and has not fired yet; the store opens it
 // when the launch is marked as started.
 func (c *Client) keepSchedule(ctx context.Context, l waypost.Launch) error {
-	spec := scheduleSpec(*l.Schedule, l.StartAt, time.Now())
+	spec := scheduleSpec(*l.Schedule, l.StartAt, c.Now())
 	attributes := attributesOf(l.Scope, AttrJourney.ValueSet(l.JourneyID))
 	schedules := c.temporal.ScheduleClient()
 	_, err := schedules.Create(ctx, client.ScheduleOptions{
@@ -95,7 +95,7 @@ func (c *Client) ResealSchedule(ctx context.Context, l waypost.Launch) (exists b
 		return false, fmt.Errorf("update the schedule of launch %s: %w", l.ID, err)
 	}
 	// Temporal drops what was due before an update and has not fired yet.
-	if now := time.Now(); !due.IsZero() && !due.After(now) {
+	if now := c.Now(); !due.IsZero() && !due.After(now) {
 		return true, c.fire(ctx, l.ID, due.Add(-time.Second), now)
 	}
 	return true, nil

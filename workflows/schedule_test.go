@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -74,5 +75,38 @@ func TestScheduleSpec(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// created is a Temporal that tells what Schedule is created.
+type created struct {
+	client.Client
+	schedules
+}
+
+func (c *created) ScheduleClient() client.ScheduleClient { return &c.schedules }
+
+type schedules struct {
+	client.ScheduleClient
+	spec client.ScheduleSpec
+}
+
+func (c *schedules) Create(_ context.Context, options client.ScheduleOptions) (client.ScheduleHandle, error) {
+	c.spec = options.Spec
+	return nil, nil
+}
+
+// The times of a Schedule go by Temporal's clock where the machine's is wrong.
+func TestScheduleClock(t *testing.T) {
+	t.Parallel()
+	temporal := &created{}
+	c := workflows.NewClient(temporal, "q")
+	c.Now = func() time.Time { return time.Date(2036, 2, 10, 8, 0, 0, 0, time.UTC) }
+	l := waypost.Launch{ID: "lch_1", JourneyID: "jrn_1", Schedule: &waypost.Schedule{Cron: "0 9 * * *", Timezone: "UTC"}}
+	if err := c.StartLaunch(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := timesOf(temporal.spec)[0], time.Date(2036, 2, 10, 9, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("the first time is %s, want %s", got, want)
 	}
 }
