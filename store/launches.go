@@ -322,9 +322,8 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 
 // UnstartedLaunches returns up to limit launches that no workflow was started
 // for, or no Schedule made for those that recur: new ones, and those that were claimed
-// before the given time and not marked
-// since. It stamps their claim, so that of two callers one gets them; none waits
-// for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
+// before the given time and not marked since. It stamps their claim, so that of two
+// callers one gets them; none waits for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
 // AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
 	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchID)

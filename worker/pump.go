@@ -44,8 +44,8 @@ type Outbox interface {
 }
 
 // Starter starts workflows, again for the same cohort, launch, import or batch of
-// redeliveries without effect, tells them to look at what has changed, and deletes
-// the Schedules of launches.
+// redeliveries without effect, makes, renews and deletes the Schedules of launches that
+// recur, and tells workflows to look at what has changed.
 type Starter interface {
 	StartCohort(ctx context.Context, cohort waypost.Cohort) error
 	StartLaunch(ctx context.Context, l waypost.Launch) error
