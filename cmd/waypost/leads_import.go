@@ -465,8 +465,12 @@ func failedRow(line []byte) (members, error) {
 
 var failedColumns = []column{of("LINE", "line"), of("CODE", "code"), {"SAID", func(m members) string {
 	var details []waypost.Detail
-	if json.Unmarshal(m.raw("detail"), &details) != nil || len(details) < 2 {
-		return m.text("message")
+	message := m.text("message")
+	if json.Unmarshal(m.raw("detail"), &details) != nil || len(details) == 0 {
+		return message
+	}
+	if len(details) == 1 && strings.Contains(message, details[0].Message) {
+		return message
 	}
 	faults := make([]string, len(details))
 	for i, d := range details {

@@ -290,3 +290,22 @@ func TestProgressUnits(t *testing.T) {
 		t.Errorf("%s", fmt.Sprint(seen))
 	}
 }
+
+// A row's error says which field is wrong and how, once.
+func TestFailedRowSays(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"message":"name: is missing","detail":[{"code":"NullValue","target":"name","message":"is missing"}]}`:                                               "name: is missing",
+		`{"message":"there is such a lead already","detail":[{"code":"Duplicate","target":"mobilePhone[0]","message":"lead 15 has it already"}]}`:             "mobilePhone[0]: lead 15 has it already",
+		`{"message":"2 fields are faulty; see detail","detail":[{"target":"name","message":"is missing"},{"target":"gender","message":"must be 0, 1 or 2"}]}`: "name: is missing; gender: must be 0, 1 or 2",
+		`{"message":"there is no lead 7"}`: "there is no lead 7",
+	} {
+		m, err := failedRow([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := failedColumns[2].value(m); said != want {
+			t.Errorf("%s: said %q, want %q", line, said, want)
+		}
+	}
+}
