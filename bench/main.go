@@ -134,7 +134,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&retry, "retry", "1s,2s", "the webhook's retry schedule; its last entry repeats")
 	f.StringVar(&o.roles, "roles", rolesAll, "all: everything in one process; serve: 'waypost serve' beside waypost-dev's Temporal; split: gateway and worker of their own")
 	f.StringVar(&o.postgres, "postgres", os.Getenv("WAYPOST_TEST_POSTGRES_URL"), "a postgres:// URL on whose server fresh databases are made, for Waypost and for Temporal; SQLite if it is empty")
-	f.StringVar(&o.redis, "redis", os.Getenv("WAYPOST_TEST_REDIS_URL"), "a redis:// URL; waypost-dev's stand-in if it is empty, which stands still for a moment when it lets many nonces expire")
+	f.StringVar(&o.redis, "redis", os.Getenv("WAYPOST_TEST_REDIS_URL"), "a redis:// URL; waypost-dev's stand-in if it is empty")
 	f.StringVar(&o.binaries, "binaries", "bin", "where waypost-dev and waypost are")
 	f.StringVar(&o.dir, "dir", "", "where the data directory is made (the system's folder for temporary files)")
 	f.BoolVar(&o.keep, "keep", false, "keep the data directory and the databases")
