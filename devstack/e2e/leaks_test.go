@@ -56,6 +56,9 @@ type planted struct {
 // leadColumn is where a field of a lead is: there it is listed, filtered and corrected.
 func leadColumn(name string) []string { return []string{"sql leads." + name} }
 
+// foldedColumn is where a field is that lists compare without its case.
+func foldedColumn(name string) []string { return append(leadColumn(name), "sql leads."+name+"_folded") }
+
 // Texts that are in nothing else.
 const (
 	plantedName       = "Ophelia Featherstonehaugh"
@@ -86,9 +89,9 @@ const (
 // plant says where everything may be that the run is about to hand over.
 func (s *site) plant(given secrets) {
 	s.planted = []planted{
-		{what: "name", writings: []string{plantedName, "Featherstonehaugh"}, in: leadColumn("name")},
+		{what: "name", writings: []string{plantedName, "Featherstonehaugh"}, in: foldedColumn("name")},
 		{what: "phone", writings: []string{plantedPhone, "139 1234 5678", "139-1234-5678"}, in: []string{"sql leads.mobile_phone", "sql lead_phones.phone"}},
-		{what: "e-mail", writings: []string{plantedEmail}, in: []string{"sql leads.email", "sql launches.filter"}},
+		{what: "e-mail", writings: []string{plantedEmail}, in: append(foldedColumn("email"), "sql launches.filter")},
 		{what: "birthday", writings: []string{"1987-03-29"}, in: leadColumn("birthday")},
 		{what: "address", writings: []string{"17 Gallowglass Lane"}, in: leadColumn("address")},
 		{what: "remark", writings: []string{"prefers-wormwood-tea"}, in: leadColumn("remark")},
@@ -100,7 +103,7 @@ func (s *site) plant(given secrets) {
 		{what: "custom field", writings: []string{plantedCustom}, in: leadColumn("custom_fields")},
 		{what: "enrollment's param", writings: []string{plantedParam}, in: []string{"sql enrollments.params"}},
 		{what: "event's property", writings: []string{plantedProperty}, in: []string{"sql events.properties"}},
-		{what: "imported e-mail", writings: []string{plantedImported}, in: leadColumn("email")},
+		{what: "imported e-mail", writings: []string{plantedImported}, in: foldedColumn("email")},
 		// What is only asked for is stored nowhere, nor is what was refused or deleted.
 		{what: "search", writings: []string{plantedSearch}},
 		{what: "dry run", writings: []string{plantedUnstored}},
