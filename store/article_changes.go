@@ -19,6 +19,7 @@ type changeRow struct {
 	Number    int64 `bun:"number,pk"`
 	Revision  int64 `bun:"revision"`
 	Bulk      bool  `bun:"bulk"`
+	Added     bool  `bun:"added"`      // the index has no revision of it, as far as SQL knows
 	ChangedAt stamp `bun:"changed_at"` // of the first change that it stands for
 	Tries     int   `bun:"tries"`
 	DueAt     int64 `bun:"due_at"` // microseconds since 1970; 0: at once
@@ -28,7 +29,7 @@ type changeRow struct {
 // refused.
 var insertChanges = bulk{
 	table:   "article_changes",
-	columns: []string{"number bigint", "revision bigint", "bulk boolean", "changed_at bigint"},
+	columns: []string{"number bigint", "revision bigint", "bulk boolean", "added boolean", "changed_at bigint"},
 	suffix: "ON CONFLICT (number) DO UPDATE SET revision = excluded.revision, bulk = article_changes.bulk AND excluded.bulk, " +
 		"tries = 0, due_at = 0",
 }
@@ -39,7 +40,8 @@ func (s *Store) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleR
 	articles = slices.SortedFunc(slices.Values(articles), func(x, y *articleRow) int { return cmp.Compare(x.Number, y.Number) })
 	now := stamp{s.time()}
 	return insertChanges.run(ctx, s, tx, len(articles), func(i int) []any {
-		return []any{articles[i].Number, articles[i].Revision, &bulk, now}
+		added := articles[i].Revision == 1
+		return []any{articles[i].Number, articles[i].Revision, &bulk, &added, now}
 	}, nil)
 }
 
@@ -199,15 +201,20 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 	return nil
 }
 
-// IndexedArticles returns how many articles the search index has been given: all but
-// those with a change that it may not hold.
-func (s *Store) IndexedArticles(ctx context.Context) (int, error) {
-	n, err := s.r.NewSelect().Table("articles").
-		Where("NOT EXISTS (SELECT 1 FROM article_changes AS ac WHERE ac.number = articles.number)").Count(ctx)
+// IndexedArticles returns how the search index stands and how many articles its live
+// generation has been given: all but those that are there since a change that it may not
+// hold.
+func (s *Store) IndexedArticles(ctx context.Context) (waypost.ArticleIndex, int, error) {
+	row, err := s.indexRow(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("count indexed articles: %w", err)
+		return waypost.ArticleIndex{}, 0, fmt.Errorf("look how the search index stands: %w", err)
 	}
-	return int(n), nil
+	n, err := s.r.NewSelect().Table("articles").
+		Where("NOT EXISTS (SELECT 1 FROM article_changes AS ac WHERE ac.number = articles.number AND ac.added)").Count(ctx)
+	if err != nil {
+		return waypost.ArticleIndex{}, 0, fmt.Errorf("count indexed articles: %w", err)
+	}
+	return row.index(), int(n), nil
 }
 
 // PendingArticleChanges returns how many articles the index may not hold as they are,

@@ -19,6 +19,7 @@ import (
 	"github.com/typesense/typesense-go/v3/typesense"
 	"github.com/typesense/typesense-go/v3/typesense/api"
 
+	"waypost"
 	"waypost/searchsvc"
 )
 
@@ -31,9 +32,9 @@ type Options struct {
 	// GET /status: without that a node that is started again is used before it has all
 	// articles.
 	APIKey string
-	// Indexed says how many articles the live generation must have, by SQL. If it is nil,
-	// a node is used only while none of its writes are queued.
-	Indexed func(context.Context) (int, error)
+	// Indexed says which generation is live and how many articles it must have, by SQL. If
+	// it is nil, a node is used only while none of its writes are queued.
+	Indexed func(context.Context) (waypost.ArticleIndex, int, error)
 	// Prefix stands before the names of the alias and of all collections. Whoever
 	// shares a cluster needs one of their own, for collections of ours are dropped when
 	// they are no longer needed.
@@ -56,7 +57,7 @@ type Index struct {
 	prefix  string
 	alias   string
 	log     *slog.Logger
-	indexed func(context.Context) (int, error)
+	indexed func(context.Context) (waypost.ArticleIndex, int, error)
 
 	now       func() time.Time
 	searching patience
@@ -122,17 +123,36 @@ func repeatable(_ context.Context, r *http.Request) error {
 func (x *Index) Engine() string { return "typesense-2" }
 
 // Live implements searchsvc.Index. An alias to a collection that is not there, which
-// Typesense accepts, counts as none.
+// Typesense accepts, counts as none. A node that still replays its log may have neither
+// yet, or the alias of before: what it says then is believed only if it is what SQL says.
 func (x *Index) Live(ctx context.Context) (string, error) {
 	var collection string
 	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
-		if collection, err = n.target(ctx, x.alias); err != nil || collection == "" {
+		var queued int64
+		if x.indexed != nil {
+			if queued, err = n.queued(ctx); err != nil {
+				return err
+			}
+		}
+		if collection, err = n.target(ctx, x.alias); err != nil {
 			return err
 		}
-		if _, err = n.client.Collection(collection).Retrieve(ctx); isMissing(err) {
-			collection, err = "", nil
+		if collection != "" {
+			if _, err = n.client.Collection(collection).Retrieve(ctx); isMissing(err) {
+				collection, err = "", nil
+			}
 		}
-		return err
+		if err != nil || queued <= 0 {
+			return err
+		}
+		index, _, err := x.indexed(ctx)
+		switch {
+		case err != nil:
+			return errUncounted
+		case !x.expects(index, collection):
+			return lacking(queued)
+		}
+		return nil
 	})
 	if err != nil {
 		return "", wrap("read the live collection", err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/typesense/typesense-go/v3/typesense"
 	"github.com/typesense/typesense-go/v3/typesense/api"
+
+	"waypost"
 )
 
 // patience says how long something is waited for.
@@ -43,7 +45,7 @@ type node struct {
 	ill    bool
 	since  time.Time // when it fell ill
 	failed time.Time // when it failed last
-	whole  time.Time // when it had all articles though writes were queued
+	whole  time.Time // when it had all articles
 }
 
 // do has nodes do something, one after the other until one has done it: first the
@@ -124,7 +126,7 @@ func (x *Index) failed(ctx context.Context, n *node, wrong fault) {
 	if fresh {
 		n.ill, n.since = true, now
 	}
-	n.failed = now
+	n.failed, n.whole = now, time.Time{}
 	n.mu.Unlock()
 	if fresh {
 		x.log.LogAttrs(ctx, slog.LevelWarn, "a Typesense node fails", slog.String("node", n.name), slog.String("error", wrong.cause))
@@ -147,41 +149,52 @@ func (x *Index) worked(ctx context.Context, n *node) {
 	}
 }
 
-// wholeTime is how long a node that had all articles while writes were queued is not
-// asked anew. A server that is started again takes longer than that.
+// wholeTime is how long a node that had all articles is not asked anew. A server that is
+// started again takes longer than that.
 const wholeTime = 250 * time.Millisecond
 
 // holdsAll is a fault if a node may lack articles: a server that was started again, or is
 // behind the others, answers searches from the part of the log that it has replayed, and
-// says that it is healthy. It has all if no writes are queued, or at least as many as SQL
-// says are indexed: else what is being written would keep it from answering. A server
+// says that it is healthy. It has all if no writes are queued, or if what SQL says is
+// indexed is there: else what is being written would keep it from answering. A server
 // that does not tell its queue, or not to this API key, is used as it is.
 func (x *Index) holdsAll(ctx context.Context, n *node) error {
-	var status struct {
-		Queued *int64 `json:"queued_writes"`
-	}
-	if known, err := n.status(ctx, &status); err != nil || !known || status.Queued == nil || *status.Queued <= 0 {
-		return err
-	}
 	n.mu.Lock()
 	fresh := x.now().Sub(n.whole) < wholeTime
 	n.mu.Unlock()
-	behind := fault{cause: fmt.Sprintf("lacks articles: %d writes are queued", *status.Queued)}
 	if fresh {
 		return nil
 	}
+	at := x.now()
+	queued, err := n.queued(ctx)
+	if err == nil && queued > 0 {
+		err = x.holdsIndexed(ctx, n, queued)
+	}
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.whole = at
+	n.mu.Unlock()
+	return nil
+}
+
+// holdsIndexed is a fault if a node with queued writes may lack what SQL says is indexed:
+// the alias names a generation of before, or its collection has fewer articles.
+func (x *Index) holdsIndexed(ctx context.Context, n *node, queued int64) error {
+	behind := lacking(queued)
 	if x.indexed == nil {
 		return behind
 	}
-	want, err := x.indexed(ctx)
+	index, want, err := x.indexed(ctx)
 	if err != nil {
-		return fault{cause: "has writes queued, and the database does not tell how many articles it should have"}
+		return errUncounted
 	}
 	collection, err := n.target(ctx, x.alias)
 	if err != nil {
 		return err
 	}
-	if collection == "" {
+	if collection == "" || !x.expects(index, collection) {
 		return behind
 	}
 	answer, err := n.client.Collection(collection).Retrieve(ctx)
@@ -193,10 +206,32 @@ func (x *Index) holdsAll(ctx context.Context, n *node) error {
 	case answer.NumDocuments == nil || *answer.NumDocuments < int64(want):
 		return behind
 	}
-	n.mu.Lock()
-	n.whole = x.now()
-	n.mu.Unlock()
 	return nil
+}
+
+func lacking(queued int64) fault {
+	return fault{cause: fmt.Sprintf("lacks articles: %d writes are queued", queued)}
+}
+
+var errUncounted = fault{cause: "has writes queued, and the database does not tell which articles it should have"}
+
+// expects tells whether the alias may name a collection when all is replayed: that of the
+// live generation, or, until SQL knows that a reindex has ended, of the one that was built.
+func (x *Index) expects(index waypost.ArticleIndex, collection string) bool {
+	return index.Engine != x.Engine() || index.Live == "" || collection == x.prefix+index.Live ||
+		index.Building != "" && collection == x.prefix+index.Building
+}
+
+// queued is how many writes a node has not done yet, 0 if it does not say so.
+func (n *node) queued(ctx context.Context) (int64, error) {
+	var status struct {
+		Queued *int64 `json:"queued_writes"`
+	}
+	known, err := n.status(ctx, &status)
+	if err != nil || !known || status.Queued == nil {
+		return 0, err
+	}
+	return *status.Queued, nil
 }
 
 // status reads what a node says about its queue; known is false if it does not say so.

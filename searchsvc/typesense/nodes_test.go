@@ -34,7 +34,7 @@ func startNode(t testing.TB, behave http.HandlerFunc) *fakeNode {
 	n := &fakeNode{}
 	n.set(behave)
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/status" && !n.tells { // which is asked before each search
+		if r.URL.Path == "/status" && !n.tells { // which is asked before searches
 			http.NotFound(w, r)
 			return
 		}

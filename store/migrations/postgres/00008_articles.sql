@@ -37,6 +37,7 @@ CREATE TABLE article_changes (
   number BIGINT PRIMARY KEY,
   revision BIGINT NOT NULL,
   bulk BOOLEAN NOT NULL,
+  added BOOLEAN NOT NULL,
   changed_at BIGINT NOT NULL,
   tries BIGINT NOT NULL DEFAULT 0,
   due_at BIGINT NOT NULL DEFAULT 0

@@ -35,6 +35,7 @@ CREATE TABLE article_changes (
   number INTEGER PRIMARY KEY,
   revision INTEGER NOT NULL,
   bulk INTEGER NOT NULL,
+  added INTEGER NOT NULL,
   changed_at INTEGER NOT NULL,
   tries INTEGER NOT NULL DEFAULT 0,
   due_at INTEGER NOT NULL DEFAULT 0
