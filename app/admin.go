@@ -37,6 +37,9 @@ const watchedTime = 30 * time.Second
 var (
 	// checkTime bounds one readiness check.
 	checkTime = 2 * time.Second
+	// optionalTime bounds one that leaves the process ready: Kubernetes waits for an answer
+	// for a second.
+	optionalTime = 700 * time.Millisecond
 	// noticeTime is how long a process that is to stop goes on accepting if nobody asks
 	// /readyz who did so before.
 	noticeTime = 5 * time.Second
@@ -61,17 +64,16 @@ func serveAdmin(ctx context.Context, addr string, checks []check, metrics http.H
 }
 
 func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
-	defer cancel()
 	status, answers := http.StatusOK, map[string]string{}
 	if !a.isStopping() {
-		for _, c := range a.checks {
-			answers[c.name] = "ok"
-			switch failed := c.ask(ctx) != nil; { // the cause is for the log, not for whoever asks
+		for i, failed := range a.ask(r.Context()) {
+			switch c := a.checks[i]; { // the cause is for the log, not for whoever asks
 			case failed && c.optional:
 				answers[c.name] = "degraded"
 			case failed:
 				answers[c.name], status = "away", http.StatusServiceUnavailable
+			default:
+				answers[c.name] = "ok"
 			}
 		}
 	}
@@ -86,6 +88,25 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 		default: // somebody else was
 		}
 	}
+}
+
+// ask does all checks at the same time, and tells which fail.
+func (a *adminServer) ask(ctx context.Context) []bool {
+	failed := make([]bool, len(a.checks))
+	var group sync.WaitGroup
+	for i, c := range a.checks {
+		group.Go(func() {
+			limit := checkTime
+			if c.optional {
+				limit = optionalTime
+			}
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			failed[i] = c.ask(ctx) != nil
+		})
+	}
+	group.Wait()
+	return failed
 }
 
 // isStopping notes that somebody asks.

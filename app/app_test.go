@@ -33,6 +33,7 @@ import (
 // These are for what is away, not for a busy machine.
 func init() {
 	checkTime, noticeTime, backlogTime, issuerTime = time.Minute, time.Minute, time.Minute, time.Minute
+	optionalTime = checkTime / 2
 	limits.CallTime = time.Minute
 }
 
@@ -379,5 +380,49 @@ func TestGatewayMetrics(t *testing.T) {
 				t.Log(line)
 			}
 		}
+	}
+}
+
+// One check that hangs keeps no other from its answer, and one that is optional is waited
+// for less long than whoever asks waits.
+func TestReadyAtOnce(t *testing.T) {
+	t.Parallel()
+	others := make(chan struct{})
+	left := func(ctx context.Context) time.Duration {
+		end, _ := ctx.Deadline()
+		return time.Until(end)
+	}
+	a := &adminServer{checks: []check{
+		{name: "database", ask: func(ctx context.Context) error {
+			<-others
+			return context.DeadlineExceeded
+		}},
+		{name: "redis", ask: func(ctx context.Context) error {
+			if got := left(ctx); got <= optionalTime || got > checkTime {
+				t.Errorf("redis has %s", got)
+			}
+			return nil
+		}},
+		{name: "search", optional: true, ask: func(ctx context.Context) error {
+			defer close(others)
+			if got := left(ctx); got > optionalTime {
+				t.Errorf("search has %s", got)
+			}
+			return io.EOF
+		}},
+	}}
+	for _, want := range []struct {
+		status int
+		body   string
+	}{
+		{http.StatusServiceUnavailable, `{"database":"away","redis":"ok","search":"degraded"}`},
+		{http.StatusOK, `{"redis":"ok","search":"degraded"}`},
+	} {
+		w := httptest.NewRecorder()
+		a.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		if w.Code != want.status || strings.TrimSpace(w.Body.String()) != want.body {
+			t.Errorf("status %d, %s", w.Code, w.Body)
+		}
+		a.checks, others = a.checks[1:], make(chan struct{})
 	}
 }
