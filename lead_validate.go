@@ -186,7 +186,10 @@ func checkEmail(p *Problems, target string, s *string) {
 		return
 	}
 	addr, err := mail.ParseAddress(*s)
-	if err != nil || addr.Address != *s || addr.Name != "" || strings.ContainsAny(*s, " \"[]") {
+	switch {
+	case strings.ContainsAny(*s, " <>,;，；、"):
+		p.Add(DetailInvalidFormat, target, "is no e-mail address: it must be one alone, without blanks")
+	case err != nil || addr.Address != *s || addr.Name != "" || strings.ContainsAny(*s, "\"[]"):
 		p.Add(DetailInvalidFormat, target, "is no e-mail address")
 	}
 }

@@ -295,3 +295,18 @@ func TestLeadCustomFields(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestEmailsThatAreMore(t *testing.T) {
+	t.Parallel()
+	for _, email := range []string{"ada lovelace@example.com", "ada@example.com bob@example.com", "ada@example.com;bob@example.com", "ada@example.com，bob@example.com", "Ada <ada@example.com>", "ada@example.com,"} {
+		f := waypost.LeadFields{Name: "a", Email: &email}
+		_, err := f.Validate("CN", noon)
+		if err == nil || err.Error() != "email: is no e-mail address: it must be one alone, without blanks" {
+			t.Errorf("%s: %v", email, err)
+		}
+	}
+	email := "ada+tag@example.com"
+	if _, err := (&waypost.LeadFields{Name: "a", Email: &email}).Validate("CN", noon); err != nil {
+		t.Error(err)
+	}
+}
