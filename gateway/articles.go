@@ -115,7 +115,7 @@ func readArticle(document []byte, pathID string) (waypost.Article, error) {
 		art.Channels = append(art.Channels, waypost.Channel(c))
 	}
 	if body.PublishedAt != nil {
-		art.PublishedAt = moment(&p, "published_at", *body.PublishedAt).Truncate(time.Millisecond)
+		art.PublishedAt = moment(&p, "published_at", *body.PublishedAt, "").Truncate(time.Millisecond)
 		if art.PublishedAt.IsZero() && !isNamed(p, "published_at") { // which stands for an absent one
 			p.Add(waypost.DetailOutOfRange, "published_at", "must be later than the first millisecond of the year 1")
 		}

@@ -103,6 +103,7 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 			name := strings.TrimSuffix(d.Target, "[0]")
 			hint := ""
 			switch {
+			case path != "": // it stands in a body
 			case name == "mobilePhone":
 				hint = plusHint(*body.MobilePhone)
 			case name == "email":
@@ -110,6 +111,10 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 			}
 			p.Add(d.Code, path+name, "%s%s", d.Message, hint)
 		}
+	}
+	if path == "" && err == nil {
+		checkLostPlus(p, "mobilePhone", body.MobilePhone)
+		checkLostPlus(p, "email", body.Email)
 	}
 	if len(phones) > 0 {
 		filter.MobilePhone = phones[0]
@@ -135,7 +140,11 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 		{"updatedFrom", body.UpdatedFrom, &filter.UpdatedFrom}, {"updatedTo", body.UpdatedTo, &filter.UpdatedTo},
 	} {
 		if m.raw != nil {
-			*m.into = moment(p, path+m.name, *m.raw)
+			hint := ""
+			if path == "" {
+				hint = plusHint(*m.raw)
+			}
+			*m.into = moment(p, path+m.name, *m.raw, hint)
 		}
 	}
 	inOrder(p, path, "createdFrom", "createdTo", filter.CreatedFrom, filter.CreatedTo)

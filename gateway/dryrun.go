@@ -122,7 +122,7 @@ func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (imposs
 // nearMoment reads a time from which a journey can be followed.
 func (a *api) nearMoment(p *waypost.Problems, target, raw string) time.Time {
 	before := len(*p)
-	t := moment(p, target, raw)
+	t := moment(p, target, raw, "")
 	if len(*p) == before && t.Sub(a.Now()).Abs() > maxDryRunDistance {
 		p.Add(waypost.DetailOutOfRange, target, "must lie within 100 years from now")
 	}

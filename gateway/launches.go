@@ -62,7 +62,7 @@ func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
 	var p waypost.Problems
 	l.Audience = a.audience(&p, body.Audience, list)
 	if body.StartAt != nil {
-		at := moment(&p, "startAt", *body.StartAt)
+		at := moment(&p, "startAt", *body.StartAt, "")
 		l.StartAt = &at
 	}
 	if rate := body.RatePerSecond; rate != nil {

@@ -90,14 +90,15 @@ func (r *request) moment(p *waypost.Problems, name string) time.Time {
 	if !given {
 		return time.Time{}
 	}
-	return moment(p, name, raw)
+	return moment(p, name, raw, plusHint(raw))
 }
 
-// moment reads a time as the contract writes it (chapter 3).
-func moment(p *waypost.Problems, target, raw string) time.Time {
+// moment reads a time as the contract writes it (chapter 3); hint is added to the fault of
+// one that is none.
+func moment(p *waypost.Problems, target, raw, hint string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, raw)
 	if err != nil {
-		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z%s", plusHint(raw))
+		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z%s", hint)
 	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
 		p.Add(waypost.DetailOutOfRange, target, "must lie in the years 1 to 9999")
 		return time.Time{}
@@ -112,6 +113,18 @@ func plusHint(raw string) string {
 		return ""
 	}
 	return "; it has a blank: a + in a query stands for one, so write + as %2B"
+}
+
+// checkLostPlus refuses a parameter that begins with a blank: it was a +, without which a
+// number can be that of another country. Invisible characters may stand before it.
+func checkLostPlus(p *waypost.Problems, name string, raw *string) {
+	if raw == nil {
+		return
+	}
+	seen := strings.TrimLeftFunc(*raw, func(r rune) bool { return r != ' ' && waypost.CleanKey(string(r)) == "" })
+	if strings.HasPrefix(seen, " ") {
+		p.Add(waypost.DetailInvalidFormat, name, "begins with a blank: a + in a query stands for one, so write + as %%2B, and leave a blank out")
+	}
 }
 
 // inOrder notes a span of time that ends before it begins: nothing can lie in it. Ends

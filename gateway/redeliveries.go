@@ -99,7 +99,7 @@ func decodeRedelivery(r *request) (waypost.DeliveryFilter, error) {
 		into *time.Time
 	}{{"from", body.Filter.From, &f.From}, {"to", body.Filter.To, &f.To}} {
 		if m.raw != nil {
-			*m.into = moment(&p, path+m.name, *m.raw)
+			*m.into = moment(&p, path+m.name, *m.raw, "")
 		}
 	}
 	inOrder(&p, path, "from", "to", f.From, f.To)

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -352,6 +354,18 @@ func TestSignatureDoesNotMatch(t *testing.T) {
 			r.Body, r.ContentLength, r.GetBody = other.Body, other.ContentLength, other.GetBody
 		}
 	}
+	noHash := func(r *http.Request) {
+		at, nonce, names := fmt.Sprint(f.clock.Now().Unix()), signature.NewNonce(), []string{"host", "x-cloud-content-sha256", "x-cloud-nonce", "x-cloud-timestamp"}
+		signed := signature.Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Headers: []signature.Header{
+			{Name: "Host", Value: f.addr}, {Name: signature.HeaderBodyHash, Value: signature.HashBody(nil)}, {Name: signature.HeaderNonce, Value: nonce}, {Name: signature.HeaderTimestamp, Value: at},
+		}}
+		mac := hmac.New(sha256.New, []byte(f.key.SecretKey))
+		mac.Write([]byte(signature.StringToSign(at, nonce, signature.Canonical(signed, names, ""))))
+		for _, h := range signed.Headers[1:] {
+			r.Header.Set(h.Name, h.Value)
+		}
+		r.Header.Set(signature.HeaderSignature, fmt.Sprintf("CLOUD1-HMAC-SHA256 Credential=%s, SignedHeaders=%s, Signature=%x", f.key.AccessKey, strings.Join(names, ";"), mac.Sum(nil)))
+	}
 	post := func(tamper func(*http.Request)) call {
 		return call{method: "POST", target: "/v1/leads", body: lead, tamper: tamper}
 	}
@@ -374,6 +388,7 @@ func TestSignatureDoesNotMatch(t *testing.T) {
 		{"another method", get(resign(func(r *signature.Request, _ *signature.Key) { r.Method = "POST" })), "SignatureMismatch", "X-Cloud-Signature", ""},
 		{"line break in the secret", get(resign(func(_ *signature.Request, k *signature.Key) { k.SecretKey += "\n" })), "SignatureMismatch", "X-Cloud-Signature", "secret key"},
 		{"another list of names", get(inSignature("host;", "date;host;")), "MalformedSignature", "date", "is in SignedHeaders but was not sent"},
+		{"hash of an empty body left out", get(noHash), "SignatureMismatch", "X-Cloud-Signature", "what arrived is not what was signed"},
 		{"line break behind the body", post(body(lead + "\n")), "SignatureMismatch", "X-Cloud-Content-SHA256", "though the signature is right: 33 bytes with the SHA-256 " + signature.HashBody([]byte(lead+"\n"))},
 		{"other blanks", post(body(strings.Replace(lead, ":", ": ", 1))), "SignatureMismatch", "X-Cloud-Content-SHA256", "though the signature is right"},
 		{"no body", post(body("")), "SignatureMismatch", "X-Cloud-Content-SHA256", "0 bytes"},
@@ -399,6 +414,22 @@ func TestSignatureDoesNotMatch(t *testing.T) {
 			t.Errorf("%s: %s", query, a.raw)
 		}
 	}
+	// At the beginning it would be taken off, and the rest be another value.
+	for _, query := range []string{"mobilePhone=+16502530000", "mobilePhone=+8613800138000", "mobilePhone=%E2%80%AD+16502530000", "mobilePhone=%2016502530000", "email=+ada@example.com"} {
+		name, _, _ := strings.Cut(query, "=")
+		for _, path := range []string{"/v1/leads?", "/v1/leads/export?"} {
+			if a := f.get(path+query).fault(t, http.StatusBadRequest, "BadRequest", "InvalidFormat "+name); !strings.Contains(a.raw, "write + as %2B") {
+				t.Errorf("%s%s: %s", path, query, a.raw)
+			}
+		}
+	}
+	// A body has no such rule.
+	launches := "/v1/journeys/" + f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`) + "/launches"
+	a := f.send("POST", launches, `{"audience":{"filter":{"createdFrom":"2026-01-31 12:00:00","email":"a b"}}}`).fault(t, http.StatusBadRequest, "BadRequest")
+	if strings.Contains(a.raw, "%2B") {
+		t.Errorf("in a body: %s", a.raw)
+	}
+	f.send("POST", launches, `{"audience":{"filter":{"mobilePhone":" 13800138000"}}}`).expect(t, 201)
 	if a := f.get("/v1/deliveries?from=2026-01-31T12:00:00+08:00").expect(t, 400); !strings.Contains(a.raw, "%2B") {
 		t.Errorf("deliveries: %s", a.raw)
 	}
