@@ -165,7 +165,7 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 				t.Errorf("%s, If-Match %s: %s", o.OperationId, header, a.raw)
 			}
 		}
-		for _, header := range []string{tag[1:], tag[:len(tag)-1], strings.Trim(tag, `"`), "w/" + tag, "W/*", "W/", "*, " + tag, tag + ", *", tag + tag, tag + " " + tag, ", ,", tag + ",", `"a b"`} {
+		for _, header := range []string{tag[1:], tag[:len(tag)-1], strings.Trim(tag, `"`), "w/" + tag, "W/*", "W/", "*, " + tag, tag + ", *", tag + tag, tag + " " + tag, ", ,", `"a b"`} {
 			c.headers["If-Match"] = header
 			if a := f.do(c).fault(t, http.StatusBadRequest, "BadRequest", []string{}...); a.json["target"] != "If-Match" {
 				t.Errorf("%s, If-Match %s: %s", o.OperationId, header, a.raw)

@@ -469,7 +469,7 @@ func TestLeadPreconditions(t *testing.T) {
 	with("PATCH", `{"businessParam":{"gender":7}}`, first).fault(t, 400, "BadRequest")
 	with("PATCH", `{"businessParam":{"externalId":"e"}}`, first).fault(t, 412, "PreconditionFailed")
 	with("PATCH", `{"businessParam":{"externalId":"e"}}`, second).fault(t, 409, "Conflict")
-	with("PUT", `{"businessParam":{"name":"Eve"}}`, `"x", `+second).expect(t, 201)
+	with("PUT", `{"businessParam":{"name":"Eve"}}`, `"x", , `+second+",").expect(t, 201)
 	with("PATCH", `{"businessParam":{"qq":"3"}}`, "*").expect(t, 201)
 
 	credential, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: testOrg, Name: "strict", Grants: []waypost.Grant{"*"}, RequireIfMatch: true, RatePerSecond: 1000, RateBurst: 1000})

@@ -88,10 +88,14 @@ func (r *request) checkIfMatch() error {
 // weak stands before an entity tag that names what is only equivalent.
 const weak = "W/"
 
-// entityTags splits a list of entity tags, which may hold commas.
+// entityTags splits a list of entity tags, which may hold commas. A list may have empty
+// elements (RFC 9110, section 5.6.1.2).
 func entityTags(header string) (tags []string, valid bool) {
 	for rest := header; ; {
-		rest = strings.TrimLeft(rest, " \t")
+		rest = strings.TrimLeft(rest, " \t,")
+		if rest == "" {
+			return tags, len(tags) > 0
+		}
 		quoted := strings.TrimPrefix(rest, weak)
 		opaque, opened := strings.CutPrefix(quoted, `"`)
 		opaque, after, closed := strings.Cut(opaque, `"`)
