@@ -273,9 +273,12 @@ func (a *api) checkMedia(_ context.Context, r *request) error {
 		r.media, r.charset = mediaOf(r.header("Content-Type"))
 		charsets := ", with charset=UTF-8 or none"
 		if r.route.body.spooled() { // a file may come from a program that knows no other
-			charsets = ""
+			charsets = ", with no parameter but charset"
+			if r.route.body == importBody {
+				charsets += " and, of text/csv, header=present"
+			}
 		}
-		if !slices.Contains(takes, r.media) || charsets != "" && !strings.EqualFold(r.charset, charsetUTF8) {
+		if !slices.Contains(takes, r.media) || !r.route.body.spooled() && !strings.EqualFold(r.charset, charsetUTF8) {
 			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s%s", strings.Join(takes, " or "), charsets)
 		}
 		if _, known := decoderOf(r.charset); !known {
@@ -313,11 +316,16 @@ func (r *request) checkMark() error {
 }
 
 // mediaOf is a Content-Type without its parameters, and its charset, which is UTF-8 if
-// there is none. It has no media type if there is another parameter.
+// there is none. It has no media type if there is another parameter than those of RFC
+// 4180: a CSV needs a header row.
 func mediaOf(contentType string) (media, charset string) {
 	media, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
-	if err != nil || len(params) > 1 || len(params) == 1 && !given {
+	delete(params, "charset")
+	if media == "text/csv" && strings.EqualFold(params["header"], "present") {
+		delete(params, "header")
+	}
+	if err != nil || len(params) > 0 {
 		return "", ""
 	}
 	if !given {

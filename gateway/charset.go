@@ -29,11 +29,11 @@ const someCharsets = "utf-8, gb18030 (GBK and GB2312 are parts of it), utf-16, b
 // is; utf-16 alone needs a byte order mark.
 func decoderOf(charset string) (e encoding.Encoding, known bool) {
 	charset = strings.ToLower(strings.TrimSpace(charset))
-	switch charset {
-	case "utf-16":
+	if charset == "utf-16" {
 		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM), true
-	case "cp936": // the name of it in Python
-		return simplifiedchinese.GB18030, true
+	}
+	if name, found := codePages[charset]; found {
+		charset = name
 	}
 	e, err := htmlindex.Get(charset)
 	if err != nil || e == encoding.Replacement {
@@ -47,6 +47,9 @@ func decoderOf(charset string) (e encoding.Encoding, known bool) {
 	}
 	return e, true
 }
+
+// codePages are names by the numbers of Windows that the Encoding Standard does not have.
+var codePages = map[string]string{"cp932": "shift_jis", "cp936": "gbk", "cp949": "euc-kr", "cp950": "big5"}
 
 // textReader reads a file of text as UTF-8, without its byte order mark, which
 // spreadsheets write. A file that is something else, or that is not wholly in its
@@ -63,7 +66,11 @@ func textReader(file io.Reader, charset string) (io.Reader, error) {
 		return &wholeText{in: in, line: 1}, err
 	}
 	if decoder != nil {
-		return &wholeText{in: transform.NewReader(in, decoder.NewDecoder()), decoded: true, line: 1}, nil
+		text := bufio.NewReaderSize(transform.NewReader(in, decoder.NewDecoder()), readBuffer)
+		if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // of UTF-16LE, GB18030 and so on
+			_, _ = text.Discard(len(mark))
+		}
+		return &wholeText{in: text, decoded: true, line: 1}, nil
 	}
 	return &wholeText{in: in, line: 1}, nil
 }
@@ -212,7 +219,7 @@ func (w *wholeText) broken(text []byte) error {
 			case w.decoded:
 				return brokenAt(w.line, "the file is not in the charset that the Content-Type names; nothing of it is imported")
 			case looksGBK(at):
-				return brokenAt(w.line, "the file is not UTF-8, but looks like GBK: send it with charset=gb18030 in the Content-Type (CLI: --encoding gb18030), or "+asUTF8)
+				return brokenAt(w.line, "the file is not UTF-8, but looks like GBK: send it with charset=gb18030 (Korean: euc-kr) in the Content-Type (CLI: --encoding), or "+asUTF8)
 			}
 			break
 		}

@@ -387,6 +387,20 @@ func TestImportCharsets(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.charset, all, want)
 		}
 	}
+	for charset, body := range map[string]string{
+		"utf-16le": utf16LE("\uFEFF{\"name\":\"张三\"}"), "utf-16be": utf16BE("\uFEFF{\"name\":\"张三\"}"), "gb18030": "\x84\x31\x95\x33{\"name\":\"\xd5\xc5\xc8\xfd\"}",
+		"cp932": "{\"name\":\"\x92\xa3\x8e\x4f\"}", "cp950": "{\"name\":\"\xb1\x69\xa4\x54\"}", "cp949": "{\"name\":\"\xed\xe5\xdf\xb2\"}",
+	} {
+		want := map[string]string{"cp932": "張三", "cp950": "張三", "cp949": "張三"}[charset]
+		if want == "" {
+			want = "张三"
+		}
+		for row, err := range importRows(strings.NewReader(body), importForm{contentTypeNDJSON, charset, waypost.ImportCreate, "CN"}) {
+			if err != nil || string(row.Data) != `{"name":"`+want+`"}` {
+				t.Errorf("%s: %s %v %v", charset, row.Data, row.Fault, err)
+			}
+		}
+	}
 	for charset, known := range map[string]bool{
 		"big5": true, "Shift_JIS": true, "euc-kr": true, "windows-1252": true, "iso-8859-1": true, "latin1": true, "utf8": true,
 		"utf-7": false, "": false, "ebcdic": false, "replacement": false, "utf-32": false,

@@ -218,7 +218,14 @@ func TestImportIsWhole(t *testing.T) {
 	if !strings.Contains(refused.raw, "there is no charset klingon: it must be utf-8, gb18030") {
 		t.Errorf("%s", refused.raw)
 	}
-	send("text/csv; charset=gbk; header=present", gbk).fault(t, 415, "UnsupportedMediaType", []string{}...)
+	for _, media := range []string{"text/csv; charset=gbk; header=absent", "text/csv; charset=utf-8; boundary=x", "application/x-ndjson; header=present"} {
+		if a := send(media, gbk).fault(t, 415, "UnsupportedMediaType", []string{}...); !strings.Contains(a.raw, "no parameter but charset and, of text/csv, header=present") {
+			t.Errorf("%s: %s", media, a.raw)
+		}
+	}
+	for _, media := range []string{"text/csv; charset=utf-8; header=present", `text/csv; Header="Present"`} {
+		send(media, "name\nAda\n").expect(t, 202)
+	}
 	f.do(call{method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"a"}}`, headers: map[string]string{"Content-Type": "application/json; charset=gbk"}}).fault(t, 415, "UnsupportedMediaType", []string{}...)
 
 	if im := f.imported("create", `text/csv; charset="GB18030"`, gbk); im.Total != 3 || im.Created != 3 {

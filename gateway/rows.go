@@ -136,7 +136,7 @@ func (l *lineReader) next() (importLine, error) {
 		case len(line.text) == 0:
 			continue
 		case !json.Valid(line.text):
-			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid JSON")
+			line.fault = rowFault(waypost.DetailInvalidFormat, "", "the line is not valid JSON: each line must hold one object, as a whole")
 		}
 		return line, nil
 	}
