@@ -89,6 +89,8 @@ type wire struct {
 	from io.Reader
 	conn net.Conn
 	err  error
+	// until is when the body must have arrived.
+	until time.Time
 	// most bounds what is read and thrown away of a refused body, in bytes.
 	most int64
 	// awaited tells that the client sends the body when it hears that it should (100).
@@ -112,7 +114,8 @@ func (w *wire) allow(d time.Duration) error {
 	if w.conn == nil {
 		return nil
 	}
-	return w.conn.SetReadDeadline(time.Now().Add(d))
+	w.until = time.Now().Add(d)
+	return w.conn.SetReadDeadline(w.until)
 }
 
 func (w *wire) Read(p []byte) (n int, err error) {
@@ -179,7 +182,7 @@ func (a *api) readBody(_ context.Context, r *request) error {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
 	if err != nil {
-		return incomplete()
+		return r.wire.incomplete()
 	}
 	if len(body) > limit {
 		r.tooLarge = true
@@ -192,8 +195,13 @@ func (a *api) readBody(_ context.Context, r *request) error {
 	return nil
 }
 
-func incomplete() error {
-	return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely, or not in time")
+// incomplete says why a body could not be read. Fiber's errors of chunks do not tell a
+// deadline.
+func (w *wire) incomplete() error {
+	if !time.Now().Before(w.until) {
+		return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive in time: it came too slowly, or is shorter than Content-Length says")
+	}
+	return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely: the connection ended, or its chunks are malformed")
 }
 
 // spoolTime bounds how long an import's body may take to arrive.
@@ -230,7 +238,7 @@ func (a *api) spoolBody(r *request) error {
 	limit := int64(r.route.body.limit())
 	size, err := io.Copy(io.MultiWriter(file, hash), io.LimitReader(r.wire, limit+1))
 	if r.wire.err != nil && !errors.Is(r.wire.err, io.EOF) {
-		return incomplete()
+		return r.wire.incomplete()
 	}
 	if err != nil {
 		return fmt.Errorf("write an import's file: %w", err)

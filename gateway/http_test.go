@@ -209,7 +209,9 @@ func TestHostsAndFraming(t *testing.T) {
 		{"folded", "GET /v1/leads HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", 400, ""},
 		{"folded by a tab", "GET /v1/leads HTTP/1.1\r\nHost: h\r\nX: a\r\n\tTransfer-Encoding: chunked\r\n\r\n", 400, ""},
 		{"no colon", "GET /v1/leads HTTP/1.1\r\nHost: h\r\nX\r\n\r\n", 400, ""},
-		{"line feeds alone", "GET /v1/nothing HTTP/1.1\nHost: h\n\n", 404, "path"},
+		{"line feeds alone", "GET /v1/nothing HTTP/1.1\nHost: h\n\n", 400, ""},
+		{"one line feed alone", "POST /v1/leads HTTP/1.1\r\nHost: h\r\nX: a\nContent-Length: 5\r\n\r\n", 400, ""},
+		{"a line feed alone at the end", "GET /v1/nothing HTTP/1.1\r\nHost: h\r\n\n", 400, ""},
 		{"HTTP/2", "GET /v1/nothing HTTP/2.0\r\nHost: h\r\n\r\n", 400, ""},
 		{"no HTTP", "GET /v1/nothing FTP/1.1\r\nHost: h\r\n\r\n", 400, ""},
 	} {
@@ -248,7 +250,10 @@ func TestRefusedConnections(t *testing.T) {
 		{"too slow", hasty, "GET /v1/leads HTTP/1.1\r\nHost:", "did not arrive within 200ms"},
 		{"no HTTP", f.addr, "nonsense\r\n\r\n", "is not valid HTTP/1.1"},
 		{"a number for a length", f.addr, "POST /v1/leads HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", "is not valid HTTP/1.1"},
-		{"slow body", hasty, f.signedHead("POST", "/v1/leads", "{}", hasty, "Content-Type: application/json", "Content-Length: 2") + "\r\n{", "the body did not arrive completely, or not in time"},
+		{"slow body", hasty, f.signedHead("POST", "/v1/leads", "{}", hasty, "Content-Type: application/json", "Content-Length: 2") + "\r\n{", "the body did not arrive in time: it came too slowly, or is shorter than Content-Length says"},
+		{"slow chunk", hasty, f.signedHead("POST", "/v1/leads", "{}", hasty, "Content-Type: application/json", "Transfer-Encoding: chunked") + "\r\n2\r\n{", "the body did not arrive in time"},
+		{"broken chunk", f.addr, f.signedHead("POST", "/v1/leads", "{}", f.addr, "Content-Type: application/json", "Transfer-Encoding: chunked") + "\r\n2\r\n{}x", "the body did not arrive completely: the connection ended, or its chunks are malformed"},
+		{"chunk of a line feed alone", f.addr, f.signedHead("POST", "/v1/leads", "{}", f.addr, "Content-Type: application/json", "Transfer-Encoding: chunked") + "\r\n2\n{}\r\n0\r\n\r\n", "the body did not arrive completely"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -114,7 +114,10 @@ func (r *request) param(name string) string { return r.c.Params(name) }
 func readHeaders(raw string) ([]signature.Header, error) {
 	var headers []signature.Header
 	for line := range strings.Lines(raw) {
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		line, ended := strings.CutSuffix(line, "\r\n")
+		if !ended { // a proxy may see no end there
+			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line ends with LF alone; end each with CRLF")
+		}
 		if line == "" {
 			continue
 		}
