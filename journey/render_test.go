@@ -128,6 +128,7 @@ func TestCheckTemplate_faults(t *testing.T) {
 		"{% if lead.nmae == blank %}{% endif %}":                 "line 1, column 7: lead has no member \"nmae\"",
 		"{% for p in lead.phones %}{% endfor %}":                 "line 1, column 13: lead has no member \"phones\"",
 		"{% assign x = lead.nmae %}":                             "line 1, column 15: lead has no member \"nmae\"",
+		"{% assign l = lead %}{{ l.nmae }}{{ l.name }}":          "line 1, column 25: lead has no member \"nmae\"",
 		"{% cycle lead.nmae: 1, 2 %}":                            "line 1, column 10: lead has no member \"nmae\"",
 		"{{ 'a' | append: lead.nmae }}":                          "line 1, column 18: lead has no member \"nmae\"",
 		"{{ enrollment.params.list[lead.nmae] }}":                "line 1, column 27: lead has no member \"nmae\"",

@@ -224,6 +224,15 @@ func (c *cursor) lookup(root expr, at int) expr {
 
 // refer notes which variable a template reads.
 func (c *cursor) refer(x lookup, at int) {
+	path := x.names()
+	if len(path) > 0 && path[0] != "forloop" && path[0] != "tablerowloop" {
+		c.references = append(c.references, reference{path, at})
+	}
+}
+
+// names are the names of the variable and of the members behind it, up to one that
+// is not written out.
+func (x lookup) names() []string {
 	var path []string
 	for _, e := range append([]expr{x.root}, x.path...) {
 		k, _ := e.(constant)
@@ -233,10 +242,28 @@ func (c *cursor) refer(x lookup, at int) {
 		}
 		path = append(path, name)
 	}
-	if len(path) > 0 && path[0] != "forloop" && path[0] != "tablerowloop" {
-		c.references = append(c.references, reference{path, at})
-	}
+	return path
 }
+
+// resolve puts what a variable stands for in its place: after assign l = lead, l.name
+// is lead.name.
+func (p *parser) resolve(path []string) []string {
+	for range maxAliases {
+		x, ok := p.aliases[path[0]]
+		names := x.names()
+		if !ok || p.assigned[path[0]] > 1 || len(names) == 0 {
+			break
+		}
+		if len(names) <= len(x.path) {
+			return names // the rest is not known
+		}
+		path = append(names, path[1:]...)
+	}
+	return path
+}
+
+// maxAliases bounds how often a name is resolved: it may stand for itself.
+const maxAliases = 4
 
 func isConstant(all ...expr) bool {
 	return !slices.ContainsFunc(all, func(e expr) bool { _, ok := e.(constant); return !ok })

@@ -12,10 +12,11 @@ type parser struct {
 	source     string
 	pieces     []piece // that are not parsed yet
 	references []reference
-	assigned   map[string]bool // variables that the template makes
-	loops      int             // around what is parsed
-	breaks     int             // so far
-	trial      *Budget         // of trying what is made of literals
+	assigned   map[string]int    // variables that the template makes, and how often
+	aliases    map[string]lookup // those that only stand for another one
+	loops      int               // around what is parsed
+	breaks     int               // so far
+	trial      *Budget           // of trying what is made of literals
 }
 
 type reference struct {
@@ -144,7 +145,7 @@ func (p *parser) variable(x piece) string {
 	if m == nil {
 		failAt(x.at, "%s wants the name of a variable", x.name)
 	}
-	p.assigned[m[1]] = true
+	p.assigned[m[1]]++
 	return m[1]
 }
 
@@ -154,7 +155,10 @@ func parseAssign(p *parser, x piece) node {
 		failAt(x.at, "assign wants a name, = and a value")
 	}
 	n := assignNode{m[1], p.read(x.from+len(m[0]), x.to).filtered()}
-	p.assigned[n.name] = true
+	p.assigned[n.name]++
+	if x, ok := n.value.(lookup); ok {
+		p.aliases[n.name] = x
+	}
 	return n
 }
 
@@ -250,7 +254,7 @@ func (p *parser) loopHead(x piece, allowed ...string) loopNode {
 	if c.kind != wordToken {
 		c.unexpected("the name of a variable")
 	}
-	p.assigned[n.variable] = true
+	p.assigned[n.variable]++
 	c.next()
 	c.want("in")
 	from := c.at

@@ -2,7 +2,6 @@ package liquid
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,7 +24,7 @@ type Reference struct {
 // Compile compiles a template. Its errors begin with line and column, and may
 // repeat parts of the source.
 func Compile(source string) (t *Template, err error) {
-	p := &parser{source: source, assigned: map[string]bool{}, trial: trialBudget()}
+	p := &parser{source: source, assigned: map[string]int{}, aliases: map[string]lookup{}, trial: trialBudget()}
 	defer func() {
 		switch f := recover().(type) {
 		case nil:
@@ -40,17 +39,19 @@ func Compile(source string) (t *Template, err error) {
 	body, _ := p.body(piece{})
 	// What comes before the first value that is not known yet.
 	p.try(0, func(r *run) { r.capture(maxOutput, errOutput, func() { body.render(r) }) })
-	references := slices.DeleteFunc(p.references, func(r reference) bool { return p.assigned[r.path[0]] })
 	t = &Template{body: body}
-	for _, r := range references {
-		line, column := position(source, r.at)
-		t.references = append(t.references, Reference{Path: r.path, Line: line, Column: column})
+	for _, r := range p.references {
+		if path := p.resolve(r.path); p.assigned[path[0]] == 0 {
+			line, column := position(source, r.at)
+			t.references = append(t.references, Reference{Path: path, Line: line, Column: column})
+		}
 	}
 	return t, nil
 }
 
 // References returns the variables that the template reads, in the order of the
-// source. Those that the template assigns anywhere are not among them.
+// source. Those that the template assigns anywhere are not among them, unless what is
+// assigned is just another variable.
 func (t *Template) References() []Reference { return t.references }
 
 // Vars are what a template can ask about.

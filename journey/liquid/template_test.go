@@ -274,12 +274,14 @@ func TestRender_faults(t *testing.T) {
 // TestReferences tells what a template reads of what it is given.
 func TestReferences(t *testing.T) {
 	t.Parallel()
-	compiled, err := liquid.Compile("{% assign own = a.b %}{{ own.x }}\n{{ c['d'][e.f].g | append: h }}{% for i in j.k %}{{ i.l }}{{ forloop.m }}{% endfor %}{{ [n] }}")
+	compiled, err := liquid.Compile("{% assign own = a.b %}{{ own.x }}\n{{ c['d'][e.f].g | append: h }}{% for i in j.k %}{{ i.l }}{{ forloop.m }}{% endfor %}{{ [n] }}" +
+		"{% assign o = own %}{{ o.y }}{% assign p = q[r.s] %}{{ p.t }}{% assign u = v | first %}{{ u.w }}{% assign x = x %}{{ x }}{% assign y = a %}{% assign y = b %}{{ y.z }}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []liquid.Reference{
-		{[]string{"a", "b"}, 1, 17}, {[]string{"e", "f"}, 2, 11}, {[]string{"c", "d"}, 2, 4}, {[]string{"h"}, 2, 28}, {[]string{"j", "k"}, 2, 44}, {[]string{"n"}, 2, 90},
+		{[]string{"a", "b"}, 1, 17}, {[]string{"a", "b", "x"}, 1, 26}, {[]string{"e", "f"}, 2, 11}, {[]string{"c", "d"}, 2, 4}, {[]string{"h"}, 2, 28}, {[]string{"j", "k"}, 2, 44}, {[]string{"n"}, 2, 90},
+		{[]string{"a", "b"}, 2, 109}, {[]string{"a", "b", "y"}, 2, 118}, {[]string{"r", "s"}, 2, 140}, {[]string{"q"}, 2, 138}, {[]string{"q"}, 2, 150}, {[]string{"v"}, 2, 170}, {[]string{"a"}, 2, 230}, {[]string{"b"}, 2, 248},
 	}
 	if got := compiled.References(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
