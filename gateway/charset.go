@@ -225,7 +225,7 @@ func (w *wholeText) broken(text []byte) error {
 		}
 		w.line++
 	}
-	return brokenAt(w.line, "the file is not UTF-8: "+asUTF8+", or name its encoding in the Content-Type, such as charset=gb18030 (CLI: --encoding)")
+	return brokenAt(w.line, "the file is not UTF-8: "+asUTF8+", or name its charset in the Content-Type (CLI: --encoding): gb18030, big5, shift_jis, windows-1252 …")
 }
 
 // looksGBK tells whether all characters of a line beyond ASCII are pairs of bytes such as

@@ -305,7 +305,7 @@ func TestImportFilesThatAreRefused(t *testing.T) {
 	}{
 		{"GBK", "", gbk, "line 2: the file is not UTF-8, but looks like GBK: send it with charset=gb18030"},
 		{"GBK behind much", "", "name\n" + strings.Repeat("x\n", 100_000) + "\xd5\xc5\n", "line 100002: the file is not UTF-8, but looks like GBK"},
-		{"Windows-1252", "", "name\nM\xfcller\n", "line 2: the file is not UTF-8: save it as UTF-8"},
+		{"Windows-1252", "", "name\nM\xfcller\n", `line 2: the file is not UTF-8: save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or name its charset in the Content-Type (CLI: --encoding): gb18030, big5, shift_jis, windows-1252 …`},
 		{"a character cut off", "", "name\n\xe5\xbc", "line 2: the file is not UTF-8"},
 		{"a surrogate", "", "name\n\xed\xa0\x80\n", "line 2: the file is not UTF-8"},
 		{"not GB18030", "gb18030", "name\n\xd5\xc5\n\xff\n", "line 3: the file is not in the charset"},
