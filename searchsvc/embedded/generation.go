@@ -49,8 +49,8 @@ type generation struct {
 }
 
 // format stands in every generation, and changes with how texts are indexed. Another
-// one, of another version of this package, counts as damaged and is filled anew. Its value is the generation's name, so that a copied
-// folder does too.
+// one, of another version of this package, counts as damaged and is filled anew. Its
+// value is the generation's name, so that a copied folder does too.
 const format = "waypost-2"
 
 // damage is why a generation cannot be used.

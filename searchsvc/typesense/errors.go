@@ -36,8 +36,9 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// classify turns an error of a call into a fault, a refusal or context.Canceled. What Typesense says is left out as far as it may hold the
-// request, and so is what the HTTP client says: its errors hold the whole URL.
+// classify turns an error of a call into a fault, a refusal or context.Canceled. What
+// Typesense says is left out as far as it may hold the request, and so is what the HTTP
+// client says: its errors hold the whole URL.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
