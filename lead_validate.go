@@ -155,6 +155,10 @@ func checkText(p *Problems, target string, s *string, limit int) bool {
 }
 
 func checkLine(p *Problems, target string, s *string, limit int) bool {
+	if s != nil && strings.ContainsAny(*s, "\t\r\n") && utf8.RuneCountInString(*s) <= limit {
+		p.Add(DetailInvalidFormat, target, "must be one line without tabs")
+		return false
+	}
 	return checkString(p, target, s, limit, unicode.IsControl)
 }
 

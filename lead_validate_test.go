@@ -296,6 +296,16 @@ func TestLeadCustomFields(t *testing.T) {
 	}
 }
 
+func TestLinesThatAreMore(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"a\nb": "name: must be one line without tabs", "a\tb": "name: must be one line without tabs", "a\x00b": "name: must not contain control characters"} {
+		f := waypost.LeadFields{Name: text}
+		if _, err := f.Validate("CN", noon); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestEmailsThatAreMore(t *testing.T) {
 	t.Parallel()
 	for _, email := range []string{"ada lovelace@example.com", "ada@example.com bob@example.com", "ada@example.com;bob@example.com", "ada@example.com，bob@example.com", "Ada <ada@example.com>", "ada@example.com,"} {
