@@ -92,22 +92,8 @@ file with the same key is imported once.`,
   gunzip -c leads.ndjson.gz | waypost leads import - --format ndjson --no-wait`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			im.name = args[0]
-			if what := otherFiles[strings.ToLower(filepath.Ext(im.name))]; what != "" && format == "" {
-				return usagef("%s is %s", im.name, what)
-			}
-			var err error
-			if im.format, err = formatOf(im.name, format, "csv", "ndjson", "json"); err != nil {
+			if err := im.read(args[0], format, encoding); err != nil {
 				return err
-			}
-			im.media = importMedia[im.format]
-			if encoding != "" {
-				im.media = mime.FormatMediaType(im.media, map[string]string{"charset": encoding})
-			}
-			switch waypost.ImportMode(im.mode) {
-			case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
-			default:
-				return usagef("--mode %s: it is create, update or upsert", im.mode)
 			}
 			if im.key == "" {
 				im.key = "import-" + signature.NewNonce()
@@ -478,6 +464,26 @@ var failedColumns = []column{of("LINE", "line"), of("CODE", "code"), {"SAID", fu
 	}
 	return clean(strings.Join(faults, "; "))
 }}}
+
+// read takes over what the command line says of the file and of the mode.
+func (im *leadImport) read(name, format, encoding string) (err error) {
+	im.name = name
+	if what := otherFiles[strings.ToLower(filepath.Ext(name))]; what != "" && format == "" {
+		return usagef("%s is %s", name, what)
+	}
+	if im.format, err = formatOf(name, format, "csv", "ndjson", "json"); err != nil {
+		return err
+	}
+	im.media = importMedia[im.format]
+	if encoding != "" {
+		im.media = mime.FormatMediaType(im.media, map[string]string{"charset": encoding})
+	}
+	switch waypost.ImportMode(im.mode) {
+	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
+		return nil
+	}
+	return usagef("--mode %s: it is create, update or upsert", im.mode)
+}
 
 func (c *cli) leadsImports() *cobra.Command {
 	cmd := &cobra.Command{
