@@ -224,7 +224,8 @@ func hasPrefix(text, prefix []rune) bool {
 // render writes text[start:end] with its marks.
 func render(text string, marks []span, start, end int) string {
 	var b strings.Builder
-	plain := func(from, to int) { b.WriteString(html.EscapeString(strings.ToValidUTF8(text[from:to], "\uFFFD"))) }
+	// Each byte that is not UTF-8 becomes a U+FFFD.
+	plain := func(from, to int) { b.WriteString(html.EscapeString(string([]rune(text[from:to])))) }
 	if start > 0 {
 		b.WriteString(ellipsis)
 	}

@@ -165,6 +165,7 @@ func FuzzHighlight(f *testing.F) {
 	f.Add("搜索 引擎", "serch", `<b class="highlight">搜索引擎</b> Search &amp; ẞ İ ﬁ`)
 	f.Add("哈哈 c++", "", strings.Repeat("哈", 200)+" C++ \uE000\xFF\x00")
 	f.Add("👍 a", "👍", "e\u0301a👍🏽👨\u200D👩\u200D👧"+strings.Repeat("\u0301", 100))
+	f.Add("b", "", "\xE5\x93") // a character that is cut off
 	f.Add("b", "class", `</b><b class="highlight"><script>…`)
 	f.Add("c++ 🇩🇪 ｶﾞ", "", "#C++17 🇩🇪🇫🇷 か\u200B\u3099 ①② ﷺ ½ ㍿ \u1100\u1161\u11A8 phone+email 1\uFE0F\u20E3")
 	f.Fuzz(func(t *testing.T, keyword, matched, text string) {
