@@ -429,7 +429,7 @@ func TestSignatureDoesNotMatch(t *testing.T) {
 	if strings.Contains(a.raw, "%2B") {
 		t.Errorf("in a body: %s", a.raw)
 	}
-	f.send("POST", launches, `{"audience":{"filter":{"mobilePhone":" 13800138000"}}}`).expect(t, 201)
+	f.send("POST", launches, `{"audience":{"filter":{"mobilePhone":" 13800138000"}}}`).expect(t, 202)
 	if a := f.get("/v1/deliveries?from=2026-01-31T12:00:00+08:00").expect(t, 400); !strings.Contains(a.raw, "%2B") {
 		t.Errorf("deliveries: %s", a.raw)
 	}
