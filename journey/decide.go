@@ -82,10 +82,10 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 }
 
 // Matches tells whether the event of the facts is one that a waitForEvent node
-// waits for: whether its condition is true, or it has none. The event's name is
-// the caller's to compare, and the time of the facts is that of the look at the event. reason says why, as Decide does, such as "event purchase:
-// event.amount > 100 → false"; it is empty where there is no condition. It never holds
-// a value of the event.
+// waits for: whether its condition is true, or it has none. The caller compares the
+// event's name, and gives the time of the look at the event as the time of the facts.
+// reason says why, as Decide does, such as "event purchase: event.amount > 100 → false";
+// it is empty where there is no condition. It never holds a value of the event.
 func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
 	i, ok := d.index[node]
 	if !ok || d.body.Nodes[i].Type != WaitForEvent {
