@@ -20,7 +20,7 @@ type Index interface {
 	Search(ctx context.Context, q Query) (Found, error)
 
 	// Engine names where the generations are and how texts are indexed there, such as
-	// "typesense-2", or, for an index that belongs to one process, a name that no other
+	// "typesense-3", or, for an index that belongs to one process, a name that no other
 	// one has. Generations of another engine are not used.
 	Engine() string
 	// Live names the generation that is searched, "" if there is none.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestHistories(t *testing.T) {
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	var found atomic.Bool // by its retries: they last until then
 	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
-		if (attempt <= 2 || !found.Load()) && len(m.UserProfile.AffID)%2 == 1 {
+		// Every second lead's: if all first attempts of some seconds failed, the breaker would open.
+		if (attempt <= 2 || !found.Load()) && strings.IndexByte("13579", m.UserProfile.AffID[len(m.UserProfile.AffID)-1]) >= 0 {
 			return harness.Answer{Status: http.StatusServiceUnavailable}
 		}
 		if attempt > 1 { // longer than a workflow task waits

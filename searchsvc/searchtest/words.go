@@ -90,8 +90,13 @@ func testTitleFirst(t *testing.T, index searchsvc.Index) {
 	}
 	long := strings.Repeat("reportable", 12)
 	docs = append(docs, article(1000, long, "x"), article(1001, "Other", long+"s"))
+	const thai = "คู่มือการเบิกค่าใช้จ่ายเดินทางสำหรับพนักงาน" // one word, as it has no blanks
+	for i, title := range []string{thai + "ใหม่", thai + "ประจำ", thai, thai + "ชั่วคราว", thai + "ต่างประเทศ", thai + "บริษัท"} {
+		docs = append(docs, article(1010+i, title, "x"))
+	}
+	docs = append(docs, article(1020, "Other", thai))
 	Fill(t, index, "articles_titles", docs)
-	for _, keyword := range []string{"r", "re", "repor", "report", "annual repo", "REPORTS", long[:30], long[:40], long} {
+	for _, keyword := range []string{"r", "re", "repor", "report", "annual repo", "REPORTS", long[:30], long[:40], long, thai[:3*24], thai[:3*25], thai[:3*30], thai} {
 		for _, perPage := range []int{7, 50} {
 			checkRule(t, index, docs, ask{keyword: keyword, perPage: perPage})
 		}

@@ -3,6 +3,7 @@ package typesense
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -55,8 +56,8 @@ func characters(s string) string {
 	return b.String()
 }
 
-// maxBeginning is the longest beginning of a word that is a word of its own, in
-// characters: beyond that few words begin alike.
+// maxBeginning is the longest beginning of a word that is written out, in characters:
+// beyond that few words begin alike.
 const maxBeginning = 24
 
 // beginnings are the beginnings of the words of a text, each once, with blanks between
@@ -68,12 +69,8 @@ func beginnings(s string) string {
 		if token.Kind != searchsvc.PartWord {
 			continue
 		}
-		n := 0
-		for at, r := range token.Text {
-			if n++; n > maxBeginning {
-				break
-			}
-			if beginning := token.Text[:at+utf8.RuneLen(r)]; !seen[beginning] {
+		for beginning := range beginningsOf(token.Text) {
+			if !seen[beginning] {
 				if seen[beginning] = true; b.Len() > 0 {
 					b.WriteByte(' ')
 				}
@@ -82,6 +79,27 @@ func beginnings(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// beginningsOf are the beginnings of a word, the shortest first, as they are indexed. The
+// longest stand as 32 hexadecimal digits, of which no shorter one is made: a Thai title
+// is one word, and written out they would take the square of its length. They are as
+// accented as the text, where Typesense takes é for e in the shorter ones.
+func beginningsOf(word string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		n, sum := 0, sha256.New()
+		for at, r := range word {
+			end := at + utf8.RuneLen(r)
+			sum.Write([]byte(word[at:end]))
+			beginning := word[:end]
+			if n++; n > maxBeginning {
+				beginning = hex.EncodeToString(sum.Sum(nil)[:16])
+			}
+			if !yield(beginning) {
+				return
+			}
+		}
+	}
 }
 
 func encode(s string) string {

@@ -120,7 +120,7 @@ func repeatable(_ context.Context, r *http.Request) error {
 
 // Engine implements searchsvc.Index. The number changes with how texts are indexed, so
 // that collections of another version are filled anew.
-func (x *Index) Engine() string { return "typesense-2" }
+func (x *Index) Engine() string { return "typesense-3" }
 
 // Live implements searchsvc.Index. An alias to a collection that is not there, which
 // Typesense accepts, counts as none. A node that still replays its log may have neither

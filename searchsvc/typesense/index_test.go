@@ -69,7 +69,7 @@ func TestLifeCycle(t *testing.T) {
 	do(x.Prune(ctx, "articles_v2"))
 	search(50, 3)
 	do(x.Prune(ctx, "articles_v1"))
-	if x.Engine() != "typesense-2" {
+	if x.Engine() != "typesense-3" {
 		t.Error(x.Engine())
 	}
 }

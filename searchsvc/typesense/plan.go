@@ -29,7 +29,7 @@ func newPlan(k searchsvc.Keyword) plan {
 		switch part.Kind {
 		case searchsvc.PartWord:
 			words = append(words, part.Text)
-			p.inName = append(p.inName, wordInName(part.Text, i == k.LastWord()))
+			p.inName = append(p.inName, wordInName(part, i == k.LastWord()))
 		case searchsvc.PartSymbol:
 			symbols = append(symbols, part.Text)
 			p.inName = append(p.inName, "name:`"+part.Text+"`")
@@ -59,15 +59,20 @@ func newPlan(k searchsvc.Keyword) plan {
 
 // wordInName is the condition that a word is in the name, or at the beginning of one of
 // its words. Typesense looks at four of the words that begin so, so that beginnings are
-// words of a field of their own.
-func wordInName(word string, beginning bool) string {
+// words of a field of their own. A long one is found there with the accents as they were
+// typed, and by Typesense's own look with others too.
+func wordInName(word searchsvc.Part, beginning bool) string {
+	inName := "name:`" + word.Text + "`"
 	switch {
 	case !beginning:
-		return "name:`" + word + "`"
-	case utf8.RuneCountInString(word) <= maxBeginning:
-		return "beginnings:`" + word + "`"
+		return inName
+	case utf8.RuneCountInString(word.Text) <= maxBeginning:
+		return "beginnings:`" + word.Text + "`"
 	}
-	return "(name:`" + word + "` || name:" + word + "*)"
+	var indexed string
+	for indexed = range beginningsOf(word.Folded()) { // the last is the whole word
+	}
+	return "(beginnings:`" + indexed + "` || " + inName + " || name:" + word.Text + "*)"
 }
 
 // longestRun is the index of the longest run of three CJK characters or more, -1

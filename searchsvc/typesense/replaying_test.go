@@ -53,7 +53,7 @@ func startReplaying(t *testing.T, queued, documents int64) *replaying {
 // counts is what SQL says of the index.
 func counts(live, building string, articles int) func(context.Context) (waypost.ArticleIndex, int, error) {
 	return func(context.Context) (waypost.ArticleIndex, int, error) {
-		return waypost.ArticleIndex{Engine: "typesense-2", Live: live, Building: building}, articles, nil
+		return waypost.ArticleIndex{Engine: "typesense-3", Live: live, Building: building}, articles, nil
 	}
 }
 

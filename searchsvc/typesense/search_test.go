@@ -108,7 +108,7 @@ func TestSearchParams(t *testing.T) {
 	for _, tt := range []struct{ keyword, q, sort, filter, splitJoin string }{
 		{"数据库 人工智能", `"人工 工智 智能" 数据 据库`, "name:`数据 据库` && name:`人工 工智 智能`", "", "off"},
 		{"foo 🚀 ba", "🚀 foo ba", "name:`foo` && name:`🚀` && beginnings:`ba`", "", "fallback"},
-		{strings.Repeat("a", 25), strings.Repeat("a", 25), "(name:`" + strings.Repeat("a", 25) + "` || name:" + strings.Repeat("a", 25) + "*)", "", "fallback"},
+		{strings.Repeat("a", 25), strings.Repeat("a", 25), "(beginnings:`2f521e2a7d0bd812cbc035f4ed6806eb` || name:`" + strings.Repeat("a", 25) + "` || name:" + strings.Repeat("a", 25) + "*)", "", "fallback"},
 		{"go 🚀", "🚀 go", "beginnings:`go` && name:`🚀`", "", "fallback"},
 		{"学 go 生", "go", "name:学 && beginnings:`go` && name:生", " && characters:学 && characters:生", "off"},
 	} {
@@ -162,6 +162,21 @@ func TestEvalLooksAtFour(t *testing.T) {
 	for _, name := range names {
 		if begins := slices.Contains(strings.Fields(beginnings(name)), "repor"); begins != (name != "other") {
 			t.Errorf("%s begins with repor: %t", name, begins)
+		}
+	}
+	// However long the beginning is.
+	long := strings.Repeat("คู่มือการเดินทาง", 4)
+	for end := range long {
+		if end == 0 {
+			continue
+		}
+		condition := wordInName(searchsvc.Part{Kind: searchsvc.PartWord, Text: long[:end]}, true)
+		_, condition, _ = strings.Cut(condition, "beginnings:`")
+		word, _, _ := strings.Cut(condition, "`")
+		for name, want := range map[string]bool{long: true, "A " + long[:end] + "ก": true, long[:end]: true, "ก" + long: false, long[:end-3]: false} {
+			if slices.Contains(strings.Fields(beginnings(name)), word) != want {
+				t.Errorf("%s: %s, at the beginning of a word of %s: %t", long[:end], word, name, !want)
+			}
 		}
 	}
 }
