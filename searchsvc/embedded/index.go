@@ -1,6 +1,6 @@
 // Package embedded keeps articles in an index on the local disk and finds them
-// there, for installations without a search server (contract, chapter 7). The index
-// belongs to one process. It is made with the storage of bleve, scorch: its
+// there, for installations without a search server (docs/contract.md, "Keywords"). The
+// index belongs to one process. It is made with the storage of bleve, scorch: its
 // segments, its merging, its crash safety. Text is cut into terms by the rules of
 // searchsvc's keywords.
 package embedded

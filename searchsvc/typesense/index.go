@@ -1,5 +1,5 @@
 // Package typesense keeps articles in a cluster of Typesense servers and finds them
-// there (contract, chapter 7). It was made against Typesense 29.
+// there (docs/contract.md, "Keywords"). It was made against Typesense 29.
 package typesense
 
 import (
