@@ -6,12 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
 	"strings"
 	"testing"
 	"unicode"
+
+	"waypost"
 )
 
 var (
@@ -85,6 +88,67 @@ func TestLinks(t *testing.T) {
 	if links < 150 {
 		t.Errorf("found %d links", links)
 	}
+}
+
+// The tables of docs/contract.md have the members that the types have, and those of a
+// message in the order in which it is sent.
+func TestContractMembers(t *testing.T) {
+	t.Parallel()
+	lead, message := namesIn(t, "Lead fields"), namesIn(t, "Message")
+	if want := membersOf(reflect.TypeFor[waypost.LeadFields](), ""); !slices.Equal(slices.Sorted(slices.Values(lead)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("the table of leads has %v, the type %v", lead, want)
+	}
+	if want := membersOf(reflect.TypeFor[waypost.Message](), ""); !slices.Equal(message, want) {
+		t.Errorf("the table of messages has %v, the type %v", message, want)
+	}
+	var grants []string
+	for _, grant := range waypost.AllGrants {
+		grants = append(grants, "`"+string(grant)+"`")
+	}
+	if list := strings.Join(grants, ", "); !strings.Contains(strings.Join(strings.Fields(sectionOf(t, "Grants")), " "), list+". ") {
+		t.Errorf("the section of grants does not list %s", list)
+	}
+}
+
+// sectionOf returns what docs/contract.md says under a heading.
+func sectionOf(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("docs/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n### "+heading+"\n")
+	if !found {
+		t.Fatalf("there is no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	return section
+}
+
+// namesIn lists the names in the first column of the table under a heading.
+func namesIn(t *testing.T, heading string) []string {
+	t.Helper()
+	var names []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(sectionOf(t, heading), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			names = append(names, strings.Trim(name, "`"))
+		}
+	}
+	return names
+}
+
+// membersOf lists the JSON members of a struct and of those in it.
+func membersOf(of reflect.Type, path string) []string {
+	var names []string
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name := path + field.Tag.Get("json")
+		names = append(names, name)
+		if field.Type.Kind() == reflect.Struct {
+			names = append(names, membersOf(field.Type, name+".")...)
+		}
+	}
+	return names
 }
 
 var (
