@@ -20,6 +20,7 @@ import (
 	"waypost"
 	"waypost/activities"
 	"waypost/config"
+	"waypost/delivery"
 	"waypost/gateway"
 	"waypost/limits"
 	"waypost/store"
@@ -175,19 +176,20 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		sweeper := worker.NewSweeper(db, retention(cfg.Retention), clock.Now, starter.LastPoll, counts, log)
 		background = []func(context.Context){pump.Run, sweeper.Run}
 		counts.watchBreakers(breakers)
-		acts := activities.New(activities.Options{
-			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now, files/2),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, GiveWay: pump.GiveWay, Away: store.Away, Log: log, Now: clock.Now,
+		engine := delivery.New(delivery.Options{
+			Store: recording{db, counts}, Sender: sender, Admission: delivery.NewTurnstile(tokensOf(rates), clock.Now, files/2),
+			Breakers: breakers, Observer: counts, Wake: pump.Wake, OnSent: pump.TookOff, Yield: pump.GiveWay, Away: store.Away, Log: log, Now: clock.Now,
 		})
-		pump.Failed = acts.Failed
-		ahead := spans.ahead(acts.SendAhead)
+		acts := activities.New(activities.Options{Engine: engine, Store: db, Wake: pump.Wake, Log: log, Now: clock.Now})
+		pump.Failed = engine.Failed
+		ahead := spans.ahead(engine.SendAhead)
 		pump.SendAhead = func(ctx context.Context, c waypost.Cohort) bool {
 			return clock.Compared() && ahead(ctx, c) // a workflow compares it before its activities
 		}
 		stop.push(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 			defer cancel()
-			closing(log, "recorder", acts.Close(ctx))
+			closing(log, "recorder", engine.Close(ctx))
 		})
 		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts, clock, pump) }, log)
 		stop.push(working.stop)
@@ -311,7 +313,7 @@ func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
 }
 
 // tokensOf gives an Admission the rates that all processes share.
-func tokensOf(rates *limits.Rates) activities.Tokens {
+func tokensOf(rates *limits.Rates) delivery.Tokens {
 	return func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 		taken := rates.Take(ctx, key, perSecond, burst, n)
 		return taken.Allowed, taken.RetryAfter

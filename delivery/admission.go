@@ -1,4 +1,4 @@
-package activities
+package delivery
 
 import (
 	"cmp"
@@ -21,6 +21,16 @@ type Admission interface {
 	// PostTime estimates how long a POST to the webhook takes.
 	PostTime(webhookID string) time.Duration
 }
+
+// admitAll is the Admission of those who need none.
+type admitAll struct{}
+
+func (admitAll) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string, time.Duration) {
+	return n, "", 0
+}
+
+func (admitAll) Done(string, int)              {}
+func (admitAll) PostTime(string) time.Duration { return 0 }
 
 // Tokens takes up to n tokens of a bucket that holds burst tokens and gets
 // perSecond a second, over all processes; it tells how many it got and, if fewer,

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"container/heap"
@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 )
 
@@ -30,7 +30,7 @@ func TestAdmissionLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const least = 4
 	for set, most := range map[int]int{0: 4000, 1 << 20: 4000, 512: 512} {
-		turnstile := activities.NewTurnstile(noTokens, nil, set)
+		turnstile := delivery.NewTurnstile(noTokens, nil, set)
 		hooks := make([]waypost.Webhook, 30)
 		total, granted := 0, make([]int, len(hooks))
 		for i := range hooks {
@@ -62,7 +62,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 	for _, tt := range []struct{ most, effective int }{{1, 1}, {7, 7}, {0, 1000}} {
 		t.Run(fmt.Sprint(tt.most), func(t *testing.T) {
 			t.Parallel()
-			turnstile := activities.NewTurnstile(noTokens, nil, 0)
+			turnstile := delivery.NewTurnstile(noTokens, nil, 0)
 			hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: tt.most}
 			var underWay, refused atomic.Int64
 			var group sync.WaitGroup
@@ -154,7 +154,7 @@ func TestAdmissionReasons(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tokens := &bucket{now: clock}
-			turnstile := activities.NewTurnstile(tokens.take, clock, 0)
+			turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
 			granted, reason, wait := turnstile.Admit(t.Context(), tt.hook, tt.n)
 			if granted != tt.granted || reason != tt.reason || wait != tt.wait {
@@ -174,7 +174,7 @@ func TestAdmissionTakesNoTokenWithoutASlot(t *testing.T) {
 	t.Parallel()
 	clock := func() time.Time { return time.Unix(1767225600, 0) }
 	tokens := &bucket{now: clock}
-	turnstile := activities.NewTurnstile(tokens.take, clock, 0)
+	turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: 2, RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 10}}
 	turnstile.Admit(t.Context(), hook, 2)
 	if granted, reason, _ := turnstile.Admit(t.Context(), hook, 3); granted != 0 || reason != waypost.DeferMaxConcurrency || tokens.calls != 1 {
@@ -191,7 +191,7 @@ func TestPostTimeIsOfPOSTs(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1767225600, 0)
 	clock := func() time.Time { return now }
-	turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock, 0)
+	turnstile := delivery.NewTurnstile((&bucket{now: clock}).take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 2}}
 	for range 5 {
 		granted, _, _ := turnstile.Admit(t.Context(), hook, 100)
@@ -248,7 +248,7 @@ func TestAdmissionSpreadsWhoComesBack(t *testing.T) {
 			now := start
 			clock := func() time.Time { return now }
 			tokens := &bucket{now: clock}
-			turnstile := activities.NewTurnstile(tokens.take, clock, 0)
+			turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
 			queue := &visits{}
 			for i := range chunks {
@@ -312,7 +312,7 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			turnstile := activities.NewTurnstile((&bucket{now: clock}).take, clock, 0)
+			turnstile := delivery.NewTurnstile((&bucket{now: clock}).take, clock, 0)
 			tt.before.ID, tt.after.ID = "whk_1", "whk_1"
 			var away time.Duration
 			for range 60 {
@@ -332,7 +332,7 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 // are not.
 func TestAdmissionForgetsIdleWebhooks(t *testing.T) {
 	t.Parallel()
-	turnstile := activities.NewTurnstile(noTokens, nil, 0)
+	turnstile := delivery.NewTurnstile(noTokens, nil, 0)
 	for i := range 10_000 {
 		hook := waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}
 		turnstile.Admit(t.Context(), hook, 1)
@@ -340,7 +340,7 @@ func TestAdmissionForgetsIdleWebhooks(t *testing.T) {
 			turnstile.Done(hook.ID, 1)
 		}
 	}
-	if n := activities.Lines(turnstile); n > 2000 {
+	if n := delivery.Lines(turnstile); n > 2000 {
 		t.Errorf("%d webhooks are remembered", n)
 	}
 	for i := 0; i < 10_000; i += 100 {
@@ -381,7 +381,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 				client := redis.NewClient(own)
 				t.Cleanup(func() { _ = client.Close() })
 				rates := limits.NewRates(client, slog.New(slog.DiscardHandler))
-				turnstile := activities.NewTurnstile(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
+				turnstile := delivery.NewTurnstile(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 					taken := rates.Take(ctx, key, perSecond, burst, n)
 					return taken.Allowed, taken.RetryAfter
 				}, nil, 0)

@@ -1,12 +1,10 @@
-package activities
+package delivery
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-
-	"go.temporal.io/sdk/activity"
 
 	"waypost"
 	"waypost/journey"
@@ -22,41 +20,41 @@ var errNotAhead = errors.New("it is left to the workflow")
 // any may be; if not, the workflow begins as if nothing had been tried.
 //
 // All that a batch does before a POST is done here too: breaker and controls are asked, and
-// the attempt is announced, with the message. What would have to be held back is left to
+// the attempt is opened, with the message. What would have to be held back is left to
 // the workflow, and so are launches, journeys with a frequency cap, and webhooks that have
 // limits of their own.
-func (a *Activities) SendAhead(ctx context.Context, c waypost.Cohort) (sent bool) {
-	var r *batchRun
+func (e *Engine) SendAhead(ctx context.Context, c waypost.Cohort) (sent bool) {
+	var r *run
 	defer func() {
 		// Outside of an activity, it would take the process along.
 		if fault := recover(); fault != nil {
-			a.log.Error("sending ahead panicked", "cohort", c.ID, "panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+			e.log.Error("sending ahead panicked", "cohort", c.ID, "panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
-		sent = r != nil && r.announced
+		sent = r != nil && r.opened
 	}()
 	var err error
-	if r, err = a.aheadOf(ctx, c); r != nil {
-		err = r.takeOff(ctx)
+	if r, err = e.aheadOf(ctx, c); r != nil {
+		err = r.send(ctx)
 	}
 	if err != nil && !errors.Is(err, errNotAhead) {
-		a.Failed(err)
-		a.log.Warn("not sent ahead; the workflow will send it", "cohort", c.ID, "error", err)
+		e.Failed(err)
+		e.log.Warn("not sent ahead; the workflow will send it", "cohort", c.ID, "error", err)
 	}
 	return sent // see above
 }
 
 // aheadOf is the first batch of a cohort that enters its journey now, as its workflow would
 // make it; nil if it has none that can go ahead.
-func (a *Activities) aheadOf(ctx context.Context, c waypost.Cohort) (*batchRun, error) {
+func (e *Engine) aheadOf(ctx context.Context, c waypost.Cohort) (*run, error) {
 	if c.LaunchID != "" {
 		return nil, nil
 	}
 	b := Batch{Scope: c.Version.Scope, JourneyID: c.Version.JourneyID, Version: c.Version.Version, Coalesce: len(c.Members) > 1}
-	v, err := a.definition(ctx, b)
+	v, err := e.Version(ctx, b.Scope, b.JourneyID, b.Version)
 	if err != nil {
 		return nil, err
 	}
-	now := a.now().UTC()
+	now := e.now().UTC()
 	state, effect, err := journey.Step(v.Definition, journey.State{}, journey.Input{Kind: journey.InputStart, At: now})
 	if err != nil {
 		return nil, err
@@ -74,9 +72,7 @@ func (a *Activities) aheadOf(ctx context.Context, c waypost.Cohort) (*batchRun, 
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: state, Unrecorded: effect.Entries, Since: now, Fresh: true,
 		})
 	}
-	of := activity.Info{Attempt: 1, IsLocalActivity: true}
-	of.WorkflowExecution.ID = c.ID
-	r := a.newRun(of, b, v)
+	r := e.newRun(Caller{WorkflowID: c.ID, Local: true, FirstAttempt: true}, b, v)
 	r.ahead, r.began, r.hook.ID = true, now, node.Webhook
 	return r, nil
 }

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 )
 
@@ -146,7 +146,7 @@ func TestPanicAhead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.fresh = true
-	a := activities.New(activities.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	a := delivery.New(delivery.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { must(t, a.Close(context.Background())) })
 	if w.ahead = a.SendAhead(t.Context(), w.cohort()); !w.ahead {
 		t.Fatal("it was not sent ahead")
@@ -231,7 +231,7 @@ func TestNotAhead(t *testing.T) {
 				}
 			}
 			w.admit, w.circuits = &shut{open: !tt.shut}, breakers
-			var db activities.Store = w.store
+			var db delivery.Store = w.store
 			if tt.panics {
 				db = &bugged{Store: w.store}
 			}

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"cmp"
@@ -17,10 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/testsuite"
-
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 	"waypost/store/storetest"
@@ -41,7 +39,7 @@ type world struct {
 	store     *store.Store
 	clock     *clock
 	version   waypost.JourneyVersion
-	items     []activities.Item
+	items     []delivery.Item
 	webhookID string
 	fresh     bool     // its batches are the first ones of their items
 	ahead     bool     // and those may have been sent ahead
@@ -50,9 +48,9 @@ type world struct {
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
 	stragglers time.Duration
 	// of its processes
-	giveWay  func(context.Context)
-	admit    activities.Admission
-	circuits activities.Breakers
+	yield    func(context.Context)
+	admit    delivery.Admission
+	circuits delivery.Breakers
 }
 
 // clock is the time that the store, the sender and the activities go by. Once it is
@@ -129,7 +127,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 		state, effect, err := journey.Step(def, journey.State{}, journey.Input{Kind: journey.InputStart, At: w.clock.now().UTC()})
 		must(t, err)
 		state.Path = nil
-		w.items = append(w.items, activities.Item{
+		w.items = append(w.items, delivery.Item{
 			EnrollmentID: e.ID, LeadsID: lead.LeadsID, State: state, Unrecorded: effect.Entries,
 		})
 	}
@@ -166,7 +164,7 @@ func (w *world) answer(f func(rw http.ResponseWriter, r *http.Request, externalI
 
 // process is a worker process of its own: nothing but the database connects it
 // to another one.
-func (w *world) process(s activities.Store) *activities.Activities {
+func (w *world) process(s delivery.Store) *delivery.Engine {
 	sender := webhook.NewSender(webhook.Options{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now,
 	})
@@ -174,35 +172,37 @@ func (w *world) process(s activities.Store) *activities.Activities {
 	if s == nil {
 		s = w.store
 	}
-	a := activities.New(activities.Options{
+	a := delivery.New(delivery.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Away:       func(err error) bool { return errors.Is(err, errAway) },
-		Stragglers: cmp.Or(w.stragglers, time.Minute), GiveWay: w.giveWay, Admission: w.admit, Breakers: w.circuits,
+		Stragglers: cmp.Or(w.stragglers, time.Minute), Yield: w.yield, Admission: w.admit, Breakers: w.circuits,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a
 }
 
-func (w *world) deliver(a *activities.Activities) ([]activities.Delivery, error) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(slog.New(slog.DiscardHandler))
-	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(5 * time.Minute)
-	env.RegisterActivity(a.DeliverBatch)
-	value, err := env.ExecuteActivity(a.DeliverBatch, activities.Batch{
+func (w *world) deliver(a *delivery.Engine) ([]delivery.Result, error) {
+	return run(a, delivery.Batch{
 		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.batchItems(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	var deliveries []activities.Delivery
-	err = value.Get(&deliveries)
-	return deliveries, err
+}
+
+// caller is an activity that runs a batch for the first time.
+var caller = delivery.Caller{WorkflowID: "wf", FirstAttempt: true}
+
+// run has a batch delivered. As an activity does, it makes an error of a panic.
+func run(a *delivery.Engine, b delivery.Batch) (results []delivery.Result, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v", fault)
+		}
+	}()
+	return a.Deliver(context.Background(), caller, b)
 }
 
 // batchItems are the items as a workflow names them that sends them for the first time,
 // if the world is fresh.
-func (w *world) batchItems() []activities.Item {
+func (w *world) batchItems() []delivery.Item {
 	items := slices.Clone(w.items)
 	for i := range items {
 		if w.fresh {
@@ -213,7 +213,7 @@ func (w *world) batchItems() []activities.Item {
 }
 
 // begin runs the batch in the background; it returns once a POST has arrived.
-func (w *world) begin(a *activities.Activities) (answered <-chan error) {
+func (w *world) begin(a *delivery.Engine) (answered <-chan error) {
 	w.t.Helper()
 	done := make(chan error, 1)
 	go func() { _, err := w.deliver(a); done <- err }()
@@ -224,7 +224,7 @@ func (w *world) begin(a *activities.Activities) (answered <-chan error) {
 }
 
 // deliverAll expects an answer for every item and returns the outcomes in order.
-func (w *world) deliverAll(a *activities.Activities) []string {
+func (w *world) deliverAll(a *delivery.Engine) []string {
 	w.t.Helper()
 	deliveries, err := w.deliver(a)
 	must(w.t, err)
@@ -279,7 +279,7 @@ func TestRerunRepeatsNothing(t *testing.T) {
 			t.Errorf("the first run answered\n%+v, the second\n%+v", answers[i], again[i])
 		}
 	}
-	for _, process := range []*activities.Activities{first, first, w.process(nil)} {
+	for _, process := range []*delivery.Engine{first, first, w.process(nil)} {
 		if got := fmt.Sprint(w.deliverAll(process)); got != want {
 			t.Errorf("outcomes %s, want %s", got, want)
 		}
@@ -307,7 +307,7 @@ func TestConcurrentRunsPostOnce(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // the runs are to overlap
 	})
 	var running sync.WaitGroup
-	for _, process := range []*activities.Activities{w.process(nil), w.process(nil)} {
+	for _, process := range []*delivery.Engine{w.process(nil), w.process(nil)} {
 		for range 4 {
 			running.Go(func() {
 				if _, err := w.deliver(process); err != nil {
@@ -353,7 +353,7 @@ func TestTwoProcessesOpenOnce(t *testing.T) {
 	delivered := 0
 	for range 2 {
 		for _, outcome := range <-outcomes {
-			if outcome == activities.OutcomeDelivered {
+			if outcome == delivery.OutcomeDelivered {
 				delivered++
 			}
 		}
@@ -546,12 +546,12 @@ func TestStragglers(t *testing.T) {
 
 // deliverLate delivers until no more than so many are under way: on a machine that stands
 // still others can be, too.
-func (w *world) deliverLate(a *activities.Activities, late int) string {
+func (w *world) deliverLate(a *delivery.Engine, late int) string {
 	w.t.Helper()
 	for {
 		got, n := w.deliverAll(a), 0
 		for _, outcome := range got {
-			if outcome == activities.OutcomeUnderWay {
+			if outcome == delivery.OutcomeUnderWay {
 				n++
 			}
 		}
@@ -593,7 +593,7 @@ func TestEnrollmentsOfDeletedLeadsAreCanceled(t *testing.T) {
 	w.fresh = false
 	results, err := w.deliver(a)
 	must(t, err)
-	for i, want := range []string{activities.OutcomeDelivered, activities.OutcomeCanceled, activities.OutcomeDelivered} {
+	for i, want := range []string{delivery.OutcomeDelivered, delivery.OutcomeCanceled, delivery.OutcomeDelivered} {
 		if results[i].Outcome != want {
 			t.Errorf("item %d: %s, want %s", i, results[i].Outcome, want)
 		}

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 	"waypost/store"
 	"waypost/webhook"
@@ -33,12 +33,12 @@ func (w *world) breakers(addr string) *limits.Breakers {
 }
 
 // guarded is a worker process with breakers in the Redis at addr.
-func (w *world) guarded(s activities.Store, addr string) *activities.Activities {
+func (w *world) guarded(s delivery.Store, addr string) *delivery.Engine {
 	sender := webhook.NewSender(webhook.Options{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now,
 	})
 	w.t.Cleanup(sender.Close)
-	a := activities.New(activities.Options{
+	a := delivery.New(delivery.Options{
 		Store: s, Sender: sender, Breakers: w.breakers(addr), Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Stragglers: time.Minute,
 	})
@@ -68,7 +68,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	advance(0)
 	one, other := w.guarded(w.store, server.Addr()), w.guarded(w.store, server.Addr())
 	all := w.items
-	run := func(a *activities.Activities, items []activities.Item, want map[string]int) []activities.Delivery {
+	run := func(a *delivery.Engine, items []delivery.Item, want map[string]int) []delivery.Result {
 		t.Helper()
 		w.items = items
 		deliveries, err := w.deliver(a)
@@ -76,7 +76,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 		got := map[string]int{}
 		for _, d := range deliveries {
 			got[d.Outcome]++
-			if d.Outcome == activities.OutcomeDeferred && (d.Reason != waypost.DeferBreaker || !d.Next.After(d.At)) {
+			if d.Outcome == delivery.OutcomeDeferred && (d.Reason != waypost.DeferBreaker || !d.Next.After(d.At)) {
 				t.Errorf("deferred because of %q until %s, at %s", d.Reason, d.Next, d.At)
 			}
 		}
@@ -110,9 +110,9 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	attempted, fresh := all[:30], all[30:]
 
 	w.answer(hangUp)
-	run(one, attempted, map[string]int{activities.OutcomeRetrying: 30})
+	run(one, attempted, map[string]int{delivery.OutcomeRetrying: 30})
 	posts("first attempts", 30)
-	run(other, fresh, map[string]int{activities.OutcomeDeferred: 30})
+	run(other, fresh, map[string]int{delivery.OutcomeDeferred: 30})
 	posts("the breaker is open", 30)
 	w.items = all
 	if d, attempts := w.attempts(59); d.Status != waypost.DeliveryDeferred || d.DeferredReason != waypost.DeferBreaker || d.Attempts != 0 || len(attempts) != 0 {
@@ -122,7 +122,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	advance(time.Second)
 	var running sync.WaitGroup
 	w.items = fresh
-	for _, a := range []*activities.Activities{one, other, one, other} {
+	for _, a := range []*delivery.Engine{one, other, one, other} {
 		running.Go(func() {
 			if _, err := w.deliver(a); err != nil {
 				t.Error(err)
@@ -133,8 +133,8 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	posts("half-open", 31)
 
 	advance(7 * time.Second) // retries are due
-	for _, d := range run(one, slices.Concat(fresh, attempted), map[string]int{activities.OutcomeRetrying: 1, activities.OutcomeDeferred: 59}) {
-		if d.Outcome == activities.OutcomeRetrying && d.Attempt != 2 {
+	for _, d := range run(one, slices.Concat(fresh, attempted), map[string]int{delivery.OutcomeRetrying: 1, delivery.OutcomeDeferred: 59}) {
+		if d.Outcome == delivery.OutcomeRetrying && d.Attempt != 2 {
 			t.Errorf("a message is probed with that had %d attempts, others had one", d.Attempt-1)
 		}
 	}
@@ -143,12 +143,12 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
 	advance(40 * time.Second) // whatever the jitter is, all are due
-	run(other, fresh, map[string]int{activities.OutcomeDelivered: 1, activities.OutcomeDeferred: 29})
+	run(other, fresh, map[string]int{delivery.OutcomeDelivered: 1, delivery.OutcomeDeferred: 29})
 	posts("the probe that closes it", 33)
 	rung(1)
 
 	advance(time.Minute)
-	run(one, all, map[string]int{activities.OutcomeDelivered: 60})
+	run(one, all, map[string]int{delivery.OutcomeDelivered: 60})
 	posts("all", 92)
 	rung(0)
 	w.items = all
@@ -210,11 +210,11 @@ func TestBreakerClosesWhileABatchIsHeldBack(t *testing.T) {
 	deliveries, err := w.deliver(a)
 	must(t, err)
 	for _, d := range deliveries {
-		if d.Outcome != activities.OutcomeDeferred || d.Next.After(d.At) {
+		if d.Outcome != delivery.OutcomeDeferred || d.Next.After(d.At) {
 			t.Errorf("%s until %s, at %s", d.Outcome, d.Next, d.At)
 		}
 	}
-	if got := w.deliverAll(a); got[0] != activities.OutcomeDelivered || got[1] != activities.OutcomeDelivered {
+	if got := w.deliverAll(a); got[0] != delivery.OutcomeDelivered || got[1] != delivery.OutcomeDelivered {
 		t.Errorf("then %v", got)
 	}
 }
@@ -252,7 +252,7 @@ func TestWebhookChangesWhileABatchIsHeldBack(t *testing.T) {
 			w.items = all[28:]
 			deliveries, err := w.deliver(a)
 			must(t, err)
-			if d := deliveries[0]; d.Outcome != activities.OutcomeDeferred || d.Next.After(d.At) {
+			if d := deliveries[0]; d.Outcome != delivery.OutcomeDeferred || d.Next.After(d.At) {
 				t.Errorf("%s until %s, at %s", d.Outcome, d.Next, d.At)
 			}
 		})
@@ -275,13 +275,13 @@ func TestBreakerProbeThatIsNotMade(t *testing.T) {
 	w.clock.advance(time.Second)
 	server.SetTime(w.clock.now())
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
-	w.items = []activities.Item{all[28]}
+	w.items = []delivery.Item{all[28]}
 	w.items[0].State.Version = 99 // of another build
 	if _, err := w.deliver(a); err == nil {
 		t.Fatal("no error")
 	}
 	w.items = all[29:]
-	if got := w.deliverAll(a); got[0] != activities.OutcomeDelivered {
+	if got := w.deliverAll(a); got[0] != delivery.OutcomeDelivered {
 		t.Errorf("the next probe: %s", got)
 	}
 }
@@ -297,7 +297,7 @@ func TestBreakerIsForgotten(t *testing.T) {
 	a := w.guarded(w.store, server.Addr())
 	all := w.items
 	w.answer(hangUp)
-	for _, items := range [][]activities.Item{all[:25], all[25:]} {
+	for _, items := range [][]delivery.Item{all[:25], all[25:]} {
 		w.items = items
 		_, err := w.deliver(a)
 		must(t, err)
@@ -307,7 +307,7 @@ func TestBreakerIsForgotten(t *testing.T) {
 	server.SetTime(w.clock.now())
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
 	w.items = all[29:]
-	if got := w.deliverAll(a); got[0] != activities.OutcomeDelivered {
+	if got := w.deliverAll(a); got[0] != delivery.OutcomeDelivered {
 		t.Fatalf("outcome %s", got)
 	}
 	w.clock.advance(time.Second)
@@ -325,14 +325,14 @@ func TestBreakerLeavesRetriesAlone(t *testing.T) {
 	server := miniredis.RunT(t)
 	a := w.guarded(w.store, server.Addr())
 	all := w.items
-	deliver := func(items []activities.Item, attempt int) {
+	deliver := func(items []delivery.Item, attempt int) {
 		t.Helper()
 		server.SetTime(w.clock.now())
 		w.items = items
 		deliveries, err := w.deliver(a)
 		must(t, err)
 		for _, d := range deliveries {
-			if d.Outcome != activities.OutcomeRetrying || d.Attempt != attempt {
+			if d.Outcome != delivery.OutcomeRetrying || d.Attempt != attempt {
 				t.Fatalf("%s after attempt %d, want attempt %d", d.Outcome, d.Attempt, attempt)
 			}
 		}

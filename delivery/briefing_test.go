@@ -1,19 +1,16 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
-	"go.temporal.io/sdk/testsuite"
-
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 )
 
 func (c *counted) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
@@ -48,20 +45,20 @@ func TestNewMessagesAreBriefed(t *testing.T) {
 		reason  string
 		asks    map[string]int
 	}{
-		{"the webhook is new", nil, activities.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
-		{"it is known", nil, activities.OutcomeDelivered, "", map[string]int{"briefing": 1}},
-		{"it has moved", change(func(hook *waypost.Webhook) { hook.URL = elsewhere.URL }), activities.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
-		{"it is known again", nil, activities.OutcomeDelivered, "", map[string]int{"briefing": 1}},
+		{"the webhook is new", nil, delivery.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
+		{"it is known", nil, delivery.OutcomeDelivered, "", map[string]int{"briefing": 1}},
+		{"it has moved", change(func(hook *waypost.Webhook) { hook.URL = elsewhere.URL }), delivery.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
+		{"it is known again", nil, delivery.OutcomeDelivered, "", map[string]int{"briefing": 1}},
 		{"paused", func(w *world, id string) error {
 			_, err := w.store.PauseEnrollment(t.Context(), scope, id)
 			return err
-		}, activities.OutcomeDeferred, waypost.DeferPaused, nil},
+		}, delivery.OutcomeDeferred, waypost.DeferPaused, nil},
 		{"canceled", func(w *world, id string) error {
 			_, err := w.store.CancelEnrollment(t.Context(), scope, id)
 			return err
-		}, activities.OutcomeCanceled, "", nil},
-		{"disabled", change(func(hook *waypost.Webhook) { hook.Enabled = false }), activities.OutcomeDeferred, waypost.DeferWebhookDisabled, nil},
-		{"enabled", change(func(hook *waypost.Webhook) { hook.Enabled = true }), activities.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
+		}, delivery.OutcomeCanceled, "", nil},
+		{"disabled", change(func(hook *waypost.Webhook) { hook.Enabled = false }), delivery.OutcomeDeferred, waypost.DeferWebhookDisabled, nil},
+		{"enabled", change(func(hook *waypost.Webhook) { hook.Enabled = true }), delivery.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
 	}
 	w := newWorld(t, len(steps))
 	w.fresh = true
@@ -95,7 +92,7 @@ func TestGivesWayOnceRecorded(t *testing.T) {
 	w := newWorld(t, 2)
 	items := w.items
 	var recorded []waypost.DeliveryStatus
-	w.giveWay = func(context.Context) {
+	w.yield = func(context.Context) {
 		d, _ := w.attempts(0)
 		recorded = append(recorded, d.Status)
 	}
@@ -106,10 +103,7 @@ func TestGivesWayOnceRecorded(t *testing.T) {
 		t.Errorf("a regular activity gave way with %v", recorded)
 	}
 	w.items = items[1:]
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(slog.New(slog.DiscardHandler))
-	env := suite.NewTestActivityEnvironment()
-	_, err := env.ExecuteLocalActivity(a.DeliverBatch, activities.Batch{
+	_, err := a.Deliver(t.Context(), delivery.Caller{WorkflowID: "wf", Local: true, FirstAttempt: true}, delivery.Batch{
 		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items,
 	})
 	must(t, err)

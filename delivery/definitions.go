@@ -1,10 +1,11 @@
-package activities
+package delivery
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"waypost"
 	"waypost/journey"
@@ -35,33 +36,34 @@ func (k *kept[K, V]) put(key K, value V) {
 	k.m[key] = value
 }
 
-// version is a journey version, compiled. It never changes, so one that is kept never goes
+// Version is a journey version, compiled. It never changes, so one that is kept never goes
 // stale.
-type version struct {
+type Version struct {
 	waypost.JourneyVersion
 	*journey.Definition
 }
 
-func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
-	key := fmt.Sprintf("%s/%d", b.JourneyID, b.Version)
-	if v, known := a.versions.get(key); known {
+// Version loads and compiles a version of a journey.
+func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string, number int) (Version, error) {
+	key := fmt.Sprintf("%s/%d", journeyID, number)
+	if v, known := e.versions.get(key); known {
 		return v, nil
 	}
-	row, err := a.store.JourneyVersion(ctx, b.Scope, b.JourneyID, b.Version)
+	row, err := e.store.JourneyVersion(ctx, sc, journeyID, number)
 	if err != nil {
-		return version{}, fmt.Errorf("load journey %s: %w", key, err)
+		return Version{}, fmt.Errorf("load journey %s: %w", key, err)
 	}
 	def, problems := journey.Parse(row.Definition)
 	if err := problems.Err("definition"); err != nil {
-		return version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
+		return Version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
 	}
-	v := version{row, def}
-	a.versions.put(key, v)
+	v := Version{row, def}
+	e.versions.put(key, v)
 	return v, nil
 }
 
-// subject is whom a condition or a message is about.
-type subject struct {
+// Subject is whom a condition or a message is about.
+type Subject struct {
 	journey.Facts
 	AppID string // the application that enrolled
 }
@@ -69,7 +71,7 @@ type subject struct {
 // endOrphans cancels enrollments whose lead was deleted at the moment when they were
 // made, so that the deletion did not see them: nothing is sent about nobody. Its
 // error lets the batch run again, and find them canceled.
-func (a *Activities) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
+func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
 	var orphans []string
 	for _, item := range items {
 		_, there := leads[item.LeadsID]
@@ -80,15 +82,20 @@ func (a *Activities) endOrphans(ctx context.Context, items []Item, leads map[int
 	if len(orphans) == 0 {
 		return nil
 	}
-	if err := a.store.CancelEnrollments(ctx, orphans); err != nil {
+	if err := e.store.CancelEnrollments(ctx, orphans); err != nil {
 		return fmt.Errorf("cancel enrollments of deleted leads: %w", err)
 	}
 	return fmt.Errorf("the leads of %d enrollments were deleted, which cancels them", len(orphans))
 }
 
-// subjects loads what conditions and templates of the items can ask about, in
-// the order of the items; known is what was read of them already, nil for nothing.
-func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []Item, known *waypost.Briefing) ([]subject, error) {
+// Subjects loads what conditions and templates of the items can ask about, in the order of
+// the items.
+func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item) ([]Subject, error) {
+	return e.subjects(ctx, b, v, items, nil)
+}
+
+// subjects is Subjects; known is what was read of the items already, nil for nothing.
+func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item, known *waypost.Briefing) ([]Subject, error) {
 	ids := make([]string, len(items))
 	leadIDs := make([]int64, len(items))
 	for i, item := range items {
@@ -97,14 +104,14 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 	var err error
 	if known == nil {
 		known = &waypost.Briefing{}
-		if known.Leads, err = a.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
+		if known.Leads, err = e.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
 			return nil, fmt.Errorf("load leads: %w", err)
 		}
-		if known.Enrollments, err = a.store.EnrollmentsByID(ctx, ids); err != nil {
+		if known.Enrollments, err = e.store.EnrollmentsByID(ctx, ids); err != nil {
 			return nil, fmt.Errorf("load enrollments: %w", err)
 		}
 	}
-	if err := a.endOrphans(ctx, items, known.Leads, known.Enrollments); err != nil {
+	if err := e.endOrphans(ctx, items, known.Leads, known.Enrollments); err != nil {
 		return nil, err
 	}
 	var results map[string]map[string]waypost.TouchpointResult
@@ -113,15 +120,15 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 		asks = false
 	}
 	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
-		if results, err = a.store.TouchpointResults(ctx, ids); err != nil {
+		if results, err = e.store.TouchpointResults(ctx, ids); err != nil {
 			return nil, fmt.Errorf("load touchpoint results: %w", err)
 		}
 	}
-	now := a.decidedAt(b)
-	all := make([]subject, len(items))
+	now := e.DecidedAt(b)
+	all := make([]Subject, len(items))
 	for i, item := range items {
 		enrollment := known.Enrollments[item.EnrollmentID]
-		all[i] = subject{AppID: enrollment.AppID, Facts: journey.Facts{
+		all[i] = Subject{AppID: enrollment.AppID, Facts: journey.Facts{
 			Lead:         known.Leads[item.LeadsID],
 			JourneyID:    v.JourneyID,
 			JourneyName:  v.JourneyVersion.Name,
@@ -134,4 +141,27 @@ func (a *Activities) subjects(ctx context.Context, b Batch, v version, items []I
 		}}
 	}
 	return all, nil
+}
+
+// DecidedAt is the time of a decision: the later one of the workflow's and of this
+// process's clock. A clock that is behind would find the instant that a wait has
+// just ended at to be still to come.
+func (e *Engine) DecidedAt(b Batch) time.Time {
+	if now := e.now(); now.After(b.Now) {
+		return now.UTC()
+	}
+	return b.Now.UTC()
+}
+
+// Enrollments loads the enrollments of items, by their ids.
+func (e *Engine) Enrollments(ctx context.Context, items []Item) (map[string]waypost.Enrollment, error) {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = item.EnrollmentID
+	}
+	enrollments, err := e.store.EnrollmentsByID(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load enrollments: %w", err)
+	}
+	return enrollments, nil
 }

@@ -1,12 +1,9 @@
-package activities
+package delivery
 
 import "time"
 
 // SetWriteTime bounds a write of outcomes.
-func (a *Activities) SetWriteTime(d time.Duration) { a.recorder.writeTime = d }
-
-// PacingPlaces is how many launches may wait for their rate in activities.
-const PacingPlaces = pacingPlaces
+func (e *Engine) SetWriteTime(d time.Duration) { e.recorder.writeTime = d }
 
 // Lines tells how many webhooks a Turnstile remembers.
 func Lines(t *Turnstile) int {
@@ -15,9 +12,9 @@ func Lines(t *Turnstile) int {
 	return len(t.lines)
 }
 
-// Places are what batches wait for receivers in.
-type Places struct{ places }
+// Slots are what batches wait for receivers in.
+type Slots struct{ slots }
 
-// Take and GiveBack take a place and free it.
-func (p *Places) Take(webhookID string) bool { return p.take(webhookID) }
-func (p *Places) GiveBack(webhookID string)  { p.giveBack(webhookID) }
+// Take and GiveBack take a slot and free it.
+func (s *Slots) Take(webhookID string) bool { return s.take(webhookID) }
+func (s *Slots) GiveBack(webhookID string)  { s.giveBack(webhookID) }

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/webhook"
 )
@@ -61,7 +61,7 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				w.clock.advance(cutOff)
 				other := w.process(nil)
 				type result struct {
-					d   []activities.Delivery
+					d   []delivery.Result
 					err error
 				}
 				done := make(chan result, 1)
@@ -83,11 +83,11 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				d, _ := w.attempts(0)
 				told := r.d[0].Outcome
 				recorded := map[waypost.DeliveryStatus]string{
-					waypost.DeliverySucceeded: activities.OutcomeDelivered, waypost.DeliveryFailed: activities.OutcomeFailed,
+					waypost.DeliverySucceeded: delivery.OutcomeDelivered, waypost.DeliveryFailed: delivery.OutcomeFailed,
 				}[d.Status]
 				_, timeline, err := w.store.Enrollment(context.Background(), scope, w.items[0].EnrollmentID)
 				must(t, err)
-				what := map[string]string{waypost.WhatSent: activities.OutcomeDelivered, waypost.WhatFailed: activities.OutcomeFailed}[timeline[1].What]
+				what := map[string]string{waypost.WhatSent: delivery.OutcomeDelivered, waypost.WhatFailed: delivery.OutcomeFailed}[timeline[1].What]
 				if told != recorded || told != what {
 					t.Errorf("the workflow is told %s, recorded is %s, the timeline says %s", told, recorded, what)
 				}
@@ -247,7 +247,7 @@ func TestAttemptShowsBeforeItIsRecorded(t *testing.T) {
 	seen := &watcher{}
 	sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now})
 	t.Cleanup(sender.Close)
-	a := activities.New(activities.Options{Store: s, Sender: sender, Observer: seen, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	a := delivery.New(delivery.Options{Store: s, Sender: sender, Observer: seen, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	answered := w.begin(a)
 	for deadline := time.Now().Add(time.Minute); seen.attempts.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -340,7 +340,7 @@ func TestInterruptedAttemptCounts(t *testing.T) {
 }
 
 // panicking is a sender with a bug that one message meets.
-type panicking struct{ activities.Sender }
+type panicking struct{ delivery.Sender }
 
 func (panicking) Send(context.Context, waypost.Webhook, string, []byte) waypost.Outcome {
 	panic("a bug")
@@ -350,7 +350,7 @@ func (panicking) Send(context.Context, waypost.Webhook, string, []byte) waypost.
 func TestPanicInAnAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	a := activities.New(activities.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	a := delivery.New(delivery.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { must(t, a.Close(context.Background())) })
 	if _, err := w.deliver(a); err == nil {
 		t.Error("no error")
@@ -505,15 +505,15 @@ func TestUnreadableSecret(t *testing.T) {
 					w.respond(http.StatusNotFound)
 					w.deliverAll(w.process(nil))
 					items, _ := w.again(false)
-					send, before = func(a *activities.Activities) ([]activities.Delivery, error) { return w.redeliver(a, items) }, w.totalPosts()
+					send, before = func(a *delivery.Engine) ([]delivery.Result, error) { return w.redeliver(a, items) }, w.totalPosts()
 				}
-				sent := func(a *activities.Activities) (outcomes []string) {
+				sent := func(a *delivery.Engine) (outcomes []string) {
 					t.Helper()
 					answers, err := send(a)
 					must(t, err)
 					for _, d := range answers {
 						outcomes = append(outcomes, strings.TrimSpace(d.Outcome+" "+d.Reason))
-						if wait := d.Next.Sub(d.At); d.Outcome == activities.OutcomeDeferred && (wait <= 0 || wait > time.Minute) {
+						if wait := d.Next.Sub(d.At); d.Outcome == delivery.OutcomeDeferred && (wait <= 0 || wait > time.Minute) {
 							t.Errorf("it is looked at again in %s", wait)
 						}
 					}

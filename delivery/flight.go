@@ -1,4 +1,4 @@
-package activities
+package delivery
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/journey"
 )
 
 // flight is one attempt from its POST to the written record. It belongs to the
@@ -21,8 +20,8 @@ import (
 // instead of POSTing again.
 type flight struct {
 	began  time.Time
-	landed chan struct{} // closed once there is a recorded answer, or an error
-	result Delivery      // valid after that
+	ended  chan struct{} // closed once there is a recorded answer, or an error
+	result Result        // valid after that
 	err    error
 	// ahead says that the workflow has not asked for it yet; guarded by flights.
 	ahead bool
@@ -38,69 +37,39 @@ func (fl *flight) expect(takes time.Duration) time.Duration {
 	return max(age, underWayPause)
 }
 
-// pilots are goroutines that make POSTs one after the other. A new one for each
-// would have to grow its stack every time, which costs a tenth of a fast POST; so
-// those that have landed wait a little for another flight.
-type pilots struct{ next chan func() }
-
-func newPilots() pilots { return pilots{make(chan func())} }
-
-// patience is how long a pilot waits for another flight.
-const patience = time.Second
-
-func (p pilots) do(flight func()) {
-	select {
-	case p.next <- flight:
-	default:
-		go p.work(flight)
-	}
-}
-
-func (p pilots) work(flight func()) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		flight()
-		timer.Reset(patience)
-		select {
-		case flight = <-p.next:
-		case <-timer.C:
-			return
-		}
-	}
-}
-
+// flights are those of a process.
 type flights struct {
 	mu sync.Mutex
 	m  map[waypost.Round]*flight
-	// early are those that have landed before their workflow has asked for them, for
-	// keptEarly.
-	early map[waypost.Round]*flight
+	// unasked are those that have ended before their workflow has asked for them, for
+	// keptUnasked.
+	unasked map[waypost.Round]*flight
 }
 
-// keptEarly is enough for a workflow that is started soon; a later one reads what is
+// keptUnasked is enough for a workflow that is started soon; a later one reads what is
 // recorded.
-const keptEarly = time.Minute
+const keptUnasked = time.Minute
 
 // begin registers a flight, ahead of its workflow or not, or returns the one that is under
-// way, or the one that has landed early if this is the workflow's first look.
-func (f *flights) begin(key waypost.Round, first, ahead bool) (fl *flight, fresh bool) {
+// way, or the one that has ended unasked if this is the workflow's first look. The caller
+// owns one that it has begun.
+func (f *flights) begin(key waypost.Round, first, ahead bool) (fl *flight, owned bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.m[key]; ok {
 		fl.ahead = fl.ahead && ahead
 		return fl, false
 	}
-	if fl, ok := f.early[key]; ok {
-		delete(f.early, key)
+	if fl, ok := f.unasked[key]; ok {
+		delete(f.unasked, key)
 		if first {
 			return fl, false
 		}
 	}
 	if f.m == nil {
-		f.m, f.early = map[waypost.Round]*flight{}, map[waypost.Round]*flight{}
+		f.m, f.unasked = map[waypost.Round]*flight{}, map[waypost.Round]*flight{}
 	}
-	fl = &flight{began: time.Now(), landed: make(chan struct{}), ahead: ahead}
+	fl = &flight{began: time.Now(), ended: make(chan struct{}), ahead: ahead}
 	f.m[key] = fl
 	return fl, true
 }
@@ -112,35 +81,35 @@ func (f *flights) has(key waypost.Round) bool {
 	return ok
 }
 
-// end ends a flight that has taken place.
+// end ends a flight whose attempt was made.
 func (f *flights) end(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
 	if fl.ahead {
-		f.early[key] = fl
-		time.AfterFunc(keptEarly, func() { f.forget(key, fl) })
+		f.unasked[key] = fl
+		time.AfterFunc(keptUnasked, func() { f.forget(key, fl) })
 	}
 	f.mu.Unlock()
-	close(fl.landed)
+	close(fl.ended)
 }
 
-// drop ends one that has not taken place.
+// drop ends one whose attempt was not made.
 func (f *flights) drop(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
 	f.mu.Unlock()
-	close(fl.landed)
+	close(fl.ended)
 }
 
 func (f *flights) forget(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.early[key] == fl {
-		delete(f.early, key)
+	if f.unasked[key] == fl {
+		delete(f.unasked, key)
 	}
 }
 
-// wait returns once nothing flies, or ctx ends.
+// wait returns once no flight is left, or ctx ends.
 func (f *flights) wait(ctx context.Context) error {
 	for {
 		var one *flight
@@ -153,89 +122,121 @@ func (f *flights) wait(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-one.landed:
+		case <-one.ended:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// fly POSTs the message and has the outcome recorded. It goes on when the activity has
-// answered: ctx only tells which one that was.
-func (a *Activities) fly(ctx context.Context, fl *flight, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, p pass, seed uint64) {
-	defer a.flights.end(item.round(), fl)
+// goroutines make POSTs one after the other. A new one for each would have to grow its
+// stack every time, which costs a tenth of a fast POST; so one that is done waits a little
+// for another POST.
+type goroutines struct{ next chan func() }
+
+func newGoroutines() goroutines { return goroutines{make(chan func())} }
+
+// idleTime is how long a goroutine waits for another POST.
+const idleTime = time.Second
+
+func (g goroutines) do(post func()) {
+	select {
+	case g.next <- post:
+	default:
+		go g.work(post)
+	}
+}
+
+func (g goroutines) work(post func()) {
+	timer := time.NewTimer(idleTime)
+	defer timer.Stop()
+	for {
+		post()
+		timer.Reset(idleTime)
+		select {
+		case post = <-g.next:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// attempt POSTs the message of an item and has the outcome recorded. It goes on when the
+// activity has answered: ctx only tells which one that was.
+func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
+	fl := it.flight
+	defer r.flights.end(it.AttemptRound(), fl)
 	defer func() {
 		// One message must not take the process, and everybody's journeys, with it.
 		if fault := recover(); fault != nil {
-			fl.err = fmt.Errorf("attempt of enrollment %s panicked", item.EnrollmentID)
-			a.log.Error("attempt panicked", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
+			fl.err = fmt.Errorf("attempt of enrollment %s panicked", it.EnrollmentID)
+			r.log.Error("attempt panicked", "message", s.MessageID, "webhook", r.hook.ID, "enrollment", it.EnrollmentID,
 				"panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
 	}()
-	outcome := a.post(context.WithoutCancel(ctx), hook, s)
-	told := a.report(p, s.Open.Attempt-s.Before, outcome)
+	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
+	told := r.report(r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
-		a.disable(b.Scope, hook)
+		r.disable(r.batch.Scope, r.hook)
 	}
 	record := waypost.AttemptRecord{
-		Touchpoint: item.touchpoint(), Scope: b.Scope, MessageID: s.MessageID,
+		Touchpoint: it.Touchpoint(), Scope: r.batch.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
-	fl.result, fl.err = a.settle(&record, b, v, hook, item, s, seed)
+	fl.result, fl.err = r.settle(&record, it.Item, s)
 	// Before it is recorded, so that those show that cannot be.
-	a.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
+	r.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
-		fl.err = a.recorder.record(record)
+		fl.err = r.recorder.record(record)
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
-		fl.result, fl.err = a.standing(fl.result, item.round())
+		fl.result, fl.err = r.correct(fl.result, it.AttemptRound())
 	}
 	if told != nil && fl.err == nil {
-		a.release(b.Scope, hook, told)
+		r.releaseDeferred(r.batch.Scope, r.hook, told)
 	}
-	a.log.Info("attempt", "message", s.MessageID, "webhook", hook.ID, "enrollment", item.EnrollmentID,
-		"lead", item.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
+	r.log.Info("attempt", "message", s.MessageID, "webhook", r.hook.ID, "enrollment", it.EnrollmentID,
+		"lead", it.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
 }
 
 // post makes the POST and gives the webhook's slot back: others may go while the
 // outcome is recorded.
-func (a *Activities) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
-	a.recorder.flying.Add(1)
-	defer a.recorder.flying.Add(-1)
-	defer a.admit.Done(hook.ID, 1)
+func (e *Engine) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
+	e.recorder.posting.Add(1)
+	defer e.recorder.posting.Add(-1)
+	defer e.admit.Done(hook.ID, 1)
 	// The sender bounds the exchange by the webhook's time-out.
-	outcome := a.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)
-	return outcome
+	return e.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)
 }
 
 // disable disables a webhook that is gone, unless it was changed since the attempt
 // began. Like the outcome it is retried while the database is away, and it comes before
 // the outcome is recorded: a process that dies in between asks the receiver again.
-func (a *Activities) disable(sc waypost.Scope, hook waypost.Webhook) {
+func (e *Engine) disable(sc waypost.Scope, hook waypost.Webhook) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxWriteWait) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-		err := a.store.DisableWebhook(ctx, sc, hook, "410")
+		err := e.store.DisableWebhook(ctx, sc, hook, "410")
 		cancel()
 		var refused *waypost.Error
 		switch {
 		case err == nil:
-			a.log.Warn("a receiver answered 410: its webhook is disabled, unless it was changed since", "webhook", hook.ID, "org", sc.Org, "stage", sc.Stage)
+			e.log.Warn("a receiver answered 410: its webhook is disabled, unless it was changed since", "webhook", hook.ID, "org", sc.Org, "stage", sc.Stage)
 			return
 		case errors.As(err, &refused): // it was deleted
 			return
 		}
-		a.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)
+		e.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)
 		time.Sleep(wait)
 	}
 }
 
-// standing corrects a failure by what is recorded: if another process took this
+// correct corrects a failure by what is recorded: if another process took this
 // one for dead and went on, its attempt may have succeeded, or still be under way.
-func (a *Activities) standing(d Delivery, key waypost.Round) (Delivery, error) {
-	stored, err := a.store.SendingsOfRounds(context.Background(), []waypost.Round{key})
+func (e *Engine) correct(d Result, key waypost.Round) (Result, error) {
+	stored, err := e.store.SendingsOfRounds(context.Background(), []waypost.Round{key})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("read delivery: %w", err)
+		return Result{}, fmt.Errorf("read delivery: %w", err)
 	}
 	s := stored[key.Touchpoint]
 	switch {
@@ -252,35 +253,35 @@ func (a *Activities) standing(d Delivery, key waypost.Round) (Delivery, error) {
 // settle decides what an attempt's outcome means: the delivery's new state, the
 // time of the next attempt, and how the enrollment goes on. Of s only what the
 // retries go by counts. Every round has the whole schedule.
-func (a *Activities) settle(record *waypost.AttemptRecord, b Batch, v version, hook waypost.Webhook, item Item, s waypost.Sending, seed uint64) (Delivery, error) {
+func (r *run) settle(record *waypost.AttemptRecord, i Item, s waypost.Sending) (Result, error) {
 	o := record.Outcome
-	next, again := hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(seed, record.Attempt))
+	next, again := r.hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(r.seed, record.Attempt))
 	switch {
 	case o.Succeed:
 		record.Status = waypost.DeliverySucceeded
 	case again:
-		if b.Coalesce {
+		if r.batch.Coalesce {
 			next = RoundUp(next, next.Sub(o.At)/4)
 		}
 		record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, next
 	default:
-		record.Status, record.GaveUp = waypost.DeliveryFailed, hook.Retry.GaveUp(record.Attempt-s.Before, o)
+		record.Status, record.GaveUp = waypost.DeliveryFailed, r.hook.Retry.GaveUp(record.Attempt-s.Before, o)
 	}
-	d := Delivery{
-		EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, MessageID: record.MessageID,
+	d := Result{
+		EnrollmentID: i.EnrollmentID, LeadsID: i.LeadsID, MessageID: record.MessageID,
 		Outcome: outcomeOf(record.Status), Attempt: record.Attempt,
 		Reason: reasonOf(o.Succeed, o.ErrorClass, o.HTTPStatus),
 		// As precise as it is stored: a second run must answer the same.
 		At: o.At.UTC().Truncate(time.Millisecond).Add(o.Duration.Truncate(time.Millisecond)), Next: record.NextAttemptAt,
 	}
-	after, entries := item.State, []waypost.TimelineEntry(nil)
+	after, entries := i.State, []waypost.TimelineEntry(nil)
 	if record.Status.Final() {
 		var err error
-		if after, entries, err = follow(v, item, d); err != nil {
-			return Delivery{}, err
+		if after, entries, err = follow(r.version, i, d); err != nil {
+			return Result{}, err
 		}
 	}
-	record.Progress = item.progress(after, entries)
+	record.Progress = i.Progress(after, entries)
 	return d, nil
 }
 
@@ -295,20 +296,6 @@ func seedOf(workflowID string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(workflowID))
 	return h.Sum64()
-}
-
-// follow tells where a decided or deferred delivery leads. The workflow computes
-// the same from the same values; computing it here too lets the outcome and its
-// consequences be written in one transaction. A redelivery leads nowhere.
-func follow(v version, item Item, d Delivery) (journey.State, []waypost.TimelineEntry, error) {
-	if item.redelivers() {
-		return item.State, nil, nil
-	}
-	after, effect, err := journey.Step(v.Definition, item.State, d.Input())
-	if err != nil {
-		return after, nil, fmt.Errorf("step enrollment %s: %w", item.EnrollmentID, err)
-	}
-	return after, effect.Entries, nil
 }
 
 // RoundUp moves t up to a whole multiple of a grain of at most limit, or of about
@@ -328,15 +315,3 @@ func RoundUp(t time.Time, limit time.Duration) time.Time {
 }
 
 const maxGrain = 1 << 16 * time.Millisecond
-
-// reasonOf says in few words why an attempt came to what it came to.
-func reasonOf(succeed bool, class string, status int) string {
-	switch {
-	case succeed:
-		return ""
-	case class == waypost.ClassHTTPStatus:
-		return fmt.Sprintf("%s %d", class, status)
-	default:
-		return class
-	}
-}

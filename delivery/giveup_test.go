@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 )
 
@@ -81,28 +81,28 @@ func TestGiveUpAfterWhileDeferred(t *testing.T) {
 						if d, log := w.attempts(0); deliveries[0].Outcome != want || d.Attempts != attempts || len(log) != attempts || w.totalPosts() != attempts {
 							t.Fatalf("%s after %d attempts and %d POSTs, want %s after %d", deliveries[0].Outcome, d.Attempts, w.totalPosts(), want, attempts)
 						}
-						if want == activities.OutcomeDeferred && deliveries[0].Reason != reason {
+						if want == delivery.OutcomeDeferred && deliveries[0].Reason != reason {
 							t.Fatalf("deferred because of %s", deliveries[0].Reason)
 						}
 					}
 					w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusServiceUnavailable) })
 					if before > 0 {
-						step(activities.OutcomeRetrying, 1)
+						step(delivery.OutcomeRetrying, 1)
 						w.clock.advance(10 * time.Second) // past the schedule's first entry
 					}
 					w.clock.stop() // a breaker's pause is short
 					must(t, of.begin(w))
-					step(activities.OutcomeDeferred, before)
+					step(delivery.OutcomeDeferred, before)
 					w.clock.advance(80 * time.Hour) // giveUpAfter is 72
 					w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(status) })
 					must(t, of.end(w))
 					switch {
 					case status == http.StatusOK:
-						step(activities.OutcomeDelivered, before+1)
+						step(delivery.OutcomeDelivered, before+1)
 					case of.counts && before > 0:
-						step(activities.OutcomeFailed, before+1)
+						step(delivery.OutcomeFailed, before+1)
 					default:
-						step(activities.OutcomeRetrying, before+1)
+						step(delivery.OutcomeRetrying, before+1)
 					}
 				})
 			}
@@ -122,13 +122,13 @@ func TestLastAttempt(t *testing.T) {
 	})
 	w.clock.stop()
 	a := w.process(nil)
-	var items []activities.Item
+	var items []delivery.Item
 	var rounds int
 	run := func(want string, attempts int, gaveUp waypost.GaveUp) waypost.Delivery {
 		t.Helper()
-		deliver := func() ([]activities.Delivery, error) { return w.deliver(a) }
+		deliver := func() ([]delivery.Result, error) { return w.deliver(a) }
 		if rounds > 0 {
-			deliver = func() ([]activities.Delivery, error) { return w.redeliver(a, items) }
+			deliver = func() ([]delivery.Result, error) { return w.redeliver(a, items) }
 		}
 		deliveries, err := deliver()
 		must(t, err)
@@ -143,12 +143,12 @@ func TestLastAttempt(t *testing.T) {
 			w.clock.advance(time.Minute)
 			items, _ = w.again(false)
 		}
-		d := run(activities.OutcomeRetrying, 2*rounds+1, "")
+		d := run(delivery.OutcomeRetrying, 2*rounds+1, "")
 		if wait := d.NextAttemptAt.Sub(*d.FirstAttemptAt); wait != time.Hour {
 			t.Fatalf("round %d: the last attempt comes after %s", rounds+1, wait)
 		}
 		w.clock.advance(time.Hour)
-		if d = run(activities.OutcomeFailed, 2*rounds+2, waypost.GaveUpTime); d.Message != "the receiver answered 503; given up: the time of retry.giveUpAfter is over" {
+		if d = run(delivery.OutcomeFailed, 2*rounds+2, waypost.GaveUpTime); d.Message != "the receiver answered 503; given up: the time of retry.giveUpAfter is over" {
 			t.Errorf("round %d: %q", rounds+1, d.Message)
 		}
 	}

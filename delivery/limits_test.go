@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -16,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/testsuite"
-
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 	"waypost/store/storetest"
@@ -60,14 +58,14 @@ func capOverJourneys(t *testing.T, url string) {
 	_, _, err := store.Migrate(ctx, url)
 	must(t, err)
 	keys, now := storetest.Keys(t), &clock{}
-	stores, workers := make([]*store.Store, processes), make([]*activities.Activities, processes)
+	stores, workers := make([]*store.Store, processes), make([]*delivery.Engine, processes)
 	for i := range processes {
 		stores[i], err = store.Open(ctx, url, keys, now.now)
 		must(t, err)
 		t.Cleanup(func() { must(t, stores[i].Close()) })
 		sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: now.now})
 		t.Cleanup(sender.Close)
-		workers[i] = activities.New(activities.Options{Store: stores[i], Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now.now, Stragglers: time.Minute})
+		workers[i] = delivery.New(delivery.Options{Store: stores[i], Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now.now, Stragglers: time.Minute})
 		t.Cleanup(func() { must(t, workers[i].Close(context.Background())) })
 	}
 	hook, err := stores[0].CreateWebhook(ctx, scope, waypost.Webhook{Name: "crm", URL: server.URL, TimeoutMs: 60_000, Retry: waypost.DefaultRetry(), Enabled: true})
@@ -99,7 +97,7 @@ func capOverJourneys(t *testing.T, url string) {
 		var running sync.WaitGroup
 		errs := make(chan error, 2*leads)
 		for part := range slices.Chunk(order, chunk) {
-			b := activities.Batch{Scope: scope, JourneyID: journeys[p], Version: 1, NodeID: "hello", Coalesce: true}
+			b := delivery.Batch{Scope: scope, JourneyID: journeys[p], Version: 1, NodeID: "hello", Coalesce: true}
 			for _, lead := range part {
 				e, err := stores[p].Enroll(ctx, scope, waypost.Enrollment{JourneyID: journeys[p], Version: 1, LeadsID: lead, EntryKey: fmt.Sprint(day)}, waypost.Reentry{})
 				if err != nil {
@@ -109,18 +107,18 @@ func capOverJourneys(t *testing.T, url string) {
 				if err != nil {
 					return err
 				}
-				b.Items = append(b.Items, activities.Item{EnrollmentID: e.ID, LeadsID: lead, State: state, Unrecorded: effect.Entries, Fresh: true})
+				b.Items = append(b.Items, delivery.Item{EnrollmentID: e.ID, LeadsID: lead, State: state, Unrecorded: effect.Entries, Fresh: true})
 			}
 			running.Go(func() {
-				deliveries, err := runBatch(workers[p], b)
+				deliveries, err := run(workers[p], b)
 				if err != nil {
 					errs <- err
 				}
 				for _, d := range deliveries {
 					switch {
-					case d.Outcome == activities.OutcomeSkipped && d.Reason == waypost.SkipFrequencyCap:
+					case d.Outcome == delivery.OutcomeSkipped && d.Reason == waypost.SkipFrequencyCap:
 						skipped.Add(1)
-					case d.Outcome != activities.OutcomeDelivered:
+					case d.Outcome != delivery.OutcomeDelivered:
 						errs <- fmt.Errorf("lead %d: %s (%s)", d.LeadsID, d.Outcome, d.Reason)
 					}
 				}
@@ -165,24 +163,9 @@ func capOverJourneys(t *testing.T, url string) {
 	}
 }
 
-// runBatch runs DeliverBatch as an activity.
-func runBatch(a *activities.Activities, b activities.Batch) ([]activities.Delivery, error) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(slog.New(slog.DiscardHandler))
-	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(5 * time.Minute)
-	env.RegisterActivity(a.DeliverBatch)
-	value, err := env.ExecuteActivity(a.DeliverBatch, b)
-	if err != nil {
-		return nil, err
-	}
-	var deliveries []activities.Delivery
-	return deliveries, value.Get(&deliveries)
-}
-
 // counted counts what is asked of a store.
 type counted struct {
-	activities.Store
+	delivery.Store
 	mu    sync.Mutex
 	calls map[string]int
 }
@@ -300,7 +283,7 @@ func TestCappedTakesNoPlace(t *testing.T) {
 	sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.now})
 	t.Cleanup(sender.Close)
 	admit := &noAdmission{}
-	a := activities.New(activities.Options{Store: w.store, Sender: sender, Admission: admit, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	a := delivery.New(delivery.Options{Store: w.store, Sender: sender, Admission: admit, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { _ = a.Close(context.Background()) })
 	if got := fmt.Sprint(w.deliverAll(a)); got != "[skipped skipped]" || admit.asked.Load() != 0 {
 		t.Errorf("outcome %s, %d places asked for", got, admit.asked.Load())

@@ -1,4 +1,4 @@
-package activities
+package delivery
 
 import (
 	"context"
@@ -15,6 +15,12 @@ type Observer interface {
 	// Defer… value.
 	Deferred(reason string, n int)
 }
+
+// nobody is the Observer of those who have none.
+type nobody struct{}
+
+func (nobody) Attempt(string, string, time.Duration) {}
+func (nobody) Deferred(string, int)                  {}
 
 type attemptKey struct{}
 

@@ -1,4 +1,4 @@
-package activities
+package delivery
 
 import (
 	"context"
@@ -21,12 +21,12 @@ type recorder struct {
 	failed func(error)
 	queue  chan recording
 	turn   chan struct{} // held by who gathers
-	// flying are the POSTs that are under way: while there are any, more records come.
-	flying atomic.Int64
-	alone  sync.WaitGroup // writers of records that were taken apart
-	once   sync.Once
-	closed chan struct{}
-	done   chan struct{}
+	// posting are the POSTs that are under way: while there are any, more records come.
+	posting atomic.Int64
+	alone   sync.WaitGroup // writers of records that were taken apart
+	once    sync.Once
+	closed  chan struct{}
+	done    chan struct{}
 
 	writeTime time.Duration
 }
@@ -140,7 +140,7 @@ func (r *recorder) collect() []recording {
 			continue
 		default:
 		}
-		if r.flying.Load() == 0 {
+		if r.posting.Load() == 0 {
 			return batch
 		}
 		select {

@@ -1,10 +1,9 @@
-package activities_test
+package delivery_test
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,10 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/testsuite"
-
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 )
@@ -34,7 +31,7 @@ func givenUp(t *testing.T, leads int) *world {
 	w.deliverAll(a)
 	w.clock.advance(7 * time.Second)
 	for i, outcome := range w.deliverAll(a) {
-		if outcome != activities.OutcomeFailed {
+		if outcome != delivery.OutcomeFailed {
 			t.Fatalf("message %d is %s", i, outcome)
 		}
 	}
@@ -47,7 +44,7 @@ func (w *world) respond(status int) {
 }
 
 // again begins a new round of every message and returns the items of it.
-func (w *world) again(bulk bool) (items []activities.Item, redelivery string) {
+func (w *world) again(bulk bool) (items []delivery.Item, redelivery string) {
 	w.t.Helper()
 	ctx := context.Background()
 	if bulk {
@@ -69,34 +66,23 @@ func (w *world) again(bulk bool) (items []activities.Item, redelivery string) {
 	must(w.t, err)
 	for _, b := range batches {
 		for _, m := range b.Members {
-			items = append(items, activities.Item{EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: journey.State{Visit: m.Visit}, Round: m.Round})
+			items = append(items, delivery.Item{EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: journey.State{Visit: m.Visit}, Round: m.Round})
 		}
 	}
 	if len(items) != len(w.items) {
 		w.t.Fatalf("%d messages are redelivered, want %d", len(items), len(w.items))
 	}
 	// Messages of the same millisecond come in any order.
-	slices.SortFunc(items, func(a, b activities.Item) int { return cmp.Compare(a.LeadsID, b.LeadsID) })
+	slices.SortFunc(items, func(a, b delivery.Item) int { return cmp.Compare(a.LeadsID, b.LeadsID) })
 	return items, redelivery
 }
 
-func (w *world) redeliver(a *activities.Activities, items []activities.Item) ([]activities.Delivery, error) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(slog.New(slog.DiscardHandler))
-	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(5 * time.Minute)
-	env.RegisterActivity(a.RedeliverBatch)
-	value, err := env.ExecuteActivity(a.RedeliverBatch, activities.Batch{Scope: scope, WebhookID: w.webhookID, Items: items})
-	if err != nil {
-		return nil, err
-	}
-	var deliveries []activities.Delivery
-	err = value.Get(&deliveries)
-	return deliveries, err
+func (w *world) redeliver(a *delivery.Engine, items []delivery.Item) ([]delivery.Result, error) {
+	return a.Redeliver(context.Background(), caller, delivery.Batch{Scope: scope, WebhookID: w.webhookID, Items: items})
 }
 
 // outcomes redelivers and returns what came of each.
-func (w *world) outcomes(a *activities.Activities, items []activities.Item) string {
+func (w *world) outcomes(a *delivery.Engine, items []delivery.Item) string {
 	w.t.Helper()
 	deliveries, err := w.redeliver(a, items)
 	must(w.t, err)
@@ -257,20 +243,20 @@ func (hookless) Webhook(context.Context, waypost.Scope, string) (waypost.Webhook
 func TestRedeliveryStops(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	for name, stop := range map[string]func(w *world, redelivery string) activities.Store{
-		"canceled": func(w *world, redelivery string) activities.Store {
+	for name, stop := range map[string]func(w *world, redelivery string) delivery.Store{
+		"canceled": func(w *world, redelivery string) delivery.Store {
 			_, err := w.store.CancelRedelivery(ctx, scope, redelivery)
 			must(w.t, err)
 			return w.store
 		},
-		"webhook deleted": func(w *world, _ string) activities.Store { return hookless{w.store} },
-		"leads deleted": func(w *world, _ string) activities.Store {
+		"webhook deleted": func(w *world, _ string) delivery.Store { return hookless{w.store} },
+		"leads deleted": func(w *world, _ string) delivery.Store {
 			for _, item := range w.items {
 				must(w.t, w.store.DeleteLead(ctx, scope, item.LeadsID, nil))
 			}
 			return w.store
 		},
-		"by an operator": func(w *world, _ string) activities.Store { return nil },
+		"by an operator": func(w *world, _ string) delivery.Store { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -309,18 +295,13 @@ func TestRedeliveryStops(t *testing.T) {
 					t.Errorf("after that: %s", got)
 				}
 			} else {
-				var suite testsuite.WorkflowTestSuite
-				suite.SetLogger(slog.New(slog.DiscardHandler))
-				env := suite.NewTestActivityEnvironment()
 				a := w.process(nil)
-				env.RegisterActivity(a.CancelRedeliveries)
-				b := activities.Batch{Scope: scope, Items: items}
-				if _, err := env.ExecuteActivity(a.CancelRedeliveries, b); err == nil {
+				b := delivery.Batch{Scope: scope, Items: items}
+				if a.CancelRedeliveries(ctx, b) == nil {
 					t.Error("it is canceled while an attempt may be under way")
 				}
 				w.clock.advance(131 * time.Second)
-				_, err := env.ExecuteActivity(a.CancelRedeliveries, b)
-				must(t, err)
+				must(t, a.CancelRedeliveries(ctx, b))
 			}
 			for i := range w.items {
 				if d, _ := w.attempts(i); d.Status != waypost.DeliveryCanceled {

@@ -1,41 +1,41 @@
-package activities
+package delivery
 
 import "sync"
 
-// WaitingPlaces is how many batches of a process may wait for receivers at a time.
-// A worker needs more places for activities than that: others are not to wait with
+// WaitingSlots is how many batches of a process may wait for receivers at a time.
+// A worker needs more slots for activities than that: others are not to wait with
 // them.
-const WaitingPlaces = 80
+const WaitingSlots = 80
 
-// places are the WaitingPlaces. A webhook may take as many as are free beside its
+// slots are the WaitingSlots. A webhook may take as many as are free beside its
 // own: however many receivers are slow, there is one for the next webhook.
-type places struct {
+type slots struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int // webhook
 }
 
-// take takes a place; false if the webhook may have no more.
-func (p *places) take(webhookID string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.by[webhookID] >= WaitingPlaces-p.taken {
+// take takes a slot; false if the webhook may have no more.
+func (s *slots) take(webhookID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[webhookID] >= WaitingSlots-s.taken {
 		return false
 	}
-	if p.by == nil {
-		p.by = map[string]int{}
+	if s.by == nil {
+		s.by = map[string]int{}
 	}
-	p.taken++
-	p.by[webhookID]++
+	s.taken++
+	s.by[webhookID]++
 	return true
 }
 
-// giveBack frees a place.
-func (p *places) giveBack(webhookID string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	if p.by[webhookID]--; p.by[webhookID] == 0 {
-		delete(p.by, webhookID)
+// giveBack frees a slot.
+func (s *slots) giveBack(webhookID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	if s.by[webhookID]--; s.by[webhookID] == 0 {
+		delete(s.by, webhookID)
 	}
 }

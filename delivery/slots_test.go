@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"waypost/activities"
+	"waypost/delivery"
 )
 
 // However many webhooks have slow receivers, the next one finds a place, and nobody
 // has more than half of what there is.
 func TestPlacesAreShared(t *testing.T) {
 	t.Parallel()
-	var p activities.Places
+	var p delivery.Slots
 	fill := func(hook string) (n int) {
 		for p.Take(hook) {
 			n++
@@ -45,7 +45,7 @@ func TestPlacesAreShared(t *testing.T) {
 // worker.
 func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 	t.Parallel()
-	const half = activities.WaitingPlaces / 2
+	const half = delivery.WaitingSlots / 2
 	w := newWorld(t, half+3)
 	w.clock.stop()
 	hang := make(chan struct{})
@@ -53,8 +53,8 @@ func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 	a := w.process(nil)
 	single := func(i int) *world { return &world{t: t, version: w.version, items: w.items[i : i+1]} }
 	var waiting sync.WaitGroup
-	answers := make(chan activities.Delivery, half)
-	deliver := func(i int) (d activities.Delivery) {
+	answers := make(chan delivery.Result, half)
+	deliver := func(i int) (d delivery.Result) {
 		deliveries, err := single(i).deliver(a)
 		if err != nil {
 			t.Error(err)
@@ -70,7 +70,7 @@ func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 	}
 	for i := half; i < half+3; i++ {
 		d := deliver(i)
-		if d.Outcome != activities.OutcomeUnderWay || d.Next.Sub(d.At) < time.Second {
+		if d.Outcome != delivery.OutcomeUnderWay || d.Next.Sub(d.At) < time.Second {
 			t.Errorf("%s, to come again after %s", d.Outcome, d.Next.Sub(d.At))
 		}
 	}
@@ -80,12 +80,12 @@ func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 	close(hang)
 	waiting.Wait()
 	for range half {
-		if d := <-answers; d.Outcome != activities.OutcomeDelivered {
+		if d := <-answers; d.Outcome != delivery.OutcomeDelivered {
 			t.Errorf("one that waited: %s", d.Outcome)
 		}
 	}
 	for i := half; i < half+3; i++ {
-		if d := deliver(i); d.Outcome != activities.OutcomeDelivered {
+		if d := deliver(i); d.Outcome != delivery.OutcomeDelivered {
 			t.Errorf("one that came again: %s", d.Outcome)
 		}
 	}

@@ -1,4 +1,4 @@
-package activities
+package delivery
 
 import (
 	"context"
@@ -40,61 +40,60 @@ func (alwaysClosed) Failed(context.Context, string, int64, bool, bool, time.Dura
 func (alwaysClosed) Alive(context.Context, string, int64, bool) func(context.Context) { return nil }
 func (alwaysClosed) Holds(context.Context, string) bool                               { return false }
 
-// pass is what an attempt was admitted with by the breaker.
+// pass is what a run was admitted with by the breaker.
 type pass struct {
 	circuit string
 	ticket  int64
-	waited  bool // the message has waited for the breaker
 }
 
 // preparation is how long a probe may take until its POST begins: those that it keeps out
 // and its attempt are written down first.
 const preparation = 2*writeTime + 5*time.Second
 
-// lookAtBreaker takes those out of what is due who must wait for the breaker. It
-// returns what those who are left were admitted with.
-func (r *batchRun) lookAtBreaker(ctx context.Context) (pass, error) {
-	p := pass{circuit: r.hook.Circuit()}
+// askBreaker takes those out who must wait for the breaker.
+func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
+	r.pass.circuit = r.hook.Circuit()
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
-	granted, ticket, wait := r.breakers.Admit(ctx, p.circuit, len(r.due), lease)
-	p.ticket = ticket
-	if granted == len(r.due) {
-		return p, nil
+	var granted int
+	var wait time.Duration
+	granted, r.pass.ticket, wait = r.breakers.Admit(ctx, r.pass.circuit, len(due), lease)
+	if granted == len(due) {
+		return due, nil
 	}
 	// The probe is the message that has got furthest: a receiver that refuses the
 	// first attempts only is not down.
-	slices.SortStableFunc(r.due, func(a, b dueItem) int { return b.attempt - a.attempt })
-	if err := r.keepOut(ctx, r.due[granted:], waypost.DeferBreaker, wait); err != nil {
-		r.breakers.Return(context.WithoutCancel(ctx), p.circuit, ticket)
-		return p, err
+	slices.SortStableFunc(due, func(a, b *item) int { return b.attempt - a.attempt })
+	if err := r.keepOut(ctx, due[granted:], waypost.DeferBreaker, wait); err != nil {
+		return nil, err
 	}
 	// It may have closed, and those who wait may have been told, before they were
 	// written down.
-	if !r.breakers.Holds(ctx, p.circuit) {
-		r.comeAgain(r.due[granted:])
+	if !r.breakers.Holds(ctx, r.pass.circuit) {
+		comeAgain(due[granted:])
 	}
-	r.due = r.due[:granted]
-	return p, nil
+	return due[:granted], nil
 }
 
-// waited tells whether the message waits for the breaker, by what is recorded.
-func (d dueItem) waited() bool {
-	return d.stored != nil && d.stored.Status == waypost.DeliveryDeferred && d.stored.DeferredReason == waypost.DeferBreaker
+// waitedForBreaker tells whether the message waits for the breaker, by what is recorded.
+func (i *item) waitedForBreaker() bool {
+	s := i.sending()
+	return s.Status == waypost.DeliveryDeferred && s.DeferredReason == waypost.DeferBreaker
 }
 
-// report tells the breaker of an attempt's outcome. If it returns a function, those
+// report tells the breaker of the outcome of an attempt, of a message that has waited for
+// it or not. If it returns a function, those
 // who wait for the breaker are to be told, and then that is to be called.
-func (a *Activities) report(p pass, attempt int, o waypost.Outcome) (told func(context.Context)) {
+func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (told func(context.Context)) {
 	ctx := context.Background()
 	switch healthOf(o) {
 	case receiverWorks:
-		return a.breakers.Alive(ctx, p.circuit, p.ticket, p.waited)
+		return e.breakers.Alive(ctx, p.circuit, p.ticket, waited)
 	case receiverSilent:
-		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false, o.Duration)
+		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false, o.Duration)
 	case receiverFails:
-		a.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true, o.Duration)
+		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true, o.Duration)
 	case receiverUnknown:
-		a.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
+		e.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
 	}
 	return nil
 }
@@ -131,15 +130,15 @@ func healthOf(o waypost.Outcome) health {
 	return receiverUnknown
 }
 
-// release tells those who wait for a breaker that has closed. Should it fail, one
+// releaseDeferred tells those who wait for a breaker that has closed. Should it fail, one
 // of those who come for a probe will be asked to.
-func (a *Activities) release(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
+func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	if err := a.store.ReleaseDeferred(ctx, sc, hook.ID, waypost.DeferBreaker); err != nil {
-		a.log.Error("release deliveries that waited for a breaker", "webhook", hook.ID, "error", err)
+	if err := e.store.ReleaseDeferred(ctx, sc, hook.ID, waypost.DeferBreaker); err != nil {
+		e.log.Error("release deliveries that waited for a breaker", "webhook", hook.ID, "error", err)
 		return
 	}
 	told(ctx)
-	a.wake()
+	e.wake()
 }

@@ -1,4 +1,4 @@
-package activities_test
+package delivery_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 )
@@ -79,19 +80,26 @@ func TestResumeDuringLookShifts(t *testing.T) {
 	must(t, err)
 	w.clock.advance(9*time.Hour + time.Second) // the delay's time has come during the pause
 	a := w.process(resumedAtHold{w.store, w.version.JourneyID})
+	findings := w.look(a, []delivery.Item{item})
+	if f := findings[0]; f.Outcome == activities.FoundOver {
+		t.Errorf("the delay is over, though nine hours of it were left when the pause began: %+v", f)
+	}
+}
+
+// look has the activities of an engine's process look at items.
+func (w *world) look(engine *delivery.Engine, items []delivery.Item) (findings []activities.Finding) {
+	w.t.Helper()
+	a := activities.New(activities.Options{Engine: engine, Store: w.store, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(a.LookBatch)
-	value, err := env.ExecuteActivity(a.LookBatch, activities.Batch{
-		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, Now: w.clock.now().UTC(), Items: []activities.Item{item},
+	value, err := env.ExecuteActivity(a.LookBatch, delivery.Batch{
+		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, Now: w.clock.now().UTC(), Items: items,
 	})
-	must(t, err)
-	var findings []activities.Finding
-	must(t, value.Get(&findings))
-	if f := findings[0]; f.Outcome == activities.FoundOver {
-		t.Errorf("the delay is over, though nine hours of it were left when the pause began: %+v", f)
-	}
+	must(w.t, err)
+	must(w.t, value.Get(&findings))
+	return findings
 }
 
 // In a cohort the workflow learns of a cancel by a look while a slow
@@ -113,17 +121,8 @@ func TestCancelOfStragglerAndCrash(t *testing.T) {
 	}
 	_, err := w.store.CancelEnrollment(context.Background(), scope, w.items[1].EnrollmentID)
 	must(t, err)
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(slog.New(slog.DiscardHandler))
-	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivity(a.LookBatch)
-	value, err := env.ExecuteActivity(a.LookBatch, activities.Batch{
-		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, Now: w.clock.now().UTC(), Items: w.items[1:],
-	})
-	must(t, err)
-	var findings []activities.Finding
-	must(t, value.Get(&findings))
-	if d, _ := w.attempts(1); findings[0].Outcome == activities.OutcomeCanceled && !d.Status.Final() {
+	findings := w.look(a, w.items[1:])
+	if d, _ := w.attempts(1); findings[0].Outcome == delivery.OutcomeCanceled && !d.Status.Final() {
 		t.Errorf("the workflow is told %s and ends, while the delivery is %s with an attempt under way that nobody looks after",
 			findings[0].Outcome, d.Status)
 	}

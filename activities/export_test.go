@@ -1,0 +1,4 @@
+package activities
+
+// PacingSlots is how many launches may wait for their rate in activities.
+const PacingSlots = pacingSlots
