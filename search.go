@@ -163,6 +163,8 @@ type ArticleIndex struct {
 	Cursor   int64  // the number of the last article that the reindex has put there
 	// Requested tells that a reindex was asked for and has not begun.
 	Requested bool
+	Epoch     int64 // of the holder: higher than that of each holder before
+	Mark      int64 // the last that the searched generation was given, 0 before the first
 }
 
 // IndexedArticle is an article as the index gets it. Number is the only one of its
