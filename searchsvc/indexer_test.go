@@ -508,14 +508,19 @@ func TestIndexerMarks(t *testing.T) {
 	w.put("c", "新")
 	w.settled()
 	stop()
-	live, marks := "", map[string]int{}
+	live, written, marks := "", map[string]bool{}, map[string]int{}
 	for i, c := range calls {
 		call, generation := c[0], c[1]
 		switch {
 		case call == "set live":
 			live = generation
+		case call == "import" || call == "delete":
+			written[generation] = true
 		case call == "mark":
 			next := calls[i+1]
+			if !written[generation] {
+				t.Errorf("%q is marked, and only %v are written", generation, written)
+			}
 			if next[0] == "done" && generation != live || next[0] != "done" && next != [2]string{"set live", generation} {
 				t.Errorf("%v is marked before %v while %s is live", generation, next, live)
 			}
