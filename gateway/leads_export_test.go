@@ -179,3 +179,21 @@ func TestExportCutOff(t *testing.T) {
 		t.Error("nobody is told")
 	}
 }
+
+// CSV has a column for each custom field, up to 2,000; more are refused before the first row.
+func TestExportTooManyColumns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for lead := range 32 {
+		fields := make([]string, 63)
+		for i := range fields {
+			fields[i] = fmt.Sprintf(`"f%d":1`, 63*lead+i)
+		}
+		f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","customFields":{`+strings.Join(fields, ",")+`}}}`).expect(t, 201)
+	}
+	a := f.get("/v1/leads/export?format=csv").expect(t, 422)
+	if !strings.Contains(a.raw, "2000 different custom fields") || !strings.Contains(a.raw, `"target":"format"`) {
+		t.Errorf("answered %s", a.raw)
+	}
+	f.get("/v1/leads/export").expect(t, 200)
+}
