@@ -13,16 +13,15 @@ import (
 // errNotAhead says that a message is not sent ahead. Nothing was written of it.
 var errNotAhead = errors.New("it is left to the workflow")
 
-// SendAhead begins the first batch of a cohort whose workflow is about to be started, if
-// there is nothing to it but to send: a message need not wait until Temporal has written
-// down a workflow that is stored in SQL anyway. The workflow's batch then joins the POSTs,
-// or finds what is recorded of them. It returns once they are under way, and tells whether
-// any may be; if not, the workflow begins as if nothing had been tried.
+// SendAhead sends the first messages of a cohort whose workflow is about to be started: they
+// need not wait until Temporal has stored a workflow whose enrollments are in SQL anyway.
+// The workflow's batch then joins the POSTs, or finds what is recorded of them. SendAhead
+// returns once they are under way, and tells whether any may be; if not, it has written
+// nothing.
 //
-// All that a batch does before a POST is done here too: breaker and controls are asked, and
-// the attempt is opened, with the message. What would have to be held back is left to
-// the workflow, and so are launches, journeys with a frequency cap, and webhooks that have
-// limits of their own.
+// It passes the stages of a batch. What would have to be held back is left to the workflow,
+// and so are launches, journeys with a frequency cap, and webhooks with limits of their own
+// (docs/adr/0017-ahead.md).
 func (e *Engine) SendAhead(ctx context.Context, c waypost.Cohort) (sent bool) {
 	var r *run
 	defer func() {

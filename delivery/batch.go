@@ -207,7 +207,7 @@ func (r *run) do(ctx context.Context) ([]Result, error) {
 // errUnfinished is what others see of a touchpoint whose batch panicked.
 var errUnfinished = errors.New("the batch did not finish")
 
-// send answers what it can from what is recorded, and starts the POSTs of the rest.
+// send answers from what is recorded where it can, and starts the POSTs of the rest.
 func (r *run) send(ctx context.Context) (err error) {
 	owned := r.claim()
 	err = errUnfinished // until a return: touchpoints must be given back after a panic too
@@ -238,9 +238,10 @@ func (r *run) send(ctx context.Context) (err error) {
 	return r.openAttempts(ctx, due)
 }
 
-// claim takes the touchpoints that nobody in this process is at, and returns them. It
-// comes before anything is read: whoever owns a touchpoint knows that an attempt of this
-// process that is open in the database has no POST under way.
+// claim begins a flight for each touchpoint that has none in this process, and returns
+// those items; it joins the flights of the others. It comes before any read: the owner of
+// a flight knows that an attempt of this process that is open in the database has no POST
+// under way.
 func (r *run) claim() (owned []*item) {
 	for _, it := range r.items {
 		if it.flight, it.owned = r.flights.begin(it.AttemptRound(), r.asksFirst(it), r.ahead); it.owned {
@@ -250,8 +251,9 @@ func (r *run) claim() (owned []*item) {
 	return owned
 }
 
-// release ends what this run owns and has not started: with its answer for whoever has
-// joined, or with the error. It gives back what was taken for POSTs that were not made.
+// release ends the flights that this run owns and has not started, with the item's
+// result or the error for runs that have joined them. It gives back what was taken for
+// POSTs that were not made.
 func (r *run) release(ctx context.Context, err error) {
 	r.returnAdmission(ctx)
 	for _, it := range r.items {
@@ -262,10 +264,9 @@ func (r *run) release(ctx context.Context, err error) {
 	}
 }
 
-// takeOpeningSlot waits for one of the slots of batches that open attempts: more at a time
-// would only wait for the database and for each other. A local activity does not wait for
-// long, and leaves what a slow receiver gets to a regular one: runs in other processes
-// could not join those POSTs. Ready is false then.
+// takeOpeningSlot waits for a slot to open attempts: more batches at a time would only
+// wait for the database and for each other. A local activity waits for localPatience at
+// most, and not at all for a receiver that is slower than that: ready is false then.
 func (r *run) takeOpeningSlot(ctx context.Context) (ready bool, err error) {
 	var late <-chan time.Time
 	if r.by.Local {
@@ -294,12 +295,12 @@ func (r *run) leaveToRegular(due []*item) {
 	}
 }
 
-// isFirst tells whether this is the first run for a touchpoint that is new, and was not
-// sent ahead: nothing is found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
-// A local activity that runs again because its workflow task was lost does not know of
-// it; after so long much may have happened, up to the end of the records' retention.
-// It is the same for the whole run: a webhook that is remembered must be followed by a
-// briefing.
+// isFirst tells whether this is the first run for a new touchpoint that was not sent
+// ahead: nothing is recorded of it, and nothing is read. If that is wrong, the attempt is
+// not opened, and the next batch reads. A local activity that runs again after its
+// workflow task was lost looks like a first run; so nobody is taken for new a minute
+// after the touchpoint was entered. The answer is the same during the whole run, because
+// a remembered webhook needs a briefing.
 func (r *run) isFirst(it *item) bool {
 	return r.asksFirst(it) && !it.Ahead && r.began.Sub(it.Since) < time.Minute
 }
@@ -315,10 +316,11 @@ const (
 	underWayPause = time.Second
 )
 
-// await waits for the flights. If others share the batch, slow receivers are waited
-// for a few seconds only: they must not hold up the others' journeys. Nor must they
-// hold up other webhooks': if too many batches wait already, this one answers, and
-// comes again when the receiver may have answered.
+// await waits for the flights that this run has started or joined. In a batch of several
+// it waits for Options.Stragglers at most, so that a slow receiver does not hold up the
+// other enrollments. Without a waiting slot it waits for a glance only, so that slow
+// receivers do not hold up other webhooks; the next batch comes when the receiver may have
+// answered.
 func (r *run) await(ctx context.Context) error {
 	var flying []*item
 	for _, it := range r.items {
@@ -380,9 +382,9 @@ func (r *run) await(ctx context.Context) error {
 	return nil
 }
 
-// findExits tells those who have exited from those who were canceled, whose
-// deliveries look alike, and from those who have passed their journey to its end. It
-// writes what nobody has written of the timelines of the first yet.
+// findExits finds the enrollments that an event has ended: their deliveries look like
+// canceled ones, or like those of a journey that was passed to its end. It records the
+// timeline entries of exits that nobody has written yet.
 func (r *run) findExits(ctx context.Context) error {
 	var gone []*item
 	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}

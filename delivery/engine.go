@@ -1,7 +1,3 @@
-// Package delivery brings messages to receivers: from "these touchpoints are due" to
-// recorded outcomes. A batch is claimed item by item, passes the stages that take out what
-// is not to be sent now, has its attempts opened, and waits for their outcomes. It knows
-// nothing of Temporal: package activities calls it, and so does the worker's pump.
 package delivery
 
 import (

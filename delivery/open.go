@@ -58,9 +58,9 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 	return nil
 }
 
-// refused answers for an item whose attempt was not opened, since another process or a run
-// before this one was faster: with what came of that, or, if nothing has yet or if it was
-// paused or canceled a moment ago, so that the next batch learns which.
+// refused answers for an item whose attempt was not opened: another process or an earlier
+// run was faster, or it was paused or canceled a moment ago. It answers with the outcome if
+// there is one, else so that the next batch looks.
 func (r *run) refused(it *item, s waypost.Sending) Result {
 	decided := s.Status.Final() || s.Status == waypost.DeliveryRetrying
 	if decided && !s.Held && s.Open == nil && s.Round == it.AttemptRound().Round {

@@ -8,14 +8,12 @@ import (
 	"waypost"
 )
 
-// A stage takes out of the items of a run what is not to be sent now, after it has given
-// them a result and has written down what is to be known of them, and returns those that
-// go on. It is called with at least one item.
+// A stage takes items and returns those that go on. The others it has given a result, and
+// has recorded what must be known of them. It is called with at least one item.
 type stage func(ctx context.Context, r *run, due []*item) ([]*item, error)
 
-// stages are those that items pass between what is recorded of them and the opening of
-// their attempts. What costs a look elsewhere, or takes something that others could have
-// had, comes late.
+// stages are passed in this order, between answerRecorded and openAttempts. A stage that
+// takes from a shared budget comes late, so that it takes for items that are sent.
 var stages = []stage{
 	heedControls,
 	passOverEnded,
@@ -33,9 +31,9 @@ const (
 	maxRecheck = 10 * time.Minute
 )
 
-// holdBack defers touchpoints without an attempt. They are looked at again after
-// wait, or, where nobody knows how long it takes, after a while that grows with the
-// time they have waited; paused ones only when the workflow is told to.
+// holdBack defers items without an attempt, for wait. Where nobody knows how long it takes,
+// wait is 0, and they come again after a quarter of the time that they have waited, within
+// minRecheck and maxRecheck; paused ones only when the workflow is told.
 func (r *run) holdBack(ctx context.Context, held []*item, reason string, wait time.Duration) error {
 	return r.postpone(ctx, held, reason, func(_ *item, now, since time.Time) time.Time {
 		if reason == waypost.DeferPaused {
@@ -45,7 +43,7 @@ func (r *run) holdBack(ctx context.Context, held []*item, reason string, wait ti
 		if wait == 0 {
 			until = now.Add(min(max(now.Sub(since)/4, minRecheck), maxRecheck))
 		}
-		// Of those who wait for the breaker everybody has a time of their own.
+		// The breaker gives each batch a time of its own.
 		if r.batch.Coalesce && reason != waypost.DeferBreaker {
 			until = RoundUp(until, until.Sub(now)/4)
 		}
@@ -53,9 +51,9 @@ func (r *run) holdBack(ctx context.Context, held []*item, reason string, wait ti
 	})
 }
 
-// keepOut holds back because of what the webhook says. It may have been changed, and
-// those who wait may have been told, before they were written down: then they come
-// again at once.
+// keepOut is holdBack for what the webhook decides. If the webhook has changed meanwhile,
+// the notices of that change may have gone out before the items were recorded as waiting:
+// then they come again at once.
 func (r *run) keepOut(ctx context.Context, held []*item, reason string, wait time.Duration) error {
 	if err := r.holdBack(ctx, held, reason, wait); err != nil || len(held) == 0 {
 		return err
@@ -70,15 +68,15 @@ func (r *run) keepOut(ctx context.Context, held []*item, reason string, wait tim
 	return nil
 }
 
-// comeAgain has those who were held back tried again at once.
+// comeAgain has items that were held back tried again at once.
 func comeAgain(held []*item) {
 	for _, it := range held {
 		it.result.Next = it.result.At
 	}
 }
 
-// postpone defers touchpoints until the time that the function gives for each; since
-// is when it was deferred first.
+// postpone records a deferral for each item, until the time that the function returns; since
+// is when the item was deferred first.
 func (r *run) postpone(ctx context.Context, held []*item, reason string, until func(it *item, now, since time.Time) time.Time) error {
 	if len(held) == 0 {
 		return nil

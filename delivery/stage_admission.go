@@ -2,7 +2,7 @@ package delivery
 
 import "context"
 
-// takeAdmission takes those out for whom the webhook's limits leave no POST.
+// takeAdmission holds back what the webhook's limits do not admit.
 func takeAdmission(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	granted, reason, wait := r.admit.Admit(ctx, r.hook, len(due))
 	r.admitted = granted
@@ -12,8 +12,8 @@ func takeAdmission(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	return due[:granted], r.keepOut(ctx, due[granted:], reason, wait)
 }
 
-// returnAdmission gives back what was taken for POSTs that are not made; the others give
-// their slots back when they have ended.
+// returnAdmission gives back what was admitted and not started. A POST that was started
+// gives its slot back when it has ended.
 func (r *run) returnAdmission(ctx context.Context) {
 	if unused := r.admitted - r.started; unused > 0 {
 		r.admit.Done(r.hook.ID, unused)

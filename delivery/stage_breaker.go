@@ -50,7 +50,7 @@ type pass struct {
 // and its attempt are written down first.
 const preparation = 2*writeTime + 5*time.Second
 
-// askBreaker takes those out who must wait for the breaker.
+// askBreaker holds back what the breaker does not admit.
 func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	r.pass.circuit = r.hook.Circuit()
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
@@ -66,8 +66,7 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if err := r.keepOut(ctx, due[granted:], waypost.DeferBreaker, wait); err != nil {
 		return nil, err
 	}
-	// It may have closed, and those who wait may have been told, before they were
-	// written down.
+	// It may have closed, and told all who wait, before these were recorded.
 	if !r.breakers.Holds(ctx, r.pass.circuit) {
 		comeAgain(due[granted:])
 	}

@@ -15,8 +15,8 @@ func (r *run) cap() waypost.FrequencyCap {
 	return r.version.FrequencyCap()
 }
 
-// skipCapped takes those out who have reached the frequency cap already: they are to take
-// nobody's place. Whether the others have is decided when their attempts are opened.
+// skipCapped takes out leads that have reached the frequency cap, before the breaker and
+// the limits are asked for them. OpenAttempts decides for the others.
 func skipCapped(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if r.cap().None() {
 		return due, nil

@@ -8,9 +8,9 @@ import (
 	"waypost"
 )
 
-// heedControls takes those out who are canceled, exited or paused. If all messages are new
-// it reads by the way what they are made of, and whether the webhook has changed: one look
-// at the database instead of four, which are most of what a message waits for.
+// heedControls takes out canceled, exited and paused enrollments. If all messages are new
+// it reads a briefing: controls, leads, enrollments and the webhook's time of change in one
+// query instead of four, which are most of what a first message waits for.
 func heedControls(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if r.ahead && r.bounded() {
 		return nil, errNotAhead
@@ -41,12 +41,12 @@ func heedControls(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	return due, nil
 }
 
-// bounded tells whether the webhook has limits of its own. Asking takes from them, and what
-// they do not let through waits its turn: that is done once, for the workflow.
+// bounded tells whether the webhook has limits of its own. Admission takes from them, and
+// what it does not admit waits its turn: only the workflow's own batch does that.
 func (r *run) bounded() bool { return r.hook.RateLimit != nil || r.hook.MaxConcurrency > 0 }
 
-// readControls reads what was decided about enrollments or redeliveries, and carries it
-// out.
+// readControls reads the controls of enrollments, or which redeliveries are stopped, and
+// records what follows from them.
 func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 	if due[0].redelivers() {
 		return r.cancelStopped(ctx, due)
@@ -92,7 +92,7 @@ func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 	return going, r.holdBack(ctx, paused, waypost.DeferPaused, 0)
 }
 
-// cancelStopped takes the redeliveries out that are to make no further attempt.
+// cancelStopped takes out redeliveries that are to make no further attempt.
 func (r *run) cancelStopped(ctx context.Context, due []*item) ([]*item, error) {
 	if len(r.stopped) == 0 {
 		return due, nil

@@ -8,9 +8,10 @@ import (
 	"waypost"
 )
 
-// passOverEnded takes those out whose enrollment has ended: their message was sent, and
-// its record was dropped when its time was over, before the workflow heard of it. A
-// frequency cap leaves no record of what it skips: there the enrollment's tells.
+// passOverEnded takes out items without a delivery whose enrollment has ended: the message
+// was sent, and retention has dropped its record before the workflow heard of it. In a
+// journey with a frequency cap, which records nothing of what it skips, only an enrollment
+// that is gone as well counts.
 func passOverEnded(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	var sought []Item
 	for _, it := range due {

@@ -9,8 +9,8 @@ import (
 	"waypost/journey"
 )
 
-// keepQuiet holds those back whose quiet hours it is, until they are over: a journey
-// that has none costs nothing. Of one time zone all go on together.
+// keepQuiet holds back the leads whose quiet hours it is, until these are over. A journey
+// without quiet hours costs no query.
 func keepQuiet(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if r.version.Definition == nil { // a redelivery
 		return due, nil

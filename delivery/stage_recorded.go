@@ -93,9 +93,9 @@ func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touc
 	return stored, nil
 }
 
-// patienceWith is until when an open attempt may be under way that nobody in this process
-// is at: in another process, until the webhook's time-out has passed; after that it was cut
-// off. One that this process has opened was: the zero time.
+// patienceWith is until when an open attempt may be under way in another process; after
+// that it was cut off. It is the zero time for an attempt of this process, where the caller
+// owns the flight: that was cut off.
 func (r *run) patienceWith(s waypost.Sending) time.Time {
 	if s.Open.By == r.process {
 		return time.Time{}
@@ -107,9 +107,9 @@ func (r *run) patienceWith(s waypost.Sending) time.Time {
 	return r.cutOffAt(s, timeout)
 }
 
-// cutOffAt is when an attempt that is open counts as cut off: once its time-out has
-// passed, and whoever makes it has had the time to record it. While the database is
-// away nobody can, and a write that hung meanwhile is given up later.
+// cutOffAt is when an open attempt counts as cut off: after its time-out, and the time that
+// its process needs to record it. After an outage of the database that takes longer,
+// because a write that hung is given up late.
 func (e *Engine) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
 	at := s.Open.At.Add(time.Duration(timeoutMs)*time.Millisecond + graceAfterTimeout)
 	if back := time.UnixMilli(e.away.Load()).Add(writeTime + maxWriteWait + graceAfterTimeout); back.After(at) {

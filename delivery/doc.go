@@ -1,0 +1,35 @@
+// Package delivery brings messages to receivers: from "these touchpoints are due" to
+// recorded outcomes. It knows nothing of Temporal: package activities calls it, and so does
+// the worker's pump, for first messages that are sent ahead of their workflow.
+//
+// A batch goes through [Engine.Deliver] in this order:
+//
+//	batch.go            Deliver: claim the items, read what is recorded, stages, open, await
+//	stage_recorded.go   answers what is decided, not due or under way elsewhere
+//	stage.go            the list of stages, and how a stage holds an item back
+//	stage_controls.go   takes out what is paused, canceled or exited
+//	stage_ended.go      takes out enrollments whose records were dropped
+//	stage_webhook.go    loads the webhook; holds all back while it is disabled
+//	stage_unreadable.go holds back messages whose key is missing
+//	stage_quiet.go      holds back during quiet hours
+//	stage_cap.go        skips who has reached the frequency cap
+//	stage_breaker.go    holds back while the receiver is down
+//	stage_admission.go  holds back what the webhook's limits do not admit
+//	stage_render.go     renders the messages
+//	open.go             writes the attempts down and starts their POSTs
+//	flight.go           one attempt, from its POST to its record, and what is decided then
+//
+// What they use:
+//
+//	engine.go           Engine, its Options and Close
+//	result.go           what a batch answers, and where that leads an enrollment
+//	redeliver.go        Redeliver: stored messages once more
+//	cancel.go           cancels, and records abandoned attempts
+//	ahead.go            SendAhead: the first batch before its workflow is started
+//	controls.go         pauses, cancels and exits of enrollments
+//	definitions.go      compiled journey versions, and whom a message is about
+//	recorder.go         writes outcomes, many in one transaction
+//	admission.go        Turnstile: how many POSTs a webhook may have
+//	slots.go            how many batches may wait for receivers
+//	observe.go          what metrics and traces are told
+package delivery
