@@ -10,7 +10,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 # C translated to Go, is not watched: that made every test on it four times as slow.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race -gcflags=modernc.org/...=-race=false)
 TOOL := go tool -modfile=tools/go.mod
-FUZZTIME ?= 10s
+FUZZTIME ?= 5s
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | while IFS='|' read -r t h; do printf '%-23s %s\n' "$$t" "$$h"; done
@@ -51,7 +51,7 @@ determinism: ## check that workflow code is deterministic
 imports: ## check who imports whom
 	go test -run '^TestImports' -count=1 .
 
-fuzz: ## run each fuzz test for FUZZTIME (10s)
+fuzz: ## run each fuzz test for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)
 
 mutants: ## check that the fault tests fail for builds that are broken on purpose
