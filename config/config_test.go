@@ -352,15 +352,15 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// The README's table of settings is what the program reads.
-func TestREADMETable(t *testing.T) {
+// The tables of docs/settings.md are what the program reads, in its order.
+func TestSettingsPage(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "settings.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "| `WAYPOST_") {
 			got = append(got, strings.TrimSpace(line))
 		}
@@ -368,8 +368,11 @@ func TestREADMETable(t *testing.T) {
 	var want []string
 	for _, v := range config.Variables() {
 		value := "–"
-		if v.Default != "" {
+		switch {
+		case v.Default != "":
 			value = "`" + v.Default + "`"
+		case len(v.Required) > 0:
+			value = "**needed**"
 		}
 		for _, role := range v.Roles {
 			if d, ok := v.Defaults[role]; ok {
@@ -379,6 +382,6 @@ func TestREADMETable(t *testing.T) {
 		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s |", v.Name, value, v.Roles, v.Help))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the README's table of settings must be:\n%s", strings.Join(want, "\n"))
+		t.Errorf("the rows of docs/settings.md must be:\n%s", strings.Join(want, "\n"))
 	}
 }

@@ -50,8 +50,8 @@ func (v Variable) defaultFor(role Role) string {
 	return v.Default
 }
 
-// Variables lists every variable that this version reads, in the order of the
-// README's table.
+// Variables lists every variable that this version reads, in the order of
+// docs/settings.md.
 func Variables() []Variable { return slices.Clone(variables) }
 
 var (
@@ -66,19 +66,7 @@ var (
 )
 
 var variables = []Variable{
-	{
-		Name: "WAYPOST_HTTP_ADDR", Default: "127.0.0.1:8080", Roles: gatewayRoles,
-		Help: "Where the gateway serves its API.", Example: "0.0.0.0:8080", check: checkAddr,
-	},
-	{
-		Name: "WAYPOST_TLS_CERT", Roles: httpsRoles,
-		Help:    "A PEM file with the certificate that the API, or the codec endpoint, is served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty.",
-		Example: "/etc/waypost/tls.crt", check: anyValue,
-	},
-	{
-		Name: "WAYPOST_TLS_KEY", Roles: httpsRoles,
-		Help: "The PEM file of the certificate's key.", Example: "/etc/waypost/tls.key", check: anyValue,
-	},
+	// Servers
 	{
 		Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090", Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091", RoleCodec: "127.0.0.1:9092"},
 		Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleDev},
@@ -113,30 +101,6 @@ var variables = []Variable{
 		Help: "The task queue that workers serve.", Example: "waypost", check: anyValue,
 	},
 	{
-		Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: Roles{RoleGateway, RoleServe, RoleCodec},
-		Help:    "The base of the links to Temporal's Web UI in answers; the codec endpoint answers pages of its origin, and of no other one.",
-		Example: "https://temporal.example.com", check: checkHTTPURL,
-	},
-	{
-		Name: "WAYPOST_CODEC_ADDR", Default: "127.0.0.1:8081", Roles: codecRoles,
-		Help: "Where the codec endpoint of Temporal's Web UI is served.", Example: "0.0.0.0:8081", check: checkAddr,
-	},
-	{
-		Name: "WAYPOST_CODEC_OIDC_ISSUER", Roles: codecRoles, Required: codecRoles,
-		Help:    "The OpenID Connect issuer whose tokens open the codec endpoint, exactly as it calls itself, a slash at the end included.",
-		Example: "https://login.example.com/realms/ops", check: checkIssuer,
-	},
-	{
-		Name: "WAYPOST_CODEC_OIDC_AUDIENCE", Roles: codecRoles, Required: codecRoles,
-		Help:    "Whom a token must be for (`aud`), one of a comma separated list: for ID tokens the client id of Temporal's Web UI.",
-		Example: "temporal-ui", check: checkList,
-	},
-	{
-		Name: "WAYPOST_CODEC_OIDC_REQUIRE", Roles: codecRoles,
-		Help:    "A claim that a token must have, as CLAIM=VALUE, by itself or in a list; if empty, everybody with a token for the audience can read payloads.",
-		Example: "groups=operators", check: checkClaim,
-	},
-	{
 		Name: "WAYPOST_TYPESENSE_URL", Roles: serverRoles, Required: Roles{RoleGateway, RoleWorker},
 		Help:    "The nodes of the Typesense that searches articles, as a comma separated list. If empty, serve and waypost-dev have an embedded index in `WAYPOST_DATA_DIR`; it belongs to one process, so a gateway or worker of its own needs Typesense.",
 		Example: "http://127.0.0.1:8108", check: checkHTTPURLs,
@@ -144,11 +108,6 @@ var variables = []Variable{
 	{
 		Name: "WAYPOST_TYPESENSE_API_KEY", Roles: serverRoles,
 		Help: "Typesense's API key, with the right to manage collections, aliases and documents.", Example: "xyz…", check: anyValue,
-	},
-	{
-		Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
-		Help:    "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty.",
-		Example: "https://www.example.com,https://help.example.com:8443", check: checkOrigins,
 	},
 	{
 		Name: "WAYPOST_WEBHOOK_ALLOW_CIDRS", Roles: senderRoles,
@@ -163,6 +122,38 @@ var variables = []Variable{
 		Help: "A proxy that makes the connections to webhooks (`CONNECT`, also for `http`), to addresses that were checked before; none if empty. `HTTPS_PROXY` and its like are not heeded.", Example: "http://user:password@proxy.internal:3128", check: checkProxy,
 	},
 	{
+		Name: "WAYPOST_LOG_LEVEL", Default: "info", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
+		Help: "The least level that is logged: debug, info, warn or error.", Example: "debug", check: checkLevel,
+	},
+	{
+		Name: "WAYPOST_LOG_FORMAT", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
+		Help: "text or json; if empty, text on a terminal and json otherwise.", Example: "json", check: oneOf(FormatText, FormatJSON),
+	},
+	// The API
+	{
+		Name: "WAYPOST_HTTP_ADDR", Default: "127.0.0.1:8080", Roles: gatewayRoles,
+		Help: "Where the gateway serves its API.", Example: "0.0.0.0:8080", check: checkAddr,
+	},
+	{
+		Name: "WAYPOST_TLS_CERT", Roles: httpsRoles,
+		Help:    "A PEM file with the certificate that the API, or the codec endpoint, is served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty.",
+		Example: "/etc/waypost/tls.crt", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_TLS_KEY", Roles: httpsRoles,
+		Help: "The PEM file of the certificate's key.", Example: "/etc/waypost/tls.key", check: anyValue,
+	},
+	{
+		Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: Roles{RoleGateway, RoleServe, RoleCodec},
+		Help:    "The base of the links to Temporal's Web UI in answers; the codec endpoint answers pages of its origin, and of no other one.",
+		Example: "https://temporal.example.com", check: checkHTTPURL,
+	},
+	{
+		Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
+		Help:    "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty.",
+		Example: "https://www.example.com,https://help.example.com:8443", check: checkOrigins,
+	},
+	{
 		Name: "WAYPOST_TRUSTED_PROXIES", Roles: gatewayRoles,
 		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit only.", Example: "10.0.0.0/8", check: checkPrefixes,
 	},
@@ -174,6 +165,7 @@ var variables = []Variable{
 		Name: "WAYPOST_PHONE_REGION", Default: "CN", Roles: gatewayRoles,
 		Help: "The region of phone numbers that have no country code.", Example: "DE", check: checkRegion,
 	},
+	// Workers
 	{
 		Name: "WAYPOST_RETENTION_PAYLOADS", Default: "P30D", Roles: workerRoles,
 		Help:    "How long after the end of an enrollment its messages, what was answered and its params are kept, after the end of a launch who its filter was for, and after the end of an import why rows failed: at least 24h, or `off` for ever, here and below.",
@@ -195,18 +187,27 @@ var variables = []Variable{
 		Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: workerRoles,
 		Help: "How long an event is kept after it was accepted, and while an enrollment may still match it.", Example: "P30D", check: checkAge,
 	},
+	// The codec endpoint
 	{
-		Name: "WAYPOST_LOG_LEVEL", Default: "info", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
-		Help: "The least level that is logged: debug, info, warn or error.", Example: "debug", check: checkLevel,
+		Name: "WAYPOST_CODEC_ADDR", Default: "127.0.0.1:8081", Roles: codecRoles,
+		Help: "Where the codec endpoint of Temporal's Web UI is served.", Example: "0.0.0.0:8081", check: checkAddr,
 	},
 	{
-		Name: "WAYPOST_LOG_FORMAT", Roles: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev},
-		Help: "text or json; if empty, text on a terminal and json otherwise.", Example: "json", check: oneOf(FormatText, FormatJSON),
+		Name: "WAYPOST_CODEC_OIDC_ISSUER", Roles: codecRoles, Required: codecRoles,
+		Help:    "The OpenID Connect issuer whose tokens open the codec endpoint, exactly as it calls itself, a slash at the end included.",
+		Example: "https://login.example.com/realms/ops", check: checkIssuer,
 	},
 	{
-		Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
-		Help: "Where waypost-dev keeps its data and profile.json, serve its embedded index, and where client commands look for a profile last.", Example: "/var/lib/waypost", check: anyValue,
+		Name: "WAYPOST_CODEC_OIDC_AUDIENCE", Roles: codecRoles, Required: codecRoles,
+		Help:    "Whom a token must be for (`aud`), one of a comma separated list: for ID tokens the client id of Temporal's Web UI.",
+		Example: "temporal-ui", check: checkList,
 	},
+	{
+		Name: "WAYPOST_CODEC_OIDC_REQUIRE", Roles: codecRoles,
+		Help:    "A claim that a token must have, as CLAIM=VALUE, by itself or in a list; if empty, everybody with a token for the audience can read payloads.",
+		Example: "groups=operators", check: checkClaim,
+	},
+	// Client commands
 	{
 		Name: "WAYPOST_PROFILE", Roles: clientRoles,
 		Help: "A JSON file with `url`, `accessKey` and `secretKey`; it wins over the next three.", Example: "./.waypost/profile.json", check: anyValue,
@@ -226,6 +227,11 @@ var variables = []Variable{
 	{
 		Name: "WAYPOST_STAGE", Roles: clientRoles,
 		Help: "The stage that client commands work in: release, pre-release or test; release if empty.", Example: "test", check: oneOf("release", "pre-release", "test"),
+	},
+	// waypost-dev
+	{
+		Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
+		Help: "Where waypost-dev keeps its data and profile.json, serve its embedded index, and where client commands look for a profile last.", Example: "/var/lib/waypost", check: anyValue,
 	},
 	{
 		Name: "WAYPOST_DEV_TEMPORAL_ADDR", Default: "127.0.0.1:7233", Roles: devRoles,
