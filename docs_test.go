@@ -51,6 +51,36 @@ func anchorOf(heading string) string {
 	}, heading)
 }
 
+// docs/README.md lists every page and every decision once, and no other file.
+func TestDocsIndex(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, found := strings.Cut(string(text), "\n## Pages\n")
+	if !found {
+		t.Fatal(`docs/README.md has no heading "Pages"`)
+	}
+	var listed, pages []string
+	for _, m := range regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(([^)]+)\) \| \S`).FindAllStringSubmatch(lists, -1) {
+		listed = append(listed, m[1])
+	}
+	for _, pattern := range []string{"*.md", "adr/*.md"} {
+		found, err := fs.Glob(os.DirFS("docs"), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "README.md" })
+	slices.Sort(listed)
+	slices.Sort(pages)
+	if !slices.Equal(listed, pages) {
+		t.Errorf("docs/README.md lists\n%q\nthere are\n%q", listed, pages)
+	}
+}
+
 // The pages link to files that there are, and to headings that these have.
 func TestLinks(t *testing.T) {
 	t.Parallel()
