@@ -2,6 +2,18 @@
 // operators and API clients talk about, with their checks and their states.
 // It knows no database, no network and no Temporal; the packages around it
 // adapt it to those.
+//
+// # Files by topic
+//
+//   - who calls, and what belongs to whom: application.go, stage.go, keyring.go
+//   - leads: lead.go, lead_validate.go, lead_clean.go, lead_phone.go, lead_patch.go, import.go
+//   - webhooks: webhook.go, webhook_validate.go, webhook_url.go, webhook_tls.go, health.go
+//   - journeys and enrollments: journey.go, enrollment.go, decision.go, move.go, event.go, control.go
+//   - launches: launch.go, schedule.go, cron.go
+//   - messages and their deliveries: message.go, sending.go, outcome.go, delivery.go, retry.go, redelivery.go
+//   - articles and search: article.go, search.go
+//   - retention: retention.go
+//   - errors, ids, JSON, times: error.go, id.go, idempotency.go, json.go, duration.go, zone.go
 package waypost
 
 // ProductVersion names the running release in the User-Agent of webhook

@@ -1,6 +1,3 @@
-// Package activities holds the activities of the workflows: it reads and writes what SQL
-// holds, evaluates conditions, and has messages delivered (package delivery). Workflows see
-// ids, outcomes and times of it, never personal data.
 package activities
 
 import (

@@ -1,5 +1,3 @@
-// Package app is the wiring: one function a role, from top to bottom, so that
-// both binaries run the same code.
 package app
 
 import (

@@ -1,7 +1,3 @@
-// Package gateway is the HTTP interface: signed requests come in, are checked in order
-// (docs/contract.md, "Order of checks"), and end in a handler that decodes, validates,
-// calls and encodes. It knows storage, Redis and the sender only as
-// the small interfaces that stand above the handlers that use them.
 package gateway
 
 import (

@@ -1,5 +1,3 @@
-// Package workflows holds the deterministic code that Temporal runs, the names
-// and ids it goes by, and the typed client that starts it.
 package workflows
 
 import (

@@ -1,6 +1,3 @@
-// Command waypost is the production binary: the roles (gateway, worker, serve,
-// codec, migrate), the management of applications, and client commands that people call
-// a gateway with.
 package main
 
 import (

@@ -7,7 +7,11 @@
 // first value is read that only Render knows. What depends on values fails Render,
 // with an error that holds no value.
 //
-// Files by topic: template.go (Compile, Render), scan.go (pieces of a source),
-// parse.go (tags), expression.go (expressions and conditions), nodes.go, loop.go
-// and run.go (rendering), filters*.go, date.go, number.go, value.go, budget.go.
+// # Files by topic
+//
+//   - Compile and Render: template.go
+//   - reading a template: scan.go, parse.go, expression.go
+//   - rendering it: run.go, nodes.go, loop.go
+//   - filters: filters.go, filters_text.go, filters_list.go, date.go
+//   - values and bounds: value.go, number.go, budget.go
 package liquid

@@ -1,0 +1,16 @@
+// Command waypost is the production binary: the roles (gateway, worker, serve,
+// codec, migrate), the management of applications, and client commands that people call
+// a gateway with.
+//
+// # Files by topic
+//
+//   - the program and its roles: main.go, roles.go
+//   - applications and keys, on the database: apps.go, keys.go
+//   - calling a gateway: client.go, api.go, input.go, yaml.go, version.go
+//   - what is printed: output.go, list.go, progress.go, watch.go
+//   - leads: leads.go, leads_import.go, leads_export.go
+//   - webhooks, deliveries, redeliveries: webhooks.go, deliveries.go, redeliver.go, receiver.go
+//   - journeys: journeys.go, journeys_versions.go, journeys_try.go
+//   - enrollments, launches, events: enrollments.go, launches.go, audience.go, control.go, events.go
+//   - articles: articles.go, articles_import.go, articles_search.go
+package main
