@@ -27,7 +27,7 @@ build: ## build bin/waypost and bin/waypost-dev
 test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=1: none may be)
 	@$(if $(RACE),,echo "No C compiler: the tests run without the race detector." >&2)
 	@go build -C tools -o ../bin/testsum ./testsum
-	@bin/testsum . $(RACE) -timeout 20m ./... -- devstack -timeout 30m -p 1 -parallel 4 ./... -- tools ./testsum
+	@bin/testsum . $(RACE) -timeout 20m ./... -- bench $(RACE) ./... -- devstack -timeout 30m -p 1 -parallel 4 ./... -- tools ./testsum
 
 check: fmt vet lint determinism imports fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
 
@@ -36,11 +36,13 @@ fmt: ## list files that gofmt would change, and fail if there are any
 
 vet: ## go vet, all modules
 	go vet ./...
+	cd bench && go vet ./...
 	cd devstack && go vet ./...
 	cd tools && go vet ./testsum
 
 lint: ## staticcheck, all modules
 	$(TOOL) staticcheck ./...
+	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	cd devstack && go tool -modfile=../tools/go.mod staticcheck ./...
 	cd tools && go tool staticcheck ./testsum
 
@@ -87,7 +89,7 @@ bench-growth: bin/bench ## what a launch costs with more leads, touchpoints and 
 
 # Always built anew: go knows what has changed.
 bin/bench: build
-	@go build -o bin/bench ./bench
+	@go build -C bench -o ../bin/bench .
 
 clean: ## remove bin/
 	rm -rf bin

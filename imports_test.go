@@ -67,10 +67,6 @@ var importTable = map[string]folder{
 		third: []string{"github.com/spf13/cobra"},
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
-	// It works from outside: the signed API, histories as Temporal keeps them, fresh
-	// databases on a PostgreSQL server, and a Redis whose process it looks at. It draws
-	// plots (ADR 15).
-	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "gonum.org/v1/plot"}, temporalSDK...), also: []string{"github.com/valyala/fasthttp"}},
 }
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}
