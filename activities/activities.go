@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"waypost"
 	"waypost/journey"
 )
@@ -78,8 +80,8 @@ type Activities struct {
 	log      *slog.Logger
 	now      func() time.Time
 	process  string // names this process in attempts that it opens
-	versions kept[string, version]
-	hooks    kept[hookKey, waypost.Webhook]
+	versions *lru.Cache[string, version]
+	hooks    *lru.Cache[hookKey, waypost.Webhook]
 	flights  flights
 	pilots   pilots
 	places   places
@@ -121,10 +123,12 @@ func New(o Options) *Activities {
 		isAway: o.Away,
 		store:  o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer, wake: o.Wake, tookOff: o.TookOff, giveWay: o.GiveWay,
 		log: o.Log, now: o.Now,
-		process: waypost.NewID("prc_", time.Now()),
-		pilots:  newPilots(),
-		runway:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
-		pacing:  make(chan struct{}, pacingPlaces),
+		process:  waypost.NewID("prc_", time.Now()),
+		versions: newKept[string, version](),
+		hooks:    newKept[hookKey, waypost.Webhook](),
+		pilots:   newPilots(),
+		runway:   make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		pacing:   make(chan struct{}, pacingPlaces),
 
 		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
 	}

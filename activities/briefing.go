@@ -20,7 +20,7 @@ func (a *Activities) webhook(ctx context.Context, sc waypost.Scope, id string) (
 	if err != nil {
 		return hook, fmt.Errorf("load webhook %s: %w", id, err)
 	}
-	a.hooks.put(hookKey{sc, id}, hook)
+	a.hooks.Add(hookKey{sc, id}, hook)
 	return hook, nil
 }
 
@@ -35,7 +35,7 @@ func (r *batchRun) loadWebhook(ctx context.Context) (err error) {
 		first = first && r.isFirst(r.batch.Items[i])
 	}
 	if first {
-		if hook, known := r.hooks.get(hookKey{r.batch.Scope, r.hook.ID}); known {
+		if hook, known := r.hooks.Get(hookKey{r.batch.Scope, r.hook.ID}); known {
 			r.hook = hook
 			return nil
 		}

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 	"waypost/journey"
@@ -13,26 +14,10 @@ import (
 // maxKept bounds what a process keeps of a kind.
 const maxKept = 1000
 
-// kept are values that a process keeps in memory. It begins anew when it is full.
-type kept[K comparable, V any] struct {
-	mu sync.Mutex
-	m  map[K]V
-}
-
-func (k *kept[K, V]) get(key K) (value V, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	value, known = k.m[key]
-	return value, known
-}
-
-func (k *kept[K, V]) put(key K, value V) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.m == nil || len(k.m) >= maxKept {
-		k.m = map[K]V{}
-	}
-	k.m[key] = value
+// newKept makes a cache of what was used last.
+func newKept[K comparable, V any]() *lru.Cache[K, V] {
+	kept, _ := lru.New[K, V](maxKept) // fails for a size below 1 only
+	return kept
 }
 
 // version is a journey version, compiled. It never changes, so one that is kept never goes
@@ -44,7 +29,7 @@ type version struct {
 
 func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
 	key := fmt.Sprintf("%s/%d", b.JourneyID, b.Version)
-	if v, known := a.versions.get(key); known {
+	if v, known := a.versions.Get(key); known {
 		return v, nil
 	}
 	row, err := a.store.JourneyVersion(ctx, b.Scope, b.JourneyID, b.Version)
@@ -56,7 +41,7 @@ func (a *Activities) definition(ctx context.Context, b Batch) (version, error) {
 		return version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
 	}
 	v := version{row, def}
-	a.versions.put(key, v)
+	a.versions.Add(key, v)
 	return v, nil
 }
 

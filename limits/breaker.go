@@ -309,8 +309,8 @@ func (b *Breakers) entry(circuit string) *entry {
 	return e
 }
 
-// dropIdle forgets breakers that are closed and were not asked for a while. The
-// caller holds mu.
+// dropIdle forgets breakers that are closed and were not asked for a while; a cache
+// of a fixed size would forget open ones. The caller holds mu.
 func (b *Breakers) dropIdle() {
 	now := b.now()
 	for circuit, e := range b.entries {
