@@ -109,7 +109,9 @@ func (t *tokens) discover(ctx context.Context) error {
 	return nil
 }
 
-// keys are the issuer's. While it is away, those that were read last go on.
+// keys are the issuer's. go-oidc holds them, but believes them for good, and asks the
+// issuer for each token of an unknown key, for an answer of any size: keys and sparing
+// bound all three. While the issuer is away, those that were read last go on.
 type keys struct {
 	read func() *keySet
 	now  func() time.Time
