@@ -26,11 +26,11 @@ type folder struct {
 
 var importTable = map[string]folder{
 	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}},
-	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: lru},
+	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: []string{lru}},
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},
-	"webhook":   {ours: []string{"."}, also: lru},
-	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}, also: append([]string{"golang.org/x/text"}, lru...)},
+	"webhook":   {ours: []string{"."}, also: []string{lru}},
+	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}, also: []string{"golang.org/x/text", lru}},
 	"searchsvc": {
 		ours: []string{"."},
 		third: []string{
@@ -38,10 +38,13 @@ var importTable = map[string]folder{
 			// bleve, its storage and what that is written in and on.
 			"github.com/blevesearch", "github.com/RoaringBitmap/roaring/v2", "go.etcd.io/bbolt",
 		},
-		also: append([]string{"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm"}, lru...), // texts as they are compared
+		also: []string{
+			"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm", // texts as they are compared
+			backOff, lru,
+		},
 	},
-	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}, also: lru},
-	"activities": {ours: []string{".", "journey"}, third: temporalSDK, also: lru},
+	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}, also: []string{lru}},
+	"activities": {ours: []string{".", "journey"}, third: temporalSDK, also: []string{backOff, lru}},
 	"workflows": {
 		ours: []string{".", "journey", "activities"}, third: temporalSDK,
 		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
@@ -49,7 +52,10 @@ var importTable = map[string]folder{
 	"worker": {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
 		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
-		also: append([]string{"golang.org/x/text/encoding", "golang.org/x/text/transform"}, lru...), // files in other charsets than UTF-8
+		also: []string{
+			"golang.org/x/text/encoding", "golang.org/x/text/transform", // files in other charsets than UTF-8
+			lru,
+		},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
@@ -60,6 +66,7 @@ var importTable = map[string]folder{
 		third: append([]string{
 			"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang", "github.com/coreos/go-oidc/v3", "go.opentelemetry.io/otel",
 		}, temporalSDK...),
+		also: []string{backOff},
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
@@ -69,8 +76,11 @@ var importTable = map[string]folder{
 	},
 }
 
-// lru is for bounded caches in memory.
-var lru = []string{"github.com/hashicorp/golang-lru/v2"}
+// lru and backOff are for bounded caches in memory and for waits between tries.
+const (
+	lru     = "github.com/hashicorp/golang-lru/v2"
+	backOff = "github.com/cenkalti/backoff/v5"
+)
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}
 

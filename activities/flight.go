@@ -213,7 +213,7 @@ func (a *Activities) post(ctx context.Context, hook waypost.Webhook, s waypost.S
 // began. Like the outcome it is retried while the database is away, and it comes before
 // the outcome is recorded: a process that dies in between asks the receiver again.
 func (a *Activities) disable(sc waypost.Scope, hook waypost.Webhook) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxWriteWait) {
+	for waits := writeWaits(); ; time.Sleep(waits.NextBackOff()) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		err := a.store.DisableWebhook(ctx, sc, hook, "410")
 		cancel()
@@ -226,7 +226,6 @@ func (a *Activities) disable(sc waypost.Scope, hook waypost.Webhook) {
 			return
 		}
 		a.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)
-		time.Sleep(wait)
 	}
 }
 

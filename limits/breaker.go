@@ -475,6 +475,8 @@ const (
 	// some receivers refuse everything once or twice, and no retry has come by then.
 	answeredTime = 3 * time.Second
 
+	// A breaker that is open doubles its pause after each probe. The pause is part of the
+	// state that processes share, so no library's back-off keeps it.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
 	// A breaker that opens again within calm after it has closed has contradicted
