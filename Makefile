@@ -26,8 +26,9 @@ build: ## build bin/waypost and bin/waypost-dev
 
 test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=1: none may be)
 	@$(if $(RACE),,echo "No C compiler: the tests run without the race detector." >&2)
-	@go build -C tools -o ../bin/testsum ./testsum
-	@bin/testsum . $(RACE) -timeout 20m ./... -- bench $(RACE) ./... -- devstack -timeout 30m -p 1 -parallel 4 ./... -- tools ./testsum
+	@$(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
+		--post-run-command "sh -c '[ \$$((TESTS_SKIPPED * WAYPOST_TEST_REQUIRE_SERVERS)) -eq 0 ] || { echo WAYPOST_TEST_REQUIRE_SERVERS=1 allows no skipped test; exit 1; }'" \
+		--raw-command tools/tests $(RACE)
 
 check: fmt vet lint determinism imports fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, fuzzing, tests
 
@@ -38,13 +39,11 @@ vet: ## go vet, all modules
 	go vet ./...
 	cd bench && go vet ./...
 	cd devstack && go vet ./...
-	cd tools && go vet ./testsum
 
 lint: ## staticcheck, all modules
 	$(TOOL) staticcheck ./...
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	cd devstack && go tool -modfile=../tools/go.mod staticcheck ./...
-	cd tools && go tool staticcheck ./testsum
 
 determinism: ## check that workflow code is deterministic
 	$(TOOL) workflowcheck ./workflows/...
