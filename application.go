@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Grant permits an application one kind of call (contract, chapter 4).
+// Grant permits an application one kind of call (docs/contract.md, "Grants").
 type Grant string
 
 // The grants.

@@ -10,11 +10,11 @@ import (
 )
 
 // MaxAccessLevel is the highest access level of articles, channels and users;
-// the lowest is 0 (article search document, "Search articles").
+// the lowest is 0 (docs/contract.md, "Access levels").
 const MaxAccessLevel = 10
 
 // Bounds of an article's members, in characters. Content is bounded by the
-// request's size only (contract, chapter 3).
+// request's size only (docs/contract.md, "Bodies").
 const (
 	maxArticleName       = 1024
 	maxArticleIdentifier = 256
@@ -24,8 +24,7 @@ const (
 	maxChannelSlug       = 1024
 )
 
-// Article is a page of a content site, as search finds it (article search
-// document, "Article hit", and contract, chapter 7).
+// Article is a page of a content site, as search finds it (docs/contract.md, "Articles").
 type Article struct {
 	ID          string
 	TenantID    string // the site
@@ -39,7 +38,7 @@ type Article struct {
 	PublishedAt time.Time // exact to the millisecond
 }
 
-// Channel is a section of a content site (article search document, "Channel").
+// Channel is a section of a content site (docs/contract.md, "Search answer").
 // The root channel's slug is empty.
 type Channel struct {
 	ID          string
@@ -60,7 +59,8 @@ func (a *Article) Slug() string {
 }
 
 // VisibleFrom is the least user access level that may see the article: its own
-// or that of any of its channels, whichever is highest (contract, chapter 7).
+// or that of any of its channels, whichever is highest
+// (docs/contract.md, "Access levels").
 func (a *Article) VisibleFrom() int {
 	level := a.AccessLevel
 	for _, c := range a.Channels {

@@ -24,7 +24,8 @@ type Control struct {
 	From   time.Time
 	Until  time.Time // of a pause: when it was resumed; zero while it lasts
 	// Shift says that waits go on where the pause found them; otherwise those whose
-	// time has come meanwhile are over (resume's elapsedDelays, contract, chapter 6).
+	// time has come meanwhile are over (resume's elapsedDelays, docs/contract.md,
+	// "Pauses and cancels").
 	Shift bool
 	Event string // of an exit: the event's name
 }

@@ -1,7 +1,7 @@
 package waypost
 
 // FrequencyCap bounds how many touchpoints a lead gets from all journeys of an
-// organisation and stage together (contract, chapter 6): at a time t at most
+// organisation and stage together (docs/contract.md, "Definition"): at a time t at most
 // Touchpoints of them have gone out after t-Per, that of t included. The zero
 // value is no bound.
 type FrequencyCap struct {

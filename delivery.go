@@ -84,7 +84,7 @@ type Page struct {
 	Limit int
 }
 
-// Page sizes of lists (contract, chapter 3).
+// Page sizes of lists (docs/contract.md, "Lists").
 const (
 	DefaultPageSize = 50
 	MaxPageSize     = 500

@@ -47,7 +47,7 @@ type Enrollment struct {
 	EndedAt    *time.Time       `json:"endedAt"`
 }
 
-// Reentry says when a lead may enter a journey again (contract, chapter 6).
+// Reentry says when a lead may enter a journey again (docs/contract.md, "Re-entry").
 type Reentry struct {
 	Policy ReentryPolicy `json:"policy"`
 	Every  Duration      `json:"every,omitzero"` // least time between two entries
@@ -64,7 +64,7 @@ const (
 	ReentryAlways    ReentryPolicy = "always"
 )
 
-// What a timeline entry can say (contract, chapter 6).
+// What a timeline entry can say (docs/contract.md, "Timeline").
 const (
 	WhatEntered  = "entered"
 	WhatSent     = "sent"

@@ -6,12 +6,10 @@ import (
 	"strings"
 )
 
-// ErrorCode is the `code` of an error answer (lead document, "Errors", and
-// contract chapter 3).
+// ErrorCode is the `code` of an error answer (docs/contract.md, "Error codes").
 type ErrorCode string
 
-// The error codes. The first seven are the lead document's table; the rest are
-// the contract's additions.
+// The error codes.
 const (
 	CodeBadRequest           ErrorCode = "BadRequest"           // 400
 	CodeUnauthorized         ErrorCode = "Unauthorized"         // 401, also for a missing grant
@@ -42,7 +40,7 @@ const (
 	DetailDuplicate     DetailCode = "Duplicate"
 )
 
-// Detail codes of a refused signature (contract, chapter 4).
+// Detail codes of a refused signature (docs/contract.md, "Signature checks").
 const (
 	DetailMissingSignature   DetailCode = "MissingSignature"
 	DetailMalformedSignature DetailCode = "MalformedSignature"

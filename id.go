@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Prefixes of the ids that Waypost mints (contract, chapter 3).
+// Prefixes of the ids that Waypost mints (docs/contract.md, "Values").
 const (
 	PrefixApplication = "app_"
 	PrefixWebhook     = "whk_"

@@ -9,7 +9,7 @@ import (
 const KeyLife = 24 * time.Hour
 
 // Answer is what a client was told: it is kept for repetitions of the request
-// (contract, chapter 3, "Idempotency-Key").
+// (docs/contract.md, "Idempotency keys").
 type Answer struct {
 	Status  int
 	Headers map[string]string

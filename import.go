@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ImportMode says what an import does with a row (contract, chapter 5).
+// ImportMode says what an import does with a row (docs/contract.md, "Lead imports").
 type ImportMode string
 
 // The modes. A row names the lead that it means by leadsId, else by externalId.
@@ -33,7 +33,7 @@ func (s ImportStatus) Ended() bool {
 }
 
 // Import writes many leads: its rows are stored when it is accepted, and processed
-// by a workflow, each exactly once (contract, chapter 5, "Import").
+// by a workflow, each exactly once (docs/contract.md, "Lead imports").
 type Import struct {
 	ID     string
 	Scope  Scope
@@ -93,5 +93,5 @@ type ImportError struct {
 // MaxImportRows is how many rows an import can have.
 const MaxImportRows = 1_000_000
 
-// MaxImportBody is the largest import, in bytes (contract, chapter 3).
+// MaxImportBody is the largest import, in bytes (docs/contract.md, "Bodies").
 const MaxImportBody = 64 << 20

@@ -44,12 +44,13 @@ var importTable = map[string]folder{
 		},
 	},
 	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}, also: []string{lru}},
-	"activities": {ours: []string{".", "journey"}, third: temporalSDK, also: []string{backOff, lru}},
+	"delivery":   {ours: []string{".", "journey"}, also: []string{backOff, lru}},
+	"activities": {ours: []string{".", "journey", "delivery"}, third: temporalSDK},
 	"workflows": {
-		ours: []string{".", "journey", "activities"}, third: temporalSDK,
+		ours: []string{".", "journey", "delivery", "activities"}, third: temporalSDK,
 		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
 	},
-	"worker": {ours: []string{".", "workflows", "activities", "config"}, third: temporalSDK},
+	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
 		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
 		also: []string{
@@ -60,7 +61,7 @@ var importTable = map[string]folder{
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
 	"app": {
-		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "activities", "workflows", "worker", "gateway", "config"},
+		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "delivery", "activities", "workflows", "worker", "gateway", "config"},
 		// The wiring makes the clients and the server that others are given, and counts
 		// for all of them. The codec endpoint is wiring and a token check (ADR 13).
 		third: append([]string{

@@ -20,10 +20,10 @@ import (
 // maxJSONDepth bounds the nesting of JSON that we read.
 const maxJSONDepth = 32
 
-// DecodeJSON reads one JSON document into v (a pointer) as contract chapter 3
-// asks: invalid UTF-8, half a surrogate pair, broken JSON, a wrong type, an unknown or
-// a doubled member are problems that name the member, names are case-sensitive, and everything is
-// reported at once. A null leaves its field unset. Fields are found by their
+// DecodeJSON reads one JSON document into v (a pointer) by the rules of
+// docs/contract.md, "Bodies": invalid UTF-8, half a surrogate pair, broken JSON, a wrong
+// type, an unknown or a doubled member are problems that name the member, names are
+// case-sensitive, and everything is reported at once. A null leaves its field unset. Fields are found by their
 // json tags. The standard library's decoder accepts doubled and wrongly cased
 // members and stops at the first fault, hence this one.
 func DecodeJSON(data []byte, v any) Problems {

@@ -26,7 +26,8 @@ func (s LaunchStatus) Ended() bool { return s == LaunchCompleted || s == LaunchC
 // MaxAudience is the largest number of leads that a launch can list.
 const MaxAudience = 1_000_000
 
-// Launch enrolls an audience into a journey's newest version (contract, chapter 6).
+// Launch enrolls an audience into a journey's newest version
+// (docs/contract.md, "Launching").
 // One with a Schedule recurs: it enrolls nobody itself, but opens an occurrence, a
 // launch of its own, at each time of the schedule.
 type Launch struct {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// LeadFields are the members of businessParam (lead document, "Lead creation
-// body") and the contract's additions externalId, openId and customFields. A nil
+// LeadFields are the members of businessParam (docs/contract.md, "Lead fields"). A nil
 // pointer is a field that is not set.
 type LeadFields struct {
 	LeadsGroup     *int64         `json:"leadsGroup"`

@@ -6,8 +6,8 @@ import (
 )
 
 // LeadPatch is a merge patch (RFC 7396) of a lead's fields: members that are not
-// written stay, null clears (contract, chapter 5). Custom fields are merged one by
-// one.
+// written stay, null clears, and custom fields are merged one by one
+// (docs/contract.md, "Lead calls").
 type LeadPatch struct {
 	// Fields holds what is written; a custom field that is null is to be cleared.
 	Fields  LeadFields

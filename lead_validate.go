@@ -33,9 +33,8 @@ const maxExactNumber = 1 << 53
 var eastmost = time.FixedZone("UTC+14", 14*60*60)
 
 // Validate takes invisible characters, and blanks at both ends, out of a lead's fields
-// (see clean), checks them (lead document, "Lead creation body", and contract, chapter
-// 5) and returns its mobile numbers in E.164, without
-// duplicates; phoneRegion, such as "CN", is the country of numbers without one.
+// (see clean), checks them (docs/contract.md, "Lead validation") and returns its mobile
+// numbers in E.164, without duplicates; phoneRegion, such as "CN", is the country of numbers without one.
 // It reports all faulty fields at once, as BadRequest with the target
 // businessParam, or, if there is no other fault, a birthday in the future as
 // UnprocessableEntity. Custom fields that are null are taken out: like every

@@ -10,8 +10,8 @@ import (
 // milliseconds, for times in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// Message is the documented body of a push (journey webhook document, "Request
-// body"). The order of the members is the order on the wire.
+// Message is the body of a push (docs/contract.md, "Message"). The order of the members
+// is the order on the wire.
 type Message struct {
 	MessageID   string         `json:"messageId"`
 	Version     string         `json:"version"`

@@ -2,7 +2,7 @@ package waypost
 
 import "time"
 
-// Outcome is what one attempt came to (journey webhook document, "Errors").
+// Outcome is what one attempt came to (docs/contract.md, "Receiver's answer").
 type Outcome struct {
 	Succeed      bool
 	HTTPStatus   int    // 0: no answer
@@ -15,7 +15,7 @@ type Outcome struct {
 	Duration     time.Duration
 }
 
-// Error classes of an attempt (contract, chapter 6).
+// Error classes of an attempt (docs/contract.md, "Error classes").
 const (
 	ClassNetwork          = "network"
 	ClassTimeout          = "timeout"

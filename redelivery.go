@@ -21,7 +21,7 @@ func (s RedeliveryStatus) Ended() bool {
 
 // Redelivery sends many messages once more: those of the deliveries that match its
 // filter and were decided when it was created, each in a new round of attempts
-// (contract, chapter 6).
+// (docs/contract.md, "Redeliveries").
 type Redelivery struct {
 	ID     string
 	Scope  Scope

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Origin says where a search comes from: the parameter `from` (article search
-// document, "Search articles").
+// Origin says where a search comes from: the parameter `from`
+// (docs/contract.md, "Search request").
 type Origin string
 
 // The origins. The front end sees published articles only.
@@ -19,7 +19,7 @@ const (
 // Origins lists every origin.
 var Origins = []Origin{FromFrontend, FromAdmin}
 
-// Bounds of a search token (contract, chapter 7).
+// Bounds of a search token (docs/contract.md, "Search tokens").
 const (
 	MaxTokenTenants    = 100
 	DefaultTokenExpiry = time.Hour
@@ -27,8 +27,8 @@ const (
 	MaxTokenExpiry     = 30 * 24 * time.Hour
 )
 
-// SearchToken is what a bearer token of article search permits (contract, chapter
-// 7, "Tokens").
+// SearchToken is what a bearer token of article search permits
+// (docs/contract.md, "Search tokens").
 type SearchToken struct {
 	AppID     string // that it was issued to; disabled with it
 	Scope     Scope
@@ -80,8 +80,7 @@ func (t SearchToken) Validate(expiry time.Duration) error {
 	return p.Err("")
 }
 
-// SearchResult is one page of hits (article search document, "Search response
-// envelope").
+// SearchResult is one page of hits (docs/contract.md, "Search answer").
 type SearchResult struct {
 	Page    int // as asked for, possibly past the end
 	PerPage int
@@ -97,7 +96,7 @@ func (r SearchResult) Pages() int {
 	return (r.Total + r.PerPage - 1) / r.PerPage
 }
 
-// SearchHit is an article that was found (article search document, "Article hit").
+// SearchHit is an article that was found (docs/contract.md, "Search answer").
 // Both highlights are HTML: everything but the marks is escaped.
 type SearchHit struct {
 	ID              string
@@ -123,7 +122,7 @@ type ArticleRow struct {
 	Err     *Error // nil: the article is to be stored
 }
 
-// ArticleImport is what has become of an import of articles (contract, chapter 7).
+// ArticleImport is what has become of an import of articles (docs/contract.md, "Articles").
 type ArticleImport struct {
 	Total   int
 	Created int
@@ -144,7 +143,7 @@ const (
 )
 
 // Reindex fills a new collection with all articles and then has searches use it
-// (contract, chapter 7). There is at most one at a time.
+// (docs/contract.md, "Articles"). There is at most one at a time.
 type Reindex struct {
 	Status    ReindexStatus
 	Message   string
@@ -164,6 +163,8 @@ type ArticleIndex struct {
 	Cursor   int64  // the number of the last article that the reindex has put there
 	// Requested tells that a reindex was asked for and has not begun.
 	Requested bool
+	Epoch     int64 // of the holder: higher than that of each holder before
+	Mark      int64 // the last that the searched generation was given, 0 before the first
 }
 
 // IndexedArticle is an article as the index gets it. Number is the only one of its

@@ -1,8 +1,8 @@
 package waypost
 
-// Stage is the environment that a request selects with X-Cloud-Stage (lead
-// document, "Request headers"). It partitions all data: what is created in one
-// stage does not exist in the others.
+// Stage is the environment that a request selects with X-Cloud-Stage
+// (docs/contract.md, "Stages"). It partitions all data: what is created in one stage does
+// not exist in the others.
 type Stage string
 
 // The stages. Customers use release, which is also the default.

@@ -11,7 +11,7 @@ import (
 )
 
 // Webhook is a channel: where and how touchpoints that name it are sent
-// (journey webhook document, "Setup steps").
+// (docs/contract.md, "Webhook members").
 type Webhook struct {
 	ID             string         `json:"id"`
 	Name           string         `json:"name"`
@@ -144,8 +144,8 @@ type RateLimit struct {
 	Burst     int     `json:"burst"`
 }
 
-// Retry says when a failed attempt is followed by another one (contract,
-// chapter 6).
+// Retry says when a failed attempt is followed by another one
+// (docs/contract.md, "Retries").
 type Retry struct {
 	Schedule       []Duration `json:"schedule"`    // the last entry repeats
 	MaxAttempts    int        `json:"maxAttempts"` // 0: no bound but GiveUpAfter

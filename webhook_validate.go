@@ -31,7 +31,7 @@ const (
 )
 
 // Validate reports everything that is wrong with a webhook as one BadRequest
-// (contract, chapter 6). Whether the URL can be allowed and whether the templates
+// (docs/contract.md, "Webhook members"). Whether the URL can be allowed and whether the templates
 // compile is for those to check who know addresses and templates.
 func (w *Webhook) Validate() error {
 	var p Problems

@@ -49,11 +49,11 @@ const (
 	audienceRun = 5 * time.Minute
 	// rateTick is how often a launch with a rate enrolls.
 	rateTick = 100 * time.Millisecond
-	// pacingPlaces is how many launches of a process may wait for their rate in an activity,
+	// pacingSlots is how many launches of a process may wait for their rate in an activity,
 	// which takes a place of the worker. The others come again after pacingAway, and so
 	// does who would wait for longer than that.
-	pacingPlaces = 20
-	pacingAway   = 5 * time.Second
+	pacingSlots = 20
+	pacingAway  = 5 * time.Second
 )
 
 // EnrollAudience enrolls the audience of a launch step by step, until nobody is
@@ -110,8 +110,10 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 				if stopping(ctx) {
 					break
 				}
-				if err := pause(ctx, rateTick); err != nil {
-					return p, err
+				select {
+				case <-time.After(rateTick):
+				case <-ctx.Done():
+					return p, ctx.Err()
 				}
 				continue
 			}

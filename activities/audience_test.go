@@ -49,8 +49,8 @@ func (w *world) enroll(a *activities.Activities, in activities.AudienceInput, st
 // until the next one is due.
 func TestRateHasCredit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	a := w.process(nil)
+	w := newWorld(t)
+	a := w.process()
 	const rate = 0.001
 	id := w.launch(10, rate)
 	for i, tt := range []struct {
@@ -78,15 +78,15 @@ func TestRateHasCredit(t *testing.T) {
 // others.
 func TestLaunchesThatWaitHaveFewPlaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	a := w.process(nil)
+	w := newWorld(t)
+	a := w.process()
 	const rate, others = 0.21, 5 // the first lead is due after 4.8 s
 	stop := make(chan struct{})
 	type run struct {
 		activities.AudienceProgress
 		err error
 	}
-	ended := make(chan run, activities.PacingPlaces+others)
+	ended := make(chan run, activities.PacingSlots+others)
 	for range cap(ended) {
 		id := w.launch(20, rate)
 		go func() {

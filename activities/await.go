@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"go.temporal.io/sdk/activity"
-
 	"waypost"
+	"waypost/delivery"
 )
 
 // await finds out whether events have come that items wait for. Findings hold
 // when each wait is over.
-func (a *Activities) await(ctx context.Context, b Batch, v version, awaiting []int, findings []Finding) error {
-	items := make([]Item, len(awaiting))
+func (a *Activities) await(ctx context.Context, b delivery.Batch, v delivery.Version, awaiting []int, findings []Finding) error {
+	items := make([]delivery.Item, len(awaiting))
 	for n, i := range awaiting {
 		items[n] = b.Items[i]
 	}
@@ -36,7 +35,7 @@ func (a *Activities) await(ctx context.Context, b Batch, v version, awaiting []i
 		}
 		var again []waypost.Wait
 		for n, i := range awaiting {
-			key := items[n].touchpoint()
+			key := items[n].Touchpoint()
 			s, ok := states[key]
 			if !ok { // settled in a round before
 				continue
@@ -65,9 +64,9 @@ func (a *Activities) await(ctx context.Context, b Batch, v version, awaiting []i
 }
 
 // waits says what items wait for, and from when on, in their order.
-func (a *Activities) waits(ctx context.Context, b Batch, v version, items []Item) ([]waypost.Wait, error) {
+func (a *Activities) waits(ctx context.Context, b delivery.Batch, v delivery.Version, items []delivery.Item) ([]waypost.Wait, error) {
 	var enrollments map[string]waypost.Enrollment
-	workflowID := activity.GetInfo(ctx).WorkflowExecution.ID
+	workflowID := workflowID(ctx)
 	waits := make([]waypost.Wait, len(items))
 	for n, item := range items {
 		node, ok := v.Node(item.State.Node)
@@ -75,13 +74,13 @@ func (a *Activities) waits(ctx context.Context, b Batch, v version, items []Item
 			return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, item.State.Node)
 		}
 		waits[n] = waypost.Wait{
-			Touchpoint: item.touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Event: node.Event,
+			Touchpoint: item.Touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Event: node.Event,
 			LeadsID: item.LeadsID, Since: item.Since,
 		}
 		if node.SinceEnrollment() {
 			if enrollments == nil {
 				var err error
-				if enrollments, err = a.enrollmentsOf(ctx, items); err != nil {
+				if enrollments, err = a.engine.Enrollments(ctx, items); err != nil {
 					return nil, err
 				}
 			}
@@ -89,18 +88,6 @@ func (a *Activities) waits(ctx context.Context, b Batch, v version, items []Item
 		}
 	}
 	return waits, nil
-}
-
-func (a *Activities) enrollmentsOf(ctx context.Context, items []Item) (map[string]waypost.Enrollment, error) {
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.EnrollmentID
-	}
-	enrollments, err := a.store.EnrollmentsByID(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("load enrollments: %w", err)
-	}
-	return enrollments, nil
 }
 
 // looked is what a wait's condition said of the last event that was looked at.
@@ -111,35 +98,35 @@ type looked struct {
 
 // match looks at the events of open waits, oldest first, for one that satisfies
 // the node's condition, and notes in said what the condition said of the last one.
-func (a *Activities) match(ctx context.Context, b Batch, v version, items []Item, states map[waypost.Touchpoint]waypost.WaitState, said map[waypost.Touchpoint]looked) ([]waypost.WaitResult, error) {
-	var open []Item
+func (a *Activities) match(ctx context.Context, b delivery.Batch, v delivery.Version, items []delivery.Item, states map[waypost.Touchpoint]waypost.WaitState, said map[waypost.Touchpoint]looked) ([]waypost.WaitResult, error) {
+	var open []delivery.Item
 	conditions := false
 	for _, item := range items {
-		if s := states[item.touchpoint()]; !s.Closed && len(s.Events) > 0 {
+		if s := states[item.Touchpoint()]; !s.Closed && len(s.Events) > 0 {
 			open = append(open, item)
 			node, _ := v.Node(item.State.Node)
 			conditions = conditions || node.When != ""
 		}
 	}
-	subjects := make([]subject, len(open))
+	subjects := make([]delivery.Subject, len(open))
 	if conditions {
 		var err error
-		if subjects, err = a.subjects(ctx, b, v, open, nil); err != nil {
+		if subjects, err = a.engine.Subjects(ctx, b, v, open); err != nil {
 			return nil, err
 		}
 	}
 	var results []waypost.WaitResult
 	for n, item := range open {
-		result := waypost.WaitResult{Touchpoint: item.touchpoint()}
+		result := waypost.WaitResult{Touchpoint: item.Touchpoint()}
 		facts := subjects[n].Facts
-		for _, event := range states[item.touchpoint()].Events {
+		for _, event := range states[item.Touchpoint()].Events {
 			result.Seen = event.Seq
 			facts.Event = event.Properties
 			yes, reason := v.Matches(item.State.Node, facts)
 			if yes {
 				result.EventID = event.EventID
 			}
-			said[item.touchpoint()] = looked{result.EventID, reason}
+			said[item.Touchpoint()] = looked{result.EventID, reason}
 			if yes {
 				break
 			}

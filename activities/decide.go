@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -33,24 +34,24 @@ func (d Decision) Input() journey.Input {
 // DecideBatch decides a branch, a waitUntil or a split for every item, in the order
 // of the items. It writes nothing: the workflow's history is the record of the
 // decision, and the next activity of the enrollment writes its timeline.
-func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, error) {
-	v, err := a.definition(ctx, b)
+func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
+	v, err := a.version(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.stand(ctx, b, b.Items)
+	controls, err := a.controls(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := a.subjects(ctx, b, v, b.Items, nil)
+	subjects, err := a.engine.Subjects(ctx, b, v, b.Items)
 	if err != nil {
 		return nil, err
 	}
-	at := a.decidedAt(b)
+	at := a.engine.DecidedAt(b)
 	decisions := make([]Decision, len(b.Items))
 	for i, item := range b.Items {
 		d := undecided(item, at)
-		if d.Stopped, d.Reason = s.stops(item.EnrollmentID); d.Stopped == "" {
+		if d.Stopped, d.Reason = stops(controls, item.EnrollmentID); d.Stopped == "" {
 			in, err := v.DecideAt(b.NodeID, subjects[i].Facts, at)
 			if err != nil {
 				return nil, err
@@ -62,27 +63,17 @@ func (a *Activities) DecideBatch(ctx context.Context, b Batch) ([]Decision, erro
 	return decisions, nil
 }
 
-// decidedAt is the time of a decision: the later one of the workflow's and of this
-// process's clock. A clock that is behind would find the instant that a wait has
-// just ended at to be still to come.
-func (a *Activities) decidedAt(b Batch) time.Time {
-	if now := a.now(); now.After(b.Now) {
-		return now.UTC()
-	}
-	return b.Now.UTC()
-}
-
-func undecided(item Item, at time.Time) Decision {
+func undecided(item delivery.Item, at time.Time) Decision {
 	return Decision{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Arm: -1, At: at}
 }
 
 // stops says what keeps an enrollment from going on, and why, as Decision has it; ""
 // if nothing does.
-func (s standing) stops(enrollment string) (stopped, reason string) {
-	if outcome, reason := s.over(enrollment); outcome != "" {
+func stops(controls delivery.Controls, enrollmentID string) (stopped, reason string) {
+	if outcome, reason := controls.Ended(enrollmentID); outcome != "" {
 		return outcome, reason
 	}
-	if s.paused(enrollment) {
+	if controls.Paused(enrollmentID) {
 		return FoundPaused, ""
 	}
 	return "", ""
@@ -90,10 +81,10 @@ func (s standing) stops(enrollment string) (stopped, reason string) {
 
 // RecordBatch writes the timeline entries of enrollments that no other activity
 // is about to write: those that begin a wait or have ended.
-func (a *Activities) RecordBatch(ctx context.Context, b Batch) error {
+func (a *Activities) RecordBatch(ctx context.Context, b delivery.Batch) error {
 	progress := make([]waypost.Progress, 0, len(b.Items))
 	for _, item := range b.Items {
-		if p := item.progress(item.State, nil); p != nil {
+		if p := item.Progress(item.State, nil); p != nil {
 			progress = append(progress, *p)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -12,8 +13,8 @@ import (
 // newest version of the journey that the node names, and returns what came of it, in
 // the order of the items. Whoever may not enter is not enrolled, which is no error.
 // It may run any number of times: what was enrolled for a visit stays the answer.
-func (a *Activities) EnrollBatch(ctx context.Context, b Batch) ([]Decision, error) {
-	v, err := a.definition(ctx, b)
+func (a *Activities) EnrollBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
+	v, err := a.version(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +22,7 @@ func (a *Activities) EnrollBatch(ctx context.Context, b Batch) ([]Decision, erro
 	if !ok || node.Type != journey.Enroll {
 		return nil, fmt.Errorf("journey %s/%d has no enroll node %s", b.JourneyID, b.Version, b.NodeID)
 	}
-	s, err := a.stand(ctx, b, b.Items)
+	controls, err := a.controls(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -29,12 +30,12 @@ func (a *Activities) EnrollBatch(ctx context.Context, b Batch) ([]Decision, erro
 	if err != nil {
 		return nil, err
 	}
-	at := a.decidedAt(b)
+	at := a.engine.DecidedAt(b)
 	decisions := make([]Decision, len(b.Items))
 	for i, item := range b.Items {
 		decisions[i] = undecided(item, at)
-		if decisions[i].Stopped, decisions[i].Reason = s.stops(item.EnrollmentID); decisions[i].Stopped == "" {
-			into.Items = append(into.Items, waypost.Onward{Touchpoint: item.touchpoint(), LeadsID: item.LeadsID, Waited: item.Waited})
+		if decisions[i].Stopped, decisions[i].Reason = stops(controls, item.EnrollmentID); decisions[i].Stopped == "" {
+			into.Items = append(into.Items, waypost.Onward{Touchpoint: item.Touchpoint(), LeadsID: item.LeadsID, Waited: item.Waited})
 		}
 	}
 	results, err := a.store.EnrollOnward(ctx, into)
@@ -43,7 +44,7 @@ func (a *Activities) EnrollBatch(ctx context.Context, b Batch) ([]Decision, erro
 	}
 	stopped, enrolled := 0, 0
 	for i, item := range b.Items {
-		result, asked := results[item.touchpoint()]
+		result, asked := results[item.Touchpoint()]
 		switch d := &decisions[i]; {
 		case !asked:
 		case result.Stopped:
@@ -67,7 +68,7 @@ func (a *Activities) EnrollBatch(ctx context.Context, b Batch) ([]Decision, erro
 
 // target is a batch, without items, that enrolls in a journey's newest version. It
 // has none if there is no such journey, or nothing of it is published.
-func (a *Activities) target(ctx context.Context, b Batch, id string) (waypost.OnwardBatch, error) {
+func (a *Activities) target(ctx context.Context, b delivery.Batch, id string) (waypost.OnwardBatch, error) {
 	into := waypost.OnwardBatch{Scope: b.Scope, JourneyID: b.JourneyID, LaunchID: b.LaunchID, Into: id}
 	j, err := a.store.Journey(ctx, b.Scope, id)
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
@@ -79,7 +80,7 @@ func (a *Activities) target(ctx context.Context, b Batch, id string) (waypost.On
 	if j.PublishedVersion == 0 {
 		return into, nil
 	}
-	v, err := a.definition(ctx, Batch{Scope: b.Scope, JourneyID: id, Version: j.PublishedVersion})
+	v, err := a.engine.Version(ctx, b.Scope, id, j.PublishedVersion)
 	if err != nil {
 		return into, err
 	}

@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"go.temporal.io/sdk/activity"
-
 	"waypost"
+	"waypost/delivery"
 )
 
 // follow finds out when items are over that wait for a time which depends on the lead.
 // Findings hold when that was to be. Waits that are not over are registered, so that
 // their workflow is told of changes from then on.
-func (a *Activities) follow(ctx context.Context, b Batch, v version, following []int, findings []Finding) error {
-	workflowID := activity.GetInfo(ctx).WorkflowExecution.ID
+func (a *Activities) follow(ctx context.Context, b delivery.Batch, v delivery.Version, following []int, findings []Finding) error {
+	workflowID := workflowID(ctx)
 	var waits []waypost.Wait
 	var late []int64
 	for _, i := range following {
@@ -24,7 +23,7 @@ func (a *Activities) follow(ctx context.Context, b Batch, v version, following [
 		}
 		n, _ := v.Node(item.State.Node)
 		waits = append(waits, waypost.Wait{
-			Touchpoint: item.touchpoint(), WorkflowID: workflowID, NodeID: n.ID, Fields: n.Followed(), LeadsID: item.LeadsID,
+			Touchpoint: item.Touchpoint(), WorkflowID: workflowID, NodeID: n.ID, Fields: n.Followed(), LeadsID: item.LeadsID,
 		})
 	}
 	leads, err := a.store.LeadsByID(ctx, b.Scope, late)
@@ -54,7 +53,7 @@ func (a *Activities) follow(ctx context.Context, b Batch, v version, following [
 			f.Outcome, f.Due, f.Reason = FoundChanged, until, reason
 		}
 		if !until.After(b.Now) {
-			over = append(over, waypost.WaitResult{Touchpoint: item.touchpoint(), Close: true})
+			over = append(over, waypost.WaitResult{Touchpoint: item.Touchpoint(), Close: true})
 		}
 	}
 	if err := a.store.RecordWaits(ctx, over); err != nil {

@@ -68,7 +68,6 @@ func (s *importing) ImportStep(ctx context.Context, id string) (waypost.Import, 
 func (s *importing) run(id string, stopping bool) (p, beat activities.ImportProgress, err error) {
 	s.t.Helper()
 	a := activities.New(activities.Options{Store: s, Log: slog.New(slog.DiscardHandler), Now: s.clock.Now})
-	defer func() { must(s.t, a.Close(context.Background())) }()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.DiscardHandler))
 	env := suite.NewTestActivityEnvironment()
@@ -147,7 +146,6 @@ func TestImportLeads(t *testing.T) {
 
 func (s *importing) cancel(id string) error {
 	a := activities.New(activities.Options{Store: s, Log: slog.New(slog.DiscardHandler)})
-	defer func() { must(s.t, a.Close(context.Background())) }()
 	return a.CancelImport(s.t.Context(), activities.CancelImportInput{Scope: scope, ImportID: id})
 }
 

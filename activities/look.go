@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // Finding is what LookBatch tells about one enrollment. It holds no personal data.
 type Finding struct {
-	Outcome string    `json:"outcome"` // OutcomeCanceled, OutcomeExited or a Found… value
+	Outcome string    `json:"outcome"` // delivery.OutcomeCanceled, OutcomeExited or a Found… value
 	Due     time.Time `json:"due,omitzero"`
 	// Reason is what the condition of a wait said of the last event, what has changed, or
 	// why it has exited.
@@ -42,15 +43,15 @@ type Finding struct {
 // lead, whose ends it takes from the leads as they are now. It writes the timeline
 // entries that nobody wrote yet. It returns a finding for each item, in their
 // order, and may run any number of times.
-func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) {
-	v, err := a.definition(ctx, b)
+func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding, error) {
+	v, err := a.version(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.RecordBatch(ctx, b); err != nil {
 		return nil, err
 	}
-	s, err := a.stand(ctx, b, b.Items)
+	controls, err := a.controls(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -66,17 +67,17 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 		// has come, or has come meanwhile, and a waitUntil ends when the clock says so.
 		n, _ := v.Node(item.State.Node)
 		if item.State.Phase != journey.PhaseSend && n.Type != journey.WaitUntil {
-			due = s.controls[item.EnrollmentID].Due(item.Since, due)
+			due = controls.Of(item.EnrollmentID).Due(item.Since, due)
 		}
 		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
-		outcome, reason := s.over(item.EnrollmentID)
+		outcome, reason := controls.Ended(item.EnrollmentID)
 		switch {
 		case outcome != "":
 			f.Outcome, f.Reason = outcome, reason
 			if item.State.Phase == journey.PhaseSend {
-				canceled = append(canceled, item.touchpoint())
+				canceled = append(canceled, item.Touchpoint())
 			}
-		case s.paused(item.EnrollmentID):
+		case controls.Paused(item.EnrollmentID):
 			f.Outcome = FoundPaused
 		case item.State.Phase == journey.PhaseAwait:
 			awaiting = append(awaiting, i)
@@ -93,12 +94,12 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 		}
 		// An attempt that is under way ends with a record; the workflow sends another
 		// batch for it, which waits for that.
-		open, err := a.openAttempts(ctx, canceled)
+		open, err := a.engine.OpenAttempts(ctx, canceled)
 		if err != nil {
 			return nil, err
 		}
 		for i, item := range b.Items {
-			if _, ok := open[item.touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
+			if _, ok := open[item.Touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
 				findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Leaving = FoundWaiting, "", b.Now, true
 			}
 		}
@@ -119,7 +120,7 @@ func (a *Activities) LookBatch(ctx context.Context, b Batch) ([]Finding, error) 
 // ordered finds those that wait, and go on waiting, but are to do so in another
 // version. Whoever orders it tells their workflow. Those that would go on are asked about
 // too: a workflow that an operator has reset may wait for some that have left it.
-func (a *Activities) ordered(ctx context.Context, b Batch, findings []Finding) error {
+func (a *Activities) ordered(ctx context.Context, b delivery.Batch, findings []Finding) error {
 	seqs := map[string]int{}
 	for i, item := range b.Items {
 		outcome := findings[i].Outcome

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -27,10 +28,10 @@ type Carried struct {
 // version. It returns a finding for each item, in their order: of those that have left,
 // now or in an earlier run, FoundMoved; others stay as they were, and are told of when
 // something has come between.
-func (a *Activities) MoveBatch(ctx context.Context, b Batch) ([]Finding, error) {
+func (a *Activities) MoveBatch(ctx context.Context, b delivery.Batch) ([]Finding, error) {
 	_, stop := keepAlive(ctx)
 	defer stop()
-	from, err := a.definition(ctx, b)
+	from, err := a.version(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +71,12 @@ func (a *Activities) MoveBatch(ctx context.Context, b Batch) ([]Finding, error) 
 
 // leaving says what an item goes on with. Without a move it only asks whether it has
 // left.
-func (a *Activities) leaving(ctx context.Context, b Batch, from version, item Item, move waypost.Move) (waypost.Leaving, error) {
-	l := waypost.Leaving{Touchpoint: item.touchpoint(), LeadsID: item.LeadsID, Seq: item.State.Seq}
+func (a *Activities) leaving(ctx context.Context, b delivery.Batch, from delivery.Version, item delivery.Item, move waypost.Move) (waypost.Leaving, error) {
+	l := waypost.Leaving{Touchpoint: item.Touchpoint(), LeadsID: item.LeadsID, Seq: item.State.Seq}
 	if move.To == 0 {
 		return l, nil
 	}
-	to, err := a.definition(ctx, Batch{Scope: b.Scope, JourneyID: b.JourneyID, Version: move.To})
+	to, err := a.engine.Version(ctx, b.Scope, b.JourneyID, move.To)
 	if err != nil {
 		return l, err
 	}
@@ -96,8 +97,8 @@ func (a *Activities) leaving(ctx context.Context, b Batch, from version, item It
 }
 
 // addWaits says of those that are to move and wait for an event what they wait for.
-func (a *Activities) addWaits(ctx context.Context, b Batch, from version, leaving []waypost.Leaving) error {
-	var awaiting []Item
+func (a *Activities) addWaits(ctx context.Context, b delivery.Batch, from delivery.Version, leaving []waypost.Leaving) error {
+	var awaiting []delivery.Item
 	var which []int
 	for i, item := range b.Items {
 		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait {

@@ -4,28 +4,22 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/redis/go-redis/v9"
-	sdkworker "go.temporal.io/sdk/worker"
 
 	"waypost"
-	"waypost/activities"
 	"waypost/config"
+	"waypost/delivery"
 	"waypost/gateway"
 	"waypost/limits"
 	"waypost/store"
-	"waypost/webhook"
 	"waypost/worker"
-	"waypost/workflows"
 )
 
 // drainTime bounds what a stopping process still does: answering requests that
@@ -72,208 +66,56 @@ func (p parts) service() string {
 // one, in a process of their own.
 var Now = time.Now
 
+// run opens what the role needs, starts it, and waits until ctx ends or something fails.
+// What was opened is closed in reverse order.
 func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(string), role parts) error {
-	var stop stack
-	defer stop.unwind()
+	p := &process{cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: newMetrics()}
+	defer p.stop.unwind()
 	adoptStandardLog(log)
-
-	keys, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
-	if err != nil {
-		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
-	}
-	cert, err := loadCertificate(cfg.TLS, log, time.Now)
-	if err != nil {
+	if err := p.openStore(ctx); err != nil {
 		return err
 	}
-	clock := worker.NewClock(Now, log)
-	db, err := store.Open(ctx, string(cfg.Database.URL), keys, clock.Now)
-	if err != nil {
+	if err := p.openTemporal(ctx); err != nil {
 		return err
 	}
-	stop.push(func() { closing(log, "database", db.Close()) })
-
-	// It answers until all that is under way has ended.
-	var admin *adminServer
-	stop.push(func() {
-		if admin != nil {
-			admin.stop()
-		}
-	})
-	spans := startTraces(ctx, role.service(), log)
-	stop.push(spans.stop)
-	counts := newMetrics()
-	counts.watchCertificate(cert)
-
-	temporal, err := dialTemporal(cfg, keys, spans.interceptors(), log)
-	if err != nil {
+	if err := p.openSender(); err != nil {
 		return err
 	}
-	stop.push(temporal.Close)
-
-	// A POST that cannot be dialled for want of a file descriptor would count as the
-	// receiver's fault. Half of them are for POSTs, a quarter is for connections that are
-	// kept.
-	files := descriptors()
-	if role.worker && files > 0 && files < wantedDescriptors {
-		log.Warn("few file descriptors: fewer POSTs are made at a time; raise nofile", "nofile", files, "wanted", wantedDescriptors, "posts", files/2)
-	}
-	policy := webhook.Options{AllowCIDRs: cfg.Webhook.AllowCIDRs, Ports: cfg.Webhook.Ports, Now: clock.Now, MaxIdle: files / 4}
-	if cfg.Webhook.Proxy != "" {
-		if policy.Proxy, err = url.Parse(string(cfg.Webhook.Proxy)); err != nil {
-			return errors.New("WAYPOST_WEBHOOK_PROXY: is no URL")
-		}
-	}
-	connections := webhook.NewSender(policy)
-	stop.push(connections.Close)
-	sender := spans.sender(connections)
-
-	counts.watchBacklog(db)
-	checks := []check{{name: "database", ask: db.Ping}, {name: "temporal", ask: pingTemporal(temporal)}}
-
-	var shared redis.UniversalClient
-	if cfg.Redis.URL != "" {
-		options, err := redis.ParseURL(string(cfg.Redis.URL))
-		if err != nil {
-			return fmt.Errorf("WAYPOST_REDIS_URL: %w", err)
-		}
-		shared = redis.NewClient(limits.ClientOptions(options))
-		stop.push(func() { closing(log, "redis", shared.Close()) })
-	}
-
-	search, err := openArticles(ctx, cfg, role, db, log)
-	if err != nil {
+	if err := p.openRedis(); err != nil {
 		return err
 	}
-	if search != nil {
-		stop.push(func() { closing(log, "article index", search.close()) })
-		counts.watchArticles(db, search.indexer)
+	if err := p.openSearch(ctx); err != nil {
+		return err
 	}
-
-	rates := limits.NewRates(shared, log)
-	counts.watchRedis("rates", rates)
-
-	breakers := limits.NewBreakers(shared, log, clock.Now)
-	counts.watchRedis("breakers", breakers)
-
-	// What is written wakes the pump of this process, or of one that has a worker.
-	everything, enrolled := limits.NewBell(shared, "all"), limits.NewBell(shared, "enrollments")
-	wakeAll := waker(everything.Ring)
-	var enrolling gateway.Enrollments = ringing{db, db, enrolled}
-	counts.watchRedis("bells", enrolled)
-	background := []func(context.Context){everything.Run, enrolled.Run}
-
+	p.openLimits()
 	var working *runningWorker
 	if role.worker {
-		starter := workflows.NewClient(temporal, cfg.Temporal.TaskQueue)
-		starter.Now = clock.Now
-		pump := worker.NewPump(db, starter, counts, log)
-		pump.Now = clock.Now
-		if shared != nil {
-			pump.All, pump.Enrollments = everything, enrolled
-		}
-		wakeAll, enrolling = pump.Wake, starting{db, pump}
-		sweeper := worker.NewSweeper(db, retention(cfg.Retention), clock.Now, starter.LastPoll, counts, log)
-		background = []func(context.Context){pump.Run, sweeper.Run}
-		counts.watchBreakers(breakers)
-		acts := activities.New(activities.Options{
-			Store: recording{db, counts}, Sender: sender, Admission: activities.NewTurnstile(tokensOf(rates), clock.Now, files/2),
-			Breakers: breakers, Observer: counts, Wake: pump.Wake, TookOff: pump.TookOff, GiveWay: pump.GiveWay, Away: store.Away, Log: log, Now: clock.Now,
-		})
-		pump.Failed = acts.Failed
-		ahead := spans.ahead(acts.SendAhead)
-		pump.SendAhead = func(ctx context.Context, c waypost.Cohort) bool {
-			return clock.Compared() && ahead(ctx, c) // a workflow compares it before its activities
-		}
-		stop.push(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), drainTime)
-			defer cancel()
-			closing(log, "recorder", acts.Close(ctx))
-		})
-		working = startWorker(ctx, func() sdkworker.Worker { return worker.New(temporal, cfg.Temporal.TaskQueue, acts, clock, pump) }, log)
-		stop.push(working.stop)
+		working = p.startWorker(ctx)
 	}
-
 	var serving *fiber.App
 	var listener net.Listener
+	var err error
 	if role.gateway {
-		if shared == nil {
-			return errors.New("WAYPOST_REDIS_URL is not set")
-		}
-		checks = append(checks, check{name: "redis", ask: func(ctx context.Context) error { return shared.Ping(ctx).Err() }},
-			check{name: "search", ask: search.service.Works, optional: true})
-		nonces := limits.NewNonces(shared)
-		counts.watchRedis("nonces", nonces)
-		tokenKeys, err := keys.Derive("search-token")
-		if err != nil {
+		if serving, err = p.newGateway(); err != nil {
 			return err
 		}
-
-		serving = gateway.New(gateway.Options{
-			Applications:   db,
-			Leads:          db,
-			Imports:        db,
-			Webhooks:       db,
-			Breakers:       breakerStates{breakers},
-			Journeys:       db,
-			Enrollments:    enrolling,
-			Launches:       db,
-			Controls:       db,
-			Events:         db,
-			Deliveries:     db,
-			Articles:       db,
-			Reindexes:      db,
-			Search:         search.service,
-			TokenKeys:      tokenKeys,
-			IndexWaker:     search.indexer,
-			Nonces:         nonces,
-			Rates:          requestRates{limits.NewLeases(rates)},
-			Keys:           db,
-			Sender:         sender,
-			CheckURL:       policy.CheckURL,
-			Waker:          wakeAll,
-			TemporalURL:    temporalURL(cfg.Temporal),
-			WorkflowURL:    pageURL(cfg.Temporal, "workflows"),
-			ScheduleURL:    pageURL(cfg.Temporal, "schedules"),
-			AddressRate:    cfg.HTTP.AddressRate,
-			TrustedProxies: cfg.HTTP.TrustedProxies,
-			SearchOrigins:  cfg.Search.Origins,
-			Away:           store.Away,
-			PhoneRegion:    cfg.Lead.PhoneRegion,
-			Now:            Now,
-			Log:            log,
-			Observe:        counts.Request,
-			Trace:          spans.requests(),
-		})
-		// Who keeps a connection open is told to open no further request on it.
-		serving.Server().CloseOnShutdown = true
 		if listener, err = listen(ctx, "WAYPOST_HTTP_ADDR", cfg.HTTP.Addr); err != nil {
 			return err
 		}
-		stop.push(func() { _ = listener.Close() })
+		p.stop.push(func() { _ = listener.Close() })
 	}
-
-	if admin, err = serveAdmin(ctx, cfg.Admin.Addr, checks, counts.handler()); err != nil {
+	if p.admin, err = serveAdmin(ctx, cfg.Admin.Addr, p.checks, p.counts.handler()); err != nil {
 		return err
 	}
-
-	inBackground, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	for _, run := range background {
-		running.Go(func() { run(inBackground) })
-	}
-	stop.push(func() { stopBackground(); running.Wait() })
-	if search != nil {
-		stop.push(search.run(ctx))
-	}
-
+	p.runInBackground(ctx)
 	failed := make(chan error, 1)
 	if role.gateway {
-		go func() { failed <- gateway.Serve(serving, cert.listen(listener)) }()
-		stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
+		go func() { failed <- gateway.Serve(serving, p.cert.listen(listener)) }()
+		p.stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
 		// It accepts enrollments whether Temporal is there or not.
 		ready(listener.Addr().String())
 	}
-	stop.push(func() { admin.announce(role.gateway) })
+	p.stop.push(func() { p.admin.announce(role.gateway) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -285,7 +127,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 				return fmt.Errorf("start the worker: %w", working.err)
 			}
 			if !role.gateway {
-				ready(admin.addr)
+				ready(p.admin.addr)
 			}
 			working = nil
 		}
@@ -311,7 +153,7 @@ func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
 }
 
 // tokensOf gives an Admission the rates that all processes share.
-func tokensOf(rates *limits.Rates) activities.Tokens {
+func tokensOf(rates *limits.Rates) delivery.Tokens {
 	return func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 		taken := rates.Take(ctx, key, perSecond, burst, n)
 		return taken.Allowed, taken.RetryAfter

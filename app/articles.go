@@ -32,7 +32,7 @@ func openArticles(ctx context.Context, cfg config.Config, role parts, db *store.
 	embeds := len(cfg.Search.URLs) == 0
 	switch {
 	case !embeds:
-		engine, err := typesense.Open(typesense.Options{URLs: cfg.Search.URLs, APIKey: string(cfg.Search.APIKey), Indexed: db.IndexedArticles, Log: log})
+		engine, err := typesense.Open(typesense.Options{URLs: cfg.Search.URLs, APIKey: string(cfg.Search.APIKey), Indexed: db.ArticleIndex, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("WAYPOST_TYPESENSE_URL: %w", err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 	"waypost/searchsvc"
 	"waypost/store"
@@ -77,7 +77,7 @@ func newMetrics() *metrics {
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// What has not happened yet is 0, so that the first time shows in a rate.
-	for _, outcome := range []string{activities.OutcomeDelivered, activities.OutcomeRetrying, activities.OutcomeFailed} {
+	for _, outcome := range []string{delivery.OutcomeDelivered, delivery.OutcomeRetrying, delivery.OutcomeFailed} {
 		m.attemptSeconds.WithLabelValues(outcome)
 	}
 	for _, status := range []waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryRetrying, waypost.DeliveryFailed} {
@@ -117,7 +117,7 @@ func (m *metrics) Request(route, method string, status int, took time.Duration) 
 	m.requestSeconds.WithLabelValues(route, method).Observe(took.Seconds())
 }
 
-// Attempt and Deferred make m an activities.Observer.
+// Attempt and Deferred make m an delivery.Observer.
 func (m *metrics) Attempt(outcome, class string, took time.Duration) {
 	if class == "" {
 		class = none

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/limits"
 	"waypost/searchsvc"
 	"waypost/worker"
@@ -46,8 +46,8 @@ func exercised(q queue) *metrics {
 	m := newMetrics()
 	m.Request("/v1/leads/:id", "GET", 200, 3*time.Millisecond)
 	m.Request("", "", 400, time.Millisecond)
-	m.Attempt(activities.OutcomeDelivered, "", 40*time.Millisecond)
-	m.Attempt(activities.OutcomeRetrying, waypost.ClassTimeout, 15*time.Second)
+	m.Attempt(delivery.OutcomeDelivered, "", 40*time.Millisecond)
+	m.Attempt(delivery.OutcomeRetrying, waypost.ClassTimeout, 15*time.Second)
 	m.Deferred(waypost.DeferRateLimit, 40)
 	m.Started(worker.KindEnrollment, 100)
 	m.Started(worker.KindLaunch, 1)

@@ -30,7 +30,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 )
 
 // traces makes spans of what a process does, if OTEL_… variables ask for it
@@ -228,7 +228,7 @@ func (t *traces) request(ctx context.Context, traceparent string) (context.Conte
 }
 
 // sender gives the POSTs of s spans.
-func (t *traces) sender(s activities.Sender) activities.Sender {
+func (t *traces) sender(s delivery.Sender) delivery.Sender {
 	if t == nil {
 		return s
 	}
@@ -238,7 +238,7 @@ func (t *traces) sender(s activities.Sender) activities.Sender {
 // tracedSender makes a span of each POST to a webhook. The receiver is told nothing of
 // it: the documented request has no such header.
 type tracedSender struct {
-	activities.Sender
+	delivery.Sender
 	traces *traces
 }
 
@@ -246,7 +246,7 @@ func (s tracedSender) Send(ctx context.Context, w waypost.Webhook, messageID str
 	ctx, span := s.traces.tracer.Start(ctx, "POST webhook", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		semconv.HTTPRequestMethodKey.String(http.MethodPost), attrWebhookID.String(w.ID), attrMessageID.String(messageID)))
 	defer span.End()
-	if attempt := activities.AttemptOf(ctx); attempt > 0 {
+	if attempt := delivery.AttemptOf(ctx); attempt > 0 {
 		span.SetAttributes(attrAttempt.Int(attempt))
 	}
 	outcome := s.Sender.Send(ctx, w, messageID, body)

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 )
 
 // collector takes traces as an OpenTelemetry collector does over HTTP.
@@ -385,7 +385,7 @@ func TestTracesOff(t *testing.T) {
 	if spans != nil || logLines(out, "traces are off") != 1 {
 		t.Errorf("got %v, logged %s", spans, out)
 	}
-	if spans.requests() != nil || spans.interceptors() != nil || spans.sender(refusing{}) != activities.Sender(refusing{}) {
+	if spans.requests() != nil || spans.interceptors() != nil || spans.sender(refusing{}) != delivery.Sender(refusing{}) {
 		t.Error("something is traced")
 	}
 	spans.stop()

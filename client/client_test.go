@@ -178,7 +178,7 @@ func TestUpload(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("Ada\r\n", 100_000)
 	res, err := serve(t).Upload(t.Context(), http.MethodPost, "/v1/leads/imports?mode=upsert", http.Header{"Content-Type": {"text/csv"}},
-		strings.NewReader(text), int64(len(text)), signature.HashBody([]byte(text)))
+		client.File{Reader: strings.NewReader(text), Size: int64(len(text)), Hash: signature.HashBody([]byte(text))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package config reads the settings of every role from the environment
-// (contract, chapter 2). A Config can also be filled by code: waypost-dev loads
+// (docs/contract.md, "Settings"). A Config can also be filled by code: waypost-dev loads
 // its own section and fills in the rest.
 package config
 

@@ -94,7 +94,7 @@ func (ans answer) write(a *api, c *fiber.Ctx) error {
 	return nil
 }
 
-// errorBody is the documented body of an error (lead document, "Errors").
+// errorBody is the body of an error (docs/contract.md, "Error body").
 type errorBody struct {
 	Code    waypost.ErrorCode `json:"code"`
 	Message string            `json:"message"`
@@ -158,7 +158,7 @@ func errorAnswer(e *waypost.Error) answer {
 	return ans
 }
 
-// Times are written as the contract says; what is not set is null.
+// Times are written as docs/contract.md, "Values" says; what is not set is null.
 
 func stamp(t time.Time) string { return t.UTC().Format(waypost.TimeFormat) }
 

@@ -38,8 +38,7 @@ type Reindexes interface {
 	Reindex(ctx context.Context) (waypost.Reindex, error)
 }
 
-// articleJSON is an article as clients write it, with the names of the article
-// search document.
+// articleJSON is an article as clients write it (docs/contract.md, "Articles").
 type articleJSON struct {
 	ID          string        `json:"id"`
 	TenantID    string        `json:"tenant_id"`

@@ -22,7 +22,7 @@ type audienceBody struct {
 	LeadsIDs *[]int64 `json:"leadsIds"`
 }
 
-// filterBody has the filters of the lead list (contract, chapter 5) as members.
+// filterBody has the filters of the lead list (docs/contract.md, "Lead lists") as members.
 type filterBody struct {
 	LeadsGroup  *int64  `json:"leadsGroup"`
 	Region      *int64  `json:"region"`

@@ -22,8 +22,8 @@ type Nonces interface {
 }
 
 // authenticate checks the signature, the nonce, the application's rate limit and
-// its grant (contract, chapter 4). The body is compared later, by readBody: until then the request is
-// only known to come from somebody who has the key.
+// its grant (docs/contract.md, "Signature checks"). The body is compared later, by
+// readBody: until then the request is only known to come from somebody who has the key.
 func (a *api) authenticate(ctx context.Context, r *request) error {
 	claim, err := signature.Parse(r.signed())
 	if err != nil {

@@ -20,7 +20,7 @@ type Applications interface {
 }
 
 // Bounds of the caches of applications. A revocation must hold within a second on
-// every process (contract, chapter 4).
+// every process (docs/contract.md, "Grants").
 const (
 	recentLife = 500 * time.Millisecond
 	maxRecent  = 10_000

@@ -15,7 +15,7 @@ import (
 	"waypost"
 )
 
-// The CSV of leads (contract, chapter 5): RFC 4180, UTF-8, a header row of field
+// The CSV of leads (docs/contract.md, "CSV"): RFC 4180, UTF-8, a header row of field
 // names; a null is an empty cell. What a spreadsheet would run as a formula, and
 // what would be read as another type than it has, gets a leading ' on its way out,
 // which is taken off on its way in, so that both ways together change nothing.

@@ -146,7 +146,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 	return resource(http.StatusOK, "", ans)
 }
 
-// requestFor describes the push (journey webhook document, "Endpoints").
+// requestFor describes the push (docs/contract.md, "Push request").
 func requestFor(address string, body []byte) sentRequest {
 	sent := sentRequest{Method: http.MethodPost, URL: orNull(address), Body: body, Headers: map[string]string{
 		"Content-Type": "application/json",

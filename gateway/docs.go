@@ -15,13 +15,13 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// contract is the interface's written contract, which the tests hold against the
-// route table and every answer.
+// openAPI describes the interface for programs, as docs/contract.md does for people. The
+// tests hold it against the route table and every answer.
 //
 //go:embed openapi.yaml
-var contract []byte
+var openAPI []byte
 
-// docsPage and docsScript show the contract with Swagger UI. Its files are embedded:
+// docsPage and docsScript show openapi.yaml with Swagger UI. Its files are embedded:
 // nothing comes from another host. Requests must be signed, which a browser cannot
 // do, hence no "try it out" and no "authorize". The addresses are relative, so that
 // a proxy can put a prefix before them.
@@ -77,7 +77,7 @@ type content struct {
 }
 
 var pages = []page{
-	textPage("/openapi.yaml", "application/yaml;charset=UTF-8", contract),
+	textPage("/openapi.yaml", "application/yaml;charset=UTF-8", openAPI),
 	textPage("/docs", "text/html;charset=UTF-8", []byte(docsPage)),
 	textPage("/docs/start.js", "text/javascript;charset=UTF-8", []byte(docsScript)),
 	packedPage("/docs/swagger-ui-bundle.js", "text/javascript;charset=UTF-8"),
@@ -133,7 +133,7 @@ func file(name string) []byte {
 	return body
 }
 
-// addPages puts the contract and what shows it beside the routes.
+// addPages puts openapi.yaml and what shows it beside the routes.
 func (a *api) addPages(app *fiber.App) {
 	for _, p := range pages {
 		rt := route{method: fiber.MethodGet, path: p.path}

@@ -29,12 +29,12 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contract := f.page("GET", "/openapi.yaml").expect(t, http.StatusOK) // compressed on its way
+	served := f.page("GET", "/openapi.yaml").expect(t, http.StatusOK) // compressed on its way
 	plain := f.page("GET", "/openapi.yaml", "Accept-Encoding", "gzip;q=0, identity").expect(t, http.StatusOK)
-	if contract.raw != string(file) || plain.raw != string(file) || plain.header.Get("Content-Type") != "application/yaml;charset=UTF-8" {
-		t.Errorf("%d and %d bytes of %d, %v", len(contract.raw), len(plain.raw), len(file), plain.header)
+	if served.raw != string(file) || plain.raw != string(file) || plain.header.Get("Content-Type") != "application/yaml;charset=UTF-8" {
+		t.Errorf("%d and %d bytes of %d, %v", len(served.raw), len(plain.raw), len(file), plain.header)
 	}
-	if contract.header.Get("ETag") == plain.header.Get("ETag") || plain.header.Get("Vary") != "Accept-Encoding" {
+	if served.header.Get("ETag") == plain.header.Get("ETag") || plain.header.Get("Vary") != "Accept-Encoding" {
 		t.Error("two codings are told apart by nothing")
 	}
 
@@ -64,7 +64,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	if !strings.Contains(scripts, `url: "openapi.yaml"`) || !strings.Contains(scripts, "OAS31") {
-		t.Error("no script asks for the contract, or none knows OpenAPI 3.1")
+		t.Error("no script asks for openapi.yaml, or none knows OpenAPI 3.1")
 	}
 
 	for _, path := range []string{"/openapi.yaml", "/docs", "/docs/start.js", "/docs/favicon-32x32.png"} {

@@ -18,7 +18,7 @@ import (
 	"waypost/signature"
 )
 
-// sample is a request of an operation that the contract's own example makes; the ids
+// sample is a request of an operation that openapi.yaml's own example makes; the ids
 // in its path name nothing.
 func sample(t *testing.T, o *operation) call {
 	t.Helper()
@@ -64,9 +64,9 @@ func maxBodyOf(o *operation) int {
 	return 1 << 20
 }
 
-// signedOperations are those of the contract that need a signature.
+// signedOperations are those of openapi.yaml that need a signature.
 func signedOperations() (list []*operation) {
-	for _, o := range theContract().operations {
+	for _, o := range theOpenAPI().operations {
 		if o.Extensions.GetOrZero("x-grant") != nil {
 			list = append(list, o)
 		}
@@ -76,7 +76,7 @@ func signedOperations() (list []*operation) {
 
 func (o *operation) answers(status string) bool { return o.Responses.Codes.GetOrZero(status) != nil }
 
-// What the contract says that every route answers, every route answers.
+// What openapi.yaml says that every route answers, every route answers.
 func TestEveryRouteRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -114,7 +114,7 @@ func TestEveryRouteRefuses(t *testing.T) {
 				second.body = "{}"
 			}
 			if a := f.do(first); a.status >= 400 && a.status != http.StatusNotFound {
-				t.Fatalf("the contract's example is answered %d: %s", a.status, a.raw)
+				t.Fatalf("openapi.yaml's example is answered %d: %s", a.status, a.raw)
 			}
 			f.do(second).fault(t, http.StatusConflict, "Conflict", []string{}...)
 			if o.answers("404") {
@@ -288,7 +288,7 @@ func TestErrorExamples(t *testing.T) {
 		"MissingSignature", "MalformedSignature", "RequestExpired", "SignatureMismatch", "NonceReused", "GrantMissing",
 		"ServiceUnavailable", "InternalError",
 	}
-	c := theContract()
+	c := theOpenAPI()
 	for _, name := range []string{"ErrorCode", "DetailCode"} {
 		for _, code := range c.schema(name).Enum {
 			if !slices.Contains(codes, code.Value) {

@@ -1,7 +1,7 @@
-// Package gateway is the HTTP interface: signed requests come in, are checked in
-// the order that the contract gives (chapter 3), and end in a handler that
-// decodes, validates, calls and encodes. It knows storage, Redis and the sender
-// only as the small interfaces that stand above the handlers that use them.
+// Package gateway is the HTTP interface: signed requests come in, are checked in order
+// (docs/contract.md, "Order of checks"), and end in a handler that decodes, validates,
+// calls and encodes. It knows storage, Redis and the sender only as
+// the small interfaces that stand above the handlers that use them.
 package gateway
 
 import (
@@ -62,7 +62,7 @@ type Options struct {
 	// ScheduleURL makes that to the Schedule of a launch that recurs.
 	ScheduleURL func(id string) string
 	// AddressRate is how many requests a second an address may send, in bursts of
-	// twice as many (contract, chapter 4). An IPv6 address is its /64.
+	// twice as many (docs/contract.md, "Rate limits"). An IPv6 address is its /64.
 	AddressRate int
 	// TrustedProxies are whose X-Forwarded-For is believed, for the address limit
 	// alone.
@@ -89,10 +89,10 @@ type Options struct {
 	Trace func(ctx context.Context, traceparent string) (_ context.Context, end func(route, method string, status int))
 }
 
-// Bounds of a request and of a connection.
+// Bounds of a request (docs/contract.md, "Bodies") and of a connection.
 const (
 	maxHeaders  = 16 << 10 // bytes of request line and headers
-	maxBody     = 1 << 20  // bytes (contract, chapter 3), of most routes
+	maxBody     = 1 << 20  // bytes, of most routes
 	maxLongBody = 16 << 20 // bytes, of a route that takes a list of up to a million ids
 	maxArticle  = 8 << 20  // bytes, of an article
 	headerTime  = 5 * time.Second

@@ -178,7 +178,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	}
 	f.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	f.addr = f.serve()
-	theContract() // so that the first request does not wait for it: some tests count by the second
+	theOpenAPI() // so that the first request does not wait for it: some tests count by the second
 	return f
 }
 
@@ -319,7 +319,7 @@ func (f *fixture) raw(method, target, body string, lines ...string) (a answer, r
 			f.t.Fatalf("status %d, no JSON: %q", res.StatusCode, raw)
 		}
 	}
-	theContract().check(f.t, method, target, sent, body, a)
+	theOpenAPI().check(f.t, method, target, sent, body, a)
 	if res.Close {
 		if _, err := in.ReadByte(); err == nil {
 			f.t.Error("the server said that it closes, and went on")
@@ -395,7 +395,7 @@ func (f *fixture) try(ctx context.Context, c call) (answer, error) {
 			return a, fmt.Errorf("status %d, no JSON: %q", res.StatusCode, raw)
 		}
 	}
-	theContract().check(f.t, c.method, c.target, req.Header, c.body, a)
+	theOpenAPI().check(f.t, c.method, c.target, req.Header, c.body, a)
 	return a, nil
 }
 

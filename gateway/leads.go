@@ -31,7 +31,7 @@ type Leads interface {
 	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error
 }
 
-// leadBody is the lead document's creation body.
+// leadBody is the body of a POST, PUT or PATCH of a lead (docs/contract.md, "Lead calls").
 type leadBody struct {
 	BusinessParam *waypost.LeadFields `json:"businessParam"`
 }
@@ -248,8 +248,7 @@ func (a *api) decodePatch(r *request) (patch waypost.LeadPatch, err error) {
 }
 
 // decodeBusinessParam reads businessParam and has its fields checked. Faults of its
-// members are named as the lead document names them, without the object around
-// them.
+// members are named without the object around them (docs/contract.md, "Lead validation").
 func decodeBusinessParam(r *request, check func(waypost.LeadFields) error) error {
 	var body leadBody
 	problems := waypost.DecodeJSON(r.body, &body)

@@ -13,7 +13,7 @@ import (
 )
 
 // etagOf is the strong ETag of a single object: a hash of what a GET of it answers
-// (contract, chapter 3).
+// (docs/contract.md, "ETags").
 func etagOf(body any) (string, error) {
 	b, err := encode(body)
 	if err != nil {

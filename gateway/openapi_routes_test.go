@@ -18,9 +18,9 @@ import (
 	"waypost"
 )
 
-func contractModel(t *testing.T) *v3.Document {
+func openAPIModel(t *testing.T) *v3.Document {
 	t.Helper()
-	document, err := libopenapi.NewDocument(contract)
+	document, err := libopenapi.NewDocument(openAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,14 +31,14 @@ func contractModel(t *testing.T) *v3.Document {
 	return &model.Model
 }
 
-// isAsset tells whether a page is a file of /docs, which the contract does not
+// isAsset tells whether a page is a file of /docs, which openapi.yaml does not
 // describe.
 func isAsset(p page) bool { return strings.HasPrefix(p.path, "/docs/") }
 
 var pathParameter = regexp.MustCompile(`:(\w+)`)
 
-// The route table and the contract say the same.
-func TestContractHasTheRoutes(t *testing.T) {
+// The route table and openapi.yaml say the same.
+func TestOpenAPIHasTheRoutes(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, rt := range routes {
@@ -51,7 +51,7 @@ func TestContractHasTheRoutes(t *testing.T) {
 	}
 	var got []string
 	operations := map[string]bool{}
-	for path, item := range contractModel(t).Paths.PathItems.FromOldest() {
+	for path, item := range openAPIModel(t).Paths.PathItems.FromOldest() {
 		for method, op := range item.GetOperations().FromOldest() {
 			got = append(got, describeOperation(t, strings.ToUpper(method), path, item, op))
 			if op.OperationId == "" || operations[op.OperationId] {
@@ -74,7 +74,7 @@ func TestContractHasTheRoutes(t *testing.T) {
 	}
 }
 
-// describe tells all that the contract must say of a route.
+// describe tells all that openapi.yaml must say of a route.
 func describe(rt route) string {
 	headers := []string{"X-Request-Id"}
 	media := []string{}
@@ -177,11 +177,11 @@ func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op 
 	return fmt.Sprintf("%s %s needs %s, grant %q query %q headers %q body %q required %t, at least the statuses %d", method, path, access, grant, query, headers, media, required, statuses)
 }
 
-// The contract has the codes of error.go, each with the status that it is answered
+// openapi.yaml has the codes of error.go, each with the status that it is answered
 // with.
-func TestContractHasTheCodes(t *testing.T) {
+func TestOpenAPIHasTheCodes(t *testing.T) {
 	t.Parallel()
-	model := contractModel(t)
+	model := openAPIModel(t)
 	for _, name := range []string{"ErrorCode", "DetailCode"} {
 		var got []string
 		for _, node := range model.Components.Schemas.GetOrZero(name).Schema().Enum {

@@ -25,9 +25,9 @@ import (
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 )
 
-// contract is openapi.yaml as the tests use it: it validates every answer that the
+// openAPI is openapi.yaml as the tests use it: it validates every answer that the
 // harness gets, and knows which ones it has seen.
-type contract struct {
+type openAPI struct {
 	model      *v3.Document
 	validator  validator.Validator
 	schemas    schema_validation.SchemaValidator // for what the other does not look at
@@ -44,22 +44,22 @@ var one sync.Mutex
 // operation is one method of a path.
 type operation struct {
 	*v3.Operation
-	method, path string // the path as in the contract, with {id}
+	method, path string // the path as in openapi.yaml, with {id}
 	item         *v3.PathItem
 	segments     []string
 	literals     int // segments that are no parameters
 }
 
-// theContract takes seconds to make: only those who need it wait for it.
-var theContract = sync.OnceValue(func() *contract {
-	c, err := readContract()
+// theOpenAPI takes seconds to make: only those who need it wait for it.
+var theOpenAPI = sync.OnceValue(func() *openAPI {
+	c, err := readOpenAPI()
 	if err != nil {
 		panic(err)
 	}
 	return c
 })
 
-func readContract() (*contract, error) {
+func readOpenAPI() (*openAPI, error) {
 	data, err := os.ReadFile("openapi.yaml")
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func readContract() (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contract{model: &built.Model, schemas: schema_validation.NewSchemaValidator(), codes: map[string]bool{}, answers: map[string]bool{}}
+	c := &openAPI{model: &built.Model, schemas: schema_validation.NewSchemaValidator(), codes: map[string]bool{}, answers: map[string]bool{}}
 	c.validator = validator.NewValidatorFromV3Model(c.model)
 	c.validator.SetDocument(document)
 	for path, item := range c.model.Paths.PathItems.FromOldest() {
@@ -104,7 +104,7 @@ func (o *operation) matches(segments []string) bool {
 
 // find returns the operation of a request, the one with the most literal path as the
 // gateway routes it; nil where there is none.
-func (c *contract) find(method, path string) *operation {
+func (c *openAPI) find(method, path string) *operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -125,8 +125,8 @@ var plainHeaders = []string{
 }
 
 // check validates an answer, and, if it is a success, the request that got it: what
-// the gateway takes must be what the contract permits.
-func (c *contract) check(t testing.TB, method, target string, headers http.Header, body string, a answer) {
+// the gateway takes must be what openapi.yaml permits.
+func (c *openAPI) check(t testing.TB, method, target string, headers http.Header, body string, a answer) {
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
 	if strings.HasPrefix(path, "/docs/") && a.status < 400 {
@@ -156,7 +156,7 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 	response, name := c.responseTo(o, a)
 	switch {
 	case response == nil:
-		faults = append(faults, "the status is not in the contract")
+		faults = append(faults, "the status is not in openapi.yaml")
 	case o != nil && method != http.MethodHead && streamed[name] == nil:
 		note(c.validator.GetResponseBodyValidator().ValidateResponseBodyWithPathItem(req, res, o.item, o.path))
 	default:
@@ -168,7 +168,7 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 		content := response.Content.GetOrZero(media)
 		switch {
 		case content == nil:
-			faults = append(faults, "the media type "+media+" is not in the contract")
+			faults = append(faults, "the media type "+media+" is not in openapi.yaml")
 		case streamed[name] != nil && media != "text/csv":
 			for line := range strings.Lines(a.raw) {
 				note(c.schemas.ValidateSchemaString(c.schema(streamed[name](line)), line))
@@ -187,7 +187,7 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 		}
 		for header := range a.header {
 			if !slices.Contains(plainHeaders, header) && response.Headers.GetOrZero(headerName(response, header)) == nil {
-				faults = append(faults, "the header "+header+" is not in the contract")
+				faults = append(faults, "the header "+header+" is not in openapi.yaml")
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 		}
 	}
 	if len(faults) > 0 {
-		t.Errorf("%s %s → %d is not as the contract says (%s):\n%s\nsent %.400q\ngot  %.1000s", method, target, a.status, name, strings.Join(faults, "\n"), body, a.raw)
+		t.Errorf("%s %s → %d is not as openapi.yaml says (%s):\n%s\nsent %.400q\ngot  %.1000s", method, target, a.status, name, strings.Join(faults, "\n"), body, a.raw)
 	}
 	c.saw(name, a)
 }
@@ -211,9 +211,9 @@ func (c *contract) check(t testing.TB, method, target string, headers http.Heade
 // maxCheckedBody is the longest request that is validated, in bytes.
 const maxCheckedBody = 1 << 20
 
-// responseTo returns what the contract says of an answer, and its name there. A path
+// responseTo returns what openapi.yaml says of an answer, and its name there. A path
 // or a method that does not exist has no operation, and shared answers.
-func (c *contract) responseTo(o *operation, a answer) (response *v3.Response, name string) {
+func (c *openAPI) responseTo(o *operation, a answer) (response *v3.Response, name string) {
 	status := strconv.Itoa(a.status)
 	if o != nil {
 		return o.Responses.Codes.GetOrZero(status), o.OperationId + " " + status
@@ -231,7 +231,7 @@ func (c *contract) responseTo(o *operation, a answer) (response *v3.Response, na
 
 var etagForm = regexp.MustCompile(`^"[A-Za-z0-9_-]{22}"$`)
 
-// headerName is the name of a header as the contract writes it.
+// headerName is the name of a header as openapi.yaml writes it.
 func headerName(r *v3.Response, name string) string {
 	for declared := range r.Headers.KeysFromOldest() {
 		if strings.EqualFold(declared, name) {
@@ -252,12 +252,12 @@ var streamed = map[string]func(line string) string{
 	},
 }
 
-func (c *contract) schema(name string) *base.Schema {
+func (c *openAPI) schema(name string) *base.Schema {
 	return c.model.Components.Schemas.GetOrZero(name).Schema()
 }
 
 // saw remembers an answer and the codes in it.
-func (c *contract) saw(name string, a answer) {
+func (c *openAPI) saw(name string, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers[name] = true
@@ -274,8 +274,8 @@ func (c *contract) saw(name string, a answer) {
 	}
 }
 
-// unseen lists what the contract has and no test has met.
-func (c *contract) unseen() []string {
+// unseen lists what openapi.yaml has and no test has met.
+func (c *openAPI) unseen() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var missing []string
@@ -296,7 +296,7 @@ func (c *contract) unseen() []string {
 	return missing
 }
 
-// TestMain holds the whole contract against what all tests together have met, if
+// TestMain holds all of openapi.yaml against what all tests together have met, if
 // they all have run.
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -305,7 +305,7 @@ func TestMain(m *testing.M) {
 		all = all && flag.Lookup(narrowed).Value.String() == ""
 	}
 	if code == 0 && all {
-		if missing := theContract().unseen(); len(missing) > 0 {
+		if missing := theOpenAPI().unseen(); len(missing) > 0 {
 			fmt.Printf("FAIL: openapi.yaml has answers that no test has met:\n  %s\n", strings.Join(missing, "\n  "))
 			code = 1
 		}
@@ -314,9 +314,9 @@ func TestMain(m *testing.M) {
 }
 
 // The document is OpenAPI 3.1, and its examples are valid.
-func TestContract(t *testing.T) {
+func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	c := theContract()
+	c := theOpenAPI()
 	one.Lock()
 	defer one.Unlock()
 	if _, faults := c.validator.ValidateDocument(); len(faults) > 0 {
@@ -374,10 +374,10 @@ func TestContract(t *testing.T) {
 }
 
 // The check finds what it is there for.
-func TestContractFindsDrift(t *testing.T) {
+func TestOpenAPIFindsDrift(t *testing.T) {
 	t.Parallel()
-	shared := theContract()
-	c := &contract{ // of its own, so that the other one does not remember this
+	shared := theOpenAPI()
+	c := &openAPI{ // of its own, so that the other one does not remember this
 		model: shared.model, validator: shared.validator, schemas: shared.schemas, operations: shared.operations,
 		codes: map[string]bool{}, answers: map[string]bool{},
 	}

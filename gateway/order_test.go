@@ -78,7 +78,7 @@ func TestPathForm(t *testing.T) {
 	a.fault(t, http.StatusBadRequest, "BadRequest", "InvalidFormat cursor") // a query has no path form
 }
 
-// Requests with two faults: the one that the contract checks first is answered.
+// Requests with two faults: the first one of docs/contract.md, "Order of checks" is answered.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

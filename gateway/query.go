@@ -93,8 +93,8 @@ func (r *request) moment(p *waypost.Problems, name string) time.Time {
 	return moment(p, name, raw, plusHint(raw))
 }
 
-// moment reads a time as the contract writes it (chapter 3); hint is added to the fault of
-// one that is none.
+// moment reads a time (docs/contract.md, "Values"); hint is added to the fault of one that
+// is none.
 func moment(p *waypost.Problems, target, raw, hint string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, raw)
 	if err != nil {

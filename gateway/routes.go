@@ -38,7 +38,7 @@ var (
 	pageQuery     = []string{"limit", "cursor"}
 	launchQuery   = append([]string{"journeyId", "recurringId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
-	// searchQuery is what the contract says; whoever searches reads it.
+	// searchQuery are the parameters of docs/contract.md, "Search request"; whoever searches reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
 )
 
@@ -117,7 +117,7 @@ var routes = []route{
 type check = func(*api, context.Context, *request) error
 
 // signedChecks are what a signed request passes between its route and its handler,
-// in the contract's order (chapter 3).
+// in the order of docs/contract.md, "Order of checks".
 var signedChecks = []check{
 	(*api).checkPath,
 	(*api).authenticate,

@@ -15,8 +15,7 @@ type Search interface {
 	Search(ctx context.Context, token waypost.SearchToken, rawQuery string) (waypost.SearchResult, error)
 }
 
-// envelope is the body of every answer below apiPrefix (article search document,
-// "Search response envelope").
+// envelope is the body of every answer below apiPrefix (docs/contract.md, "Search answer").
 type envelope struct {
 	Code    int           `json:"code"`
 	Status  string        `json:"status"`
@@ -34,7 +33,7 @@ type searchMeta struct {
 	TotalCount  int `json:"total_count"`
 }
 
-// searchHit is a hit as it is documented ("Article hit").
+// searchHit is a hit as it is answered.
 type searchHit struct {
 	ID              string        `json:"id"`
 	Name            string        `json:"name"`
@@ -71,11 +70,11 @@ func (a *api) searchArticles(ctx context.Context, r *request) (answer, error) {
 	return ans, err
 }
 
-// apiPrefix is where the article search document's answers are.
+// apiPrefix is where answers have the envelope.
 const apiPrefix = "/api/"
 
-// errorEnvelope is the body of an error below apiPrefix: the envelope's types with
-// the lead document's codes (contract, chapter 7).
+// errorEnvelope is the body of an error below apiPrefix: the envelope's types with the
+// codes of all errors (docs/contract.md, "Search answer").
 type errorEnvelope struct {
 	Code    int               `json:"code"` // the HTTP status
 	Status  waypost.ErrorCode `json:"status"`

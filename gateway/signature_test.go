@@ -29,7 +29,7 @@ func inSignature(old, new string) func(*http.Request) {
 	}
 }
 
-// Every detail code of chapter 4, through real HTTP.
+// Every detail code of docs/contract.md, "Signature checks", through real HTTP.
 func TestSignatureFaults(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

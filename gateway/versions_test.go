@@ -70,8 +70,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What a definition can hold can be published and is answered as the contract says;
-// what it names must be there.
+// What a definition can hold (docs/contract.md, "Nodes") can be published and is answered; what
+// it names must be there.
 func TestPublishEverything(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -15,8 +15,8 @@ import (
 
 const missingValue = "missing value"
 
-// strictNull makes a comparison with a value that is not set an error, as
-// contract chapter 6 has it: `lead.gender != 1` is not true of a lead whose
+// strictNull makes a comparison with a value that is not set an error
+// (docs/contract.md, "Conditions"): `lead.gender != 1` is not true of a lead whose
 // gender is unknown. A comparison with a null that the condition itself writes
 // (`lead.gender == null`) is how one asks for it. To CEL, `lead.gender > 1` is then a
 // mistake in the types; here it is the same error, and so it is in every other call

@@ -11,7 +11,7 @@ import (
 )
 
 // Check reports everything that keeps the definition from being published
-// (contract, chapter 6), at once, each problem with the path of what is wrong.
+// (docs/contract.md, "Publishing"), at once, each problem with the path of what is wrong.
 // webhookExists tells whether a touchpoint may name a webhook; nil takes all of
 // them for existing.
 func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems {

@@ -31,7 +31,7 @@ type Facts struct {
 // TouchpointResult is what is known of a touchpoint that was passed.
 type TouchpointResult = waypost.TouchpointResult
 
-// The names that conditions and templates know (contract, chapter 6).
+// The names that conditions and templates know (docs/contract.md, "Conditions").
 const (
 	varLead        = "lead"
 	varJourney     = "journey"

@@ -88,8 +88,8 @@ func (n Node) weights() []int {
 	return out
 }
 
-// minWait is the shortest delay or timeout: contract times have milliseconds, so
-// anything shorter would be no wait at all.
+// minWait is the shortest delay or timeout: times have milliseconds
+// (docs/contract.md, "Values"), so anything shorter would be no wait at all.
 const minWait = time.Millisecond
 
 // waits tells whether an enrollment spends time at the node: a loop needs one

@@ -59,7 +59,8 @@ type Breakers struct {
 
 // entry is what this process knows of a breaker.
 type entry struct {
-	talk sync.Mutex // held while the breaker is changed, in Redis or here
+	circuit string
+	talk    sync.Mutex // held while the breaker is changed, in Redis or here
 
 	mu     sync.Mutex
 	state  breaker
@@ -94,7 +95,7 @@ func (b *Breakers) Admit(ctx context.Context, circuit string, n int, lease time.
 		return n, e.state.Epoch, 0
 	}
 	e.mu.Unlock()
-	if !b.change(ctx, circuit, e, func(c *breaker, now int64) {
+	if !b.change(ctx, e, func(c *breaker, now int64) {
 		granted, wait = c.admit(now, n, lease)
 		if ticket = c.Epoch; granted == 0 {
 			ticket = 0 // that of the probe under way belongs to another
@@ -128,7 +129,7 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	}
 	var tell bool
 	var closing int64
-	b.change(ctx, circuit, e, func(c *breaker, now int64) {
+	b.change(ctx, e, func(c *breaker, now int64) {
 		if c.Open && c.Epoch == ticket {
 			c.close(now)
 		}
@@ -164,7 +165,7 @@ func (b *Breakers) Failed(ctx context.Context, circuit string, ticket int64, fir
 	if !probe && !trips {
 		return
 	}
-	b.change(ctx, circuit, e, func(c *breaker, now int64) {
+	b.change(ctx, e, func(c *breaker, now int64) {
 		if c.Open && c.Epoch == ticket {
 			c.reopen(now)
 		}
@@ -179,7 +180,7 @@ func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
 	probe := e.state.Open && e.state.Epoch == ticket
 	e.mu.Unlock()
 	if probe {
-		b.change(ctx, circuit, e, func(c *breaker, now int64) {
+		b.change(ctx, e, func(c *breaker, now int64) {
 			if c.Open && c.Epoch == ticket {
 				c.Lease = min(c.Lease, now) // which still tells that somebody has come
 			}
@@ -191,7 +192,7 @@ func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
 // ten seconds, another caller is asked to. Whoever has told of one closing knows
 // nothing of those who wait for the next.
 func (b *Breakers) told(ctx context.Context, circuit string, closing int64) {
-	b.change(ctx, circuit, b.entry(circuit), func(c *breaker, _ int64) {
+	b.change(ctx, b.entry(circuit), func(c *breaker, _ int64) {
 		if !c.Open && c.Epoch == closing {
 			c.Told, c.Telling = true, 0
 		}
@@ -202,7 +203,7 @@ func (b *Breakers) told(ctx context.Context, circuit string, closing int64) {
 // it waits and asks this afterwards is not left behind when all are told.
 func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
 	e := b.entry(circuit)
-	b.change(ctx, circuit, e, func(*breaker, int64) {})
+	b.change(ctx, e, func(*breaker, int64) {})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.Open
@@ -303,7 +304,7 @@ func (b *Breakers) entry(circuit string) *entry {
 		if len(b.entries) >= b.sweep {
 			b.dropIdle()
 		}
-		e = &entry{}
+		e = &entry{circuit: circuit}
 		b.entries[circuit] = e
 	}
 	return e
@@ -329,7 +330,7 @@ func (e *entry) time(local time.Time) int64 { return local.UnixMilli() + e.skew 
 // change counts what was tallied and applies something to a breaker, in Redis if
 // that answers; apply may be called several times. It is false, and nothing is
 // changed, if other processes changed the breaker all the time.
-func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply func(c *breaker, now int64)) bool {
+func (b *Breakers) change(ctx context.Context, e *entry, apply func(c *breaker, now int64)) bool {
 	e.talk.Lock()
 	defer e.talk.Unlock()
 	e.mu.Lock()
@@ -339,7 +340,7 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 	e.mu.Unlock()
 
 	if b.client != nil && b.gate.enter() {
-		before, after, now, err := b.swap(ctx, circuit, counted, func(c *breaker, now int64) {
+		before, after, now, err := b.swap(ctx, e.circuit, counted, func(c *breaker, now int64) {
 			if alone && !c.Open { // those whom this process has sent away meanwhile wait
 				c.Told, c.Telling = false, 0
 				c.Epoch++ // whoever is telling now does not know of them
@@ -350,7 +351,7 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 			if b.gate.leave(true) {
 				b.logBack(ctx)
 			}
-			b.keep(ctx, circuit, e, before, after, now, alone && after == nil)
+			b.keep(ctx, e, before, after, now, alone && after == nil)
 			return after != nil
 		}
 		// A caller that leaves says nothing about Redis.
@@ -364,7 +365,7 @@ func (b *Breakers) change(ctx context.Context, circuit string, e *entry, apply f
 	after := before
 	after.count(counted, now)
 	apply(&after, now)
-	b.keep(ctx, circuit, e, before, &after, now, b.client != nil && (alone || after.Open))
+	b.keep(ctx, e, before, &after, now, b.client != nil && (alone || after.Open))
 	return true
 }
 
@@ -377,7 +378,7 @@ func (b *Breakers) logBack(ctx context.Context) {
 }
 
 // keep notes what a breaker is now; a nil after is what it was.
-func (b *Breakers) keep(ctx context.Context, circuit string, e *entry, before breaker, after *breaker, now int64, alone bool) {
+func (b *Breakers) keep(ctx context.Context, e *entry, before breaker, after *breaker, now int64, alone bool) {
 	if after == nil {
 		after = &before
 	}
@@ -388,7 +389,7 @@ func (b *Breakers) keep(ctx context.Context, circuit string, e *entry, before br
 	if before.Open == after.Open {
 		return
 	}
-	webhook, _, _ := strings.Cut(circuit, "/")
+	webhook, _, _ := strings.Cut(e.circuit, "/")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if after.Open {

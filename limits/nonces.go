@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nonceLifetime is how long a nonce is remembered (contract, chapter 4): longer
-// than a request can be valid.
+// nonceLifetime is how long a nonce is remembered (docs/contract.md, "Signature checks"):
+// longer than a request can be valid.
 const nonceLifetime = 660 * time.Second
 
 // ErrFull says that the in-process cache can take no more nonces without

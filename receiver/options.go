@@ -1,7 +1,7 @@
 // Package receiver is a webhook receiver for trying things out: the HTTP server
-// of a touchpoint channel (journey webhook document, "Setup steps") that prints
-// what it gets, checks Basic auth, and fails, waits or refuses as it is told. It
-// is also the witness of fault tests, with a ledger of every POST that it saw.
+// behind a webhook (docs/contract.md, "Push request") that prints what it gets, checks
+// Basic auth, and fails, waits or refuses as it is told. It is also the witness of fault
+// tests, with a ledger of every POST that it saw.
 package receiver
 
 import (

@@ -142,8 +142,7 @@ func wait(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// answer writes the documented response body (journey webhook document, "Response
-// body") with the given status.
+// answer writes a body (docs/contract.md, "Receiver's answer") with the given status.
 func (o *Options) answer(w http.ResponseWriter, status int) {
 	answer := struct {
 		Succeed bool   `json:"succeed"`

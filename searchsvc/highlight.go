@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// The markup around matched text (article search document, "Highlight markup
-// rules"). Everything else in a highlight is HTML-escaped.
+// The markup around matched text (docs/contract.md, "Highlights"). Everything else in a
+// highlight is HTML-escaped.
 const (
 	openTag  = `<b class="highlight">`
 	closeTag = `</b>`

@@ -34,6 +34,11 @@ type Index interface {
 	// Delete takes the documents of these keys out of a generation, as far as they are
 	// there.
 	Delete(ctx context.Context, generation string, keys []string) error
+	// Mark notes in a generation that everything written to it before is there: a server
+	// that replays the writes has done these when it has this mark or a higher one. Only
+	// generations with all articles are marked. Each number is higher than those before.
+	// No search finds the mark.
+	Mark(ctx context.Context, generation string, number int64) error
 	// SetLive has searches use a generation, from one moment to the next. It must be
 	// there.
 	SetLive(ctx context.Context, generation string) error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,13 +22,13 @@ type Source interface {
 	ReleaseArticleIndex(ctx context.Context, holder string) error
 
 	ArticleChanges(ctx context.Context, limit int) ([]waypost.ArticleChange, error)
-	DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange) error
+	DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) error
 	DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) error
 
 	BeginReindex(ctx context.Context, holder, generation string) error
 	ReindexPage(ctx context.Context, after int64, limit int) ([]waypost.IndexedArticle, error)
 	AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) error
-	FinishReindex(ctx context.Context, holder, engine string) error
+	FinishReindex(ctx context.Context, holder, engine string, mark int64) error
 	FailReindex(ctx context.Context, holder, message string) error
 }
 
@@ -42,6 +43,7 @@ type Indexer struct {
 	pace      pace
 	holder    string
 	wake      chan struct{}
+	marks     int64 // how many were given, over all sessions
 
 	mu    sync.Mutex
 	stats Stats
@@ -348,7 +350,7 @@ func (s *session) turn(ix waypost.ArticleIndex) (more bool, err error) {
 		targets = keep(live, ix.Building)
 	}
 	if len(targets) > 0 && !s.suspect {
-		if more, err = s.applyChanges(targets); err != nil {
+		if more, err = s.applyChanges(ix, targets); err != nil {
 			return false, err
 		}
 	}
@@ -399,8 +401,10 @@ func (s *session) beginReindex(live string) error {
 	return nil
 }
 
-// applyChanges writes some of what has changed to the generations.
-func (s *session) applyChanges(generations []string) (more bool, err error) {
+// applyChanges writes some of what has changed to the generations. Of them only the one
+// that is searched is marked: a generation that is being built lacks articles, and a
+// server that replays its log may know of its alias before it has them.
+func (s *session) applyChanges(ix waypost.ArticleIndex, generations []string) (more bool, err error) {
 	changes, err := s.x.source.ArticleChanges(s.ctx, s.x.pace.batch)
 	if err != nil || len(changes) == 0 {
 		return false, err
@@ -428,7 +432,13 @@ func (s *session) applyChanges(generations []string) (more bool, err error) {
 		}
 		done = append(done, c)
 	}
-	if err := s.x.source.DoneArticleChanges(s.ctx, s.x.holder, done); err != nil {
+	mark := int64(0)
+	if len(done) > 0 && slices.Contains(generations, s.live) {
+		if mark, err = s.mark(ix, s.live); err != nil {
+			return false, err
+		}
+	}
+	if err := s.x.source.DoneArticleChanges(s.ctx, s.x.holder, done, mark); err != nil {
 		return false, err
 	}
 	if err := s.x.source.DeferArticleChanges(s.ctx, s.x.holder, failed); err != nil {
@@ -485,10 +495,14 @@ func (s *session) fill(ix waypost.ArticleIndex) error {
 	}
 	if len(page) == 0 {
 		// Where it was killed in between, this is the second time.
+		mark, err := s.mark(ix, ix.Building)
+		if err != nil {
+			return err
+		}
 		if err := s.x.index.SetLive(s.ctx, ix.Building); err != nil {
 			return s.writeFailed(ix.Building, fmt.Errorf("have searches use a generation: %w", err))
 		}
-		return s.finish(ix.Building)
+		return s.finish(ix.Building, mark)
 	}
 	docs := make([]Document, len(page))
 	for i, a := range page {
@@ -522,14 +536,26 @@ func (s *session) fill(ix waypost.ArticleIndex) error {
 }
 
 // finish brings SQL up to date with an engine whose searches use the new generation.
-func (s *session) finish(generation string) error {
-	if err := s.x.source.FinishReindex(s.ctx, s.x.holder, s.x.index.Engine()); err != nil {
+func (s *session) finish(generation string, mark int64) error {
+	if err := s.x.source.FinishReindex(s.ctx, s.x.holder, s.x.index.Engine(), mark); err != nil {
 		return err
 	}
 	s.suspect, s.tidy, s.checked = false, false, time.Time{}
 	s.x.count(func(st *Stats) { st.Reindexes++ })
 	s.x.log.Info("all articles are indexed", "generation", generation)
 	return nil
+}
+
+// mark marks a generation with a number that is higher than all that were used before,
+// noted in SQL or not: the later of two holders has the higher epoch, and each has 32 bits
+// to count its marks.
+func (s *session) mark(ix waypost.ArticleIndex, generation string) (number int64, err error) {
+	s.x.marks++
+	number = ix.Epoch<<32 | s.x.marks
+	if err := s.x.index.Mark(s.ctx, generation, number); err != nil {
+		return 0, s.writeFailed(generation, err)
+	}
+	return number, nil
 }
 
 // fail ends a reindex that cannot go on.

@@ -30,12 +30,14 @@ type world struct {
 	dir   string
 	index *embedded.Index
 
-	mu   sync.Mutex
-	want map[string]string // content by id
+	mu    sync.Mutex
+	want  map[string]string // content by id
+	last  int64             // mark, of all indexers
+	marks map[string]int64  // the last by generation
 }
 
 func newWorld(t *testing.T, now func() time.Time) *world {
-	w := &world{T: t, Store: storetest.SQLite(t, now), dir: t.TempDir(), want: map[string]string{}}
+	w := &world{T: t, Store: storetest.SQLite(t, now), dir: t.TempDir(), want: map[string]string{}, marks: map[string]int64{}}
 	w.open()
 	t.Cleanup(func() { w.close() })
 	return w
@@ -137,6 +139,25 @@ func (w *world) settled() {
 		return err == nil && pending == 0
 	})
 	w.compare()
+	index, err := w.ArticleIndex(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if index.Mark == 0 || index.Mark != w.marks[index.Live] {
+		w.Errorf("SQL knows the mark %d, the generation has %d", index.Mark, w.marks[index.Live])
+	}
+}
+
+// marked notes a mark, which must be higher than all before.
+func (w *world) marked(generation string, number int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if number <= w.last {
+		w.Errorf("the mark %d after %d", number, w.last)
+	}
+	w.last, w.marks[generation] = number, number
 }
 
 func (w *world) compare() {
@@ -175,6 +196,7 @@ func awaitStats(t *testing.T, x *searchsvc.Indexer, what string, so func(searchs
 type hooks struct {
 	searchsvc.Index
 	searchsvc.Source
+	world  *world
 	before func(ctx context.Context, call, generation string) error
 	after  func(call string) error
 	refuse func(d searchsvc.Document) error // what the engine says to a document
@@ -233,6 +255,13 @@ func (h *hooks) Delete(ctx context.Context, generation string, keys []string) er
 	return h.call(ctx, "delete", generation, func() error { return h.Index.Delete(ctx, generation, keys) })
 }
 
+func (h *hooks) Mark(ctx context.Context, generation string, number int64) error {
+	return h.call(ctx, "mark", generation, func() error {
+		h.world.marked(generation, number)
+		return h.Index.Mark(ctx, generation, number)
+	})
+}
+
 func (h *hooks) SetLive(ctx context.Context, generation string) error {
 	return h.call(ctx, "set live", generation, func() error { return h.Index.SetLive(ctx, generation) })
 }
@@ -257,8 +286,8 @@ func (h *hooks) ArticleChanges(ctx context.Context, limit int) (changes []waypos
 	return changes, h.call(ctx, "changes", "", func() error { changes, err = h.Source.ArticleChanges(ctx, limit); return err })
 }
 
-func (h *hooks) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange) error {
-	return h.call(ctx, "done", "", func() error { return h.Source.DoneArticleChanges(ctx, holder, done) })
+func (h *hooks) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) error {
+	return h.call(ctx, "done", "", func() error { return h.Source.DoneArticleChanges(ctx, holder, done, mark) })
 }
 
 func (h *hooks) BeginReindex(ctx context.Context, holder, generation string) error {
@@ -273,13 +302,13 @@ func (h *hooks) AdvanceReindex(ctx context.Context, holder string, cursor int64,
 	return h.call(ctx, "advance", "", func() error { return h.Source.AdvanceReindex(ctx, holder, cursor, processed) })
 }
 
-func (h *hooks) FinishReindex(ctx context.Context, holder, engine string) error {
-	return h.call(ctx, "finish", "", func() error { return h.Source.FinishReindex(ctx, holder, engine) })
+func (h *hooks) FinishReindex(ctx context.Context, holder, engine string, mark int64) error {
+	return h.call(ctx, "finish", "", func() error { return h.Source.FinishReindex(ctx, holder, engine, mark) })
 }
 
 // hooked gives h the world's index and store.
 func (w *world) hooked(h hooks) *hooks {
-	h.Index, h.Source = w.index, w.Store
+	h.Index, h.Source, h.world = w.index, w.Store, w
 	return &h
 }
 
@@ -346,7 +375,7 @@ func TestIndexerEngineAway(t *testing.T) {
 	var away atomic.Bool
 	var calls atomic.Int32
 	h := w.hooked(hooks{before: func(_ context.Context, call, generation string) error {
-		if away.Load() && slices.Contains([]string{"live", "create", "import", "delete", "set live", "prune"}, call) {
+		if away.Load() && slices.Contains([]string{"live", "create", "import", "delete", "mark", "set live", "prune"}, call) {
 			calls.Add(1)
 			return errAway
 		}
@@ -413,8 +442,8 @@ func TestIndexerKilled(t *testing.T) {
 		nth  int32
 	}{
 		{"hold", 1}, {"live", 1}, {"create", 1}, {"begin", 1}, {"prune", 1}, {"changes", 1}, {"import", 1}, {"delete", 1}, {"import", 2},
-		{"delete", 2}, {"done", 1}, {"page", 1}, {"import", 3}, {"advance", 1}, {"done", 2}, {"page", 2}, {"import", 6}, {"advance", 2},
-		{"page", 3}, {"set live", 1}, {"finish", 1}, {"prune", 2},
+		{"delete", 2}, {"mark", 1}, {"done", 1}, {"page", 1}, {"import", 3}, {"advance", 1}, {"done", 2}, {"page", 2}, {"import", 6}, {"advance", 2},
+		{"page", 3}, {"mark", 2}, {"mark", 3}, {"set live", 1}, {"finish", 1}, {"prune", 2},
 	} {
 		w.put("a", fmt.Sprint("第", round))
 		w.put(fmt.Sprint("b", round), "新")
@@ -451,6 +480,58 @@ func TestIndexerKilled(t *testing.T) {
 	}
 	close(watching)
 	watch.Wait()
+}
+
+// A generation is marked after what was written to it and before SQL knows of that: the
+// one that is searched, and another one only when it holds all articles.
+func TestIndexerMarks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, time.Now)
+	w.load(1, 10)
+	var calls [][2]string
+	_, stop := w.start(w.hooked(hooks{before: func(_ context.Context, call, generation string) error {
+		switch call {
+		case "import", "delete", "mark", "set live", "done":
+			calls = append(calls, [2]string{call, generation})
+		case "begin": // so there are changes for two generations
+			w.put("a", "新")
+			w.put("b", "新")
+			w.remove("a")
+		}
+		return nil
+	}}), true)
+	w.settled()
+	if _, err := w.RequestReindex(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.settled()
+	w.put("c", "新")
+	w.settled()
+	stop()
+	live, written, marks := "", map[string]bool{}, map[string]int{}
+	for i, c := range calls {
+		call, generation := c[0], c[1]
+		switch {
+		case call == "set live":
+			live = generation
+		case call == "import" || call == "delete":
+			written[generation] = true
+		case call == "mark":
+			next := calls[i+1]
+			if !written[generation] {
+				t.Errorf("%q is marked, and only %v are written", generation, written)
+			}
+			if next[0] == "done" && generation != live || next[0] != "done" && next != [2]string{"set live", generation} {
+				t.Errorf("%v is marked before %v while %s is live", generation, next, live)
+			}
+			marks[next[0]]++
+		case call == "done" && live != "" && calls[i-1][0] != "mark":
+			t.Errorf("done after %v", calls[i-1])
+		}
+	}
+	if marks["set live"] != 2 || marks["done"] < 2 {
+		t.Errorf("marks before %v of %v", marks, calls)
+	}
 }
 
 // hold is how long a hold lasts by a clock that stands still.

@@ -12,8 +12,7 @@ import (
 	"waypost"
 )
 
-// Bounds of a query's parameters (article search document, "Limits", and
-// contract, chapter 7).
+// Bounds of a query's parameters (docs/contract.md, "Search request").
 const (
 	DefaultPerPage = 10
 	MaxPerPage     = 50

@@ -1,7 +1,6 @@
 // Package searchsvc is article search: what a query asks for, what a keyword
-// means, how hits are checked and marked (article search document, and contract,
-// chapter 7), and how articles get from SQL into the engine that finds them, which
-// is behind Index.
+// means, how hits are checked and marked (docs/contract.md, "Article search"), and how
+// articles get from SQL into the engine that finds them, which is behind Index.
 package searchsvc
 
 import (
@@ -45,7 +44,7 @@ func (s *Service) Works(ctx context.Context) error {
 var errForeignHit = errors.New("the index returned an article that the query must not see")
 
 // Search answers the raw query of a URL for whoever has this token, which was
-// verified (article search document, "Search articles"). A keyword without any
+// verified (docs/contract.md, "Search request"). A keyword without any
 // part, such as "*" or "!!!", finds nothing; so does a tenant of nobody. The error
 // is BadRequest for faulty parameters, Unauthorized (target tenant_id or from) for
 // what the token does not permit, and ServiceUnavailable if the engine cannot

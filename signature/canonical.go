@@ -1,5 +1,5 @@
 // Package signature signs and verifies requests with CLOUD1-HMAC-SHA256
-// (contract, chapter 4). It is pure: no clock, no network, no storage. The
+// (docs/contract.md, "Signature"). It is pure: no clock, no network, no storage. The
 // gateway verifies with it, clients sign with it.
 package signature
 

@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzParse feeds anything as signature headers and target: Parse never panics,
-// and what it accepts has the one shape that the contract gives.
+// and what it accepts has the one shape of docs/contract.md, "Signature".
 func FuzzParse(f *testing.F) {
 	for _, tc := range readVectors(f).Cases {
 		f.Add(tc.Signed["X-Cloud-Signature"], tc.Signed["X-Cloud-Timestamp"], tc.Signed["X-Cloud-Nonce"], tc.Signed["X-Cloud-Content-SHA256"])

@@ -12,7 +12,7 @@ import (
 )
 
 // Fault says why a signature is refused; its value is the detail code of the
-// answer (contract, chapter 4).
+// answer (docs/contract.md, "Signature checks").
 type Fault string
 
 // The faults that this package finds.

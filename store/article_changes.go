@@ -19,7 +19,6 @@ type changeRow struct {
 	Number    int64 `bun:"number,pk"`
 	Revision  int64 `bun:"revision"`
 	Bulk      bool  `bun:"bulk"`
-	Added     bool  `bun:"added"`      // the index has no revision of it, as far as SQL knows
 	ChangedAt stamp `bun:"changed_at"` // of the first change that it stands for
 	Tries     int   `bun:"tries"`
 	DueAt     int64 `bun:"due_at"` // microseconds since 1970; 0: at once
@@ -29,7 +28,7 @@ type changeRow struct {
 // refused.
 var insertChanges = bulk{
 	table:   "article_changes",
-	columns: []string{"number bigint", "revision bigint", "bulk boolean", "added boolean", "changed_at bigint"},
+	columns: []string{"number bigint", "revision bigint", "bulk boolean", "changed_at bigint"},
 	suffix: "ON CONFLICT (number) DO UPDATE SET revision = excluded.revision, bulk = article_changes.bulk AND excluded.bulk, " +
 		"tries = 0, due_at = 0",
 }
@@ -40,8 +39,7 @@ func (s *Store) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleR
 	articles = slices.SortedFunc(slices.Values(articles), func(x, y *articleRow) int { return cmp.Compare(x.Number, y.Number) })
 	now := stamp{s.time()}
 	return insertChanges.run(ctx, s, tx, len(articles), func(i int) []any {
-		added := articles[i].Revision == 1
-		return []any{articles[i].Number, articles[i].Revision, &bulk, &added, now}
+		return []any{articles[i].Number, articles[i].Revision, &bulk, now}
 	}, nil)
 }
 
@@ -119,9 +117,9 @@ func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int6
 }
 
 // DoneArticleChanges notes that the index holds what ArticleChanges returned: an
-// article that has changed since stays to be told of. Conflict if holder does not hold
-// the index.
-func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange) error {
+// article that has changed since stays to be told of. mark is the one that the searched
+// generation was given then, 0 if none. Conflict if holder does not hold the index.
+func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) error {
 	if len(done) == 0 {
 		return nil
 	}
@@ -131,13 +129,20 @@ func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []wa
 		revisions[c.Number], numbers[i] = c.Revision, c.Number
 	}
 	err := s.writeRows(ctx, len(done), func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.lockIndex(ctx, tx, holder); err != nil {
+		row, err := s.lockIndex(ctx, tx, holder)
+		if err != nil {
 			return err
+		}
+		if mark > row.Mark {
+			row.Mark = mark
+			if _, err := tx.NewUpdate().Model(&row).Column("mark").WherePK().Exec(ctx); err != nil {
+				return err
+			}
 		}
 		// Locked first, in the order in which writers do it, and then compared: a writer
 		// that is under way makes another revision of it.
 		var rows []changeRow
-		err := s.lock(tx.NewSelect().Model(&rows).Column("number", "revision").Where("number IN (?)", bun.List(numbers)).Order("number"), "ac").Scan(ctx)
+		err = s.lock(tx.NewSelect().Model(&rows).Column("number", "revision").Where("number IN (?)", bun.List(numbers)).Order("number"), "ac").Scan(ctx)
 		if err != nil {
 			return err
 		}
@@ -200,22 +205,6 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 		return fmt.Errorf("defer articles: %w", err)
 	}
 	return nil
-}
-
-// IndexedArticles returns how the search index stands and how many articles its live
-// generation has been given: all but those that are there since a change that it may not
-// hold.
-func (s *Store) IndexedArticles(ctx context.Context) (waypost.ArticleIndex, int, error) {
-	row, err := s.indexRow(ctx)
-	if err != nil {
-		return waypost.ArticleIndex{}, 0, fmt.Errorf("look how the search index stands: %w", err)
-	}
-	n, err := s.r.NewSelect().Table("articles").
-		Where("NOT EXISTS (SELECT 1 FROM article_changes AS ac WHERE ac.number = articles.number AND ac.added)").Count(ctx)
-	if err != nil {
-		return waypost.ArticleIndex{}, 0, fmt.Errorf("count indexed articles: %w", err)
-	}
-	return row.index(), int(n), nil
 }
 
 // PendingArticleChanges returns how many articles the index may not hold as they are,

@@ -19,11 +19,13 @@ type indexRow struct {
 	Holder       string `bun:"holder"`        // "" if nobody holds it
 	HolderEngine string `bun:"holder_engine"` // the engine that the holder writes
 	HeldUntil    stamp  `bun:"held_until"`
+	Epoch        int64  `bun:"epoch"`
 
 	Engine   string `bun:"engine"`
 	Live     string `bun:"live"`
 	Building string `bun:"building"`
 	Cursor   int64  `bun:"cursor"`
+	Mark     int64  `bun:"mark"`
 
 	Status    string `bun:"status"` // "" if there was no reindex
 	Message   string `bun:"message"`
@@ -37,7 +39,7 @@ type indexRow struct {
 func (r *indexRow) index() waypost.ArticleIndex {
 	return waypost.ArticleIndex{
 		Engine: r.Engine, Live: r.Live, Building: r.Building, Cursor: r.Cursor,
-		Requested: waypost.ReindexStatus(r.Status) == waypost.ReindexPending,
+		Requested: waypost.ReindexStatus(r.Status) == waypost.ReindexPending, Epoch: r.Epoch, Mark: r.Mark,
 	}
 }
 
@@ -91,6 +93,15 @@ func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
 	return row.reindex(), nil
 }
 
+// ArticleIndex returns how the search index stands.
+func (s *Store) ArticleIndex(ctx context.Context) (waypost.ArticleIndex, error) {
+	row, err := s.indexRow(ctx)
+	if err != nil {
+		return waypost.ArticleIndex{}, fmt.Errorf("look how the search index stands: %w", err)
+	}
+	return row.index(), nil
+}
+
 func (s *Store) indexRow(ctx context.Context) (row indexRow, err error) {
 	return row, s.r.NewSelect().Model(&row).Scan(ctx)
 }
@@ -114,8 +125,9 @@ func (s *Store) lockIndex(ctx context.Context, tx bun.Tx, holder string) (indexR
 // renews its hold, and tells how the index stands and whether holder holds it: for two
 // thirds of ttl at least. It is free if nobody holds it or the hold has run out; an
 // exclusive holder, who knows that no other process can have its engine open, also
-// takes it from one that had the same. It can be called often: it writes only where
-// something is to change, and not for a hold that lasts long enough.
+// takes it from one that had the same. Each time that it gets another holder its epoch
+// rises. It can be called often: it writes only where something is to change, and not
+// for a hold that lasts long enough.
 func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exclusive bool, ttl time.Duration) (ix waypost.ArticleIndex, held bool, err error) {
 	decide := func(r *indexRow) (held, renew bool) {
 		left := r.HeldUntil.Sub(s.time())
@@ -141,6 +153,9 @@ func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exc
 		}
 		if held, renew = decide(&row); !renew {
 			return nil
+		}
+		if row.Holder != holder {
+			row.Epoch++
 		}
 		row.Holder, row.HolderEngine, row.HeldUntil = holder, engine, stamp{s.time().Add(ttl)}
 		return updateLease(ctx, tx, row)
@@ -168,7 +183,7 @@ func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) error {
 }
 
 func updateLease(ctx context.Context, tx bun.Tx, row indexRow) error {
-	_, err := tx.NewUpdate().Model(&row).Column("holder", "holder_engine", "held_until").WherePK().Exec(ctx)
+	_, err := tx.NewUpdate().Model(&row).Column("holder", "holder_engine", "held_until", "epoch").WherePK().Exec(ctx)
 	return err
 }
 
@@ -180,7 +195,7 @@ func (s *Store) updateIndex(ctx context.Context, holder string, change func(*ind
 		if err != nil || !change(&row) {
 			return err
 		}
-		_, err = tx.NewUpdate().Model(&row).ExcludeColumn("holder", "holder_engine", "held_until").WherePK().Exec(ctx)
+		_, err = tx.NewUpdate().Model(&row).ExcludeColumn("holder", "holder_engine", "held_until", "epoch").WherePK().Exec(ctx)
 		return err
 	})
 }
@@ -263,14 +278,14 @@ func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64,
 }
 
 // FinishReindex notes that searches use the generation that was filled, on engine,
-// and that the reindex has succeeded. A second call changes nothing. Conflict if
-// holder does not hold the index.
-func (s *Store) FinishReindex(ctx context.Context, holder, engine string) error {
+// and which mark it has, and that the reindex has succeeded. A second call changes
+// nothing. Conflict if holder does not hold the index.
+func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark int64) error {
 	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if r.Building == "" {
 			return false
 		}
-		r.Engine, r.Live, r.Building, r.Cursor = engine, r.Building, "", 0
+		r.Engine, r.Live, r.Building, r.Cursor, r.Mark = engine, r.Building, "", 0, mark
 		r.Status, r.EndedAt = string(waypost.ReindexSucceeded), stamp{s.time()}
 		return true
 	})

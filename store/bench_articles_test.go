@@ -76,7 +76,7 @@ func drainChanges(b *testing.B, s *store.Store) {
 			break
 		}
 		n += len(changes)
-		if err := s.DoneArticleChanges(b.Context(), "b", changes); err != nil {
+		if err := s.DoneArticleChanges(b.Context(), "b", changes, int64(n)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -90,7 +90,7 @@ type entryRow struct {
 // Enroll stores an enrollment as pending, for the pump to start. It takes
 // JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
 // here. NotFound if the scope lacks the lead or the journey version, Conflict if
-// the journey is archived or r forbids the entry (contract, chapter 6); of concurrent
+// the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several.
 func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := s.enroll(ctx, sc, e, r, nil)

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// claimLife is waypost.KeyLife of a key that has no answer (contract, chapter 3).
+	// claimLife is waypost.KeyLife of a key that has no answer
+	// (docs/contract.md, "Idempotency keys").
 	claimLife = time.Minute
 	// prunedKeys is how many keys that nobody can use any more a claim deletes: more
 	// than it makes, so that they do not gather.

@@ -127,7 +127,7 @@ var errDuplicate = errors.New("duplicate lead")
 
 // CreateLead stores a new lead. phones are its mobile numbers in E.164, in the
 // order of f.MobilePhone. A lead of the same organisation and stage with the same
-// externalId or one of the numbers is a Conflict (contract, chapter 5): target
+// externalId or one of the numbers is a Conflict (docs/contract.md, "Lead validation"): target
 // "externalId" or "mobilePhone", a detail Duplicate for each ("mobilePhone[1]")
 // whose message holds the other's leadsId.
 func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error) {

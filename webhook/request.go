@@ -10,7 +10,7 @@ import (
 	"waypost"
 )
 
-// request makes the documented request (journey webhook document, "Endpoints").
+// request makes the request (docs/contract.md, "Push request").
 // Content-Length and Host are written by net/http. The fault is of a webhook that
 // cannot be called at all.
 func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID string, body []byte, at time.Time) (*http.Request, *fault) {

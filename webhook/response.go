@@ -36,9 +36,9 @@ const (
 )
 
 // readOutcome reads the answer under ctx, the context of the exchange, and
-// applies the table of outcomes (journey webhook document, "Errors"; contract,
-// chapter 6). The status of an answer other than 200 decides alone: a body that
-// is late, broken or too long changes nothing then.
+// applies the table of outcomes (docs/contract.md, "Receiver's answer"). The status of an
+// answer other than 200 decides alone: a body that is late, broken or too long changes
+// nothing then.
 func readOutcome(ctx context.Context, resp *http.Response, now func() time.Time) waypost.Outcome {
 	if resp.StatusCode < 100 || resp.StatusCode > 999 { // net/http takes any three characters that are a number
 		return (&fault{waypost.ClassNetwork, "the answer is not valid HTTP"}).outcome()
@@ -121,8 +121,8 @@ func decide(o *waypost.Outcome, body []byte, long bool) {
 	}
 }
 
-// parseAnswer reads the documented response body (journey webhook document,
-// "Response body"). Names are case-sensitive, as in the document, hence the map.
+// parseAnswer reads a body (docs/contract.md, "Receiver's answer"). Names are
+// case-sensitive, hence the map.
 // ok is false if body is no JSON object with a boolean succeed.
 func parseAnswer(body []byte) (succeed bool, message string, ok bool) {
 	var members map[string]json.RawMessage

@@ -1,5 +1,5 @@
 // Package webhook sends messages to the HTTP servers of touchpoint channels
-// (journey webhook document): it makes one POST and turns every possible answer,
+// (docs/contract.md, "Push request"): it makes one POST and turns every possible answer,
 // and every way of not getting one, into a waypost.Outcome. It decides nothing
 // about retries and stores nothing.
 package webhook

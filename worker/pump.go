@@ -295,12 +295,16 @@ func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error
 // startLaunches starts launches, and renews the Schedules of those that recur: new ones
 // first, of which none waits for more than staleLimit renewals.
 func (p *Pump) startLaunches(ctx context.Context) (more bool, err error) {
-	id := func(l waypost.Launch) string { return l.ID }
-	more, err = startAlone(ctx, p, KindLaunch, p.outbox.UnstartedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
-	if err != nil || more {
+	launches := unstarted[waypost.Launch]{
+		kind: KindLaunch, find: p.outbox.UnstartedLaunches, id: func(l waypost.Launch) string { return l.ID },
+		start: p.starter.StartLaunch, mark: p.outbox.MarkLaunchStarted,
+	}
+	if more, err = launches.startAll(ctx, p); err != nil || more {
 		return more, err
 	}
-	return startAlone(ctx, p, KindRenewal, p.outbox.AgedLaunches, id, p.starter.StartLaunch, p.outbox.MarkLaunchStarted)
+	renewals := launches
+	renewals.kind, renewals.find = KindRenewal, p.outbox.AgedLaunches
+	return renewals.startAll(ctx, p)
 }
 
 // deleteSchedules ends what opens the occurrences of launches that are canceled.
@@ -321,8 +325,11 @@ func (p *Pump) deleteSchedules(ctx context.Context) (more bool, err error) {
 }
 
 func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
-	id := func(im waypost.Import) string { return im.ID }
-	return startAlone(ctx, p, KindImport, p.outbox.UnstartedImports, id, p.starter.StartImport, p.outbox.MarkImportStarted)
+	imports := unstarted[waypost.Import]{
+		kind: KindImport, find: p.outbox.UnstartedImports, id: func(im waypost.Import) string { return im.ID },
+		start: p.starter.StartImport, mark: p.outbox.MarkImportStarted,
+	}
+	return imports.startAll(ctx, p)
 }
 
 // redeliver starts batches of messages that are to be delivered once more, and then
@@ -330,9 +337,11 @@ func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
 // advance.
 func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 	began := time.Now()
-	id := func(b waypost.RedeliveryBatch) string { return b.ID }
-	more, err = startAlone(ctx, p, KindRedelivery, p.outbox.UnstartedRedeliveries, id, p.starter.StartRedelivery, p.outbox.MarkRedeliveryStarted)
-	if err != nil || more {
+	batches := unstarted[waypost.RedeliveryBatch]{
+		kind: KindRedelivery, find: p.outbox.UnstartedRedeliveries, id: func(b waypost.RedeliveryBatch) string { return b.ID },
+		start: p.starter.StartRedelivery, mark: p.outbox.MarkRedeliveryStarted,
+	}
+	if more, err = batches.startAll(ctx, p); err != nil || more {
 		return more, err
 	}
 	if more, err = p.outbox.RedeliveryStep(ctx); err != nil || !more {
@@ -346,23 +355,29 @@ func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// startAlone starts what has a workflow of its own, each of its kind: one that
-// Temporal refuses must not keep the others from starting.
-func startAlone[T any](ctx context.Context, p *Pump, kind string,
-	find func(ctx context.Context, claimedBefore time.Time, limit int) ([]T, error), id func(T) string,
-	start func(context.Context, T) error, mark func(ctx context.Context, id string) error,
-) (more bool, err error) {
-	found, err := find(ctx, p.Now().Add(-staleAfter), staleLimit)
+// unstarted is a kind of what has a workflow of its own, and how it is started.
+type unstarted[T any] struct {
+	kind  string
+	find  func(ctx context.Context, claimedBefore time.Time, limit int) ([]T, error)
+	id    func(T) string
+	start func(context.Context, T) error
+	mark  func(ctx context.Context, id string) error
+}
+
+// startAll starts all of a kind: one that Temporal refuses must not keep the others from
+// starting.
+func (u unstarted[T]) startAll(ctx context.Context, p *Pump) (more bool, err error) {
+	found, err := u.find(ctx, p.Now().Add(-staleAfter), staleLimit)
 	if err != nil {
 		return false, err
 	}
 	var errs error
 	for _, one := range found {
-		err := p.limited(ctx, func(ctx context.Context) error { return start(ctx, one) })
+		err := p.limited(ctx, func(ctx context.Context) error { return u.start(ctx, one) })
 		if err == nil {
-			p.observe.Started(kind, 1)
-			if err = mark(ctx, id(one)); err != nil {
-				err = fmt.Errorf("mark %s %s as started: %w", kind, id(one), err)
+			p.observe.Started(u.kind, 1)
+			if err = u.mark(ctx, u.id(one)); err != nil {
+				err = fmt.Errorf("mark %s %s as started: %w", u.kind, u.id(one), err)
 			}
 		}
 		errs = errors.Join(errs, err)

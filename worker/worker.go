@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"waypost/activities"
+	"waypost/delivery"
 	"waypost/workflows"
 )
 
@@ -38,7 +39,7 @@ func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clo
 		WorkerStopTimeout: stopTimeout,
 		// Those that wait for no receiver have places of their own; launches that wait for
 		// their rate take no more than half of them.
-		MaxConcurrentActivityExecutionSize:     activities.WaitingPlaces + 40,
+		MaxConcurrentActivityExecutionSize:     delivery.WaitingSlots + 40,
 		MaxConcurrentActivityTaskPollers:       4,
 		MaxConcurrentWorkflowTaskPollers:       4,
 		MaxHeartbeatThrottleInterval:           3 * time.Second,

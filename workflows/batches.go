@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"waypost/activities"
+	"waypost/delivery"
 )
 
 // batches are the activities that a workflow of several members has under way,
@@ -87,7 +87,7 @@ func (b *batches) wakeAt(ctx workflow.Context, first time.Time, what string) {
 
 // nextTime is when a batch is to name a member again that is not decided; made is
 // the number of attempts that were known before.
-func nextTime(ctx workflow.Context, d activities.Delivery, made int) time.Time {
+func nextTime(ctx workflow.Context, d delivery.Result, made int) time.Time {
 	if now := workflow.Now(ctx); d.Attempt == made && !d.Next.After(now) {
 		// No attempt was made, because it is not due by the worker's clock, which is
 		// behind the server's: asking again at once would be answered in the same way

@@ -17,11 +17,20 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/webhook"
 	"waypost/worker"
 	"waypost/workflows"
 )
+
+// registerEngine registers activities that deliver as options say.
+func registerEngine(w *world, o delivery.Options, s activities.Store) {
+	o.Log = slog.New(slog.DiscardHandler)
+	engine := delivery.New(o)
+	w.t.Cleanup(func() { _ = engine.Close(context.Background()) })
+	worker.Register(w.env, activities.New(activities.Options{Engine: engine, Store: s, Log: o.Log, Now: o.Now}))
+}
 
 // A worker whose clock is behind the server's does not spin until it has caught
 // up, and one that is ahead sends as well.
@@ -35,9 +44,7 @@ func TestClockSkew(t *testing.T) {
 			now := func() time.Time { return w.env.Now().Add(skew) }
 			sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: now})
 			t.Cleanup(sender.Close)
-			acts := activities.New(activities.Options{Store: w.store, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: now})
-			t.Cleanup(func() { _ = acts.Close(context.Background()) })
-			worker.Register(w.env, acts)
+			registerEngine(w, delivery.Options{Store: w.store, Sender: sender, Now: now}, w.store)
 			w.receiver.script = func(_ waypost.Message, attempt int) answer {
 				if attempt <= 2 {
 					return answer{status: 503}
@@ -68,7 +75,7 @@ func TestClockSkew(t *testing.T) {
 // again after a fix, and not the workflow, which would lose its members.
 func TestStrangeAnswerFailsTheTask(t *testing.T) {
 	t.Parallel()
-	for name, deliveries := range map[string][]activities.Delivery{
+	for name, deliveries := range map[string][]delivery.Result{
 		"too few":    {},
 		"unreadable": nil,
 	} {
@@ -151,12 +158,8 @@ func TestDatabaseAwayDuringLooks(t *testing.T) {
 	var asked atomic.Int32
 	sender := webhook.NewSender(webhook.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(sender.Close)
-	acts := activities.New(activities.Options{
-		Store:  awayStore{w.store, func() bool { return w.env.Now().Sub(begin) > 62*time.Minute }, &asked},
-		Sender: sender, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.env.Now() },
-	})
-	t.Cleanup(func() { _ = acts.Close(context.Background()) })
-	worker.Register(w.env, acts)
+	db := awayStore{w.store, func() bool { return w.env.Now().Sub(begin) > 62*time.Minute }, &asked}
+	registerEngine(w, delivery.Options{Store: db, Sender: sender, Now: func() time.Time { return w.env.Now() }}, db)
 	regular := 0
 	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		if info.ActivityType.Name == "LookBatch" {

@@ -20,7 +20,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 	"waypost/workflows"
@@ -233,9 +233,9 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 	}
 	leads := w.leads(4*runtime.GOMAXPROCS(0) + 5)
 	for pair := range slices.Chunk(leads[5:], 2) {
-		batch := activities.Batch{Scope: scope, JourneyID: others.JourneyID, Version: others.Version, NodeID: "hello", Coalesce: true}
+		batch := delivery.Batch{Scope: scope, JourneyID: others.JourneyID, Version: others.Version, NodeID: "hello", Coalesce: true}
 		for _, l := range pair {
-			batch.Items = append(batch.Items, activities.Item{
+			batch.Items = append(batch.Items, delivery.Item{
 				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Version: others.Version, Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Fresh: true,
 			})
 		}
@@ -268,7 +268,7 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 	})
 	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
 		runs = append(runs, info.ActivityType.Name)
-		var batch activities.Batch
+		var batch delivery.Batch
 		if err := args.Get(&batch); err != nil || batch.Items[0].Fresh {
 			t.Errorf("the local activity has not answered: %+v, %v", batch, err)
 		}
@@ -338,25 +338,25 @@ func TestSentAhead(t *testing.T) {
 		{"id":"hello","type":"touchpoint","webhook":"WEBHOOK","next":"thanks"},{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`), 3)
 	cohort, err := w.store.ClaimCohort(t.Context())
 	must(t, err)
-	if cohort.Ahead = w.acts.SendAhead(t.Context(), *cohort); !cohort.Ahead {
+	if cohort.Ahead = w.engine.SendAhead(t.Context(), *cohort); !cohort.Ahead {
 		t.Fatal("nothing was sent ahead")
 	}
 	w.next = cohort
 	looks := map[string]bool{}
-	note := func(b activities.Batch) {
+	note := func(b delivery.Batch) {
 		for _, item := range b.Items {
 			looks[b.NodeID] = looks[b.NodeID] || item.Ahead
 		}
 	}
 	w.env.SetOnLocalActivityStartedListener(func(_ *activity.Info, _ context.Context, args []any) {
 		for _, arg := range args {
-			if b, ok := arg.(activities.Batch); ok {
+			if b, ok := arg.(delivery.Batch); ok {
 				note(b)
 			}
 		}
 	})
 	w.env.SetOnActivityStartedListener(func(_ *activity.Info, _ context.Context, args converter.EncodedValues) {
-		var b activities.Batch
+		var b delivery.Batch
 		must(t, args.Get(&b))
 		note(b)
 	})

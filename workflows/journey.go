@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -269,7 +270,7 @@ func (c *cohort) wave(node string, since, due time.Time) time.Time {
 		return due
 	}
 	if n, ok := c.def.Node(node); !ok || n.Type != journey.WaitUntil {
-		return activities.RoundUp(due, due.Sub(since)/10)
+		return delivery.RoundUp(due, due.Sub(since)/10)
 	}
 	if second := due.Truncate(time.Second); !second.Equal(due) {
 		return second.Add(time.Second)
@@ -361,7 +362,7 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 	}
 	batch := c.batch(node, members)
 	delivered := func(ctx workflow.Context, answer workflow.Future) error {
-		var deliveries []activities.Delivery
+		var deliveries []delivery.Result
 		if err := answer.Get(ctx, &deliveries); err != nil {
 			return err
 		}
@@ -394,7 +395,7 @@ const chained = 500 * time.Millisecond
 func (c *cohort) lasting(i int) bool {
 	m := &c.in.Members[i]
 	switch {
-	case c.in.Rules > 3 && m.Outcome == activities.OutcomeRetrying:
+	case c.in.Rules > 3 && m.Outcome == delivery.OutcomeRetrying:
 		return !m.Due.Equal(m.Planned) || m.Planned.Sub(m.Since) < chained
 	case c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == "":
 		return !m.fresh()
@@ -406,24 +407,24 @@ func (c *cohort) lasting(i int) bool {
 func (m *Member) fresh() bool { return m.Outcome == "" && m.Due.IsZero() }
 
 // delivered takes over what came of one touchpoint.
-func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) error {
+func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error {
 	m := &c.in.Members[i]
 	if !d.Decided() {
 		d.Next = nextTime(ctx, d, m.Attempt)
-		if d.Outcome == activities.OutcomeUnderWay {
+		if d.Outcome == delivery.OutcomeUnderWay {
 			// Whether its entries were written is known only once it has landed.
 			m.Due = d.Next
 			return nil
 		}
 		since, planned := m.Since, m.Planned
-		if d.Outcome == activities.OutcomeDeferred && (m.Outcome != d.Outcome || d.Reason == waypost.DeferQuietHours && !m.quiet()) {
+		if d.Outcome == delivery.OutcomeDeferred && (m.Outcome != d.Outcome || d.Reason == waypost.DeferQuietHours && !m.quiet()) {
 			if err := c.step(i, d.Input()); err != nil {
 				return err
 			}
 		}
 		m.Unrecorded, m.Due, m.Outcome, m.Attempt, m.Reason = nil, d.Next, d.Outcome, d.Attempt, d.Reason
 		switch {
-		case d.Outcome == activities.OutcomeRetrying:
+		case d.Outcome == delivery.OutcomeRetrying:
 			m.Since, m.Planned = d.At, d.Next
 		case d.Reason == waypost.DeferPaused:
 			// When it was due is still what counts.
@@ -453,7 +454,7 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 
 // quiet tells whether a member is held back for quiet hours.
 func (m *Member) quiet() bool {
-	return m.Outcome == activities.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
+	return m.Outcome == delivery.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
 }
 
 // look has an activity find out how members go on: who was rung for, whose wait
@@ -495,9 +496,9 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 	m.Unrecorded, m.Held = nil, false // what there was is written
 	at := workflow.Now(ctx)
 	switch f.Outcome {
-	case activities.OutcomeCanceled:
+	case delivery.OutcomeCanceled:
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: at})
-	case activities.OutcomeExited:
+	case delivery.OutcomeExited:
 		err := c.step(i, journey.Input{Kind: journey.InputExited, At: at, Reason: f.Reason})
 		m.Unrecorded = nil // the event's acceptance has written it
 		return err
@@ -570,9 +571,9 @@ func (c *cohort) decided(i int, d activities.Decision) error {
 	case activities.FoundPaused:
 		c.in.Members[i].Held = true
 		return nil
-	case activities.OutcomeCanceled:
+	case delivery.OutcomeCanceled:
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: d.At})
-	case activities.OutcomeExited:
+	case delivery.OutcomeExited:
 		return c.step(i, journey.Input{Kind: journey.InputExited, At: d.At, Reason: d.Reason})
 	}
 	return c.step(i, d.Input())
@@ -593,7 +594,7 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 // quick runs an activity that only asks the database, or waits for receivers for a
 // moment only: as a local activity, which is one event instead of six, and as a regular
 // one if that fails. The checker is given the activity's name by the SDK.
-func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
+func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch delivery.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
 	// What ran before it in the same task may have taken long: each local activity that has
 	// ended moves the workflow's clock on.
 	late := c.in.Rules > 5 && workflow.Now(ctx).Sub(c.taskBegan) > quickBegins
@@ -618,7 +619,7 @@ func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any
 }
 
 // regular runs an activity that may take its time.
-func (c *cohort) regular(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
+func (c *cohort) regular(ctx workflow.Context, title, webhook string, activity any, batch delivery.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
 	answer := workflow.ExecuteActivity(c.activityOptions(ctx, title, webhook), activity, batch)
 	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
 		c.taskBegan = workflow.Now(ctx)
@@ -627,18 +628,18 @@ func (c *cohort) regular(ctx workflow.Context, title, webhook string, activity a
 }
 
 // batch is the input of an activity for these members.
-func (c *cohort) batch(node string, members []int) activities.Batch {
-	b := activities.Batch{
+func (c *cohort) batch(node string, members []int) delivery.Batch {
+	b := delivery.Batch{
 		Scope: c.in.Scope, JourneyID: c.in.JourneyID, Version: c.in.Version, LaunchID: c.in.LaunchID, NodeID: node,
 		Coalesce: len(c.in.Members) > 1,
-		Items:    make([]activities.Item, len(members)),
+		Items:    make([]delivery.Item, len(members)),
 	}
 	for n, i := range members {
 		m := c.in.Members[i]
 		m.State.Path = nil // activities do not need it
-		b.Items[n] = activities.Item{
+		b.Items[n] = delivery.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
-			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == activities.OutcomeDeferred, Quiet: m.quiet(),
+			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == delivery.OutcomeDeferred, Quiet: m.quiet(),
 			Fresh: m.fresh(), Ahead: c.in.Ahead && m.State.Visit == 1,
 		}
 	}

@@ -26,7 +26,7 @@ const oneTouchpoint = `{"name":"Welcome","start":"hello","nodes":[
 	{"id":"sorry","type":"exit"},
 	{"id":"end","type":"exit"}]}`
 
-// What each answer of a receiver comes to (journey webhook document, "Errors").
+// What each answer of a receiver comes to (docs/contract.md, "Receiver's answer").
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

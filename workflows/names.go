@@ -10,7 +10,7 @@ import (
 )
 
 // TypeJourney is the workflow type of a cohort's way through a journey
-// (contract, chapter 6, "In the Temporal Web UI").
+// (docs/contract.md, "In the Temporal Web UI").
 const TypeJourney = "Journey"
 
 // TypeLaunch is the workflow type that enrolls the audience of a launch; its id is

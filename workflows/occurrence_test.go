@@ -10,13 +10,12 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"waypost"
-	"waypost/activities"
 	"waypost/workflows"
 )
 
 // faltering is a store that is away for the first calls, and whose answer is lost once.
 type faltering struct {
-	activities.Store
+	database
 	calls atomic.Int32
 }
 
@@ -25,10 +24,10 @@ func (f *faltering) OpenOccurrence(ctx context.Context, id string, at time.Time)
 	case 1, 2:
 		return waypost.Occurrence{}, errors.New("the database is away")
 	case 3:
-		_, err := f.Store.OpenOccurrence(ctx, id, at)
+		_, err := f.database.OpenOccurrence(ctx, id, at)
 		return waypost.Occurrence{}, errors.Join(err, errors.New("the answer was lost"))
 	}
-	return f.Store.OpenOccurrence(ctx, id, at)
+	return f.database.OpenOccurrence(ctx, id, at)
 }
 
 // occur runs LaunchOccurrence as a Schedule starts it.
@@ -51,7 +50,7 @@ func TestLaunchOccurrence(t *testing.T) {
 	w := newWorld(t, nil)
 	v := w.publish(oneTouchpoint)
 	w.newEnvironment()
-	store := &faltering{Store: w.store}
+	store := &faltering{database: w.store}
 	w.registerWith(store)
 	l := w.launch(waypost.Launch{
 		JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},

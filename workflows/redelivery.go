@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -127,7 +127,7 @@ func (r *redelivery) send(ctx workflow.Context, webhook string, members []int) {
 	ctx = workflow.WithActivityOptions(ctx, options)
 	future := workflow.ExecuteActivity(ctx, activitiesOf.RedeliverBatch, r.batch(webhook, members))
 	r.expect(ctx, future, members, func(ctx workflow.Context) error {
-		var deliveries []activities.Delivery
+		var deliveries []delivery.Result
 		if err := future.Get(ctx, &deliveries); err != nil {
 			return err
 		}
@@ -142,11 +142,11 @@ func (r *redelivery) send(ctx workflow.Context, webhook string, members []int) {
 }
 
 // redelivered takes over what came of one message.
-func (m *Redelivered) redelivered(ctx workflow.Context, d activities.Delivery) {
+func (m *Redelivered) redelivered(ctx workflow.Context, d delivery.Result) {
 	switch {
 	case d.Decided():
 		m.Done, m.Rung, m.Due = true, false, time.Time{}
-	case d.Outcome == activities.OutcomeUnderWay:
+	case d.Outcome == delivery.OutcomeUnderWay:
 		m.Due = nextTime(ctx, d, m.Attempt)
 		return
 	default:
@@ -156,15 +156,15 @@ func (m *Redelivered) redelivered(ctx workflow.Context, d activities.Delivery) {
 }
 
 // batch is the input of an activity for these members.
-func (r *redelivery) batch(webhook string, members []int) activities.Batch {
-	b := activities.Batch{
-		Scope: r.in.Scope, WebhookID: webhook, Coalesce: len(r.in.Members) > 1, Items: make([]activities.Item, len(members)),
+func (r *redelivery) batch(webhook string, members []int) delivery.Batch {
+	b := delivery.Batch{
+		Scope: r.in.Scope, WebhookID: webhook, Coalesce: len(r.in.Members) > 1, Items: make([]delivery.Item, len(members)),
 	}
 	for n, i := range members {
 		m := &r.in.Members[i]
-		b.Items[n] = activities.Item{
+		b.Items[n] = delivery.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: journey.State{Visit: m.Visit}, Round: m.Round,
-			Deferred: m.Outcome == activities.OutcomeDeferred,
+			Deferred: m.Outcome == delivery.OutcomeDeferred,
 		}
 	}
 	return b
@@ -197,9 +197,9 @@ func (r *redelivery) setTimer(ctx workflow.Context) {
 		if m := &r.in.Members[i]; !m.Done && !r.busy[i] && (first.IsZero() || m.Due.Before(first)) {
 			first, what = m.Due, "under way"
 			switch m.Outcome {
-			case activities.OutcomeRetrying:
+			case delivery.OutcomeRetrying:
 				what = fmt.Sprintf("after attempt %d (%s)", m.Attempt, m.Reason)
-			case activities.OutcomeDeferred:
+			case delivery.OutcomeDeferred:
 				what = "deferred (" + m.Reason + ")"
 			}
 		}
@@ -259,9 +259,9 @@ func (r *redelivery) details() string {
 func (m *Redelivered) waits() string {
 	at := m.Due.UTC().Format(time.RFC3339)
 	switch m.Outcome {
-	case activities.OutcomeRetrying:
+	case delivery.OutcomeRetrying:
 		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
-	case activities.OutcomeDeferred:
+	case delivery.OutcomeDeferred:
 		return fmt.Sprintf("deferred (%s), looked at again at %s", m.Reason, at)
 	}
 	return "in progress"
@@ -290,10 +290,10 @@ func (r *redelivery) result() RedeliveryResult {
 	result := RedeliveryResult{Redelivery: r.in.RedeliveryID, Messages: len(r.in.Members)}
 	for _, m := range r.in.Members {
 		switch m.Outcome {
-		case activities.OutcomeDelivered:
+		case delivery.OutcomeDelivered:
 			result.Delivered++
 			continue
-		case activities.OutcomeCanceled:
+		case delivery.OutcomeCanceled:
 			result.Canceled++
 		default:
 			result.Failed++

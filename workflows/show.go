@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"waypost"
-	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 )
 
@@ -53,8 +53,8 @@ func (c *cohort) show(ctx workflow.Context) error {
 
 // shownOutcomes are those that AttrOutcome can have, in the order that it has them.
 var shownOutcomes = []string{
-	activities.OutcomeDelivered, activities.OutcomeRetrying, activities.OutcomeDeferred, activities.OutcomeFailed,
-	activities.OutcomeSkipped, activities.OutcomeExited,
+	delivery.OutcomeDelivered, delivery.OutcomeRetrying, delivery.OutcomeDeferred, delivery.OutcomeFailed,
+	delivery.OutcomeSkipped, delivery.OutcomeExited,
 }
 
 // outcomes lists which outcomes occur: of touchpoints that were passed, of those
@@ -73,11 +73,11 @@ func (c *cohort) outcomes() []string {
 // had tells whether an outcome occurs with a member. Nodes that are no touchpoints
 // have results of the same names.
 func (c *cohort) had(m Member, outcome string) bool {
-	if outcome == activities.OutcomeExited {
+	if outcome == delivery.OutcomeExited {
 		return m.State.Status == waypost.EnrollmentExited
 	}
 	return m.Outcome == outcome || slices.ContainsFunc(m.State.Path, func(v journey.Visit) bool {
-		return v.Result == outcome && (outcome != activities.OutcomeSkipped || c.touchpoint(v.Node))
+		return v.Result == outcome && (outcome != delivery.OutcomeSkipped || c.touchpoint(v.Node))
 	})
 }
 
@@ -172,9 +172,9 @@ func (m *Member) waits() string {
 		return "waits until " + at
 	case m.State.Phase == journey.PhaseAwait:
 		return "waits for an event until " + at
-	case m.Outcome == activities.OutcomeRetrying:
+	case m.Outcome == delivery.OutcomeRetrying:
 		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
-	case m.Outcome == activities.OutcomeDeferred:
+	case m.Outcome == delivery.OutcomeDeferred:
 		return fmt.Sprintf("deferred (%s), looked at again at %s", m.Reason, at)
 	}
 	return "in progress"
@@ -236,12 +236,12 @@ func (c *cohort) result() JourneyResult {
 		}
 		for _, v := range m.State.Path {
 			switch v.Result {
-			case activities.OutcomeDelivered:
+			case delivery.OutcomeDelivered:
 				r.touchpoint(v.Node).Delivered++
-			case activities.OutcomeFailed:
+			case delivery.OutcomeFailed:
 				r.touchpoint(v.Node).Failed++
 				failed = true
-			case activities.OutcomeSkipped:
+			case delivery.OutcomeSkipped:
 				if c.touchpoint(v.Node) {
 					r.touchpoint(v.Node).Skipped++
 				}

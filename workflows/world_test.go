@@ -22,6 +22,7 @@ import (
 
 	"waypost"
 	"waypost/activities"
+	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
 	"waypost/store/storetest"
@@ -46,8 +47,9 @@ type world struct {
 	skew     time.Duration   // of the worker's clock
 	patience time.Duration   // of local activities, a minute if zero
 	next     *waypost.Cohort // to run, instead of one that is claimed
+	engine   *delivery.Engine
 	acts     *activities.Activities
-	admit    activities.Admission // everybody if nil
+	admit    delivery.Admission // everybody if nil
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -105,23 +107,30 @@ func (w *world) register() {
 	w.registerWith(w.store)
 }
 
-func (w *world) registerWith(s activities.Store) {
+// database is what a worker needs of it.
+type database interface {
+	delivery.Store
+	activities.Store
+}
+
+func (w *world) registerWith(s database) {
 	w.t.Helper()
 	sender := webhook.NewSender(webhook.Options{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Now:        func() time.Time { return w.env.Now() },
 	})
 	w.t.Cleanup(sender.Close)
-	acts := activities.New(activities.Options{
-		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler),
-		Now:  func() time.Time { return w.env.Now().Add(w.skew) },
+	now, log := func() time.Time { return w.env.Now().Add(w.skew) }, slog.New(slog.DiscardHandler)
+	w.engine = delivery.New(delivery.Options{
+		Store: s, Sender: sender, Log: log, Now: now,
 		Wake: func() { w.woken.Add(1) }, Admission: w.admit,
 		// A machine that stands still is no slow receiver.
 		Stragglers: time.Minute, LocalPatience: cmp.Or(w.patience, time.Minute),
 	})
-	w.acts = acts
-	w.t.Cleanup(func() { must(w.t, acts.Close(context.Background())) })
-	worker.Register(w.env, acts)
+	w.acts = activities.New(activities.Options{Engine: w.engine, Store: s, Log: log, Now: now, Wake: func() { w.woken.Add(1) }})
+	engine := w.engine
+	w.t.Cleanup(func() { must(w.t, engine.Close(context.Background())) })
+	worker.Register(w.env, w.acts)
 }
 
 // publish stores and publishes a definition whose webhook is written WEBHOOK.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	signed "waypost/client"
 	"waypost/signature"
 )
 
@@ -249,7 +250,7 @@ func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *
 		body := &counted{from: bytes.NewReader(part.body)}
 		sent := func() int64 { return im.sent + min(body.n.Load(), part.size) }
 		a, err := shown.during(func() (answer, error) {
-			return im.client.upload(ctx, articleImportPath, header, body, int64(len(part.body)), hash)
+			return im.client.upload(ctx, articleImportPath, header, signed.File{Reader: body, Size: int64(len(part.body)), Hash: hash})
 		}, func() float64 { return im.share(sent()) }, func() string { return im.line(sent()) })
 		wait, again := im.c.poll, err != nil
 		if err == nil {

@@ -161,8 +161,8 @@ func (c *client) withBearer(token string) *client {
 
 // upload POSTs a body of a known size and hash while it is read, whatever the
 // answer's status.
-func (c *client) upload(ctx context.Context, path string, header http.Header, body io.Reader, size int64, hash string) (answer, error) {
-	res, err := c.within(uploadTime).gateway.Upload(ctx, http.MethodPost, path, header, body, size, hash)
+func (c *client) upload(ctx context.Context, path string, header http.Header, body signed.File) (answer, error) {
+	res, err := c.within(uploadTime).gateway.Upload(ctx, http.MethodPost, path, header, body)
 	return c.answer(ctx, res, err)
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -214,64 +213,4 @@ func (m members) names() []string {
 		names = append(names, x.name)
 	}
 	return names
-}
-
-// The pages link to files that there are, and to headings that these have.
-func TestLinks(t *testing.T) {
-	t.Parallel()
-	root := filepath.Join("..", "..")
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
-	}
-	code, heading := regexp.MustCompile("(?ms)^```.*?^```"), regexp.MustCompile(`(?m)^#+ (.+)$`)
-	anchorsOf := func(page string) []string {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var anchors []string
-		for _, m := range heading.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
-			anchors = append(anchors, strings.Map(func(r rune) rune {
-				switch {
-				case r == ' ':
-					return '-'
-				case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
-					return unicode.ToLower(r)
-				}
-				return -1
-			}, m[1]))
-		}
-		return anchors
-	}
-	links := 0
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
-			path, anchor, _ := strings.Cut(m[1], "#")
-			if strings.Contains(path, "://") {
-				continue
-			}
-			links++
-			target := page
-			if path != "" {
-				target = filepath.Join(filepath.Dir(page), path)
-			}
-			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links to %s: %v", page, m[1], err)
-			} else if anchor != "" && !slices.Contains(anchorsOf(target), anchor) {
-				t.Errorf("%s links to %s, which has no such heading", page, m[1])
-			}
-		}
-	}
-	if links < 30 {
-		t.Errorf("found %d links", links)
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	signed "waypost/client"
 	"waypost/signature"
 )
 
@@ -301,7 +302,7 @@ func (c *cli) upload(ctx context.Context, cl *client, target string, header http
 		return fmt.Sprintf("%3d %%  sent %s of %s", int(100*done()), sizeOf(body.n.Load()), sizeOf(rows.size))
 	}
 	a, err := shown.during(func() (answer, error) {
-		return cl.upload(ctx, target, header, body, rows.size, rows.hash)
+		return cl.upload(ctx, target, header, signed.File{Reader: body, Size: rows.size, Hash: rows.hash})
 	}, done, line)
 	if err == nil && body.n.Load() == rows.size && c.terminal {
 		shown.show(1, line())

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// page is one page of a list (contract, chapter 3).
+// page is one page of a list (docs/contract.md, "Lists").
 type page struct {
 	Items      []members `json:"items"`
 	NextCursor *string   `json:"nextCursor"`

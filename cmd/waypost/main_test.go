@@ -36,7 +36,7 @@ type request struct {
 }
 
 // peer is a real HTTP server in a gateway's place. It answers 401 to what is not
-// signed as the contract asks, and else what the test says for "METHOD path".
+// signed (docs/contract.md, "Signature"), and else what the test says for "METHOD path".
 type peer struct {
 	*httptest.Server
 	mu   sync.Mutex

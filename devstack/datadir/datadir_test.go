@@ -121,7 +121,8 @@ func TestDatabaseWithoutItsKeys(t *testing.T) {
 	}
 }
 
-func TestProfileHasTheContractsMembers(t *testing.T) {
+// As docs/contract.md, "Profile" has it.
+func TestProfileHasTheMembers(t *testing.T) {
 	t.Parallel()
 	d := claim(t, t.TempDir())
 	if err := d.WriteJSON(datadir.ProfileFile, datadir.Profile{URL: "http://127.0.0.1:8080"}); err != nil {
@@ -145,7 +146,7 @@ func TestProfileHasTheContractsMembers(t *testing.T) {
 		delete(members, name)
 	}
 	if len(members) > 0 {
-		t.Errorf("members that the contract does not name: %v", members)
+		t.Errorf("members that docs/contract.md does not name: %v", members)
 	}
 }
 

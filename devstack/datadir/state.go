@@ -73,7 +73,7 @@ func freshState() State {
 	}
 }
 
-// Profile is profile.json (contract, chapter 1): what a client needs to try
+// Profile is profile.json (docs/contract.md, "Profile"): what a client needs to try
 // things out. SearchToken and TenantID are "" without the demo; the token is another
 // one after every start.
 type Profile struct {

@@ -13,8 +13,7 @@ import (
 	"waypost/client"
 )
 
-// article is an article as it is written, with the members of the article search
-// document.
+// article is an article as it is written (docs/contract.md, "Articles").
 type article struct {
 	ID          string    `json:"id"`
 	TenantID    string    `json:"tenant_id"`

@@ -26,17 +26,17 @@ type change struct {
 var mutants = map[string]mutant{
 	"records before the POST": {
 		changes: []change{{
-			file: "activities/flight.go",
-			old:  "	outcome := a.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)\n",
-			new: "	outcome := waypost.Outcome{Succeed: true, HTTPStatus: 200, At: a.now()}\n" +
-				"	go a.sender.Send(ctx, hook, s.MessageID, s.Body)\n",
+			file: "delivery/flight.go",
+			old:  "	return e.sender.Send(context.WithValue(ctx, attemptKey{}, s.Open.Attempt), hook, s.MessageID, s.Body)\n",
+			new: "	go e.sender.Send(ctx, hook, s.MessageID, s.Body)\n" +
+				"	return waypost.Outcome{Succeed: true, HTTPStatus: 200, At: e.now()}\n",
 		}},
 		test: "^TestReceivers$/^fails_twice$",
 		says: "recorded as succeeded, delivered is false",
 	},
 	"does not look at what is recorded": {
 		changes: []change{{
-			file: "activities/deliver.go",
+			file: "delivery/stage_recorded.go",
 			old:  "		case s.Status.Final():\n",
 			new:  "		case false:\n",
 		}, {
@@ -49,7 +49,7 @@ var mutants = map[string]mutant{
 	},
 	"admits everybody": {
 		changes: []change{{
-			file: "activities/admission.go",
+			file: "delivery/admission.go",
 			old:  "	granted = max(0, min(n, slots-l.underWay, free))\n",
 			new:  "	granted = max(n, min(0, free))\n",
 		}},
@@ -58,7 +58,7 @@ var mutants = map[string]mutant{
 	},
 	"does not look at rate limits": {
 		changes: []change{{
-			file: "activities/admission.go",
+			file: "delivery/admission.go",
 			old:  "	if limit := hook.RateLimit; limit != nil && granted > 0 {\n",
 			new:  "	if limit := hook.RateLimit; false {\n",
 		}},
@@ -74,10 +74,10 @@ var mutants = map[string]mutant{
 		test: "^TestReceivers$/^dead$",
 		says: "attempts were made while the receiver was dead, want",
 	},
-	"lets one webhook wait at all places": {
+	"lets one webhook wait in all slots": {
 		changes: []change{{
-			file: "activities/places.go",
-			old:  "	if p.by[webhookID] >= WaitingPlaces-p.taken {\n",
+			file: "delivery/slots.go",
+			old:  "	if s.by[webhookID] >= WaitingSlots-s.taken {\n",
 			new:  "	if false {\n",
 		}},
 		test: "^TestSlowSingles$",

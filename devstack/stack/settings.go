@@ -12,7 +12,7 @@ import (
 	"waypost/devstack/temporal"
 )
 
-// loopback is what waypost-dev lets webhooks reach (contract, chapter 1).
+// loopback is what waypost-dev lets webhooks reach (docs/contract.md, "Commands").
 const loopback = "127.0.0.0/8"
 
 // settings are the variables with which a role works on this stack, whether in

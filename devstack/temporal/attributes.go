@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/api/enums/v1"
 )
 
-// SearchAttributes are those that the namespace starts with (contract, chapter 6,
-// "In the Temporal Web UI").
+// SearchAttributes are those that the namespace starts with
+// (docs/contract.md, "In the Temporal Web UI").
 func SearchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{
 		"WaypostJourney": enums.INDEXED_VALUE_TYPE_KEYWORD,

@@ -278,7 +278,7 @@ func TestCodecListensOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-func TestSearchAttributesAreTheContracts(t *testing.T) {
+func TestSearchAttributes(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for name, kind := range temporal.SearchAttributes() {

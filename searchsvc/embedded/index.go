@@ -1,6 +1,6 @@
 // Package embedded keeps articles in an index on the local disk and finds them
-// there, for installations without a search server (contract, chapter 7). The index
-// belongs to one process. It is made with the storage of bleve, scorch: its
+// there, for installations without a search server (docs/contract.md, "Keywords"). The
+// index belongs to one process. It is made with the storage of bleve, scorch: its
 // segments, its merging, its crash safety. Text is cut into terms by the rules of
 // searchsvc's keywords.
 package embedded
@@ -217,6 +217,9 @@ func (x *Index) Delete(ctx context.Context, name string, keys []string) error {
 	defer g.release()
 	return wrap("delete from the generation "+name, g.remove(ctx, keys))
 }
+
+// Mark does nothing: a generation is never behind, for what was written is on the disk.
+func (*Index) Mark(context.Context, string, int64) error { return nil }
 
 // SetLive has searches use a generation. Those that run end on the one that they
 // began with.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"waypost"
 	"waypost/searchsvc"
 )
 
@@ -18,6 +19,7 @@ func Generations(t *testing.T, open Open) {
 	}{
 		{"life", testLife},
 		{"documents", testDocuments},
+		{"marks", testMarks},
 		{"missing", testMissing},
 		{"swap", testSwap},
 		{"at once", testAtOnce},
@@ -115,6 +117,59 @@ func testDocuments(t *testing.T, index searchsvc.Index) {
 		t.Errorf("a document without a key: %v, %v", faults, err)
 	}
 	wantTotal(t, index, "花开", 3)
+}
+
+// A generation is marked at any time, and its mark is no article: nobody finds it.
+func testMarks(t *testing.T, index searchsvc.Index) {
+	const first, second = "articles_1", "articles_2"
+	nothing := func() {
+		t.Helper()
+		for _, stage := range []waypost.Stage{waypost.StageRelease, waypost.StagePreRelease, waypost.StageTest} {
+			for _, tenant := range []string{"t1", "mark"} {
+				for _, keyword := range []string{"mark", "mar", "m", "9007199254740993", "9", "0"} {
+					a := ask{keyword: keyword, tenant: tenant, stage: stage, from: waypost.FromAdmin}
+					if result := a.must(t, index); result.Total != 0 || len(result.Hits) != 0 {
+						t.Errorf("%+v finds %+v", a, result)
+					}
+				}
+			}
+		}
+	}
+	mark := func(generation string, number int64) { t.Helper(); ok(t, index.Mark(t.Context(), generation, number)) }
+	ok(t, index.Create(t.Context(), first))
+	mark(first, 1)
+	put(t, index, first, []searchsvc.Document{article(1, "春天", "花开"), article(2, "夏天", "花开")})
+	mark(first, 2)
+	ok(t, index.SetLive(t.Context(), first))
+	nothing()
+	wantTotal(t, index, "花开", 2)
+	ok(t, index.Delete(t.Context(), first, []string{"1"}))
+	mark(first, 1<<53+1)
+	nothing()
+	wantTotal(t, index, "花开", 1)
+
+	// An article of the mark's key is refused, or another one than the mark.
+	same := article(3, "秋天", "花开")
+	same.Key = "mark"
+	faults, err := index.Import(t.Context(), first, []searchsvc.Document{same})
+	ok(t, err)
+	want := 2
+	if faults[0] != nil {
+		want = 1
+	}
+	mark(first, 1<<53+2)
+	wantTotal(t, index, "花开", want)
+
+	ok(t, index.Create(t.Context(), second))
+	mark(second, 1<<62)
+	ok(t, index.SetLive(t.Context(), second))
+	wantLive(t, index, second)
+	nothing()
+	wantTotal(t, index, "花开", 0)
+	ok(t, index.Prune(t.Context(), second))
+	put(t, index, second, []searchsvc.Document{article(1, "春天", "花开")})
+	mark(second, 1<<62+1)
+	wantTotal(t, index, "花开", 1)
 }
 
 // What is not there cannot be written to or searched.

@@ -115,6 +115,8 @@ func (x *plain) Delete(_ context.Context, generation string, keys []string) erro
 	return nil
 }
 
+func (*plain) Mark(context.Context, string, int64) error { return nil }
+
 func (x *plain) SetLive(_ context.Context, generation string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -42,6 +42,22 @@ type section struct {
 	AccessLevel int    `json:"access_level"`
 }
 
+// markKey is the key of the document that holds a collection's mark. No article has it:
+// their keys are numbers.
+const markKey = "mark"
+
+// markDocument holds a collection's mark. No search finds it, for its tenant key is none
+// that tenantKey gives.
+type markDocument struct {
+	document
+	// Mark is a text in JSON. The schema does not name it: it is kept, and not indexed.
+	Mark int64 `json:"mark,string"`
+}
+
+func newMark(number int64) markDocument {
+	return markDocument{document: document{ID: markKey, TenantKey: markKey, Channels: []string{}}, Mark: number}
+}
+
 func newDocument(d searchsvc.Document) document {
 	out := document{
 		ID:          d.Key,

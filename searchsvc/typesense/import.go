@@ -45,8 +45,8 @@ func (x *Index) Import(ctx context.Context, generation string, docs []searchsvc.
 		return nil
 	}
 	for i, d := range docs {
-		if d.Key == "" { // Typesense would think of one
-			faults[i] = errors.New("a document has no key")
+		if d.Key == "" || d.Key == markKey { // for "" Typesense would think of one
+			faults[i] = errors.New("a document has no key of its own")
 			continue
 		}
 		line, err := encodeLine(newDocument(d))
@@ -67,7 +67,20 @@ func (x *Index) Import(ctx context.Context, generation string, docs []searchsvc.
 	return faults, nil
 }
 
-func encodeLine(d document) ([]byte, error) {
+// Mark implements searchsvc.Index. Typesense applies the writes of one collection in their
+// order, also when it replays its log.
+func (x *Index) Mark(ctx context.Context, generation string, number int64) error {
+	line, err := encodeLine(newMark(number))
+	if err == nil {
+		var faults []error
+		if faults, err = x.importLines(ctx, x.prefix+generation, line, 1); err == nil {
+			err = faults[0]
+		}
+	}
+	return wrap("mark the collection "+x.prefix+generation, err)
+}
+
+func encodeLine(d any) ([]byte, error) {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)

@@ -1,5 +1,5 @@
 // Package typesense keeps articles in a cluster of Typesense servers and finds them
-// there (contract, chapter 7). It was made against Typesense 29.
+// there (docs/contract.md, "Keywords"). It was made against Typesense 29.
 package typesense
 
 import (
@@ -32,9 +32,9 @@ type Options struct {
 	// GET /status: without that a node that is started again is used before it has all
 	// articles.
 	APIKey string
-	// Indexed says which generation is live and how many articles it must have, by SQL. If
-	// it is nil, a node is used only while none of its writes are queued.
-	Indexed func(context.Context) (waypost.ArticleIndex, int, error)
+	// Indexed reads from SQL which generation is live and which mark it must have. If it is
+	// nil, a node is used only while none of its writes are queued.
+	Indexed func(context.Context) (waypost.ArticleIndex, error)
 	// Prefix stands before the names of the alias and of all collections. Whoever
 	// shares a cluster needs one of their own, for collections of ours are dropped when
 	// they are no longer needed.
@@ -57,7 +57,7 @@ type Index struct {
 	prefix  string
 	alias   string
 	log     *slog.Logger
-	indexed func(context.Context) (waypost.ArticleIndex, int, error)
+	indexed func(context.Context) (waypost.ArticleIndex, error)
 
 	now       func() time.Time
 	searching patience
@@ -145,10 +145,10 @@ func (x *Index) Live(ctx context.Context) (string, error) {
 		if err != nil || queued <= 0 {
 			return err
 		}
-		index, _, err := x.indexed(ctx)
+		index, err := x.indexed(ctx)
 		switch {
 		case err != nil:
-			return errUncounted
+			return errUntold
 		case !x.expects(index, collection):
 			return lacking(queued)
 		}

@@ -155,9 +155,10 @@ const wholeTime = 250 * time.Millisecond
 
 // holdsAll is a fault if a node may lack articles: a server that was started again, or is
 // behind the others, answers searches from the part of the log that it has replayed, and
-// says that it is healthy. It has all if no writes are queued, or if what SQL says is
-// indexed is there: else what is being written would keep it from answering. A server
-// that does not tell its queue, or not to this API key, is used as it is.
+// says that it is healthy. It has all if no writes are queued, or if the mark of its
+// collection is the one that SQL knows, or a higher one: else what is being written would
+// keep it from answering. A server that does not tell its queue, or not to this API key,
+// is used as it is.
 func (x *Index) holdsAll(ctx context.Context, n *node) error {
 	n.mu.Lock()
 	fresh := x.now().Sub(n.whole) < wholeTime
@@ -180,15 +181,16 @@ func (x *Index) holdsAll(ctx context.Context, n *node) error {
 }
 
 // holdsIndexed is a fault if a node with queued writes may lack what SQL says is indexed:
-// the alias names a generation of before, or its collection has fewer articles.
+// the alias names a generation of before, or the mark of its collection is lower.
 func (x *Index) holdsIndexed(ctx context.Context, n *node, queued int64) error {
 	behind := lacking(queued)
 	if x.indexed == nil {
 		return behind
 	}
-	index, want, err := x.indexed(ctx)
+	// SQL is asked first: what it then says is in the engine already.
+	index, err := x.indexed(ctx)
 	if err != nil {
-		return errUncounted
+		return errUntold
 	}
 	collection, err := n.target(ctx, x.alias)
 	if err != nil {
@@ -197,23 +199,31 @@ func (x *Index) holdsIndexed(ctx context.Context, n *node, queued int64) error {
 	if collection == "" || !x.expects(index, collection) {
 		return behind
 	}
-	answer, err := n.client.Collection(collection).Retrieve(ctx)
-	switch {
-	case isMissing(err):
-		return behind
-	case err != nil:
+	mark, err := n.mark(ctx, collection)
+	if err != nil {
 		return err
-	case answer.NumDocuments == nil || *answer.NumDocuments < int64(want):
+	}
+	if mark < index.Mark {
 		return behind
 	}
 	return nil
+}
+
+// mark is the mark of a collection, 0 if it has none.
+func (n *node) mark(ctx context.Context, collection string) (int64, error) {
+	var there markDocument
+	err := read(&there)(n.http.GetDocument(ctx, collection, markKey))
+	if isMissing(err) {
+		return 0, nil
+	}
+	return there.Mark, err
 }
 
 func lacking(queued int64) fault {
 	return fault{cause: fmt.Sprintf("lacks articles: %d writes are queued", queued)}
 }
 
-var errUncounted = fault{cause: "has writes queued, and the database does not tell which articles it should have"}
+var errUntold = fault{cause: "has writes queued, and the database does not tell which articles it should have"}
 
 // expects tells whether the alias may name a collection when all is replayed: that of the
 // live generation, or, until SQL knows that a reindex has ended, of the one that was built.

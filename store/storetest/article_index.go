@@ -58,14 +58,6 @@ func named(id string) waypost.Article {
 	return waypost.Article{ID: id, TenantID: "site-1", Name: "n", Identifier: "x"}
 }
 
-// indexed checks how many articles the index must have.
-func (f *fixture) indexed(t *testing.T, want int) {
-	t.Helper()
-	_, n, err := f.IndexedArticles(t.Context())
-	ok(t, err)
-	equal(t, "indexed", n, want)
-}
-
 var articleIndexTests = []test{
 	{"changes come in order and once", func(t *testing.T, f *fixture) {
 		n, oldest, err := f.PendingArticleChanges(t.Context())
@@ -98,21 +90,14 @@ var articleIndexTests = []test{
 		ok(t, err)
 		equal(t, "pending", n, 6)
 		equal(t, "oldest", oldest, began)
-		f.indexed(t, 0)
 
 		ok(t, f.DeleteArticle(t.Context(), scope, "i1", nil))
 		ok(t, f.DeleteArticle(t.Context(), scope, "a", nil))
 		due = f.settled(t, "- i2 - b c i3")
 		f.hold(t, "p1", "engine")
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", due[:3]))
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", nil))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", due[:3], 0))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", nil, 0))
 		f.settled(t, "b c i3")
-		f.indexed(t, 1)
-		// A change of an article that the index has does not make it one that it lacks.
-		must[waypost.ArticleImport](t)(f.ImportArticles(t.Context(), scope, articleRows(named("i2"), named("i3"))))
-		f.indexed(t, 1)
-		ok(t, f.DeferArticleChanges(t.Context(), "p1", f.settled(t, "b c i3 i2")[3:]))
-		f.indexed(t, 1)
 		// An article that was deleted and comes again is another one.
 		f.put(t, named("a"))
 		again := f.settled(t, "b c a i3")
@@ -126,15 +111,14 @@ var articleIndexTests = []test{
 		f.put(t, named("b"))
 		first := f.settled(t, "a b")
 		f.put(t, named("a"))
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", first))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", first, 0))
 		second := f.settled(t, "a")
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", second))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", second, 0))
 		f.settled(t, "")
-		f.indexed(t, 2)
 		// It was done and has changed again: what was done is not done twice.
 		f.put(t, named("a"))
 		ok(t, f.DeleteArticle(t.Context(), scope, "b", nil))
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", append(first, second...)))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", append(first, second...), 0))
 		ok(t, f.DeferArticleChanges(t.Context(), "p1", append(first, second...)))
 		f.settled(t, "a -")
 	}},
@@ -155,7 +139,7 @@ var articleIndexTests = []test{
 				list[i], after = a.ID, a.Number
 			}
 			equal(t, "page", strings.Join(list, " "), want)
-			ok(t, f.DoneArticleChanges(t.Context(), "p1", due))
+			ok(t, f.DoneArticleChanges(t.Context(), "p1", due, 0))
 		}
 	}},
 	{"what the index refuses waits longer each time", func(t *testing.T, f *fixture) {
@@ -163,7 +147,7 @@ var articleIndexTests = []test{
 		f.put(t, named("bad"))
 		f.put(t, named("good"))
 		due := f.settled(t, "bad good")
-		ok(t, f.DoneArticleChanges(t.Context(), "p1", due[1:]))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", due[1:], 0))
 		bad := due[:1]
 		for try, delay := 0, time.Second; try < 16; try++ {
 			equal(t, "tries", bad[0].Tries, try)
@@ -234,17 +218,77 @@ var articleIndexTests = []test{
 		}
 		equal(t, "holders", got, 1)
 	}},
+	{"each holder has a higher epoch", func(t *testing.T, f *fixture) {
+		epoch := func(what string, ix waypost.ArticleIndex, want int64) {
+			t.Helper()
+			equal(t, what, ix.Epoch, want)
+		}
+		read := func() waypost.ArticleIndex {
+			t.Helper()
+			return must[waypost.ArticleIndex](t)(f.ArticleIndex(t.Context()))
+		}
+		epoch("nobody", read(), 0)
+		epoch("first", f.hold(t, "p1", "e1"), 1)
+		f.clock.Advance(leaseTTL / 2)
+		epoch("renewed", f.hold(t, "p1", "e1"), 1)
+		f.clock.Advance(leaseTTL)
+		epoch("late, but nobody else had it", f.hold(t, "p1", "e2"), 1)
+		ix, held, err := f.HoldArticleIndex(t.Context(), "p2", "e2", false, leaseTTL)
+		ok(t, err)
+		equal(t, "held", held, false)
+		epoch("refused", ix, 1)
+		ok(t, f.BeginReindex(t.Context(), "p1", "g"))
+		f.clock.Advance(leaseTTL)
+		epoch("taken over", f.hold(t, "p2", "e2"), 2)
+		ok(t, f.ReleaseArticleIndex(t.Context(), "p2"))
+		must[waypost.Reindex](t)(f.RequestReindex(t.Context()))
+		epoch("given back", read(), 2)
+		epoch("taken again", f.hold(t, "p2", "e2"), 3)
+		ix, held, err = f.HoldArticleIndex(t.Context(), "p3", "e2", true, leaseTTL)
+		ok(t, err)
+		equal(t, "held", held, true)
+		epoch("exclusive", ix, 4)
+	}},
+	{"the mark is noted with what is done", func(t *testing.T, f *fixture) {
+		mark := func(want int64) {
+			t.Helper()
+			equal(t, "mark", must[waypost.ArticleIndex](t)(f.ArticleIndex(t.Context())).Mark, want)
+		}
+		f.hold(t, "p1", "engine")
+		f.put(t, named("a"))
+		first := f.settled(t, "a")
+		f.put(t, named("a"))
+		const high = int64(1)<<62 + 1
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", first, high)) // nothing is done: it has changed since
+		mark(high)
+		second := f.settled(t, "a")
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", second, 0)) // what is searched was not marked
+		mark(high)
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", second, high+1))
+		ok(t, f.DoneArticleChanges(t.Context(), "p1", second, high)) // an old one
+		mark(high + 1)
+		wantCode(t, f.DoneArticleChanges(t.Context(), "p2", second, high+2), waypost.CodeConflict)
+		ok(t, f.BeginReindex(t.Context(), "p1", "g"))
+		mark(high + 1)
+		wantCode(t, f.FinishReindex(t.Context(), "p2", "engine", high+2), waypost.CodeConflict)
+		mark(high + 1)
+		ok(t, f.FinishReindex(t.Context(), "p1", "engine", high+3))
+		mark(high + 3)
+		ok(t, f.ReleaseArticleIndex(t.Context(), "p1"))
+		f.hold(t, "p2", "other")
+		mark(high + 3)
+	}},
 	{"only the holder writes", func(t *testing.T, f *fixture) {
 		f.put(t, named("a"))
 		due := f.settled(t, "a")
 		f.hold(t, "p1", "engine")
 		for _, holder := range []string{"p2", ""} {
 			for name, err := range map[string]error{
-				"done":    f.DoneArticleChanges(t.Context(), holder, due),
+				"done":    f.DoneArticleChanges(t.Context(), holder, due, 9),
 				"defer":   f.DeferArticleChanges(t.Context(), holder, due),
 				"begin":   f.BeginReindex(t.Context(), holder, "g"),
 				"advance": f.AdvanceReindex(t.Context(), holder, 1, 1),
-				"finish":  f.FinishReindex(t.Context(), holder, "engine"),
+				"finish":  f.FinishReindex(t.Context(), holder, "engine", 9),
 				"fail":    f.FailReindex(t.Context(), holder, "m"),
 			} {
 				if waypost.CodeOf(err) != waypost.CodeConflict {
@@ -253,10 +297,10 @@ var articleIndexTests = []test{
 			}
 		}
 		f.settled(t, "a")
-		equal(t, "index", f.hold(t, "p1", "engine"), waypost.ArticleIndex{})
+		equal(t, "index", f.hold(t, "p1", "engine"), waypost.ArticleIndex{Epoch: 1})
 		// Nobody holds it: then nobody writes it.
 		ok(t, f.ReleaseArticleIndex(t.Context(), "p1"))
-		wantCode(t, f.DoneArticleChanges(t.Context(), "", due), waypost.CodeConflict)
+		wantCode(t, f.DoneArticleChanges(t.Context(), "", due, 9), waypost.CodeConflict)
 	}},
 	{"a reindex from its request to its end", func(t *testing.T, f *fixture) {
 		_, err := f.Reindex(t.Context())
@@ -269,7 +313,7 @@ var articleIndexTests = []test{
 		equal(t, "asked", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), pending)
 		f.clock.Advance(time.Second)
 		equal(t, "asked again", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), pending)
-		equal(t, "index", f.hold(t, "p1", "e1"), waypost.ArticleIndex{Requested: true})
+		equal(t, "index", f.hold(t, "p1", "e1"), waypost.ArticleIndex{Requested: true, Epoch: 1})
 
 		started := f.clock.Now()
 		ok(t, f.BeginReindex(t.Context(), "p1", "g1"))
@@ -284,7 +328,7 @@ var articleIndexTests = []test{
 		}
 		// The process dies; another one continues.
 		f.clock.Advance(leaseTTL)
-		equal(t, "taken over", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Building: "g1", Cursor: last})
+		equal(t, "taken over", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Building: "g1", Cursor: last, Epoch: 2})
 		wantCode(t, f.AdvanceReindex(t.Context(), "p1", last+10, 2), waypost.CodeConflict)
 		running.Processed = 2
 		equal(t, "asked while it runs", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), running)
@@ -294,33 +338,33 @@ var articleIndexTests = []test{
 		equal(t, "past the end", len(must[[]waypost.IndexedArticle](t)(f.ReindexPage(t.Context(), last, 100))), 0)
 		ok(t, f.AdvanceReindex(t.Context(), "p2", last, 3))
 		ended := f.clock.Now()
-		ok(t, f.FinishReindex(t.Context(), "p2", "e1"))
+		ok(t, f.FinishReindex(t.Context(), "p2", "e1", 7))
 		f.clock.Advance(time.Second)
-		ok(t, f.FinishReindex(t.Context(), "p2", "e1"))
+		ok(t, f.FinishReindex(t.Context(), "p2", "e1", 8))
 		ok(t, f.FailReindex(t.Context(), "p2", "too late"))
 		ok(t, f.AdvanceReindex(t.Context(), "p2", last+1, 1))
 		succeeded := waypost.Reindex{Status: waypost.ReindexSucceeded, Total: 5, Processed: 5, CreatedAt: asked, StartedAt: &started, EndedAt: &ended}
 		equal(t, "finished", must[waypost.Reindex](t)(f.Reindex(t.Context())), succeeded)
-		equal(t, "live", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1"})
+		equal(t, "live", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Epoch: 2, Mark: 7})
 
 		// One that nobody asked for, and one that fails.
 		begun := f.clock.Now()
 		ok(t, f.BeginReindex(t.Context(), "p2", "g2"))
 		equal(t, "created", must[waypost.Reindex](t)(f.Reindex(t.Context())).CreatedAt, begun)
-		equal(t, "both", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Building: "g2"})
+		equal(t, "both", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Building: "g2", Epoch: 2, Mark: 7})
 		ok(t, f.FailReindex(t.Context(), "p2", "disk\x00full"))
 		failed := must[waypost.Reindex](t)(f.Reindex(t.Context()))
 		equal(t, "failed", []any{failed.Status, failed.Message, *failed.EndedAt}, []any{waypost.ReindexFailed, "disk\uFFFDfull", begun})
-		equal(t, "still live", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1"})
+		equal(t, "still live", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Epoch: 2, Mark: 7})
 		must[waypost.Reindex](t)(f.RequestReindex(t.Context()))
 		ok(t, f.FailReindex(t.Context(), "p2", "at once"))
 		equal(t, "not asked any more", f.hold(t, "p2", "e1").Requested, false)
 
 		// Another engine: the generation of the one before misses changes from now on.
 		ok(t, f.ReleaseArticleIndex(t.Context(), "p2"))
-		equal(t, "elsewhere", f.hold(t, "p3", "e2"), waypost.ArticleIndex{Engine: "e1", Live: "g1"})
+		equal(t, "elsewhere", f.hold(t, "p3", "e2"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Epoch: 3, Mark: 7})
 		ok(t, f.BeginReindex(t.Context(), "p3", "g3"))
-		equal(t, "forgotten", f.hold(t, "p3", "e2"), waypost.ArticleIndex{Engine: "e2", Building: "g3"})
+		equal(t, "forgotten", f.hold(t, "p3", "e2"), waypost.ArticleIndex{Engine: "e2", Building: "g3", Epoch: 3, Mark: 7})
 	}},
 	{"an index that follows misses nothing", followArticles},
 }
@@ -357,7 +401,7 @@ func followArticles(t *testing.T, f *fixture) {
 			}
 			live.apply(changes)
 			building.apply(changes)
-			if err := f.DoneArticleChanges(t.Context(), "p1", changes); err != nil {
+			if err := f.DoneArticleChanges(t.Context(), "p1", changes, 0); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,253 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/redis/go-redis/v9"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"waypost"
+	"waypost/activities"
+	"waypost/config"
+	"waypost/delivery"
+	"waypost/gateway"
+	"waypost/limits"
+	"waypost/store"
+	"waypost/webhook"
+	"waypost/worker"
+	"waypost/workflows"
+)
+
+// process is what the roles of a process share. Its methods open it part by part, in the
+// order in which run calls them.
+type process struct {
+	cfg  config.Config
+	log  *slog.Logger
+	role parts
+	stop stack
+
+	clock    *worker.Clock
+	keys     *waypost.Keyring
+	cert     *certificate
+	db       *store.Store
+	admin    *adminServer
+	spans    *traces
+	counts   *metrics
+	temporal client.Client
+	checks   []check // of the admin server
+
+	policy webhook.Options
+	sender delivery.Sender
+	files  int // file descriptors; 0 if nobody says
+
+	redis    redis.UniversalClient // nil without one
+	search   *articles             // nil if the role needs none
+	rates    *limits.Rates
+	breakers *limits.Breakers
+
+	// What is written wakes the pump of this process, or of one that has a worker.
+	everything, enrolled *limits.Bell
+	wakeAll              waker
+	enrolling            gateway.Enrollments
+	background           []func(context.Context)
+}
+
+// openStore opens the database, and makes what answers while the process stops.
+func (p *process) openStore(ctx context.Context) (err error) {
+	if p.keys, err = waypost.ParseKeyring(string(p.cfg.Encryption.Keys)); err != nil {
+		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
+	}
+	if p.cert, err = loadCertificate(p.cfg.TLS, p.log, time.Now); err != nil {
+		return err
+	}
+	if p.db, err = store.Open(ctx, string(p.cfg.Database.URL), p.keys, p.clock.Now); err != nil {
+		return err
+	}
+	p.stop.push(func() { closing(p.log, "database", p.db.Close()) })
+	// It answers until all that is under way has ended.
+	p.stop.push(func() {
+		if p.admin != nil {
+			p.admin.stop()
+		}
+	})
+	p.counts.watchCertificate(p.cert)
+	p.counts.watchBacklog(p.db)
+	p.checks = append(p.checks, check{name: "database", ask: p.db.Ping})
+	return nil
+}
+
+// openTemporal connects to Temporal, and to whoever collects traces.
+func (p *process) openTemporal(ctx context.Context) (err error) {
+	p.spans = startTraces(ctx, p.role.service(), p.log)
+	p.stop.push(p.spans.stop)
+	if p.temporal, err = dialTemporal(p.cfg, p.keys, p.spans.interceptors(), p.log); err != nil {
+		return err
+	}
+	p.stop.push(p.temporal.Close)
+	p.checks = append(p.checks, check{name: "temporal", ask: pingTemporal(p.temporal)})
+	return nil
+}
+
+// openSender makes what POSTs messages.
+func (p *process) openSender() (err error) {
+	// A POST that cannot be dialled for want of a file descriptor would count as the
+	// receiver's fault. Half of them are for POSTs, a quarter is for connections that are
+	// kept.
+	p.files = descriptors()
+	if p.role.worker && p.files > 0 && p.files < wantedDescriptors {
+		p.log.Warn("few file descriptors: fewer POSTs are made at a time; raise nofile", "nofile", p.files, "wanted", wantedDescriptors, "posts", p.files/2)
+	}
+	p.policy = webhook.Options{AllowCIDRs: p.cfg.Webhook.AllowCIDRs, Ports: p.cfg.Webhook.Ports, Now: p.clock.Now, MaxIdle: p.files / 4}
+	if p.cfg.Webhook.Proxy != "" {
+		if p.policy.Proxy, err = url.Parse(string(p.cfg.Webhook.Proxy)); err != nil {
+			return errors.New("WAYPOST_WEBHOOK_PROXY: is no URL")
+		}
+	}
+	connections := webhook.NewSender(p.policy)
+	p.stop.push(connections.Close)
+	p.sender = p.spans.sender(connections)
+	return nil
+}
+
+func (p *process) openRedis() error {
+	if p.cfg.Redis.URL == "" {
+		return nil
+	}
+	options, err := redis.ParseURL(string(p.cfg.Redis.URL))
+	if err != nil {
+		return fmt.Errorf("WAYPOST_REDIS_URL: %w", err)
+	}
+	p.redis = redis.NewClient(limits.ClientOptions(options))
+	p.stop.push(func() { closing(p.log, "redis", p.redis.Close()) })
+	return nil
+}
+
+func (p *process) openSearch(ctx context.Context) (err error) {
+	if p.search, err = openArticles(ctx, p.cfg, p.role, p.db, p.log); err != nil || p.search == nil {
+		return err
+	}
+	p.stop.push(func() { closing(p.log, "article index", p.search.close()) })
+	p.counts.watchArticles(p.db, p.search.indexer)
+	return nil
+}
+
+// openLimits makes what processes share through Redis.
+func (p *process) openLimits() {
+	p.rates = limits.NewRates(p.redis, p.log)
+	p.counts.watchRedis("rates", p.rates)
+	p.breakers = limits.NewBreakers(p.redis, p.log, p.clock.Now)
+	p.counts.watchRedis("breakers", p.breakers)
+	p.everything, p.enrolled = limits.NewBell(p.redis, "all"), limits.NewBell(p.redis, "enrollments")
+	p.counts.watchRedis("bells", p.enrolled)
+	p.wakeAll, p.enrolling = p.everything.Ring, ringing{p.db, p.db, p.enrolled}
+	p.background = []func(context.Context){p.everything.Run, p.enrolled.Run}
+}
+
+// startWorker makes the worker and what it needs, and starts it.
+func (p *process) startWorker(ctx context.Context) *runningWorker {
+	starter := workflows.NewClient(p.temporal, p.cfg.Temporal.TaskQueue)
+	starter.Now = p.clock.Now
+	pump := worker.NewPump(p.db, starter, p.counts, p.log)
+	pump.Now = p.clock.Now
+	if p.redis != nil {
+		pump.All, pump.Enrollments = p.everything, p.enrolled
+	}
+	p.wakeAll, p.enrolling = pump.Wake, starting{p.db, pump}
+	sweeper := worker.NewSweeper(p.db, retention(p.cfg.Retention), p.clock.Now, starter.LastPoll, p.counts, p.log)
+	p.background = []func(context.Context){pump.Run, sweeper.Run}
+	p.counts.watchBreakers(p.breakers)
+	engine := delivery.New(delivery.Options{
+		Store: recording{p.db, p.counts}, Sender: p.sender, Admission: delivery.NewTurnstile(tokensOf(p.rates), p.clock.Now, p.files/2),
+		Breakers: p.breakers, Observer: p.counts, Wake: pump.Wake, OnSent: pump.TookOff, Yield: pump.GiveWay, Away: store.Away, Log: p.log, Now: p.clock.Now,
+	})
+	acts := activities.New(activities.Options{Engine: engine, Store: p.db, Wake: pump.Wake, Log: p.log, Now: p.clock.Now})
+	pump.Failed = engine.Failed
+	ahead := p.spans.ahead(engine.SendAhead)
+	pump.SendAhead = func(ctx context.Context, c waypost.Cohort) bool {
+		return p.clock.Compared() && ahead(ctx, c) // a workflow compares it before its activities
+	}
+	p.stop.push(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		defer cancel()
+		closing(p.log, "recorder", engine.Close(ctx))
+	})
+	working := startWorker(ctx, func() sdkworker.Worker { return worker.New(p.temporal, p.cfg.Temporal.TaskQueue, acts, p.clock, pump) }, p.log)
+	p.stop.push(working.stop)
+	return working
+}
+
+// newGateway makes the gateway; it does not serve yet.
+func (p *process) newGateway() (*fiber.App, error) {
+	if p.redis == nil {
+		return nil, errors.New("WAYPOST_REDIS_URL is not set")
+	}
+	p.checks = append(p.checks, check{name: "redis", ask: func(ctx context.Context) error { return p.redis.Ping(ctx).Err() }},
+		check{name: "search", ask: p.search.service.Works, optional: true})
+	nonces := limits.NewNonces(p.redis)
+	p.counts.watchRedis("nonces", nonces)
+	tokenKeys, err := p.keys.Derive("search-token")
+	if err != nil {
+		return nil, err
+	}
+	serving := gateway.New(gateway.Options{
+		Applications:   p.db,
+		Leads:          p.db,
+		Imports:        p.db,
+		Webhooks:       p.db,
+		Breakers:       breakerStates{p.breakers},
+		Journeys:       p.db,
+		Enrollments:    p.enrolling,
+		Launches:       p.db,
+		Controls:       p.db,
+		Events:         p.db,
+		Deliveries:     p.db,
+		Articles:       p.db,
+		Reindexes:      p.db,
+		Search:         p.search.service,
+		TokenKeys:      tokenKeys,
+		IndexWaker:     p.search.indexer,
+		Nonces:         nonces,
+		Rates:          requestRates{limits.NewLeases(p.rates)},
+		Keys:           p.db,
+		Sender:         p.sender,
+		CheckURL:       p.policy.CheckURL,
+		Waker:          p.wakeAll,
+		TemporalURL:    temporalURL(p.cfg.Temporal),
+		WorkflowURL:    pageURL(p.cfg.Temporal, "workflows"),
+		ScheduleURL:    pageURL(p.cfg.Temporal, "schedules"),
+		AddressRate:    p.cfg.HTTP.AddressRate,
+		TrustedProxies: p.cfg.HTTP.TrustedProxies,
+		SearchOrigins:  p.cfg.Search.Origins,
+		Away:           store.Away,
+		PhoneRegion:    p.cfg.Lead.PhoneRegion,
+		Now:            Now,
+		Log:            p.log,
+		Observe:        p.counts.Request,
+		Trace:          p.spans.requests(),
+	})
+	// Who keeps a connection open is told to open no further request on it.
+	serving.Server().CloseOnShutdown = true
+	return serving, nil
+}
+
+// runInBackground runs the pump, the sweeper, the bells and the indexer until the process
+// stops.
+func (p *process) runInBackground(ctx context.Context) {
+	inBackground, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range p.background {
+		running.Go(func() { run(inBackground) })
+	}
+	p.stop.push(func() { stopBackground(); running.Wait() })
+	if p.search != nil {
+		p.stop.push(p.search.run(ctx))
+	}
+}

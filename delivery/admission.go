@@ -1,0 +1,241 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// Admission says how many POSTs to a webhook may begin now. It never waits:
+// whoever is not admitted is deferred, so that one webhook's limits hold up
+// nobody else.
+type Admission interface {
+	// Admit admits up to n POSTs to the webhook. If it admits fewer, reason says why
+	// (a Defer… value), and wait how long the others should stay away at least.
+	Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration)
+	// Done says that n POSTs that were admitted have ended or will not be made.
+	Done(webhookID string, n int)
+	// PostTime estimates how long a POST to the webhook takes.
+	PostTime(webhookID string) time.Duration
+}
+
+// admitAll is the Admission of those who need none.
+type admitAll struct{}
+
+func (admitAll) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string, time.Duration) {
+	return n, "", 0
+}
+
+func (admitAll) Done(string, int)              {}
+func (admitAll) PostTime(string) time.Duration { return 0 }
+
+// Tokens takes up to n tokens of a bucket that holds burst tokens and gets
+// perSecond a second, over all processes; it tells how many it got and, if fewer,
+// how long it takes at least until there is another one.
+type Tokens func(ctx context.Context, key string, perSecond float64, burst, n int) (allowed int, retryAfter time.Duration)
+
+const (
+	// defaultConcurrency bounds the POSTs of a process to a webhook that sets no
+	// bound of its own.
+	defaultConcurrency = 1000
+	// processConcurrency bounds those to all webhooks. Each has a file descriptor, and what
+	// the process cannot dial for want of one fails, whoever receives it: it is less where
+	// there are few.
+	processConcurrency = 4000
+	// leastConcurrency is what every webhook has, however many POSTs others have under way,
+	// and fullAway how long those stay away at least who find the process full.
+	leastConcurrency = 4
+	fullAway         = time.Second
+	// How long those who are not admitted stay away, whatever the estimate says: a
+	// visit has its cost, and an estimate is wrong where others gave up.
+	minAway = 100 * time.Millisecond
+	maxAway = 5 * time.Minute
+	// guessedPOST stands for the time that a POST takes until some have ended.
+	guessedPOST = 200 * time.Millisecond
+	// remembered is how many POSTs the estimate of that time goes back.
+	remembered = 1000
+	// maxIdleLines bounds the webhooks that a Turnstile remembers for nothing.
+	maxIdleLines = 1000
+)
+
+// Turnstile is the Admission of a process: as many POSTs under way as the
+// webhook's maxConcurrency says, in this process, and as are free of the process's own
+// beside the webhook's, so that there are some for the next one, a few always; and as
+// many begun as its rateLimit says, in all processes together. Make it with NewTurnstile.
+type Turnstile struct {
+	tokens Tokens
+	now    func() time.Time
+	most   int // POSTs to all webhooks
+
+	mu       sync.Mutex
+	lines    map[string]*line // by webhook
+	sweep    int              // at how many lines idle ones are dropped
+	underWay int
+}
+
+// line is what a process knows of the POSTs to one webhook.
+type line struct {
+	underWay int
+	// busy is the time that POSTs have taken together, until changed; with the
+	// number of those that have ended it tells how long one takes.
+	busy    time.Duration
+	ended   int
+	changed time.Time
+	// turns say, by reason, until when those who were sent away before will use up
+	// what comes free. Without them all would come back at once, most in vain. They go
+	// by the webhook's limits.
+	turns  map[string]time.Time
+	rate   waypost.RateLimit
+	atOnce int
+}
+
+// NewTurnstile makes an Admission that takes the tokens of rate limits from
+// tokens. Now is time.Now if nil; most bounds the POSTs of the process, 4,000 by default
+// and at most.
+func NewTurnstile(tokens Tokens, now func() time.Time, most int) *Turnstile {
+	if now == nil {
+		now = time.Now
+	}
+	most = min(cmp.Or(most, processConcurrency), processConcurrency)
+	return &Turnstile{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
+}
+
+// Admit takes slots of this process first, then tokens for those that have one.
+func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration) {
+	if n <= 0 {
+		return 0, "", 0
+	}
+	slots := hook.MaxConcurrency
+	if slots == 0 {
+		slots = defaultConcurrency
+	}
+	granted, full := t.enter(hook, n, slots)
+	if limit := hook.RateLimit; limit != nil && granted > 0 {
+		allowed, retryAfter := t.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
+		if allowed < granted {
+			t.leave(hook.ID, granted-allowed, false)
+			// A visit can find as many tokens as the bucket holds. Half of that leaves it
+			// some time to be late: what runs over is lost.
+			visit := min(n-allowed, max(1, limit.Burst/2))
+			share := time.Duration(float64(visit) / limit.PerSecond * float64(time.Second))
+			return allowed, waypost.DeferRateLimit, max(retryAfter, t.queue(hook.ID, waypost.DeferRateLimit, share))
+		}
+	}
+	if granted < n {
+		// Slots do not add up as tokens do, so a little more than comes free is asked
+		// for: some visits are in vain, few slots are idle.
+		visit := min(n-granted, max(1, slots/2))
+		share := t.PostTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
+		if full {
+			share = max(share, fullAway)
+		}
+		return granted, waypost.DeferMaxConcurrency, t.queue(hook.ID, waypost.DeferMaxConcurrency, share)
+	}
+	return granted, "", 0
+}
+
+// Done gives slots back.
+func (t *Turnstile) Done(webhookID string, n int) { t.leave(webhookID, n, true) }
+
+// leave gives slots back, in which POSTs have ended or for which there was no token:
+// those say nothing of how long a POST takes.
+func (t *Turnstile) leave(webhookID string, n int, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.line(webhookID)
+	n = max(0, min(n, l.underWay))
+	l.underWay -= n
+	t.underWay -= n
+	if !ended {
+		return
+	}
+	if l.ended += n; l.ended >= 2*remembered {
+		l.ended, l.busy = l.ended/2, l.busy/2
+	}
+}
+
+// enter takes up to n of so many slots. Those whom another limit has sent away were
+// told to come again when it changed, and wait for nobody. Full says that those of the
+// process are what is lacking.
+func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.line(hook.ID)
+	var rate waypost.RateLimit
+	if hook.RateLimit != nil {
+		rate = *hook.RateLimit
+	}
+	if rate != l.rate || slots != l.atOnce {
+		l.rate, l.atOnce, l.turns = rate, slots, nil
+	}
+	free := max((t.most-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
+	granted = max(0, min(n, slots-l.underWay, free))
+	full = granted < min(n, slots-l.underWay)
+	l.underWay += granted
+	t.underWay += granted
+	return granted, full
+}
+
+// queue tells when to come back for a share of what comes free, after all who
+// were told before.
+func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l, now := t.line(webhookID), t.now()
+	away := max(0, l.turns[reason].Sub(now)) + share
+	if away < 0 || away > maxAway { // it may have run over
+		away = maxAway
+	}
+	if l.turns == nil {
+		l.turns = map[string]time.Time{}
+	}
+	l.turns[reason] = now.Add(away)
+	return max(away, minAway)
+}
+
+// PostTime goes by the POSTs of this process.
+func (t *Turnstile) PostTime(webhookID string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.line(webhookID)
+	if l.ended == 0 {
+		return guessedPOST
+	}
+	// Those under way have their part in busy, too.
+	return l.busy / time.Duration(l.ended+l.underWay)
+}
+
+// line finds or makes a webhook's line and brings its sums up to now. The caller
+// holds mu.
+func (t *Turnstile) line(webhookID string) *line {
+	now := t.now()
+	l := t.lines[webhookID]
+	if l == nil {
+		if len(t.lines) >= t.sweep {
+			t.dropIdle(now)
+		}
+		l = &line{changed: now}
+		t.lines[webhookID] = l
+	}
+	l.busy += time.Duration(l.underWay) * max(0, now.Sub(l.changed))
+	l.changed = now
+	return l
+}
+
+// dropIdle forgets webhooks that nothing is sent to; a cache of a fixed size would forget
+// busy ones.
+func (t *Turnstile) dropIdle(now time.Time) {
+	for id, l := range t.lines {
+		idle := l.underWay == 0
+		for _, turn := range l.turns {
+			idle = idle && !turn.After(now)
+		}
+		if idle {
+			delete(t.lines, id)
+		}
+	}
+	t.sweep = max(maxIdleLines, 2*len(t.lines))
+}

@@ -1,0 +1,446 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Item is one enrollment of a batch.
+type Item struct {
+	EnrollmentID string `json:"enrollment"`
+	LeadsID      int64  `json:"lead"`
+	// State is the interpreter's; its path is there for MoveBatch only.
+	State journey.State `json:"state"`
+	// Since and Planned are the beginning and the end of what the enrollment waits
+	// for, as they were before any pause; Planned is zero if it waits for no time.
+	Since   time.Time `json:"since,omitzero"`
+	Planned time.Time `json:"planned,omitzero"`
+	// Deferred says that the workflow knows of the touchpoint being held back, and
+	// the timeline of it.
+	Deferred bool `json:"deferred,omitempty"`
+	// Quiet says that it is held back for quiet hours, and the timeline of that.
+	Quiet bool `json:"quiet,omitempty"`
+	// Fresh says that the workflow has not sent the touchpoint in any batch yet.
+	Fresh bool `json:"fresh,omitempty"`
+	// Ahead says that its message may have been sent before the workflow was started.
+	Ahead bool `json:"ahead,omitempty"`
+	// Waited says, to EnrollBatch, that the enrollment was in a wait.
+	Waited bool `json:"waited,omitempty"`
+	// Rung says, to LookBatch, that somebody has told of a change.
+	Rung bool `json:"rung,omitempty"`
+	// Unrecorded are timeline entries that no activity has written yet.
+	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
+	// Round is set in a redelivery, which is nothing to the enrollment: of State it
+	// has the Visit only.
+	Round int `json:"round,omitempty"`
+}
+
+// Batch is a group of enrollments at one node, or of messages that one webhook is
+// to get once more.
+type Batch struct {
+	Scope     waypost.Scope `json:"scope"`
+	JourneyID string        `json:"journey"`
+	Version   int           `json:"version"`
+	LaunchID  string        `json:"launch,omitempty"`
+	NodeID    string        `json:"node,omitempty"`
+	// WebhookID is that of a redelivery, whose items may come from several journeys.
+	WebhookID string `json:"webhook,omitempty"`
+	// Now is the workflow's time, of LookBatch and of what decides: what is due by it is
+	// due.
+	Now time.Time `json:"now,omitzero"`
+	// Coalesce rounds the times of further attempts up, so that a cohort sends its
+	// retries in few waves.
+	Coalesce bool   `json:"coalesce,omitempty"`
+	Items    []Item `json:"items"`
+}
+
+// Touchpoint names what the item is at.
+func (i Item) Touchpoint() waypost.Touchpoint {
+	return waypost.Touchpoint{EnrollmentID: i.EnrollmentID, Visit: i.State.Visit}
+}
+
+// AttemptRound names the round of attempts that the item is in.
+func (i Item) AttemptRound() waypost.Round {
+	return waypost.Round{Touchpoint: i.Touchpoint(), Round: max(i.Round, 1)}
+}
+
+// redelivers tells whether the item is a message that is sent once more.
+func (i Item) redelivers() bool { return i.Round > 1 }
+
+// Progress is what to record of the item: the entries that nobody wrote yet and those
+// that followed, with the state after them; nil if there are none.
+func (i Item) Progress(after journey.State, entries []waypost.TimelineEntry) *waypost.Progress {
+	all := append(append([]waypost.TimelineEntry{}, i.Unrecorded...), entries...)
+	if len(all) == 0 {
+		return nil
+	}
+	return &waypost.Progress{
+		EnrollmentID: i.EnrollmentID,
+		Status:       after.EnrollmentStatus(),
+		NodeID:       after.Node,
+		LastSeq:      after.Seq,
+		Entries:      all,
+	}
+}
+
+// Caller is the activity that runs a batch.
+type Caller struct {
+	WorkflowID string
+	// Local says that it is a local activity: it waits for nothing for long.
+	Local bool
+	// FirstAttempt says that the activity has not run before.
+	FirstAttempt bool
+}
+
+// Deliver sends the message of one touchpoint node for every item, and returns what
+// came of each, in the order of the items.
+//
+// It may run any number of times for the same items. It first reads what is
+// recorded: what is decided is answered from there, what is not due yet is
+// answered with its time, and an attempt that is under way in this process is
+// joined. Only then are messages rendered, stored, their attempts opened, and POSTed.
+func (e *Engine) Deliver(ctx context.Context, by Caller, b Batch) ([]Result, error) {
+	v, err := e.Version(ctx, b.Scope, b.JourneyID, b.Version)
+	if err != nil {
+		return nil, err
+	}
+	node, ok := v.Node(b.NodeID)
+	if !ok {
+		return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, b.NodeID)
+	}
+	r := e.newRun(by, b, v)
+	r.hook.ID = node.Webhook
+	return r.do(ctx)
+}
+
+// run is one run of Deliver or Redeliver, or what is done ahead of one.
+type run struct {
+	*Engine
+	by      Caller
+	ahead   bool // of its workflow: it opens attempts, and does nothing else
+	batch   Batch
+	version Version // of Deliver
+	began   time.Time
+	hook    waypost.Webhook // of Deliver its id only, until there is something to be sent
+	// stopped are redeliveries that are to make no further attempt.
+	stopped  map[waypost.Touchpoint]bool
+	briefing *waypost.Briefing // nil if not all messages are new
+	items    []*item
+	pass     pass // by the breaker
+	admitted int  // POSTs
+	started  int  // POSTs
+	// opened says that attempts may have been.
+	opened bool
+	// left says that a regular activity is to send what is due.
+	left bool
+	seed uint64 // see jitter
+}
+
+// item is one message on its way through a run. The run owns its flight until it has an
+// answer from what is recorded or the POST is under way; a flight that it does not own it
+// waits for.
+type item struct {
+	Item
+	flight *flight
+	owned  bool
+	result Result
+
+	// The next attempt, of what is due.
+	attempt     int
+	interrupted bool             // the one before was
+	stored      *waypost.Sending // nil: nothing is stored yet
+	sought      bool             // nothing was found, that is, and not just not looked for
+	paused      time.Duration    // since the first attempt
+	opening     waypost.Opening
+}
+
+// unrendered tells whether there is no stored message to send.
+func (i *item) unrendered() bool { return i.stored == nil || i.stored.Body == nil }
+
+// sending is what is stored of the message, or nothing.
+func (i *item) sending() waypost.Sending {
+	if i.stored == nil {
+		return waypost.Sending{}
+	}
+	return *i.stored
+}
+
+func (e *Engine) newRun(by Caller, b Batch, v Version) *run {
+	r := &run{
+		Engine: e, by: by, batch: b, version: v, began: e.now(),
+		items: make([]*item, len(b.Items)), seed: seedOf(by.WorkflowID),
+	}
+	for i := range b.Items {
+		r.items[i] = &item{Item: b.Items[i]}
+	}
+	return r
+}
+
+func (r *run) do(ctx context.Context) ([]Result, error) {
+	if err := r.send(ctx); err != nil {
+		return nil, err
+	}
+	if !r.left {
+		r.onSent(r.by.WorkflowID)
+	}
+	if err := r.await(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.findExits(ctx); err != nil {
+		return nil, err
+	}
+	if r.by.Local { // its answer has Temporal write all that has happened
+		r.yield(ctx)
+	}
+	results := make([]Result, len(r.items))
+	for i, it := range r.items {
+		results[i] = it.result
+	}
+	return results, nil
+}
+
+// errUnfinished is what others see of a touchpoint whose batch panicked.
+var errUnfinished = errors.New("the batch did not finish")
+
+// send answers what it can from what is recorded, and starts the POSTs of the rest.
+func (r *run) send(ctx context.Context) (err error) {
+	owned := r.claim()
+	err = errUnfinished // until a return: touchpoints must be given back after a panic too
+	defer func() { r.release(ctx, err) }()
+	if len(owned) == 0 {
+		return nil
+	}
+	due, err := r.answerRecorded(ctx, owned)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	if len(r.items) > 1 {
+		ready, err := r.takeOpeningSlot(ctx)
+		if err != nil {
+			return err
+		}
+		if !ready {
+			r.leaveToRegular(due)
+			return nil
+		}
+		defer func() { <-r.opening }()
+	}
+	for _, next := range stages {
+		if due, err = next(ctx, r, due); err != nil || len(due) == 0 {
+			return err
+		}
+	}
+	return r.openAttempts(ctx, due)
+}
+
+// claim takes the touchpoints that nobody in this process is at, and returns them. It
+// comes before anything is read: whoever owns a touchpoint knows that an attempt of this
+// process that is open in the database has no POST under way.
+func (r *run) claim() (owned []*item) {
+	for _, it := range r.items {
+		if it.flight, it.owned = r.flights.begin(it.AttemptRound(), r.asksFirst(it), r.ahead); it.owned {
+			owned = append(owned, it)
+		}
+	}
+	return owned
+}
+
+// release ends what this run owns and has not started: with its answer for whoever has
+// joined, or with the error. It gives back what was taken for POSTs that were not made.
+func (r *run) release(ctx context.Context, err error) {
+	r.returnAdmission(ctx)
+	for _, it := range r.items {
+		if it.owned {
+			it.flight.result, it.flight.err = it.result, err
+			r.flights.drop(it.AttemptRound(), it.flight)
+		}
+	}
+}
+
+// takeOpeningSlot waits for one of the slots of batches that open attempts: more at a time
+// would only wait for the database and for each other. A local activity does not wait for
+// long, and leaves what a slow receiver gets to a regular one: runs in other processes
+// could not join those POSTs. Ready is false then.
+func (r *run) takeOpeningSlot(ctx context.Context) (ready bool, err error) {
+	var late <-chan time.Time
+	if r.by.Local {
+		if r.admit.PostTime(r.hook.ID) > r.localPatience {
+			return false, nil
+		}
+		timer := time.NewTimer(r.localPatience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case r.opening <- struct{}{}:
+		return true, nil
+	case <-late:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// leaveToRegular leaves what is due to a regular activity, which runs at once.
+func (r *run) leaveToRegular(due []*item) {
+	r.left = true
+	for _, it := range due {
+		it.result = r.answer(it, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
+	}
+}
+
+// isFirst tells whether this is the first run for a touchpoint that is new, and was not
+// sent ahead: nothing is found of it. Should that be wrong, the attempt is not opened, and the next batch looks.
+// A local activity that runs again because its workflow task was lost does not know of
+// it; after so long much may have happened, up to the end of the records' retention.
+// It is the same for the whole run: a webhook that is remembered must be followed by a
+// briefing.
+func (r *run) isFirst(it *item) bool {
+	return r.asksFirst(it) && !it.Ahead && r.began.Sub(it.Since) < time.Minute
+}
+
+// asksFirst tells whether the workflow asks for a touchpoint for the first time.
+func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Fresh }
+
+const (
+	// glance is how long a batch waits that finds no slot to wait longer in.
+	glance = 100 * time.Millisecond
+	// underWayPause lets others have the worker's slot between two looks at a slow
+	// receiver.
+	underWayPause = time.Second
+)
+
+// await waits for the flights. If others share the batch, slow receivers are waited
+// for a few seconds only: they must not hold up the others' journeys. Nor must they
+// hold up other webhooks': if too many batches wait already, this one answers, and
+// comes again when the receiver may have answered.
+func (r *run) await(ctx context.Context) error {
+	var flying []*item
+	for _, it := range r.items {
+		if !it.owned {
+			flying = append(flying, it)
+		}
+	}
+	if len(flying) == 0 {
+		return nil
+	}
+	var late <-chan time.Time
+	patient := !r.by.Local && r.waiting.take(r.hook.ID)
+	if patient {
+		defer r.waiting.giveBack(r.hook.ID)
+	}
+	if !patient || len(r.items) > 1 {
+		patience := glance
+		switch {
+		case r.by.Local:
+			if patience = r.localPatience; r.admit.PostTime(r.hook.ID) > r.localPatience {
+				patience = 0
+			}
+		case patient:
+			patience = r.stragglers
+		}
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	over := false
+	for _, it := range flying {
+		if !over {
+			select {
+			case <-it.flight.ended:
+			case <-late:
+				over = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		select {
+		case <-it.flight.ended:
+			if it.flight.err != nil {
+				return fmt.Errorf("record attempt of enrollment %s: %w", it.EnrollmentID, it.flight.err)
+			}
+			it.result = it.flight.result
+		default:
+			var next time.Time // at once, by Temporal's clock: a regular activity waits on
+			switch {
+			case r.by.Local:
+			case patient:
+				next = r.now().UTC().Add(underWayPause)
+			default:
+				next = r.now().UTC().Add(it.flight.expect(r.admit.PostTime(r.hook.ID)))
+			}
+			it.result = r.answer(it, waypost.Sending{}, OutcomeUnderWay, "", next)
+		}
+	}
+	return nil
+}
+
+// findExits tells those who have exited from those who were canceled, whose
+// deliveries look alike, and from those who have passed their journey to its end. It
+// writes what nobody has written of the timelines of the first yet.
+func (r *run) findExits(ctx context.Context) error {
+	var gone []*item
+	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
+	for _, it := range r.items {
+		if it.redelivers() {
+			continue
+		}
+		last, err := r.isLast(it)
+		if err != nil {
+			return err
+		}
+		if last || it.result.Outcome == OutcomeCanceled {
+			gone, of.EnrollmentIDs = append(gone, it), append(of.EnrollmentIDs, it.EnrollmentID)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	controls, err := r.store.Controls(ctx, of)
+	if err != nil {
+		return fmt.Errorf("read controls: %w", err)
+	}
+	var progress []waypost.Progress
+	for _, it := range gone {
+		outcome, reason := ended(controls[it.EnrollmentID])
+		if outcome != OutcomeExited {
+			continue
+		}
+		if it.result.Outcome != OutcomeCanceled {
+			it.result.Exited = true
+			continue
+		}
+		it.result.Outcome, it.result.Reason = outcome, reason
+		if p := it.Progress(it.State, nil); p != nil {
+			progress = append(progress, *p)
+		}
+	}
+	return r.store.RecordProgress(ctx, progress)
+}
+
+// isLast tells whether a journey that events can end is passed to its end by what came
+// of the touchpoint.
+func (r *run) isLast(it *item) (bool, error) {
+	d := it.result
+	if !d.Decided() || d.Outcome == OutcomeCanceled || d.Outcome == OutcomeExited || len(r.version.ExitOn()) == 0 {
+		return false, nil
+	}
+	after, _, err := follow(r.version, it.Item, d)
+	return after.Phase == journey.PhaseDone, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

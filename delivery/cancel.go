@@ -1,0 +1,104 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// Cancel cancels enrollments with their deliveries. It fails, and is to be tried again,
+// while attempts of theirs are under way: nobody else would see to their end.
+func (e *Engine) Cancel(ctx context.Context, b Batch) error {
+	ids := make([]string, len(b.Items))
+	var keys []waypost.Touchpoint
+	for i, item := range b.Items {
+		ids[i] = item.EnrollmentID
+		if item.State.Phase == journey.PhaseSend {
+			keys = append(keys, item.Touchpoint())
+		}
+	}
+	if err := e.store.CancelEnrollments(ctx, ids); err != nil {
+		return fmt.Errorf("cancel enrollments: %w", err)
+	}
+	open, err := e.OpenAttempts(ctx, keys)
+	if err != nil {
+		return err
+	}
+	if err := e.recordAbandoned(ctx, b.Scope, open); err != nil {
+		return err
+	}
+	return e.store.CancelDeliveries(ctx, keys)
+}
+
+// CancelRedeliveries cancels redeliveries. As Cancel it fails, and is to be tried again,
+// while attempts of theirs are under way.
+func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
+	rounds := make([]waypost.Round, len(b.Items))
+	for i, item := range b.Items {
+		rounds[i] = item.AttemptRound()
+	}
+	if err := e.store.CancelRounds(ctx, rounds); err != nil {
+		return err
+	}
+	stored, err := e.store.SendingsOfRounds(ctx, rounds)
+	if err != nil {
+		return fmt.Errorf("read deliveries: %w", err)
+	}
+	if err := e.recordAbandoned(ctx, b.Scope, onlyOpen(stored)); err != nil {
+		return err
+	}
+	return e.store.CancelRounds(ctx, rounds)
+}
+
+// OpenAttempts returns those of the touchpoints whose delivery has an attempt that
+// has not ended.
+func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
+	stored, err := e.store.Sendings(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	return onlyOpen(stored), nil
+}
+
+// onlyOpen leaves those with an attempt that has not ended.
+func onlyOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
+	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
+	return stored
+}
+
+// recordAbandoned records abandoned attempts as interrupted; it fails if one is still
+// running.
+func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]waypost.Sending) error {
+	var lost []waypost.AttemptRecord
+	for key, s := range open {
+		patience := e.cutOffAt(s, waypost.MaxTimeoutMs)
+		if s.Open.By == e.process && !e.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || patience.Before(e.now()) {
+			lost = append(lost, interrupted(key, sc, s))
+		}
+	}
+	if err := e.store.RecordAttempts(ctx, lost); err != nil {
+		return fmt.Errorf("record interrupted attempts: %w", err)
+	}
+	if n := len(open) - len(lost); n > 0 {
+		return fmt.Errorf("%d attempts are under way", n)
+	}
+	return nil
+}
+
+// interrupted is the record of an open attempt that nobody sees the end of, of an
+// enrollment or a redelivery that was canceled.
+func interrupted(key waypost.Touchpoint, sc waypost.Scope, s waypost.Sending) waypost.AttemptRecord {
+	return waypost.AttemptRecord{
+		Touchpoint: key, Scope: sc, MessageID: s.MessageID, Round: s.Round, Attempt: s.Open.Attempt,
+		Outcome: cutOff(s.Open.At), Status: waypost.DeliveryCanceled,
+	}
+}
+
+// cutOff is the outcome of an attempt whose process ended before it saw the answer.
+func cutOff(at time.Time) waypost.Outcome {
+	return waypost.Outcome{ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer", At: at}
+}

@@ -1,0 +1,82 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"waypost"
+)
+
+// Controls are what was decided about the enrollments of a batch.
+type Controls struct {
+	of   map[string]waypost.Controls // by enrollment, of those that have any
+	held map[string]bool             // targets that the workflow was registered with
+}
+
+// Controls reads what was decided about the enrollments of items. Of those that are
+// paused it registers the workflow, so that it is told of their resume. What was
+// resumed in between it reads again: the resume may have moved waits.
+func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items []Item) (Controls, error) {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = item.EnrollmentID
+	}
+	for {
+		controls, err := e.store.Controls(ctx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
+		if err != nil {
+			return Controls{}, fmt.Errorf("read controls: %w", err)
+		}
+		c := Controls{of: controls, held: map[string]bool{}}
+		targets := map[string]bool{}
+		for _, of := range controls {
+			if outcome, _ := ended(of); outcome != "" {
+				continue
+			}
+			for _, target := range of.Holds() {
+				targets[target] = true
+			}
+		}
+		if len(targets) == 0 {
+			return c, nil
+		}
+		held, err := e.store.Hold(ctx, workflowID, slices.Sorted(maps.Keys(targets)))
+		if err != nil {
+			return Controls{}, fmt.Errorf("hold: %w", err)
+		}
+		for _, target := range held {
+			c.held[target] = true
+		}
+		if len(held) == len(targets) {
+			return c, nil
+		}
+	}
+}
+
+// None tells whether nothing was decided about any of them.
+func (c Controls) None() bool { return len(c.of) == 0 }
+
+// Of are those of an enrollment.
+func (c Controls) Of(enrollmentID string) waypost.Controls { return c.of[enrollmentID] }
+
+// Ended says how an enrollment has ended, as OutcomeCanceled or OutcomeExited, and
+// why; "" if it has not. What it exits on is noted only while it is not canceled.
+func (c Controls) Ended(enrollmentID string) (outcome, reason string) {
+	return ended(c.of[enrollmentID])
+}
+
+// Paused tells whether an enrollment is paused; the workflow will be told of its resume.
+func (c Controls) Paused(enrollmentID string) bool {
+	return slices.ContainsFunc(c.of[enrollmentID].Holds(), func(target string) bool { return c.held[target] })
+}
+
+func ended(c waypost.Controls) (outcome, reason string) {
+	if event, _, exited := c.Exited(); exited {
+		return OutcomeExited, "event " + event
+	}
+	if _, canceled := c.Canceled(); canceled {
+		return OutcomeCanceled, ""
+	}
+	return "", ""
+}

@@ -1,0 +1,152 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// maxKept bounds what a process keeps of a kind.
+const maxKept = 1000
+
+// newKept makes a cache of what was used last.
+func newKept[K comparable, V any]() *lru.Cache[K, V] {
+	kept, _ := lru.New[K, V](maxKept) // fails for a size below 1 only
+	return kept
+}
+
+// Version is a journey version, compiled. It never changes, so one that is kept never goes
+// stale.
+type Version struct {
+	waypost.JourneyVersion
+	*journey.Definition
+}
+
+// Version loads and compiles a version of a journey.
+func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string, number int) (Version, error) {
+	key := fmt.Sprintf("%s/%d", journeyID, number)
+	if v, known := e.versions.Get(key); known {
+		return v, nil
+	}
+	row, err := e.store.JourneyVersion(ctx, sc, journeyID, number)
+	if err != nil {
+		return Version{}, fmt.Errorf("load journey %s: %w", key, err)
+	}
+	def, problems := journey.Parse(row.Definition)
+	if err := problems.Err("definition"); err != nil {
+		return Version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
+	}
+	v := Version{row, def}
+	e.versions.Add(key, v)
+	return v, nil
+}
+
+// Subject is whom a condition or a message is about.
+type Subject struct {
+	journey.Facts
+	AppID string // the application that enrolled
+}
+
+// endOrphans cancels enrollments whose lead was deleted at the moment when they were
+// made, so that the deletion did not see them: nothing is sent about nobody. Its
+// error lets the batch run again, and find them canceled.
+func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
+	var orphans []string
+	for _, item := range items {
+		_, there := leads[item.LeadsID]
+		if e, known := enrollments[item.EnrollmentID]; known && !there && !e.Status.Ended() {
+			orphans = append(orphans, item.EnrollmentID)
+		}
+	}
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := e.store.CancelEnrollments(ctx, orphans); err != nil {
+		return fmt.Errorf("cancel enrollments of deleted leads: %w", err)
+	}
+	return fmt.Errorf("the leads of %d enrollments were deleted, which cancels them", len(orphans))
+}
+
+// Subjects loads what conditions and templates of the items can ask about, in the order of
+// the items.
+func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item) ([]Subject, error) {
+	return e.subjects(ctx, b, v, items, nil)
+}
+
+// subjects is Subjects; known is what was read of the items already, nil for nothing.
+func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item, known *waypost.Briefing) ([]Subject, error) {
+	ids := make([]string, len(items))
+	leadIDs := make([]int64, len(items))
+	for i, item := range items {
+		ids[i], leadIDs[i] = item.EnrollmentID, item.LeadsID
+	}
+	var err error
+	if known == nil {
+		known = &waypost.Briefing{}
+		if known.Leads, err = e.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
+			return nil, fmt.Errorf("load leads: %w", err)
+		}
+		if known.Enrollments, err = e.store.EnrollmentsByID(ctx, ids); err != nil {
+			return nil, fmt.Errorf("load enrollments: %w", err)
+		}
+	}
+	if err := e.endOrphans(ctx, items, known.Leads, known.Enrollments); err != nil {
+		return nil, err
+	}
+	var results map[string]map[string]waypost.TouchpointResult
+	asks := true // for what came of messages
+	if n, ok := v.Node(b.NodeID); ok && (n.Type == journey.WaitUntil || n.Type == journey.Split) {
+		asks = false
+	}
+	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
+		if results, err = e.store.TouchpointResults(ctx, ids); err != nil {
+			return nil, fmt.Errorf("load touchpoint results: %w", err)
+		}
+	}
+	now := e.DecidedAt(b)
+	all := make([]Subject, len(items))
+	for i, item := range items {
+		enrollment := known.Enrollments[item.EnrollmentID]
+		all[i] = Subject{AppID: enrollment.AppID, Facts: journey.Facts{
+			Lead:         known.Leads[item.LeadsID],
+			JourneyID:    v.JourneyID,
+			JourneyName:  v.JourneyVersion.Name,
+			Version:      v.Version,
+			EnrollmentID: item.EnrollmentID,
+			EntryKey:     enrollment.EntryKey,
+			Params:       enrollment.Params,
+			Touchpoints:  results[item.EnrollmentID],
+			Now:          now,
+		}}
+	}
+	return all, nil
+}
+
+// DecidedAt is the time of a decision: the later one of the workflow's and of this
+// process's clock. A clock that is behind would find the instant that a wait has
+// just ended at to be still to come.
+func (e *Engine) DecidedAt(b Batch) time.Time {
+	if now := e.now(); now.After(b.Now) {
+		return now.UTC()
+	}
+	return b.Now.UTC()
+}
+
+// Enrollments loads the enrollments of items, by their ids.
+func (e *Engine) Enrollments(ctx context.Context, items []Item) (map[string]waypost.Enrollment, error) {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = item.EnrollmentID
+	}
+	enrollments, err := e.store.EnrollmentsByID(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load enrollments: %w", err)
+	}
+	return enrollments, nil
+}

@@ -1,0 +1,164 @@
+// Package delivery brings messages to receivers: from "these touchpoints are due" to
+// recorded outcomes. A batch is claimed item by item, passes the stages that take out what
+// is not to be sent now, has its attempts opened, and waits for their outcomes. It knows
+// nothing of Temporal: package activities calls it, and so does the worker's pump.
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"waypost"
+)
+
+// Store is what deliveries need of the database.
+type Store interface {
+	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
+	Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error)
+	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
+	DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error
+	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
+	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
+	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
+	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
+	RecordProgress(ctx context.Context, progress []waypost.Progress) error
+
+	Controls(ctx context.Context, of waypost.ControlTargets) (map[string]waypost.Controls, error)
+	Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error)
+	CancelEnrollments(ctx context.Context, ids []string) error
+	CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error
+
+	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
+	SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error)
+	StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error)
+	CancelRounds(ctx context.Context, rounds []waypost.Round) error
+	SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
+	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
+	RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error
+	RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error
+}
+
+// Sender POSTs one message. Whatever happens is an outcome.
+type Sender interface {
+	Send(ctx context.Context, w waypost.Webhook, messageID string, body []byte) waypost.Outcome
+}
+
+// Engine delivers the messages of a process. Make it with New.
+type Engine struct {
+	store    Store
+	sender   Sender
+	admit    Admission
+	breakers Breakers
+	observe  Observer
+	wake     func()
+	onSent   func(workflowID string)
+	yield    func(context.Context)
+	isAway   func(error) bool
+	away     atomic.Int64 // when the database last was, in Unix milliseconds
+	log      *slog.Logger
+	now      func() time.Time
+	process  string // names this process in attempts that it opens
+	versions *lru.Cache[string, Version]
+	hooks    *lru.Cache[hookKey, waypost.Webhook]
+	flights  flights
+	posts    goroutines
+	waiting  slots         // of batches that wait for receivers
+	opening  chan struct{} // holds a value for each batch that opens attempts
+	recorder *recorder
+
+	stragglers, localPatience time.Duration
+}
+
+// Options are what an Engine works with.
+type Options struct {
+	Store  Store
+	Sender Sender
+	// Admission decides how many POSTs a webhook may get; nil admits all.
+	Admission Admission
+	Breakers  Breakers // nil for none
+	Observer  Observer // of metrics; nil for none
+	Wake      func()   // is called when there may be new cohorts to start; nil for nobody
+	// OnSent is called when the POSTs of a workflow's batch are under way; nil for nobody.
+	OnSent func(workflowID string)
+	// Yield is called when a batch of a local activity has its answers recorded: it may
+	// wait a moment for others whose messages are not sent yet. nil for nobody.
+	Yield func(context.Context)
+	// Away tells whether an error means that the database cannot be used for the moment;
+	// nil if none does.
+	Away func(error) bool
+	Log  *slog.Logger
+	Now  func() time.Time // time.Now if nil
+	// Stragglers is how long a batch of several waits for slow receivers, LocalPatience how
+	// long a local activity does; 3 s and 250 ms if zero.
+	Stragglers, LocalPatience time.Duration
+}
+
+const (
+	stragglers = 3 * time.Second // see Options
+	// localPatience is short: a local activity keeps its workflow from hearing signals, and
+	// its worker from another task.
+	localPatience = 250 * time.Millisecond
+)
+
+// New makes an Engine and starts the recorder that writes outcomes. Close ends it.
+func New(o Options) *Engine {
+	e := &Engine{
+		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer,
+		wake: o.Wake, onSent: o.OnSent, yield: o.Yield, isAway: o.Away, log: o.Log, now: o.Now,
+		process:  waypost.NewID("prc_", time.Now()),
+		versions: newKept[string, Version](),
+		hooks:    newKept[hookKey, waypost.Webhook](),
+		posts:    newGoroutines(),
+		opening:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+
+		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
+	}
+	if e.isAway == nil {
+		e.isAway = func(error) bool { return false }
+	}
+	e.recorder = newRecorder(o.Store, o.Log, e.Failed)
+	if e.admit == nil {
+		e.admit = admitAll{}
+	}
+	if e.breakers == nil {
+		e.breakers = alwaysClosed{}
+	}
+	if e.observe == nil {
+		e.observe = nobody{}
+	}
+	if e.wake == nil {
+		e.wake = func() {}
+	}
+	if e.onSent == nil {
+		e.onSent = func(string) {}
+	}
+	if e.yield == nil {
+		e.yield = func(context.Context) {}
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	return e
+}
+
+// Close waits until every POST under way has ended and its outcome is recorded,
+// or ctx ends. What is not recorded by then is POSTed again by whoever runs the
+// batch next. No batch may begin once it is called.
+func (e *Engine) Close(ctx context.Context) error {
+	return errors.Join(e.flights.wait(ctx), e.recorder.close(ctx))
+}
+
+// Failed notes an error that this process has seen: of the database, or of anything
+// else.
+func (e *Engine) Failed(err error) {
+	if err != nil && e.isAway(err) {
+		e.away.Store(e.now().UnixMilli())
+	}
+}

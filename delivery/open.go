@@ -1,0 +1,70 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"waypost"
+)
+
+// openingOf is the next attempt of an item as it is opened in SQL, without the message.
+func (r *run) openingOf(it *item, now time.Time) (waypost.Opening, error) {
+	o := waypost.Opening{
+		Touchpoint: it.Touchpoint(), Round: it.Round, Scope: r.batch.Scope, Delivery: r.delivery(it, now),
+		Attempt: it.attempt, At: now, By: r.process, Interrupts: it.interrupted,
+	}
+	if o.Cap = r.cap(); o.Cap.None() || o.Attempt > 1 {
+		return o, nil
+	}
+	after, entries, err := follow(r.version, it.Item, r.skipped(it, waypost.Sending{}, now))
+	o.Skipped = it.Progress(after, entries)
+	return o, err
+}
+
+// openAttempts writes down that the attempts begin, with their messages, and starts the
+// POST of each that this run opened.
+func (r *run) openAttempts(ctx context.Context, due []*item) error {
+	openings := make([]waypost.Opening, len(due))
+	for i, it := range due {
+		openings[i] = it.opening
+	}
+	// The activity may end in the middle of it; what was committed by then would look as
+	// if a process had died.
+	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	r.opened = true
+	opened, err := r.store.OpenAttempts(opening, openings)
+	if err != nil {
+		return fmt.Errorf("open attempts: %w", err)
+	}
+	for _, it := range due {
+		s := opened[it.Touchpoint()]
+		if s.Capped {
+			it.result = r.skipped(it, s, it.opening.At)
+			continue
+		}
+		if s.Held || s.Open == nil || s.Open.By != r.process || s.Open.Attempt != it.opening.Attempt {
+			it.result = r.refused(it, s)
+			continue
+		}
+		it.owned = false
+		s.FirstAttemptAt, s.Before = s.FirstAttemptAt.Add(it.paused), it.sending().Before
+		it.opening = waypost.Opening{} // a straggler keeps the run in memory, not the others' messages
+		r.started++
+		r.posts.do(func() { r.attempt(ctx, it, s) })
+	}
+	r.briefing = nil // likewise
+	return nil
+}
+
+// refused answers for an item whose attempt was not opened, since another process or a run
+// before this one was faster: with what came of that, or, if nothing has yet or if it was
+// paused or canceled a moment ago, so that the next batch learns which.
+func (r *run) refused(it *item, s waypost.Sending) Result {
+	decided := s.Status.Final() || s.Status == waypost.DeliveryRetrying
+	if decided && !s.Held && s.Open == nil && s.Round == it.AttemptRound().Round {
+		return r.recorded(it, s)
+	}
+	return r.answer(it, s, OutcomeUnderWay, "", r.now().UTC().Add(time.Second))
+}

@@ -1,0 +1,199 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"waypost"
+)
+
+// recorder writes the ends of attempts, many in one transaction: what arrives
+// while a transaction is under way goes into the next one. A POST that was made
+// must not be made again only because the database is away, so a write is
+// retried until it succeeds.
+type recorder struct {
+	store  Store
+	log    *slog.Logger
+	failed func(error)
+	queue  chan recording
+	turn   chan struct{} // held by who gathers
+	// posting are the POSTs that are under way: while there are any, more records come.
+	posting atomic.Int64
+	alone   sync.WaitGroup // writers of records that were taken apart
+	once    sync.Once
+	closed  chan struct{}
+	done    chan struct{}
+
+	writeTime time.Duration
+}
+
+type recording struct {
+	record   waypost.AttemptRecord
+	recorded chan<- struct{}
+}
+
+const (
+	maxRecords = 200 // in one transaction
+	// recorders is how many transactions are under way at a time: while the disk
+	// confirms one, the database works on others.
+	recorders = 3
+	// linger lets the answers of one batch, which come within milliseconds of each
+	// other, share a transaction. Where nothing else is under way nobody lingers.
+	linger = 15 * time.Millisecond
+	// A transaction that failed so often is taken apart, so that one record that
+	// the database refuses does not hold up the others.
+	triesTogether = 5
+	// maxWriteWait is short: the sooner an outcome is written once the database is
+	// back, the less another process may take it for lost.
+	maxWriteWait = time.Second
+	// writeTime bounds one try of a write.
+	writeTime = 20 * time.Second
+)
+
+// writeWaits are the waits between the tries of a write.
+func writeWaits() backoff.BackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: 50 * time.Millisecond, Multiplier: 2, MaxInterval: maxWriteWait}
+}
+
+// errRecorderClosed says that the process is stopping.
+var errRecorderClosed = errors.New("the recorder is closed")
+
+func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
+	r := &recorder{
+		store: store, log: log, failed: failed, writeTime: writeTime,
+		queue:  make(chan recording, 4*maxRecords),
+		turn:   make(chan struct{}, 1),
+		closed: make(chan struct{}),
+		done:   make(chan struct{}),
+	}
+	var running sync.WaitGroup
+	for range recorders {
+		running.Go(r.run)
+	}
+	go func() {
+		running.Wait()
+		r.alone.Wait()
+		close(r.done)
+	}()
+	return r
+}
+
+// record returns once the record is written.
+func (r *recorder) record(record waypost.AttemptRecord) error {
+	recorded := make(chan struct{})
+	select {
+	case r.queue <- recording{record, recorded}:
+	case <-r.done:
+		return errRecorderClosed
+	}
+	select {
+	case <-recorded:
+		return nil
+	case <-r.done:
+		return errRecorderClosed
+	}
+}
+
+func (r *recorder) close(ctx context.Context) error {
+	r.once.Do(func() { close(r.closed) })
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *recorder) run() {
+	for {
+		batch := r.collect()
+		if len(batch) == 0 {
+			return
+		}
+		r.write(batch, triesTogether)
+	}
+}
+
+// collect waits for a record and takes what comes along. It returns nothing once
+// the recorder is closed and the queue is empty. One at a time collects: several would
+// share what belongs together.
+func (r *recorder) collect() []recording {
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
+	var batch []recording
+	select {
+	case first := <-r.queue:
+		batch = append(batch, first)
+	case <-r.closed:
+		select {
+		case first := <-r.queue:
+			batch = append(batch, first)
+		default:
+			return nil
+		}
+	}
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	for len(batch) < maxRecords {
+		select {
+		case next := <-r.queue:
+			batch = append(batch, next)
+			continue
+		default:
+		}
+		if r.posting.Load() == 0 {
+			return batch
+		}
+		select {
+		case next := <-r.queue:
+			batch = append(batch, next)
+		case <-timer.C:
+			return batch
+		}
+	}
+	return batch
+}
+
+// try writes once. A database that neither answers nor refuses must not hold up
+// every outcome of the process.
+func (r *recorder) try(records []waypost.AttemptRecord) error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.writeTime)
+	defer cancel()
+	return r.store.RecordAttempts(ctx, records)
+}
+
+// write retries until the batch is written, or has failed so many times as it
+// may and can be taken apart.
+func (r *recorder) write(batch []recording, tries int) {
+	records := make([]waypost.AttemptRecord, len(batch))
+	for i, b := range batch {
+		records[i] = b.record
+	}
+	waits := writeWaits()
+	for try := 1; ; try++ {
+		err := r.try(records)
+		if err == nil {
+			for _, b := range batch {
+				close(b.recorded)
+			}
+			return
+		}
+		r.failed(err)
+		r.log.Error("record attempts; will retry", "attempts", len(batch), "try", try, "error", err)
+		if try >= tries && len(batch) > 1 {
+			break
+		}
+		// A closing process cannot wait for the database for ever; Close is given the
+		// time that it may take.
+		time.Sleep(waits.NextBackOff())
+	}
+	for _, b := range batch {
+		r.alone.Go(func() { r.write([]recording{b}, 1) })
+	}
+}

@@ -1,0 +1,144 @@
+package delivery
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// Breakers keep deliveries from receivers that are down, over all processes. A
+// circuit names a receiver.
+type Breakers interface {
+	// Admit admits up to n attempts, a single one as a probe while the breaker is
+	// half-open. The others should stay away for wait. A probe of which nothing was
+	// heard after lease is lost.
+	Admit(ctx context.Context, circuit string, n int, lease time.Duration) (granted int, ticket int64, wait time.Duration)
+	// Return says that no attempt was made with the ticket.
+	Return(ctx context.Context, circuit string, ticket int64)
+	// Failed says that an attempt, the first of its message or not, found the receiver
+	// failing; answered, that it did answer. took is how long the attempt took.
+	Failed(ctx context.Context, circuit string, ticket int64, first, answered bool, took time.Duration)
+	// Alive says that an attempt, of a message that has waited for the breaker or not,
+	// found the receiver working. If it returns a function, the caller is to tell all who
+	// wait, and then to call that.
+	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context))
+	// Holds tells whether the breaker is not closed.
+	Holds(ctx context.Context, circuit string) bool
+}
+
+// alwaysClosed are the Breakers of those who need none.
+type alwaysClosed struct{}
+
+func (alwaysClosed) Admit(_ context.Context, _ string, n int, _ time.Duration) (int, int64, time.Duration) {
+	return n, 0, 0
+}
+func (alwaysClosed) Return(context.Context, string, int64)                            {}
+func (alwaysClosed) Failed(context.Context, string, int64, bool, bool, time.Duration) {}
+func (alwaysClosed) Alive(context.Context, string, int64, bool) func(context.Context) { return nil }
+func (alwaysClosed) Holds(context.Context, string) bool                               { return false }
+
+// pass is what a run was admitted with by the breaker.
+type pass struct {
+	circuit string
+	ticket  int64
+}
+
+// preparation is how long a probe may take until its POST begins: those that it keeps out
+// and its attempt are written down first.
+const preparation = 2*writeTime + 5*time.Second
+
+// askBreaker takes those out who must wait for the breaker.
+func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
+	r.pass.circuit = r.hook.Circuit()
+	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
+	var granted int
+	var wait time.Duration
+	granted, r.pass.ticket, wait = r.breakers.Admit(ctx, r.pass.circuit, len(due), lease)
+	if granted == len(due) {
+		return due, nil
+	}
+	// The probe is the message that has got furthest: a receiver that refuses the
+	// first attempts only is not down.
+	slices.SortStableFunc(due, func(a, b *item) int { return b.attempt - a.attempt })
+	if err := r.keepOut(ctx, due[granted:], waypost.DeferBreaker, wait); err != nil {
+		return nil, err
+	}
+	// It may have closed, and those who wait may have been told, before they were
+	// written down.
+	if !r.breakers.Holds(ctx, r.pass.circuit) {
+		comeAgain(due[granted:])
+	}
+	return due[:granted], nil
+}
+
+// waitedForBreaker tells whether the message waits for the breaker, by what is recorded.
+func (i *item) waitedForBreaker() bool {
+	s := i.sending()
+	return s.Status == waypost.DeliveryDeferred && s.DeferredReason == waypost.DeferBreaker
+}
+
+// report tells the breaker of the outcome of an attempt, of a message that has waited for
+// it or not. If it returns a function, those
+// who wait for the breaker are to be told, and then that is to be called.
+func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (told func(context.Context)) {
+	ctx := context.Background()
+	switch healthOf(o) {
+	case receiverWorks:
+		return e.breakers.Alive(ctx, p.circuit, p.ticket, waited)
+	case receiverSilent:
+		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false, o.Duration)
+	case receiverFails:
+		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true, o.Duration)
+	case receiverUnknown:
+		e.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
+	}
+	return nil
+}
+
+// What an outcome says about the receiver.
+type health int
+
+const (
+	receiverUnknown health = iota
+	receiverWorks
+	receiverSilent
+	receiverFails
+)
+
+// healthOf reads an outcome. Who refuses a message, in whatever way, works. Of an
+// address that may not be reached nothing is known: such messages fail for good, and
+// at once.
+func healthOf(o waypost.Outcome) health {
+	switch o.ErrorClass {
+	case waypost.ClassNetwork, waypost.ClassTimeout, waypost.ClassTLS:
+		return receiverSilent
+	case waypost.ClassHTTPStatus:
+		switch o.HTTPStatus {
+		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+			return receiverFails
+		}
+		if o.HTTPStatus >= http.StatusInternalServerError {
+			return receiverFails
+		}
+		return receiverWorks
+	case "", waypost.ClassSucceedFalse, waypost.ClassResponseTooLarge:
+		return receiverWorks
+	}
+	return receiverUnknown
+}
+
+// releaseDeferred tells those who wait for a breaker that has closed. Should it fail, one
+// of those who come for a probe will be asked to.
+func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	if err := e.store.ReleaseDeferred(ctx, sc, hook.ID, waypost.DeferBreaker); err != nil {
+		e.log.Error("release deliveries that waited for a breaker", "webhook", hook.ID, "error", err)
+		return
+	}
+	told(ctx)
+	e.wake()
+}

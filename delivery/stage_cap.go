@@ -1,0 +1,56 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"waypost"
+)
+
+// cap is the journey's frequency cap; a redelivery has none.
+func (r *run) cap() waypost.FrequencyCap {
+	if r.version.Definition == nil {
+		return waypost.FrequencyCap{}
+	}
+	return r.version.FrequencyCap()
+}
+
+// skipCapped takes those out who have reached the frequency cap already: they are to take
+// nobody's place. Whether the others have is decided when their attempts are opened.
+func skipCapped(ctx context.Context, r *run, due []*item) ([]*item, error) {
+	if r.cap().None() {
+		return due, nil
+	}
+	now := r.now().UTC().Truncate(time.Millisecond)
+	var openings []waypost.Opening
+	for _, it := range due {
+		if it.attempt > 1 {
+			continue
+		}
+		o, err := r.openingOf(it, now)
+		if err != nil {
+			return nil, err
+		}
+		openings = append(openings, o)
+	}
+	skipped, err := r.store.SkipCapped(ctx, openings)
+	if err != nil || len(skipped) == 0 {
+		return due, err
+	}
+	var going []*item
+	for _, it := range due {
+		if s, is := skipped[it.Touchpoint()]; is {
+			it.result = r.skipped(it, s, now)
+		} else {
+			going = append(going, it)
+		}
+	}
+	return going, nil
+}
+
+// skipped answers for an item that the frequency cap forbids.
+func (r *run) skipped(it *item, s waypost.Sending, at time.Time) Result {
+	d := r.answer(it, s, OutcomeSkipped, waypost.SkipFrequencyCap, time.Time{})
+	d.At = at
+	return d
+}

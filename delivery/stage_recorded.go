@@ -1,0 +1,126 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"waypost"
+)
+
+const (
+	// clockSlack is how far ahead of the worker's clock a due time may lie and still
+	// be waited for inside the activity, instead of by another batch.
+	clockSlack = 2 * time.Second
+	// graceAfterTimeout is added to a webhook's time-out before an attempt that
+	// another process opened is taken for interrupted. It covers what comes before and
+	// after the POST in a process that has hardly a CPU to run on, and writes that stand
+	// behind others': too short, and a message is sent twice that nobody had lost.
+	graceAfterTimeout = 10 * time.Second
+)
+
+// answerRecorded loads the webhook, answers what it can from what is recorded, and returns
+// what is due, once it is.
+func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, err error) {
+	if err := r.findWebhook(ctx, owned); err != nil {
+		return nil, err
+	}
+	stored, err := r.readSendings(ctx, owned)
+	if err != nil {
+		return nil, err
+	}
+	slack := clockSlack
+	if r.by.Local {
+		slack = r.localPatience
+	}
+	now := r.now().UTC()
+	var wait time.Duration
+	for _, it := range owned {
+		s, known := stored[it.Touchpoint()]
+		if !known && it.redelivers() {
+			it.result = r.answer(it, s, OutcomeCanceled, "", time.Time{}) // the delivery was deleted
+			continue
+		}
+		if !known {
+			it.attempt, it.sought = 1, !r.isFirst(it)
+			due = append(due, it)
+			continue
+		}
+		it.stored, it.attempt = &s, s.Attempts+1
+		ahead := s.NextAttemptAt.Sub(now)
+		switch {
+		case s.Status.Final():
+			it.result = r.recorded(it, s)
+		case s.Open != nil:
+			if patience := r.patienceWith(s); patience.After(now) {
+				it.result = r.answer(it, s, OutcomeUnderWay, "", earlier(patience, now.Add(clockSlack)))
+				continue
+			}
+			it.attempt, it.interrupted = s.Open.Attempt+1, true
+			due = append(due, it)
+		case r.stopped[it.Touchpoint()]:
+			due = append(due, it)
+		case s.Status == waypost.DeliveryRetrying && ahead > slack:
+			it.result = r.recorded(it, s)
+		default:
+			if s.Status == waypost.DeliveryRetrying {
+				wait = max(wait, ahead)
+			}
+			due = append(due, it)
+		}
+	}
+	if wait > 0 && len(due) > 0 {
+		return due, pause(ctx, wait)
+	}
+	return due, nil
+}
+
+// readSendings reads what is recorded of those that may have any record.
+func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touchpoint]waypost.Sending, error) {
+	var rounds []waypost.Round
+	for _, it := range owned {
+		if !r.isFirst(it) {
+			rounds = append(rounds, it.AttemptRound())
+		}
+	}
+	if len(rounds) == 0 {
+		return nil, nil
+	}
+	stored, err := r.store.SendingsOfRounds(ctx, rounds)
+	if err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	return stored, nil
+}
+
+// patienceWith is until when an open attempt may be under way that nobody in this process
+// is at: in another process, until the webhook's time-out has passed; after that it was cut
+// off. One that this process has opened was: the zero time.
+func (r *run) patienceWith(s waypost.Sending) time.Time {
+	if s.Open.By == r.process {
+		return time.Time{}
+	}
+	timeout := r.hook.TimeoutMs
+	if !r.hook.UpdatedAt.Before(s.Open.At) {
+		timeout = waypost.MaxTimeoutMs // it may have begun with another time-out
+	}
+	return r.cutOffAt(s, timeout)
+}
+
+// cutOffAt is when an attempt that is open counts as cut off: once its time-out has
+// passed, and whoever makes it has had the time to record it. While the database is
+// away nobody can, and a write that hung meanwhile is given up later.
+func (e *Engine) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
+	at := s.Open.At.Add(time.Duration(timeoutMs)*time.Millisecond + graceAfterTimeout)
+	if back := time.UnixMilli(e.away.Load()).Add(writeTime + maxWriteWait + graceAfterTimeout); back.After(at) {
+		return back
+	}
+	return at
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

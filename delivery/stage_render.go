@@ -1,0 +1,150 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"waypost"
+)
+
+// renderMessages makes the messages of those who have none yet: a retry sends what is
+// stored. What cannot be made, or was cut off and may not be followed by another attempt,
+// fails without a POST.
+func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
+	if err := r.checkFollowed(due); err != nil {
+		return nil, err
+	}
+	subjects, err := r.subjectsOf(ctx, due)
+	if err != nil {
+		return nil, err
+	}
+	now := r.now().UTC().Truncate(time.Millisecond)
+	var going []*item
+	var failed []failure
+	for _, it := range due {
+		if it.opening, err = r.openingOf(it, now); err != nil {
+			return nil, err
+		}
+		if it.interrupted {
+			lost := cutOff(it.stored.Open.At)
+			if _, again := r.hook.Retry.Next(it.stored.FirstAttemptAt.Add(it.paused), it.stored.Open.Attempt-it.stored.Before, lost, 0); !again {
+				failed = append(failed, failure{it, it.stored.Open.Attempt, lost})
+				continue
+			}
+		}
+		if it.unrendered() {
+			it.opening.Body, err = r.render(subjects[it], it, now)
+			if err != nil {
+				failed = append(failed, failure{it, it.attempt, waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error(), At: now}})
+				continue
+			}
+		}
+		going = append(going, it)
+	}
+	return going, r.recordFailures(ctx, failed)
+}
+
+// checkFollowed is an error if what comes of an item cannot be followed by this build: it
+// could not be recorded, so it must not be POSTed. Another build knows how.
+func (r *run) checkFollowed(due []*item) error {
+	for _, it := range due {
+		for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
+			if _, _, err := follow(r.version, it.Item, Result{Outcome: outcome, At: r.now()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// subjectsOf loads what the messages are made of that are to be rendered.
+func (r *run) subjectsOf(ctx context.Context, due []*item) (map[*item]Subject, error) {
+	var unrendered []*item
+	var items []Item
+	for _, it := range due {
+		if it.unrendered() {
+			unrendered, items = append(unrendered, it), append(items, it.Item)
+		}
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	loaded, err := r.subjects(ctx, r.batch, r.version, items, r.briefing)
+	if err != nil {
+		return nil, err
+	}
+	subjects := make(map[*item]Subject, len(items))
+	for i, it := range unrendered {
+		subjects[it] = loaded[i]
+	}
+	return subjects, nil
+}
+
+// render makes the documented message. The members' order is the type's.
+func (r *run) render(s Subject, it *item, now time.Time) ([]byte, error) {
+	s.Now = now
+	params, err := r.version.Render(r.batch.NodeID, r.hook.Params, s.Facts)
+	if err != nil {
+		return nil, err
+	}
+	return waypost.Message{
+		MessageID: it.opening.Delivery.MessageID,
+		Version:   waypost.MessageVersion,
+		Timestamp: now.Format(waypost.TimeFormat),
+		UserProfile: waypost.UserProfile{
+			OrgID: r.batch.Scope.Org, AppID: s.AppID, AffID: strconv.FormatInt(it.LeadsID, 10),
+			UserID: deref(s.Lead.ExternalID), OpenID: deref(s.Lead.OpenID),
+		},
+		JourneyInfo: waypost.JourneyInfo{
+			JourneyID: it.EnrollmentID, JourneyName: s.JourneyName,
+			ActionDefID: fmt.Sprintf("%s/%d/%s", r.batch.JourneyID, r.batch.Version, r.batch.NodeID),
+			ActionID:    fmt.Sprintf("%s/%d", it.EnrollmentID, it.State.Visit),
+		},
+		Params: params,
+	}.Encode()
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// failure is an attempt that is given up without a POST.
+type failure struct {
+	*item
+	attempt int
+	outcome waypost.Outcome
+}
+
+func (r *run) recordFailures(ctx context.Context, failed []failure) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	if r.ahead {
+		return errNotAhead
+	}
+	records := make([]waypost.AttemptRecord, len(failed))
+	for i, f := range failed {
+		o, round := f.opening, 1
+		if f.stored != nil {
+			round = f.stored.Round
+		}
+		records[i] = waypost.AttemptRecord{
+			Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
+			Round: round, Attempt: f.attempt, Outcome: f.outcome,
+		}
+		// The first attempt's time only matters where another one may follow.
+		var err error
+		if f.result, err = r.settle(&records[i], f.Item, waypost.Sending{Before: f.sending().Before}); err != nil {
+			return err
+		}
+	}
+	if err := r.store.RecordAttempts(ctx, records); err != nil {
+		return fmt.Errorf("record what is given up: %w", err)
+	}
+	return nil
+}

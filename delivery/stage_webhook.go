@@ -1,0 +1,57 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+
+	"waypost"
+)
+
+// hookKey names a webhook in the hooks of an Engine: as they were read last. Whoever
+// takes one from there must learn from a briefing whether it has changed since.
+type hookKey struct {
+	waypost.Scope
+	id string
+}
+
+// loadWebhook reads a webhook.
+func (e *Engine) loadWebhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
+	hook, err := e.store.Webhook(ctx, sc, id)
+	if err != nil {
+		return hook, fmt.Errorf("load webhook %s: %w", id, err)
+	}
+	e.hooks.Add(hookKey{sc, id}, hook)
+	return hook, nil
+}
+
+// findWebhook finds the webhook of what is to be sent, as it is remembered if all of the
+// messages are new: those will be briefed. A redelivery has loaded its own.
+func (r *run) findWebhook(ctx context.Context, owned []*item) (err error) {
+	if r.batch.WebhookID != "" {
+		return nil
+	}
+	first := true
+	for _, it := range owned {
+		first = first && r.isFirst(it)
+	}
+	if first {
+		if hook, known := r.hooks.Get(hookKey{r.batch.Scope, r.hook.ID}); known {
+			r.hook = hook
+			return nil
+		}
+	}
+	r.hook, err = r.loadWebhook(ctx, r.batch.Scope, r.hook.ID)
+	return err
+}
+
+// heedWebhook holds all back if the webhook is disabled, or if its secret cannot be read.
+func heedWebhook(ctx context.Context, r *run, due []*item) ([]*item, error) {
+	if !r.hook.Enabled {
+		return nil, r.keepOut(ctx, due, waypost.DeferWebhookDisabled, 0)
+	}
+	if err := r.hook.Sendable(r.now()); err != nil {
+		r.log.Warn("a webhook's secret cannot be read", "webhook", r.hook.ID, "error", err)
+		return nil, r.keepOut(ctx, due, waypost.DeferUnreadable, 0)
+	}
+	return due, nil
+}
