@@ -26,11 +26,11 @@ type folder struct {
 
 var importTable = map[string]folder{
 	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}},
-	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}},
+	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: []string{lru}},
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},
-	"webhook":   {ours: []string{"."}},
-	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}, also: []string{"golang.org/x/text"}},
+	"webhook":   {ours: []string{"."}, also: []string{lru}},
+	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}, also: []string{"golang.org/x/text", lru}},
 	"searchsvc": {
 		ours: []string{"."},
 		third: []string{
@@ -38,10 +38,13 @@ var importTable = map[string]folder{
 			// bleve, its storage and what that is written in and on.
 			"github.com/blevesearch", "github.com/RoaringBitmap/roaring/v2", "go.etcd.io/bbolt",
 		},
-		also: []string{"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm"}, // texts as they are compared
+		also: []string{
+			"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm", // texts as they are compared
+			backOff, lru,
+		},
 	},
-	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}},
-	"delivery":   {ours: []string{".", "journey"}},
+	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}, also: []string{lru}},
+	"delivery":   {ours: []string{".", "journey"}, also: []string{backOff, lru}},
 	"activities": {ours: []string{".", "journey", "delivery"}, third: temporalSDK},
 	"workflows": {
 		ours: []string{".", "journey", "delivery", "activities"}, third: temporalSDK,
@@ -50,7 +53,10 @@ var importTable = map[string]folder{
 	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
 		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
-		also: []string{"golang.org/x/text/encoding", "golang.org/x/text/transform"}, // files in other charsets than UTF-8
+		also: []string{
+			"golang.org/x/text/encoding", "golang.org/x/text/transform", // files in other charsets than UTF-8
+			lru,
+		},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
@@ -61,6 +67,7 @@ var importTable = map[string]folder{
 		third: append([]string{
 			"github.com/gofiber/fiber/v2", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang", "github.com/coreos/go-oidc/v3", "go.opentelemetry.io/otel",
 		}, temporalSDK...),
+		also: []string{backOff},
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
@@ -68,11 +75,13 @@ var importTable = map[string]folder{
 		third: []string{"github.com/spf13/cobra"},
 		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
 	},
-	// It works from outside: the signed API, histories as Temporal keeps them, fresh
-	// databases on a PostgreSQL server, and a Redis whose process it looks at. It draws
-	// plots (ADR 15).
-	"bench": {ours: []string{".", "signature", "client"}, third: append([]string{"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "gonum.org/v1/plot"}, temporalSDK...), also: []string{"github.com/valyala/fasthttp"}},
 }
+
+// lru and backOff are for bounded caches in memory and for waits between tries.
+const (
+	lru     = "github.com/hashicorp/golang-lru/v2"
+	backOff = "github.com/cenkalti/backoff/v5"
+)
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}
 

@@ -12,7 +12,9 @@ import (
 // number in [0,1) that places the jitter. The wait counts from the end of the
 // attempt; a receiver's Retry-After makes it longer, never shorter. A wait that would
 // outlast GiveUpAfter ends with it, for a last attempt. Whatever On says, an
-// interrupted attempt may be followed by another one: nobody saw its end.
+// interrupted attempt may be followed by another one: nobody saw its end. The waits
+// are the webhook's own list and are computed from the records alone, so no library's
+// back-off fits.
 func (r Retry) Next(first time.Time, attempts int, o Outcome, random float64) (at time.Time, again bool) {
 	if o.Succeed || !r.covers(o) {
 		return time.Time{}, false

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"waypost/config"
@@ -65,21 +66,17 @@ func newTokens(cfg config.Codec, now func() time.Time, log *slog.Logger) *tokens
 
 // find asks the issuer where its keys are until it answers or ctx ends.
 func (t *tokens) find(ctx context.Context) {
-	for said := ""; ; {
-		err := t.discover(ctx)
-		if err == nil {
-			t.log.Info("the issuer has answered", "issuer", t.Issuer)
-			return
-		}
-		if says := shorten(err.Error()); says != said && ctx.Err() == nil {
-			t.log.Warn("the issuer does not answer as it should; nobody can be let in until it does", "issuer", t.Issuer, "error", says)
-			said = says
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryEvery):
-		}
+	said := ""
+	_, err := backoff.Retry(ctx, func() (any, error) { return nil, t.discover(ctx) },
+		backoff.WithMaxElapsedTime(0), backoff.WithBackOff(backoff.NewConstantBackOff(retryEvery)),
+		backoff.WithNotify(func(err error, _ time.Duration) {
+			if says := shorten(err.Error()); says != said {
+				t.log.Warn("the issuer does not answer as it should; nobody can be let in until it does", "issuer", t.Issuer, "error", says)
+				said = says
+			}
+		}))
+	if err == nil {
+		t.log.Info("the issuer has answered", "issuer", t.Issuer)
 	}
 }
 
@@ -109,7 +106,9 @@ func (t *tokens) discover(ctx context.Context) error {
 	return nil
 }
 
-// keys are the issuer's. While it is away, those that were read last go on.
+// keys are the issuer's. go-oidc holds them, but believes them for good, and asks the
+// issuer for each token of an unknown key, for an answer of any size: keys and sparing
+// bound all three. While the issuer is away, those that were read last go on.
 type keys struct {
 	read func() *keySet
 	now  func() time.Time

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
@@ -76,18 +77,18 @@ func startWorker(ctx context.Context, build func() worker.Worker, log *slog.Logg
 	r := &runningWorker{done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		for wait := 250 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		_, r.err = backoff.Retry(ctx, func() (any, error) {
 			r.worker = build() // one that failed to start does not try again
-			if r.err = r.worker.Start(); r.err == nil || !mayHeal(r.err) {
-				return
+			err := r.worker.Start()
+			if err != nil && !mayHeal(err) {
+				err = backoff.Permanent(err)
 			}
-			log.Warn("the worker cannot start; will retry", "in", wait.String(), "error", r.err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(wait):
-			}
-		}
+			return nil, err
+		}, backoff.WithMaxElapsedTime(0),
+			backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: 250 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second}),
+			backoff.WithNotify(func(err error, wait time.Duration) {
+				log.Warn("the worker cannot start; will retry", "in", wait.String(), "error", err)
+			}))
 	}()
 	return r
 }

@@ -225,6 +225,8 @@ func (t *Turnstile) line(webhookID string) *line {
 	return l
 }
 
+// dropIdle forgets webhooks that nothing is sent to; a cache of a fixed size would forget
+// busy ones.
 func (t *Turnstile) dropIdle(now time.Time) {
 	for id, l := range t.lines {
 		idle := l.underWay == 0

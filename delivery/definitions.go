@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 	"waypost/journey"
@@ -14,26 +15,10 @@ import (
 // maxKept bounds what a process keeps of a kind.
 const maxKept = 1000
 
-// kept are values that a process keeps in memory. It begins anew when it is full.
-type kept[K comparable, V any] struct {
-	mu sync.Mutex
-	m  map[K]V
-}
-
-func (k *kept[K, V]) get(key K) (value V, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	value, known = k.m[key]
-	return value, known
-}
-
-func (k *kept[K, V]) put(key K, value V) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.m == nil || len(k.m) >= maxKept {
-		k.m = map[K]V{}
-	}
-	k.m[key] = value
+// newKept makes a cache of what was used last.
+func newKept[K comparable, V any]() *lru.Cache[K, V] {
+	kept, _ := lru.New[K, V](maxKept) // fails for a size below 1 only
+	return kept
 }
 
 // Version is a journey version, compiled. It never changes, so one that is kept never goes
@@ -46,7 +31,7 @@ type Version struct {
 // Version loads and compiles a version of a journey.
 func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string, number int) (Version, error) {
 	key := fmt.Sprintf("%s/%d", journeyID, number)
-	if v, known := e.versions.get(key); known {
+	if v, known := e.versions.Get(key); known {
 		return v, nil
 	}
 	row, err := e.store.JourneyVersion(ctx, sc, journeyID, number)
@@ -58,7 +43,7 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 		return Version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
 	}
 	v := Version{row, def}
-	e.versions.put(key, v)
+	e.versions.Add(key, v)
 	return v, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"waypost"
 )
 
@@ -59,8 +61,8 @@ type Engine struct {
 	log      *slog.Logger
 	now      func() time.Time
 	process  string // names this process in attempts that it opens
-	versions kept[string, Version]
-	hooks    kept[hookKey, waypost.Webhook]
+	versions *lru.Cache[string, Version]
+	hooks    *lru.Cache[hookKey, waypost.Webhook]
 	flights  flights
 	posts    goroutines
 	waiting  slots         // of batches that wait for receivers
@@ -106,9 +108,11 @@ func New(o Options) *Engine {
 	e := &Engine{
 		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer,
 		wake: o.Wake, onSent: o.OnSent, yield: o.Yield, isAway: o.Away, log: o.Log, now: o.Now,
-		process: waypost.NewID("prc_", time.Now()),
-		posts:   newGoroutines(),
-		opening: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		process:  waypost.NewID("prc_", time.Now()),
+		versions: newKept[string, Version](),
+		hooks:    newKept[hookKey, waypost.Webhook](),
+		posts:    newGoroutines(),
+		opening:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 
 		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
 	}

@@ -214,7 +214,7 @@ func (e *Engine) post(ctx context.Context, hook waypost.Webhook, s waypost.Sendi
 // began. Like the outcome it is retried while the database is away, and it comes before
 // the outcome is recorded: a process that dies in between asks the receiver again.
 func (e *Engine) disable(sc waypost.Scope, hook waypost.Webhook) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxWriteWait) {
+	for waits := writeWaits(); ; time.Sleep(waits.NextBackOff()) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		err := e.store.DisableWebhook(ctx, sc, hook, "410")
 		cancel()
@@ -227,7 +227,6 @@ func (e *Engine) disable(sc waypost.Scope, hook waypost.Webhook) {
 			return
 		}
 		e.log.Error("disable webhook after 410; will retry", "webhook", hook.ID, "error", err)
-		time.Sleep(wait)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"waypost"
 )
 
@@ -53,6 +55,11 @@ const (
 	// writeTime bounds one try of a write.
 	writeTime = 20 * time.Second
 )
+
+// writeWaits are the waits between the tries of a write.
+func writeWaits() backoff.BackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: 50 * time.Millisecond, Multiplier: 2, MaxInterval: maxWriteWait}
+}
 
 // errRecorderClosed says that the process is stopping.
 var errRecorderClosed = errors.New("the recorder is closed")
@@ -168,7 +175,8 @@ func (r *recorder) write(batch []recording, tries int) {
 	for i, b := range batch {
 		records[i] = b.record
 	}
-	for try, wait := 1, 50*time.Millisecond; ; try, wait = try+1, min(2*wait, maxWriteWait) {
+	waits := writeWaits()
+	for try := 1; ; try++ {
 		err := r.try(records)
 		if err == nil {
 			for _, b := range batch {
@@ -183,7 +191,7 @@ func (r *recorder) write(batch []recording, tries int) {
 		}
 		// A closing process cannot wait for the database for ever; Close is given the
 		// time that it may take.
-		time.Sleep(wait)
+		time.Sleep(waits.NextBackOff())
 	}
 	for _, b := range batch {
 		r.alone.Go(func() { r.write([]recording{b}, 1) })

@@ -20,7 +20,7 @@ func (e *Engine) loadWebhook(ctx context.Context, sc waypost.Scope, id string) (
 	if err != nil {
 		return hook, fmt.Errorf("load webhook %s: %w", id, err)
 	}
-	e.hooks.put(hookKey{sc, id}, hook)
+	e.hooks.Add(hookKey{sc, id}, hook)
 	return hook, nil
 }
 
@@ -35,7 +35,7 @@ func (r *run) findWebhook(ctx context.Context, owned []*item) (err error) {
 		first = first && r.isFirst(it)
 	}
 	if first {
-		if hook, known := r.hooks.get(hookKey{r.batch.Scope, r.hook.ID}); known {
+		if hook, known := r.hooks.Get(hookKey{r.batch.Scope, r.hook.ID}); known {
 			r.hook = hook
 			return nil
 		}

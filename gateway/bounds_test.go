@@ -29,8 +29,8 @@ func TestCredentialsAreBounded(t *testing.T) {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}
-	if n := len(s.known); n == 0 || n > maxRecent {
-		t.Errorf("%d keys are kept, want 1 to %d", n, maxRecent)
+	if n := s.known.Len(); n != maxRecent {
+		t.Errorf("%d keys are kept, want %d", n, maxRecent)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestDefinitionsAreKeptAndBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(a.definitions.parsed); n > maxDefinitions {
+	if n := a.definitions.Len(); n > maxDefinitions {
 		t.Errorf("%d definitions are kept", n)
 	}
 }

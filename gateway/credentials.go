@@ -3,8 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 	"waypost/signature"
@@ -27,11 +28,9 @@ const (
 
 // recent keeps what was found, and what was not, for a moment.
 type recent[T any] struct {
-	now  func() time.Time
-	load func(ctx context.Context, key string) (T, error)
-
-	mu    sync.Mutex
-	known map[string]recently[T]
+	now   func() time.Time
+	load  func(ctx context.Context, key string) (T, error)
+	known *lru.Cache[string, recently[T]]
 }
 
 type recently[T any] struct {
@@ -40,28 +39,21 @@ type recently[T any] struct {
 }
 
 func newRecent[T any](now func() time.Time, load func(context.Context, string) (T, error)) *recent[T] {
-	return &recent[T]{now: now, load: load, known: map[string]recently[T]{}}
+	known, _ := lru.New[string, recently[T]](maxRecent) // fails for a size below 1 only
+	return &recent[T]{now, load, known}
 }
 
 func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
 	now := s.now()
-	s.mu.Lock()
-	cached, ok := s.known[key]
-	s.mu.Unlock()
-	if ok && now.Before(cached.until) {
+	if cached, ok := s.known.Get(key); ok && now.Before(cached.until) {
 		return cached.value, nil
 	}
 	found, err := s.load(ctx, key)
 	if err != nil {
 		return found, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.known) >= maxRecent {
-		clear(s.known) // made-up keys flood it; the real ones come back by themselves
-	}
 	// From before the look-up: what changed during it may have been missed.
-	s.known[key] = recently[T]{found, now.Add(recentLife)}
+	s.known.Add(key, recently[T]{found, now.Add(recentLife)})
 	return found, nil
 }
 

@@ -3,7 +3,8 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 	"waypost/journey"
@@ -13,10 +14,7 @@ import (
 const maxDefinitions = 500
 
 // definitions keeps published definitions parsed: they never change.
-type definitions struct {
-	mu     sync.Mutex
-	parsed map[versionKey]*journey.Definition
-}
+type definitions = lru.Cache[versionKey, *journey.Definition]
 
 type versionKey struct {
 	journeyID string
@@ -24,17 +22,15 @@ type versionKey struct {
 }
 
 func newDefinitions() *definitions {
-	return &definitions{parsed: map[versionKey]*journey.Definition{}}
+	parsed, _ := lru.New[versionKey, *journey.Definition](maxDefinitions) // fails for a size below 1 only
+	return parsed
 }
 
 // definition returns a published version of a journey that was found in the
 // scope.
 func (a *api) definition(ctx context.Context, sc waypost.Scope, journeyID string, version int) (*journey.Definition, error) {
 	key := versionKey{journeyID, version}
-	a.definitions.mu.Lock()
-	known, found := a.definitions.parsed[key]
-	a.definitions.mu.Unlock()
-	if found {
+	if known, found := a.definitions.Get(key); found {
 		return known, nil
 	}
 	v, err := a.Journeys.JourneyVersion(ctx, sc, journeyID, version)
@@ -45,11 +41,6 @@ func (a *api) definition(ctx context.Context, sc waypost.Scope, journeyID string
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("journey %s version %d does not parse: %s", journeyID, version, problems[0].Message)
 	}
-	a.definitions.mu.Lock()
-	defer a.definitions.mu.Unlock()
-	if len(a.definitions.parsed) >= maxDefinitions {
-		clear(a.definitions.parsed)
-	}
-	a.definitions.parsed[key] = parsed
+	a.definitions.Add(key, parsed)
 	return parsed, nil
 }

@@ -12,8 +12,7 @@ import (
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com/hook")
-	journeyID := f.publishedJourney(welcome(hook))
+	hook, journeyID := f.welcoming()
 	scope := waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}
 
 	var enrollments []string
@@ -156,8 +155,7 @@ func TestDeliveries(t *testing.T) {
 func TestUnreadablePayload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com/hook")
-	id := f.publishedJourney(welcome(hook))
+	hook, id := f.welcoming()
 	lost := f.lost()
 	message, _ := lost.deliver(id, hook, f.newLead("Ada"), waypost.DeliveryFailed)
 	readable, _ := f.deliver(id, hook, f.newLead("Alan"), waypost.DeliveryFailed)

@@ -167,8 +167,7 @@ func TestDryRunCap(t *testing.T) {
 func TestDryRunFaults(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	id := f.publishedJourney(welcome(hook))
+	_, id := f.welcoming()
 	path := "/v1/journeys/" + id + "/dryrun"
 	lead := fmt.Sprint(f.newLead("Ada"))
 	many, err := json.Marshal(map[string]any{"leadsId": 1, "events": slices.Repeat([]map[string]string{{"name": "e", "after": "1h"}}, 1001)})

@@ -17,6 +17,13 @@ func (f *fixture) publishedJourney(definition string) string {
 	return id
 }
 
+// welcoming publishes welcome with a webhook of its own.
+func (f *fixture) welcoming() (hook, journeyID string) {
+	f.t.Helper()
+	hook = f.newWebhook("https://example.com/hook")
+	return hook, f.publishedJourney(welcome(hook))
+}
+
 func welcome(webhookID string) string {
 	return `{"name":"Welcome","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":"` + webhookID + `","params":{"greeting":"Hi {{ lead.name }}"},"next":"end"},

@@ -22,8 +22,7 @@ func (f *fixture) newLaunch(journeyID, body string) string {
 func TestLaunches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	journeyID := f.publishedJourney(welcome(hook))
+	hook, journeyID := f.welcoming()
 	leads := []int64{f.newLead("Ada"), f.newLead("Alan"), f.newLead("Grace")}
 
 	created := f.send("POST", "/v1/journeys/"+journeyID+"/launches", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d,%d,999999]},"ratePerSecond":2.5}`, leads[0], leads[1], leads[0])).expect(t, 202)

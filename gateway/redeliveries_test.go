@@ -41,8 +41,7 @@ func (f *fixture) deliver(journeyID, hook string, lead int64, status waypost.Del
 func TestRedeliver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	id := f.publishedJourney(welcome(hook))
+	hook, id := f.welcoming()
 	lead := f.newLead("Ada")
 	message, enrollment := f.deliver(id, hook, lead, waypost.DeliveryFailed)
 	woken := f.wakes.n.Load()
@@ -80,8 +79,7 @@ func TestRedeliver(t *testing.T) {
 func TestRedeliveries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	id := f.publishedJourney(welcome(hook))
+	hook, id := f.welcoming()
 	var leads []int64
 	for i, status := range []waypost.DeliveryStatus{waypost.DeliveryFailed, waypost.DeliveryFailed, waypost.DeliverySucceeded} {
 		leads = append(leads, f.newLead(fmt.Sprint("lead ", i)))

@@ -14,8 +14,7 @@ import (
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	id := f.publishedJourney(welcome(hook))
+	hook, id := f.welcoming()
 	message, enrollment := f.deliver(id, hook, f.newLead("Ada"), waypost.DeliveryFailed)
 	young, _ := f.deliver(id, hook, f.newLead("Alan"), waypost.DeliveryFailed)
 	f.send("POST", "/v1/enrollments/"+enrollment+"/cancel", "").expect(t, 200)
@@ -96,8 +95,8 @@ func TestRetention(t *testing.T) {
 func TestDeletedLeadIsErased(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	hook := f.newWebhook("https://example.com")
-	id, lead := f.publishedJourney(welcome(hook)), f.newLead("Ada")
+	hook, id := f.welcoming()
+	lead := f.newLead("Ada")
 	message, _ := f.deliver(id, hook, lead, waypost.DeliveryFailed)
 	enrollment := f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d,"entryKey":"again","params":{"order":"4711"}}`, lead)).
 		expect(t, 202).str(t, "enrollmentId")

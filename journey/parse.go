@@ -92,7 +92,7 @@ func Parse(data []byte) (*Definition, waypost.Problems) {
 	}
 	var in draft
 	p = waypost.DecodeJSON(data, &in)
-	d := &Definition{body: body{Name: value(in.Name), Start: value(in.Start)}}
+	d := &Definition{body: body{Name: value(in.Name), Start: value(in.Start)}, templates: newTemplateCache()}
 	if in.Reentry != nil {
 		d.body.Reentry = &reentry{Policy: value(in.Reentry.Policy), Every: value(in.Reentry.Every)}
 		if *d.body.Reentry == (reentry{}) {

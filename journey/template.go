@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost/journey/liquid"
 )
@@ -106,20 +107,21 @@ func variableNames() []string {
 // templateCache keeps the templates that a definition's deliveries use, the
 // webhooks' included.
 type templateCache struct {
-	mu    sync.RWMutex
-	known map[string]*liquid.Template
+	known *lru.Cache[string, *liquid.Template]
 }
 
 // maxCached is more than the templates of any sane journey and its webhooks.
 const maxCached = 1024
 
+func newTemplateCache() templateCache {
+	known, _ := lru.New[string, *liquid.Template](maxCached) // fails for a size below 1 only
+	return templateCache{known}
+}
+
 // template compiles a template, or returns the compiled one; nil for a text without
 // any tag.
 func (c *templateCache) template(source string) (*liquid.Template, error) {
-	c.mu.RLock()
-	t, ok := c.known[source]
-	c.mu.RUnlock()
-	if ok {
+	if t, ok := c.known.Get(source); ok {
 		return t, nil
 	}
 	// A webhook's template may name touchpoints that this journey does not have.
@@ -127,11 +129,6 @@ func (c *templateCache) template(source string) (*liquid.Template, error) {
 	if err != nil || t == nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxCached {
-		c.known = map[string]*liquid.Template{}
-	}
-	c.known[source] = t
+	c.known.Add(source, t)
 	return t, nil
 }

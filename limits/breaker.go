@@ -310,8 +310,8 @@ func (b *Breakers) entry(circuit string) *entry {
 	return e
 }
 
-// dropIdle forgets breakers that are closed and were not asked for a while. The
-// caller holds mu.
+// dropIdle forgets breakers that are closed and were not asked for a while; a cache
+// of a fixed size would forget open ones. The caller holds mu.
 func (b *Breakers) dropIdle() {
 	now := b.now()
 	for circuit, e := range b.entries {
@@ -476,6 +476,8 @@ const (
 	// some receivers refuse everything once or twice, and no retry has come by then.
 	answeredTime = 3 * time.Second
 
+	// A breaker that is open doubles its pause after each probe. The pause is part of the
+	// state that processes share, so no library's back-off keeps it.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
 	// A breaker that opens again within calm after it has closed has contradicted

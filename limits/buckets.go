@@ -51,7 +51,8 @@ func (b *buckets) put(key fingerprint, now time.Time, owed time.Duration) {
 
 // evict makes room: of some buckets those that are full, or if there is none the
 // one that will be first. Somebody who comes with many keys gets others some
-// tokens too many; neither the memory nor the time of a call grows.
+// tokens too many; neither the memory nor the time of a call grows. The order of
+// use, which a library's cache goes by, says nothing of which bucket is full.
 func (b *buckets) evict(now time.Time) {
 	const looked = 16
 	var first fingerprint

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 const (
@@ -14,7 +16,8 @@ const (
 	leasePart = 50
 	// leaseLife is how long a process may use what it has taken.
 	leaseLife = time.Second
-	// maxLeases bounds the keys that are remembered.
+	// maxLeases bounds the keys that are remembered. The tokens that are held for one that
+	// is dropped are lost.
 	maxLeases = 100_000
 )
 
@@ -24,9 +27,7 @@ const (
 type Leases struct {
 	rates *Rates
 	now   func() time.Time
-
-	mu   sync.Mutex
-	held map[string]*lease
+	held  *lru.Cache[string, *lease]
 }
 
 // lease is what a process has taken of a key's tokens and not used yet.
@@ -40,7 +41,8 @@ type lease struct {
 
 // NewLeases takes from rates.
 func NewLeases(rates *Rates) *Leases {
-	return &Leases{rates: rates, now: rates.now, held: map[string]*lease{}}
+	held, _ := lru.New[string, *lease](maxLeases) // fails for a size below 1 only
+	return &Leases{rates: rates, now: rates.now, held: held}
 }
 
 // Take takes a token of key's bucket, which holds burst tokens and gets perSecond a
@@ -83,15 +85,12 @@ func (l *lease) use(now time.Time) Taken {
 }
 
 func (s *Leases) lease(key string) *lease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.held[key]
-	if l == nil {
-		if len(s.held) >= maxLeases {
-			clear(s.held) // tokens that were taken are lost, once in a long while
-		}
-		l = &lease{}
-		s.held[key] = l
+	if l, known := s.held.Get(key); known {
+		return l
+	}
+	l := &lease{}
+	if first, known, _ := s.held.PeekOrAdd(key, l); known {
+		return first
 	}
 	return l
 }

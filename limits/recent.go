@@ -18,7 +18,9 @@ func fingerprintOf(key string) fingerprint {
 }
 
 // recent is a bounded set whose members leave after a lifetime that is the same
-// for all of them, so that the order of arrival is the order of leaving.
+// for all of them, so that the order of arrival is the order of leaving. Where a
+// library's cache forgets a member, this one may refuse the new one instead: a nonce
+// that is forgotten could be used again.
 type recent struct {
 	max int
 

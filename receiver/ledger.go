@@ -36,7 +36,7 @@ type ledger struct {
 	entries  []Entry
 	kept     int
 	attempts map[string]int
-	order    []string // keys of attempts, oldest first
+	order    []string // keys of attempts, oldest first; an LRU cache is not worth this package its first dependency
 }
 
 // count returns the number of the attempt that has come in for key, from 1.

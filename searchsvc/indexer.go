@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"waypost"
 )
 
@@ -206,30 +208,30 @@ func (x *Indexer) Run(ctx context.Context) {
 
 // outage is a row of failures.
 type outage struct {
-	failures int
-	since    time.Time
+	since time.Time // zero while all works
+	waits backoff.BackOff
 }
 
 // trouble tells the log that something has failed, once, or works again, and returns
 // how long to wait before the next try, 0 after a success.
 func (x *Indexer) trouble(o *outage, err error) time.Duration {
 	if err == nil || waypost.CodeOf(err) == waypost.CodeConflict || errors.Is(err, context.Canceled) {
-		if err == nil && o.failures > 0 {
+		if err == nil && !o.since.IsZero() {
 			x.log.Info("articles are indexed again", "after", time.Since(o.since).Round(time.Millisecond))
 			*o = outage{}
 			x.count(func(st *Stats) { st.Away = false })
 		}
 		return 0
 	}
-	if o.failures == 0 {
+	if o.since.IsZero() {
 		o.since = time.Now()
+		o.waits = &backoff.ExponentialBackOff{InitialInterval: x.pace.retry, Multiplier: 2, MaxInterval: x.pace.longest}
 		x.log.Warn("articles cannot be indexed; trying again", "error", err)
 	} else {
 		x.log.Debug("articles cannot be indexed; trying again", "error", err)
 	}
 	x.count(func(st *Stats) { st.Away, st.Failures = true, st.Failures+1 })
-	o.failures++
-	return min(x.pace.retry<<min(o.failures-1, 16), x.pace.longest)
+	return o.waits.NextBackOff()
 }
 
 // wait waits until there may be something to do. After a failure nothing cuts it

@@ -8,7 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 )
@@ -28,7 +29,7 @@ type Service struct {
 
 // New returns a service on an index.
 func New(index Index, tenants Tenants) *Service {
-	return &Service{index: index, owners: owners{tenants: tenants}}
+	return &Service{index: index, owners: newOwners(tenants)}
 }
 
 // Works asks the index as a search does, and returns why it cannot answer.
@@ -121,26 +122,22 @@ const maxOwners = 10_000
 // each time for those of nobody.
 type owners struct {
 	tenants Tenants
-	mu      sync.RWMutex
-	known   map[string]string
+	known   *lru.Cache[string, string]
+}
+
+func newOwners(tenants Tenants) owners {
+	known, _ := lru.New[string, string](maxOwners) // fails for a size below 1 only
+	return owners{tenants, known}
 }
 
 func (o *owners) of(ctx context.Context, tenantID string) (string, error) {
-	o.mu.RLock()
-	org, ok := o.known[tenantID]
-	o.mu.RUnlock()
-	if ok {
+	if org, ok := o.known.Get(tenantID); ok {
 		return org, nil
 	}
 	org, err := o.tenants.TenantOrg(ctx, tenantID)
 	if err != nil {
 		return "", err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.known == nil || len(o.known) >= maxOwners {
-		o.known = map[string]string{}
-	}
-	o.known[tenantID] = org
+	o.known.Add(tenantID, org)
 	return org, nil
 }

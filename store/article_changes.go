@@ -172,7 +172,8 @@ const (
 )
 
 func changeDelay(tries int) time.Duration {
-	// After as many doublings it is the longest.
+	// After as many doublings it is the longest. The tries are those of the row, and a
+	// library's back-off counts its own.
 	return min(minChangeDelay<<min(max(tries, 0), 12), maxChangeDelay)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -159,33 +158,19 @@ func cohortID(members []waypost.CohortMember, now time.Time) string {
 	return waypost.NewID(waypost.PrefixCohort, now)
 }
 
-// maxVersions bounds the journey versions that a process keeps.
+// maxVersions bounds the journey versions that a process keeps. They never change.
 const maxVersions = 100
-
-// versions keeps journey versions. They never change.
-type versions struct {
-	mu sync.Mutex
-	m  map[versionKey]waypost.JourneyVersion
-}
 
 // versionOf loads a journey version of any scope.
 func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
-	s.versions.mu.Lock()
-	v, known := s.versions.m[key]
-	s.versions.mu.Unlock()
-	if known {
+	if v, known := s.versions.Get(key); known {
 		return v, nil
 	}
 	v, err := s.loadVersion(ctx, key)
 	if err != nil {
 		return v, err
 	}
-	s.versions.mu.Lock()
-	defer s.versions.mu.Unlock()
-	if s.versions.m == nil || len(s.versions.m) >= maxVersions {
-		s.versions.m = map[versionKey]waypost.JourneyVersion{}
-	}
-	s.versions.m[key] = v
+	s.versions.Add(key, v)
 	return v, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
@@ -38,7 +39,7 @@ type Store struct {
 
 	exports chan struct{} // holds one for each export that runs
 
-	versions versions
+	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	briefing string // see Briefing
 
 	keys *waypost.Keyring
@@ -54,7 +55,11 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), keys: keys, now: now}
+	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
+	s := &Store{
+		postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports),
+		versions: versions, keys: keys, now: now,
+	}
 	if s.postgres {
 		s.w = bun.NewDB(loc.openPostgres(), pgdialect.New())
 		s.r = s.w

@@ -71,7 +71,7 @@ func NewSender(o Options) *Sender {
 	}
 	s := &Sender{options: o}
 	s.transport = s.options.newTransport(&tls.Config{}, min(cmp.Or(o.MaxIdle, maxIdle), maxIdle))
-	s.own = ownTransports{options: &s.options, m: map[waypost.TLS]*ownTransport{}}
+	s.own = newOwnTransports(&s.options)
 	return s
 }
 

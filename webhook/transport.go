@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"waypost"
 )
 
@@ -43,7 +45,7 @@ type ownTransports struct {
 	options *Options
 
 	mu    sync.Mutex
-	m     map[waypost.TLS]*ownTransport
+	m     *simplelru.LRU[waypost.TLS, *ownTransport] // one that leaves it keeps no idle connection
 	swept time.Time
 }
 
@@ -53,21 +55,23 @@ type ownTransport struct {
 	last  time.Time
 }
 
+func newOwnTransports(o *Options) ownTransports {
+	m, _ := simplelru.NewLRU(maxOwn, func(_ waypost.TLS, own *ownTransport) { own.CloseIdleConnections() }) // fails for a size below 1 only
+	return ownTransports{options: o, m: m}
+}
+
 // take returns the transport of a setting; its user calls done in the end.
 func (o *ownTransports) take(setting waypost.TLS, now time.Time) (t *http.Transport, done func(), f *fault) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	own := o.m[setting]
-	if own == nil {
+	own, known := o.m.Get(setting)
+	if !known {
 		conf, f := configOf(setting)
 		if f != nil {
 			return nil, nil, f
 		}
-		if len(o.m) >= maxOwn {
-			o.dropOldest()
-		}
 		own = &ownTransport{Transport: o.options.newTransport(conf, maxIdleOwn)}
-		o.m[setting] = own
+		o.m.Add(setting, own)
 	}
 	own.users++
 	own.last = now
@@ -79,7 +83,7 @@ func (o *ownTransports) give(setting waypost.TLS, own *ownTransport) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	own.users--
-	if o.m[setting] != own {
+	if kept, _ := o.m.Peek(setting); kept != own {
 		own.CloseIdleConnections()
 	}
 }
@@ -93,38 +97,18 @@ func (o *ownTransports) sweep(now time.Time) {
 		return
 	}
 	o.swept = now
-	for setting, own := range o.m {
-		if own.users == 0 && now.Sub(own.last) >= idleTimeout {
-			o.drop(setting)
+	for _, setting := range o.m.Keys() {
+		if own, _ := o.m.Peek(setting); own.users == 0 && now.Sub(own.last) >= idleTimeout {
+			o.m.Remove(setting)
 		}
 	}
-}
-
-// dropOldest makes room. The caller holds mu.
-func (o *ownTransports) dropOldest() {
-	var oldest waypost.TLS
-	var found *ownTransport
-	for setting, own := range o.m {
-		if found == nil || own.last.Before(found.last) {
-			oldest, found = setting, own
-		}
-	}
-	o.drop(oldest)
-}
-
-// drop forgets a transport. The caller holds mu.
-func (o *ownTransports) drop(setting waypost.TLS) {
-	o.m[setting].CloseIdleConnections()
-	delete(o.m, setting)
 }
 
 // close closes the idle connections of all.
 func (o *ownTransports) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for setting := range o.m {
-		o.drop(setting)
-	}
+	o.m.Purge()
 }
 
 // configOf reads a setting. It was checked when it was set.

@@ -365,7 +365,7 @@ func TestUnusedSettingsAreDropped(t *testing.T) {
 	known := func(n int) bool {
 		s.own.mu.Lock()
 		defer s.own.mu.Unlock()
-		return s.own.m[setting(n)] != nil
+		return s.own.m.Contains(setting(n))
 	}
 
 	// One that is in use is dropped for newer ones: it ends, and closes its connection.
@@ -379,8 +379,8 @@ func TestUnusedSettingsAreDropped(t *testing.T) {
 		}
 		done()
 	}
-	if len(s.own.m) != maxOwn || known(0) {
-		t.Errorf("%d settings are kept; the oldest: %t", len(s.own.m), known(0))
+	if s.own.m.Len() != maxOwn || known(0) {
+		t.Errorf("%d settings are kept; the oldest: %t", s.own.m.Len(), known(0))
 	}
 	close(leave)
 	if o := <-ended; !o.Succeed {
@@ -392,14 +392,14 @@ func TestUnusedSettingsAreDropped(t *testing.T) {
 	_, done, _ := s.own.take(setting(7), now)
 	now = now.Add(idleTimeout + time.Second)
 	s.Send(context.Background(), hook("http://127.0.0.1:1/"), "msg_1", nil)
-	if len(s.own.m) != 1 || !known(7) {
-		t.Errorf("%d settings are kept", len(s.own.m))
+	if s.own.m.Len() != 1 || !known(7) {
+		t.Errorf("%d settings are kept", s.own.m.Len())
 	}
 	done()
 	now = now.Add(idleTimeout + time.Second)
 	s.Send(context.Background(), hook("http://127.0.0.1:1/"), "msg_1", nil)
-	if len(s.own.m) != 0 {
-		t.Errorf("%d settings are kept in the end", len(s.own.m))
+	if s.own.m.Len() != 0 {
+		t.Errorf("%d settings are kept in the end", s.own.m.Len())
 	}
 }
 
@@ -438,7 +438,7 @@ func TestSettingsDoNotGather(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if n := len(s.own.m); n > maxOwn {
+			if n := s.own.m.Len(); n > maxOwn {
 				t.Errorf("%d settings are kept", n)
 			}
 			if n := most.Load(); n > maxOwn+5*senders {

@@ -219,7 +219,8 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 	}
 }
 
-// retryIn waits the longer the more failures there were in a row.
+// retryIn waits the longer the more failures there were in a row. It goes by their
+// number, which several goroutines may count together; a library's back-off is for one.
 func (p *Pump) retryIn(ctx context.Context, what string, failures int, err error) {
 	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
 	if p.Failed != nil {

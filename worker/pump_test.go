@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/store"
 	"waypost/store/storetest"
 	"waypost/workflows"
 )
@@ -76,7 +77,7 @@ func (u *unreliable) schedule(id string, exists bool) error {
 func (u *unreliable) StartImport(_ context.Context, im waypost.Import) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if im.Mode != waypost.ImportUpsert || !im.DryRun || im.Scope != (waypost.Scope{Org: "acme", Stage: waypost.StageRelease}) {
+	if im.Mode != waypost.ImportUpsert || !im.DryRun || im.Scope != sc {
 		return fmt.Errorf("import %s is %+v", im.ID, im)
 	}
 	if u.imports[im.ID]++; u.imports[im.ID] < 3 {
@@ -107,15 +108,17 @@ func (u *unreliable) StartRedelivery(_ context.Context, b waypost.RedeliveryBatc
 
 func (u *unreliable) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
 
-// Whatever Temporal does, several pumps start every enrollment, each in one
-// cohort, and every import.
-func TestPumpStartsEachOnce(t *testing.T) {
-	t.Parallel()
-	const enrollments = 150
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	db := storetest.SQLite(t, time.Now)
-	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+var sc = waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+
+// fixture is a journey with one touchpoint, its webhook, and a lead.
+type fixture struct {
+	hook, journey string
+	lead          int64
+}
+
+func newFixture(t *testing.T, db *store.Store) fixture {
+	t.Helper()
+	ctx := t.Context()
 	hook, err := db.CreateWebhook(ctx, sc, waypost.Webhook{
 		Name: "crm", URL: "https://crm.example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true,
 	})
@@ -127,17 +130,34 @@ func TestPumpStartsEachOnce(t *testing.T) {
 	must(t, err)
 	lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 	must(t, err)
+	return fixture{hook.ID, j.ID, lead.LeadsID}
+}
 
-	temporal := &unreliable{started: map[string][]string{}, imports: map[string]int{}}
+// runPumps runs pumps until ctx ends; wait waits for their end. What is claimed and not
+// started counts as left at once.
+func runPumps(ctx context.Context, db *store.Store, temporal *unreliable, n int) (pumps []*Pump, wait func()) {
 	var pumping sync.WaitGroup
-	var pumps []*Pump
-	for range 3 {
+	for range n {
 		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
-		// What is claimed and not started counts as left at once.
 		p.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)
 		pumping.Go(func() { p.Run(ctx) })
 	}
+	return pumps, pumping.Wait
+}
+
+// Whatever Temporal does, several pumps start every enrollment, each in one
+// cohort, and every import.
+func TestPumpStartsEachOnce(t *testing.T) {
+	t.Parallel()
+	const enrollments = 150
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	db := storetest.SQLite(t, time.Now)
+	made := newFixture(t, db)
+
+	temporal := &unreliable{started: map[string][]string{}, imports: map[string]int{}}
+	pumps, wait := runPumps(ctx, db, temporal, 3)
 	var imports []string
 	for range 3 {
 		im, err := db.CreateImport(ctx, sc, waypost.Import{Mode: waypost.ImportUpsert, DryRun: true, AppID: "app_test", PhoneRegion: "CN"},
@@ -150,7 +170,7 @@ func TestPumpStartsEachOnce(t *testing.T) {
 	all := map[string]bool{}
 	for i := range enrollments {
 		e, err := db.Enroll(ctx, sc, waypost.Enrollment{
-			JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID, AppID: "app_test", EntryKey: fmt.Sprint(i),
+			JourneyID: made.journey, Version: 1, LeadsID: made.lead, AppID: "app_test", EntryKey: fmt.Sprint(i),
 		}, waypost.Reentry{Policy: waypost.ReentryAlways})
 		must(t, err)
 		all[e.ID] = false
@@ -175,7 +195,7 @@ func TestPumpStartsEachOnce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	cancel()
-	pumping.Wait()
+	wait()
 	for _, id := range imports {
 		if temporal.imports[id] < 3 {
 			t.Errorf("import %s counts as started after %d tries", id, temporal.imports[id])
@@ -211,19 +231,8 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	db := storetest.SQLite(t, time.Now)
-	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
-	hook, err := db.CreateWebhook(ctx, sc, waypost.Webhook{
-		Name: "crm", URL: "https://crm.example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true,
-	})
-	must(t, err)
-	definition := fmt.Appendf(nil, `{"name":"J","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":%q}]}`, hook.ID)
-	j, err := db.CreateJourney(ctx, sc, "J", definition)
-	must(t, err)
-	_, err = db.PublishJourney(ctx, sc, j.ID, "J", "hash", definition, []string{hook.ID})
-	must(t, err)
-	lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
-	must(t, err)
-	e, err := db.Enroll(ctx, sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID, AppID: "app_test"}, waypost.Reentry{})
+	made := newFixture(t, db)
+	e, err := db.Enroll(ctx, sc, waypost.Enrollment{JourneyID: made.journey, Version: 1, LeadsID: made.lead, AppID: "app_test"}, waypost.Reentry{})
 	must(t, err)
 	// Failed an hour ago.
 	at := time.Now().Add(-time.Hour).UTC()
@@ -233,7 +242,7 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: i + 1}
 		ids[i] = waypost.NewID(waypost.PrefixMessage, at)
 		openings[i] = waypost.Opening{Touchpoint: key, Scope: sc, Attempt: 1, At: at, By: "x", Body: []byte("{}"), Delivery: waypost.Delivery{
-			MessageID: ids[i], JourneyID: j.ID, JourneyVersion: 1, NodeID: "a", WebhookID: hook.ID, LeadsID: lead.LeadsID,
+			MessageID: ids[i], JourneyID: made.journey, JourneyVersion: 1, NodeID: "a", WebhookID: made.hook, LeadsID: made.lead,
 		}}
 		records[i] = waypost.AttemptRecord{
 			Touchpoint: key, Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
@@ -245,18 +254,11 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 	must(t, db.RecordAttempts(ctx, records))
 
 	temporal := &unreliable{started: map[string][]string{}, redelivered: map[string]waypost.RedeliveryBatch{}}
-	var pumping sync.WaitGroup
-	var pumps []*Pump
-	for range 3 {
-		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
-		p.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
-		pumps = append(pumps, p)
-		pumping.Go(func() { p.Run(ctx) })
-	}
+	pumps, wait := runPumps(ctx, db, temporal, 3)
 	// Two of them are about the same messages, and some are asked for by themselves.
 	var bulks []string
 	for range 2 {
-		r, err := db.CreateRedelivery(ctx, sc, waypost.DeliveryFilter{JourneyID: j.ID}, "app_test")
+		r, err := db.CreateRedelivery(ctx, sc, waypost.DeliveryFilter{JourneyID: made.journey}, "app_test")
 		must(t, err)
 		bulks = append(bulks, r.ID)
 		pumps[0].Wake()
@@ -291,7 +293,7 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	cancel()
-	pumping.Wait()
+	wait()
 	times := map[string]int{}
 	for _, b := range temporal.redelivered {
 		if len(b.Members) > waypost.MaxCohort || b.RedeliveryID == "" && len(b.Members) != 1 || b.Scope != sc {
@@ -324,27 +326,20 @@ func must(t *testing.T, err error) {
 func TestPumpKeepsSchedules(t *testing.T) {
 	t.Parallel()
 	db := storetest.SQLite(t, time.Now)
-	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
-	definition := []byte(`{"name":"J","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
-	j, err := db.CreateJourney(t.Context(), sc, "J", definition)
-	must(t, err)
-	_, err = db.PublishJourney(t.Context(), sc, j.ID, "J", "hash", definition, nil)
-	must(t, err)
+	made := newFixture(t, db)
 	temporal := &unreliable{}
-	pump := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
-	pump.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	go pump.Run(ctx)
+	pumps, _ := runPumps(ctx, db, temporal, 1)
 	l, err := db.CreateLaunch(ctx, sc, waypost.Launch{
-		JourneyID: j.ID, Version: 1, AppID: "app_test", Schedule: &waypost.Schedule{Cron: "@daily", Timezone: "UTC"},
+		JourneyID: made.journey, Version: 1, AppID: "app_test", Schedule: &waypost.Schedule{Cron: "@daily", Timezone: "UTC"},
 		Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
 	})
 	must(t, err)
 	await := func(exists bool) {
 		t.Helper()
 		for {
-			pump.Wake()
+			pumps[0].Wake()
 			temporal.mu.Lock()
 			made, known := temporal.schedules[l.ID]
 			temporal.mu.Unlock()

@@ -56,29 +56,21 @@ func (d *drops) Dropped(kind string, n int) {
 // enrolled enrolls so many leads and cancels all enrollments but the first few.
 func enrolled(t *testing.T, db *store.Store, enrollments, running int) (ids []string) {
 	t.Helper()
-	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	ctx := t.Context()
 	j, err := db.CreateJourney(ctx, sc, "Welcome", []byte(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.PublishJourney(ctx, sc, j.ID, "Welcome", "hash", []byte(`{}`), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = db.PublishJourney(ctx, sc, j.ID, "Welcome", "hash", []byte(`{}`), nil)
+	must(t, err)
 	for range enrollments {
 		lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e, err := db.Enroll(ctx, sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID, AppID: "app_1"}, waypost.Reentry{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids = append(ids, e.ID)
 	}
 	for _, id := range ids[running:] {
-		if _, err := db.CancelEnrollment(ctx, sc, id); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.CancelEnrollment(ctx, sc, id)
+		must(t, err)
 	}
 	return ids
 }

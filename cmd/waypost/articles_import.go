@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -246,33 +245,20 @@ const partTries = 5
 func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *progress) (answered articlePartAnswer, err error) {
 	header := http.Header{"Content-Type": {"application/x-ndjson"}, "Idempotency-Key": {"articles-" + signature.NewNonce()}}
 	hash := signature.HashBody(part.body)
-	for try := 1; ; try++ {
+	a, err := im.c.untilAnswered(ctx, partTries, func() (answer, error) {
 		body := &counted{from: bytes.NewReader(part.body)}
 		sent := func() int64 { return im.sent + min(body.n.Load(), part.size) }
-		a, err := shown.during(func() (answer, error) {
+		return shown.during(func() (answer, error) {
 			return im.client.upload(ctx, articleImportPath, header, signed.File{Reader: body, Size: int64(len(part.body)), Hash: hash})
 		}, func() float64 { return im.share(sent()) }, func() string { return im.line(sent()) })
-		wait, again := im.c.poll, err != nil
-		if err == nil {
-			switch a.status {
-			case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-				again, wait = true, max(wait, retryAfter(a))
-			case http.StatusConflict: // the attempt before this one may still be under way
-				again = try > 1
-			}
-			if err = a.err(); err == nil {
-				return answered, unreadable(json.Unmarshal(a.body, &answered), a)
-			}
-		}
-		if !again || try == partTries {
-			return answered, err
-		}
-		select {
-		case <-ctx.Done():
-			return answered, errors.New("interrupted")
-		case <-time.After(wait):
-		}
+	})
+	if err == nil {
+		err = a.err()
 	}
+	if err != nil {
+		return answered, err
+	}
+	return answered, unreadable(json.Unmarshal(a.body, &answered), a)
 }
 
 func unreadable(err error, a answer) error {
@@ -280,18 +266,6 @@ func unreadable(err error, a answer) error {
 		return fmt.Errorf("the gateway's answer is no import: %s", clean(clip(string(a.body), 200)))
 	}
 	return nil
-}
-
-// maxRetryAfter bounds how long an import waits because a gateway says so.
-const maxRetryAfter = time.Minute
-
-// retryAfter is how long an answer says to wait.
-func retryAfter(a answer) time.Duration {
-	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return min(maxRetryAfter, time.Duration(seconds)*time.Second)
 }
 
 // add counts what has become of a part.

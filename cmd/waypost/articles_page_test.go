@@ -97,11 +97,7 @@ func TestArticlesOfGateway(t *testing.T) {
 // after the other, with the files that the page shows, and answer what it shows.
 func TestArticlesPage(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"sh", "curl", "openssl", "sed"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	needTools(t, "sh", "curl", "openssl", "sed")
 	client, text, dir := newSearchingClientOf(t), pageOf(t, "docs", "articles.md"), t.TempDir()
 	documents := blocksOf(t, text, "json")
 	for name, content := range map[string]string{"expenses.json": documents[0], "articles.ndjson": blocksOf(t, text, "ndjson")[0], "token": ""} {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -293,4 +294,35 @@ func clip(s string, n int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// untilAnswered makes a call, with one Idempotency-Key, until its answer has come: tries
+// times at most, and as late as the answer says. A library's back-off would go by errors,
+// of which an answer is none.
+func (c *cli) untilAnswered(ctx context.Context, tries int, call func() (answer, error)) (answer, error) {
+	for try := 1; ; try++ {
+		a, err := call()
+		again := err != nil || a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests ||
+			try > 1 && a.status == http.StatusConflict // the call before this one may still be under way
+		if !again || try == tries {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return a, errors.New("interrupted")
+		case <-time.After(max(c.poll, retryAfter(a))):
+		}
+	}
+}
+
+// maxRetryAfter bounds how long a call waits because a gateway says so.
+const maxRetryAfter = time.Minute
+
+// retryAfter is how long an answer says to wait.
+func retryAfter(a answer) time.Duration {
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(maxRetryAfter, time.Duration(seconds)*time.Second)
 }

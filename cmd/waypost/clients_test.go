@@ -53,11 +53,7 @@ for (const c of v.cases) {
 // command starts nothing yet; it skips the test where a program is missing.
 func (c clientProgram) command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
-	for _, program := range append(c.needs, args[0]) {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
+	needTools(t, append(c.needs, args[0])...)
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), settings...)
 	return cmd

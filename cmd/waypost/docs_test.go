@@ -124,11 +124,7 @@ func shellWords(line string) ([]string, error) {
 // that watches what nobody carries out is left out.
 func TestLaunchesPage(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"sh", "curl", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	needTools(t, "sh", "curl", "openssl")
 	client := newClientOf(t)
 	// run runs a command that must succeed, and returns its answer.
 	run := func(stdin string, args ...string) members {

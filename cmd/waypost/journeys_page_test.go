@@ -110,9 +110,10 @@ func (p pageRunner) shows(block string, got members) {
 	}
 }
 
-func needTools(t *testing.T) {
+// needTools skips a test where a program is missing.
+func needTools(t *testing.T, tools ...string) {
 	t.Helper()
-	for _, tool := range []string{"sh", "curl", "openssl"} {
+	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed", tool)
 		}
@@ -123,7 +124,7 @@ func needTools(t *testing.T) {
 // journey, and answer what it shows.
 func TestJourneysPage(t *testing.T) {
 	t.Parallel()
-	needTools(t)
+	needTools(t, "sh", "curl", "openssl")
 	p := pageRunner{t: t, client: newClientOf(t), ids: map[string]string{}}
 	text := pageOf(t, "docs", "journeys.md")
 	webhook := memberOf(t, p.client, "id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook")
@@ -163,7 +164,7 @@ func TestJourneysPage(t *testing.T) {
 // The examples of docs/operations.md, alike.
 func TestOperationsPage(t *testing.T) {
 	t.Parallel()
-	needTools(t)
+	needTools(t, "sh", "curl", "openssl")
 	environ := deployment(t)
 	p := pageRunner{t: t, client: clientOf(t, environ), ids: map[string]string{}}
 	db := openStore(t, environ)
@@ -189,7 +190,7 @@ func TestOperationsPage(t *testing.T) {
 // What examples/README.md says to type works, too.
 func TestExamplesPage(t *testing.T) {
 	t.Parallel()
-	needTools(t)
+	needTools(t, "sh", "curl", "openssl")
 	p := pageRunner{t: t, client: newClientOf(t), ids: map[string]string{}}
 	answers := p.run(pageOf(t, "examples", "README.md"))
 	for line, answer := range answers {

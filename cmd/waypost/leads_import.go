@@ -262,19 +262,8 @@ func (c *cli) sendImport(ctx context.Context, cl *client, im leadImport) (answer
 	defer rows.file.Close()
 	fmt.Fprintf(c.stderr, "%s: %s, --key %s\n", rows.name, sizeOf(rows.size), im.key)
 	header := http.Header{"Content-Type": {im.media}, "Idempotency-Key": {im.key}}
-	for try := 1; ; try++ {
-		a, err := c.upload(ctx, cl, im.target(), header, rows)
-		again := err != nil || a.status == http.StatusServiceUnavailable ||
-			try > 1 && a.status == http.StatusConflict // the attempt before this one may still be under way
-		if !again || try == uploadTries || ctx.Err() != nil {
-			return a, c.sent(ctx, im, rows, a, err)
-		}
-		select {
-		case <-ctx.Done():
-			return a, c.sent(ctx, im, rows, a, errors.New("interrupted"))
-		case <-time.After(c.poll):
-		}
-	}
+	a, err := c.untilAnswered(ctx, uploadTries, func() (answer, error) { return c.upload(ctx, cl, im.target(), header, rows) })
+	return a, c.sent(ctx, im, rows, a, err)
 }
 
 // sent says what became of the upload if it is no success.

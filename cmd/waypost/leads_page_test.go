@@ -63,11 +63,7 @@ func newImportingClientOf(t *testing.T) []string {
 // after the other, with the files that the page shows.
 func TestLeadsPage(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"sh", "curl", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	needTools(t, "sh", "curl", "openssl")
 	client, text, dir := newImportingClientOf(t), pageOf(t, "docs", "leads.md"), t.TempDir()
 	documents := blocksOf(t, text, "json")
 	for name, content := range map[string]string{

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -111,26 +110,14 @@ func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) erro
 // postTries is how often a call is made until its answer has come.
 const postTries = 3
 
-// postOnce makes a call that must not have its effect twice. An answer that got lost
-// is asked for again, with the same key.
+// postOnce makes a call that must not have its effect twice.
 func (c *cli) postOnce(ctx context.Context, cl *client, path string, body []byte) (answer, error) {
 	header := http.Header{"Idempotency-Key": {"redeliver-" + signature.NewNonce()}}
-	for try := 1; ; try++ {
-		a, err := cl.call(ctx, http.MethodPost, path, header, body)
-		again := err != nil || a.status == http.StatusServiceUnavailable ||
-			try > 1 && a.status == http.StatusConflict // the call before this one may still be under way
-		if err == nil && (!again || try == postTries) {
-			err = a.err()
-		}
-		if !again || try == postTries || ctx.Err() != nil {
-			return a, err
-		}
-		select {
-		case <-ctx.Done():
-			return a, errors.New("interrupted")
-		case <-time.After(c.poll):
-		}
+	a, err := c.untilAnswered(ctx, postTries, func() (answer, error) { return cl.call(ctx, http.MethodPost, path, header, body) })
+	if err == nil {
+		err = a.err()
 	}
+	return a, err
 }
 
 func (c *cli) printRedelivered(rows []members) error {

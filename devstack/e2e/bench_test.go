@@ -32,8 +32,8 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bench"), "./bench")
-	build.Dir = "../.."
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bench"), ".")
+	build.Dir = "../../bench"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the bench: %v\n%s", err, out)
 	}

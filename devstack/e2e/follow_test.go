@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/client"
-
 	"waypost"
 	"waypost/devstack/harness"
 )
@@ -29,15 +27,8 @@ func TestFollow(t *testing.T) {
 		return map[string]any{"businessParam": map[string]any{"name": "Ada", "customFields": map[string]any{"expiry": expiry}}}
 	}
 	at := func(after time.Duration) string { return time.Now().Add(after).UTC().Format(time.RFC3339Nano) }
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
 	for name, tt := range map[string]struct {
 		method string
 		expiry func() any

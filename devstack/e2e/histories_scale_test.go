@@ -9,7 +9,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"waypost"
 	"waypost/devstack/harness"
@@ -41,11 +40,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	var l struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids}}, &l)
 
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
+	temporal := dialWith(t, p, keys)
 	harness.Eventually(t, time.Minute, func() (bool, string) {
 		return len(p.Records(t, journeyID)) > leads, "not everybody was sent the first message"
 	})
@@ -60,10 +55,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	p.AwaitEnd(t, single, time.Minute)
 	awaitLaunch(t, p, l.LaunchID, time.Minute)
 
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	signals, again := 0, 0
 	for n, e := range list {

@@ -54,11 +54,7 @@ func TestHistories(t *testing.T) {
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
 		{"id":"end","type":"exit"}]}`)
 
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
+	temporal := dialWith(t, p, keys)
 
 	single := p.Enroll(t, journeyID, 1)
 	query := fmt.Sprintf("WaypostJourney=%q AND WaypostOutcome=\"retrying\"", journeyID)
@@ -89,10 +85,7 @@ func TestHistories(t *testing.T) {
 	awaitLaunch(t, p, paced.LaunchID, time.Minute)
 	awaitLaunch(t, p, wide.LaunchID, time.Minute)
 
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := ringOf(t, keys)
 	audience := readHistory(t, temporal, ring, paced.LaunchID)
 	replay(t, audience)
 	if !slices.ContainsFunc(audience.Events, func(e *historypb.HistoryEvent) bool { return e.EventType == enumspb.EVENT_TYPE_TIMER_FIRED }) {

@@ -20,7 +20,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/proxy"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 
 	"waypost"
 	"waypost/config"
@@ -213,15 +212,8 @@ func TestHistoriesOfImports(t *testing.T) {
 	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	rows := harness.Scaled(4_000, 100_000)
 	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
 	for name, tc := range map[string]struct {
 		act       func(t *testing.T, im imported)
 		status    waypost.ImportStatus

@@ -12,7 +12,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 
 	"waypost"
 	"waypost/devstack/harness"
@@ -33,15 +32,8 @@ func TestHistoriesOfLimits(t *testing.T) {
 		return harness.Answer{Status: http.StatusOK}
 	})
 	p := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
+	ring := ringOf(t, keys)
+	temporal := dialWith(t, p, keys)
 	var journeyID string
 	find := func(query string) []*workflowpb.WorkflowExecutionInfo {
 		t.Helper()

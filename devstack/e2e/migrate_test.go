@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.temporal.io/sdk/client"
-
 	"waypost"
 	"waypost/devstack/harness"
 )
@@ -130,15 +128,8 @@ func TestMigrateKilled(t *testing.T) {
 	t.Logf("%d leads: %v", leads, of)
 	awaitLaunch(t, p, l.LaunchID, launchTime)
 
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"Journey\"", journeyID))
 	for n, e := range list {
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)

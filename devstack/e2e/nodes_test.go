@@ -10,7 +10,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"waypost"
 	"waypost/devstack/harness"
@@ -89,15 +88,8 @@ func TestHistoriesOfNodes(t *testing.T) {
 		t.Errorf("the ledger and the records disagree: %s", d)
 	}
 
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	again, signals := 0, 0
 	for n, e := range list {

@@ -95,16 +95,21 @@ func dialTemporal(t *testing.T, p *harness.Process) client.Client {
 // dialWith reads what is encrypted with these keys.
 func dialWith(t *testing.T, p *harness.Process, keys string) client.Client {
 	t.Helper()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ring)})
+	c, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress, DataConverter: workflows.NewDataConverter(ringOf(t, keys))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+func ringOf(t *testing.T, keys string) *waypost.Keyring {
+	t.Helper()
+	ring, err := waypost.ParseKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
 }
 
 // listed returns the workflows that a query finds, up to 1,000, the newest first.
@@ -227,10 +232,7 @@ func TestRecurringLaunch(t *testing.T) {
 	awaitRecurring(t, p, l.LaunchID, "skipped", func(l recurring) bool {
 		return l.Schedule.LastSkipped != nil && l.Schedule.LastSkipped.Reason == waypost.SkipPaused && l.Schedule.Occurrences == 2
 	})
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := ringOf(t, keys)
 	query := fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"LaunchOccurrence\" AND ExecutionStatus=\"Completed\"", journeyID)
 	var runs []string
 	harness.Eventually(t, time.Minute, func() (bool, string) {

@@ -19,7 +19,6 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/proxy"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"waypost"
 	"waypost/app"
@@ -229,15 +228,8 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 	enable := func(yes bool) {
 		p.Do(t, http.MethodPatch, "/v1/webhooks/"+hook, map[string]any{"enabled": yes}, nil)
 	}
-	temporal, err := client.Dial(client.Options{HostPort: p.Profile.TemporalAddress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer temporal.Close()
-	ring, err := waypost.ParseKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
 	seen := map[string]bool{} // runs
 	// found waits until n workflows of redeliveries that were not there before are
 	// found, and returns one.
