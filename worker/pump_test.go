@@ -105,7 +105,7 @@ func (u *unreliable) StartRedelivery(_ context.Context, b waypost.RedeliveryBatc
 	return nil
 }
 
-func (u *unreliable) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
+func (u *unreliable) Wake(context.Context, string, workflows.Wake) (bool, error) { return true, nil }
 
 // Whatever Temporal does, several pumps start every enrollment, each in one
 // cohort, and every import.

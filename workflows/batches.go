@@ -24,15 +24,15 @@ type batches struct {
 	cancelTimer workflow.CancelFunc
 }
 
-// listen begins to wait for batches, for whoever rings, and for the workflow's
+// listen begins to wait for batches, for who wakes the workflow, and for its
 // cancel.
-func (b *batches) listen(ctx workflow.Context, rung func(Ring)) {
+func (b *batches) listen(ctx workflow.Context, woken func(Wake)) {
 	b.selector, b.taskBegan = workflow.NewSelector(ctx), workflow.Now(ctx)
-	b.selector.AddReceive(workflow.GetSignalChannel(ctx, SignalLook), func(rings workflow.ReceiveChannel, _ bool) {
-		var r Ring
-		rings.Receive(ctx, &r)
+	b.selector.AddReceive(workflow.GetSignalChannel(ctx, SignalWake), func(signals workflow.ReceiveChannel, _ bool) {
+		var w Wake
+		signals.Receive(ctx, &w)
 		b.taskBegan = workflow.Now(ctx)
-		rung(r)
+		woken(w)
 	})
 	b.selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 }

@@ -27,9 +27,7 @@ type JourneyInput struct {
 	LaunchID   string          `json:"launch,omitempty"`
 	Members    []Member        `json:"members"`
 	Ahead      bool            `json:"ahead,omitempty"` // waypost.Cohort's
-	// Rules names the commands that this run uses: a history replays with those
-	// that it was written with.
-	Rules int `json:"rules,omitempty"`
+	Rules      int             `json:"rules"`           // those of this run
 	// What the search attributes say already.
 	Node     string   `json:"node,omitempty"`
 	Webhook  string   `json:"webhook,omitempty"`
@@ -39,56 +37,63 @@ type JourneyInput struct {
 // Member is one enrollment of the cohort: where the interpreter has it, and what
 // it waits for. State and Due tell what it needs next.
 type Member struct {
-	EnrollmentID string        `json:"e"`
-	LeadsID      int64         `json:"l"`
-	State        journey.State `json:"s"`
+	EnrollmentID string        `json:"enrollment"`
+	LeadsID      int64         `json:"lead"`
+	State        journey.State `json:"state,omitzero"`
 	// Unrecorded are timeline entries that no activity has written yet.
-	Unrecorded []waypost.TimelineEntry `json:"u,omitempty"`
+	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 	// Due is when the wait ends, or when the touchpoint is to be tried again; zero is
 	// at once.
-	Due     time.Time `json:"d,omitzero"`
-	Outcome string    `json:"o,omitempty"` // of the last batch it was in; before rules 5 also of a touchpoint that is decided
-	Attempt int       `json:"a,omitempty"`
-	Reason  string    `json:"r,omitempty"`
+	Due     time.Time `json:"due,omitzero"`
+	Outcome string    `json:"outcome,omitempty"` // of the last batch it was in
+	Attempt int       `json:"attempt,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 	// Since is when the wait or the touchpoint's turn began, Planned when it was to
 	// end: what pauses move Due away from.
-	Since   time.Time `json:"f,omitzero"`
-	Planned time.Time `json:"w,omitzero"`
+	Since   time.Time `json:"since,omitzero"`
+	Planned time.Time `json:"planned,omitzero"`
 	// Waited says that it has spent time in a wait.
-	Waited bool `json:"y,omitempty"`
-	// Held says that it is paused: nothing is done until somebody rings.
-	Held bool `json:"h,omitempty"`
-	// Rung says that something has changed that is to be looked at.
-	Rung bool `json:"b,omitempty"`
-	// Leaving says that it has ended but for the touchpoint that it is at: once that is
+	Waited bool `json:"waited,omitempty"`
+	// Paused says that nothing is done until the workflow is woken for it.
+	Paused bool `json:"paused,omitempty"`
+	// Woken says that something has changed that is to be looked at.
+	Woken bool `json:"woken,omitempty"`
+	// Ending says that it has ended but for the touchpoint that it is at: once that is
 	// decided it is looked at.
-	Leaving bool `json:"x,omitempty"`
+	Ending bool `json:"ending,omitempty"`
 	// Carried is what it begins with if it comes from another version.
-	Carried *activities.Carried `json:"c,omitempty"`
+	Carried *activities.Carried `json:"carried,omitempty"`
 }
 
-// rules of new runs. 0 was the first: delays ended without a look at what was
-// decided meanwhile, and everything was a regular activity. Under 1, so were all
-// batches of touchpoints; since 2 first attempts are local ones, but in launches, since 3
-// there, too, and since 4 later attempts as well. Before 5, a touchpoint right after
-// another one was not taken for new, and timers and attributes were set while local
-// activities were under way. Before 6, a local activity began however long its workflow
-// task had taken by then, and the end of a waitUntil was compared with the lead only when
-// it had come.
-const rules = 6
+// rules are those of new runs. A history replays only with the commands that it was
+// recorded with, in their order. So a change of what a Journey asks of Temporal, or of what
+// journey.Step returns, is a new rule:
+//
+//   - The constant grows by one, and the list below says what is new.
+//   - The code asks for c.in.Rules where the new way differs. Activities take the same steps
+//     (activities.follow): if those change, activities.Batch names the rules, too.
+//   - Histories of the new rule are recorded (updateHistories in devstack/e2e); those of the
+//     rules before stay, and replay.
+//
+// A run that continues as new takes the newest rules. Until v1.0.0 no history is older than
+// its build: a change needs no new rule, and all histories are recorded anew.
+//
+// The rules:
+//
+//   - 1 is the first.
+const rules = 1
 
-// Ring is what a SignalLook carries: who is to be looked at, and which events are
+// Wake is what a SignalWake carries: who is to be looked at, and which events are
 // the reason. Without enrollments, all are.
-type Ring struct {
+type Wake struct {
 	Enrollments []string `json:"enrollments,omitempty"`
 	Events      []string `json:"events,omitempty"`
 }
 
 const (
-	// deliverChunk is the number of touchpoints in one activity. Under the first rules it
-	// was 50. Another number needs new rules.
-	deliverChunk      = 100
-	firstDeliverChunk = 50
+	// deliverChunk is the number of touchpoints in one activity. Another number is a new
+	// rule.
+	deliverChunk = 100
 	// A batch is bounded by the receivers' time-outs (two minutes at most); its
 	// heartbeats tell within seconds that its process has died.
 	batchTimeout     = 5 * time.Minute
@@ -106,11 +111,11 @@ const (
 // journey. It carries out what the interpreter asks for and does nothing by
 // itself: touchpoints and conditions that are due together go out as batches,
 // what failed comes again in waves, and everything else is a timer. A signal
-// (SignalLook) only has it look at what is recorded.
+// (SignalWake) only has it look at what is recorded.
 func Journey(ctx workflow.Context, in JourneyInput) (JourneyResult, error) {
-	if in.Rules > rules {
-		// See below: a newer build has begun it.
-		panic(fmt.Sprintf("the run has rules %d, and this build knows those up to %d", in.Rules, rules))
+	if in.Rules < 1 || in.Rules > rules {
+		// Failing the task, as below, leaves the run to a newer build, which has begun it.
+		panic(fmt.Sprintf("the run has rules %d, and this build knows 1 to %d", in.Rules, rules))
 	}
 	result, err := newCohort(in).run(ctx)
 	var again *workflow.ContinueAsNewError
@@ -130,13 +135,11 @@ func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
 	for {
 		full := workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if !full {
-			if err := c.dispatch(ctx); err != nil {
-				return JourneyResult{}, err
-			}
+			c.dispatch(ctx)
 		}
 		c.reach()
 		// Hardly anything is told to Temporal before local activities have ended.
-		pausing := c.locals == 0 || c.in.Rules < 5
+		pausing := c.locals == 0
 		if pausing {
 			if err := c.show(ctx); err != nil {
 				return JourneyResult{}, err
@@ -206,14 +209,14 @@ func newCohort(in JourneyInput) *cohort {
 // start enters the journey with those who have not begun, and goes on with those who
 // come from another version.
 func (c *cohort) start(ctx workflow.Context) error {
-	c.listen(ctx, c.rung)
+	c.listen(ctx, c.woken)
 	for i := range c.in.Members {
 		if c.in.Members[i].Carried != nil {
 			if err := c.arrive(i); err != nil {
 				return err
 			}
 		}
-		if c.in.Members[i].State.Version != 0 {
+		if c.in.Members[i].State.Phase != "" {
 			continue
 		}
 		if err := c.step(i, journey.Input{Kind: journey.InputStart, At: workflow.Now(ctx)}); err != nil {
@@ -223,12 +226,12 @@ func (c *cohort) start(ctx workflow.Context) error {
 	return nil
 }
 
-// rung notes who is to be looked at.
-func (c *cohort) rung(r Ring) {
+// woken notes who is to be looked at.
+func (c *cohort) woken(w Wake) {
 	for i := range c.in.Members {
 		m := &c.in.Members[i]
-		if m.State.Phase != journey.PhaseDone && (len(r.Enrollments) == 0 || slices.Contains(r.Enrollments, m.EnrollmentID)) {
-			m.Rung = true
+		if m.State.Phase != journey.PhaseDone && (len(w.Enrollments) == 0 || slices.Contains(w.Enrollments, m.EnrollmentID)) {
+			m.Woken = true
 		}
 	}
 }
@@ -241,7 +244,7 @@ func (c *cohort) step(i int, in journey.Input) error {
 		return fmt.Errorf("step enrollment %s: %w", m.EnrollmentID, err)
 	}
 	m.State, m.Due, m.Outcome, m.Attempt, m.Reason = state, time.Time{}, "", 0, ""
-	m.Since, m.Planned, m.Held = in.At, time.Time{}, false
+	m.Since, m.Planned, m.Paused = in.At, time.Time{}, false
 	switch in.Kind {
 	case journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputChanged:
 		m.Waited = true
@@ -251,7 +254,7 @@ func (c *cohort) step(i int, in journey.Input) error {
 	case journey.CommandWait:
 		m.Planned = effect.Command.Until
 		// One that depends on the lead is registered at once, by a look.
-		if n, _ := c.def.Node(m.State.Node); c.in.Rules < 6 || len(n.Followed()) == 0 {
+		if n, _ := c.def.Node(m.State.Node); len(n.Followed()) == 0 {
 			m.Due = c.wave(n.ID, in.At, m.Planned)
 		}
 	case journey.CommandAwait:
@@ -278,7 +281,7 @@ func (c *cohort) wave(node string, since, due time.Time) time.Time {
 }
 
 // dispatch sends everything that is due.
-func (c *cohort) dispatch(ctx workflow.Context) error {
+func (c *cohort) dispatch(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	var send, decide groups
 	var look, record []int
@@ -287,18 +290,13 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 		if c.busy[i] {
 			continue
 		}
-		if c.in.Rules == 0 && m.State.Phase == journey.PhaseWait && !m.Rung && !m.Held && !m.Due.After(now) {
-			if err := c.step(i, journey.Input{Kind: journey.InputElapsed, At: now}); err != nil {
-				return err
-			}
-		}
 		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait
 		switch {
-		case m.State.Phase != journey.PhaseDone && (m.Rung || waits && !m.Held && !m.Due.After(now)):
+		case m.State.Phase != journey.PhaseDone && (m.Woken || waits && !m.Paused && !m.Due.After(now)):
 			look = append(look, i)
-		case m.Held && len(m.Unrecorded) > 0:
+		case m.Paused && len(m.Unrecorded) > 0:
 			record = append(record, i)
-		case m.Held:
+		case m.Paused:
 		case m.State.Phase == journey.PhaseSend:
 			if !m.Due.After(now) {
 				send.add(m.State.Node, i)
@@ -315,13 +313,9 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 	for _, g := range decide {
 		c.decide(ctx, g.node, g.members)
 	}
-	chunk := deliverChunk
-	if c.in.Rules == 0 {
-		chunk = firstDeliverChunk
-	}
 	for _, g := range send {
 		for len(g.members) > 0 {
-			n := min(chunk, len(g.members))
+			n := min(deliverChunk, len(g.members))
 			c.deliver(ctx, g.node, g.members[:n])
 			g.members = g.members[n:]
 		}
@@ -329,7 +323,6 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 	if len(record) > 0 {
 		c.record(ctx, record)
 	}
-	return nil
 }
 
 // groups collects members by node, in the order in which they come.
@@ -393,13 +386,10 @@ const chained = 500 * time.Millisecond
 // to, is not.
 func (c *cohort) lasting(i int) bool {
 	m := &c.in.Members[i]
-	switch {
-	case c.in.Rules > 3 && m.Outcome == activities.OutcomeRetrying:
+	if m.Outcome == activities.OutcomeRetrying {
 		return !m.Due.Equal(m.Planned) || m.Planned.Sub(m.Since) < chained
-	case c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == "":
-		return !m.fresh()
 	}
-	return true
+	return !m.fresh()
 }
 
 // fresh tells whether no batch has had the member's touchpoint yet.
@@ -427,7 +417,7 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 			m.Since, m.Planned = d.At, d.Next
 		case d.Reason == waypost.DeferPaused:
 			// When it was due is still what counts.
-			m.Since, m.Planned, m.Held = since, planned, true
+			m.Since, m.Planned, m.Paused = since, planned, true
 		default:
 			m.Since, m.Planned = d.At, time.Time{}
 		}
@@ -439,14 +429,11 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d activities.Delivery) e
 	// The activity computed the same step and wrote it with the outcome. Who ended an
 	// enrollment early has written that.
 	m.Unrecorded = nil
-	if c.in.Rules < 5 {
-		m.Outcome = d.Outcome
-	}
 	if d.Exited {
 		m.State.Status = waypost.EnrollmentExited
 	}
-	if m.Leaving && m.State.Phase != journey.PhaseDone {
-		m.Leaving, m.Rung = false, true
+	if m.Ending && m.State.Phase != journey.PhaseDone {
+		m.Ending, m.Woken = false, true
 	}
 	return nil
 }
@@ -456,14 +443,14 @@ func (m *Member) quiet() bool {
 	return m.Outcome == activities.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
 }
 
-// look has an activity find out how members go on: who was rung for, whose wait
+// look has an activity find out how members go on: who is woken, whose wait
 // is over, and who begins to wait for an event or for a time that depends on the lead.
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)
 	for n, i := range members {
-		batch.Items[n].Rung = c.in.Members[i].Rung
-		c.in.Members[i].Rung = false
+		batch.Items[n].Woken = c.in.Members[i].Woken
+		c.in.Members[i].Woken = false
 	}
 	c.quick(ctx, "look at "+count(len(members), "lead"), "", activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
 		var findings []activities.Finding
@@ -492,7 +479,7 @@ func (c *cohort) look(ctx workflow.Context, members []int) {
 // found takes over what a look found out about a member.
 func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error {
 	m := &c.in.Members[i]
-	m.Unrecorded, m.Held = nil, false // what there was is written
+	m.Unrecorded, m.Paused = nil, false // what there was is written
 	at := workflow.Now(ctx)
 	switch f.Outcome {
 	case activities.OutcomeCanceled:
@@ -502,7 +489,7 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		m.Unrecorded = nil // the event's acceptance has written it
 		return err
 	case activities.FoundPaused:
-		m.Held = true
+		m.Paused = true
 	case activities.FoundChanged:
 		return c.step(i, journey.Input{Kind: journey.InputChanged, At: f.At, Until: f.Due, Reason: f.Reason})
 	case activities.FoundMatched:
@@ -517,7 +504,7 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		if f.Reason != "" {
 			m.Reason = f.Reason // told when the time has run out
 		}
-		m.Due, m.Leaving = f.Due, f.Leaving
+		m.Due, m.Ending = f.Due, f.Ending
 		if m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait {
 			m.Due = c.wave(m.State.Node, m.Since, f.Due)
 		}
@@ -568,7 +555,7 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 func (c *cohort) decided(i int, d activities.Decision) error {
 	switch d.Stopped {
 	case activities.FoundPaused:
-		c.in.Members[i].Held = true
+		c.in.Members[i].Paused = true
 		return nil
 	case activities.OutcomeCanceled:
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: d.At})
@@ -596,8 +583,7 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch activities.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
 	// What ran before it in the same task may have taken long: each local activity that has
 	// ended moves the workflow's clock on.
-	late := c.in.Rules > 5 && workflow.Now(ctx).Sub(c.taskBegan) > quickBegins
-	if c.in.Rules == 0 || late {
+	if workflow.Now(ctx).Sub(c.taskBegan) > quickBegins {
 		c.regular(ctx, title, webhook, activity, batch, members, done)
 		return
 	}
@@ -664,7 +650,7 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 	var what string
 	for i, m := range c.in.Members {
 		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait || m.State.Phase == journey.PhaseSend
-		if waits && !m.Held && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
+		if waits && !m.Paused && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
 			first, what = m.Due, m.State.Node+": delay"
 			if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitUntil {
 				what = m.State.Node

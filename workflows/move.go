@@ -49,7 +49,7 @@ func (m *Member) leave() {
 	path := append(slices.Clone(m.State.Path), journey.Visit{Node: m.State.Node, Result: string(statusMoved)})
 	m.State.Path = path[max(0, len(path)-journey.MaxPath):]
 	m.State.Phase, m.State.Status = journey.PhaseDone, statusMoved
-	m.Rung, m.Held, m.Unrecorded = false, false, nil
+	m.Woken, m.Paused, m.Unrecorded = false, false, nil
 }
 
 // arrive has a member go on that comes from another version. A wait that goes on has

@@ -29,9 +29,9 @@ const TypeLeadImport = "LeadImport"
 // id is the batch's.
 const TypeRedelivery = "Redelivery"
 
-// SignalLook tells a workflow to look at what is recorded: something has changed
-// there. It carries a Ring.
-const SignalLook = "look"
+// SignalWake tells a workflow to look at what is recorded: something has changed
+// there. It carries a Wake.
+const SignalWake = "wake"
 
 // Search attributes. They are never encrypted: no personal data in them.
 var (

@@ -30,19 +30,19 @@ type RedeliveryInput struct {
 type Redelivered struct {
 	waypost.RedeliveryMember
 	// Due is when it is to be tried again; zero is at once.
-	Due     time.Time `json:"d,omitzero"`
-	Outcome string    `json:"o,omitempty"` // of the last batch it was in
-	Attempt int       `json:"a,omitempty"` // counted through all rounds
-	Reason  string    `json:"r,omitempty"`
-	Done    bool      `json:"x,omitempty"`
-	// Rung says that something has changed that is to be looked at.
-	Rung bool `json:"b,omitempty"`
+	Due     time.Time `json:"due,omitzero"`
+	Outcome string    `json:"outcome,omitempty"` // of the last batch it was in
+	Attempt int       `json:"attempt,omitempty"` // counted through all rounds
+	Reason  string    `json:"reason,omitempty"`
+	Done    bool      `json:"done,omitempty"`
+	// Woken says that something has changed that is to be looked at.
+	Woken bool `json:"woken,omitempty"`
 }
 
 // Redelivery sends 1 to 100 stored messages once more, until each is decided: those
 // of a webhook that are due together go out as a batch, what failed comes again in
 // waves by the webhook's schedule, what is deferred is looked at again. It has
-// nothing to do with the journeys that the messages come from. A signal (SignalLook)
+// nothing to do with the journeys that the messages come from. A signal (SignalWake)
 // has it look at what is recorded.
 func Redelivery(ctx workflow.Context, in RedeliveryInput) (RedeliveryResult, error) {
 	r := &redelivery{in: in, batches: batches{busy: make([]bool, len(in.Members))}}
@@ -61,9 +61,9 @@ type redelivery struct {
 }
 
 func (r *redelivery) run(ctx workflow.Context) (RedeliveryResult, error) {
-	r.listen(ctx, func(Ring) {
+	r.listen(ctx, func(Wake) {
 		for i := range r.in.Members {
-			r.in.Members[i].Rung = !r.in.Members[i].Done
+			r.in.Members[i].Woken = !r.in.Members[i].Done
 		}
 	})
 	for {
@@ -105,13 +105,13 @@ func (r *redelivery) left() int {
 	return n
 }
 
-// dispatch sends what is due, and what somebody has rung for.
+// dispatch sends what is due, and what is woken.
 func (r *redelivery) dispatch(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	var due groups // by webhook
 	for i := range r.in.Members {
-		if m := &r.in.Members[i]; !r.busy[i] && !m.Done && (m.Rung || !m.Due.After(now)) {
-			m.Rung = false
+		if m := &r.in.Members[i]; !r.busy[i] && !m.Done && (m.Woken || !m.Due.After(now)) {
+			m.Woken = false
 			due.add(m.WebhookID, i)
 		}
 	}
@@ -145,7 +145,7 @@ func (r *redelivery) send(ctx workflow.Context, webhook string, members []int) {
 func (m *Redelivered) redelivered(ctx workflow.Context, d activities.Delivery) {
 	switch {
 	case d.Decided():
-		m.Done, m.Rung, m.Due = true, false, time.Time{}
+		m.Done, m.Woken, m.Due = true, false, time.Time{}
 	case d.Outcome == activities.OutcomeUnderWay:
 		m.Due = nextTime(ctx, d, m.Attempt)
 		return

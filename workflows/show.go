@@ -166,7 +166,7 @@ func (m *Member) waits() string {
 	switch {
 	case m.State.Phase == journey.PhaseDone:
 		return ""
-	case m.Held:
+	case m.Paused:
 		return "paused"
 	case m.State.Phase == journey.PhaseWait:
 		return "waits until " + at
