@@ -108,11 +108,16 @@ func cancelIf(ctx workflow.Context, why error, cancel, input any) error {
 	if ctx.Err() == nil {
 		return why
 	}
+	options := workflow.GetActivityOptions(ctx)
+	options.Summary = "cancel"
+	return cancelApart(workflow.WithActivityOptions(ctx, options), cancel, input)
+}
+
+// cancelApart has an activity cancel what a workflow carries out that was canceled.
+func cancelApart(ctx workflow.Context, cancel, input any) error {
 	apart, stop := workflow.NewDisconnectedContext(ctx)
 	defer stop()
-	options := workflow.GetActivityOptions(apart)
-	options.Summary = "cancel"
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(apart, options), cancel, input).Get(apart, nil); err != nil {
+	if err := workflow.ExecuteActivity(apart, cancel, input).Get(apart, nil); err != nil {
 		return err
 	}
 	return ctx.Err()

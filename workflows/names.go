@@ -33,6 +33,13 @@ const TypeRedelivery = "Redelivery"
 // there. It carries a Wake.
 const SignalWake = "wake"
 
+// Wake is what a SignalWake carries: who is to be looked at, and which events are
+// the reason. Without enrollments, all are.
+type Wake struct {
+	Enrollments []string `json:"enrollments,omitempty"`
+	Events      []string `json:"events,omitempty"`
+}
+
 // Search attributes. They are never encrypted: no personal data in them.
 var (
 	AttrJourney = temporal.NewSearchAttributeKeyKeyword("WaypostJourney")     // journey id
