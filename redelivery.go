@@ -64,11 +64,11 @@ type RedeliveryBatch struct {
 
 // RedeliveryMember is one message of a batch.
 type RedeliveryMember struct {
-	EnrollmentID string `json:"e"`
-	Visit        int    `json:"k"`
-	Round        int    `json:"n"`
-	MessageID    string `json:"m"`
-	JourneyID    string `json:"j"`
-	WebhookID    string `json:"w"`
-	LeadsID      int64  `json:"l"`
+	EnrollmentID string `json:"enrollment"`
+	Visit        int    `json:"visit"`
+	Round        int    `json:"round"`
+	MessageID    string `json:"message"`
+	JourneyID    string `json:"journey"`
+	WebhookID    string `json:"webhook"`
+	LeadsID      int64  `json:"lead"`
 }

@@ -18,8 +18,6 @@ type AudienceInput struct {
 	// Credit is how many the rate allows at once, because of the time that has passed
 	// since the run before.
 	Credit float64 `json:"credit,omitempty"`
-	// Waits says that the workflow knows of AudienceProgress.Wait.
-	Waits bool `json:"waits,omitempty"`
 	// Early asks only whether the launch is canceled or paused: its time has not come.
 	Early bool `json:"early,omitempty"`
 }
@@ -88,7 +86,7 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		if in.RatePerSecond > 0 {
 			if n = min(maxAudienceStep, int(credit()+in.RatePerSecond*rateTick.Seconds())); n < 1 {
 				p.Wait = time.Duration((1 - credit()) / in.RatePerSecond * float64(time.Second))
-				if in.Waits && !waits && p.Wait <= pacingAway {
+				if !waits && p.Wait <= pacingAway {
 					select {
 					case a.pacing <- struct{}{}:
 						waits = true
@@ -97,7 +95,7 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 						p.Wait = pacingAway
 					}
 				}
-				if in.Waits && (!waits || p.Wait > pacingAway) {
+				if !waits || p.Wait > pacingAway {
 					// Whoever has rung wants to know whether it is canceled or paused.
 					step, err := a.store.EnrollAudience(ctx, in.LaunchID, 0)
 					if err != nil {

@@ -57,7 +57,7 @@ func TestRateHasCredit(t *testing.T) {
 		credit   float64
 		enrolled int
 	}{{0, 0}, {1, 1}, {0.5, 0}, {3.25, 3}, {100, 6}} {
-		p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate, Credit: tt.credit, Waits: true}, nil)
+		p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate, Credit: tt.credit}, nil)
 		must(t, err)
 		if p.Enrolled != tt.enrolled || p.Done != (i == 4) {
 			t.Errorf("with %g left: %+v", tt.credit, p)
@@ -90,7 +90,7 @@ func TestLaunchesThatWaitHaveFewPlaces(t *testing.T) {
 	for range cap(ended) {
 		id := w.launch(20, rate)
 		go func() {
-			p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate, Waits: true}, stop)
+			p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate}, stop)
 			ended <- run{p, err}
 		}()
 	}

@@ -29,9 +29,9 @@ type Finding struct {
 	// Reason is what the condition of a wait said of the last event, what has changed, or
 	// why it has exited.
 	Reason string `json:"reason,omitempty"`
-	// Leaving says that it has ended but for an attempt that is under way. Once that is
+	// Ending says that it has ended but for an attempt that is under way. Once that is
 	// decided it is to be looked at again.
-	Leaving      bool      `json:"leaving,omitempty"`
+	Ending       bool      `json:"ending,omitempty"`
 	LeadsID      int64     `json:"lead"`
 	EnrollmentID string    `json:"enrollment"`
 	At           time.Time `json:"at"`
@@ -100,7 +100,7 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 		}
 		for i, item := range b.Items {
 			if _, ok := open[item.Touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
-				findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Leaving = FoundWaiting, "", b.Now, true
+				findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Ending = FoundWaiting, "", b.Now, true
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (a *Activities) ordered(ctx context.Context, b delivery.Batch, findings []F
 		outcome := findings[i].Outcome
 		goesOn := outcome == FoundOver || outcome == FoundMatched || outcome == FoundTimedOut || outcome == FoundChanged
 		waits := outcome == FoundWaiting || outcome == FoundPaused
-		if (item.Rung && waits || goesOn) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
+		if (item.Woken && waits || goesOn) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			seqs[item.EnrollmentID] = item.State.Seq
 		}
 	}

@@ -18,10 +18,10 @@ const FoundMoved = "moved"
 // Carried is what an enrollment that was moved goes on with in the workflow of its new
 // version.
 type Carried struct {
-	State journey.State `json:"s"`
-	Input journey.Input `json:"i"` // the one that brings it there
+	State journey.State `json:"state"`
+	Input journey.Input `json:"input"` // the one that brings it there
 	// Since is, of a wait that goes on, when it began.
-	Since time.Time `json:"f,omitzero"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // MoveBatch lets enrollments go that LookBatch has found as ordered into another

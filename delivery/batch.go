@@ -31,8 +31,8 @@ type Item struct {
 	Ahead bool `json:"ahead,omitempty"`
 	// Waited says, to EnrollBatch, that the enrollment was in a wait.
 	Waited bool `json:"waited,omitempty"`
-	// Rung says, to LookBatch, that somebody has told of a change.
-	Rung bool `json:"rung,omitempty"`
+	// Woken says, to LookBatch, that somebody has told of a change.
+	Woken bool `json:"woken,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 	// Round is set in a redelivery, which is nothing to the enrollment: of State it

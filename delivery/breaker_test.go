@@ -16,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/delivery"
+	"waypost/journey"
 	"waypost/limits"
 	"waypost/store"
 	"waypost/webhook"
@@ -276,7 +277,7 @@ func TestBreakerProbeThatIsNotMade(t *testing.T) {
 	server.SetTime(w.clock.now())
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
 	w.items = []delivery.Item{all[28]}
-	w.items[0].State.Version = 99 // of another build
+	w.items[0].State.Phase = journey.PhaseDecide // at which no message is sent
 	if _, err := w.deliver(a); err == nil {
 		t.Fatal("no error")
 	}

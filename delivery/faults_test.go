@@ -294,12 +294,12 @@ func TestHungWriteIsRepeated(t *testing.T) {
 	}
 }
 
-// A worker that cannot follow an enrollment's state, as one of an older build,
+// A worker that does not know an enrollment's phase, as one of an older build,
 // POSTs nothing: it could not record what came of it.
 func TestUnknownStatePostsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.items[1].State.Version = 99
+	w.items[1].State.Phase = "unknown"
 	a := w.process(nil)
 	for range 2 {
 		if _, err := w.deliver(a); err == nil {

@@ -328,7 +328,7 @@ func TestStep_stop(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(effect, wantEffect) {
 			t.Fatalf("effect %+v, error %v", effect, err)
 		}
-		want.Version, want.Phase, want.Status, want.Until = journey.InterpreterVersion, journey.PhaseDone, status, time.Time{}
+		want.Phase, want.Status, want.Until = journey.PhaseDone, status, time.Time{}
 		if !reflect.DeepEqual(after, want) || after.EnrollmentStatus() != status {
 			t.Fatalf("stopped: %+v, want %+v", after, want)
 		}

@@ -6,10 +6,6 @@ import (
 	"waypost"
 )
 
-// InterpreterVersion names the rules that Step follows. A state keeps the
-// version that it was begun with.
-const InterpreterVersion = 1
-
 // Phase says what an enrollment waits for.
 type Phase string
 
@@ -23,17 +19,15 @@ const (
 )
 
 // State is where an enrollment stands in its journey: plain data without
-// personal data, written with short names since a workflow carries up to 200 of
-// them. The zero value is an enrollment that has not started.
+// personal data. The zero value is an enrollment that has not started.
 type State struct {
-	Version int                      `json:"v"`
-	Node    string                   `json:"n,omitempty"` // the last one once done
-	Phase   Phase                    `json:"p,omitempty"`
-	Visit   int                      `json:"k,omitempty"` // nodes executed so far: names this execution of the node
-	Seq     int                      `json:"s,omitempty"` // timeline entries so far
-	Until   time.Time                `json:"u,omitzero"`  // of a wait, or when a wait for an event times out
-	Status  waypost.EnrollmentStatus `json:"r,omitempty"` // once done
-	Path    []Visit                  `json:"t,omitempty"` // the last MaxPath visits, oldest first
+	Node   string                   `json:"node,omitempty"` // the last one once done
+	Phase  Phase                    `json:"phase,omitempty"`
+	Visit  int                      `json:"visit,omitempty"`  // nodes executed so far: names this execution of the node
+	Seq    int                      `json:"seq,omitempty"`    // timeline entries so far
+	Until  time.Time                `json:"until,omitzero"`   // of a wait, or when a wait for an event times out
+	Status waypost.EnrollmentStatus `json:"status,omitempty"` // once done
+	Path   []Visit                  `json:"path,omitempty"`   // the last MaxPath visits, oldest first
 }
 
 // MaxPath is the number of visits that a state remembers.
@@ -44,8 +38,8 @@ const MaxPath = 50
 // "timedOut", "case 1" (counted from 1), "otherwise", "arm 1", "enrolled",
 // "notEnrolled", "moved" (to a node of another version) or "exited".
 type Visit struct {
-	Node   string `json:"n"`
-	Result string `json:"r"`
+	Node   string `json:"node"`
+	Result string `json:"result"`
 }
 
 // EnrollmentStatus returns the enrollment's status as far as the journey decides
@@ -113,10 +107,10 @@ const (
 
 // Command is what an enrollment needs next; its answer is the next input.
 type Command struct {
-	Kind  CommandKind `json:"kind,omitempty"`
-	Node  string      `json:"node,omitempty"`
-	Visit int         `json:"visit,omitempty"`
-	Until time.Time   `json:"until,omitzero"` // of wait, and when an await times out
+	Kind  CommandKind
+	Node  string
+	Visit int
+	Until time.Time // of wait, and when an await times out
 }
 
 // Effect is what a step leads to: at most one command, and the timeline entries

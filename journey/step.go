@@ -36,9 +36,6 @@ func (r *stepper) take(in Input) error {
 	if in.Kind == InputStart && r.s.Phase == "" {
 		return r.start()
 	}
-	if r.s.Phase != "" && r.s.Version != InterpreterVersion {
-		return fmt.Errorf("the state is of interpreter version %d, this is %d", r.s.Version, InterpreterVersion)
-	}
 	if in.Kind == InputCanceled && r.s.Phase != PhaseDone {
 		r.stop(waypost.EnrollmentCanceled)
 		return nil
@@ -91,7 +88,6 @@ func lacks(node string) error {
 // start enters the first node. Its entry is written even where entering a node
 // says nothing, so that a timeline always begins with one.
 func (r *stepper) start() error {
-	r.s = State{Version: InterpreterVersion}
 	n, ok := r.d.Node(r.d.Start())
 	if !ok {
 		return lacks(r.d.Start())
@@ -186,7 +182,7 @@ func (r *stepper) timedOut(n Node, in Input) error {
 // stop ends the enrollment where it stands. It writes nothing: who canceled it has
 // done so.
 func (r *stepper) stop(status waypost.EnrollmentStatus) {
-	r.s.Version, r.s.Until = InterpreterVersion, time.Time{}
+	r.s.Until = time.Time{}
 	r.s.Phase, r.s.Status = PhaseDone, status
 }
 

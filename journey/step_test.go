@@ -190,9 +190,6 @@ func TestStep(t *testing.T) {
 			if !reflect.DeepEqual(s.Path, test.path) {
 				t.Errorf("path %v, want %v", s.Path, test.path)
 			}
-			if s.Version != journey.InterpreterVersion {
-				t.Errorf("version %d", s.Version)
-			}
 		})
 	}
 }
@@ -207,8 +204,6 @@ func TestStep_unexpected(t *testing.T) {
 	done, _ := walk(t, d, start(), sent(false, ""), sent(true, ""))
 	stopped, _ := walk(t, d, start(), canceled())
 	awaiting, _ := walk(t, parse(t, string(read(t, "testdata/valid_events.json"))), start())
-	newer := sending
-	newer.Version++
 	moved := sending
 	moved.Node = "gone"
 	confused := sending
@@ -226,7 +221,6 @@ func TestStep_unexpected(t *testing.T) {
 		"done":        {done, []journey.Input{start(), sent(true, ""), decided(0, ""), elapsed(), matched(""), canceled()}},
 		"canceled":    {stopped, []journey.Input{start(), sent(true, ""), elapsed(), canceled()}},
 		"elsewhere":   {elsewhere, []journey.Input{matched(""), elapsed()}},
-		"newer":       {newer, []journey.Input{sent(true, ""), canceled()}},
 		"moved":       {moved, []journey.Input{sent(true, "")}},
 		"confused":    {confused, []journey.Input{sent(true, ""), decided(0, "")}},
 	} {

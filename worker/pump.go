@@ -52,7 +52,7 @@ type Starter interface {
 	DeleteSchedule(ctx context.Context, launchID string) error
 	StartImport(ctx context.Context, im waypost.Import) error
 	StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch) error
-	Look(ctx context.Context, workflowID string, ring workflows.Ring) (runs bool, err error)
+	Wake(ctx context.Context, workflowID string, wake workflows.Wake) (runs bool, err error)
 }
 
 // Pump is the only way of enrollments, launches, imports, redeliveries and notices
@@ -394,7 +394,7 @@ func (p *Pump) tell(ctx context.Context, bulk bool) (more bool, err error) {
 	var errs error
 	var told []int64
 	for _, g := range gather(notices) {
-		if err := p.limited(ctx, func(ctx context.Context) error { return p.look(ctx, g) }); err != nil {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.wakeOne(ctx, g) }); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
@@ -409,10 +409,10 @@ func (p *Pump) tell(ctx context.Context, bulk bool) (more bool, err error) {
 	return len(notices) >= noticesAtOnce, errs // all for one workflow come together
 }
 
-// look tells a workflow. What one of redeliveries has left that was terminated is
+// wakeOne wakes a workflow. What one of redeliveries has left that was terminated is
 // canceled: nobody else would see to it.
-func (p *Pump) look(ctx context.Context, g *gathered) error {
-	runs, err := p.starter.Look(ctx, g.workflow, g.ring)
+func (p *Pump) wakeOne(ctx context.Context, g *gathered) error {
+	runs, err := p.starter.Wake(ctx, g.workflow, g.wake)
 	if err == nil && !runs && waypost.IsID(waypost.PrefixRedeliveryBatch, g.workflow) {
 		err = p.outbox.CancelLeftRounds(ctx, g.workflow)
 	}
@@ -422,7 +422,7 @@ func (p *Pump) look(ctx context.Context, g *gathered) error {
 // gathered is what one workflow is told at once.
 type gathered struct {
 	workflow string
-	ring     workflows.Ring
+	wake     workflows.Wake
 	ids      []int64
 }
 
@@ -445,15 +445,15 @@ func gather(notices []waypost.Notice) []*gathered {
 			whole[n.WorkflowID] = true
 		} else if key := [2]string{n.WorkflowID, n.EnrollmentID}; !seen[key] {
 			seen[key] = true
-			g.ring.Enrollments = append(g.ring.Enrollments, n.EnrollmentID)
+			g.wake.Enrollments = append(g.wake.Enrollments, n.EnrollmentID)
 		}
 		if n.EventID != "" {
-			g.ring.Events = append(g.ring.Events, n.EventID)
+			g.wake.Events = append(g.wake.Events, n.EventID)
 		}
 	}
 	for _, g := range groups {
 		if whole[g.workflow] {
-			g.ring.Enrollments = nil
+			g.wake.Enrollments = nil
 		}
 	}
 	return groups

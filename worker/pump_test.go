@@ -106,7 +106,7 @@ func (u *unreliable) StartRedelivery(_ context.Context, b waypost.RedeliveryBatc
 	return nil
 }
 
-func (u *unreliable) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
+func (u *unreliable) Wake(context.Context, string, workflows.Wake) (bool, error) { return true, nil }
 
 var sc = waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 

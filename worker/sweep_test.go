@@ -80,7 +80,7 @@ func (refusing) DeleteSchedule(context.Context, string) error                   
 func (refusing) StartImport(context.Context, waypost.Import) error              { return nil }
 func (refusing) StartRedelivery(context.Context, waypost.RedeliveryBatch) error { return nil }
 
-func (refusing) Look(context.Context, string, workflows.Ring) (bool, error) { return true, nil }
+func (refusing) Wake(context.Context, string, workflows.Wake) (bool, error) { return true, nil }
 
 func (r refusing) StartCohort(_ context.Context, c waypost.Cohort) error {
 	if c.ID == string(r) || !c.Ahead { // nobody knows what whoever left it has sent
@@ -113,7 +113,7 @@ func (o *endings) DeleteNotices(_ context.Context, ids []int64) error {
 
 type ended struct{ refusing }
 
-func (ended) Look(context.Context, string, workflows.Ring) (bool, error) { return false, nil }
+func (ended) Wake(context.Context, string, workflows.Wake) (bool, error) { return false, nil }
 
 // What a workflow of redeliveries has left that was terminated is canceled when it is
 // to be told something.

@@ -160,11 +160,11 @@ func attributesOf(sc waypost.Scope, more ...temporal.SearchAttributeUpdate) temp
 	return temporal.NewSearchAttributes(append(more, AttrOrg.ValueSet(sc.Org), AttrStage.ValueSet(string(sc.Stage)))...)
 }
 
-// Look tells a workflow that something has changed that it should look at. One
+// Wake tells a workflow that something has changed that it should look at. One
 // that has ended, or was not started yet, cannot be told: runs is false, which is no
 // error.
-func (c *Client) Look(ctx context.Context, workflowID string, ring Ring) (runs bool, err error) {
-	err = c.temporal.SignalWorkflow(ctx, workflowID, "", SignalLook, ring)
+func (c *Client) Wake(ctx context.Context, workflowID string, wake Wake) (runs bool, err error) {
+	err = c.temporal.SignalWorkflow(ctx, workflowID, "", SignalWake, wake)
 	if ended := (*serviceerror.NotFound)(nil); errors.As(err, &ended) {
 		return false, nil
 	}

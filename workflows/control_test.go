@@ -27,21 +27,21 @@ func (w *world) tell() {
 	bulk, err := w.store.ClaimNotices(context.Background(), 1000, true)
 	must(w.t, err)
 	var ids []int64
-	var ring workflows.Ring
+	var wake workflows.Wake
 	for _, n := range append(notices, bulk...) {
 		ids = append(ids, n.ID)
 		if n.EnrollmentID != "" {
-			ring.Enrollments = append(ring.Enrollments, n.EnrollmentID)
+			wake.Enrollments = append(wake.Enrollments, n.EnrollmentID)
 		}
 		if n.EventID != "" {
-			ring.Events = append(ring.Events, n.EventID)
+			wake.Events = append(wake.Events, n.EventID)
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
 	w.told += len(ids)
-	w.env.SignalWorkflow(workflows.SignalLook, ring)
+	w.env.SignalWorkflow(workflows.SignalWake, wake)
 	must(w.t, w.store.DeleteNotices(context.Background(), ids))
 }
 

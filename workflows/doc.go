@@ -3,7 +3,8 @@
 //
 // # Files by topic
 //
-//   - a journey's cohort: journey.go, batches.go, move.go
+//   - a journey's cohort: journey.go, move.go
+//   - the loop that journeys and redeliveries share: loop.go
 //   - launches and their occurrences: launch.go, occurrence.go, schedule.go
 //   - imports, redeliveries: import.go, redelivery.go
 //   - what the Web UI shows: names.go, show.go

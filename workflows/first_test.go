@@ -236,7 +236,7 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 		batch := delivery.Batch{Scope: scope, JourneyID: others.JourneyID, Version: others.Version, NodeID: "hello", Coalesce: true}
 		for _, l := range pair {
 			batch.Items = append(batch.Items, delivery.Item{
-				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Version: others.Version, Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Fresh: true,
+				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Fresh: true,
 			})
 		}
 		taken.Go(func() {

@@ -2,12 +2,10 @@ package workflows
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"waypost"
@@ -28,169 +26,79 @@ type JourneyInput struct {
 	LaunchID   string          `json:"launch,omitempty"`
 	Members    []Member        `json:"members"`
 	Ahead      bool            `json:"ahead,omitempty"` // waypost.Cohort's
-	// Rules names the commands that this run uses: a history replays with those
-	// that it was written with.
-	Rules int `json:"rules,omitempty"`
-	// What the search attributes say already.
-	Node     string   `json:"node,omitempty"`
-	Webhook  string   `json:"webhook,omitempty"`
-	Outcomes []string `json:"outcomes,omitempty"`
+	Rules      int             `json:"rules"`           // those of this run
+	Shown
 }
 
 // Member is one enrollment of the cohort: where the interpreter has it, and what
 // it waits for. State and Due tell what it needs next.
 type Member struct {
-	EnrollmentID string        `json:"e"`
-	LeadsID      int64         `json:"l"`
-	State        journey.State `json:"s"`
+	EnrollmentID string        `json:"enrollment"`
+	LeadsID      int64         `json:"lead"`
+	State        journey.State `json:"state,omitzero"`
 	// Unrecorded are timeline entries that no activity has written yet.
-	Unrecorded []waypost.TimelineEntry `json:"u,omitempty"`
-	// Due is when the wait ends, or when the touchpoint is to be tried again; zero is
-	// at once.
-	Due     time.Time `json:"d,omitzero"`
-	Outcome string    `json:"o,omitempty"` // of the last batch it was in; before rules 5 also of a touchpoint that is decided
-	Attempt int       `json:"a,omitempty"`
-	Reason  string    `json:"r,omitempty"`
+	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
+	Turn
 	// Since is when the wait or the touchpoint's turn began, Planned when it was to
 	// end: what pauses move Due away from.
-	Since   time.Time `json:"f,omitzero"`
-	Planned time.Time `json:"w,omitzero"`
+	Since   time.Time `json:"since,omitzero"`
+	Planned time.Time `json:"planned,omitzero"`
 	// Waited says that it has spent time in a wait.
-	Waited bool `json:"y,omitempty"`
-	// Held says that it is paused: nothing is done until somebody rings.
-	Held bool `json:"h,omitempty"`
-	// Rung says that something has changed that is to be looked at.
-	Rung bool `json:"b,omitempty"`
-	// Leaving says that it has ended but for the touchpoint that it is at: once that is
+	Waited bool `json:"waited,omitempty"`
+	// Paused says that nothing is done until the workflow is woken for it.
+	Paused bool `json:"paused,omitempty"`
+	// Ending says that it has ended but for the touchpoint that it is at: once that is
 	// decided it is looked at.
-	Leaving bool `json:"x,omitempty"`
+	Ending bool `json:"ending,omitempty"`
 	// Carried is what it begins with if it comes from another version.
-	Carried *activities.Carried `json:"c,omitempty"`
+	Carried *activities.Carried `json:"carried,omitempty"`
 }
 
-// rules of new runs. 0 was the first: delays ended without a look at what was
-// decided meanwhile, and everything was a regular activity. Under 1, so were all
-// batches of touchpoints; since 2 first attempts are local ones, but in launches, since 3
-// there, too, and since 4 later attempts as well. Before 5, a touchpoint right after
-// another one was not taken for new, and timers and attributes were set while local
-// activities were under way. Before 6, a local activity began however long its workflow
-// task had taken by then, and the end of a waitUntil was compared with the lead only when
-// it had come.
-const rules = 6
+// rules are those of new runs. A history replays only with the commands that it was
+// recorded with, in their order. So a change of what a Journey asks of Temporal, or of what
+// journey.Step returns, is a new rule:
+//
+//   - The constant grows by one, and the list below says what is new.
+//   - The code asks for c.in.Rules where the new way differs. Activities take the same steps
+//     and record them: if those change, delivery.Batch names the rules, too.
+//   - Histories of the new rule are recorded (updateHistories in devstack/e2e); those of the
+//     rules before stay, and replay.
+//
+// A run that continues as new takes the newest rules. Until v1.0.0 no history is older than
+// its build: a change needs no new rule, and all histories are recorded anew.
+//
+// The rules:
+//
+//   - 1 is the first.
+const rules = 1
 
-// Ring is what a SignalLook carries: who is to be looked at, and which events are
-// the reason. Without enrollments, all are.
-type Ring struct {
-	Enrollments []string `json:"enrollments,omitempty"`
-	Events      []string `json:"events,omitempty"`
-}
-
-const (
-	// deliverChunk is the number of touchpoints in one activity. Under the first rules it
-	// was 50. Another number needs new rules.
-	deliverChunk      = 100
-	firstDeliverChunk = 50
-	// A batch is bounded by the receivers' time-outs (two minutes at most); its
-	// heartbeats tell within seconds that its process has died.
-	batchTimeout     = 5 * time.Minute
-	heartbeatTimeout = 10 * time.Second
-	// A quick activity asks the database only. It runs within the workflow task, and
-	// apart from it if the database does not answer: quickTimeout bounds all of its
-	// attempts. One that begins within quickBegins ends before four fifths of the shortest
-	// workflow task (singleTaskTimeout) are over, when the SDK would extend it.
-	quickTimeout  = 3 * time.Second
-	quickBegins   = 500 * time.Millisecond
-	quickAttempts = 2
-)
+// deliverChunk is the number of touchpoints in one activity. Another number is a new rule.
+const deliverChunk = 100
 
 // Journey drives a cohort of 1 to 200 enrollments through one version of a
 // journey. It carries out what the interpreter asks for and does nothing by
 // itself: touchpoints and conditions that are due together go out as batches,
 // what failed comes again in waves, and everything else is a timer. A signal
-// (SignalLook) only has it look at what is recorded.
+// (SignalWake) only has it look at what is recorded.
 func Journey(ctx workflow.Context, in JourneyInput) (JourneyResult, error) {
-	if in.Rules > rules {
-		// See below: a newer build has begun it.
-		panic(fmt.Sprintf("the run has rules %d, and this build knows those up to %d", in.Rules, rules))
+	if in.Rules < 1 || in.Rules > rules {
+		// That fails the task, and leaves the run to a build that knows them; see run.
+		panic(fmt.Sprintf("the run has rules %d, and this build knows 1 to %d", in.Rules, rules))
 	}
-	result, err := newCohort(in).run(ctx)
-	var again *workflow.ContinueAsNewError
-	if err != nil && !errors.As(err, &again) && !temporal.IsCanceledError(err) {
-		// No journey can cause it: this build cannot go on with what another one wrote,
-		// or the other way round. Failing the task, which is tried again until a build
-		// can, and not the workflow loses nobody.
-		panic(err)
-	}
-	return result, err
-}
-
-func (c *cohort) run(ctx workflow.Context) (JourneyResult, error) {
-	if err := c.start(ctx); err != nil {
+	c := newCohort(in)
+	c.start(ctx)
+	if err := c.run(ctx, c); err != nil {
 		return JourneyResult{}, err
 	}
-	for {
-		full := workflow.GetInfo(ctx).GetContinueAsNewSuggested()
-		if !full {
-			if err := c.dispatch(ctx); err != nil {
-				return JourneyResult{}, err
-			}
-		}
-		c.reach()
-		// Hardly anything is told to Temporal before local activities have ended.
-		pausing := c.locals == 0 || c.in.Rules < 5
-		if pausing {
-			if err := c.show(ctx); err != nil {
-				return JourneyResult{}, err
-			}
-		}
-		if c.inFlight == 0 {
-			if c.ended() {
-				return c.result(), nil
-			}
-			if full {
-				c.in.Rules = rules
-				return JourneyResult{}, workflow.NewContinueAsNewError(ctx, TypeJourney, c.in)
-			}
-		}
-		if pausing && !full {
-			c.setTimer(ctx)
-		}
-		if err := c.wait(ctx); err != nil {
-			return JourneyResult{}, err
-		}
-		if ctx.Err() != nil {
-			return JourneyResult{}, c.cancel(ctx)
-		}
-	}
-}
-
-// cancel cancels everybody who is left: an operator canceled the workflow.
-func (c *cohort) cancel(ctx workflow.Context) error {
-	var left []int
-	for i := range c.in.Members {
-		if c.in.Members[i].State.Phase != journey.PhaseDone {
-			left = append(left, i)
-		}
-	}
-	if len(left) > 0 {
-		apart, stop := workflow.NewDisconnectedContext(ctx)
-		defer stop()
-		apart = c.activityOptions(apart, "cancel "+count(len(left), "lead"), "")
-		if err := workflow.ExecuteActivity(apart, activitiesOf.CancelBatch, c.batch("", left)).Get(apart, nil); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	return c.result(), nil
 }
 
 // cohort is a Journey workflow at work.
 type cohort struct {
-	in     JourneyInput
-	def    *journey.Definition
-	locals int // of the batches under way
-	batches
-	// What the search attributes are to say.
-	node, webhook string
+	in  JourneyInput
+	def *journey.Definition
+	loop
+	reached Shown // what the search attributes are to say, but for outcomes
 }
 
 func newCohort(in JourneyInput) *cohort {
@@ -199,39 +107,84 @@ func newCohort(in JourneyInput) *cohort {
 	//workflowcheck:ignore
 	def, err := published.definition(in.JourneyID, in.Version, in.Definition)
 	if err != nil {
-		panic(err.Error()) // see Journey for why
+		panic(err.Error()) // see run for why
 	}
-	return &cohort{in: in, def: def, batches: batches{busy: make([]bool, len(in.Members))}, node: in.Node, webhook: in.Webhook}
+	n := len(in.Members)
+	return &cohort{in: in, def: def, loop: newLoop(n, priority(in.Scope.Org, in.LaunchID, n)), reached: in.Shown}
 }
 
 // start enters the journey with those who have not begun, and goes on with those who
 // come from another version.
-func (c *cohort) start(ctx workflow.Context) error {
-	c.listen(ctx, c.rung)
+func (c *cohort) start(ctx workflow.Context) {
 	for i := range c.in.Members {
-		if c.in.Members[i].Carried != nil {
-			if err := c.arrive(i); err != nil {
-				return err
-			}
+		var err error
+		switch m := &c.in.Members[i]; {
+		case m.Carried != nil:
+			err = c.arrive(i)
+		case m.State.Phase == "":
+			err = c.step(i, journey.Input{Kind: journey.InputStart, At: workflow.Now(ctx)})
 		}
-		if c.in.Members[i].State.Version != 0 {
-			continue
-		}
-		if err := c.step(i, journey.Input{Kind: journey.InputStart, At: workflow.Now(ctx)}); err != nil {
-			return err
+		if err != nil {
+			panic(err) // see run for why
 		}
 	}
-	return nil
 }
 
-// rung notes who is to be looked at.
-func (c *cohort) rung(r Ring) {
+// woken notes who is to be looked at.
+func (c *cohort) woken(_ workflow.Context, w Wake) {
 	for i := range c.in.Members {
 		m := &c.in.Members[i]
-		if m.State.Phase != journey.PhaseDone && (len(r.Enrollments) == 0 || slices.Contains(r.Enrollments, m.EnrollmentID)) {
-			m.Rung = true
+		if m.State.Phase != journey.PhaseDone && (len(w.Enrollments) == 0 || slices.Contains(w.Enrollments, m.EnrollmentID)) {
+			m.Woken = true
 		}
 	}
+}
+
+func (c *cohort) continueAsNew(ctx workflow.Context) error {
+	c.in.Rules = rules
+	return workflow.NewContinueAsNewError(ctx, TypeJourney, c.in)
+}
+
+func (c *cohort) cancel(ctx workflow.Context) error {
+	var left []int
+	for i := range c.in.Members {
+		if c.in.Members[i].State.Phase != journey.PhaseDone {
+			left = append(left, i)
+		}
+	}
+	return c.cancelMembers(ctx, "cancel "+count(len(left), "lead"), activitiesOf.CancelBatch, c.batch("", left))
+}
+
+func (c *cohort) ended(workflow.Context) bool {
+	for i := range c.in.Members {
+		m := &c.in.Members[i]
+		if m.State.Phase != journey.PhaseDone || len(m.Unrecorded) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cohort) setTimer(ctx workflow.Context) {
+	i := c.soonest(func(i int) (time.Time, bool) {
+		m := &c.in.Members[i]
+		return m.Due, !m.Paused && (m.State.EnrollmentStatus() == waypost.EnrollmentWaiting || m.State.Phase == journey.PhaseSend)
+	})
+	if i < 0 {
+		return
+	}
+	m := &c.in.Members[i]
+	what := m.State.Node + ": delay"
+	if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitUntil {
+		what = m.State.Node
+	}
+	switch m.State.Phase {
+	case journey.PhaseSend:
+		what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
+	case journey.PhaseAwait:
+		what = m.State.Node + ": event"
+	}
+	c.wakeAt(ctx, m.Due, what)
 }
 
 // step feeds one input to the interpreter and keeps what it asks for.
@@ -241,8 +194,8 @@ func (c *cohort) step(i int, in journey.Input) error {
 	if err != nil {
 		return fmt.Errorf("step enrollment %s: %w", m.EnrollmentID, err)
 	}
-	m.State, m.Due, m.Outcome, m.Attempt, m.Reason = state, time.Time{}, "", 0, ""
-	m.Since, m.Planned, m.Held = in.At, time.Time{}, false
+	m.State, m.Turn = state, Turn{Woken: m.Woken}
+	m.Since, m.Planned, m.Paused = in.At, time.Time{}, false
 	switch in.Kind {
 	case journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputChanged:
 		m.Waited = true
@@ -252,7 +205,7 @@ func (c *cohort) step(i int, in journey.Input) error {
 	case journey.CommandWait:
 		m.Planned = effect.Command.Until
 		// One that depends on the lead is registered at once, by a look.
-		if n, _ := c.def.Node(m.State.Node); c.in.Rules < 6 || len(n.Followed()) == 0 {
+		if n, _ := c.def.Node(m.State.Node); len(n.Followed()) == 0 {
 			m.Due = c.wave(n.ID, in.At, m.Planned)
 		}
 	case journey.CommandAwait:
@@ -278,8 +231,7 @@ func (c *cohort) wave(node string, since, due time.Time) time.Time {
 	return due
 }
 
-// dispatch sends everything that is due.
-func (c *cohort) dispatch(ctx workflow.Context) error {
+func (c *cohort) dispatch(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	var send, decide groups
 	var look, record []int
@@ -288,18 +240,13 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 		if c.busy[i] {
 			continue
 		}
-		if c.in.Rules == 0 && m.State.Phase == journey.PhaseWait && !m.Rung && !m.Held && !m.Due.After(now) {
-			if err := c.step(i, journey.Input{Kind: journey.InputElapsed, At: now}); err != nil {
-				return err
-			}
-		}
-		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait
+		waits := m.State.EnrollmentStatus() == waypost.EnrollmentWaiting
 		switch {
-		case m.State.Phase != journey.PhaseDone && (m.Rung || waits && !m.Held && !m.Due.After(now)):
+		case m.State.Phase != journey.PhaseDone && (m.Woken || waits && !m.Paused && !m.Due.After(now)):
 			look = append(look, i)
-		case m.Held && len(m.Unrecorded) > 0:
+		case m.Paused && len(m.Unrecorded) > 0:
 			record = append(record, i)
-		case m.Held:
+		case m.Paused:
 		case m.State.Phase == journey.PhaseSend:
 			if !m.Due.After(now) {
 				send.add(m.State.Node, i)
@@ -314,41 +261,16 @@ func (c *cohort) dispatch(ctx workflow.Context) error {
 		c.look(ctx, look)
 	}
 	for _, g := range decide {
-		c.decide(ctx, g.node, g.members)
-	}
-	chunk := deliverChunk
-	if c.in.Rules == 0 {
-		chunk = firstDeliverChunk
+		c.decide(ctx, g.key, g.members)
 	}
 	for _, g := range send {
-		for len(g.members) > 0 {
-			n := min(chunk, len(g.members))
-			c.deliver(ctx, g.node, g.members[:n])
-			g.members = g.members[n:]
+		for members := range slices.Chunk(g.members, deliverChunk) {
+			c.deliver(ctx, g.key, members)
 		}
 	}
 	if len(record) > 0 {
 		c.record(ctx, record)
 	}
-	return nil
-}
-
-// groups collects members by node, in the order in which they come.
-type groups []group
-
-type group struct {
-	node    string
-	members []int
-}
-
-func (g *groups) add(node string, member int) {
-	for i := range *g {
-		if (*g)[i].node == node {
-			(*g)[i].members = append((*g)[i].members, member)
-			return
-		}
-	}
-	*g = append(*g, group{node, []int{member}})
 }
 
 func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
@@ -360,28 +282,16 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 	if attempt := c.in.Members[members[0]].Attempt; attempt > 0 {
 		title = fmt.Sprintf("%s → %s, attempt %d, %s", node, webhook, attempt+1, count(len(members), "lead"))
 	}
-	batch := c.batch(node, members)
-	delivered := func(ctx workflow.Context, answer workflow.Future) error {
-		var deliveries []delivery.Result
-		if err := answer.Get(ctx, &deliveries); err != nil {
-			return err
-		}
-		if len(deliveries) != len(members) {
-			return fmt.Errorf("DeliverBatch answered for %d of %d enrollments", len(deliveries), len(members))
-		}
-		for n, i := range members {
-			if err := c.delivered(ctx, i, deliveries[n]); err != nil {
-				return err
-			}
-		}
-		return nil
+	send := call{
+		activity: activitiesOf.DeliverBatch, title: title, webhook: webhook, batch: c.batch(node, members), members: members,
+		answered: forEach(members, c.delivered),
 	}
 	// Most receivers have answered before a regular activity would have been dispatched.
-	if !slices.ContainsFunc(members, c.lasting) {
-		c.quick(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
+	if slices.ContainsFunc(members, func(i int) bool { return c.lasting(i) }) {
+		c.regular(ctx, send)
 		return
 	}
-	c.regular(ctx, title, webhook, activitiesOf.DeliverBatch, batch, members, delivered)
+	c.quick(ctx, send)
 }
 
 // chained is the shortest retry that is left to a local activity: one that is due sooner
@@ -394,13 +304,10 @@ const chained = 500 * time.Millisecond
 // to, is not.
 func (c *cohort) lasting(i int) bool {
 	m := &c.in.Members[i]
-	switch {
-	case c.in.Rules > 3 && m.Outcome == delivery.OutcomeRetrying:
+	if m.Outcome == delivery.OutcomeRetrying {
 		return !m.Due.Equal(m.Planned) || m.Planned.Sub(m.Since) < chained
-	case c.in.Rules > 2 || c.in.Rules == 2 && c.in.LaunchID == "":
-		return !m.fresh()
 	}
-	return true
+	return !m.fresh()
 }
 
 // fresh tells whether no batch has had the member's touchpoint yet.
@@ -410,7 +317,7 @@ func (m *Member) fresh() bool { return m.Outcome == "" && m.Due.IsZero() }
 func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error {
 	m := &c.in.Members[i]
 	if !d.Decided() {
-		d.Next = nextTime(ctx, d, m.Attempt)
+		d.Next = m.next(ctx, d)
 		if d.Outcome == delivery.OutcomeUnderWay {
 			// Whether its entries were written is known only once it has landed.
 			m.Due = d.Next
@@ -428,7 +335,7 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error
 			m.Since, m.Planned = d.At, d.Next
 		case d.Reason == waypost.DeferPaused:
 			// When it was due is still what counts.
-			m.Since, m.Planned, m.Held = since, planned, true
+			m.Since, m.Planned, m.Paused = since, planned, true
 		default:
 			m.Since, m.Planned = d.At, time.Time{}
 		}
@@ -440,14 +347,11 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error
 	// The activity computed the same step and wrote it with the outcome. Who ended an
 	// enrollment early has written that.
 	m.Unrecorded = nil
-	if c.in.Rules < 5 {
-		m.Outcome = d.Outcome
-	}
 	if d.Exited {
 		m.State.Status = waypost.EnrollmentExited
 	}
-	if m.Leaving && m.State.Phase != journey.PhaseDone {
-		m.Leaving, m.Rung = false, true
+	if m.Ending && m.State.Phase != journey.PhaseDone {
+		m.Ending, m.Woken = false, true
 	}
 	return nil
 }
@@ -457,43 +361,37 @@ func (m *Member) quiet() bool {
 	return m.Outcome == delivery.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
 }
 
-// look has an activity find out how members go on: who was rung for, whose wait
+// look has an activity find out how members go on: who is woken, whose wait
 // is over, and who begins to wait for an event or for a time that depends on the lead.
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)
 	for n, i := range members {
-		batch.Items[n].Rung = c.in.Members[i].Rung
-		c.in.Members[i].Rung = false
+		batch.Items[n].Woken = c.in.Members[i].Woken
+		c.in.Members[i].Woken = false
 	}
-	c.quick(ctx, "look at "+count(len(members), "lead"), "", activitiesOf.LookBatch, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
-		var findings []activities.Finding
-		if err := answer.Get(ctx, &findings); err != nil {
-			return err
+	var ordered []int
+	found := forEach(members, func(ctx workflow.Context, i int, f activities.Finding) error {
+		if f.Outcome == activities.FoundOrdered {
+			ordered = append(ordered, i)
 		}
-		if len(findings) != len(members) {
-			return fmt.Errorf("LookBatch answered for %d of %d enrollments", len(findings), len(members))
-		}
-		var ordered []int
-		for n, i := range members {
-			if err := c.found(ctx, i, findings[n]); err != nil {
-				return err
-			}
-			if findings[n].Outcome == activities.FoundOrdered {
-				ordered = append(ordered, i)
-			}
-		}
-		if len(ordered) > 0 {
+		return c.found(ctx, i, f)
+	})
+	answered := func(ctx workflow.Context, answer workflow.Future) error {
+		err := found(ctx, answer)
+		if err == nil && len(ordered) > 0 {
 			c.move(ctx, ordered)
 		}
-		return nil
-	})
+		return err
+	}
+	title := "look at " + count(len(members), "lead")
+	c.quick(ctx, call{activity: activitiesOf.LookBatch, title: title, batch: batch, members: members, answered: answered})
 }
 
 // found takes over what a look found out about a member.
 func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error {
 	m := &c.in.Members[i]
-	m.Unrecorded, m.Held = nil, false // what there was is written
+	m.Unrecorded, m.Paused = nil, false // what there was is written
 	at := workflow.Now(ctx)
 	switch f.Outcome {
 	case delivery.OutcomeCanceled:
@@ -503,7 +401,7 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		m.Unrecorded = nil // the event's acceptance has written it
 		return err
 	case activities.FoundPaused:
-		m.Held = true
+		m.Paused = true
 	case activities.FoundChanged:
 		return c.step(i, journey.Input{Kind: journey.InputChanged, At: f.At, Until: f.Due, Reason: f.Reason})
 	case activities.FoundMatched:
@@ -518,8 +416,8 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 		if f.Reason != "" {
 			m.Reason = f.Reason // told when the time has run out
 		}
-		m.Due, m.Leaving = f.Due, f.Leaving
-		if m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait {
+		m.Due, m.Ending = f.Due, f.Ending
+		if m.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			m.Due = c.wave(m.State.Node, m.Since, f.Due)
 		}
 	}
@@ -535,41 +433,27 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		batch.Items[n].Unrecorded = nil // the timeline is not written here
 	}
 	var activity any = activitiesOf.DecideBatch
-	name, title := "DecideBatch", node+": conditions"
+	title := node + ": conditions"
 	switch n, _ := c.def.Node(node); n.Type {
 	case journey.WaitUntil:
 		title = node + ": until when"
 	case journey.Split:
 		title = node + ": split"
 	case journey.Enroll:
-		activity, name, title = activitiesOf.EnrollBatch, "EnrollBatch", node+" → journey "+n.Journey
+		activity, title = activitiesOf.EnrollBatch, node+" → journey "+n.Journey
 		for n, i := range members {
 			batch.Items[n].Waited = c.in.Members[i].Waited
 		}
 	}
 	title += ", " + count(len(members), "lead")
-	c.quick(ctx, title, "", activity, batch, members, func(ctx workflow.Context, answer workflow.Future) error {
-		var decisions []activities.Decision
-		if err := answer.Get(ctx, &decisions); err != nil {
-			return err
-		}
-		if len(decisions) != len(members) {
-			return fmt.Errorf("%s answered for %d of %d enrollments", name, len(decisions), len(members))
-		}
-		for n, i := range members {
-			if err := c.decided(i, decisions[n]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	c.quick(ctx, call{activity: activity, title: title, batch: batch, members: members, answered: forEach(members, c.decided)})
 }
 
 // decided takes over how a member goes on.
-func (c *cohort) decided(i int, d activities.Decision) error {
+func (c *cohort) decided(_ workflow.Context, i int, d activities.Decision) error {
 	switch d.Stopped {
 	case activities.FoundPaused:
-		c.in.Members[i].Held = true
+		c.in.Members[i].Paused = true
 		return nil
 	case delivery.OutcomeCanceled:
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: d.At})
@@ -586,45 +470,8 @@ func (c *cohort) record(ctx workflow.Context, members []int) {
 	for _, i := range members {
 		c.in.Members[i].Unrecorded = nil
 	}
-	c.quick(ctx, "timeline, "+count(len(members), "lead"), "", activitiesOf.RecordBatch, batch, nil, func(ctx workflow.Context, answer workflow.Future) error {
-		return answer.Get(ctx, nil)
-	})
-}
-
-// quick runs an activity that only asks the database, or waits for receivers for a
-// moment only: as a local activity, which is one event instead of six, and as a regular
-// one if that fails. The checker is given the activity's name by the SDK.
-func (c *cohort) quick(ctx workflow.Context, title, webhook string, activity any, batch delivery.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
-	// What ran before it in the same task may have taken long: each local activity that has
-	// ended moves the workflow's clock on.
-	late := c.in.Rules > 5 && workflow.Now(ctx).Sub(c.taskBegan) > quickBegins
-	if c.in.Rules == 0 || late {
-		c.regular(ctx, title, webhook, activity, batch, members, done)
-		return
-	}
-	answer := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: quickTimeout,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: quickAttempts},
-		Summary:                title,
-	}), activity, batch)
-	c.locals++
-	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
-		c.locals--
-		if err := answer.Get(ctx, nil); err != nil && !temporal.IsCanceledError(err) {
-			c.regular(ctx, title, webhook, activity, batch, members, done)
-			return nil
-		}
-		return done(ctx, answer)
-	})
-}
-
-// regular runs an activity that may take its time.
-func (c *cohort) regular(ctx workflow.Context, title, webhook string, activity any, batch delivery.Batch, members []int, done func(workflow.Context, workflow.Future) error) {
-	answer := workflow.ExecuteActivity(c.activityOptions(ctx, title, webhook), activity, batch)
-	c.expect(ctx, answer, members, func(ctx workflow.Context) error {
-		c.taskBegan = workflow.Now(ctx)
-		return done(ctx, answer)
-	})
+	written := func(ctx workflow.Context, answer workflow.Future) error { return answer.Get(ctx, nil) }
+	c.quick(ctx, call{activity: activitiesOf.RecordBatch, title: "timeline, " + count(len(members), "lead"), batch: batch, answered: written})
 }
 
 // batch is the input of an activity for these members.
@@ -648,48 +495,6 @@ func (c *cohort) batch(node string, members []int) delivery.Batch {
 
 // activitiesOf only names the activities' methods.
 var activitiesOf *activities.Activities
-
-func (c *cohort) activityOptions(ctx workflow.Context, title, webhook string) workflow.Context {
-	p := priority(c.in.Scope.Org, c.in.LaunchID, len(c.in.Members))
-	if webhook != "" {
-		p.FairnessKey = webhook
-	}
-	options := tireless(batchTimeout, title)
-	options.Priority = p
-	return workflow.WithActivityOptions(ctx, options)
-}
-
-// setTimer sets the timer for what is due first.
-func (c *cohort) setTimer(ctx workflow.Context) {
-	var first time.Time
-	var what string
-	for i, m := range c.in.Members {
-		waits := m.State.Phase == journey.PhaseWait || m.State.Phase == journey.PhaseAwait || m.State.Phase == journey.PhaseSend
-		if waits && !m.Held && !c.busy[i] && (first.IsZero() || m.Due.Before(first)) {
-			first, what = m.Due, m.State.Node+": delay"
-			if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitUntil {
-				what = m.State.Node
-			}
-			switch m.State.Phase {
-			case journey.PhaseSend:
-				what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
-			case journey.PhaseAwait:
-				what = m.State.Node + ": event"
-			}
-		}
-	}
-	c.wakeAt(ctx, first, what)
-}
-
-func (c *cohort) ended() bool {
-	for i := range c.in.Members {
-		m := &c.in.Members[i]
-		if m.State.Phase != journey.PhaseDone || len(m.Unrecorded) > 0 {
-			return false
-		}
-	}
-	return true
-}
 
 func count(n int, noun string) string {
 	if n == 1 {

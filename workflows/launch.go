@@ -40,7 +40,7 @@ type LaunchResult struct {
 // on where its last step ended. The counts are of what activities answered, and may
 // lack what one did that was cut off.
 func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
-	rings := workflow.GetSignalChannel(ctx, SignalLook)
+	wakes := workflow.GetSignalChannel(ctx, SignalWake)
 	result := func(canceled bool) LaunchResult {
 		return LaunchResult{in.LaunchID, in.JourneyID, in.Enrolled, in.Skipped, in.HeldOut, canceled}
 	}
@@ -59,7 +59,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		early := workflow.Now(ctx).Before(in.StartAt)
 		if early {
 			show("Begins at " + in.StartAt.UTC().Format(time.RFC3339))
-			if err := receive(ctx, rings, in.StartAt, "startAt"); err != nil {
+			if err := receive(ctx, wakes, in.StartAt, "startAt"); err != nil {
 				return result(true), canceled(err)
 			}
 			early = workflow.Now(ctx).Before(in.StartAt)
@@ -68,8 +68,8 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 			show("Enrolls its audience")
 		}
 		var p activities.AudienceProgress
-		// Whoever rings before it is time has canceled it, perhaps: that is all it asks.
-		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Credit: in.Credit, Waits: true, Early: early}
+		// Who wakes it before it is time may have canceled it: that is all it asks.
+		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Credit: in.Credit, Early: early}
 		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
 			return result(true), canceled(err)
 		}
@@ -83,19 +83,19 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 			return result(p.Canceled), nil
 		case p.Paused:
 			show("Paused")
-			if err := receive(ctx, rings, time.Time{}, ""); err != nil {
+			if err := receive(ctx, wakes, time.Time{}, ""); err != nil {
 				return result(true), canceled(err)
 			}
 		case p.Wait > 0:
 			began := workflow.Now(ctx)
-			if err := receive(ctx, rings, began.Add(p.Wait), "ratePerSecond"); err != nil {
+			if err := receive(ctx, wakes, began.Add(p.Wait), "ratePerSecond"); err != nil {
 				return result(true), canceled(err)
 			}
 			// Late by much is an outage: its leads are not enrolled in one go after it.
 			in.Credit += in.RatePerSecond * min(workflow.Now(ctx).Sub(began), 2*p.Wait).Seconds()
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			for rings.ReceiveAsync(nil) { // the next run looks anyway
+			for wakes.ReceiveAsync(nil) { // the next run looks anyway
 			}
 			return LaunchResult{}, workflow.NewContinueAsNewError(ctx, TypeLaunch, in)
 		}
@@ -108,11 +108,16 @@ func cancelIf(ctx workflow.Context, why error, cancel, input any) error {
 	if ctx.Err() == nil {
 		return why
 	}
+	options := workflow.GetActivityOptions(ctx)
+	options.Summary = "cancel"
+	return cancelApart(workflow.WithActivityOptions(ctx, options), cancel, input)
+}
+
+// cancelApart has an activity cancel what a workflow carries out that was canceled.
+func cancelApart(ctx workflow.Context, cancel, input any) error {
 	apart, stop := workflow.NewDisconnectedContext(ctx)
 	defer stop()
-	options := workflow.GetActivityOptions(apart)
-	options.Summary = "cancel"
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(apart, options), cancel, input).Get(apart, nil); err != nil {
+	if err := workflow.ExecuteActivity(apart, cancel, input).Get(apart, nil); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -136,13 +141,13 @@ func tireless(timeout time.Duration, summary string) workflow.ActivityOptions {
 // minutes.
 const audienceTimeout = 15 * time.Minute
 
-// receive waits until somebody rings, the time has come, or the workflow is
+// receive waits until somebody wakes the workflow, the time has come, or the workflow is
 // canceled. The zero time never comes. The timer says what it is for.
-func receive(ctx workflow.Context, rings workflow.ReceiveChannel, until time.Time, what string) error {
+func receive(ctx workflow.Context, wakes workflow.ReceiveChannel, until time.Time, what string) error {
 	timing, stop := workflow.WithCancel(ctx)
 	defer stop()
 	selector := workflow.NewSelector(ctx).
-		AddReceive(rings, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) }).
+		AddReceive(wakes, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) }).
 		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	if !until.IsZero() {
 		timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: what})

@@ -164,7 +164,7 @@ func TestLaunchControl(t *testing.T) {
 			_, err = w.store.ResumeLaunch(ctx, scope, l.ID, true)
 			must(t, err)
 		})
-		w.env.RegisterDelayedCallback(func() { w.env.SignalWorkflow(workflows.SignalLook, workflows.Ring{}) }, 2*time.Hour)
+		w.env.RegisterDelayedCallback(func() { w.env.SignalWorkflow(workflows.SignalWake, workflows.Wake{}) }, 2*time.Hour)
 		w.at(10*time.Hour, func(ctx context.Context) {
 			_, err := w.store.CancelLaunch(ctx, scope, l.ID)
 			must(t, err)

@@ -131,7 +131,7 @@ func TestQuietHoursAfterAnotherDeferral(t *testing.T) {
 		must(t, err)
 	})
 	w.env.RegisterDelayedCallback(func() { // somebody has it looked at in the night
-		w.env.SignalWorkflow(workflows.SignalLook, workflows.Ring{})
+		w.env.SignalWorkflow(workflows.SignalWake, workflows.Wake{})
 	}, 4*time.Hour)
 	w.run()
 	want := []string{"hello entered", "hello deferred webhookDisabled", "hello deferred quietHours", "hello sent", "hello exited no next node"}

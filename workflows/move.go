@@ -24,23 +24,16 @@ func (c *cohort) move(ctx workflow.Context, members []int) {
 	for n, i := range members {
 		batch.Items[n].State = c.in.Members[i].State // with its path, which goes on there
 	}
-	ctx = c.activityOptions(ctx, "move "+count(len(members), "lead"), "")
-	future := workflow.ExecuteActivity(ctx, activitiesOf.MoveBatch, batch)
-	c.expect(ctx, future, members, func(ctx workflow.Context) error {
-		var findings []activities.Finding
-		if err := future.Get(ctx, &findings); err != nil {
-			return err
-		}
-		if len(findings) != len(members) {
-			return fmt.Errorf("MoveBatch answered for %d of %d enrollments", len(findings), len(members))
-		}
-		for n, i := range members {
-			if findings[n].Outcome == activities.FoundMoved {
-				c.in.Members[i].leave()
-			}
-		}
-		return nil
-	})
+	title := "move " + count(len(members), "lead")
+	c.regular(ctx, call{activity: activitiesOf.MoveBatch, title: title, batch: batch, members: members, answered: forEach(members, c.moved)})
+}
+
+// moved takes over whether a member has left.
+func (c *cohort) moved(_ workflow.Context, i int, f activities.Finding) error {
+	if f.Outcome == activities.FoundMoved {
+		c.in.Members[i].leave()
+	}
+	return nil
 }
 
 // leave has a member be done here. What happens to it from now on, another workflow
@@ -49,7 +42,7 @@ func (m *Member) leave() {
 	path := append(slices.Clone(m.State.Path), journey.Visit{Node: m.State.Node, Result: string(statusMoved)})
 	m.State.Path = path[max(0, len(path)-journey.MaxPath):]
 	m.State.Phase, m.State.Status = journey.PhaseDone, statusMoved
-	m.Rung, m.Held, m.Unrecorded = false, false, nil
+	m.Woken, m.Paused, m.Unrecorded = false, false, nil
 }
 
 // arrive has a member go on that comes from another version. A wait that goes on has

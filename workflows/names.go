@@ -27,9 +27,16 @@ const TypeLeadImport = "LeadImport"
 // id is the batch's.
 const TypeRedelivery = "Redelivery"
 
-// SignalLook tells a workflow to look at what is recorded: something has changed
-// there. It carries a Ring.
-const SignalLook = "look"
+// SignalWake tells a workflow to look at what is recorded: something has changed
+// there. It carries a Wake.
+const SignalWake = "wake"
+
+// Wake is what a SignalWake carries: who is to be looked at, and which events are
+// the reason. Without enrollments, all are.
+type Wake struct {
+	Enrollments []string `json:"enrollments,omitempty"`
+	Events      []string `json:"events,omitempty"`
+}
 
 // Search attributes. They are never encrypted: no personal data in them.
 var (

@@ -1,13 +1,10 @@
 package workflows
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"waypost"
@@ -21,138 +18,88 @@ type RedeliveryInput struct {
 	Scope        waypost.Scope `json:"scope"`
 	RedeliveryID string        `json:"redelivery,omitempty"` // "" for a single message
 	Members      []Redelivered `json:"members"`
-	// What the search attributes say already.
-	Webhook  string   `json:"webhook,omitempty"`
-	Outcomes []string `json:"outcomes,omitempty"`
+	Shown
 }
 
 // Redelivered is one message of a Redelivery workflow and where its round stands.
 type Redelivered struct {
 	waypost.RedeliveryMember
-	// Due is when it is to be tried again; zero is at once.
-	Due     time.Time `json:"d,omitzero"`
-	Outcome string    `json:"o,omitempty"` // of the last batch it was in
-	Attempt int       `json:"a,omitempty"` // counted through all rounds
-	Reason  string    `json:"r,omitempty"`
-	Done    bool      `json:"x,omitempty"`
-	// Rung says that something has changed that is to be looked at.
-	Rung bool `json:"b,omitempty"`
+	Turn
+	Done bool `json:"done,omitempty"`
 }
 
 // Redelivery sends 1 to 100 stored messages once more, until each is decided: those
 // of a webhook that are due together go out as a batch, what failed comes again in
 // waves by the webhook's schedule, what is deferred is looked at again. It has
-// nothing to do with the journeys that the messages come from. A signal (SignalLook)
+// nothing to do with the journeys that the messages come from. A signal (SignalWake)
 // has it look at what is recorded.
 func Redelivery(ctx workflow.Context, in RedeliveryInput) (RedeliveryResult, error) {
-	r := &redelivery{in: in, batches: batches{busy: make([]bool, len(in.Members))}}
-	result, err := r.run(ctx)
-	var again *workflow.ContinueAsNewError
-	if err != nil && !errors.As(err, &again) && !temporal.IsCanceledError(err) {
-		panic(err) // as Journey does
+	r := &redelivery{in: in, loop: newLoop(len(in.Members), redeliveryPriority(in.Scope, in.RedeliveryID))}
+	if err := r.run(ctx, r); err != nil {
+		return RedeliveryResult{}, err
 	}
-	return result, err
+	return r.result(), nil
 }
 
 // redelivery is a Redelivery workflow at work.
 type redelivery struct {
 	in RedeliveryInput
-	batches
+	loop
 }
 
-func (r *redelivery) run(ctx workflow.Context) (RedeliveryResult, error) {
-	r.listen(ctx, func(Ring) {
-		for i := range r.in.Members {
-			r.in.Members[i].Rung = !r.in.Members[i].Done
-		}
-	})
-	for {
-		full := workflow.GetInfo(ctx).GetContinueAsNewSuggested()
-		if !full {
-			r.dispatch(ctx)
-		}
-		if err := r.show(ctx); err != nil {
-			return RedeliveryResult{}, err
-		}
-		if r.inFlight == 0 {
-			if r.left() == 0 {
-				return r.result(), nil
-			}
-			if full {
-				return RedeliveryResult{}, workflow.NewContinueAsNewError(ctx, TypeRedelivery, r.in)
-			}
-		}
-		if !full {
-			r.setTimer(ctx)
-		}
-		if err := r.wait(ctx); err != nil {
-			return RedeliveryResult{}, err
-		}
-		if ctx.Err() != nil {
-			return RedeliveryResult{}, r.cancel(ctx)
-		}
+// woken has whoever is left looked at.
+func (r *redelivery) woken(workflow.Context, Wake) {
+	for _, i := range r.left() {
+		r.in.Members[i].Woken = true
 	}
 }
 
-// left counts the messages that are not decided.
-func (r *redelivery) left() int {
-	n := 0
+// left are the messages that are not decided.
+func (r *redelivery) left() (left []int) {
 	for i := range r.in.Members {
 		if !r.in.Members[i].Done {
-			n++
+			left = append(left, i)
 		}
 	}
-	return n
+	return left
 }
 
-// dispatch sends what is due, and what somebody has rung for.
+func (r *redelivery) ended(workflow.Context) bool { return len(r.left()) == 0 }
+
+func (r *redelivery) continueAsNew(ctx workflow.Context) error {
+	return workflow.NewContinueAsNewError(ctx, TypeRedelivery, r.in)
+}
+
 func (r *redelivery) dispatch(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	var due groups // by webhook
-	for i := range r.in.Members {
-		if m := &r.in.Members[i]; !r.busy[i] && !m.Done && (m.Rung || !m.Due.After(now)) {
-			m.Rung = false
+	for _, i := range r.left() {
+		if m := &r.in.Members[i]; !r.busy[i] && (m.Woken || !m.Due.After(now)) {
+			m.Woken = false
 			due.add(m.WebhookID, i)
 		}
 	}
 	for _, g := range due {
-		r.send(ctx, g.node, g.members)
+		r.regular(ctx, call{
+			activity: activitiesOf.RedeliverBatch, title: fmt.Sprintf("redeliver → %s, %s", g.key, count(len(g.members), "message")),
+			webhook: g.key, batch: r.batch(g.key, g.members), members: g.members, answered: forEach(g.members, r.redelivered),
+		})
 	}
-}
-
-func (r *redelivery) send(ctx workflow.Context, webhook string, members []int) {
-	options := tireless(batchTimeout, fmt.Sprintf("redeliver → %s, %s", webhook, count(len(members), "message")))
-	options.Priority = redeliveryPriority(r.in.Scope, r.in.RedeliveryID)
-	options.Priority.FairnessKey = webhook
-	ctx = workflow.WithActivityOptions(ctx, options)
-	future := workflow.ExecuteActivity(ctx, activitiesOf.RedeliverBatch, r.batch(webhook, members))
-	r.expect(ctx, future, members, func(ctx workflow.Context) error {
-		var deliveries []delivery.Result
-		if err := future.Get(ctx, &deliveries); err != nil {
-			return err
-		}
-		if len(deliveries) != len(members) {
-			return fmt.Errorf("RedeliverBatch answered for %d of %d messages", len(deliveries), len(members))
-		}
-		for n, i := range members {
-			r.in.Members[i].redelivered(ctx, deliveries[n])
-		}
-		return nil
-	})
 }
 
 // redelivered takes over what came of one message.
-func (m *Redelivered) redelivered(ctx workflow.Context, d delivery.Result) {
+func (r *redelivery) redelivered(ctx workflow.Context, i int, d delivery.Result) error {
+	m := &r.in.Members[i]
+	next := m.next(ctx, d)
 	switch {
-	case d.Decided():
-		m.Done, m.Rung, m.Due = true, false, time.Time{}
 	case d.Outcome == delivery.OutcomeUnderWay:
-		m.Due = nextTime(ctx, d, m.Attempt)
-		return
-	default:
-		m.Due = nextTime(ctx, d, m.Attempt)
+		m.Due = next
+		return nil
+	case d.Decided():
+		m.Done, m.Woken, next = true, false, time.Time{}
 	}
-	m.Outcome, m.Attempt, m.Reason = d.Outcome, d.Attempt, d.Reason
+	m.Due, m.Outcome, m.Attempt, m.Reason = next, d.Outcome, d.Attempt, d.Reason
+	return nil
 }
 
 // batch is the input of an activity for these members.
@@ -170,74 +117,32 @@ func (r *redelivery) batch(webhook string, members []int) delivery.Batch {
 	return b
 }
 
-// cancel cancels what is left: an operator canceled the workflow.
 func (r *redelivery) cancel(ctx workflow.Context) error {
-	var left []int
-	for i := range r.in.Members {
-		if !r.in.Members[i].Done {
-			left = append(left, i)
-		}
-	}
-	if len(left) > 0 {
-		apart, stop := workflow.NewDisconnectedContext(ctx)
-		defer stop()
-		apart = workflow.WithActivityOptions(apart, tireless(batchTimeout, "cancel "+count(len(left), "message")))
-		if err := workflow.ExecuteActivity(apart, activitiesOf.CancelRedeliveries, r.batch("", left)).Get(apart, nil); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	left := r.left()
+	return r.cancelMembers(ctx, "cancel "+count(len(left), "message"), activitiesOf.CancelRedeliveries, r.batch("", left))
 }
 
-// setTimer sets the timer for what is due first.
 func (r *redelivery) setTimer(ctx workflow.Context) {
-	var first time.Time
-	var what string
-	for i := range r.in.Members {
-		if m := &r.in.Members[i]; !m.Done && !r.busy[i] && (first.IsZero() || m.Due.Before(first)) {
-			first, what = m.Due, "under way"
-			switch m.Outcome {
-			case delivery.OutcomeRetrying:
-				what = fmt.Sprintf("after attempt %d (%s)", m.Attempt, m.Reason)
-			case delivery.OutcomeDeferred:
-				what = "deferred (" + m.Reason + ")"
-			}
-		}
+	i := r.soonest(func(i int) (time.Time, bool) { return r.in.Members[i].Due, !r.in.Members[i].Done })
+	if i < 0 {
+		return
 	}
-	r.wakeAt(ctx, first, what)
+	m, what := &r.in.Members[i], "under way"
+	switch m.Outcome {
+	case delivery.OutcomeRetrying:
+		what = fmt.Sprintf("after attempt %d (%s)", m.Attempt, m.Reason)
+	case delivery.OutcomeDeferred:
+		what = "deferred (" + m.Reason + ")"
+	}
+	r.wakeAt(ctx, m.Due, what)
 }
 
-// show keeps the search attributes and the current details of the Web UI true.
 func (r *redelivery) show(ctx workflow.Context) error {
-	var updates []temporal.SearchAttributeUpdate
-	for i := range r.in.Members {
-		if m := &r.in.Members[i]; !m.Done {
-			if m.WebhookID != r.in.Webhook {
-				r.in.Webhook = m.WebhookID
-				updates = append(updates, AttrWebhook.ValueSet(m.WebhookID))
-			}
-			break
-		}
+	now := Shown{Webhook: r.in.Webhook, Outcomes: outcomesOf(r.in.Members, func(m *Redelivered, outcome string) bool { return m.Outcome == outcome })}
+	if left := r.left(); len(left) > 0 {
+		now.Webhook = r.in.Members[left[0]].WebhookID
 	}
-	if outcomes := r.outcomes(); !slices.Equal(outcomes, r.in.Outcomes) {
-		r.in.Outcomes = outcomes
-		updates = append(updates, AttrOutcome.ValueSet(outcomes))
-	}
-	workflow.SetCurrentDetails(ctx, r.details())
-	if len(updates) == 0 {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
-}
-
-func (r *redelivery) outcomes() []string {
-	var found []string
-	for _, outcome := range shownOutcomes {
-		if slices.ContainsFunc(r.in.Members, func(m Redelivered) bool { return m.Outcome == outcome }) {
-			found = append(found, outcome)
-		}
-	}
-	return found
+	return r.in.show(ctx, now, r.details())
 }
 
 // details is what the Web UI shows of a running workflow: how many messages are
@@ -245,7 +150,7 @@ func (r *redelivery) outcomes() []string {
 func (r *redelivery) details() string {
 	var b strings.Builder
 	b.WriteString(redeliverySummary(r.in) + "\n\n")
-	b.WriteString(fmt.Sprintf("%d of %d messages are decided.\n", len(r.in.Members)-r.left(), len(r.in.Members)))
+	b.WriteString(fmt.Sprintf("%d of %d messages are decided.\n", len(r.in.Members)-len(r.left()), len(r.in.Members)))
 	list(&b, r.in.Members, func(m *Redelivered) string {
 		if m.Done {
 			return ""
@@ -253,18 +158,6 @@ func (r *redelivery) details() string {
 		return fmt.Sprintf("message %s, lead %d: %s", m.MessageID, m.LeadsID, m.waits())
 	})
 	return b.String()
-}
-
-// waits says what a message that is not decided waits for.
-func (m *Redelivered) waits() string {
-	at := m.Due.UTC().Format(time.RFC3339)
-	switch m.Outcome {
-	case delivery.OutcomeRetrying:
-		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
-	case delivery.OutcomeDeferred:
-		return fmt.Sprintf("deferred (%s), looked at again at %s", m.Reason, at)
-	}
-	return "in progress"
 }
 
 // RedeliveryResult stands in the box at the top of the workflow's page: the counts,

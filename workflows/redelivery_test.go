@@ -232,8 +232,8 @@ func TestRedeliveryContinuesAsNew(t *testing.T) {
 		}
 		w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
 		w.env.SetOnTimerFiredListener(func(string) { w.env.SetContinueAsNewSuggested(true) })
-		if runs == 1 { // whoever rings during the last batch is heard by the next run
-			w.env.RegisterDelayedCallback(func() { w.env.SignalWorkflow(workflows.SignalLook, workflows.Ring{}) }, 0)
+		if runs == 1 { // who wakes it during the last batch is heard by the next run
+			w.env.RegisterDelayedCallback(func() { w.env.SignalWorkflow(workflows.SignalWake, workflows.Wake{}) }, 0)
 		}
 		w.env.ExecuteWorkflow(workflows.TypeRedelivery, in)
 		err := w.env.GetWorkflowError()

@@ -14,41 +14,52 @@ import (
 	"waypost/journey"
 )
 
-// reach notes the node that the first of those who are not done has reached, and the
-// webhook of the last touchpoint among such nodes: it may be passed before anything is shown.
-func (c *cohort) reach() {
-	for i := range c.in.Members {
-		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
-			c.node = m.State.Node
-			break
-		}
-	}
-	if n, ok := c.def.Node(c.node); ok && n.Webhook != "" {
-		c.webhook = n.Webhook
-	}
+// Shown is what the search attributes of a workflow say.
+type Shown struct {
+	Node     string   `json:"node,omitempty"` // of a journey
+	Webhook  string   `json:"webhook,omitempty"`
+	Outcomes []string `json:"outcomes,omitempty"`
 }
 
-// show keeps the search attributes and the current details of the Web UI true.
-// An attribute that did not change is not written: each write is an event.
-func (c *cohort) show(ctx workflow.Context) error {
+// show keeps the search attributes and the current details of the Web UI true. An
+// attribute that did not change is not written: each write is an event.
+func (s *Shown) show(ctx workflow.Context, now Shown, details string) error {
 	var updates []temporal.SearchAttributeUpdate
-	if c.node != c.in.Node {
-		c.in.Node = c.node
-		updates = append(updates, AttrNode.ValueSet(c.node))
+	if now.Node != s.Node {
+		updates = append(updates, AttrNode.ValueSet(now.Node))
 	}
-	if c.webhook != c.in.Webhook {
-		c.in.Webhook = c.webhook
-		updates = append(updates, AttrWebhook.ValueSet(c.webhook))
+	if now.Webhook != s.Webhook {
+		updates = append(updates, AttrWebhook.ValueSet(now.Webhook))
 	}
-	if outcomes := c.outcomes(); !slices.Equal(outcomes, c.in.Outcomes) {
-		c.in.Outcomes = outcomes
-		updates = append(updates, AttrOutcome.ValueSet(outcomes))
+	if !slices.Equal(now.Outcomes, s.Outcomes) {
+		updates = append(updates, AttrOutcome.ValueSet(now.Outcomes))
 	}
-	workflow.SetCurrentDetails(ctx, c.details())
+	*s = now
+	workflow.SetCurrentDetails(ctx, details)
 	if len(updates) == 0 {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// show tells Temporal hardly anything before local activities have ended, but notes what
+// is passed by then: the node that the first of those who are not done has reached, and
+// the webhook of the last touchpoint among such nodes.
+func (c *cohort) show(ctx workflow.Context) error {
+	for i := range c.in.Members {
+		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
+			c.reached.Node = m.State.Node
+			break
+		}
+	}
+	if n, ok := c.def.Node(c.reached.Node); ok && n.Webhook != "" {
+		c.reached.Webhook = n.Webhook
+	}
+	if c.locals > 0 {
+		return nil
+	}
+	c.reached.Outcomes = outcomesOf(c.in.Members, func(m *Member, outcome string) bool { return c.had(m, outcome) })
+	return c.in.show(ctx, c.reached, c.details())
 }
 
 // shownOutcomes are those that AttrOutcome can have, in the order that it has them.
@@ -57,22 +68,24 @@ var shownOutcomes = []string{
 	delivery.OutcomeSkipped, delivery.OutcomeExited,
 }
 
-// outcomes lists which outcomes occur: of touchpoints that were passed, of those
-// that wait for another attempt, and of enrollments that an event has ended. The
-// order is fixed.
-func (c *cohort) outcomes() []string {
+// outcomesOf lists which outcomes members have had, in a fixed order.
+func outcomesOf[M any](members []M, had func(*M, string) bool) []string {
 	var found []string
 	for _, outcome := range shownOutcomes {
-		if slices.ContainsFunc(c.in.Members, func(m Member) bool { return c.had(m, outcome) }) {
-			found = append(found, outcome)
+		for i := range members {
+			if had(&members[i], outcome) {
+				found = append(found, outcome)
+				break
+			}
 		}
 	}
 	return found
 }
 
-// had tells whether an outcome occurs with a member. Nodes that are no touchpoints
-// have results of the same names.
-func (c *cohort) had(m Member, outcome string) bool {
+// had tells whether an outcome occurs with a member: of touchpoints that were passed, of
+// one that waits for another attempt, and of an enrollment that an event has ended. Nodes
+// that are no touchpoints have results of the same names.
+func (c *cohort) had(m *Member, outcome string) bool {
 	if outcome == delivery.OutcomeExited {
 		return m.State.Status == waypost.EnrollmentExited
 	}
@@ -162,22 +175,17 @@ func path(s journey.State) string {
 
 // waits says what a member that has not ended waits for.
 func (m *Member) waits() string {
-	at := m.Due.UTC().Format(time.RFC3339)
 	switch {
 	case m.State.Phase == journey.PhaseDone:
 		return ""
-	case m.Held:
+	case m.Paused:
 		return "paused"
 	case m.State.Phase == journey.PhaseWait:
-		return "waits until " + at
+		return "waits until " + m.Due.UTC().Format(time.RFC3339)
 	case m.State.Phase == journey.PhaseAwait:
-		return "waits for an event until " + at
-	case m.Outcome == delivery.OutcomeRetrying:
-		return fmt.Sprintf("attempt %d failed (%s), the next at %s", m.Attempt, m.Reason, at)
-	case m.Outcome == delivery.OutcomeDeferred:
-		return fmt.Sprintf("deferred (%s), looked at again at %s", m.Reason, at)
+		return "waits for an event until " + m.Due.UTC().Format(time.RFC3339)
 	}
-	return "in progress"
+	return m.Turn.waits()
 }
 
 // JourneyResult stands in the box at the top of the workflow's page: the path

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -62,8 +61,6 @@ func TestFollow(t *testing.T) {
 		h := readHistory(t, temporal, ring, made.EnrollmentID)
 		replay(t, h)
 		impersonal(t, h)
-		if folder := os.Getenv(updateHistories); folder != "" {
-			writeHistory(t, filepath.Join(folder, "single-follow-"+name+".json"), h)
-		}
+		keepHistory(t, "single-follow-"+name, h)
 	}
 }

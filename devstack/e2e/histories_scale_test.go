@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func TestHistoriesOfLaunch(t *testing.T) {
 	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	signals, again := 0, 0
-	for n, e := range list {
+	for _, e := range list {
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
 		replay(t, h)
 		for _, event := range h.Events {
@@ -69,16 +68,14 @@ func TestHistoriesOfLaunch(t *testing.T) {
 				again++
 			}
 		}
-		if folder := os.Getenv(updateHistories); folder != "" {
-			kind := "cohort"
-			switch e.Execution.WorkflowId {
-			case single:
-				kind = "single"
-			case l.LaunchID:
-				kind = "audience"
-			}
-			writeHistory(t, filepath.Join(folder, fmt.Sprintf("%s-launch-pause-event-%02d.json", kind, n)), h)
+		name := "cohort-pause-event"
+		switch e.Execution.WorkflowId {
+		case single:
+			name = "single-pause-event"
+		case l.LaunchID:
+			name = "launch-audience"
 		}
+		keepHistory(t, name, h)
 	}
 	if signals == 0 || again == 0 {
 		t.Errorf("%d runs hold %d signals and continue as new %d times: they show nothing", len(list), signals, again)

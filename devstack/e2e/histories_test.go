@@ -26,8 +26,9 @@ import (
 	"waypost/workflows"
 )
 
-// updateHistories names the folder that real histories are written into, if it is
-// set. What is stored there stays for good: add new names, never overwrite.
+// updateHistories names an empty folder that real histories are written into, if it is
+// set. They take the place of those in workflows/testdata/histories: until v1.0.0 all of
+// them may be recorded anew. From then on new ones are added, and the others stay.
 const updateHistories = "WAYPOST_TEST_WRITE_HISTORIES"
 
 // Histories of a real server replay, and they say what the Web UI is to show:
@@ -38,8 +39,11 @@ func TestHistories(t *testing.T) {
 	var found atomic.Bool // by its retries: they last until then
 	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
 		// Every second lead's: if all first attempts of some seconds failed, the breaker would open.
-		if (attempt <= 2 || !found.Load()) && strings.IndexByte("13579", m.UserProfile.AffID[len(m.UserProfile.AffID)-1]) >= 0 {
+		if !strings.Contains(m.JourneyInfo.ActionDefID, "/slow") && (attempt <= 2 || !found.Load()) && strings.IndexByte("13579", m.UserProfile.AffID[len(m.UserProfile.AffID)-1]) >= 0 {
 			return harness.Answer{Status: http.StatusServiceUnavailable}
+		}
+		if strings.Contains(m.JourneyInfo.ActionDefID, "/slow") {
+			return harness.Answer{Status: http.StatusOK, After: 150 * time.Millisecond}
 		}
 		if attempt > 1 { // longer than a workflow task waits
 			return harness.Answer{Status: http.StatusOK, After: time.Second}
@@ -75,8 +79,13 @@ func TestHistories(t *testing.T) {
 		{"id":"hello","type":"touchpoint","webhook":%q,"next":"again"},{"id":"again","type":"touchpoint","webhook":%[1]q}]}`)
 	var wide struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+wideID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": makeLeads(t, p, 110)}}, &wide)
+	// The later ones begin when their workflow task has taken long, and are no local activities.
+	slow := p.Enroll(t, p.Publish(t, r.URL, `{"name":"Slow","start":"slow1","nodes":[
+		{"id":"slow1","type":"touchpoint","webhook":%q,"next":"slow2"},{"id":"slow2","type":"touchpoint","webhook":%[1]q,"next":"slow3"},
+		{"id":"slow3","type":"touchpoint","webhook":%[1]q,"next":"slow4"},{"id":"slow4","type":"touchpoint","webhook":%[1]q,"next":"slow5"},
+		{"id":"slow5","type":"touchpoint","webhook":%[1]q,"next":"slow6"},{"id":"slow6","type":"touchpoint","webhook":%[1]q}]}`), 1)
 	many := p.Enroll(t, journeyID, 60)
-	for _, id := range append(many, single...) {
+	for _, id := range slices.Concat(many, single, slow) {
 		if e := p.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
 			t.Errorf("%s is %s", id, e.Status)
 		}
@@ -92,13 +101,20 @@ func TestHistories(t *testing.T) {
 		t.Error("the launch did not wait in its workflow")
 	}
 	open := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
-	largest, size, batches := "", 0, 0
+	batches := 0
 	for _, e := range open {
 		h := readHistory(t, temporal, ring, e.Execution.WorkflowId)
 		replay(t, h)
 		batches += haveTurns(t, h, "DeliverBatch")
-		if id := e.Execution.WorkflowId; id != single[0] && id != paced.LaunchID && len(h.Events) > size {
-			largest, size = id, len(h.Events)
+		kind := "cohort"
+		if e.Execution.WorkflowId == single[0] {
+			kind = "single"
+		}
+		if holds(h.Events[0], `"ahead":true`) {
+			kind += "-ahead"
+		}
+		if e.Execution.WorkflowId != paced.LaunchID {
+			keepHistory(t, kind+"-retry-delay-branch", h)
 		}
 	}
 	if batches == 0 {
@@ -110,13 +126,20 @@ func TestHistories(t *testing.T) {
 	}
 	together := readHistory(t, temporal, ring, cohorts[0].Execution.WorkflowId)
 	replay(t, together)
-	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
-	if folder := os.Getenv(updateHistories); folder != "" {
-		writeHistory(t, filepath.Join(folder, "single-retry-delay-branch.json"), readHistory(t, temporal, ring, single[0]))
-		writeHistory(t, filepath.Join(folder, "cohort-retry-delay-branch.json"), readHistory(t, temporal, ring, largest))
-		writeHistory(t, filepath.Join(folder, "launch-low-rate.json"), audience)
-		writeHistory(t, filepath.Join(folder, "cohort-two-touchpoints.json"), together)
+	late := readHistory(t, temporal, ring, slow[0])
+	replay(t, late)
+	if haveTurns(t, late, "DeliverBatch") == 0 {
+		t.Error("the task of six slow messages sent all of them")
 	}
+	t.Logf("%d workflows for %d enrollments", len(open), len(many)+1)
+	keepHistory(t, "launch-low-rate", audience)
+	keepHistory(t, "cohort-two-touchpoints", together)
+	keepHistory(t, "single-slow-touchpoints", late)
+}
+
+// holds tells whether the input of the workflow that an event starts has a text.
+func holds(started *historypb.HistoryEvent, text string) bool {
+	return strings.Contains(string(started.GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads()[0].Data), text)
 }
 
 // haveTurns counts the activities of a type, and finds that each has its webhook as its
@@ -189,11 +212,27 @@ func replay(t *testing.T, h *historypb.History) {
 	}
 }
 
-func writeHistory(t *testing.T, path string, h *historypb.History) {
+// keepHistory writes a history into the folder that updateHistories names, of those of one
+// name the longest.
+func keepHistory(t *testing.T, name string, h *historypb.History) {
 	t.Helper()
+	folder := os.Getenv(updateHistories)
+	if folder == "" {
+		return
+	}
+	if h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId() != "" {
+		name += "-continued"
+	}
+	if h.Events[len(h.Events)-1].EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
+		name += "-again"
+	}
 	b, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(h)
 	if err != nil {
 		t.Fatal(err)
+	}
+	path := filepath.Join(folder, name+".json")
+	if kept, err := os.Stat(path); err == nil && kept.Size() >= int64(len(b)) {
+		return
 	}
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,7 +109,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 	// Instead of the morning: the workflow is told to look.
 	for _, e := range find("") {
 		if id := e.Execution.WorkflowId; e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && strings.HasPrefix(id, waypost.PrefixCohort) {
-			if err := temporal.SignalWorkflow(t.Context(), id, "", workflows.SignalLook, workflows.Ring{}); err != nil {
+			if err := temporal.SignalWorkflow(t.Context(), id, "", workflows.SignalWake, workflows.Wake{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,22 +159,19 @@ func TestHistoriesOfLimits(t *testing.T) {
 		skipped, exited := len(find(` AND WaypostOutcome="skipped"`)), len(find(` AND WaypostOutcome="exited" AND ExecutionStatus="Completed"`))
 		return skipped >= 2 && exited >= 3, fmt.Sprintf("%d workflows are found by skipped, %d ended ones by exited", skipped, exited)
 	})
-	for n, e := range find("") {
+	for _, e := range find("") {
 		id := e.Execution.WorkflowId
 		h := readRun(t, temporal, ring, id, e.Execution.RunId)
 		replay(t, h)
 		impersonal(t, h)
-		kind := "cohort"
 		switch id {
 		case of[sleeper]:
-			kind = "single-quiet-exit"
+			keepHistory(t, "single-quiet-exit", h)
 		case of[waker]:
-			kind = "single-capped-exit"
+			keepHistory(t, "single-cap-exit", h)
 		case l.LaunchID:
-			continue
-		}
-		if folder := os.Getenv(updateHistories); folder != "" {
-			writeHistory(t, filepath.Join(folder, fmt.Sprintf("limits-%s-%02d.json", kind, n)), h)
+		default:
+			keepHistory(t, "cohort-quiet-cap-exit", h)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -131,12 +130,14 @@ func TestMigrateKilled(t *testing.T) {
 	temporal := dialWith(t, p, keys)
 	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q AND WorkflowType=\"Journey\"", journeyID))
-	for n, e := range list {
+	for _, e := range list {
 		h := readRun(t, temporal, ring, e.Execution.WorkflowId, e.Execution.RunId)
 		replay(t, h)
 		impersonal(t, h)
-		if folder := os.Getenv(updateHistories); folder != "" {
-			writeHistory(t, filepath.Join(folder, fmt.Sprintf("moved-%02d-%s.json", n, e.Execution.WorkflowId)), h)
+		name := "cohort-moved-from"
+		if holds(h.Events[0], `"carried":`) {
+			name = "cohort-moved-to"
 		}
+		keepHistory(t, name, h)
 	}
 }

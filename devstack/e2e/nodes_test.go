@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,7 +91,7 @@ func TestHistoriesOfNodes(t *testing.T) {
 	ring := ringOf(t, keys)
 	list := listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID))
 	again, signals := 0, 0
-	for n, e := range list {
+	for _, e := range list {
 		id := e.Execution.WorkflowId
 		h := readRun(t, temporal, ring, id, e.Execution.RunId)
 		replay(t, h)
@@ -105,15 +104,12 @@ func TestHistoriesOfNodes(t *testing.T) {
 				signals++
 			}
 		}
-		kind := "cohort"
 		switch id {
 		case single.EnrollmentID:
-			kind = "single"
+			keepHistory(t, "single-until-split-enroll", h)
 		case l.LaunchID:
-			continue
-		}
-		if folder := os.Getenv(updateHistories); folder != "" {
-			writeHistory(t, filepath.Join(folder, fmt.Sprintf("nodes-%s-%02d.json", kind, n)), h)
+		default:
+			keepHistory(t, "cohort-until-split-enroll", h)
 		}
 	}
 	if again == 0 || signals == 0 {
