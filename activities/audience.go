@@ -64,12 +64,9 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 	defer stop()
 	var p AudienceProgress
 	if in.Early {
-		step, err := a.store.EnrollAudience(ctx, in.LaunchID, 0)
-		if err != nil {
-			return p, fmt.Errorf("look at launch %s: %w", in.LaunchID, err)
-		}
+		step, err := a.lookAtLaunch(ctx, in.LaunchID)
 		p.Canceled = step.Canceled
-		return p, nil
+		return p, err
 	}
 	if activity.GetInfo(ctx).Attempt > 1 {
 		in.Credit = 0 // the try before may have used it
@@ -97,9 +94,9 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 				}
 				if !waits || p.Wait > pacingAway {
 					// Whoever has rung wants to know whether it is canceled or paused.
-					step, err := a.store.EnrollAudience(ctx, in.LaunchID, 0)
+					step, err := a.lookAtLaunch(ctx, in.LaunchID)
 					if err != nil {
-						return p, fmt.Errorf("look at launch %s: %w", in.LaunchID, err)
+						return p, err
 					}
 					p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
 					break
@@ -139,6 +136,15 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		p.Credit = min(credit(), max(1, in.RatePerSecond)) // what nobody had time for is not made up for
 	}
 	return p, nil
+}
+
+// lookAtLaunch tells how a launch stands, and enrolls nobody.
+func (a *Activities) lookAtLaunch(ctx context.Context, id string) (waypost.LaunchStep, error) {
+	step, err := a.store.EnrollAudience(ctx, id, 0)
+	if err != nil {
+		return step, fmt.Errorf("look at launch %s: %w", id, err)
+	}
+	return step, nil
 }
 
 // stopping tells whether the worker stops: another one goes on.
