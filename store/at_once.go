@@ -225,13 +225,12 @@ var recordFirst = recordEnds("", "u", "AND d.status = 'pending' AND "+asOpened)
 // what was last recorded.
 var recordLater = recordEnds(`o AS MATERIALIZED (
 		SELECT u.*, d.last_round, d.last_attempt, d.last_attempt_at, d.http_status AS last_http_status, d.error_class AS last_error_class,
-			d.message AS last_message, d.duration_ms AS last_duration_ms, d.response_excerpt AS last_excerpt, d.response AS last_response
+			d.duration_ms AS last_duration_ms, d.response AS last_response
 		FROM u JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit
 		WHERE d.status = 'retrying' AND d.last_round = 1 AND `+asOpened+`
 		ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d),
-	a AS (INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, message, duration_ms, response_excerpt, response)
-		SELECT enrollment_id, visit, last_round, last_attempt, last_attempt_at, last_http_status, last_error_class, last_message, last_duration_ms,
-			last_excerpt, last_response FROM o
+	a AS (INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, duration_ms, response)
+		SELECT enrollment_id, visit, last_round, last_attempt, last_attempt_at, last_http_status, last_error_class, last_duration_ms, last_response FROM o
 		ON CONFLICT (enrollment_id, visit, round, attempt) DO NOTHING),`, "o", "")
 
 const asOpened = `d.round = 1 AND d.attempts = u.attempt - 1 AND d.last_attempt = u.attempt - 1 AND d.open_attempt = u.attempt AND d.first_attempt_at IS NOT NULL`
@@ -244,7 +243,7 @@ func recordEnds(before, from, when string) string {
 	d AS (UPDATE deliveries AS d SET status = u.status, deferred_reason = '', deferred_since = NULL, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
 			attempts = u.attempt, open_attempt = 0, open_at = NULL, open_by = '',
 			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
-			message = '', duration_ms = u.duration_ms, response_excerpt = '', response = u.response, gave_up = u.gave_up
+			duration_ms = u.duration_ms, response = u.response, gave_up = u.gave_up
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
 		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
 	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,

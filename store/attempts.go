@@ -19,17 +19,15 @@ import (
 type attemptRow struct {
 	bun.BaseModel `bun:"table:attempts,alias:a"`
 
-	EnrollmentID    string `bun:"enrollment_id,pk"`
-	Visit           int    `bun:"visit,pk"`
-	Round           int    `bun:"round,pk"`
-	Attempt         int    `bun:"attempt,pk"`
-	At              stamp  `bun:"at"`
-	HTTPStatus      int    `bun:"http_status"`
-	ErrorClass      string `bun:"error_class"`
-	Message         string `bun:"message"`
-	DurationMs      int64  `bun:"duration_ms"`
-	ResponseExcerpt string `bun:"response_excerpt"`
-	Response        []byte `bun:"response"` // see sealResponse
+	EnrollmentID string `bun:"enrollment_id,pk"`
+	Visit        int    `bun:"visit,pk"`
+	Round        int    `bun:"round,pk"`
+	Attempt      int    `bun:"attempt,pk"`
+	At           stamp  `bun:"at"`
+	HTTPStatus   int    `bun:"http_status"`
+	ErrorClass   string `bun:"error_class"`
+	DurationMs   int64  `bun:"duration_ms"`
+	Response     []byte `bun:"response"` // see sealResponse
 
 	GaveUp waypost.GaveUp `bun:"gave_up"` // "" unless the delivery failed with it
 }
@@ -43,7 +41,7 @@ func newAttemptRow(r waypost.AttemptRecord, response []byte) attemptRow {
 }
 
 func (s *Store) attempt(r attemptRow) waypost.Attempt {
-	message, excerpt := s.showResponse(r.key().Touchpoint, r.Response, r.Message, r.ResponseExcerpt)
+	message, excerpt := s.showResponse(r.key().Touchpoint, r.Response)
 	return waypost.Attempt{
 		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
 		Message: r.GaveUp.Explain(message), DurationMs: r.DurationMs, ResponseExcerpt: excerpt, GaveUp: r.GaveUp,
@@ -66,11 +64,10 @@ func (s *Store) sealResponse(key waypost.Touchpoint, message, excerpt string) []
 // responseSeparator is in no text that cleanText returns.
 const responseSeparator = "\x00"
 
-// openResponse reverses sealResponse. Where nothing is sealed, the texts of the row
-// are in the clear: they are ours, or of before responses were sealed.
-func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte, message, excerpt string) (string, string, error) {
+// openResponse reverses sealResponse.
+func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string, err error) {
 	if sealed == nil {
-		return message, excerpt, nil
+		return "", "", nil
 	}
 	plain, err := s.keys.Open(sealed, responsePurpose(key))
 	message, excerpt, _ = strings.Cut(string(plain), responseSeparator)
@@ -80,8 +77,8 @@ func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte, message, exc
 // showResponse is openResponse for people. Where that fails the message says so, and no
 // more: which keys there are is nothing to clients. The rest of the delivery, and the
 // others of a list, are shown all the same.
-func (s *Store) showResponse(key waypost.Touchpoint, sealed []byte, message, excerpt string) (string, string) {
-	message, excerpt, err := s.openResponse(key, sealed, message, excerpt)
+func (s *Store) showResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string) {
+	message, excerpt, err := s.openResponse(key, sealed)
 	if err != nil {
 		message = "the answer cannot be read at the moment"
 	}
@@ -106,16 +103,14 @@ func (r *deliveryRow) last() []attemptRow {
 	}
 	return []attemptRow{{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.LastRound, Attempt: r.LastAttempt, At: r.LastAttemptAt, HTTPStatus: r.HTTPStatus,
-		ErrorClass: r.ErrorClass, Message: r.Message, DurationMs: r.DurationMs, ResponseExcerpt: r.ResponseExcerpt,
-		Response: r.Response, GaveUp: r.GaveUp,
+		ErrorClass: r.ErrorClass, DurationMs: r.DurationMs, Response: r.Response, GaveUp: r.GaveUp,
 	}}
 }
 
 // setLast makes the outcome columns describe another attempt.
 func (r *deliveryRow) setLast(a attemptRow) {
 	r.LastRound, r.LastAttempt, r.LastAttemptAt, r.HTTPStatus = a.Round, a.Attempt, a.At, a.HTTPStatus
-	r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response = a.ErrorClass, a.Message, a.DurationMs, a.ResponseExcerpt, a.Response
-	r.GaveUp = a.GaveUp
+	r.ErrorClass, r.DurationMs, r.Response, r.GaveUp = a.ErrorClass, a.DurationMs, a.Response, a.GaveUp
 }
 
 // RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
@@ -359,12 +354,11 @@ func (r *deliveryRow) conclude(a waypost.AttemptRecord) {
 var upsertAttempt = bulk{
 	table: "attempts",
 	columns: []string{
-		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text", "message text",
-		"duration_ms bigint", "response_excerpt text", "response bytea", "gave_up text",
+		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text",
+		"duration_ms bigint", "response bytea", "gave_up text",
 	},
 	suffix: `ON CONFLICT (enrollment_id, visit, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
-		error_class = EXCLUDED.error_class, message = EXCLUDED.message, duration_ms = EXCLUDED.duration_ms,
-		response_excerpt = EXCLUDED.response_excerpt, response = EXCLUDED.response, gave_up = EXCLUDED.gave_up`,
+		error_class = EXCLUDED.error_class, duration_ms = EXCLUDED.duration_ms, response = EXCLUDED.response, gave_up = EXCLUDED.gave_up`,
 }
 
 // writeAttempts writes rows of distinct attempts, whose deliveries are locked.
@@ -372,6 +366,6 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
 	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
-		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt, r.Response, string(r.GaveUp)}
+		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.DurationMs, r.Response, string(r.GaveUp)}
 	}, nil)
 }

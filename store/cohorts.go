@@ -344,8 +344,7 @@ func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int
 		return nil
 	}
 	var rows []cohortRow
-	// Of some that are older than their size, it is 0: those stay.
-	err := s.lock(tx.NewSelect().Model(&rows).Column("id", "size").Where("id IN (?) AND size <> 0", bun.List(slices.Sorted(maps.Keys(left)))).Order("id"), "c").Scan(ctx)
+	err := s.lock(tx.NewSelect().Model(&rows).Column("id", "size").Where("id IN (?)", bun.List(slices.Sorted(maps.Keys(left)))).Order("id"), "c").Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look how many are in cohorts: %w", err)
 	}

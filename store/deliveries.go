@@ -42,15 +42,13 @@ type deliveryRow struct {
 	OpenBy         string                 `bun:"open_by"`
 
 	// The attempt that the delivery's state comes from: see attemptRow.
-	LastRound       int    `bun:"last_round"`
-	LastAttempt     int    `bun:"last_attempt"` // 0: none
-	LastAttemptAt   stamp  `bun:"last_attempt_at"`
-	HTTPStatus      int    `bun:"http_status"`
-	ErrorClass      string `bun:"error_class"`
-	Message         string `bun:"message"`
-	DurationMs      int64  `bun:"duration_ms"`
-	ResponseExcerpt string `bun:"response_excerpt"`
-	Response        []byte `bun:"response"`
+	LastRound     int    `bun:"last_round"`
+	LastAttempt   int    `bun:"last_attempt"` // 0: none
+	LastAttemptAt stamp  `bun:"last_attempt_at"`
+	HTTPStatus    int    `bun:"http_status"`
+	ErrorClass    string `bun:"error_class"`
+	DurationMs    int64  `bun:"duration_ms"`
+	Response      []byte `bun:"response"`
 
 	GaveUp waypost.GaveUp `bun:"gave_up"`
 }
@@ -79,7 +77,7 @@ func (r *deliveryRow) touchpoint() waypost.Touchpoint {
 }
 
 func (s *Store) delivery(r *deliveryRow) waypost.Delivery {
-	message, _ := s.showResponse(r.touchpoint(), r.Response, r.Message, r.ResponseExcerpt)
+	message, _ := s.showResponse(r.touchpoint(), r.Response)
 	var gaveUp waypost.GaveUp
 	if r.Status == waypost.DeliveryFailed { // the last attempt may be of an earlier round
 		gaveUp = r.GaveUp
@@ -120,15 +118,13 @@ type storedRow struct {
 const deliveryColumns = `d.enrollment_id, d.visit, d.org, d.stage, d.message_id, d.journey_id, d.journey_version, d.node_id,
 	d.webhook_id, d.leads_id, d.launch_id, d.status, d.deferred_reason, d.deferred_since, d.succeed, d.round, d.attempts,
 	d.next_attempt_at, d.first_attempt_at, d.open_attempt, d.open_at, d.open_by, d.last_round, d.last_attempt,
-	d.last_attempt_at, d.http_status, d.error_class, d.message, d.duration_ms, d.response_excerpt,
-	d.response, d.gave_up`
+	d.last_attempt_at, d.http_status, d.error_class, d.duration_ms, d.response, d.gave_up`
 
 func (r *storedRow) scan(rows *sql.Rows) error {
 	return rows.Scan(&r.EnrollmentID, &r.Visit, &r.Org, &r.Stage, &r.MessageID, &r.JourneyID, &r.JourneyVersion, &r.NodeID,
 		&r.WebhookID, &r.LeadsID, &r.LaunchID, &r.Status, &r.DeferredReason, &r.DeferredSince, &r.Succeed, &r.Round, &r.Attempts,
 		&r.NextAttemptAt, &r.FirstAttemptAt, &r.OpenAttempt, &r.OpenAt, &r.OpenBy, &r.LastRound, &r.LastAttempt,
-		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.Message, &r.DurationMs, &r.ResponseExcerpt,
-		&r.Response, &r.GaveUp, &r.body)
+		&r.LastAttemptAt, &r.HTTPStatus, &r.ErrorClass, &r.DurationMs, &r.Response, &r.GaveUp, &r.body)
 }
 
 // deliveriesQuery is the query for the deliveries of touchpoints, locked in the
@@ -279,8 +275,7 @@ var updateDelivery = bulk{
 		"enrollment_id text", "visit bigint", "status text", "deferred_reason text", "deferred_since bigint", "succeed boolean",
 		"round bigint", "attempts bigint", "next_attempt_at bigint", "first_attempt_at bigint", "open_attempt bigint",
 		"open_at bigint", "open_by text", "last_round bigint", "last_attempt bigint", "last_attempt_at bigint",
-		"http_status bigint", "error_class text", "message text", "duration_ms bigint", "response_excerpt text",
-		"response bytea", "gave_up text",
+		"http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
 	},
 	// What is there before its first attempt is late, see touchpoints.
 	set: "late = d.late OR d.first_attempt_at IS NULL",
@@ -294,8 +289,7 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 			r.EnrollmentID, r.Visit, string(r.Status), r.DeferredReason, r.DeferredSince, r.Succeed,
 			r.Round, r.Attempts, r.NextAttemptAt, r.FirstAttemptAt, r.OpenAttempt,
 			r.OpenAt, r.OpenBy, r.LastRound, r.LastAttempt, r.LastAttemptAt,
-			r.HTTPStatus, r.ErrorClass, r.Message, r.DurationMs, r.ResponseExcerpt,
-			r.Response, string(r.GaveUp),
+			r.HTTPStatus, r.ErrorClass, r.DurationMs, r.Response, string(r.GaveUp),
 		}
 	}, nil)
 }
@@ -309,7 +303,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 		return results, nil
 	}
 	var rows []deliveryRow
-	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "message", "response", "attempts").
+	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "response", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
 		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
 		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
@@ -335,7 +329,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 			results[row.EnrollmentID] = map[string]waypost.TouchpointResult{}
 		}
 		// One that cannot be read is none: it must not hold up the others.
-		message, _, _ := s.openResponse(row.touchpoint(), row.Response, row.Message, "")
+		message, _, _ := s.openResponse(row.touchpoint(), row.Response)
 		results[row.EnrollmentID][row.NodeID] = waypost.TouchpointResult{
 			Succeed: row.Succeed != nil && *row.Succeed, HTTPStatus: row.HTTPStatus, Message: message, Attempts: row.Attempts,
 		}

@@ -15,6 +15,13 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
+// versionTable is where goose notes which files a database has been through. Builds before
+// the one schema file noted that in earlierTable, goose's own choice.
+const (
+	versionTable = "schema_version"
+	earlierTable = "goose_db_version"
+)
+
 // migrateTries is how many seconds a process waits for another that migrates.
 const migrateTries = 600
 
@@ -50,29 +57,26 @@ func Migrate(ctx context.Context, url string) (from, to int64, err error) {
 }
 
 func (l location) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, options ...goose.ProviderOption) (from, to int64, err error) {
-	from, err = schemaVersion(ctx, db, l.postgres != nil)
+	from, err = l.schemaVersion(ctx, db)
 	if err != nil {
-		return 0, 0, l.explain(err)
+		return 0, 0, err
 	}
 	if from > newest() {
 		return from, from, l.checkVersion(from)
-	}
-	if err := l.checkBuild(ctx, db, from); err != nil {
-		return from, from, err
 	}
 	files, err := fs.Sub(migrations, l.migrations())
 	if err != nil {
 		return 0, 0, err
 	}
-	provider, err := goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
+	provider, err := goose.NewProvider(dialect, db, files, append(options, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read migrations: %w", err)
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, 0, l.explain(fmt.Errorf("migrate: %w", err))
 	}
-	to, err = schemaVersion(ctx, db, l.postgres != nil)
-	return from, to, l.explain(err)
+	to, err = l.schemaVersion(ctx, db)
+	return from, to, err
 }
 
 func (l location) migrations() string {
@@ -112,39 +116,30 @@ func newest() int64 {
 	return version
 }
 
-// schemaVersion reads the version that goose noted, 0 in an empty database.
-func schemaVersion(ctx context.Context, db *sql.DB, postgres bool) (version int64, err error) {
-	exists := "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version'"
-	if postgres {
-		exists = "SELECT to_regclass('goose_db_version') IS NOT NULL"
+// schemaVersion reads the version that goose noted, 0 in an empty database. It refuses a
+// database of an earlier build.
+func (l location) schemaVersion(ctx context.Context, db *sql.DB) (version int64, err error) {
+	found, err := l.hasTable(ctx, db, versionTable)
+	if err == nil && found {
+		err = db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&version)
+		return version, l.explain(err)
 	}
-	var found bool
-	if err := db.QueryRowContext(ctx, exists).Scan(&found); err != nil || !found {
-		return 0, err
+	if err == nil {
+		found, err = l.hasTable(ctx, db, earlierTable)
 	}
-	err = db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
-	return version, err
+	if err == nil && found {
+		return 0, fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
+	}
+	return 0, l.explain(err)
 }
 
-// checkBuild refuses a database that a build of before made: until the first release
-// migrations are changed in place, and name_folded is the last column that was added to
-// the first of them.
-func (l location) checkBuild(ctx context.Context, db *sql.DB, version int64) error {
-	if version == 0 {
-		return nil
-	}
-	exists := "SELECT count(*) > 0 FROM pragma_table_info('leads') WHERE name = 'name_folded'"
+func (l location) hasTable(ctx context.Context, db *sql.DB, name string) (found bool, err error) {
+	query := "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = '" + name + "'"
 	if l.postgres != nil {
-		exists = "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass('leads') AND attname = 'name_folded'"
+		query = "SELECT to_regclass('" + name + "') IS NOT NULL"
 	}
-	var found bool
-	if err := db.QueryRowContext(ctx, exists).Scan(&found); err != nil {
-		return l.explain(err)
-	}
-	if !found {
-		return fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
-	}
-	return nil
+	err = db.QueryRowContext(ctx, query).Scan(&found)
+	return found, err
 }
 
 func (l location) name() string {

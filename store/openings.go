@@ -180,7 +180,7 @@ func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 		foreign := o.Delivery.MessageID != "" && o.Delivery.MessageID != row.MessageID
 		if !held && unreadable == nil && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
 			if row.OpenAttempt > 0 {
-				superseded = append(superseded, row.interrupt()...)
+				superseded = append(superseded, s.interrupt(&row.deliveryRow)...)
 			}
 			row.open(o)
 			if body == nil && o.Body != nil {
@@ -234,11 +234,11 @@ func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
 
 // interrupt closes the open attempt as one whose end nobody saw, and returns the
 // attempt that it supersedes, if there is one.
-func (r *deliveryRow) interrupt() []attemptRow {
+func (s *Store) interrupt(r *deliveryRow) []attemptRow {
 	superseded := r.last()
 	r.setLast(attemptRow{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.OpenAttempt, At: r.OpenAt,
-		ErrorClass: waypost.ClassInterrupted, Message: "the process ended before it saw the answer",
+		ErrorClass: waypost.ClassInterrupted, Response: s.sealResponse(r.touchpoint(), "the process ended before it saw the answer", ""),
 	})
 	r.Attempts++
 	r.Status, r.DeferredReason, r.DeferredSince = waypost.DeliveryRetrying, "", stamp{}

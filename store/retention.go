@@ -353,14 +353,10 @@ func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 // clearPayloads drops the messages of touchpoints, which it counts, and what the
 // receivers answered.
 func clearPayloads(ctx context.Context, tx bun.Tx, keys []touchpointRow) (int, error) {
-	for _, of := range []struct{ table, set, where string }{
-		{"deliveries", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
-		{"attempts", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
-		{"delivery_rounds", "response = NULL, message = ''", "(response IS NOT NULL OR message <> '')"},
-	} {
-		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(of.table).Set(of.set).Where(ofKeys).Where(of.where).Exec(ctx)
+	for _, table := range []string{"deliveries", "attempts", "delivery_rounds"} {
+		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(table).Set("response = NULL").Where(ofKeys).Where("response IS NOT NULL").Exec(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("clear what was answered in %s: %w", of.table, err)
+			return 0, fmt.Errorf("clear what was answered in %s: %w", table, err)
 		}
 	}
 	return deleteOf(ctx, tx, "messages", keys)

@@ -31,7 +31,6 @@ type roundRow struct {
 	DurationMs     int64                  `bun:"duration_ms"`
 	HTTPStatus     int                    `bun:"http_status"`
 	ErrorClass     string                 `bun:"error_class"`
-	Message        string                 `bun:"message"`
 	Response       []byte                 `bun:"response"`
 }
 
@@ -70,8 +69,7 @@ func (r roundRow) key() waypost.Round {
 // changes any more.
 func (r roundRow) before(d deliveryRow) deliveryRow {
 	d.Round, d.Status, d.Succeed, d.Attempts = r.Round-1, r.Status, r.Succeed, r.Attempts
-	d.LastAttemptAt, d.DurationMs, d.HTTPStatus, d.ErrorClass, d.Message = r.LastAttemptAt, r.DurationMs, r.HTTPStatus, r.ErrorClass, r.Message
-	d.Response = r.Response
+	d.LastAttemptAt, d.DurationMs, d.HTTPStatus, d.ErrorClass, d.Response = r.LastAttemptAt, r.DurationMs, r.HTTPStatus, r.ErrorClass, r.Response
 	d.FirstAttemptAt, d.DeferredReason, d.DeferredSince, d.NextAttemptAt = r.FirstAttemptAt, "", stamp{}, stamp{}
 	d.OpenAttempt, d.OpenAt, d.OpenBy = 0, stamp{}, ""
 	return d
@@ -211,10 +209,10 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 		round := roundRow{
 			EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1, WorkflowID: batch.ID, RedeliveryID: redelivery, BeganAt: stamp{now},
 			Status: row.Status, Succeed: row.Succeed, FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
-			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Message: row.Message, Response: row.Response,
+			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Response: row.Response,
 		}
 		if row.OpenAttempt > 0 {
-			superseded = append(superseded, row.interrupt()...)
+			superseded = append(superseded, s.interrupt(row)...)
 		}
 		round.Attempts = row.Attempts
 		row.beginRound()
@@ -433,7 +431,7 @@ func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) error {
 		}
 		var superseded []attemptRow
 		for _, row := range lost {
-			superseded = append(superseded, row.interrupt()...)
+			superseded = append(superseded, s.interrupt(row)...)
 			row.OpenAttempt, row.OpenAt, row.OpenBy = 0, stamp{}, ""
 		}
 		if err := s.writeAttempts(ctx, tx, superseded); err != nil {

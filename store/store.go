@@ -74,18 +74,17 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 }
 
 func (s *Store) check(ctx context.Context, loc location) error {
-	version, err := schemaVersion(ctx, s.w.DB, s.postgres)
-	if err == nil && s.postgres {
-		err = s.planned.PingContext(ctx)
+	version, err := loc.schemaVersion(ctx, s.w.DB)
+	if err == nil {
+		err = loc.checkVersion(version)
 	}
 	if err != nil {
-		return loc.explain(err)
-	}
-	if err := loc.checkBuild(ctx, s.w.DB, version); err != nil {
 		return err
 	}
-	if err := loc.checkVersion(version); err != nil {
-		return err
+	if s.postgres {
+		if err := s.planned.PingContext(ctx); err != nil {
+			return loc.explain(err)
+		}
 	}
 	// A file that can be read but not written is found now, not at the first write.
 	return loc.explain(s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return nil }))
