@@ -239,19 +239,7 @@ func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, fresh []*articleR
 	if len(fresh) == 0 {
 		return nil
 	}
-	if !s.postgres {
-		// The only writer there is; the table remembers the numbers of deleted ones too.
-		var last int64
-		if err := tx.NewRaw("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = 'articles'").Scan(ctx, &last); err != nil {
-			return err
-		}
-		for i, r := range fresh {
-			r.Number = last + int64(i) + 1
-		}
-		return nil
-	}
-	var numbers []int64
-	err := tx.NewRaw("SELECT nextval(pg_get_serial_sequence('articles', 'number')) FROM generate_series(1, ?)", len(fresh)).Scan(ctx, &numbers)
+	numbers, err := s.nextNumbers(ctx, tx, "articles", "number", len(fresh))
 	if err != nil {
 		return err
 	}

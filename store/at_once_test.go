@@ -18,7 +18,7 @@ import (
 
 // On PostgreSQL an enrollment is one statement, unless something is in its way: then that
 // leaves nothing behind, and Enroll finds out what it is.
-func TestEnrollAtOnce(t *testing.T) {
+func TestEnrollInOneStatement(t *testing.T) {
 	t.Parallel()
 	s := storetest.Postgres(t, time.Now)
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
@@ -64,7 +64,7 @@ func TestEnrollAtOnce(t *testing.T) {
 	} {
 		e := waypost.Enrollment{ID: waypost.NewID(waypost.PrefixEnrollment, time.Now()), JourneyID: c.journey, Version: c.version, LeadsID: c.lead, AppID: "app_test"}
 		claimed := i%2 == 1
-		done, err := s.EnrollAtOnce(ctx, c.sc, e, c.reentry, claimed)
+		done, err := s.EnrollInOneStatement(ctx, c.sc, e, c.reentry, claimed)
 		if err != nil || done != c.done {
 			t.Errorf("%s: done %t, %v", c.name, done, err)
 		}
@@ -113,7 +113,7 @@ func published(t *testing.T, s *store.Store, sc waypost.Scope, leads int) (journ
 
 // One statement opens what is new, and leaves all else to the transaction; one records
 // how first attempts ended that are as they were opened.
-func TestOpenAndRecordAtOnce(t *testing.T) {
+func TestOpenAndRecordInOneStatement(t *testing.T) {
 	t.Parallel()
 	s := storetest.Postgres(t, time.Now)
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
@@ -139,7 +139,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	}
 	open := func(want int, openings ...waypost.Opening) {
 		t.Helper()
-		opened, err := s.OpenAtOnce(ctx, openings)
+		opened, err := s.OpenInOneStatement(ctx, openings)
 		if err != nil || len(opened) != want {
 			t.Errorf("%d of %d are opened, want %d; %v", len(opened), len(openings), want, err)
 		}
@@ -155,7 +155,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	}
 	recorded := func(rest int, records ...waypost.AttemptRecord) {
 		t.Helper()
-		left, err := s.RecordAtOnce(ctx, records)
+		left, err := s.RecordInOneStatement(ctx, records)
 		if err != nil || len(left) != rest {
 			t.Errorf("%d of %d are left, want %d; %v", len(left), len(records), rest, err)
 		}
@@ -214,7 +214,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	recorded(0, again(8))
 	bare := again(9)
 	bare.Progress = nil
-	must(t, s.RecordByTransaction(ctx, []waypost.AttemptRecord{bare}))
+	must(t, s.ByTransaction().RecordAttempts(ctx, []waypost.AttemptRecord{bare}))
 	if got, want := stands(once), stands(apart); !reflect.DeepEqual(got, want) || got.NextAttemptAt == nil || got.Succeed != nil || got.Attempts != 1 {
 		t.Errorf("it stands at %+v, by a transaction at %+v", got, want)
 	}
@@ -227,7 +227,7 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 		if want == waypost.DeliverySucceeded {
 			r = record(i)
 		}
-		if left, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r}); err != nil || len(left) != 1 {
+		if left, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r}); err != nil || len(left) != 1 {
 			t.Errorf("of one that was canceled %d are left, %v", len(left), err)
 		}
 		must(t, s.RecordAttempts(ctx, []waypost.AttemptRecord{r}))
@@ -243,8 +243,9 @@ func TestOpenAndRecordAtOnce(t *testing.T) {
 	open(0, opening(7))
 }
 
-// What one statement does to deliveries is what the transaction does, attempt by attempt.
-func TestAtOnceAsByTransaction(t *testing.T) {
+// What one statement does is what its transaction does: to an enrollment, its cohort, and
+// its delivery, attempt by attempt.
+func TestOneStatementAsTransaction(t *testing.T) {
 	t.Parallel()
 	s := storetest.Postgres(t, time.Now)
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
@@ -259,7 +260,7 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 		progress *waypost.Progress
 	}
 	fails, gone := attempt{status: waypost.DeliveryRetrying}, attempt{}
-	const atOnce, byTransaction = true, false
+	byTransaction := s.ByTransaction()
 	for name, attempts := range map[string][]attempt{
 		"succeeds":                  {{waypost.DeliverySucceeded, completed}},
 		"fails for good":            {{waypost.DeliveryFailed, completed}},
@@ -272,8 +273,28 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 		"was cut off later":         {fails, gone, fails, {waypost.DeliverySucceeded, completed}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			journey, hook, _, _ := published(t, s, sc, 0)
+			keys, leads := make([]waypost.Touchpoint, 2), make([]int64, 2)
+			var cohorts [2]waypost.Cohort
+			for i, way := range []*store.Store{s, byTransaction} { // what one claims belongs to no other test
+				lead, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
+				must(t, err)
+				leads[i] = lead.LeadsID
+				e, err := way.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i], AppID: "app_test"}, waypost.Reentry{})
+				must(t, err)
+				keys[i] = waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
+				c, err := way.ClaimCohort(ctx)
+				if err != nil || c == nil || c.ID != e.ID || len(c.Members) != 1 || c.Members[0].EnrollmentID != e.ID || c.Members[0].LeadsID != leads[i] {
+					t.Fatalf("claimed %+v, %v", c, err)
+				}
+				must(t, way.MarkStarted(ctx, c.ID))
+				cohorts[i] = *c
+				cohorts[i].ID, cohorts[i].Members = "", nil
+			}
+			if !reflect.DeepEqual(cohorts[0], cohorts[1]) {
+				t.Errorf("claimed in one statement:\n%+v\nby a transaction:\n%+v", cohorts[0], cohorts[1])
+			}
 			t.Parallel()
-			journey, hook, keys, leads := published(t, s, sc, 2)
 			var stand [2]struct {
 				Delivery   waypost.Delivery
 				Attempts   []waypost.Attempt
@@ -282,7 +303,7 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 				Free       bool
 				Openings   []waypost.Sending
 			}
-			for i, way := range []bool{atOnce, byTransaction} {
+			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
 				for n, a := range attempts {
 					at := now.Add(time.Duration(n) * time.Second)
@@ -297,10 +318,10 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 					}
 					var opened map[waypost.Touchpoint]waypost.Sending
 					var err error
-					if way == atOnce && !o.Interrupts {
-						opened, err = s.OpenAtOnce(ctx, []waypost.Opening{o})
+					if way == s && !o.Interrupts {
+						opened, err = s.OpenInOneStatement(ctx, []waypost.Opening{o})
 					} else {
-						opened, err = s.OpenByTransaction(ctx, []waypost.Opening{o})
+						opened, err = byTransaction.OpenAttempts(ctx, []waypost.Opening{o})
 					}
 					must(t, err)
 					sending := opened[keys[i]]
@@ -309,7 +330,7 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 					}
 					sending.MessageID = ""
 					stand[i].Openings = append(stand[i].Openings, sending)
-					if again, err := s.OpenAtOnce(ctx, []waypost.Opening{o}); err != nil || len(again) != 0 {
+					if again, err := s.OpenInOneStatement(ctx, []waypost.Opening{o}); err != nil || len(again) != 0 {
 						t.Errorf("attempt %d is opened twice: %+v, %v", n+1, again, err)
 					}
 					if open = a == gone; open {
@@ -327,14 +348,14 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 						p.EnrollmentID, r.Progress = keys[i].EnrollmentID, &p
 					}
 					if way == byTransaction {
-						must(t, s.RecordByTransaction(ctx, []waypost.AttemptRecord{r}))
+						must(t, way.RecordAttempts(ctx, []waypost.AttemptRecord{r}))
 						continue
 					}
-					rest, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r})
+					rest, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r})
 					if err != nil || len(rest) != 0 {
 						t.Errorf("attempt %d is left: %+v, %v", n+1, rest, err)
 					}
-					if rest, err := s.RecordAtOnce(ctx, []waypost.AttemptRecord{r}); err != nil || len(rest) != 1 {
+					if rest, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r}); err != nil || len(rest) != 1 {
 						t.Errorf("attempt %d is recorded twice: %v", n+1, err)
 					}
 				}
@@ -350,7 +371,7 @@ func TestAtOnceAsByTransaction(t *testing.T) {
 				st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", 0, time.Time{}, ""
 			}
 			if !reflect.DeepEqual(stand[0], stand[1]) {
-				t.Errorf("at once:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])
+				t.Errorf("in one statement:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])
 			}
 			if len(stand[0].Attempts) != len(attempts) {
 				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))
@@ -374,7 +395,7 @@ func openTwo(t *testing.T, s *store.Store) (openings []waypost.Opening) {
 			},
 		})
 	}
-	opened, err := s.OpenAtOnce(t.Context(), openings)
+	opened, err := s.OpenInOneStatement(t.Context(), openings)
 	if err != nil || len(opened) != len(openings) {
 		t.Fatalf("opened %+v, %v", opened, err)
 	}
@@ -462,14 +483,14 @@ func TestRecordedInOrder(t *testing.T) {
 
 // One statement claims what is there; where others have all of a version, the
 // transaction finds out what else there is.
-func TestClaimAtOnce(t *testing.T) {
+func TestClaimInOneStatement(t *testing.T) {
 	t.Parallel()
 	s := storetest.Postgres(t, time.Now)
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	claim := func(want ...int) {
 		t.Helper()
 		for i, n := range want {
-			c, known, err := s.ClaimAtOnce(t.Context())
+			c, known, err := s.ClaimInOneStatement(t.Context())
 			if err != nil || !known || n == 0 && c != nil || n > 0 && (c == nil || len(c.Members) != n) {
 				t.Fatalf("claimed %+v, %t, %v, want %d", c, known, err, n)
 			}
@@ -544,7 +565,7 @@ func TestPlannedByIndex(t *testing.T) {
 	planned := s.Planned()
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 1)
-	_, _, err := s.ClaimAtOnce(ctx)
+	_, _, err := s.ClaimInOneStatement(ctx)
 	must(t, err)
 	must(t, s.MarkStarted(ctx, keys[0].EnrollmentID))
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -557,15 +578,15 @@ func TestPlannedByIndex(t *testing.T) {
 	}
 	second := first
 	second.Attempt, second.Body = 2, nil
-	_, err = s.OpenAtOnce(ctx, []waypost.Opening{first})
+	_, err = s.OpenInOneStatement(ctx, []waypost.Opening{first})
 	must(t, err)
-	_, err = s.RecordAtOnce(ctx, []waypost.AttemptRecord{{
+	_, err = s.RecordInOneStatement(ctx, []waypost.AttemptRecord{{
 		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying, Outcome: waypost.Outcome{HTTPStatus: 503, At: now}, NextAttemptAt: now,
 	}})
 	must(t, err)
-	_, err = s.OpenAtOnce(ctx, []waypost.Opening{second})
+	_, err = s.OpenInOneStatement(ctx, []waypost.Opening{second})
 	must(t, err)
-	_, err = s.RecordAtOnce(ctx, []waypost.AttemptRecord{{
+	_, err = s.RecordInOneStatement(ctx, []waypost.AttemptRecord{{
 		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 2, Status: waypost.DeliverySucceeded, Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now},
 		Progress: &waypost.Progress{EnrollmentID: keys[0].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{
 			{Seq: 1, At: now, What: waypost.WhatExited},

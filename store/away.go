@@ -11,6 +11,24 @@ import (
 	"modernc.org/sqlite"
 )
 
+// Error codes that are told apart: PostgreSQL, appendix A; SQLite, result codes.
+const (
+	pgSerialization = "40001"
+	pgStalePlan     = "0A000"
+	pgNoStatement   = "26000"
+	pgDeadlock      = "40P01"
+	pgUnique        = "23505"
+	pgReadOnly      = "25006"
+
+	sqliteBusy     = 5
+	sqliteReadOnly = 8
+	sqliteIO       = 10
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteNotADB   = 26
+	sqliteUnique   = 2067 // an extended one
+)
+
 // Away tells whether an error of this package means that the database cannot be used
 // for the moment: it is not there, it stops, its disk is full. What failed so may be
 // tried again, and works once the database does.

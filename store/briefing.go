@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/uptrace/bun"
-
 	"waypost"
 )
 
@@ -52,11 +50,9 @@ func (s *Store) briefingRows(ctx context.Context, sc waypost.Scope, webhookID st
 	if len(of.EnrollmentIDs) == 0 {
 		return nil, nil
 	}
-	var ids any = of.EnrollmentIDs
-	if !s.postgres {
-		if ids, err = toJSON(of.EnrollmentIDs); err != nil {
-			return nil, err
-		}
+	ids, err := s.list(of.EnrollmentIDs)
+	if err != nil {
+		return nil, err
 	}
 	found, err := s.query(ctx, nil, s.briefing, ids, of.JourneyID, of.LaunchID, slices.Min(of.EnrollmentIDs), slices.Max(of.EnrollmentIDs),
 		webhookID, sc.Org, string(sc.Stage))
@@ -67,14 +63,14 @@ func (s *Store) briefingRows(ctx context.Context, sc waypost.Scope, webhookID st
 	return rows, s.r.ScanRows(ctx, found, &rows)
 }
 
-// briefing is the statement of Briefing. There is a row for what is true of all, even if
+// briefingText is the statement of Briefing. There is a row for what is true of all, even if
 // there is none of them.
-func briefing(db *bun.DB, postgres bool) string {
+func (s *Store) briefingText() string {
 	columns := []string{"x.controlled", "x.hook_updated_at"}
-	for _, f := range db.Table(reflect.TypeFor[enrollmentRow]()).Fields {
+	for _, f := range s.r.Table(reflect.TypeFor[enrollmentRow]()).Fields {
 		columns = append(columns, "e."+f.Name)
 	}
-	for _, f := range db.Table(reflect.TypeFor[leadRow]()).Fields {
+	for _, f := range s.r.Table(reflect.TypeFor[leadRow]()).Fields {
 		columns = append(columns, "l."+f.Name+" AS lead_"+f.Name)
 	}
 	text := "SELECT " + strings.Join(columns, ", ") + `
@@ -82,8 +78,5 @@ func briefing(db *bun.DB, postgres bool) string {
 			(SELECT updated_at FROM webhooks WHERE id = $6 AND org = $7 AND stage = $8) AS hook_updated_at) AS x
 		LEFT JOIN enrollments AS e ON e.id = ANY ($1::text[])
 		LEFT JOIN leads AS l ON l.leads_id = e.leads_id`
-	if postgres {
-		return text
-	}
-	return strings.NewReplacer("$", "?", "= ANY ($1::text[])", "IN (SELECT value FROM json_each(?1))").Replace(text)
+	return s.in(dialects{text, strings.NewReplacer("$", "?", "= ANY ($1::text[])", "IN (SELECT value FROM json_each(?1))").Replace(text)})
 }

@@ -170,20 +170,14 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 
 // lockCapped keeps others from opening capped touchpoints of the same leads until
 // the transaction ends. It comes first: what is read after it tells of events that
-// it has waited for. On SQLite write transactions are alone anyway.
+// it has waited for.
 func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) error {
 	capped := cappable(openings, nil)
-	if !s.postgres || len(capped) == 0 {
-		return nil
-	}
 	leads := make([]int64, len(capped))
 	for i, o := range capped {
 		leads[i] = o.Delivery.LeadsID
 	}
-	slices.Sort(leads)
-	var locked []int64
-	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(slices.Compact(leads))).
-		Order("leads_id").For("NO KEY UPDATE").Scan(ctx, &locked)
+	return lockRows(ctx, s, tx, "leads", "leads_id", leads, forChange)
 }
 
 // skippedBefore tells which of the touchpoints an earlier run has skipped, if they

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +24,8 @@ type cohortRow struct {
 	AcceptedAt stamp   `bun:"accepted_at"` // when the oldest of its enrollments was made
 	ClaimedAt  stamp   `bun:"claimed_at"`  // zero: ready, but no pump has taken it yet
 	StartedAt  stamp   `bun:"started_at"`
-	Size       int     `bun:"size"`    // enrollments that are in it; negative once it is retired
+	Size       int     `bun:"size"`    // enrollments that are in it
+	Retired    bool    `bun:"retired"` // no workflow drives it, and none will
 	Members    *string `bun:"members"` // nil once it has started
 }
 
@@ -35,128 +35,6 @@ func (r cohortRow) key() versionKey { return versionKey{JourneyID: r.JourneyID, 
 type versionKey struct {
 	JourneyID string `bun:"journey_id"`
 	Version   int    `bun:"version"`
-}
-
-// ClaimCohort takes the oldest pending enrollments of one journey version, at
-// most waypost.MaxCohort, and binds them to a cohort for good. Concurrent calls
-// never take the same enrollment, and none waits for another. It returns nil if
-// nothing is left to claim.
-func (s *Store) ClaimCohort(ctx context.Context) (*waypost.Cohort, error) {
-	if s.postgres {
-		cohort, key, known, err := s.claimAtOnce(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("claim cohort: %w", err)
-		}
-		if cohort != nil {
-			if cohort.Version, err = s.versionOf(ctx, key); err != nil {
-				return nil, fmt.Errorf("claim cohort of journey %s: %w", key.JourneyID, err)
-			}
-		}
-		if known {
-			return cohort, nil
-		}
-	}
-	var tried []versionKey
-	for {
-		key, found, err := s.oldestUnclaimed(ctx, tried)
-		if err != nil {
-			return nil, fmt.Errorf("claim cohort: %w", err)
-		}
-		if !found {
-			return nil, nil
-		}
-		var cohort *waypost.Cohort
-		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-			cohort, err = s.claim(ctx, tx, key)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("claim cohort of journey %s: %w", key.JourneyID, err)
-		}
-		if cohort == nil { // another pump has just taken all of this version
-			tried = append(tried, key)
-			continue
-		}
-		if cohort.Version, err = s.versionOf(ctx, key); err != nil {
-			return nil, fmt.Errorf("claim cohort of journey %s: %w", key.JourneyID, err)
-		}
-		return cohort, nil
-	}
-}
-
-// oldestUnclaimed looks, without a lock, what there is to claim: an idle pump
-// costs one read.
-func (s *Store) oldestUnclaimed(ctx context.Context, tried []versionKey) (key versionKey, found bool, err error) {
-	q := unclaimed(s.r.NewSelect().Model((*enrollmentRow)(nil)).Column("journey_id", "version"))
-	for _, t := range tried {
-		q.Where("NOT (journey_id = ? AND version = ?)", t.JourneyID, t.Version)
-	}
-	var keys []versionKey
-	err = q.Order("id").Limit(1).Scan(ctx, &keys)
-	if err != nil || len(keys) == 0 {
-		return key, false, err
-	}
-	return keys[0], true, nil
-}
-
-func unclaimed(q *bun.SelectQuery) *bun.SelectQuery {
-	return q.Where("cohort_id IS NULL AND ended_at IS NULL")
-}
-
-func (s *Store) claim(ctx context.Context, tx bun.Tx, key versionKey) (*waypost.Cohort, error) {
-	var rows []enrollmentRow
-	q := unclaimed(tx.NewSelect().Model(&rows).Column("id", "leads_id", "created_at")).
-		Where("journey_id = ? AND version = ?", key.JourneyID, key.Version).
-		Order("id").Limit(waypost.MaxCohort)
-	if s.postgres {
-		q.For("NO KEY UPDATE SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	now := s.time()
-	cohort := &waypost.Cohort{Members: make([]waypost.CohortMember, len(rows))}
-	ids := make([]string, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-		cohort.Members[i] = waypost.CohortMember{EnrollmentID: row.ID, LeadsID: row.LeadsID}
-	}
-	cohort.ID = cohortID(cohort.Members, now)
-	c, err := claimedRow(*cohort, key, rows[0].CreatedAt, now)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.NewInsert().Model(c).Exec(ctx); err != nil {
-		return nil, err
-	}
-	res, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = ?", cohort.ID).
-		Where("id IN (?) AND cohort_id IS NULL", bun.List(ids)).Exec(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if n, err := res.RowsAffected(); err != nil || int(n) != len(ids) {
-		return nil, errors.Join(err, fmt.Errorf("claimed %d of %d locked enrollments", n, len(ids)))
-	}
-	waiting, err := unclaimed(tx.NewSelect().Model((*enrollmentRow)(nil))).Exists(ctx)
-	cohort.Last = !waiting
-	return cohort, err
-}
-
-// claimedRow is the row of a cohort that is claimed as it is made.
-func claimedRow(cohort waypost.Cohort, key versionKey, accepted stamp, now time.Time) (*cohortRow, error) {
-	members, err := toJSON(cohort.Members)
-	return &cohortRow{
-		ID: cohort.ID, JourneyID: key.JourneyID, Version: key.Version,
-		AcceptedAt: accepted, ClaimedAt: stamp{now}, Size: len(cohort.Members), Members: &members,
-	}, err
-}
-
-// cohortID names the workflow of these enrollments.
-func cohortID(members []waypost.CohortMember, now time.Time) string {
-	if len(members) == 1 {
-		return members[0].EnrollmentID
-	}
-	return waypost.NewID(waypost.PrefixCohort, now)
 }
 
 // maxVersions bounds the journey versions that a process keeps.
@@ -240,10 +118,7 @@ func (s *Store) claimCohorts(ctx context.Context, limit int, which func(*bun.Sel
 	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
 		rows = nil
 		q := which(tx.NewSelect().Model(&rows)).Limit(int64(limit))
-		if s.postgres {
-			q.For("NO KEY UPDATE SKIP LOCKED")
-		}
-		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
+		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx); err != nil || len(rows) == 0 {
 			return err
 		}
 		ids := make([]string, len(rows))
@@ -303,23 +178,27 @@ func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
 	return nil
 }
 
-// markStarted marks those cohorts that are not yet and counts them. In PostgreSQL they are
-// locked in the order of their ids, as everybody locks them; the sum keeps it from
-// planning to read all that have not started.
+// markStarted marks those cohorts that are not yet and counts them.
 func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err error) {
-	if !s.postgres {
-		err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
-			res, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Set("members = NULL").
-				Where("id IN (?) AND started_at IS NULL", bun.List(ids)).Exec(ctx)
-			if err != nil {
-				return err
-			}
-			n, err := res.RowsAffected()
-			marked = int(n)
-			return err
-		})
-		return marked, err
+	if s.inOneStatement() {
+		return s.markStartedInOneStatement(ctx, ids)
 	}
+	err = s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+		res, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("started_at = ?", stamp{s.time()}).Set("members = NULL").
+			Where("id IN (?) AND started_at IS NULL", bun.List(ids)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		marked = int(n)
+		return err
+	})
+	return marked, err
+}
+
+// markStartedInOneStatement locks the cohorts in the order of their ids, as everybody
+// locks them; the sum keeps it from planning to read all that have not started.
+func (s *Store) markStartedInOneStatement(ctx context.Context, ids []string) (marked int, err error) {
 	for try := 1; ; try++ {
 		rows, err := s.query(ctx, nil, `WITH l AS MATERIALIZED (
 			SELECT id FROM cohorts WHERE id = ANY ($1::text[]) AND (started_at + 0) IS NULL ORDER BY id FOR NO KEY UPDATE),
@@ -337,10 +216,9 @@ func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err 
 var sizeCohorts = bulk{table: "cohorts AS c", columns: []string{"id text", "size bigint"}, keys: 1}
 
 // leaveCohorts notes how many enrollments have left which cohorts. The last one takes
-// the cohort along: nobody asks any more when it was started. On SQLite cohorts stay: it
-// would look through all enrollments for each, because one may refer to it.
+// the cohort along: nobody asks any more when it was started.
 func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int) error {
-	if len(left) == 0 || !s.postgres {
+	if len(left) == 0 || !s.dropsCohorts() {
 		return nil
 	}
 	var rows []cohortRow
@@ -350,7 +228,7 @@ func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int
 	}
 	var empty []string
 	rows = slices.DeleteFunc(rows, func(r cohortRow) bool {
-		none := max(r.Size, -r.Size) <= left[r.ID]
+		none := r.Size <= left[r.ID]
 		if none {
 			empty = append(empty, r.ID)
 		}
@@ -362,9 +240,6 @@ func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int
 		}
 	}
 	return sizeCohorts.run(ctx, s, tx, len(rows), func(i int) []any {
-		if r := rows[i]; r.Size < 0 {
-			return []any{r.ID, r.Size + left[r.ID]}
-		}
 		return []any{rows[i].ID, rows[i].Size - left[rows[i].ID]}
 	}, nil)
 }

@@ -200,10 +200,7 @@ func (s *Store) hold(ctx context.Context, tx bun.Tx, workflowID string, targets 
 	var held []string
 	q := tx.NewSelect().Model((*controlRow)(nil)).Column("target").
 		Where("target IN (?) AND kind = 'pause' AND until_at IS NULL", bun.List(targets)).Order("id")
-	if s.postgres {
-		q.For("SHARE")
-	}
-	if err := q.Scan(ctx, &held); err != nil || len(held) == 0 {
+	if err := s.lockFor(q, forShare).Scan(ctx, &held); err != nil || len(held) == 0 {
 		return nil, err
 	}
 	rows := make([]holdRow, len(held))
@@ -374,11 +371,7 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 }
 
 func (s *Store) lockLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
-	if !s.postgres || len(ids) == 0 {
-		return nil
-	}
-	var locked []string
-	return tx.NewRaw("SELECT l.id FROM launches AS l WHERE l.id IN (?) ORDER BY l.id FOR NO KEY UPDATE", bun.List(ids)).Scan(ctx, &locked)
+	return lockRows(ctx, s, tx, "launches", "id", ids, forChange)
 }
 
 // canceledLaunches returns those of the launches that are canceled.
@@ -660,7 +653,7 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 	}
 	var found []cohortRow // those of earlier steps too
 	q := tx.NewSelect().Model(&found).Column("id", "claimed_at").
-		Where("id IN (?) AND launch_id = ? AND (claimed_at IS NULL OR size <= 0)", bun.List(cohorts), launch).Order("id")
+		Where("id IN (?) AND launch_id = ? AND (claimed_at IS NULL OR retired)", bun.List(cohorts), launch).Order("id")
 	if err := s.lock(q, "c").Scan(ctx); err != nil {
 		return err
 	}
@@ -673,7 +666,7 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 	}
 	now := stamp{s.time()}
 	if len(ready) > 0 {
-		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, size = -size", now, now).
+		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, retired = TRUE", now, now).
 			Where("id IN (?)", bun.List(ready)).Exec(ctx)
 		if err != nil {
 			return err
@@ -796,10 +789,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 	var controls []controlRow
 	now := s.time()
 	q := sweepable(tx.NewSelect().Model(&controls), now).Order("sweep_at", "id").Limit(1)
-	if s.postgres {
-		q.For("NO KEY UPDATE SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil || len(controls) == 0 {
+	if err := s.lockFor(q, forChange+skipLocked).Scan(ctx); err != nil || len(controls) == 0 {
 		return false, err
 	}
 	c := controls[0]

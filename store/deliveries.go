@@ -134,19 +134,12 @@ func (s *Store) deliveriesQuery(withBody, locked bool) string {
 	if withBody {
 		text = "SELECT " + deliveryColumns + ", (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
 	}
-	switch {
-	case !s.postgres: // a CROSS JOIN keeps its order: the keys first
-		return text + " FROM json_each(?) AS u CROSS JOIN deliveries AS d ON d.enrollment_id = u.value ->> 0 AND d.visit = u.value ->> 1"
-	case locked:
-		text += deliveriesOfArrays + " ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d"
-	default:
-		text += deliveriesOfArrays
+	text += s.in(ofTouchpoints)
+	if locked && s.othersWrite() {
+		text += " ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d"
 	}
 	return text
 }
-
-const deliveriesOfArrays = ` FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
-	JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit`
 
 // loadDeliveries runs a deliveriesQuery.
 func (s *Store) loadDeliveries(ctx context.Context, tx *bun.Tx, query string, keys []waypost.Touchpoint) ([]storedRow, error) {
@@ -164,24 +157,6 @@ func (s *Store) loadDeliveries(ctx context.Context, tx *bun.Tx, query string, ke
 		return list[len(list)-1].scan(rows)
 	})
 	return list, err
-}
-
-// touchpointArgs are the arguments of a query for distinct touchpoints.
-func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
-	sorted := sortedKeys(keys)
-	if s.postgres {
-		ids, visits := make([]string, len(sorted)), make([]int64, len(sorted))
-		for i, key := range sorted {
-			ids[i], visits[i] = key.EnrollmentID, int64(key.Visit)
-		}
-		return []any{ids, visits}, nil
-	}
-	list := make([][2]any, len(sorted))
-	for i, key := range sorted {
-		list[i] = [2]any{key.EnrollmentID, key.Visit}
-	}
-	text, err := toJSON(list)
-	return []any{text}, err
 }
 
 // touchpointRow is one row of the VALUES that deliveries can be looked up by.

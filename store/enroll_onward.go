@@ -150,10 +150,7 @@ func (o *onward) closed(ctx context.Context) (string, error) {
 	var row journeyRow
 	q := o.tx.NewSelect().Model(&row).Column("status").
 		Where("id = ? AND org = ? AND stage = ?", cleanText(o.batch.Into), o.batch.Scope.Org, o.batch.Scope.Stage)
-	if o.postgres {
-		q.For("SHARE") // several can enroll at once
-	}
-	switch err := q.Scan(ctx); {
+	switch err := o.lockFor(q, forShare).Scan(ctx); { // several can enroll at once
 	case errors.Is(err, sql.ErrNoRows):
 		return "there is no journey " + clip(o.batch.Into), nil
 	case err != nil:

@@ -36,10 +36,9 @@ func eachPageOfLead(ctx context.Context, tx bun.Tx, lead int64, each func([]deli
 }
 
 // lockDeliveriesOfLead waits for those who are about to record something of a lead's
-// deliveries, and keeps them waiting until the transaction ends. On SQLite write
-// transactions are alone anyway.
+// deliveries, and keeps them waiting until the transaction ends.
 func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
-	if !s.postgres {
+	if !s.othersWrite() {
 		return nil
 	}
 	return eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {

@@ -81,9 +81,7 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 // pruneKeys deletes up to n keys that nobody can use any more, and counts them.
 func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
 	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", before).Order("claimed_at").Limit(int64(n))
-	if s.postgres {
-		old.For("UPDATE SKIP LOCKED") // others prune, too, or take one of them anew
-	}
+	s.lockFor(old, forDelete+skipLocked) // others prune, too, or take one of them anew
 	res, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", before).Exec(ctx)
 	if err != nil {
 		return 0, err

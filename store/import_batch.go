@@ -162,10 +162,8 @@ func newImportBatch(s *Store, tx bun.Tx, im importRow, now time.Time) *importBat
 }
 
 func (b *importBatch) process(ctx context.Context, lines []importLine) error {
-	if b.s.postgres {
-		if _, err := b.tx.ExecContext(ctx, "SET LOCAL enable_sort = off; SET LOCAL jit = off"); err != nil {
-			return err
-		}
+	if err := b.s.withoutPlan(ctx, b.tx, "sort"); err != nil {
+		return err
 	}
 	if b.im.Mode != string(waypost.ImportCreate) {
 		if err := b.lockLeads(ctx, lines); err != nil {
@@ -289,34 +287,28 @@ func (b *importBatch) holder(id int64) *batchLead {
 // order that only one index has, and with sorting turned off (see process), it takes
 // that one.
 var (
-	holdersByExternal = keysQuery{
+	holdersByExternal = dialects{
 		postgres: "SELECT k.key, h.leads_id FROM unnest($3::text[]) AS k (key) CROSS JOIN LATERAL (SELECT leads_id FROM leads " +
 			"WHERE org = $1 AND stage = $2 AND external_id >= k.key AND external_id <= k.key ORDER BY external_id LIMIT 1) AS h",
 		sqlite: "SELECT k.value, h.leads_id FROM json_each(?3) AS k CROSS JOIN leads AS h WHERE h.org = ?1 AND h.stage = ?2 AND h.external_id = k.value",
 	}
-	holdersByPhone = keysQuery{
+	holdersByPhone = dialects{
 		postgres: "SELECT k.key, h.leads_id FROM unnest($3::text[]) AS k (key) CROSS JOIN LATERAL (SELECT leads_id FROM lead_phones " +
 			"WHERE org = $1 AND stage = $2 AND phone = k.key OFFSET 0) AS h",
 		sqlite: "SELECT k.value, h.leads_id FROM json_each(?3) AS k CROSS JOIN lead_phones AS h WHERE h.org = ?1 AND h.stage = ?2 AND h.phone = k.value",
 	}
 )
 
-type keysQuery struct{ postgres, sqlite string }
-
 // eachHolder calls found for each key that a lead of the scope has.
-func (s *Store) eachHolder(ctx context.Context, tx bun.Tx, q keysQuery, sc waypost.Scope, keys []string, found func(key string, id int64)) error {
+func (s *Store) eachHolder(ctx context.Context, tx bun.Tx, q dialects, sc waypost.Scope, keys []string, found func(key string, id int64)) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	text, list := q.postgres, any(keys)
-	if !s.postgres {
-		packed, err := toJSON(keys)
-		if err != nil {
-			return err
-		}
-		text, list = q.sqlite, packed
+	list, err := s.list(keys)
+	if err != nil {
+		return err
 	}
-	rows, err := s.query(ctx, &tx, text, sc.Org, string(sc.Stage), list)
+	rows, err := s.query(ctx, &tx, s.in(q), sc.Org, string(sc.Stage), list)
 	if err != nil {
 		return err
 	}
@@ -509,19 +501,7 @@ func (b *importBatch) number(ctx context.Context) error {
 	if len(b.fresh) == 0 {
 		return nil
 	}
-	if !b.s.postgres {
-		// The only writer there is; the table remembers the ids of deleted leads too.
-		var last int64
-		if err := b.tx.NewRaw("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = 'leads'").Scan(ctx, &last); err != nil {
-			return err
-		}
-		for i, l := range b.fresh {
-			l.id = last + int64(i) + 1
-		}
-		return nil
-	}
-	var ids []int64
-	err := b.tx.NewRaw("SELECT nextval(pg_get_serial_sequence('leads', 'leads_id')) FROM generate_series(1, ?)", len(b.fresh)).Scan(ctx, &ids)
+	ids, err := b.s.nextNumbers(ctx, b.tx, "leads", "leads_id", len(b.fresh))
 	if err != nil {
 		return err
 	}

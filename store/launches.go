@@ -548,15 +548,6 @@ func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
 	return list
 }
 
-// unpack turns a column or literal with members in JSON into rows m, and says how
-// their enrollment's and their lead's ids are written.
-func (s *Store) unpack(list string) (from, id, lead string) {
-	if s.postgres {
-		return "json_to_recordset(" + list + "::json) AS m (e text, l bigint)", "m.e", "m.l"
-	}
-	return "json_each(" + list + ") AS m", "m.value ->> 'e'", "m.value ->> 'l'"
-}
-
 // enterAll notes the entries of enrollments of different leads, as enter does for
 // one, and returns those that the re-entry rule (see onReentry) lets in.
 func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {

@@ -180,7 +180,7 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 		var phones []string
 		var refused error
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-			stored, err := s.lockLead(ctx, tx, sc, id, "NO KEY UPDATE")
+			stored, err := s.lockLead(ctx, tx, sc, id, forChange)
 			if err != nil {
 				return err
 			}
@@ -228,13 +228,9 @@ func later(now, before time.Time) time.Time {
 	return before.Add(time.Millisecond)
 }
 
-// lockLead reads a lead and keeps others from changing it; lock is PostgreSQL's.
-func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, lock string) (row leadRow, err error) {
-	q := tx.NewSelect().Model(&row).Where("leads_id = ?", id)
-	if s.postgres {
-		q.For(lock)
-	}
-	err = q.Scan(ctx)
+// lockLead reads a lead and locks it.
+func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, how string) (row leadRow, err error) {
+	err = s.lockFor(tx.NewSelect().Model(&row).Where("leads_id = ?", id), how).Scan(ctx)
 	if err == nil && (row.Org != sc.Org || row.Stage != string(sc.Stage)) {
 		err = sql.ErrNoRows
 	}
@@ -301,7 +297,7 @@ func isDuplicate(err error) bool {
 func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
 	var refused error
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.lockLead(ctx, tx, sc, id, "UPDATE")
+		row, err := s.lockLead(ctx, tx, sc, id, forDelete)
 		if err != nil {
 			return err
 		}

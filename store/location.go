@@ -13,6 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"modernc.org/sqlite"
 )
 
@@ -71,6 +74,22 @@ func reason(err error) string {
 		return ""
 	}
 	return ": " + cause.Error()
+}
+
+// connect opens the pools of a store.
+func (s *Store) connect(l location) error {
+	if s.postgres = l.postgres != nil; s.postgres {
+		s.w = bun.NewDB(l.openPostgres(), pgdialect.New())
+		s.r = s.w
+		s.planned = l.openPlanned()
+		return nil
+	}
+	if err := l.checkFile(); err != nil {
+		return err
+	}
+	s.w = bun.NewDB(l.openSQLite(false), sqlitedialect.New())
+	s.r = bun.NewDB(l.openSQLite(true), sqlitedialect.New())
+	return nil
 }
 
 func (l location) openPostgres() *sql.DB {

@@ -127,10 +127,7 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk boo
 	// not share a workflow.
 	var workflows []string
 	q := s.dueNotices(tx, limit, bulk)
-	if s.postgres {
-		q.For("NO KEY UPDATE SKIP LOCKED")
-	}
-	if err := q.Scan(ctx, &workflows); err != nil || len(workflows) == 0 {
+	if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &workflows); err != nil || len(workflows) == 0 {
 		return nil, err
 	}
 	now := s.time()

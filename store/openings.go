@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +31,7 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (m
 	if len(openings) == 0 {
 		return map[waypost.Touchpoint]waypost.Sending{}, nil
 	}
-	opened, err := s.openAtOnce(ctx, openings)
+	opened, err := s.openInOneStatement(ctx, openings)
 	if err != nil {
 		return nil, fmt.Errorf("open attempts: %w", err)
 	}
@@ -257,4 +258,145 @@ func (r *deliveryRow) open(o waypost.Opening) {
 			r.Status, r.NextAttemptAt = waypost.DeliveryPending, stamp{}
 		}
 	}
+}
+
+// openInOneStatement opens first attempts of messages that are new, or later ones of those that
+// failed and wait to be retried, all of one journey, one launch and one time. It returns
+// those that it has opened.
+func (s *Store) openInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	if !s.inOneStatement() || !alike(openings) {
+		return nil, nil
+	}
+	// In the order in which rows are locked.
+	order := slices.SortedFunc(slices.Values(openings), func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	open := s.openFirsts
+	if openings[0].Attempt > 1 {
+		open = s.openLaters
+	}
+	opened, err := open(ctx, order)
+	if refused(err) {
+		return nil, nil
+	}
+	return opened, err
+}
+
+// alike tells whether openings are of the usual kind, and of one: each is of a touchpoint
+// of its own, and all are first attempts of one node or all are later ones.
+func alike(openings []waypost.Opening) bool {
+	like := openings[0]
+	seen := make(map[waypost.Touchpoint]bool, len(openings))
+	for _, o := range openings {
+		if o.Attempt < 1 || o.Round > 1 || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
+			return false
+		}
+		if o.Attempt == 1 && (!o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "") || o.Attempt > 1 && o.Body != nil {
+			return false
+		}
+		if a, b := o.Delivery, like.Delivery; o.Scope != like.Scope || a.JourneyID != b.JourneyID || a.JourneyVersion != b.JourneyVersion || a.NodeID != b.NodeID ||
+			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By {
+			return false
+		}
+		seen[o.Touchpoint] = true
+	}
+	return true
+}
+
+// unheld is a condition that none of the openings has any control; its parameters are the
+// journey, the launch, and the first and the last enrollment.
+func unheld(journey, launch, first, last string) string {
+	return "NOT EXISTS (SELECT 1 FROM controls WHERE until_at IS NULL AND (target IN (" + journey + ", " + launch + ") OR target BETWEEN " + first + " AND " + last + "))"
+}
+
+// openFirsts takes openings in the order of their keys.
+func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	like := openings[0]
+	n := len(openings)
+	ids, visits, messages, leads, bodies := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n), make([][]byte, n)
+	first := make(map[waypost.Touchpoint]*waypost.Opening, n)
+	for i, o := range openings {
+		first[o.Touchpoint] = &openings[i]
+		ids[i], visits[i], messages[i], leads[i] = o.EnrollmentID, int64(o.Visit), o.Delivery.MessageID, o.Delivery.LeadsID
+		bodies[i] = s.keys.Seal(o.Body, messagePurpose(o.Delivery.MessageID))
+	}
+	d := like.Delivery
+	rows, err := s.query(ctx, nil, `WITH u AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) AS u (enrollment_id, visit, message_id, leads_id, body)
+		WHERE `+unheld("$8", "$12", "$15", "$16")+`),
+	d AS (INSERT INTO deliveries (enrollment_id, visit, message_id, leads_id, org, stage, journey_id, journey_version, node_id, webhook_id, launch_id,
+			status, first_attempt_at, open_attempt, open_at, open_by)
+		SELECT enrollment_id, visit, message_id, leads_id, $6, $7, $8, $9, $10, $11, NULLIF($12, ''), 'pending', $13, 1, $13, $14 FROM u
+		ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit),
+	m AS (INSERT INTO messages (enrollment_id, visit, body) SELECT enrollment_id, visit, u.body FROM u JOIN d USING (enrollment_id, visit))
+	SELECT enrollment_id, visit FROM d`,
+		ids, visits, messages, leads, bodies, like.Scope.Org, string(like.Scope.Stage), d.JourneyID, d.JourneyVersion, d.NodeID, d.WebhookID, d.LaunchID,
+		like.At.UnixMicro(), like.By, ids[0], ids[n-1])
+	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var key waypost.Touchpoint
+			err := rows.Scan(&key.EnrollmentID, &key.Visit)
+			if o := first[key]; o != nil {
+				row := newDeliveryRow(key, o.Scope, o.Delivery)
+				row.open(*o)
+				opened[key] = row.sending(o.Body)
+			}
+			return err
+		})
+	}
+	return opened, err
+}
+
+// openLater needs no order of its own: its rows are looked up one after the other.
+var openLater = `WITH u AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (enrollment_id, visit, attempt)
+		WHERE ` + unheld("$4", "$5", "$6", "$7") + `),
+	d AS (UPDATE deliveries AS d SET open_attempt = u.attempt, open_at = $8, open_by = $9
+		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'retrying' AND d.round = 1 AND d.open_attempt = 0
+			AND d.attempts = u.attempt - 1 AND d.first_attempt_at IS NOT NULL
+			AND EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)
+		RETURNING d.*)
+	SELECT ` + deliveryColumns + `, (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) FROM d`
+
+// openLaters takes openings in the order of their keys. Callers have read the messages a
+// moment ago; an attempt whose message can no longer be read is taken back.
+func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+	n := len(openings)
+	ids, visits, attempts := make([]string, n), make([]int64, n), make([]int64, n)
+	for i, o := range openings {
+		ids[i], visits[i], attempts[i] = o.EnrollmentID, int64(o.Visit), int64(o.Attempt)
+	}
+	like := openings[0]
+	rows, err := s.query(ctx, nil, openLater, ids, visits, attempts, like.Delivery.JourneyID, like.Delivery.LaunchID, ids[0], ids[n-1], like.At.UnixMicro(), like.By)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	ids, visits = nil, nil // of those that are taken back
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var row storedRow
+		if err := row.scan(rows); err != nil {
+			return err
+		}
+		body, unreadable := s.openBody(row.MessageID, row.body)
+		if unreadable != nil {
+			ids, visits = append(ids, row.EnrollmentID), append(visits, int64(row.Visit))
+			return nil
+		}
+		opened[row.touchpoint()] = row.sending(body)
+		return nil
+	})
+	if err != nil || len(ids) == 0 {
+		return opened, err
+	}
+	rows, err = s.query(ctx, nil, `UPDATE deliveries AS d SET open_attempt = 0, open_at = NULL, open_by = ''
+		FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
+		WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.open_attempt > 0 AND d.open_at = $3 AND d.open_by = $4`,
+		ids, visits, like.At.UnixMicro(), like.By)
+	if err == nil {
+		err = rows.Close()
+	}
+	if err != nil && len(opened) > 0 {
+		return opened, nil // those are the caller's, to be POSTed now
+	}
+	return opened, err
 }

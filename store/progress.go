@@ -105,17 +105,15 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	if len(ids) == 0 {
 		return states, nil
 	}
-	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.last_seq, e.ended_at FROM "
-	text := columns + "enrollments AS e WHERE e.id = ANY ($1::text[]) ORDER BY e.id FOR NO KEY UPDATE"
-	var list any = ids
-	if !s.postgres {
-		text = columns + "json_each(?) AS u CROSS JOIN enrollments AS e ON e.id = u.value"
-		var err error
-		if list, err = toJSON(ids); err != nil {
-			return nil, err
-		}
+	list, err := s.list(ids)
+	if err != nil {
+		return nil, err
 	}
-	rows, err := s.query(ctx, &tx, text, list)
+	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.last_seq, e.ended_at FROM "
+	rows, err := s.query(ctx, &tx, s.in(dialects{
+		postgres: columns + "enrollments AS e WHERE e.id = ANY ($1::text[]) ORDER BY e.id FOR NO KEY UPDATE",
+		sqlite:   columns + "json_each(?) AS u CROSS JOIN enrollments AS e ON e.id = u.value",
+	}), list)
 	if err != nil {
 		return nil, err
 	}

@@ -31,10 +31,7 @@ func claim[R any](ctx context.Context, s *Store, of condition, claimedBefore tim
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		rows = nil
 		q := which(tx.NewSelect().Model(&rows)).Order("id").Limit(int64(limit))
-		if s.postgres {
-			q.For("NO KEY UPDATE SKIP LOCKED")
-		}
-		if err := q.Scan(ctx); err != nil || len(rows) == 0 {
+		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx); err != nil || len(rows) == 0 {
 			return err
 		}
 		ids := make([]string, len(rows))

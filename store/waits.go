@@ -149,16 +149,9 @@ func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) erro
 }
 
 // shareLeads keeps events of the leads from being accepted until the transaction
-// ends, but not other waits from being registered. On SQLite write transactions
-// are alone anyway.
+// ends, but not other waits from being registered.
 func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
-	if !s.postgres {
-		return nil
-	}
-	leads = slices.Compact(slices.Sorted(slices.Values(leads)))
-	var locked []int64
-	return tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(leads)).
-		Order("leads_id").For("SHARE").Scan(ctx, &locked)
+	return lockRows(ctx, s, tx, "leads", "leads_id", leads, forShare)
 }
 
 func (s *Store) lockWaits(q *bun.SelectQuery) { s.lock(q, "wt") }
@@ -337,10 +330,7 @@ func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wa
 		clear(leads)
 		var rows []leadRow
 		q := tx.NewSelect().Model(&rows).Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(ids), sc.Org, sc.Stage).Order("leads_id")
-		if s.postgres {
-			q.For("SHARE")
-		}
-		if err := q.Scan(ctx); err != nil {
+		if err := s.lockFor(q, forShare).Scan(ctx); err != nil {
 			return err
 		}
 		for _, row := range rows {

@@ -177,10 +177,7 @@ func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id
 		row, err := rowByID[webhookRow](ctx, s, sc, id)
 		return row, notFound(err, "id", "there is no webhook %s", id)
 	}
-	q := db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
-	if s.postgres {
-		q.For("UPDATE")
-	}
+	q := s.lockFor(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), forDelete)
 	return row, notFound(q.Scan(ctx), "id", "there is no webhook %s", id)
 }
 
@@ -370,8 +367,8 @@ func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []str
 	return s.missingWebhooks(ctx, s.r, sc, ids)
 }
 
-// missingWebhooks locks those that are there when it runs in a transaction of
-// PostgreSQL, so that none of them is deleted before it ends.
+// missingWebhooks locks those that are there when it runs in a transaction, so that none
+// of them is deleted before it ends.
 func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) ([]string, error) {
 	missing := slices.Compact(slices.Sorted(slices.Values(ids)))
 	var known, there []string
@@ -385,8 +382,8 @@ func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scop
 	}
 	q := db.NewSelect().Model((*webhookRow)(nil)).Column("id").
 		Where("id IN (?) AND org = ? AND stage = ?", bun.List(known), sc.Org, sc.Stage).Order("id")
-	if _, inTx := db.(bun.Tx); inTx && s.postgres {
-		q.For("KEY SHARE")
+	if _, inTx := db.(bun.Tx); inTx {
+		s.lockFor(q, forKey)
 	}
 	if err := q.Scan(ctx, &there); err != nil {
 		return nil, fmt.Errorf("look for webhooks: %w", err)

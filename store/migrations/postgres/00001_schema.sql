@@ -320,7 +320,8 @@ CREATE TABLE cohorts (
   accepted_at BIGINT NOT NULL, -- when the oldest of its enrollments was made
   claimed_at BIGINT, -- by a pump, which starts the workflow
   started_at BIGINT, -- the workflow
-  size BIGINT NOT NULL, -- enrollments that are left in it; negative once it is retired
+  size BIGINT NOT NULL, -- enrollments that are left in it
+  retired BOOLEAN NOT NULL DEFAULT FALSE, -- no workflow drives it, and none will
   members TEXT, -- a JSON array that the workflow starts with; NULL once it has started
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
@@ -492,6 +493,10 @@ CREATE INDEX deliveries_by_webhook_trouble ON deliveries (webhook_id, trouble, d
 -- made, which their ids tell (deliveries_by_lead); these find the others.
 CREATE INDEX deliveries_late ON deliveries (leads_id, first_attempt_at) WHERE late;
 CREATE INDEX deliveries_redelivered ON deliveries (leads_id) WHERE round > 1;
+
+-- What a statement casts to it must be true: the statement fails otherwise, which takes
+-- back what it has done (store/db_one_statement.go).
+CREATE DOMAIN as_expected AS BOOLEAN CONSTRAINT as_expected CHECK (VALUE);
 
 -- The bytes that are sent. They stand apart because they never change while their delivery
 -- does.

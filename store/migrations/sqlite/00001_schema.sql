@@ -313,7 +313,8 @@ CREATE TABLE cohorts (
   accepted_at INTEGER NOT NULL, -- when the oldest of its enrollments was made
   claimed_at INTEGER, -- by a pump, which starts the workflow
   started_at INTEGER, -- the workflow
-  size INTEGER NOT NULL, -- enrollments that are left in it; negative once it is retired
+  size INTEGER NOT NULL, -- enrollments that are left in it
+  retired INTEGER NOT NULL DEFAULT 0, -- no workflow drives it, and none will
   members TEXT, -- a JSON array that the workflow starts with; NULL once it has started
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
