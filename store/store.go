@@ -1,7 +1,3 @@
-// Package store keeps everything that people ask about in SQL: on PostgreSQL,
-// or on SQLite for one machine. It alone knows the tables; what it returns is
-// the vocabulary of package waypost. Faults that the caller can act on are
-// *waypost.Error values, everything else is an ordinary error.
 package store
 
 import (
