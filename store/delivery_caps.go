@@ -284,3 +284,34 @@ func (s *Store) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
 	}
 	return false, nil
 }
+
+// RecentTouchpoints returns when the last messages to a lead, of all journeys of the
+// scope, had their first attempts: those after since and not after until that have a
+// place in frequency caps by now, newest first, at most limit.
+// Of a message that was redelivered it is the first attempt of the last such round that
+// had one by then.
+func (s *Store) RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int) ([]time.Time, error) {
+	var rows []int64
+	// As touchpoints finds them. A lead belongs to one organisation and stage.
+	made, after, last := firstMessageAt(since), stamp{since}, stamp{until}
+	err := s.r.NewRaw(`SELECT t.at FROM (
+		SELECT d.first_attempt_at AS at FROM deliveries AS d WHERE d.leads_id = ? AND d.message_id >= ? AND NOT `+givenUp+`
+		UNION ALL
+		SELECT d.first_attempt_at FROM deliveries AS d WHERE d.leads_id = ? AND d.late AND d.message_id < ? AND d.first_attempt_at > ? AND NOT `+givenUp+`
+		UNION ALL
+		SELECT (SELECT max(dr.first_attempt_at) FROM delivery_rounds AS dr
+				WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.status = 'succeeded' AND dr.first_attempt_at <= ?)
+			FROM deliveries AS d WHERE d.leads_id = ? AND d.round > 1
+			AND (d.first_attempt_at IS NULL OR d.first_attempt_at <= ? OR d.first_attempt_at > ? OR `+givenUp+`)
+		) AS t WHERE t.at > ? AND t.at <= ? AND EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = ? AND l.org = ? AND l.stage = ?)
+		ORDER BY t.at DESC LIMIT ?`,
+		leadsID, made, leadsID, made, after, last, leadsID, after, last, after, last, leadsID, sc.Org, sc.Stage, limit).Scan(ctx, &rows)
+	if err != nil {
+		return nil, fmt.Errorf("look for touchpoints of lead %d: %w", leadsID, err)
+	}
+	times := make([]time.Time, len(rows))
+	for i, at := range rows {
+		times[i] = time.UnixMicro(at).UTC()
+	}
+	return times, nil
+}

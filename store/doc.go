@@ -38,9 +38,10 @@
 // Who enters a journey, and where they stand.
 //
 //	journey.go               Journeys: drafts, publishing
-//	journey_versions.go      versions, archiving, what a simulation reads
+//	journey_versions.go      versions, archiving
 //	launch.go                Launches: creation, steps
 //	launch_audience.go       who belongs to an audience
+//	launch_sample.go         leads of an audience to try a journey with
 //	launch_occurrences.go    recurring launches
 //	enrollment.go            Enrollments and their timelines
 //	enrollment_enter.go      Enroll, re-entry
@@ -49,7 +50,7 @@
 //	enrollment_waits.go      waitForEvent, waitUntil
 //	enrollment_exits.go      events that end enrollments
 //	enrollment_moves.go      enrollments that go on in another version
-//	cohort.go                cohorts: start, retirement, what waits to be started
+//	cohort.go                cohorts: claims of launches, marks of their start
 //	cohort_claim.go          ClaimCohort
 //	control.go               pauses and cancels
 //
@@ -68,7 +69,7 @@
 // What the pump and the sweeps do.
 //
 //	outbox_notices.go    what workflows are to be told
-//	outbox_unstarted.go  launches, imports and batches without a workflow
+//	outbox_unstarted.go  launches, imports and batches without a workflow, OutboxLag
 //	retention.go         what is dropped when its time is over
 //	keys.go              sealing anew with another key
 //

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -58,4 +59,29 @@ func markStarted[R any](ctx context.Context, s *Store, id, what string) error {
 		}
 		return nil
 	})
+}
+
+// OutboxLag counts the accepted enrollments that no workflow was started for and
+// tells how long the oldest of them waits, 0 if there is none.
+func (s *Store) OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error) {
+	var single, cohorts struct {
+		N     int   `bun:"n"`
+		Since stamp `bun:"since"`
+	}
+	err = s.r.NewRaw("SELECT count(*) AS n, (SELECT created_at FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL ORDER BY id LIMIT 1) AS since "+
+		"FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL").Scan(ctx, &single)
+	if err == nil {
+		err = s.r.NewSelect().Model((*cohortRow)(nil)).ColumnExpr("CAST(COALESCE(SUM(size), 0) AS BIGINT) AS n, MIN(accepted_at) AS since").
+			Where("started_at IS NULL").Scan(ctx, &cohorts)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("count the outbox: %w", err)
+	}
+	now := s.time()
+	for _, since := range []stamp{single.Since, cohorts.Since} {
+		if !since.IsZero() {
+			oldest = max(oldest, now.Sub(since.Time))
+		}
+	}
+	return single.N + cohorts.N, oldest, nil
 }
