@@ -119,15 +119,15 @@ func newest() int64 {
 // schemaVersion reads the version that goose noted, 0 in an empty database. It refuses a
 // database of an earlier build.
 func (l location) schemaVersion(ctx context.Context, db *sql.DB) (version int64, err error) {
-	found, err := l.hasTable(ctx, db, versionTable)
-	if err == nil && found {
+	noted, err := l.hasTable(ctx, db, versionTable)
+	if err == nil && noted {
 		err = db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&version)
+	}
+	if err != nil || noted {
 		return version, l.explain(err)
 	}
-	if err == nil {
-		found, err = l.hasTable(ctx, db, earlierTable)
-	}
-	if err == nil && found {
+	earlier, err := l.hasTable(ctx, db, earlierTable)
+	if earlier {
 		return 0, fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
 	}
 	return 0, l.explain(err)

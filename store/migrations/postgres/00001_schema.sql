@@ -185,7 +185,7 @@ CREATE TABLE webhooks (
   signing_secret BYTEA, -- sealed
   previous_signing_secret BYTEA, -- sealed; signs too, for signing_overlap from signing_rotated_at on
   signing_rotated_at BIGINT,
-  signing_overlap BIGINT NOT NULL DEFAULT 86400000000000, -- nanoseconds
+  signing_overlap BIGINT NOT NULL, -- nanoseconds
   tls_ca_certificate TEXT, -- PEM
   tls_client_certificate TEXT, -- PEM
   tls_client_key BYTEA, -- PEM, sealed
@@ -264,14 +264,14 @@ CREATE TABLE launches (
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
   filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
-  personal BOOLEAN NOT NULL DEFAULT FALSE, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
-  control_group DOUBLE PRECISION NOT NULL DEFAULT 0, -- the share of the audience that is not enrolled
+  personal BOOLEAN NOT NULL, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
+  control_group DOUBLE PRECISION NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second DOUBLE PRECISION NOT NULL, -- enrollments; 0: as fast as it goes
   start_at BIGINT,
   cron TEXT, -- NULL: it does not recur
-  timezone TEXT NOT NULL DEFAULT '', -- of cron
+  timezone TEXT NOT NULL, -- of cron
   skipped_at BIGINT, -- the time of the last occurrence that was not opened
-  skip_reason TEXT NOT NULL DEFAULT '', -- of that one
+  skip_reason TEXT NOT NULL, -- of that one
   recurring_id TEXT COLLATE "C", -- the recurring launch of an occurrence
   occurs_at BIGINT, -- of an occurrence: its time in the schedule
   created_at BIGINT NOT NULL,
@@ -284,7 +284,7 @@ CREATE TABLE launches (
   reached BIGINT, -- the last leads_id that was looked at
   enrolled BIGINT NOT NULL, -- leads
   skipped BIGINT NOT NULL, -- leads that could not enter
-  held_out BIGINT NOT NULL DEFAULT 0, -- leads of the control group
+  held_out BIGINT NOT NULL, -- leads of the control group
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
 CREATE INDEX launches_by_scope ON launches (org, stage, id);
@@ -405,7 +405,7 @@ CREATE TABLE controls (
   from_at BIGINT NOT NULL,
   until_at BIGINT, -- of a pause; NULL while it lasts
   shift BOOLEAN NOT NULL, -- of a pause: time stood still in it
-  event TEXT COLLATE "C" NOT NULL DEFAULT '', -- of an exit
+  event TEXT COLLATE "C" NOT NULL, -- of an exit
   sweep_at BIGINT, -- when the sweeper next carries out the cancel of a launch or a journey; NULL: all is done
   sweep_after TEXT COLLATE "C" NOT NULL -- the last enrollment that the sweeper has canceled
 );
@@ -567,9 +567,9 @@ CREATE TABLE redeliveries (
   total BIGINT NOT NULL, -- messages that match
   redelivered BIGINT NOT NULL, -- messages
   skipped BIGINT NOT NULL, -- messages that no round could begin for
-  succeeded BIGINT NOT NULL DEFAULT 0, -- messages, counted at ended_at
-  failed BIGINT NOT NULL DEFAULT 0, -- messages, counted at ended_at
-  canceled BIGINT NOT NULL DEFAULT 0 -- messages, counted at ended_at
+  succeeded BIGINT NOT NULL, -- messages, counted at ended_at
+  failed BIGINT NOT NULL, -- messages, counted at ended_at
+  canceled BIGINT NOT NULL -- messages, counted at ended_at
 );
 CREATE INDEX redeliveries_by_scope ON redeliveries (org, stage, id);
 CREATE INDEX redeliveries_to_step ON redeliveries (stepped_at, id) WHERE done_at IS NULL;

@@ -179,7 +179,7 @@ CREATE TABLE webhooks (
   signing_secret BLOB, -- sealed
   previous_signing_secret BLOB, -- sealed; signs too, for signing_overlap from signing_rotated_at on
   signing_rotated_at INTEGER,
-  signing_overlap INTEGER NOT NULL DEFAULT 86400000000000, -- nanoseconds
+  signing_overlap INTEGER NOT NULL, -- nanoseconds
   tls_ca_certificate TEXT, -- PEM
   tls_client_certificate TEXT, -- PEM
   tls_client_key BLOB, -- PEM, sealed
@@ -257,14 +257,14 @@ CREATE TABLE launches (
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
   filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
-  personal INTEGER NOT NULL DEFAULT 0, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
-  control_group REAL NOT NULL DEFAULT 0, -- the share of the audience that is not enrolled
+  personal INTEGER NOT NULL, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
+  control_group REAL NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second REAL NOT NULL, -- enrollments; 0: as fast as it goes
   start_at INTEGER,
   cron TEXT, -- NULL: it does not recur
-  timezone TEXT NOT NULL DEFAULT '', -- of cron
+  timezone TEXT NOT NULL, -- of cron
   skipped_at INTEGER, -- the time of the last occurrence that was not opened
-  skip_reason TEXT NOT NULL DEFAULT '', -- of that one
+  skip_reason TEXT NOT NULL, -- of that one
   recurring_id TEXT, -- the recurring launch of an occurrence
   occurs_at INTEGER, -- of an occurrence: its time in the schedule
   created_at INTEGER NOT NULL,
@@ -277,7 +277,7 @@ CREATE TABLE launches (
   reached INTEGER, -- the last leads_id that was looked at
   enrolled INTEGER NOT NULL, -- leads
   skipped INTEGER NOT NULL, -- leads that could not enter
-  held_out INTEGER NOT NULL DEFAULT 0, -- leads of the control group
+  held_out INTEGER NOT NULL, -- leads of the control group
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX launches_by_scope ON launches (org, stage, id);
@@ -397,7 +397,7 @@ CREATE TABLE controls (
   from_at INTEGER NOT NULL,
   until_at INTEGER, -- of a pause; NULL while it lasts
   shift INTEGER NOT NULL, -- of a pause: time stood still in it
-  event TEXT NOT NULL DEFAULT '', -- of an exit
+  event TEXT NOT NULL, -- of an exit
   sweep_at INTEGER, -- when the sweeper next carries out the cancel of a launch or a journey; NULL: all is done
   sweep_after TEXT NOT NULL -- the last enrollment that the sweeper has canceled
 ) STRICT;
@@ -557,9 +557,9 @@ CREATE TABLE redeliveries (
   total INTEGER NOT NULL, -- messages that match
   redelivered INTEGER NOT NULL, -- messages
   skipped INTEGER NOT NULL, -- messages that no round could begin for
-  succeeded INTEGER NOT NULL DEFAULT 0, -- messages, counted at ended_at
-  failed INTEGER NOT NULL DEFAULT 0, -- messages, counted at ended_at
-  canceled INTEGER NOT NULL DEFAULT 0 -- messages, counted at ended_at
+  succeeded INTEGER NOT NULL, -- messages, counted at ended_at
+  failed INTEGER NOT NULL, -- messages, counted at ended_at
+  canceled INTEGER NOT NULL -- messages, counted at ended_at
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX redeliveries_by_scope ON redeliveries (org, stage, id);
 CREATE INDEX redeliveries_to_step ON redeliveries (stepped_at, id) WHERE done_at IS NULL;
