@@ -371,7 +371,10 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 }
 
 func (s *Store) lockLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
-	return lockRows(ctx, s, tx, "launches", "id", ids, forChange)
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.lockRows(ctx, tx.NewSelect().Model((*launchRow)(nil)).Where("id IN (?)", bun.List(ids)).Order("id"), forChange)
 }
 
 // canceledLaunches returns those of the launches that are canceled.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -48,14 +47,13 @@ func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
 	return s.lockFor(q, forChange+" OF "+alias)
 }
 
-// lockRows locks rows of a table in the order of their keys.
-func lockRows[K int64 | string](ctx context.Context, s *Store, tx bun.Tx, table, column string, keys []K, how string) error {
-	if !s.postgres || len(keys) == 0 {
+// lockRows locks the rows that q finds, in its order, and reads nothing of them.
+func (s *Store) lockRows(ctx context.Context, q *bun.SelectQuery, how string) error {
+	if !s.postgres {
 		return nil
 	}
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	var locked []K
-	return tx.NewSelect().TableExpr(table).Column(column).Where("? IN (?)", bun.Ident(column), bun.List(keys)).Order(column).For(how).Scan(ctx, &locked)
+	_, err := q.ColumnExpr("1").For(how).Exec(ctx)
+	return err
 }
 
 // othersWrite tells whether other transactions write while one does.

@@ -177,7 +177,7 @@ func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 	for i, o := range capped {
 		leads[i] = o.Delivery.LeadsID
 	}
-	return lockRows(ctx, s, tx, "leads", "leads_id", leads, forChange)
+	return s.lockLeads(ctx, tx, leads, forChange)
 }
 
 // skippedBefore tells which of the touchpoints an earlier run has skipped, if they

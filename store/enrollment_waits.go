@@ -151,7 +151,7 @@ func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) erro
 // shareLeads keeps events of the leads from being accepted until the transaction
 // ends, but not other waits from being registered.
 func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
-	return lockRows(ctx, s, tx, "leads", "leads_id", leads, forShare)
+	return s.lockLeads(ctx, tx, leads, forShare)
 }
 
 func (s *Store) lockWaits(q *bun.SelectQuery) { s.lock(q, "wt") }

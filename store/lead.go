@@ -228,6 +228,14 @@ func later(now, before time.Time) time.Time {
 	return before.Add(time.Millisecond)
 }
 
+// lockLeads locks leads in the order of their ids.
+func (s *Store) lockLeads(ctx context.Context, tx bun.Tx, ids []int64, how string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.lockRows(ctx, tx.NewSelect().Model((*leadRow)(nil)).Where("leads_id IN (?)", bun.List(ids)).Order("leads_id"), how)
+}
+
 // lockLead reads a lead and locks it.
 func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, how string) (row leadRow, err error) {
 	err = s.lockFor(tx.NewSelect().Model(&row).Where("leads_id = ?", id), how).Scan(ctx)
