@@ -10,13 +10,14 @@ import (
 	"waypost"
 )
 
-// Files named db_* alone know which database it is; this one has what the others need to
-// be said differently. SQLite has one writer, so a write transaction is alone from its
-// beginning: it needs no row locks. PostgreSQL has many, and statistics to plan by.
+// Only files named db_* know which database it is; this one has what the other files need
+// of both. SQLite has one writer: a write transaction is alone from its beginning and needs
+// no row locks. PostgreSQL has many writers, and statistics to plan by.
 
 // dialects is a statement, or a part of one, as each database has it.
 type dialects struct{ postgres, sqlite string }
 
+// in is the text for the database that the store is in.
 func (s *Store) in(d dialects) string {
 	if s.postgres {
 		return d.postgres
@@ -71,8 +72,8 @@ func (s *Store) list(keys []string) (any, error) {
 	return toJSON(keys)
 }
 
-// ofTouchpoints joins deliveries (alias d) to those that args lists, in the order of their
-// keys where they are locked. A CROSS JOIN of SQLite keeps its order: the keys first.
+// ofTouchpoints selects the deliveries (alias d) of the touchpoints that touchpointArgs
+// lists. A CROSS JOIN of SQLite keeps its order: the keys first.
 var ofTouchpoints = dialects{
 	postgres: ` FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
 		JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit`,
@@ -120,8 +121,8 @@ func (s *Store) withoutPlan(ctx context.Context, tx bun.Tx, way string) error {
 // hasStatistics tells whether the database knows how many rows each index would find.
 func (s *Store) hasStatistics() bool { return s.postgres }
 
-// indexedBy is a table, with its alias, to be read by an index; without a name, by the
-// primary or a unique key. SQLite has no statistics to choose it by.
+// indexedBy makes q read a table (with its alias) by an index, on SQLite, which has no
+// statistics to choose one by. Without a name it takes the primary or a unique key.
 func (s *Store) indexedBy(q *bun.SelectQuery, table, index string) {
 	if !s.postgres && index != "" {
 		q.ModelTableExpr(table+" INDEXED BY ?", bun.Ident(index))

@@ -19,7 +19,7 @@ type Store struct {
 	// PostgreSQL both are one pool.
 	r, w     *bun.DB
 	planned  *sql.DB // of PostgreSQL alone, see query
-	postgres bool
+	postgres bool    // only files db_* ask
 	// On SQLite, lanes order those who write. Who is in has the statements that are
 	// prepared for the connection of w, by their texts, and the texts of others that
 	// were needed.
