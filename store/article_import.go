@@ -158,7 +158,7 @@ func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, ba
 	return nil
 }
 
-var lockArticlesQuery = keysQuery{
+var lockArticlesQuery = dialects{
 	postgres: "SELECT number, id, revision, published_at FROM articles WHERE org = $1 AND stage = $2 AND id = ANY ($3) ORDER BY id FOR NO KEY UPDATE",
 	sqlite: "SELECT a.number, a.id, a.revision, a.published_at FROM json_each(?3) AS k CROSS JOIN articles AS a " +
 		"WHERE a.org = ?1 AND a.stage = ?2 AND a.id = k.value",
@@ -171,21 +171,14 @@ func (s *Store) lockArticles(ctx context.Context, tx bun.Tx, sc waypost.Scope, i
 	if len(ids) == 0 {
 		return present, nil
 	}
-	text, list := lockArticlesQuery.postgres, any(ids)
-	if s.postgres {
-		// Of a table that has grown since its statistics were made, reading all of it
-		// seems as good.
-		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL jit = off"); err != nil {
-			return nil, err
-		}
-	} else {
-		packed, err := toJSON(ids)
-		if err != nil {
-			return nil, err
-		}
-		text, list = lockArticlesQuery.sqlite, packed
+	list, err := s.list(ids)
+	if err != nil {
+		return nil, err
 	}
-	rows, err := s.query(ctx, &tx, text, sc.Org, string(sc.Stage), list)
+	if err := s.withoutPlan(ctx, tx, "seqscan"); err != nil {
+		return nil, err
+	}
+	rows, err := s.query(ctx, &tx, s.in(lockArticlesQuery), sc.Org, string(sc.Stage), list)
 	if err != nil {
 		return nil, err
 	}

@@ -64,10 +64,7 @@ func (r sealedRow) args() []any {
 // KeyUses counts what each key has sealed in each table, in the order of the
 // tables. It reads all of it.
 func (s *Store) KeyUses(ctx context.Context) ([]waypost.KeyUse, error) {
-	at := "position('\\x3a'::bytea IN t.?)" // of the colon
-	if !s.postgres {
-		at = "instr(t.?, x'3a')"
-	}
+	at := s.in(dialects{"position('\\x3a'::bytea IN t.?)", "instr(t.?, x'3a')"}) // of the colon
 	var uses []waypost.KeyUse
 	for _, c := range sealedColumns {
 		var found []struct {
@@ -210,19 +207,4 @@ func (s *Store) sealedBefore(ctx context.Context, c sealedColumn, after sealedRo
 		return err
 	})
 	return list, err
-}
-
-// rest lets a time pass on SQLite.
-func (s *Store) rest(ctx context.Context, d time.Duration) error {
-	if s.postgres {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

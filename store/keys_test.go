@@ -208,10 +208,10 @@ func TestReseal(t *testing.T) {
 		before, err := old.Webhook(t.Context(), sealedScope, w.webhooks[0])
 		w.ok(err)
 		// A round and an attempt of their own: the delivery's answer moves there.
-		exec(t, driver, dsn, "INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, message, duration_ms, response_excerpt, response) "+
-			"SELECT enrollment_id, visit, 1, 0, 1, 503, 'httpStatus', '', 1, '', response FROM deliveries WHERE visit <= 2")
-		exec(t, driver, dsn, "INSERT INTO delivery_rounds (enrollment_id, visit, round, workflow_id, began_at, status, attempts, duration_ms, http_status, error_class, message, response) "+
-			"SELECT enrollment_id, visit, 2, 'w', 1, 'failed', 1, 1, 503, 'httpStatus', '', response FROM deliveries WHERE visit = 1")
+		exec(t, driver, dsn, "INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, duration_ms, response) "+
+			"SELECT enrollment_id, visit, 1, 0, 1, 503, 'httpStatus', 1, response FROM deliveries WHERE visit <= 2")
+		exec(t, driver, dsn, "INSERT INTO delivery_rounds (enrollment_id, visit, round, workflow_id, began_at, status, attempts, duration_ms, http_status, error_class, response) "+
+			"SELECT enrollment_id, visit, 2, 'w', 1, 'failed', 1, 1, 503, 'httpStatus', response FROM deliveries WHERE visit = 1")
 		all := []string{"access_keys 2", "webhooks 12", "idempotency_keys 1", "messages 450", "deliveries 450", "attempts 10", "delivery_rounds 5"}
 		by := func(key string) (want []string) {
 			for _, table := range all {

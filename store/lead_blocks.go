@@ -10,7 +10,7 @@ import (
 )
 
 // A block is leadBlock ids of leads that follow each other. The index leads_by_block
-// has the times of creation in each; blockOf and blockTime are as migration 23 has them.
+// has the times of creation in each; blockOf and blockTime are as it has them.
 const (
 	leadsByBlock = "leads_by_block"
 	leadBlock    = 8192

@@ -139,13 +139,10 @@ func (s *Store) customFields(ctx context.Context, tx bun.Tx, w leadWalk) ([]stri
 
 // leadSnapshot runs fn in a transaction that only reads, all of it of one moment.
 func (s *Store) leadSnapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if !s.postgres { // a reader sees one moment anyway
-		return s.r.RunInTx(ctx, nil, fn)
-	}
-	return s.r.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-		// A walk has an index that gives its order. Where statistics are old, or there are
-		// none, PostgreSQL takes another one and sorts a million leads.
-		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = off; SET LOCAL jit = off"); err != nil {
+	return s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		// A walk has an index that gives its order; with another one, a million leads would
+		// be sorted.
+		if err := s.withoutPlan(ctx, tx, "sort"); err != nil {
 			return err
 		}
 		return fn(ctx, tx)
@@ -275,9 +272,7 @@ func (w leadWalk) exact() bool {
 // the primary or a unique key.
 func (s *Store) matching(tx bun.Tx, w leadWalk, index string, f waypost.LeadFilter) *bun.SelectQuery {
 	q := tx.NewSelect().Model((*leadRow)(nil))
-	if !s.postgres && index != "" {
-		q.ModelTableExpr("leads AS l INDEXED BY ?", bun.Ident(index))
-	}
+	s.indexedBy(q, "leads AS l", index)
 	after := w.after
 	if len(after) == 2 {
 		f, after = w.tighter(f)
@@ -465,9 +460,9 @@ var searchColumns = []string{"leads_id", "leads_group", "region", "name_folded",
 
 // gather finds all leads that match and sorts them.
 func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
-	if s.postgres {
-		// It knows by its statistics what to look them up by; without OFFSET it would
-		// look at the order and the limit, and not at all leads being needed.
+	if s.hasStatistics() {
+		// Without OFFSET, what leads are looked up by would depend on the order and the
+		// limit, and not on all leads being needed.
 		found := s.matching(tx, w, "", w.f).Column(w.order.columns()...)
 		err = w.ordered(tx.NewSelect().TableExpr("(? OFFSET 0) AS l", found), w.n).Column("l.leads_id").Scan(ctx, &ids)
 		return ids, err

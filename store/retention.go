@@ -112,22 +112,8 @@ func (p sweepPlace) withCaps(q *bun.SelectQuery) *bun.SelectQuery {
 // before it is made.
 func (p sweepPlace) born(prefix string) string { return waypost.NewID(prefix, p.before().Time) }
 
-const (
-	// How many rows a step looks at together, and the most that it drops (with what belongs
-	// to them). That holds SQLite's only writer for about 10 ms; on PostgreSQL it is one
-	// transaction of many.
-	sqlitePage   = 50
-	postgresPage = 250
-	// sweepPages bounds the pages of a step that have nothing to drop.
-	sweepPages = 20
-)
-
-func (s *Store) sweepPage() int64 {
-	if s.postgres {
-		return postgresPage
-	}
-	return sqlitePage
-}
+// sweepPages bounds the pages of a step that have nothing to drop.
+const sweepPages = 20
 
 // sweepRow is a row that a sweep looks at, of whatever kind.
 type sweepRow struct {
@@ -315,10 +301,7 @@ func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sw
 		Join("JOIN enrollments AS e ON e.id = u.enrollment_id")).
 		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").Where(deliveryOver+and, p.beforeOf()).
 		Order("d.enrollment_id", "d.visit")
-	if s.postgres {
-		q.For("UPDATE OF d SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil {
+	if err := s.lockFor(q, forDelete+" OF d"+skipLocked).Scan(ctx); err != nil {
 		return nil, nil, err
 	}
 	keys = make([]touchpointRow, len(deliveries))
@@ -353,14 +336,10 @@ func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 // clearPayloads drops the messages of touchpoints, which it counts, and what the
 // receivers answered.
 func clearPayloads(ctx context.Context, tx bun.Tx, keys []touchpointRow) (int, error) {
-	for _, of := range []struct{ table, set, where string }{
-		{"deliveries", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
-		{"attempts", "response = NULL, message = '', response_excerpt = ''", "(response IS NOT NULL OR message <> '' OR response_excerpt <> '')"},
-		{"delivery_rounds", "response = NULL, message = ''", "(response IS NOT NULL OR message <> '')"},
-	} {
-		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(of.table).Set(of.set).Where(ofKeys).Where(of.where).Exec(ctx)
+	for _, table := range []string{"deliveries", "attempts", "delivery_rounds"} {
+		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(table).Set("response = NULL").Where(ofKeys).Where("response IS NOT NULL").Exec(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("clear what was answered in %s: %w", of.table, err)
+			return 0, fmt.Errorf("clear what was answered in %s: %w", table, err)
 		}
 	}
 	return deleteOf(ctx, tx, "messages", keys)
@@ -423,10 +402,7 @@ func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, ro
 	var enrollments []enrollmentRow
 	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "cohort_id", "ended_at").
 		Where("e.id IN (?)", bun.List(idsOf(rows))).Where(enrollmentOver, p.before()).Order("e.id")
-	if s.postgres {
-		q.For("UPDATE OF e SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil || len(enrollments) == 0 {
+	if err := s.lockFor(q, forDelete+" OF e"+skipLocked).Scan(ctx); err != nil || len(enrollments) == 0 {
 		return 0, err
 	}
 	var ids []string
@@ -556,10 +532,7 @@ func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []
 	var ids []string
 	q := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
 		Where("id IN (?) AND ended_at < ?", bun.List(idsOf(rows)), p.before()).Order("id")
-	if s.postgres {
-		q.For("NO KEY UPDATE SKIP LOCKED")
-	}
-	if err := q.Scan(ctx, &ids); err != nil || len(ids) == 0 {
+	if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	_, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?)", bun.List(ids)).Exec(ctx)
@@ -601,10 +574,7 @@ var updateFilter = bulk{
 func (s *Store) dropFilters(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var launches []launchRow
 	q := tx.NewSelect().Model(&launches).Column("id", "filter").Where("la.id IN (?)", bun.List(idsOf(rows))).Where(launchOver, p.before()).Order("la.id")
-	if s.postgres {
-		q.For("NO KEY UPDATE OF la SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil {
+	if err := s.lockFor(q, forChange+" OF la"+skipLocked).Scan(ctx); err != nil {
 		return 0, err
 	}
 	filters := make([]string, len(launches))
@@ -632,10 +602,7 @@ func (s *Store) importPartPage(p sweepPlace) *bun.SelectQuery {
 func (s *Store) dropImports(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	var imports []importRow
 	q := tx.NewSelect().Model(&imports).Where("i.id IN (?) AND i.ended_at IS NULL", bun.List(slices.Compact(idsOf(rows)))).Order("i.id")
-	if s.postgres {
-		q.For("NO KEY UPDATE OF i SKIP LOCKED")
-	}
-	if err := q.Scan(ctx); err != nil {
+	if err := s.lockFor(q, forChange+" OF i"+skipLocked).Scan(ctx); err != nil {
 		return 0, err
 	}
 	for i := range imports {

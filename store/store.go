@@ -1,7 +1,3 @@
-// Package store keeps everything that people ask about in SQL: on PostgreSQL,
-// or on SQLite for one machine. It alone knows the tables; what it returns is
-// the vocabulary of package waypost. Faults that the caller can act on are
-// *waypost.Error values, everything else is an ordinary error.
 package store
 
 import (
@@ -9,15 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
-	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"waypost"
 )
@@ -28,8 +19,8 @@ type Store struct {
 	// writers queue up here instead of failing there with SQLITE_BUSY; on
 	// PostgreSQL both are one pool.
 	r, w     *bun.DB
-	planned  *sql.DB // on PostgreSQL: see at_once.go
-	postgres bool
+	planned  *sql.DB // of PostgreSQL alone, see query
+	postgres bool    // only files db_* ask
 	// On SQLite, lanes order those who write. Who is in has the statements that are
 	// prepared for the connection of w, by their texts, and the texts of others that
 	// were needed.
@@ -57,21 +48,12 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	}
 	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
 	s := &Store{
-		postgres: loc.postgres != nil, prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports),
-		versions: versions, keys: keys, now: now,
+		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, keys: keys, now: now,
 	}
-	if s.postgres {
-		s.w = bun.NewDB(loc.openPostgres(), pgdialect.New())
-		s.r = s.w
-		s.planned = loc.openPlanned()
-	} else {
-		if err := loc.checkFile(); err != nil {
-			return nil, err
-		}
-		s.w = bun.NewDB(loc.openSQLite(false), sqlitedialect.New())
-		s.r = bun.NewDB(loc.openSQLite(true), sqlitedialect.New())
+	if err := s.connect(loc); err != nil {
+		return nil, err
 	}
-	s.briefing = briefing(s.r, s.postgres)
+	s.briefing = s.briefingText()
 	if err := s.check(ctx, loc); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -79,18 +61,17 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 }
 
 func (s *Store) check(ctx context.Context, loc location) error {
-	version, err := schemaVersion(ctx, s.w.DB, s.postgres)
-	if err == nil && s.postgres {
-		err = s.planned.PingContext(ctx)
+	version, err := loc.schemaVersion(ctx, s.w.DB)
+	if err == nil {
+		err = loc.checkVersion(version)
 	}
 	if err != nil {
-		return loc.explain(err)
-	}
-	if err := loc.checkBuild(ctx, s.w.DB, version); err != nil {
 		return err
 	}
-	if err := loc.checkVersion(version); err != nil {
-		return err
+	if s.planned != nil {
+		if err := s.planned.PingContext(ctx); err != nil {
+			return loc.explain(err)
+		}
 	}
 	// A file that can be read but not written is found now, not at the first write.
 	return loc.explain(s.write(ctx, func(ctx context.Context, tx bun.Tx) error { return nil }))
@@ -98,10 +79,11 @@ func (s *Store) check(ctx context.Context, loc location) error {
 
 // Close closes all connections.
 func (s *Store) Close() error {
-	if s.postgres {
-		return errors.Join(s.planned.Close(), s.w.Close())
+	err := errors.Join(s.r.Close(), s.w.Close()) // closing one pool twice is no error
+	if s.planned != nil {
+		err = errors.Join(err, s.planned.Close())
 	}
-	return errors.Join(s.r.Close(), s.w.Close())
+	return err
 }
 
 // Ping tells whether the database answers.
@@ -116,111 +98,6 @@ func (s *Store) Ping(ctx context.Context) error {
 // time is the current time as the database holds it.
 func (s *Store) time() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-// maxTries bounds how often a transaction is begun again after PostgreSQL chose
-// it as the victim of a deadlock. Rows are locked in the order of their keys, so
-// it should never happen.
-const maxTries = 5
-
-// deliveriesByScope is the index of deliveries by their message. Where two insert the
-// very same row at once, PostgreSQL may meet it before the primary key, for which
-// there is a way out; the second try finds the row.
-const deliveriesByScope = "deliveries_by_scope"
-
-// write runs fn, which writes few rows, in a transaction. fn may run again and must
-// not keep anything of a run before.
-func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
-	return s.writeRows(ctx, 1, fn)
-}
-
-// writeRows is write for about so many rows: on SQLite, large writes let small ones
-// go before them.
-func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if !s.postgres {
-		if err := s.lanes.enter(ctx, rows > smallWrite); err != nil {
-			return err
-		}
-		defer s.lanes.leave()
-		if err := s.prepare(ctx); err != nil {
-			return err
-		}
-	}
-	for try := 1; ; try++ {
-		err := s.w.RunInTx(ctx, nil, fn)
-		if try < maxTries && conflicts(err) {
-			continue
-		}
-		return err
-	}
-}
-
-// conflicts tells whether a statement met another transaction, and may do better alone.
-func conflicts(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope)
-}
-
-// maxPrepared bounds the statements that are kept prepared.
-const maxPrepared = 50
-
-// prepare prepares what a transaction before has missed: the transaction itself
-// has the only connection.
-func (s *Store) prepare(ctx context.Context) error {
-	for _, text := range s.missed {
-		stmt, err := s.w.DB.PrepareContext(ctx, text)
-		if err != nil {
-			return err
-		}
-		s.prepared[text] = stmt
-	}
-	s.missed = s.missed[:0]
-	return nil
-}
-
-// statement returns a prepared statement for a transaction of write on SQLite.
-// Preparing it takes about as long as running it for twenty rows, so it is kept.
-func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stmt, error) {
-	if stmt := s.prepared[text]; stmt != nil {
-		return tx.Tx.StmtContext(ctx, stmt), nil
-	}
-	if len(s.prepared)+len(s.missed) < maxPrepared && !slices.Contains(s.missed, text) {
-		s.missed = append(s.missed, text)
-	}
-	return tx.Tx.PrepareContext(ctx, text)
-}
-
-// query runs a statement of the hot path, in a transaction or, if tx is nil, outside
-// of one; its text never changes.
-func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
-	switch {
-	case tx == nil && s.postgres:
-		return s.planned.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, args...)...)
-	case tx == nil:
-		return s.r.DB.QueryContext(ctx, text, args...)
-	case s.postgres:
-		return tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	}
-	stmt, err := s.statement(ctx, *tx, text)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(context.WithoutCancel(ctx), args...)
-}
-
-// rowsByID reads the rows of a table of which a column, that tells them apart, is one of
-// ids.
-func rowsByID[T, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []T, err error) {
-	q := s.r.NewSelect().Model(&rows)
-	if !s.postgres {
-		return rows, q.Where("? IN (?)", bun.Ident(column), bun.List(ids)).Scan(ctx)
-	}
-	found, err := s.query(ctx, nil, q.Where("? = ANY ($1)", bun.Ident(column)).String(), ids)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	return rows, s.r.ScanRows(ctx, found, &rows)
-}
-
 // rowByID reads one row by its id; sql.ErrNoRows if the scope has none.
 func rowByID[T interface{ scope() waypost.Scope }](ctx context.Context, s *Store, sc waypost.Scope, id string) (row T, err error) {
 	rows, err := rowsByID[T](ctx, s, "id", []string{id})
@@ -232,34 +109,6 @@ func rowByID[T interface{ scope() waypost.Scope }](ctx context.Context, s *Store
 	}
 	return rows[0], nil
 }
-
-// lock makes q lock the rows of the alias until the transaction ends. SQLite
-// needs no row locks: its write transactions are alone from their beginning.
-func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
-	if s.postgres {
-		return q.For("NO KEY UPDATE OF ?", bun.Ident(alias))
-	}
-	return q
-}
-
-// Error codes that are told apart: PostgreSQL, appendix A; SQLite, result codes.
-const (
-	pgSerialization  = "40001"
-	pgDivisionByZero = "22012"
-	pgStalePlan      = "0A000"
-	pgNoStatement    = "26000"
-	pgDeadlock       = "40P01"
-	pgUnique         = "23505"
-	pgReadOnly       = "25006"
-
-	sqliteBusy     = 5
-	sqliteReadOnly = 8
-	sqliteIO       = 10
-	sqliteFull     = 13
-	sqliteCantOpen = 14
-	sqliteNotADB   = 26
-	sqliteUnique   = 2067 // an extended one
-)
 
 // notFound turns "no rows" into a NotFound of what was looked for.
 func notFound(err error, target, format string, args ...any) error {

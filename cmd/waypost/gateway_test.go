@@ -21,6 +21,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"waypost/store"
+	"waypost/store/storetest"
 )
 
 // deployment is a database, a Redis and what roles need to use them. Temporal is
@@ -47,6 +48,20 @@ func deployment(t *testing.T) []string {
 		// So is Typesense, without which a gateway alone has no index of articles.
 		"WAYPOST_TYPESENSE_URL=" + gone.URL, "WAYPOST_TYPESENSE_API_KEY=none",
 	}
+}
+
+// TestEarlierBuild starts what uses the database on one of an earlier build.
+func TestEarlierBuild(t *testing.T) {
+	t.Parallel()
+	storetest.EarlierBuild(t, func(t *testing.T, url string) {
+		environ := append(deployment(t), "WAYPOST_DATABASE_URL="+url)
+		for _, command := range []string{"migrate", "gateway", "worker", "serve"} {
+			r := runCLI(t, environ, "", command)
+			if r.want(t, 1, nil, []string{"was made by an earlier build"}); strings.Count(r.stderr, "\n") != 1 {
+				t.Errorf("%s says more than one line:\n%s", command, r.stderr)
+			}
+		}
+	})
 }
 
 func TestApps(t *testing.T) {

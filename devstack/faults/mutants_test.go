@@ -40,7 +40,7 @@ var mutants = map[string]mutant{
 			old:  "		case s.Status.Final():\n",
 			new:  "		case false:\n",
 		}, {
-			file: "store/openings.go",
+			file: "store/delivery_open.go",
 			old:  "	if r.Status.Final() {\n		return false\n	}\n",
 			new:  "",
 		}},

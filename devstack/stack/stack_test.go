@@ -14,6 +14,7 @@ import (
 
 	"waypost/devstack/datadir"
 	"waypost/devstack/stack"
+	"waypost/store/storetest"
 )
 
 // environ is the environment of a stack that meets nobody else's.
@@ -111,6 +112,16 @@ func TestOnlySomeParts(t *testing.T) {
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestEarlierBuild starts a stack on a database of an earlier build.
+func TestEarlierBuild(t *testing.T) {
+	storetest.EarlierBuild(t, func(t *testing.T, dbURL string) {
+		_, err := stack.Start(context.Background(), stack.Options{Environ: environ(t.TempDir(), "WAYPOST_DATABASE_URL="+dbURL), Parts: []stack.Part{stack.Redis}})
+		if err == nil || !strings.Contains(err.Error(), "was made by an earlier build") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 func TestStartThatFailsLeavesNothing(t *testing.T) {

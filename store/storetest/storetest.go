@@ -183,6 +183,35 @@ func openStore(t testing.TB, dbURL string, now func() time.Time) *store.Store {
 	return s
 }
 
+// EarlierBuild runs a test with a database of each kind as builds before the first release
+// left it: they noted its version in another table.
+func EarlierBuild(t *testing.T, test func(t *testing.T, dbURL string)) {
+	t.Helper()
+	const table = "CREATE TABLE goose_db_version (version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL)"
+	t.Run("sqlite", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "waypost.db")
+		execute(t, "sqlite", path, table)
+		test(t, "sqlite:"+path)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		dbURL := PostgresURL(t)
+		execute(t, "pgx", dbURL, table)
+		test(t, dbURL)
+	})
+}
+
+func execute(t testing.TB, driver, dsn, statement string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // RequirePostgres skips the test if no PostgreSQL server is named by
 // WAYPOST_TEST_POSTGRES_URL; with WAYPOST_TEST_REQUIRE_SERVERS=1 it fails instead.
 func RequirePostgres(t testing.TB) string {

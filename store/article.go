@@ -1,0 +1,400 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type articleRow struct {
+	bun.BaseModel `bun:"table:articles,alias:a"`
+
+	Number      int64  `bun:"number,pk"`
+	Org         string `bun:"org"`
+	Stage       string `bun:"stage"`
+	ID          string `bun:"id"`
+	Revision    int64  `bun:"revision"`
+	Size        int    `bun:"size"`
+	TenantID    string `bun:"tenant_id"`
+	Name        string `bun:"name"`
+	Identifier  string `bun:"identifier"`
+	AccessLevel int    `bun:"access_level"`
+	Published   bool   `bun:"published"`
+	FrontendURL string `bun:"frontend_url"`
+	Channels    string `bun:"channels"`
+	PublishedAt stamp  `bun:"published_at"`
+	Content     string `bun:"content"`
+}
+
+// channelColumn is an element of articles.channels.
+type channelColumn struct {
+	ID          string `json:"id"`
+	Slug        string `json:"slug"`
+	URL         string `json:"url"`
+	Name        string `json:"name"`
+	AccessLevel int    `json:"level"`
+}
+
+func newArticleRow(sc waypost.Scope, a waypost.Article) (articleRow, error) {
+	row := articleRow{
+		Org: sc.Org, Stage: string(sc.Stage), ID: a.ID, TenantID: a.TenantID, Name: a.Name, Identifier: a.Identifier,
+		AccessLevel: a.AccessLevel, Published: a.Published, FrontendURL: a.FrontendURL,
+		PublishedAt: stamp{a.PublishedAt.UTC().Truncate(time.Millisecond)}, Content: a.Content,
+	}
+	channels := make([]channelColumn, len(a.Channels))
+	for i, c := range a.Channels {
+		channels[i] = channelColumn(c)
+	}
+	var err error
+	row.Channels, err = toJSON(channels)
+	row.Size = len(row.Content) + len(row.Name) + len(row.Channels)
+	return row, err
+}
+
+func (r *articleRow) article() (waypost.Article, error) {
+	a := waypost.Article{
+		ID: r.ID, TenantID: r.TenantID, Name: r.Name, Identifier: r.Identifier, Content: r.Content, AccessLevel: r.AccessLevel,
+		Published: r.Published, FrontendURL: r.FrontendURL, PublishedAt: r.PublishedAt.Time,
+	}
+	var channels []channelColumn
+	if err := fromJSON(r.Channels, &channels); err != nil {
+		return a, fmt.Errorf("article %d: %w", r.Number, err)
+	}
+	a.Channels = make([]waypost.Channel, len(channels))
+	for i, c := range channels {
+		a.Channels[i] = waypost.Channel(c)
+	}
+	return a, nil
+}
+
+// replace makes the row the next revision of current (nil: the first).
+func (r *articleRow) replace(current *articleRow, now time.Time) {
+	published := stamp{now.Truncate(time.Millisecond)}
+	if current != nil {
+		r.Number, r.Revision, published = current.Number, current.Revision, current.PublishedAt
+	}
+	r.Revision++
+	if r.PublishedAt.IsZero() {
+		r.PublishedAt = published
+	}
+}
+
+// errRaced ends a transaction that found no article where another one has put it
+// meanwhile.
+var errRaced = errors.New("another request stored the article at the same time")
+
+// articleSmall is how many bytes of an article count as much as a row does when it
+// is told whether a write is small.
+const articleSmall = 64 << 10
+
+// PutArticle stores an article or replaces the one of its id, and has the index told
+// of it. check (unless nil) sees the present one, nil if there is none, while nobody
+// else can change it; it may run again and must not keep anything, and its error ends
+// the put and is returned. An article without PublishedAt keeps the present one's, or
+// gets the current time in milliseconds. The tenant of a first article becomes the
+// organisation's; Conflict (target "tenant_id") if it is another's. BadRequest if a
+// member is faulty.
+func (s *Store) PutArticle(ctx context.Context, sc waypost.Scope, a waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error) {
+	if err := a.Validate(); err != nil {
+		return waypost.Article{}, false, err
+	}
+	fresh, err := newArticleRow(sc, a)
+	if err != nil {
+		return waypost.Article{}, false, err
+	}
+	for try := 1; ; try++ {
+		row := fresh
+		var refused error
+		err := s.writeRows(ctx, 1+fresh.Size/articleSmall, func(ctx context.Context, tx bun.Tx) (err error) {
+			row = fresh
+			created, refused, err = s.putArticle(ctx, tx, &row, check)
+			return err
+		})
+		switch {
+		case refused != nil:
+			return waypost.Article{}, false, refused
+		case errors.Is(err, errRaced) && try < staleTries:
+			continue
+		case err != nil:
+			return waypost.Article{}, false, fmt.Errorf("put article %s: %w", a.ID, err)
+		}
+		stored, err = row.article()
+		return stored, created, err
+	}
+}
+
+func (s *Store) putArticle(ctx context.Context, tx bun.Tx, row *articleRow, check func(*waypost.Article) error) (created bool, refused, err error) {
+	current, err := s.lockArticle(ctx, tx, row.Org, row.Stage, row.ID)
+	if err != nil {
+		return false, nil, err
+	}
+	if check != nil {
+		var present *waypost.Article
+		if current != nil {
+			a, err := current.article()
+			if err != nil {
+				return false, nil, err
+			}
+			present = &a
+		}
+		if err := check(present); err != nil {
+			return false, err, err
+		}
+	}
+	owners, err := s.claimTenants(ctx, tx, row.Org, []string{row.TenantID})
+	if err != nil {
+		return false, nil, err
+	}
+	if owners[row.TenantID] != row.Org {
+		return false, nil, foreignTenant(row.TenantID)
+	}
+	row.replace(current, s.time())
+	if current == nil {
+		return true, nil, s.writeArticles(ctx, tx, []*articleRow{row}, nil, false)
+	}
+	return false, nil, s.writeArticles(ctx, tx, nil, []*articleRow{row}, false)
+}
+
+// lockArticle reads an article and keeps others from changing it; nil if there is
+// none.
+func (s *Store) lockArticle(ctx context.Context, tx bun.Tx, org, stage, id string) (*articleRow, error) {
+	var row articleRow
+	err := s.lock(tx.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", org, stage, id), "a").Scan(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &row, err
+}
+
+// foreignTenant is what befalls an article of another organisation's tenant.
+func foreignTenant(tenant string) *waypost.Error {
+	return waypost.Errorf(waypost.CodeConflict, "tenant_id", "the tenant %s belongs to another organisation", tenant)
+}
+
+var (
+	insertArticles = bulk{
+		table: "articles",
+		columns: []string{
+			"number bigint", "org text", "stage text", "id text", "revision bigint", "size bigint", "tenant_id text", "name text",
+			"identifier text", "access_level bigint", "published boolean", "frontend_url text", "channels text", "published_at bigint", "content text",
+		},
+		suffix: "ON CONFLICT (id, org, stage) DO NOTHING",
+		unique: 1,
+	}
+	updateArticles = bulk{
+		table:   "articles AS a",
+		columns: append([]string{"number bigint"}, insertArticles.columns[4:]...),
+		keys:    1,
+	}
+)
+
+// writeArticles stores new articles and ones that are locked, and their changes. New
+// ones get their numbers in the order of the list. All of it is written in the order
+// of its keys, tenants before articles and changes last, so that writers do not wait
+// for each other in a circle. errRaced if another transaction has made one of the new
+// ones.
+func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, fresh, locked []*articleRow, bulk bool) error {
+	if err := s.numberArticles(ctx, tx, fresh); err != nil {
+		return err
+	}
+	byID := slices.SortedFunc(slices.Values(fresh), func(x, y *articleRow) int { return cmp.Compare(x.ID, y.ID) })
+	inserted := 0
+	err := insertArticles.apply(ctx, s, tx, len(byID), func(i int) []any {
+		r := byID[i]
+		return []any{
+			r.Number, r.Org, r.Stage, r.ID, r.Revision, r.Size, r.TenantID, r.Name,
+			r.Identifier, r.AccessLevel, &r.Published, r.FrontendURL, r.Channels, r.PublishedAt, r.Content,
+		}
+	}, func(int) { inserted++ })
+	if err != nil {
+		return err
+	}
+	if inserted != len(fresh) {
+		return errRaced
+	}
+	err = updateArticles.run(ctx, s, tx, len(locked), func(i int) []any {
+		r := locked[i]
+		return []any{
+			r.Number, r.Revision, r.Size, r.TenantID, r.Name,
+			r.Identifier, r.AccessLevel, &r.Published, r.FrontendURL, r.Channels, r.PublishedAt, r.Content,
+		}
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return s.noteChanges(ctx, tx, slices.Concat(fresh, locked), bulk)
+}
+
+// numberArticles gives new articles their numbers.
+func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, fresh []*articleRow) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	numbers, err := s.nextNumbers(ctx, tx, "articles", "number", len(fresh))
+	if err != nil {
+		return err
+	}
+	for i, r := range fresh {
+		r.Number = numbers[i]
+	}
+	return nil
+}
+
+// noArticle is the answer for an id that names no article.
+func noArticle(id string) error {
+	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no article %s", clip(id))
+}
+
+// Article returns an article; NotFound if the scope has none of this id.
+func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (waypost.Article, error) {
+	if !waypost.IsArticleKey(id) {
+		return waypost.Article{}, noArticle(id)
+	}
+	var row articleRow
+	err := s.r.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", sc.Org, sc.Stage, id).Scan(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return waypost.Article{}, noArticle(id)
+	}
+	if err != nil {
+		return waypost.Article{}, fmt.Errorf("load article %s: %w", id, err)
+	}
+	return row.article()
+}
+
+// DeleteArticle deletes an article and has the index told of it. check (unless nil)
+// sees the article while nobody else can change it; it may run again, and its error
+// ends the deletion and is returned. NotFound if the scope has none of this id. The
+// tenant stays the organisation's.
+func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Article) error) error {
+	if !waypost.IsArticleKey(id) {
+		return noArticle(id)
+	}
+	var refused error
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockArticle(ctx, tx, sc.Org, string(sc.Stage), id)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			return noArticle(id)
+		}
+		if check != nil {
+			a, err := row.article()
+			if err != nil {
+				return err
+			}
+			if refused = check(a); refused != nil {
+				return refused
+			}
+		}
+		if _, err := tx.NewDelete().Model(row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		row.Revision++
+		return s.noteChanges(ctx, tx, []*articleRow{row}, false)
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return fmt.Errorf("delete article %s: %w", id, err)
+	}
+	return nil
+}
+
+type tenantRow struct {
+	bun.BaseModel `bun:"table:article_tenants,alias:at"`
+
+	TenantID string `bun:"tenant_id,pk"`
+	Org      string `bun:"org"`
+}
+
+// TenantOrg returns the organisation that a tenant belongs to, in all stages and for
+// good; NotFound if nobody has written an article of it.
+func (s *Store) TenantOrg(ctx context.Context, tenantID string) (string, error) {
+	if waypost.IsArticleKey(tenantID) {
+		owners, err := tenantOwners(ctx, s.r, []string{tenantID})
+		if err != nil {
+			return "", fmt.Errorf("load tenant %s: %w", tenantID, err)
+		}
+		if org, found := owners[tenantID]; found {
+			return org, nil
+		}
+	}
+	return "", waypost.Errorf(waypost.CodeNotFound, "tenant_id", "there is no tenant %s", clip(tenantID))
+}
+
+// CheckTenants is a Conflict if one of the tenants belongs to another organisation
+// than org, with a detail for each such one: target "tenantIds[1]" is the second of
+// them. Those of nobody pass.
+func (s *Store) CheckTenants(ctx context.Context, org string, tenantIDs []string) error {
+	known := slices.DeleteFunc(slices.Clone(tenantIDs), func(id string) bool { return !waypost.IsArticleKey(id) })
+	owners, err := tenantOwners(ctx, s.r, known)
+	if err != nil {
+		return fmt.Errorf("look for tenants: %w", err)
+	}
+	var foreign waypost.Problems
+	for i, id := range tenantIDs {
+		if owner, found := owners[id]; found && owner != org {
+			foreign.Add(waypost.DetailDuplicate, fmt.Sprintf("tenantIds[%d]", i), "belongs to another organisation")
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	return &waypost.Error{
+		Code: waypost.CodeConflict, Message: foreign[0].Target + ": " + foreign[0].Message, Target: "tenantIds", Details: foreign,
+	}
+}
+
+// tenantOwners returns the organisations of those tenants that have one.
+func tenantOwners(ctx context.Context, db bun.IDB, ids []string) (map[string]string, error) {
+	owners := map[string]string{}
+	if len(ids) == 0 {
+		return owners, nil
+	}
+	var rows []tenantRow
+	if err := db.NewSelect().Model(&rows).Where("tenant_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		owners[r.TenantID] = r.Org
+	}
+	return owners, nil
+}
+
+var insertTenants = bulk{
+	table:   "article_tenants",
+	columns: []string{"tenant_id text", "org text"},
+	suffix:  "ON CONFLICT (tenant_id) DO NOTHING",
+	unique:  1,
+}
+
+// claimTenants gives org the tenants that are nobody's, and returns whose all of them
+// are then.
+func (s *Store) claimTenants(ctx context.Context, tx bun.Tx, org string, ids []string) (map[string]string, error) {
+	owners, err := tenantOwners(ctx, tx, ids)
+	if err != nil {
+		return nil, err
+	}
+	free := slices.Sorted(slices.Values(ids))
+	free = slices.DeleteFunc(slices.Compact(free), func(id string) bool { return owners[id] != "" })
+	err = insertTenants.apply(ctx, s, tx, len(free), func(i int) []any { return []any{free[i], org} }, func(i int) { owners[free[i]] = org })
+	if err != nil {
+		return nil, err
+	}
+	// Others got the rest at the same time, and have committed.
+	rest := slices.DeleteFunc(free, func(id string) bool { return owners[id] != "" })
+	others, err := tenantOwners(ctx, tx, rest)
+	maps.Copy(owners, others)
+	return owners, err
+}

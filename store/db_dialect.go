@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// Only files named db_* know which database it is; this one has what the other files need
+// of both. SQLite has one writer: a write transaction is alone from its beginning and needs
+// no row locks. PostgreSQL has many writers, and statistics to plan by.
+
+// dialects is a statement, or a part of one, as each database has it.
+type dialects struct{ postgres, sqlite string }
+
+// in is the text for the database that the store is in.
+func (s *Store) in(d dialects) string {
+	if s.postgres {
+		return d.postgres
+	}
+	return d.sqlite
+}
+
+// Locks of rows, until the transaction ends.
+const (
+	forChange = "NO KEY UPDATE" // nobody else changes, deletes or locks the rows
+	forDelete = "UPDATE"        // nobody else refers to them either
+	forShare  = "SHARE"         // nobody changes them; others can lock them for share, too
+	forKey    = "KEY SHARE"     // nobody deletes them
+
+	skipLocked = " SKIP LOCKED" // after one of these: rows that others have locked are passed over
+)
+
+// lockFor makes q lock the rows that it finds. Where it joins tables, how says " OF alias".
+func (s *Store) lockFor(q *bun.SelectQuery, how string) *bun.SelectQuery {
+	if s.postgres {
+		q.For(how)
+	}
+	return q
+}
+
+// lock makes q lock the rows of the alias against changes.
+func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
+	return s.lockFor(q, forChange+" OF "+alias)
+}
+
+// lockRows locks the rows that q finds, in its order, and reads nothing of them.
+func (s *Store) lockRows(ctx context.Context, q *bun.SelectQuery, how string) error {
+	if !s.postgres {
+		return nil
+	}
+	_, err := q.ColumnExpr("1").For(how).Exec(ctx)
+	return err
+}
+
+// othersWrite tells whether other transactions write while one does.
+func (s *Store) othersWrite() bool { return s.postgres }
+
+// dropsCohorts tells whether a cohort goes with its last enrollment. SQLite would look
+// through all enrollments for each, because one may refer to it.
+func (s *Store) dropsCohorts() bool { return s.postgres }
+
+// list is the argument for a statement's many keys: an array, or for json_each of SQLite.
+func (s *Store) list(keys []string) (any, error) {
+	if s.postgres {
+		return keys, nil
+	}
+	return toJSON(keys)
+}
+
+// ofTouchpoints selects the deliveries (alias d) of the touchpoints that touchpointArgs
+// lists. A CROSS JOIN of SQLite keeps its order: the keys first.
+var ofTouchpoints = dialects{
+	postgres: ` FROM unnest($1::text[], $2::bigint[]) AS u (enrollment_id, visit)
+		JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit`,
+	sqlite: " FROM json_each(?) AS u CROSS JOIN deliveries AS d ON d.enrollment_id = u.value ->> 0 AND d.visit = u.value ->> 1",
+}
+
+// touchpointArgs are the arguments of ofTouchpoints.
+func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
+	sorted := sortedKeys(keys)
+	if s.postgres {
+		ids, visits := make([]string, len(sorted)), make([]int64, len(sorted))
+		for i, key := range sorted {
+			ids[i], visits[i] = key.EnrollmentID, int64(key.Visit)
+		}
+		return []any{ids, visits}, nil
+	}
+	list := make([][2]any, len(sorted))
+	for i, key := range sorted {
+		list[i] = [2]any{key.EnrollmentID, key.Visit}
+	}
+	text, err := toJSON(list)
+	return []any{text}, err
+}
+
+// unpack turns a column or literal with members in JSON into rows m, and says how
+// their enrollment's and their lead's ids are written.
+func (s *Store) unpack(list string) (from, id, lead string) {
+	if s.postgres {
+		return "json_to_recordset(" + list + "::json) AS m (e text, l bigint)", "m.e", "m.l"
+	}
+	return "json_each(" + list + ") AS m", "m.value ->> 'e'", "m.value ->> 'l'"
+}
+
+// withoutPlan keeps PostgreSQL from planning with a way ("sort", "seqscan") until the
+// transaction ends: where its statistics are old, or there are none, that seems as good as
+// the index that the statement is written for.
+func (s *Store) withoutPlan(ctx context.Context, tx bun.Tx, way string) error {
+	if !s.postgres {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "SET LOCAL enable_"+way+" = off; SET LOCAL jit = off")
+	return err
+}
+
+// hasStatistics tells whether the database knows how many rows each index would find.
+func (s *Store) hasStatistics() bool { return s.postgres }
+
+// indexedBy makes q read a table (with its alias) by an index, on SQLite, which has no
+// statistics to choose one by. Without a name it takes the primary or a unique key.
+func (s *Store) indexedBy(q *bun.SelectQuery, table, index string) {
+	if !s.postgres && index != "" {
+		q.ModelTableExpr(table+" INDEXED BY ?", bun.Ident(index))
+	}
+}
+
+// snapshot runs fn in a transaction that only reads, all of it of one moment.
+func (s *Store) snapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	options := &sql.TxOptions{}
+	if s.postgres { // a reader of SQLite sees one moment anyway
+		options = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	}
+	return s.r.RunInTx(ctx, options, fn)
+}
+
+// nextNumbers draws n numbers that no row of the table has had.
+func (s *Store) nextNumbers(ctx context.Context, tx bun.Tx, table, column string, n int) ([]int64, error) {
+	numbers := make([]int64, 0, n)
+	if s.postgres {
+		err := tx.NewRaw("SELECT nextval(pg_get_serial_sequence(?, ?)) FROM generate_series(1, ?)", table, column, n).Scan(ctx, &numbers)
+		return numbers, err
+	}
+	// The only writer there is; the table remembers the numbers of deleted rows too.
+	var last int64
+	err := tx.NewRaw("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = ?", table).Scan(ctx, &last)
+	for i := range n {
+		numbers = append(numbers, last+int64(i)+1)
+	}
+	return numbers, err
+}
+
+// rest lets a time pass in which others can write: SQLite has one writer.
+func (s *Store) rest(ctx context.Context, d time.Duration) error {
+	if s.postgres {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sweepPage is how many rows a step of a sweep looks at together, and the most that it
+// drops (with what belongs to them). That holds SQLite's only writer for about 10 ms; on
+// PostgreSQL it is one transaction of many.
+func (s *Store) sweepPage() int64 {
+	if s.postgres {
+		return 250
+	}
+	return 50
+}

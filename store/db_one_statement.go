@@ -1,0 +1,28 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a delivery needs on its way is done in one statement on PostgreSQL, where it
+// would take a transaction of several: each costs a round trip, and half a millisecond
+// of planning, which is done once for each connection here. These statements know the
+// usual case only, in which nobody else is at the same rows. Where anything is in their way
+// nothing has happened, and the transaction, which is all that SQLite has, finds out what it
+// is. The functions …InOneStatement stand beside their transactions; a test compares both.
+
+// inOneStatement tells whether the database can do that.
+func (s *Store) inOneStatement() bool { return s.planned != nil }
+
+// asExpected is a domain of the schema, and its constraint: a statement that casts FALSE to
+// it fails, which takes back what it has done.
+const asExpected = "as_expected"
+
+// refused tells whether such a statement has found something in its way, if only that it
+// has to be planned anew.
+func refused(err error) bool {
+	var pg *pgconn.PgError
+	return conflicts(err) || errors.As(err, &pg) && (pg.ConstraintName == asExpected || pg.Code == pgStalePlan || pg.Code == pgNoStatement)
+}

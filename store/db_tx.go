@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/uptrace/bun"
+)
+
+// maxTries bounds how often a transaction is begun again after PostgreSQL chose
+// it as the victim of a deadlock. Rows are locked in the order of their keys, so
+// it should never happen.
+const maxTries = 5
+
+// deliveriesByScope is the index of deliveries by their message. Where two insert the
+// very same row at once, PostgreSQL may meet it before the primary key, for which
+// there is a way out; the second try finds the row.
+const deliveriesByScope = "deliveries_by_scope"
+
+// write runs fn, which writes few rows, in a transaction. fn may run again and must
+// not keep anything of a run before.
+func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	return s.writeRows(ctx, 1, fn)
+}
+
+// writeRows is write for about so many rows: on SQLite, large writes let small ones
+// go before them.
+func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
+	if !s.postgres {
+		if err := s.lanes.enter(ctx, rows > smallWrite); err != nil {
+			return err
+		}
+		defer s.lanes.leave()
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	for try := 1; ; try++ {
+		err := s.w.RunInTx(ctx, nil, fn)
+		if try < maxTries && conflicts(err) {
+			continue
+		}
+		return err
+	}
+}
+
+// conflicts tells whether a statement met another transaction, and may do better alone.
+func conflicts(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope)
+}
+
+// maxPrepared bounds the statements that are kept prepared.
+const maxPrepared = 50
+
+// prepare prepares what a transaction before has missed: the transaction itself
+// has the only connection.
+func (s *Store) prepare(ctx context.Context) error {
+	for _, text := range s.missed {
+		stmt, err := s.w.DB.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		s.prepared[text] = stmt
+	}
+	s.missed = s.missed[:0]
+	return nil
+}
+
+// statement returns a prepared statement for a transaction of write on SQLite.
+// Preparing it takes about as long as running it for twenty rows, so it is kept.
+func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stmt, error) {
+	if stmt := s.prepared[text]; stmt != nil {
+		return tx.Tx.StmtContext(ctx, stmt), nil
+	}
+	if len(s.prepared)+len(s.missed) < maxPrepared && !slices.Contains(s.missed, text) {
+		s.missed = append(s.missed, text)
+	}
+	return tx.Tx.PrepareContext(ctx, text)
+}
+
+// query runs a statement of the hot path, in a transaction or, if tx is nil, outside
+// of one; its text never changes.
+func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
+	switch {
+	case tx == nil && s.planned != nil:
+		return s.planned.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, args...)...)
+	case tx == nil:
+		return s.r.DB.QueryContext(ctx, text, args...)
+	case s.postgres:
+		return tx.Tx.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	}
+	stmt, err := s.statement(ctx, *tx, text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(context.WithoutCancel(ctx), args...)
+}
+
+// rowsByID reads the rows of a table of which a column, that tells them apart, is one of
+// ids.
+func rowsByID[T, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []T, err error) {
+	q := s.r.NewSelect().Model(&rows)
+	if !s.postgres {
+		return rows, q.Where("? IN (?)", bun.Ident(column), bun.List(ids)).Scan(ctx)
+	}
+	found, err := s.query(ctx, nil, q.Where("? = ANY ($1)", bun.Ident(column)).String(), ids)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	return rows, s.r.ScanRows(ctx, found, &rows)
+}

@@ -1,0 +1,430 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
+// states and the enrollments' progress; all of one record in one transaction. See
+// waypost.AttemptRecord for what a repeated record does. A delivery that has
+// become final stays as it is in its round; a later record only adds its attempt.
+// A touchpoint without a delivery gets one from Delivery (render failures). What
+// would be retried is canceled if its enrollment was or has exited; a redelivery is
+// not.
+func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	records, err := s.recordInOneStatement(ctx, records)
+	if err != nil {
+		return fmt.Errorf("record attempts: %w", err)
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	err = s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
+	if err != nil {
+		return fmt.Errorf("record attempts: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost.AttemptRecord) error {
+	keys := make([]waypost.Touchpoint, len(records))
+	for i, r := range records {
+		keys[i] = r.Touchpoint
+	}
+	deliveries, err := s.lockDeliveries(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	var missing []deliveryRow
+	for _, r := range records {
+		if deliveries[r.Touchpoint] == nil {
+			missing = append(missing, newDeliveryRow(r.Touchpoint, r.Scope, r.Delivery))
+		}
+	}
+	if _, err := s.addDeliveries(ctx, tx, missing, deliveries); err != nil {
+		return err
+	}
+	// Deliveries before enrollments, as everybody locks them.
+	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
+	if err != nil {
+		return err
+	}
+	run := recording{enrollments: enrollments, deliveries: deliveries, changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}}
+	if run.classes, err = s.supersededAttempts(ctx, tx, deliveries); err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Outcome.At.IsZero() {
+			r.Outcome.At = s.time()
+		}
+		run.record(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
+	}
+	updates := make([]*deliveryRow, 0, len(run.changed))
+	for key := range run.changed {
+		updates = append(updates, deliveries[key])
+	}
+	if err := s.writeAttempts(ctx, tx, slices.Collect(maps.Values(run.superseded))); err != nil {
+		return err
+	}
+	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+		return err
+	}
+	if err := eraseLeadless(ctx, tx, run.outlasting()); err != nil {
+		return err
+	}
+	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
+}
+
+// outlasting are the deliveries that are decided and may have been under way when their
+// lead was deleted: their enrollment was canceled with it, or they are redelivered.
+func (run *recording) outlasting() (keys []touchpointRow) {
+	for key, row := range run.deliveries {
+		if row.Status.Final() && (row.Round > 1 || run.enrollments[key.EnrollmentID].left()) {
+			keys = append(keys, touchpointRow(key))
+		}
+	}
+	return keys
+}
+
+// addDeliveries makes rows that were not there when they were looked for, and
+// locks those that another transaction made meanwhile: both stand in deliveries
+// then. It returns the touchpoints of those that it made.
+func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]bool, error) {
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	rows := make([]deliveryRow, 0, len(missing))
+	seen := make(map[waypost.Touchpoint]bool, len(missing))
+	for _, row := range missing {
+		if row.MessageID == "" {
+			return nil, fmt.Errorf("visit %d of enrollment %s has no delivery and no message id for one", row.Visit, row.EnrollmentID)
+		}
+		if !seen[row.touchpoint()] {
+			seen[row.touchpoint()] = true
+			rows = append(rows, row)
+		}
+	}
+	fresh, err := s.insertDeliveries(ctx, tx, rows)
+	if err != nil {
+		return nil, err
+	}
+	var keys []waypost.Touchpoint
+	for i := range rows {
+		if key := rows[i].touchpoint(); fresh[key] {
+			deliveries[key] = &rows[i]
+		} else {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return fresh, nil
+	}
+	more, err := s.lockDeliveries(ctx, tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(deliveries, more)
+	return fresh, nil
+}
+
+// supersededAttempts reads which attempts have rows of their own, and their
+// classes: of those deliveries that can have any.
+func (s *Store) supersededAttempts(ctx context.Context, tx bun.Tx, deliveries map[waypost.Touchpoint]*deliveryRow) (map[attemptKey]string, error) {
+	var keys []waypost.Touchpoint
+	for key, row := range deliveries {
+		if row.Attempts > 1 || row.Attempts == 1 && (row.LastAttempt == 0 || row.ErrorClass == waypost.ClassInterrupted) {
+			keys = append(keys, key)
+		}
+	}
+	classes := map[attemptKey]string{}
+	if len(keys) == 0 {
+		return classes, nil
+	}
+	values := sortedKeys(keys)
+	var rows []attemptRow
+	err := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&rows).Column("a.enrollment_id", "a.visit", "a.round", "a.attempt", "a.error_class").
+		TableExpr("u").Where("a.enrollment_id = u.enrollment_id AND a.visit = u.visit").Scan(ctx)
+	for _, r := range rows {
+		classes[r.key()] = r.ErrorClass
+	}
+	return classes, err
+}
+
+// recording applies records one after the other to rows that are locked; what
+// has changed is written at the end.
+type recording struct {
+	enrollments map[string]enrollmentState
+	deliveries  map[waypost.Touchpoint]*deliveryRow
+	classes     map[attemptKey]string // of attempts with rows of their own
+
+	changed    map[waypost.Touchpoint]bool
+	superseded map[attemptKey]attemptRow
+	progress   []waypost.Progress
+}
+
+func (run *recording) record(r waypost.AttemptRecord, response []byte) {
+	row := run.deliveries[r.Touchpoint]
+	if r.Round == 0 {
+		r.Round = row.Round
+	}
+	a := newAttemptRow(r, response)
+	class, apart := run.classes[a.key()]
+	inRow := row.LastRound == a.Round && row.LastAttempt == a.Attempt
+	if inRow && !apart {
+		class = row.ErrorClass
+	}
+	newest := r.Attempt >= max(row.Attempts, row.OpenAttempt, row.LastAttempt)
+	if !apart && !inRow {
+		row.Attempts++
+	} else if class != waypost.ClassInterrupted || a.ErrorClass == waypost.ClassInterrupted {
+		return
+	}
+	run.changed[r.Touchpoint] = true
+	if r.Status == waypost.DeliveryRetrying && r.Round == 1 && run.enrollments[r.EnrollmentID].left() {
+		r.Status = waypost.DeliveryCanceled
+	}
+	if !row.decides(r, newest) {
+		a.GaveUp = ""
+		run.putApart(a)
+		return
+	}
+	if !inRow {
+		for _, before := range row.last() {
+			if _, known := run.classes[before.key()]; !known {
+				run.putApart(before)
+			}
+		}
+	}
+	if apart {
+		run.putApart(a)
+	}
+	row.setLast(a)
+	row.conclude(r)
+	if r.Progress != nil {
+		run.progress = append(run.progress, *r.Progress)
+	}
+}
+
+// putApart gives an attempt a row of its own.
+func (run *recording) putApart(a attemptRow) {
+	run.superseded[a.key()] = a
+	run.classes[a.key()] = a.ErrorClass
+}
+
+// decides closes the attempt and tells whether it moves the delivery on. It does
+// not if the delivery is final in this round, or a newer attempt is under way or
+// recorded and this one did not succeed: then the newer one decides.
+func (r *deliveryRow) decides(a waypost.AttemptRecord, newest bool) bool {
+	if r.OpenAttempt <= a.Attempt {
+		r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
+	}
+	if a.Round < r.Round || a.Round == r.Round && r.Status.Final() {
+		return false
+	}
+	return newest || a.Status == waypost.DeliverySucceeded
+}
+
+// conclude moves the delivery on by its last attempt.
+func (r *deliveryRow) conclude(a waypost.AttemptRecord) {
+	r.Round, r.Status, r.DeferredReason, r.DeferredSince = a.Round, a.Status, "", stamp{}
+	if r.FirstAttemptAt.IsZero() {
+		r.FirstAttemptAt = r.LastAttemptAt
+	}
+	r.Succeed, r.NextAttemptAt = nil, stamp{a.NextAttemptAt}
+	if a.Status.Final() {
+		r.NextAttemptAt = stamp{}
+	}
+	if succeeded := a.Status == waypost.DeliverySucceeded; succeeded || a.Status == waypost.DeliveryFailed {
+		r.Succeed = &succeeded
+	}
+}
+
+var upsertAttempt = bulk{
+	table: "attempts",
+	columns: []string{
+		"enrollment_id text", "visit bigint", "round bigint", "attempt bigint", "at bigint", "http_status bigint", "error_class text",
+		"duration_ms bigint", "response bytea", "gave_up text",
+	},
+	suffix: `ON CONFLICT (enrollment_id, visit, round, attempt) DO UPDATE SET at = EXCLUDED.at, http_status = EXCLUDED.http_status,
+		error_class = EXCLUDED.error_class, duration_ms = EXCLUDED.duration_ms, response = EXCLUDED.response, gave_up = EXCLUDED.gave_up`,
+}
+
+// writeAttempts writes rows of distinct attempts, whose deliveries are locked.
+func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow) error {
+	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
+	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.DurationMs, r.Response, string(r.GaveUp)}
+	}, nil)
+}
+
+// ends are attempts that have ended, and where that leaves the enrollments: moved_to is
+// NULL for those that stay where they are.
+var ends = bulk{columns: []string{
+	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
+	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
+	"moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+}}
+
+// recordFirst fails with asExpected where not all deliveries are as their attempts were
+// opened, or an enrollment has ended meanwhile. What comes from u goes through d: joined
+// with u again, every row could be compared with all others, since nothing is known of
+// how many there are when this is planned.
+var recordFirst = recordEnds("", "u", "AND d.status = 'pending' AND "+asOpened)
+
+// recordLater does so for attempts after the first, whose deliveries describe the attempt
+// before, which gets a row of its own. They are locked for that: what is written there is
+// what was last recorded.
+var recordLater = recordEnds(`o AS MATERIALIZED (
+		SELECT u.*, d.last_round, d.last_attempt, d.last_attempt_at, d.http_status AS last_http_status, d.error_class AS last_error_class,
+			d.duration_ms AS last_duration_ms, d.response AS last_response
+		FROM u JOIN deliveries AS d ON d.enrollment_id = u.enrollment_id AND d.visit = u.visit
+		WHERE d.status = 'retrying' AND d.last_round = 1 AND `+asOpened+`
+		ORDER BY d.enrollment_id, d.visit FOR NO KEY UPDATE OF d),
+	a AS (INSERT INTO attempts (enrollment_id, visit, round, attempt, at, http_status, error_class, duration_ms, response)
+		SELECT enrollment_id, visit, last_round, last_attempt, last_attempt_at, last_http_status, last_error_class, last_duration_ms, last_response FROM o
+		ON CONFLICT (enrollment_id, visit, round, attempt) DO NOTHING),`, "o", "")
+
+const asOpened = `d.round = 1 AND d.attempts = u.attempt - 1 AND d.last_attempt = u.attempt - 1 AND d.open_attempt = u.attempt AND d.first_attempt_at IS NOT NULL`
+
+// recordEnds writes such a statement: before is what is done before the deliveries are
+// updated, from is u or what that has made of it, and when is which deliveries it takes.
+func recordEnds(before, from, when string) string {
+	return `WITH u AS MATERIALIZED (SELECT * FROM ` + ends.arrayed() + ` AS u (` + strings.Join(ends.names(), ", ") + `)),
+	` + before + `
+	d AS (UPDATE deliveries AS d SET status = u.status, deferred_reason = '', deferred_since = NULL, succeed = u.succeed, next_attempt_at = u.next_attempt_at,
+			attempts = u.attempt, open_attempt = 0, open_at = NULL, open_by = '',
+			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
+			duration_ms = u.duration_ms, response = u.response, gave_up = u.gave_up
+		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
+		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
+	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,
+			end_entries = d.end_entries, move = NULL
+		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.last_seq < d.last_seq AND e.ended_at IS NULL
+		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at),
+	s AS (SELECT e.id FROM d JOIN enrollments AS e ON e.id = d.enrollment_id WHERE d.moved_to IS NULL AND e.ended_at IS NULL
+		ORDER BY e.id FOR NO KEY UPDATE OF e),
+	f AS (UPDATE journey_entries AS je SET active = je.active - n.n
+		FROM (SELECT l.journey_id, l.leads_id, l.entry_key, n.n
+			FROM (SELECT journey_id, leads_id, entry_key, count(*) AS n FROM e WHERE ended_at IS NOT NULL GROUP BY journey_id, leads_id, entry_key) AS n
+			JOIN journey_entries AS l ON l.journey_id = n.journey_id AND l.leads_id = n.leads_id AND l.entry_key = n.entry_key
+			ORDER BY l.journey_id, l.leads_id, l.entry_key FOR NO KEY UPDATE OF l) AS n
+		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
+	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
+		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
+		FROM unnest($19::text[], $20::bigint[], $21::bigint[], $22::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		` + insertTimelineRow.suffix + `)
+	SELECT CAST((SELECT count(*) FROM d) = $23 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $23 AS ` + asExpected + `)`
+}
+
+// recordInOneStatement records attempts, unless anything was recorded of one of them since they
+// were opened, and returns what is left to record.
+func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
+	if !s.inOneStatement() {
+		return all, nil
+	}
+	// Those that move their enrollments are apart from those that do not: the statement
+	// locks the ones after the others, and each in the order in which everybody does.
+	var firsts, laters, staying, stayingLater []int
+	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
+	for i, r := range all {
+		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
+		switch {
+		case !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID]:
+		case r.Attempt == 1 && r.Progress != nil:
+			firsts = append(firsts, i)
+		case r.Attempt == 1:
+			staying = append(staying, i)
+		case r.Progress != nil:
+			laters = append(laters, i)
+		default:
+			stayingLater = append(stayingLater, i)
+		}
+		seen[r.EnrollmentID] = true
+	}
+	done := make([]bool, len(all))
+	for _, group := range []struct {
+		text string
+		at   []int
+	}{{recordFirst, firsts}, {recordFirst, staying}, {recordLater, laters}, {recordLater, stayingLater}} {
+		if len(group.at) == 0 {
+			continue
+		}
+		records := make([]waypost.AttemptRecord, len(group.at))
+		for i, at := range group.at {
+			records[i] = all[at]
+		}
+		recorded, err := s.recordGroup(ctx, group.text, records)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range group.at {
+			done[at] = recorded
+		}
+	}
+	for i, r := range all {
+		if !done[i] {
+			rest = append(rest, r)
+		}
+	}
+	return rest, nil
+}
+
+// recordGroup records all of the attempts or, if anything is in the way of one, none.
+func (s *Store) recordGroup(ctx context.Context, text string, records []waypost.AttemptRecord) (done bool, err error) {
+	// In the order in which rows are locked.
+	slices.SortFunc(records, func(a, b waypost.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	moves := make([]move, len(records))
+	var ids, entries []string
+	var seqs, lastSeqs []int64
+	for i, r := range records {
+		if r.Progress == nil {
+			continue
+		}
+		rows, err := s.timelineRows(r.EnrollmentID, slices.Clone(r.Progress.Entries))
+		if err != nil {
+			return false, err
+		}
+		moves[i], rows = s.newMove(*r.Progress, rows)
+		for _, row := range rows {
+			ids, seqs, lastSeqs, entries = append(ids, row.EnrollmentID), append(seqs, row.Seq), append(lastSeqs, row.LastSeq), append(entries, row.Entries)
+		}
+	}
+	args, err := ends.arrays(len(records), func(i int) []any {
+		r, m := records[i], &moves[i]
+		var succeed *bool
+		next := stamp{r.NextAttemptAt}
+		if r.Status.Final() {
+			succeeded := r.Status == waypost.DeliverySucceeded
+			succeed, next = &succeeded, stamp{}
+		}
+		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
+		return []any{
+			r.EnrollmentID, r.Visit, r.Attempt, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
+			a.Response, string(a.GaveUp), nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.query(ctx, nil, text, append(args, ids, seqs, lastSeqs, entries, len(records))...)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(new(bool)) })
+	}
+	if refused(err) {
+		return false, nil
+	}
+	return err == nil, err
+}

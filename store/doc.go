@@ -1,0 +1,82 @@
+// Package store keeps everything that people ask about in SQL: on PostgreSQL,
+// or on SQLite for one machine. It alone knows the tables; what it returns is
+// the vocabulary of package waypost. Faults that the caller can act on are
+// *waypost.Error values, everything else is an ordinary error.
+//
+// The tables, with what their columns hold, are in migrations/*/00001_schema.sql. The files
+// by topic:
+//
+// The database. Only these ask which one it is.
+//
+//	store.go             Store, Open, what all files use
+//	db_location.go       WAYPOST_DATABASE_URL, connections
+//	db_migrate.go        Migrate, versions of the schema
+//	db_tx.go             write, writeRows, query; retries, prepared statements
+//	db_lanes.go          SQLite's one writer: small writes before large ones
+//	db_bulk.go           statements that write many rows of one shape
+//	db_dialect.go        lockFor, list, in, …: what the databases say differently
+//	db_one_statement.go  operations that are one statement on PostgreSQL
+//	db_columns.go        times, JSON and secrets as columns
+//	db_errors.go         error codes, Away
+//
+// Whom messages go to, and who may use the API.
+//
+//	app.go                Applications and their access keys
+//	app_idempotency.go    answers that are kept for an Idempotency-Key
+//	lead.go               Leads
+//	lead_list.go          lists and exports of leads
+//	lead_blocks.go        lists by leadsId that ask for times of creation
+//	lead_fold.go          names and e-mail addresses as lists compare them
+//	lead_erase.go         what goes with a lead that is deleted
+//	lead_events.go        Events of leads
+//	lead_import.go        Imports of leads
+//	lead_import_parts.go  the rows that an import has yet to process
+//	lead_import_batch.go  one step of an import
+//	webhook.go            Webhooks
+//	webhook_health.go     what the health of a webhook is read from
+//
+// Who enters a journey, and where they stand.
+//
+//	journey.go               Journeys: drafts, publishing
+//	journey_versions.go      versions, archiving
+//	launch.go                Launches: creation, steps
+//	launch_audience.go       who belongs to an audience
+//	launch_sample.go         leads of an audience to try a journey with
+//	launch_occurrences.go    recurring launches
+//	enrollment.go            Enrollments and their timelines
+//	enrollment_enter.go      Enroll, re-entry
+//	enrollment_onward.go     enrollments that enroll nodes make
+//	enrollment_progress.go   how far they got
+//	enrollment_waits.go      waitForEvent, waitUntil
+//	enrollment_exits.go      events that end enrollments
+//	enrollment_moves.go      enrollments that go on in another version
+//	cohort.go                cohorts: claims of launches, marks of their start
+//	cohort_claim.go          ClaimCohort
+//	control.go               pauses and cancels
+//
+// What is sent.
+//
+//	delivery.go            Deliveries and their messages
+//	delivery_briefing.go   what first messages need to know
+//	delivery_open.go       OpenAttempts: before a POST
+//	delivery_record.go     RecordAttempts: after it
+//	delivery_attempts.go   attempts, answers of receivers
+//	delivery_caps.go       frequency caps
+//	delivery_deferrals.go  deliveries that are held back
+//	redelivery.go          bulk redeliveries
+//	redelivery_rounds.go   rounds of attempts after the first
+//
+// What the pump and the sweeps do.
+//
+//	outbox_notices.go    what workflows are to be told
+//	outbox_unstarted.go  launches, imports and batches without a workflow, OutboxLag
+//	retention.go         what is dropped when its time is over
+//	keys.go              sealing anew with another key
+//
+// And the search index of articles.
+//
+//	article.go          Articles
+//	article_import.go   imports of articles
+//	article_changes.go  what the index has to be told
+//	article_index.go    who writes the index, and its generations
+package store

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// Enroll stores an enrollment as pending, for the pump to start. It takes
+// JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
+// here. NotFound if the scope lacks the lead or the journey version, Conflict if
+// the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
+// calls for one lead and entry key exactly one passes, unless r allows several.
+func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+	e, err := s.enroll(ctx, sc, e, r, nil)
+	if err != nil {
+		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
+	}
+	return e, nil
+}
+
+// EnrollClaimed is Enroll and ClaimCohort in one: the caller is to start the cohort,
+// which has this enrollment only. Without a cohort the enrollment waits to be claimed.
+func (s *Store) EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+	// Before anything is written: what is accepted must not be answered with an error.
+	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
+	if err != nil {
+		e, err := s.Enroll(ctx, sc, e, r)
+		return e, nil, err
+	}
+	cohort := &waypost.Cohort{Version: version}
+	if e, err = s.enroll(ctx, sc, e, r, cohort); err != nil {
+		return waypost.Enrollment{}, nil, fmt.Errorf("enroll: %w", err)
+	}
+	return e, cohort, nil
+}
+
+// enroll stores an enrollment; if there is a cohort, it is that of the enrollment.
+func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, cohort *waypost.Cohort) (waypost.Enrollment, error) {
+	var p waypost.Problems
+	checkText(&p, "entryKey", e.EntryKey)
+	if err := p.Err("entryKey"); err != nil {
+		return waypost.Enrollment{}, err
+	}
+	if e.Params == nil {
+		e.Params = map[string]any{}
+	}
+	params, err := toJSON(e.Params)
+	if err != nil {
+		return waypost.Enrollment{}, err
+	}
+	now := s.time()
+	row := enrollmentRow{
+		ID: waypost.NewID(waypost.PrefixEnrollment, now), Org: sc.Org, Stage: string(sc.Stage),
+		JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID, EntryKey: e.EntryKey,
+		Params: params, Status: string(waypost.EnrollmentPending), CreatedAt: stamp{now},
+	}
+	enrolled, err := row.enrollment()
+	if err != nil {
+		return waypost.Enrollment{}, err
+	}
+	var claimed *cohortRow
+	if cohort != nil {
+		cohort.Members = []waypost.CohortMember{{EnrollmentID: row.ID, LeadsID: row.LeadsID}}
+		cohort.ID = cohortID(cohort.Members, now)
+		if claimed, err = claimedRow(*cohort, versionKey{JourneyID: row.JourneyID, Version: row.Version}, row.CreatedAt, now); err != nil {
+			return waypost.Enrollment{}, err
+		}
+		row.CohortID = &claimed.ID
+	}
+	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
+		done, err := s.enrollInOneStatement(ctx, row, r, claimed)
+		if err != nil {
+			return waypost.Enrollment{}, err
+		}
+		if done {
+			return enrolled, nil
+		}
+	}
+	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if row.Exits, err = findEntrants(ctx, tx, row); err != nil {
+			return err
+		}
+		if row.Exits { // see exits
+			if err := s.shareLeads(ctx, tx, []int64{row.LeadsID}); err != nil {
+				return err
+			}
+		}
+		if err := enter(ctx, tx, row, r); err != nil {
+			return err
+		}
+		if claimed != nil {
+			if _, err := tx.NewInsert().Model(claimed).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, enrolled)
+	})
+}
+
+// findEntrants looks whether the scope has the lead and the journey version, and
+// whether events end enrollments of that.
+func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool, err error) {
+	var there struct {
+		Lead     bool `bun:"lead"`
+		Version  bool `bun:"version"`
+		Archived bool `bun:"archived"`
+		Exits    bool `bun:"exits"`
+	}
+	if !waypost.IsID(waypost.PrefixJourney, row.JourneyID) {
+		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(row.JourneyID))
+	}
+	err = tx.NewRaw(`SELECT
+		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND org = ? AND stage = ?) AS lead,
+		EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
+			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version,
+		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.status = ?) AS archived,
+		EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = ? AND version = ?) AS exits`,
+		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version, row.JourneyID, waypost.JourneyArchived,
+		row.JourneyID, row.Version).Scan(ctx, &there)
+	switch {
+	case err != nil:
+		return false, err
+	case !there.Version:
+		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no version %d of journey %s", row.Version, row.JourneyID)
+	case !there.Lead:
+		return false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
+	case there.Archived:
+		return false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
+	}
+	return there.Exits, nil
+}
+
+// enter notes the entry if r allows it. One statement checks and notes, so that
+// concurrent entries follow one another on the row's lock.
+func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) error {
+	entry := entryRow{
+		JourneyID: row.JourneyID, LeadsID: row.LeadsID, EntryKey: row.EntryKey,
+		LastEntryAt: row.CreatedAt, EnrollmentID: row.ID, Active: 1,
+	}
+	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) VALUES (?, ?, ?, ?, ?, 1) "+onReentry(r),
+		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID).Exec(ctx)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	if err := tx.NewSelect().Model(&entry).WherePK().Scan(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.Policy == waypost.ReentryNever:
+		return waypost.Errorf(waypost.CodeConflict, "leadsId", "lead %d has entered the journey before, with enrollment %s", row.LeadsID, entry.EnrollmentID)
+	case entry.Active > 0 && r.Policy != waypost.ReentryAlways:
+		return waypost.Errorf(waypost.CodeConflict, "leadsId", "lead %d is in the journey, with enrollment %s", row.LeadsID, entry.EnrollmentID)
+	}
+	again := entry.LastEntryAt.Add(time.Duration(r.Every))
+	return waypost.Errorf(waypost.CodeConflict, "leadsId", "lead %d may enter the journey again from %s", row.LeadsID, again.Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+// onReentry ends an insert of entries (alias je): it lets those of leads that have
+// entered before pass only if r and further conditions allow it.
+func onReentry(r waypost.Reentry, conditions ...string) string {
+	if r.Policy == waypost.ReentryNever {
+		return "ON CONFLICT (journey_id, leads_id, entry_key) DO NOTHING"
+	}
+	if r.Policy != waypost.ReentryAlways {
+		conditions = append(conditions, "je.active = 0")
+	}
+	if r.Every > 0 {
+		conditions = append(conditions, fmt.Sprintf("je.last_entry_at <= EXCLUDED.last_entry_at - %d", time.Duration(r.Every).Microseconds()))
+	}
+	suffix := "ON CONFLICT (journey_id, leads_id, entry_key) DO UPDATE SET " +
+		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + 1"
+	if len(conditions) > 0 {
+		suffix += " WHERE " + strings.Join(conditions, " AND ")
+	}
+	return suffix
+}
+
+// enrollInOneStatement is Enroll, or EnrollClaimed if there is a cohort, in one statement, without
+// a transaction around it: four round trips less. Where anything is in its way, done is
+// false and nothing has happened; Enroll finds out what it is. So it does where events end
+// enrollments, which needs a lock.
+func (s *Store) enrollInOneStatement(ctx context.Context, row enrollmentRow, r waypost.Reentry, cohort *cohortRow) (done bool, err error) {
+	text := `WITH entered AS (
+		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
+		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
+		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND (org, stage) IS NOT DISTINCT FROM ($6::text, $7::text))
+		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
+			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
+		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)
+		` + onReentry(r) + ` RETURNING enrollment_id),
+	e AS (INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, cohort_id)
+		SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4, $13::text FROM entered RETURNING id)
+	`
+	args := []any{
+		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
+		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status, row.CohortID,
+	}
+	if cohort == nil {
+		text += "SELECT id FROM e"
+	} else {
+		text += "INSERT INTO cohorts (id, journey_id, version, accepted_at, claimed_at, size, members) SELECT $13, $1, $8, $4, $14::bigint, $15::bigint, $16::text FROM e RETURNING id"
+		args = append(args, cohort.ClaimedAt.UnixMicro(), cohort.Size, *cohort.Members)
+	}
+	rows, err := s.query(ctx, nil, text, args...)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			done = true
+			return rows.Scan(new(string))
+		})
+	}
+	if refused(err) {
+		return false, nil // Enroll tries again
+	}
+	return done, err
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// EnrollOnward enrolls leads that stand at an enroll node in the journey that it
+// names, all in one transaction, and says of each what came of it. The enrollments
+// are pending, for the pump to start; they have the application of those that they
+// are made for, no entry key and no params, and are of no launch. Calling again for
+// a visit that has enrolled gives the same enrollment; of calls at the same time one
+// makes it. A lead that the re-entry rule forbids, or that is gone, is refused, and
+// so are all if the scope lacks the journey, if it is archived or has no version, and
+// those for whom it would be too much (waypost.MaxEnrollDepth and MaxEnrolledAtOnce).
+// A journey that is paused takes leads, whose enrollments are paused.
+func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
+	var o onward
+	err := s.writeRows(ctx, len(b.Items), func(ctx context.Context, tx bun.Tx) error {
+		o = onward{Store: s, tx: tx, batch: b, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
+		return o.run(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("enroll in journey %s: %w", clip(b.Into), err)
+	}
+	return o.results, nil
+}
+
+// onward is one transaction of EnrollOnward.
+type onward struct {
+	*Store
+	tx      bun.Tx
+	batch   waypost.OnwardBatch
+	results map[waypost.Touchpoint]waypost.OnwardResult
+	now     time.Time
+	exiting bool // events end enrollments in the journey that is entered
+}
+
+func (o *onward) run(ctx context.Context) error {
+	if len(o.batch.Items) == 0 {
+		return nil
+	}
+	closed, err := o.closed(ctx)
+	if err != nil {
+		return err
+	}
+	leadIDs := make([]int64, len(o.batch.Items))
+	for i, item := range o.batch.Items {
+		leadIDs[i] = item.LeadsID
+	}
+	if o.exiting, err = o.exits(ctx, o.tx, o.batch.Into, o.batch.Version, leadIDs); err != nil {
+		return err
+	}
+	sources, err := o.sources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.before(ctx); err != nil {
+		return err
+	}
+	stopped, err := o.stopped(ctx, o.tx, waypost.ControlTargets{JourneyID: o.batch.JourneyID, LaunchID: o.batch.LaunchID, EnrollmentIDs: o.ids()})
+	if err != nil {
+		return err
+	}
+	leads, err := o.leads(ctx)
+	if err != nil {
+		return err
+	}
+	var entrants []entrant
+	for _, item := range o.batch.Items {
+		if _, done := o.results[item.Touchpoint]; done {
+			continue
+		}
+		from, known := sources[item.EnrollmentID]
+		e := entrant{Onward: item, appID: from.AppID, depth: 1}
+		if !item.Waited {
+			e.depth = from.Depth + 1
+		}
+		switch {
+		case !known || stopped[item.EnrollmentID] || !from.EndedAt.IsZero():
+			o.results[item.Touchpoint] = waypost.OnwardResult{Stopped: true}
+		case closed != "":
+			o.refuse(item, closed)
+		case !leads[item.LeadsID]:
+			o.refuse(item, "the lead was deleted")
+		case e.depth > waypost.MaxEnrollDepth:
+			o.refuse(item, "too many journeys in a row")
+		default:
+			entrants = append(entrants, e)
+		}
+	}
+	for _, group := range oncePerLead(entrants) {
+		if err := o.enter(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entrant is a lead that may enter if the re-entry rule allows it.
+type entrant struct {
+	waypost.Onward
+	appID string
+	depth int
+}
+
+// oncePerLead divides entrants into groups that have no lead twice, in the order of
+// the leads: a statement can note one entry a lead.
+func oncePerLead(list []entrant) [][]entrant {
+	slices.SortStableFunc(list, func(a, b entrant) int { return cmp.Compare(a.LeadsID, b.LeadsID) })
+	var groups [][]entrant
+	times := 0
+	for i, e := range list {
+		if times++; i == 0 || list[i-1].LeadsID != e.LeadsID {
+			times = 1
+		}
+		if times > len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[times-1] = append(groups[times-1], e)
+	}
+	return groups
+}
+
+func (o *onward) refuse(item waypost.Onward, why string) {
+	o.results[item.Touchpoint] = waypost.OnwardResult{Refused: why}
+}
+
+func (o *onward) ids() []string {
+	ids := make([]string, len(o.batch.Items))
+	for i, item := range o.batch.Items {
+		ids[i] = item.EnrollmentID
+	}
+	return ids
+}
+
+// closed says why nobody can enter the journey now, "" if leads can. It keeps the
+// journey from being archived until the transaction ends.
+func (o *onward) closed(ctx context.Context) (string, error) {
+	var row journeyRow
+	q := o.tx.NewSelect().Model(&row).Column("status").
+		Where("id = ? AND org = ? AND stage = ?", cleanText(o.batch.Into), o.batch.Scope.Org, o.batch.Scope.Stage)
+	switch err := o.lockFor(q, forShare).Scan(ctx); { // several can enroll at once
+	case errors.Is(err, sql.ErrNoRows):
+		return "there is no journey " + clip(o.batch.Into), nil
+	case err != nil:
+		return "", err
+	case row.Status == string(waypost.JourneyArchived):
+		return "journey " + o.batch.Into + " is archived", nil
+	case o.batch.Version == 0:
+		return "journey " + o.batch.Into + " has no published version", nil
+	}
+	return "", nil
+}
+
+// sources reads the enrollments at the node and locks them: of two calls for the
+// same visit the second sees what the first has made.
+func (o *onward) sources(ctx context.Context) (map[string]enrollmentRow, error) {
+	var rows []enrollmentRow
+	q := o.tx.NewSelect().Model(&rows).Column("id", "app_id", "depth", "ended_at").Where("e.id IN (?)", bun.List(o.ids())).Order("e.id")
+	if err := o.lock(q, "e").Scan(ctx); err != nil {
+		return nil, fmt.Errorf("read enrollments: %w", err)
+	}
+	sources := make(map[string]enrollmentRow, len(rows))
+	for _, row := range rows {
+		sources[row.ID] = row
+	}
+	return sources, nil
+}
+
+// sourceOf names a visit in the column source.
+func sourceOf(t waypost.Touchpoint) string { return t.EnrollmentID + "/" + strconv.Itoa(t.Visit) }
+
+// before finds what was enrolled for these visits before.
+func (o *onward) before(ctx context.Context) error {
+	visits := make(map[string]waypost.Touchpoint, len(o.batch.Items))
+	names := make([]string, len(o.batch.Items))
+	for i, item := range o.batch.Items {
+		names[i] = sourceOf(item.Touchpoint)
+		visits[names[i]] = item.Touchpoint
+	}
+	var rows []enrollmentRow
+	if err := o.tx.NewSelect().Model(&rows).Column("id", "source").Where("source IN (?)", bun.List(names)).Scan(ctx); err != nil {
+		return fmt.Errorf("look for what was enrolled before: %w", err)
+	}
+	for _, row := range rows {
+		o.results[visits[text(row.Source)]] = waypost.OnwardResult{EnrollmentID: row.ID}
+	}
+	return nil
+}
+
+// leads tells which of the leads there are.
+func (o *onward) leads(ctx context.Context) (map[int64]bool, error) {
+	asked := make([]int64, len(o.batch.Items))
+	for i, item := range o.batch.Items {
+		asked[i] = item.LeadsID
+	}
+	var found []int64
+	err := o.tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
+		Where("l.leads_id IN (?) AND l.org = ? AND l.stage = ?", bun.List(asked), o.batch.Scope.Org, o.batch.Scope.Stage).Scan(ctx, &found)
+	if err != nil {
+		return nil, fmt.Errorf("look for leads: %w", err)
+	}
+	leads := make(map[int64]bool, len(found))
+	for _, id := range found {
+		leads[id] = true
+	}
+	return leads, nil
+}
+
+// enter enrolls those of a group, which has no lead twice, whom the re-entry rule
+// lets in.
+func (o *onward) enter(ctx context.Context, group []entrant) error {
+	leads := make([]int64, len(group))
+	for i, e := range group {
+		leads[i] = e.LeadsID
+	}
+	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
+	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(leads, o.now), o.now)
+	if err != nil {
+		return fmt.Errorf("note entries: %w", err)
+	}
+	entered := make(map[int64]string, len(members))
+	for _, m := range members {
+		entered[m.LeadsID] = m.EnrollmentID
+	}
+	var rows []enrollmentRow
+	var refused []entrant
+	for _, e := range group {
+		id, ok := entered[e.LeadsID]
+		if !ok {
+			refused = append(refused, e)
+			continue
+		}
+		source := sourceOf(e.Touchpoint)
+		rows = append(rows, enrollmentRow{
+			ID: id, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
+			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
+			Source: &source, Depth: e.depth, Exits: o.exiting, CreatedAt: stamp{o.now},
+		})
+		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: id}
+	}
+	if len(rows) > 0 {
+		if _, err := o.tx.NewInsert().Model(&rows).Exec(ctx); err != nil {
+			return fmt.Errorf("store enrollments: %w", err)
+		}
+	}
+	return o.explain(ctx, refused)
+}
+
+// explain says why the re-entry rule forbids entries.
+func (o *onward) explain(ctx context.Context, refused []entrant) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	leads := make([]int64, len(refused))
+	for i, e := range refused {
+		leads[i] = e.LeadsID
+	}
+	var entries []entryRow
+	err := o.tx.NewSelect().Model(&entries).Where("journey_id = ? AND entry_key = '' AND leads_id IN (?)", o.batch.Into, bun.List(leads)).Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("read entries: %w", err)
+	}
+	for _, e := range refused {
+		i := slices.IndexFunc(entries, func(entry entryRow) bool { return entry.LeadsID == e.LeadsID })
+		if i < 0 {
+			return fmt.Errorf("lead %d may not enter, but has no entry", e.LeadsID)
+		}
+		entry, r := entries[i], o.batch.Reentry
+		switch {
+		case r.Policy == waypost.ReentryNever:
+			o.refuse(e.Onward, "the lead has entered before, with enrollment "+entry.EnrollmentID)
+		case r.Policy == waypost.ReentryAlways && entry.Active >= waypost.MaxEnrolledAtOnce:
+			o.refuse(e.Onward, fmt.Sprintf("the lead has %d enrollments there", entry.Active))
+		case entry.Active > 0 && r.Policy != waypost.ReentryAlways:
+			o.refuse(e.Onward, "the lead is there already, with enrollment "+entry.EnrollmentID)
+		default:
+			o.refuse(e.Onward, "the lead may enter again from "+entry.LastEntryAt.Add(time.Duration(r.Every)).UTC().Format(waypost.TimeFormat))
+		}
+	}
+	return nil
+}

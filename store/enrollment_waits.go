@@ -1,0 +1,423 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type waitRow struct {
+	bun.BaseModel `bun:"table:waits,alias:wt"`
+
+	EnrollmentID string `bun:"enrollment_id,pk"`
+	Visit        int    `bun:"visit,pk"`
+	NodeID       string `bun:"node_id"`
+	Event        string `bun:"event"`
+	LeadsID      int64  `bun:"leads_id"`
+	WorkflowID   string `bun:"workflow_id"`
+	Seen         int64  `bun:"seen"`
+	Closed       bool   `bun:"closed"`
+	EventID      string `bun:"event_id"`
+	Fields       string `bun:"fields"` // one a line
+}
+
+func (r waitRow) touchpoint() waypost.Touchpoint {
+	return waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}
+}
+
+var insertWait = bulk{
+	table:   "waits",
+	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "event text", "leads_id bigint", "workflow_id text", "fields text"},
+	suffix:  "ON CONFLICT (enrollment_id, visit) DO NOTHING",
+}
+
+var updateWait = bulk{
+	table:   "waits AS wt",
+	keys:    2,
+	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text"},
+}
+
+// Await registers waits for events, those that are not registered yet, and returns
+// where each of them stands, in one transaction: an event that is accepted at the
+// same time is among the returned ones, or rings the workflow. An event that
+// satisfied an earlier visit of the enrollment to the same node is not among them.
+// What the wait of a later call says about Since, Until and Expired counts, not
+// what an earlier one said. Of several waits of one touchpoint the first counts.
+func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
+	first := make(map[waypost.Touchpoint]waypost.Wait, len(waits))
+	for _, w := range waits {
+		if _, doubled := first[w.Touchpoint]; !doubled {
+			first[w.Touchpoint] = w
+		}
+	}
+	if len(first) == 0 {
+		return map[waypost.Touchpoint]waypost.WaitState{}, nil
+	}
+	waits = slices.SortedFunc(maps.Values(first), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	var states map[waypost.Touchpoint]waypost.WaitState
+	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) (err error) {
+		states, err = s.await(ctx, tx, waits)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("await events: %w", err)
+	}
+	return states, nil
+}
+
+func compareTouchpoints(a, b waypost.Touchpoint) int {
+	return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
+}
+
+func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
+	leads := make([]int64, len(waits))
+	for i, w := range waits {
+		leads[i] = w.LeadsID
+	}
+	if err := s.shareLeads(ctx, tx, leads); err != nil {
+		return nil, err
+	}
+	if err := s.insertWaits(ctx, tx, waits); err != nil {
+		return nil, err
+	}
+	keys := make([]waypost.Touchpoint, len(waits))
+	for i, w := range waits {
+		keys[i] = w.Touchpoint
+	}
+	rows, err := waitsOf(ctx, tx, keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	events, err := unseen(ctx, tx, waits, rows)
+	if err != nil {
+		return nil, err
+	}
+	var expired []waypost.Touchpoint
+	states := make(map[waypost.Touchpoint]waypost.WaitState, len(waits))
+	for _, w := range waits {
+		row := rows[w.Touchpoint]
+		states[w.Touchpoint] = waypost.WaitState{Closed: row.Closed, EventID: row.EventID, Events: events[w.Touchpoint]}
+		if w.Expired && !row.Closed && len(events[w.Touchpoint]) == 0 {
+			expired = append(expired, w.Touchpoint)
+		}
+	}
+	return states, s.expire(ctx, tx, expired, states)
+}
+
+func (s *Store) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
+	return insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
+		w := waits[i]
+		return []any{w.EnrollmentID, w.Visit, w.NodeID, w.Event, w.LeadsID, w.WorkflowID, strings.Join(w.Fields, "\n")}
+	}, nil)
+}
+
+// expire closes waits whose time has run out, save those that an event closed
+// meanwhile.
+func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, states map[waypost.Touchpoint]waypost.WaitState) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	if err != nil {
+		return err
+	}
+	var updates []waitRow
+	for _, key := range keys {
+		row := rows[key]
+		if !row.Closed {
+			row.Closed = true
+			updates = append(updates, row)
+		}
+		states[key] = waypost.WaitState{Closed: true, EventID: row.EventID}
+	}
+	return s.updateWaits(ctx, tx, updates)
+}
+
+func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
+	return updateWait.run(ctx, s, tx, len(rows), func(i int) []any {
+		r := rows[i]
+		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID}
+	}, nil)
+}
+
+// shareLeads keeps events of the leads from being accepted until the transaction
+// ends, but not other waits from being registered.
+func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
+	return s.lockLeads(ctx, tx, leads, forShare)
+}
+
+func (s *Store) lockWaits(q *bun.SelectQuery) { s.lock(q, "wt") }
+
+// waitsOf reads the waits of touchpoints, in the order of their keys.
+func waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, lock func(*bun.SelectQuery)) (map[waypost.Touchpoint]waitRow, error) {
+	values := sortedKeys(keys)
+	var list []waitRow
+	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&list).ColumnExpr("?TableColumns").TableExpr("u").
+		Where("wt.enrollment_id = u.enrollment_id AND wt.visit = u.visit").Order("wt.enrollment_id", "wt.visit")
+	if lock != nil {
+		lock(q)
+	}
+	if err := q.Scan(ctx); err != nil {
+		return nil, err
+	}
+	rows := make(map[waypost.Touchpoint]waitRow, len(list))
+	for _, row := range list {
+		rows[row.touchpoint()] = row
+	}
+	return rows, nil
+}
+
+// soughtRow is what an open wait asks of events.
+type soughtRow struct {
+	EnrollmentID string `bun:"enrollment_id,type:text"`
+	Visit        int    `bun:"visit,type:bigint"`
+	NodeID       string `bun:"node_id,type:text"`
+	LeadsID      int64  `bun:"leads_id,type:bigint"`
+	Event        string `bun:"event,type:text"`
+	Seen         int64  `bun:"seen,type:bigint"`
+	Since        int64  `bun:"since,type:bigint"`
+	Until        int64  `bun:"until,type:bigint"`
+}
+
+// foundRow is an event for a wait.
+type foundRow struct {
+	eventRow     `bun:",extend"`
+	EnrollmentID string `bun:"enrollment_id,scanonly"`
+	Visit        int    `bun:"visit,scanonly"`
+}
+
+// unseen returns the events that open waits have not looked at.
+func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypost.Touchpoint]waitRow) (map[waypost.Touchpoint][]waypost.Event, error) {
+	var sought []soughtRow
+	for _, w := range waits {
+		if row := rows[w.Touchpoint]; !row.Closed {
+			sought = append(sought, soughtRow{
+				EnrollmentID: w.EnrollmentID, Visit: w.Visit, NodeID: row.NodeID, LeadsID: row.LeadsID, Event: row.Event, Seen: row.Seen,
+				Since: microsUp(w.Since), Until: w.Until.UnixMicro(),
+			})
+		}
+	}
+	if len(sought) == 0 {
+		return nil, nil
+	}
+	var found []foundRow
+	ranked := tx.NewSelect().TableExpr("u").Join("JOIN events AS ev ON ev.leads_id = u.leads_id AND ev.name = u.event AND ev.seq > u.seen").
+		ColumnExpr("ev.*, u.enrollment_id, u.visit, row_number() OVER (PARTITION BY u.enrollment_id, u.visit ORDER BY ev.seq) AS place").
+		Where("ev.accepted_at BETWEEN u.since AND u.until").
+		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
+	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
+		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "enrollment_id", "visit").
+		Where("r.place <= ?", waypost.MaxWaitEvents).Order("seq").Scan(ctx, &found)
+	if err != nil {
+		return nil, fmt.Errorf("look for events: %w", err)
+	}
+	events := make(map[waypost.Touchpoint][]waypost.Event, len(found))
+	for _, row := range found {
+		e, err := row.event()
+		if err != nil {
+			return nil, err
+		}
+		key := waypost.Touchpoint{EnrollmentID: row.EnrollmentID, Visit: row.Visit}
+		events[key] = append(events[key], e)
+	}
+	return events, nil
+}
+
+// microsUp is the first microsecond that is not before t.
+func microsUp(t time.Time) int64 {
+	micros := t.UnixMicro()
+	if time.UnixMicro(micros).Before(t) {
+		micros++
+	}
+	return micros
+}
+
+// RecordWaits notes what was found out about the events of waits, all in one
+// transaction: a match or Close closes a wait, Seen moves on. A wait that is closed
+// stays as it is, and so does one whose match satisfied another visit of the
+// enrollment to the same node, save for Seen and Close. Waits that are not
+// registered are passed over. Of several results of one touchpoint the first counts.
+func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) error {
+	if len(results) == 0 {
+		return nil
+	}
+	err := s.writeRows(ctx, len(results), func(ctx context.Context, tx bun.Tx) error { return s.recordWaits(ctx, tx, results) })
+	if err != nil {
+		return fmt.Errorf("record waits: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
+	keys := make([]waypost.Touchpoint, len(results))
+	for i, r := range results {
+		keys[i] = r.Touchpoint
+	}
+	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	if err != nil {
+		return err
+	}
+	used, err := usedEvents(ctx, tx, results)
+	if err != nil {
+		return err
+	}
+	var updates []waitRow
+	for _, r := range results {
+		row, known := rows[r.Touchpoint]
+		if !known || row.Closed {
+			continue
+		}
+		delete(rows, r.Touchpoint)
+		match := usedEvent{r.EnrollmentID, row.NodeID, cleanText(r.EventID)}
+		if r.EventID != "" && !used[match] {
+			used[match] = true
+			row.EventID, row.Closed = match.eventID, true
+		}
+		row.Seen, row.Closed = max(row.Seen, r.Seen), row.Closed || r.Close
+		updates = append(updates, row)
+	}
+	slices.SortFunc(updates, func(a, b waitRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
+	return s.updateWaits(ctx, tx, updates)
+}
+
+// usedEvent is an event that satisfied a node of an enrollment.
+type usedEvent struct{ enrollmentID, nodeID, eventID string }
+
+func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (map[usedEvent]bool, error) {
+	used := map[usedEvent]bool{}
+	var matched []string
+	for _, r := range results {
+		if r.EventID != "" {
+			matched = append(matched, r.EnrollmentID)
+		}
+	}
+	if len(matched) == 0 {
+		return used, nil
+	}
+	var rows []waitRow
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "node_id", "event_id").
+		Where("enrollment_id IN (?) AND event_id <> ''", bun.List(matched)).Scan(ctx)
+	for _, row := range rows {
+		used[usedEvent{row.EnrollmentID, row.NodeID, row.EventID}] = true
+	}
+	return used, err
+}
+
+// Follow registers waits that depend on their leads, those that are not registered
+// yet, and returns the leads, in one transaction: a change of a lead at the same time
+// is in what it returns, or tells the workflow. Leads that the scope does not have are
+// left out.
+func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (map[int64]waypost.Lead, error) {
+	if len(waits) == 0 {
+		return nil, nil
+	}
+	waits = slices.SortedFunc(slices.Values(waits), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	ids := make([]int64, len(waits))
+	for i, w := range waits {
+		ids[i] = w.LeadsID
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	leads := make(map[int64]waypost.Lead, len(ids))
+	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) error {
+		clear(leads)
+		var rows []leadRow
+		q := tx.NewSelect().Model(&rows).Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(ids), sc.Org, sc.Stage).Order("leads_id")
+		if err := s.lockFor(q, forShare).Scan(ctx); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			lead, err := row.lead()
+			if err != nil {
+				return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+			}
+			leads[row.LeadsID] = lead
+		}
+		return s.insertWaits(ctx, tx, waits)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow leads: %w", err)
+	}
+	return leads, nil
+}
+
+// leadChange is a lead before and after a change.
+type leadChange struct{ before, after *leadRow }
+
+// follows tells whether the change may be one that a wait depends on.
+func (c leadChange) follows() bool {
+	return text(c.before.Birthday) != text(c.after.Birthday) || text(c.before.CustomFields) != text(c.after.CustomFields)
+}
+
+// fields names what has changed that waits can depend on, as Wait.Fields does.
+func (c leadChange) fields() (map[string]bool, error) {
+	before, err := c.before.lead()
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.after.lead()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]bool{"birthday": text(before.Birthday) != text(after.Birthday)}
+	for name, v := range before.CustomFields {
+		fields["customFields."+name] = after.CustomFields[name] != v
+	}
+	for name := range after.CustomFields {
+		if _, had := before.CustomFields[name]; !had {
+			fields["customFields."+name] = true
+		}
+	}
+	return fields, nil
+}
+
+// tellFollowers tells the workflows of enrollments whose waits depend on what has
+// changed. The leads are locked, see Follow. Changes in bulk are of many leads.
+func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChange, bulk bool) error {
+	byLead := map[int64]leadChange{}
+	for _, c := range changes {
+		if c.follows() {
+			byLead[c.after.LeadsID] = c
+		}
+	}
+	if len(byLead) == 0 {
+		return nil
+	}
+	var rows []waitRow
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "fields").
+		Where("leads_id IN (?) AND event = '' AND NOT closed", bun.List(slices.Collect(maps.Keys(byLead)))).Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look for waits: %w", err)
+	}
+	var notices []waypost.Notice
+	for _, row := range rows {
+		changed, err := byLead[row.LeadsID].fields()
+		if err != nil {
+			return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+		}
+		if slices.ContainsFunc(strings.Split(row.Fields, "\n"), func(field string) bool { return changed[field] }) {
+			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID})
+		}
+	}
+	slices.SortFunc(notices, func(a, b waypost.Notice) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
+	return s.notify(ctx, tx, notices, bulk)
+}
+
+// dropWaits forgets the open waits of enrollments that were canceled: closed, they
+// would look like waits whose time ran out.
+func (s *Store) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string) error {
+	var rows []waitRow
+	q := tx.NewSelect().Model(&rows).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Order("enrollment_id", "visit")
+	if err := s.lock(q, "wt").Scan(ctx); err != nil || len(rows) == 0 {
+		return err
+	}
+	_, err := tx.NewDelete().Model((*waitRow)(nil)).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Exec(ctx)
+	return err
+}

@@ -1,0 +1,605 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// launchRow is a launch and how far its audience is enrolled.
+type launchRow struct {
+	bun.BaseModel `bun:"table:launches,alias:la"`
+
+	ID            string  `bun:"id,pk"`
+	Org           string  `bun:"org"`
+	Stage         string  `bun:"stage"`
+	JourneyID     string  `bun:"journey_id"`
+	Version       int     `bun:"version"`
+	AppID         string  `bun:"app_id"`
+	Reentry       string  `bun:"reentry"`
+	Filter        *string `bun:"filter"`   // nil: the leads are listed
+	Personal      bool    `bun:"personal"` // the filter has members that impersonal takes out
+	StartAt       stamp   `bun:"start_at"`
+	RatePerSecond float64 `bun:"rate_per_second"`
+	ControlGroup  float64 `bun:"control_group"`
+	CreatedAt     stamp   `bun:"created_at"`
+
+	Cron        *string            `bun:"cron"` // nil: it does not recur
+	Timezone    string             `bun:"timezone"`
+	SkippedAt   stamp              `bun:"skipped_at"`
+	SkipReason  waypost.SkipReason `bun:"skip_reason"`
+	RecurringID *string            `bun:"recurring_id"` // nil: it is no occurrence
+	OccursAt    stamp              `bun:"occurs_at"`
+
+	ClaimedAt         stamp `bun:"claimed_at"`
+	WorkflowStartedAt stamp `bun:"workflow_started_at"`
+
+	StartedAt stamp  `bun:"started_at"` // of the first step
+	Total     int    `bun:"total"`      // of a filter: meaningful once started
+	Highest   int64  `bun:"highest"`    // of a filter: its highest lead at the start
+	Reached   *int64 `bun:"reached"`    // the last lead that was looked at
+	Enrolled  int    `bun:"enrolled"`
+	Skipped   int    `bun:"skipped"`
+	HeldOut   int    `bun:"held_out"`
+	DoneAt    stamp  `bun:"done_at"` // nobody is left
+}
+
+func (r launchRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
+}
+
+func (r launchRow) filter() (f waypost.LeadFilter, err error) {
+	return f, fromJSON(text(r.Filter), &f)
+}
+
+// impersonal is the filter without what tells who somebody is.
+func impersonal(f waypost.LeadFilter) waypost.LeadFilter {
+	f.Name, f.MobilePhone, f.Email, f.ExternalID = "", "", "", ""
+	return f
+}
+
+// schedule is that of a launch that recurs.
+func (r launchRow) schedule() *waypost.Schedule {
+	if r.Cron == nil {
+		return nil
+	}
+	return &waypost.Schedule{Cron: *r.Cron, Timezone: r.Timezone}
+}
+
+// at tells whether two readings of a launch stand at the same place of the audience.
+func (r launchRow) at(other launchRow) bool {
+	same := r.Reached == other.Reached || r.Reached != nil && other.Reached != nil && *r.Reached == *other.Reached
+	return same && r.DoneAt.IsZero() == other.DoneAt.IsZero()
+}
+
+// CreateLaunch stores a launch for its workflow to carry out, or, if it recurs, for
+// Temporal's Schedule to open its occurrences. It takes JourneyID, Version, AppID,
+// Audience, StartAt, RatePerSecond, Schedule and ControlGroup of l; the rest is made
+// here. NotFound if the scope lacks the journey version, Conflict if the journey is
+// archived; BadRequest if the audience is not exactly one of filter and list, or more
+// than waypost.MaxAudience are listed. The answer, as all launches that are read,
+// leaves out the list.
+func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error) {
+	now := s.time()
+	row := launchRow{
+		ID: waypost.NewID(waypost.PrefixLaunch, now), Org: sc.Org, Stage: string(sc.Stage), JourneyID: l.JourneyID,
+		Version: l.Version, AppID: l.AppID, RatePerSecond: l.RatePerSecond, ControlGroup: l.ControlGroup, CreatedAt: stamp{now},
+	}
+	if l.Schedule != nil {
+		row.Cron, row.Timezone = &l.Schedule.Cron, l.Schedule.Timezone
+	}
+	if l.StartAt != nil {
+		row.StartAt = stamp{*l.StartAt}
+	}
+	leads := slices.Compact(slices.Sorted(slices.Values(l.Audience.LeadsIDs)))
+	row.Total = len(leads)
+	if err := checkLaunch(l, len(leads)); err != nil {
+		return waypost.Launch{}, err
+	}
+	if l.Audience.Filter != nil {
+		filter, err := toJSON(l.Audience.Filter)
+		if err != nil {
+			return waypost.Launch{}, err
+		}
+		row.Filter, row.Personal = &filter, impersonal(*l.Audience.Filter) != *l.Audience.Filter
+	}
+	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
+	if err != nil {
+		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	}
+	if row.Reentry, err = reentryOf(string(v.Definition)); err != nil {
+		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	}
+	parts := newParts(row.ID, leads)
+	created, err := standingRow{launchRow: row}.launch(nil, now)
+	if err != nil {
+		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	}
+	err = s.writeRows(ctx, len(parts), func(ctx context.Context, tx bun.Tx) error {
+		if err := refuseArchived(ctx, tx, row.JourneyID); err != nil {
+			return err
+		}
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		if len(parts) > 0 {
+			if _, err := tx.NewInsert().Model(&parts).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return s.keep(ctx, tx, created)
+	})
+	if err != nil {
+		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	}
+	return created, nil
+}
+
+// reentryOf takes the one member out of a definition that enrolling needs.
+func reentryOf(definition string) (string, error) {
+	var members struct {
+		Reentry waypost.Reentry `json:"reentry"`
+	}
+	if err := fromJSON(definition, &members); err != nil {
+		return "", err
+	}
+	return toJSON(members.Reentry)
+}
+
+func checkLaunch(l waypost.Launch, listed int) error {
+	var p waypost.Problems
+	switch {
+	case (l.Audience.Filter == nil) == (l.Audience.LeadsIDs == nil):
+		p.Add(waypost.DetailInvalidFormat, "audience", "must have either filter or leadsIds")
+	case listed > waypost.MaxAudience:
+		p.Add(waypost.DetailTooLong, "audience.leadsIds", "must list at most %d leads", waypost.MaxAudience)
+	}
+	if r := l.RatePerSecond; !(r >= 0) || math.IsInf(r, 0) {
+		p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must not be negative")
+	}
+	if l.Schedule != nil {
+		l.Schedule.Validate(&p, "schedule")
+	}
+	if g := l.ControlGroup; !(g >= 0 && g < 1) {
+		p.Add(waypost.DetailOutOfRange, "controlGroup", "must be at least 0 and less than 1")
+	}
+	if err := p.Err("launch"); err != nil || l.Audience.Filter == nil {
+		return err
+	}
+	return checkFilter(*l.Audience.Filter)
+}
+
+// standingRow is a launch with what its enrollments tell about it.
+type standingRow struct {
+	launchRow `bun:",extend"`
+	Active    bool  `bun:"active,scanonly"`
+	LastEnd   stamp `bun:"last_end,scanonly"`
+	// Of enrollments that were dropped since.
+	DroppedEnd stamp `bun:"dropped_end,scanonly"`
+
+	opened occurrences // of one that recurs
+}
+
+// standing selects launches into a *standingRow or a slice of them.
+func standing(db bun.IDB, dest any) *bun.SelectQuery {
+	return db.NewSelect().Model(dest).ColumnExpr("?TableColumns").
+		ColumnExpr("EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL) AS active").
+		ColumnExpr("(SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id) AS last_end").
+		ColumnExpr("(SELECT MAX(dd.ended_at) FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id) AS dropped_end")
+}
+
+// launch derives how a launch stands at a time.
+func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.Launch, error) {
+	l := waypost.Launch{
+		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
+		RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), ControlGroup: r.ControlGroup, RecurringID: text(r.RecurringID),
+		OccursAt: r.OccursAt.pointer(), CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
+		Progress: waypost.LaunchProgress{Enrolled: r.Enrolled, Skipped: r.Skipped, HeldOut: r.HeldOut},
+	}
+	if !r.StartedAt.IsZero() {
+		l.Progress.Total = r.Total
+	}
+	if r.Filter != nil {
+		f, err := r.filter()
+		if err != nil {
+			return l, err
+		}
+		l.Audience.Filter = &f
+	}
+	var end time.Time
+	if !r.DoneAt.IsZero() && !r.Active {
+		end = slices.MaxFunc([]time.Time{r.DoneAt.Time, r.LastEnd.Time, r.DroppedEnd.Time}, time.Time.Compare)
+	}
+	canceledAt, canceled := controls.Canceled()
+	switch {
+	case canceled:
+		l.Status, l.EndedAt = waypost.LaunchCanceled, &canceledAt
+	case !end.IsZero():
+		l.Status, l.EndedAt = waypost.LaunchCompleted, &end
+	case len(controls.Holds()) > 0:
+		l.Status = waypost.LaunchPaused
+	case r.Cron != nil:
+		l.Status = waypost.LaunchScheduled
+	case !r.StartedAt.IsZero():
+		l.Status = waypost.LaunchRunning
+	case r.StartAt.After(now):
+		l.Status = waypost.LaunchScheduled
+	default:
+		l.Status = waypost.LaunchPending
+	}
+	if r.Cron != nil {
+		r.opened.tell(&l, r.launchRow, now)
+	}
+	return l, nil
+}
+
+// Launch returns a launch with its status, progress and outcome counts; NotFound
+// if the scope has none of this id. It counts the enrollments that have not ended
+// and the messages, so it takes longer the larger the launch is: some tenths of a
+// second for a million leads.
+func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
+	l, err := s.launchWithCounts(ctx, sc, id)
+	if err != nil {
+		return waypost.Launch{}, fmt.Errorf("load launch %s: %w", clip(id), err)
+	}
+	return l, nil
+}
+
+func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id string) (l waypost.Launch, err error) {
+	if !waypost.IsID(waypost.PrefixLaunch, id) {
+		return l, waypost.Errorf(waypost.CodeNotFound, "id", "there is no launch %s", clip(id))
+	}
+	var row standingRow
+	err = standing(s.r, &row).Where("la.id = ? AND la.org = ? AND la.stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
+	if err != nil {
+		return l, notFound(err, "id", "there is no launch %s", id)
+	}
+	if err := s.readOccurrences(ctx, []*standingRow{&row}); err != nil {
+		return l, err
+	}
+	controls, err := s.launchControls(ctx, s.r, row.launchRow)
+	if err != nil {
+		return l, err
+	}
+	if l, err = row.launch(controls[id], s.time()); err != nil {
+		return l, err
+	}
+	of := condition{"launch_id = ?", []any{id}}
+	if row.Cron != nil {
+		of = condition{"launch_id IN (SELECT id FROM launches WHERE recurring_id = ?)", []any{id}}
+	}
+	var active int64
+	if row.Active || row.Cron != nil {
+		if active, err = s.r.NewSelect().Model((*enrollmentRow)(nil)).Where(of.text, of.args...).Where("ended_at IS NULL").Count(ctx); err != nil {
+			return l, err
+		}
+	}
+	l.Progress.Completed = max(0, l.Progress.Enrolled-int(active))
+	l.Progress.Outcomes, err = s.launchOutcomes(ctx, row.JourneyID, of)
+	return l, err
+}
+
+// ListLaunches returns the scope's launches that match the filter, newest first.
+// Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
+func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) ([]waypost.Launch, error) {
+	var rows []standingRow
+	q := pageOf(standing(s.r, &rows), sc, "id", page)
+	if f.JourneyID != "" {
+		q.Where("la.journey_id = ?", cleanText(f.JourneyID))
+	}
+	if f.RecurringID != "" {
+		q.Where("la.recurring_id = ?", cleanText(f.RecurringID))
+	}
+	if err := q.Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list launches: %w", err)
+	}
+	launches, all := make([]launchRow, len(rows)), make([]*standingRow, len(rows))
+	for i := range rows {
+		launches[i], all[i] = rows[i].launchRow, &rows[i]
+	}
+	if err := s.readOccurrences(ctx, all); err != nil {
+		return nil, fmt.Errorf("list launches: %w", err)
+	}
+	controls, err := s.launchControls(ctx, s.r, launches...)
+	if err != nil {
+		return nil, fmt.Errorf("list launches: %w", err)
+	}
+	now := s.time()
+	list := make([]waypost.Launch, len(rows))
+	for i, row := range rows {
+		if list[i], err = row.launch(controls[row.ID], now); err != nil {
+			return nil, fmt.Errorf("list launches: %w", err)
+		}
+	}
+	return list, nil
+}
+
+// UnstartedLaunches returns up to limit launches that no workflow was started
+// for, or no Schedule made for those that recur: new ones, and those that were claimed
+// before the given time and not marked since. It stamps their claim, so that of two
+// callers one gets them; none waits for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
+// AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
+func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchID)
+	if err != nil {
+		return nil, fmt.Errorf("look for launches: %w", err)
+	}
+	return unstarted(rows), nil
+}
+
+// AgedLaunches returns up to limit recurring launches whose Schedule was made or renewed
+// more than renewAfter ago, as UnstartedLaunches does.
+func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
+	rows, err := claim(ctx, s, s.agedSchedules(), claimedBefore, limit, launchID)
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules to renew: %w", err)
+	}
+	return unstarted(rows), nil
+}
+
+func launchID(r launchRow) string { return r.ID }
+
+// unstarted are launches as their workflow or their Schedule needs them.
+func unstarted(rows []launchRow) []waypost.Launch {
+	launches := make([]waypost.Launch, len(rows))
+	for i, r := range rows {
+		launches[i] = waypost.Launch{
+			ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
+			RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), CreatedAt: r.CreatedAt.Time,
+		}
+	}
+	return launches
+}
+
+// MarkLaunchStarted notes that the workflow of a launch runs (its id is the launch's),
+// which a second call does not change, or that the Schedule of one that recurs holds the
+// times from now on: what was due before and was not opened is opened then. NotFound if
+// there is no such launch.
+func (s *Store) MarkLaunchStarted(ctx context.Context, id string) error {
+	recurs, err := s.markScheduled(ctx, id)
+	if err == nil && !recurs {
+		err = markStarted[launchRow](ctx, s, id, "launch")
+	}
+	if err != nil {
+		return fmt.Errorf("mark launch %s as started: %w", clip(id), err)
+	}
+	return nil
+}
+
+// maxStep is the largest number of leads that one step enrolls: it keeps the
+// database's writer for some hundredths of a second.
+const maxStep = 1000
+
+// EnrollAudience enrolls the next leads of a launch's audience, at most n and at
+// most 1000, in one transaction with the launch's place in the audience: a crash
+// neither loses nor repeats a lead, and calls at the same time share the work. The
+// first call counts the audience of a filter and finds its end: leads that come
+// later do not belong to it. Leads of the control group are held out. Leads that the re-entry rule forbids and listed ones
+// that do not exist are skipped; so are, at the end, those that the filter matched
+// at first and no longer. A launch that is canceled or paused, as such or with its
+// journey, enrolls nobody; the resume of a paused one is told to the workflow of
+// the launch's id. Those enrolled are divided into cohorts for ClaimLaunchCohorts.
+// With n 0 it only tells whether the launch is canceled or paused.
+func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error) {
+	for {
+		step, done, err := s.tryStep(ctx, launchID, min(max(n, 0), maxStep))
+		if err != nil {
+			return waypost.LaunchStep{}, fmt.Errorf("enroll the audience of launch %s: %w", clip(launchID), err)
+		}
+		if done {
+			return step, nil
+		}
+	}
+}
+
+// tryStep looks who is next, which can take long and so is done without a lock,
+// and enrolls them unless another call has done so meanwhile.
+func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypost.LaunchStep, done bool, err error) {
+	var seen launchRow
+	err = s.r.NewSelect().Model(&seen).Where("id = ?", cleanText(launchID)).Scan(ctx)
+	if err != nil {
+		return step, false, notFound(err, "id", "there is no launch %s", clip(launchID))
+	}
+	if !seen.DoneAt.IsZero() {
+		return waypost.LaunchStep{Done: true}, true, nil
+	}
+	if n == 0 {
+		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+			step, _, err = s.stopStep(ctx, tx, seen)
+			return err
+		})
+		return step, true, err
+	}
+	next := seen
+	if seen.StartedAt.IsZero() && seen.Filter != nil {
+		if next.Total, next.Highest, err = s.measureAudience(ctx, seen); err != nil {
+			return step, false, err
+		}
+	}
+	batch, err := s.nextAudience(ctx, next, n)
+	if err != nil {
+		return step, false, err
+	}
+	err = s.writeRows(ctx, len(batch.leads), func(ctx context.Context, tx bun.Tx) error {
+		var now launchRow
+		if err := s.lock(tx.NewSelect().Model(&now).Where("id = ?", seen.ID), "la").Scan(ctx); err != nil {
+			return err
+		}
+		if done = now.at(seen); !done {
+			return nil
+		}
+		var stopped bool
+		if step, stopped, err = s.stopStep(ctx, tx, seen); err != nil || stopped {
+			return err
+		}
+		step, err = s.enrollBatch(ctx, tx, next, batch)
+		return err
+	})
+	return step, done, err
+}
+
+// stopStep tells whether a launch may not go on, and registers a paused one for
+// its resume.
+func (s *Store) stopStep(ctx context.Context, tx bun.Tx, l launchRow) (step waypost.LaunchStep, stopped bool, err error) {
+	byLaunch, err := s.launchControls(ctx, tx, l)
+	if err != nil {
+		return step, false, err
+	}
+	controls := byLaunch[l.ID]
+	if _, canceled := controls.Canceled(); canceled {
+		return waypost.LaunchStep{Canceled: true}, true, nil
+	}
+	targets := controls.Holds()
+	if len(targets) == 0 {
+		return step, false, nil
+	}
+	step.Held, err = s.hold(ctx, tx, l.ID, targets)
+	return step, len(step.Held) > 0, err
+}
+
+// launchControls returns what was decided about launches: about each as such, and
+// the pauses of its journey, whose cancels are noted for each launch.
+func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...launchRow) (map[string]waypost.Controls, error) {
+	if len(launches) == 0 {
+		return nil, nil
+	}
+	var targets []string
+	for _, l := range launches {
+		targets = append(targets, l.ID, l.JourneyID)
+	}
+	slices.Sort(targets)
+	var rows []controlRow
+	err := db.NewSelect().Model(&rows).Where("target IN (?)", bun.List(slices.Compact(targets))).Order("id").Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read controls: %w", err)
+	}
+	list := map[string]waypost.Controls{}
+	for _, l := range launches {
+		for _, row := range rows {
+			if row.Target == l.ID || row.Target == l.JourneyID && row.Kind == waypost.ControlPause {
+				list[l.ID] = append(list[l.ID], row.control())
+			}
+		}
+	}
+	return list, nil
+}
+
+// enrollBatch enrolls those of a batch whom the re-entry rule lets in.
+func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) (step waypost.LaunchStep, err error) {
+	now := s.time()
+	var r waypost.Reentry
+	if err := fromJSON(l.Reentry, &r); err != nil {
+		return step, err
+	}
+	exits := false
+	if len(b.leads) > 0 {
+		if exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, b.leads); err != nil {
+			return step, err
+		}
+	}
+	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), now)
+	if err != nil {
+		return step, fmt.Errorf("note entries: %w", err)
+	}
+	if len(entered) > 0 {
+		if err := s.insertCohorts(ctx, tx, l, entered, exits, now); err != nil {
+			return step, fmt.Errorf("store cohorts: %w", err)
+		}
+	}
+	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: len(b.leads) - len(entered) + b.missing, HeldOut: b.heldOut, Done: b.done}
+	l.Enrolled += step.Enrolled
+	l.Skipped += step.Skipped
+	l.HeldOut += step.HeldOut
+	l.Reached = b.reached
+	if l.StartedAt.IsZero() {
+		l.StartedAt = stamp{now}
+	}
+	if b.done {
+		l.DoneAt = stamp{now}
+		// Leads that were changed or deleted meanwhile, or changed so that they match.
+		gone := max(0, l.Total-l.Enrolled-l.Skipped-l.HeldOut)
+		l.Skipped += gone
+		step.Skipped += gone
+		l.Total = l.Enrolled + l.Skipped + l.HeldOut
+	}
+	_, err = tx.NewUpdate().Model(&l).
+		Column("started_at", "total", "highest", "reached", "enrolled", "skipped", "held_out", "done_at").WherePK().Exec(ctx)
+	return step, err
+}
+
+// newMembers mints enrollments for leads in ascending order; their ids ascend too,
+// so that their rows are written one beside the other.
+func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
+	ids := make([]string, len(leads))
+	for i := range ids {
+		ids[i] = waypost.NewID(waypost.PrefixEnrollment, now)
+	}
+	slices.Sort(ids)
+	list := make([]waypost.CohortMember, len(leads))
+	for i, lead := range leads {
+		list[i] = waypost.CohortMember{EnrollmentID: ids[i], LeadsID: lead}
+	}
+	return list
+}
+
+// enterAll notes the entries of enrollments of different leads, as enter does for
+// one, and returns those that the re-entry rule (see onReentry) lets in.
+func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	packed, err := toJSON(list)
+	if err != nil {
+		return nil, err
+	}
+	from, id, lead := s.unpack("?")
+	var leads []int64
+	// SQLite needs the WHERE to tell the conflict from a join's condition.
+	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) "+
+		"SELECT ?, "+lead+", '', ?, "+id+", 1 FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
+		journeyID, stamp{now}, packed).Scan(ctx, &leads)
+	if err != nil {
+		return nil, err
+	}
+	entered := make(map[int64]bool, len(leads))
+	for _, lead := range leads {
+		entered[lead] = true
+	}
+	return slices.DeleteFunc(list, func(m waypost.CohortMember) bool { return !entered[m.LeadsID] }), nil
+}
+
+// insertCohorts divides enrollments into cohorts that wait to be claimed, and
+// stores both.
+func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, exits bool, now time.Time) error {
+	var cohorts []cohortRow
+	var ids []string
+	for len(list) > 0 {
+		group := list[:waypost.LaunchCohort(list)]
+		list = list[len(group):]
+		packed, err := toJSON(group)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, cohortID(group, now))
+		cohorts = append(cohorts, cohortRow{
+			ID: ids[len(ids)-1], JourneyID: l.JourneyID, Version: l.Version, LaunchID: &l.ID,
+			AcceptedAt: stamp{now}, Size: len(group), Members: &packed,
+		})
+	}
+	if _, err := tx.NewInsert().Model(&cohorts).Exec(ctx); err != nil {
+		return err
+	}
+	from, id, lead := s.unpack("c.members")
+	_, err := tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
+		"entry_key, params, status, node_id, last_seq, cohort_id, exits, created_at) "+
+		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, c.accepted_at "+
+		"FROM cohorts AS c, "+from+" WHERE c.id IN (?)",
+		l.Org, l.Stage, l.AppID, waypost.EnrollmentPending, exits, bun.List(ids)).Exec(ctx)
+	return err
+}

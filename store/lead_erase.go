@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// erasePage bounds what one statement of a lead's deletion changes. A lead that a
+// journey lets in again and again can have very many deliveries.
+const erasePage = 100
+
+// eachPageOfLead calls each for the deliveries of a lead, as many at a time as one
+// statement is for.
+func eachPageOfLead(ctx context.Context, tx bun.Tx, lead int64, each func([]deliveryRow) error) error {
+	for after := ""; ; {
+		var page []deliveryRow
+		err := tx.NewSelect().Model(&page).Column("enrollment_id", "visit", "message_id", "status").
+			Where("d.leads_id = ? AND d.message_id > ?", lead, after).Order("d.message_id").Limit(erasePage).Scan(ctx)
+		if err != nil {
+			return fmt.Errorf("look for messages: %w", err)
+		}
+		if len(page) > 0 {
+			after = page[len(page)-1].MessageID
+			if err := each(page); err != nil {
+				return err
+			}
+		}
+		if len(page) < erasePage {
+			return nil
+		}
+	}
+}
+
+// lockDeliveriesOfLead waits for those who are about to record something of a lead's
+// deliveries, and keeps them waiting until the transaction ends.
+func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
+	if !s.othersWrite() {
+		return nil
+	}
+	return eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
+		keys := make([]waypost.Touchpoint, len(page))
+		for i := range page {
+			keys[i] = page[i].touchpoint()
+		}
+		_, err := s.lockDeliveries(ctx, tx, keys)
+		return err
+	})
+}
+
+// eraseLead drops what is stored of a lead's messages that are decided, and its
+// enrollments' params.
+func eraseLead(ctx context.Context, tx bun.Tx, lead int64) error {
+	err := eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
+		var final []touchpointRow
+		for i := range page {
+			if page[i].Status.Final() {
+				final = append(final, touchpointRow(page[i].touchpoint()))
+			}
+		}
+		if len(final) == 0 {
+			return nil
+		}
+		_, err := clearPayloads(ctx, tx, final)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		res, err := tx.NewRaw(`UPDATE enrollments SET params = '{}' WHERE id IN (
+			SELECT id FROM enrollments WHERE leads_id = ? AND params <> '{}' ORDER BY id LIMIT ?)`, lead, erasePage).Exec(ctx)
+		if err != nil {
+			return fmt.Errorf("empty params: %w", err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n < erasePage {
+			return err
+		}
+	}
+}
+
+// eraseLeadless drops what is stored of those of the messages, all decided, whose lead
+// was deleted: they were under way then.
+func eraseLeadless(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var leadless []touchpointRow
+	err := tx.NewSelect().With("u", tx.NewValues(&keys)).Model((*deliveryRow)(nil)).Column("enrollment_id", "visit").TableExpr("u").
+		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").
+		Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)").Scan(ctx, &leadless)
+	if err != nil {
+		return fmt.Errorf("look for deleted leads: %w", err)
+	}
+	if len(leadless) == 0 {
+		return nil
+	}
+	_, err = clearPayloads(ctx, tx, leadless)
+	return err
+}

@@ -1,0 +1,629 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// importLine is a row that was read and checked as far as that needs no lead.
+type importLine struct {
+	waypost.LeadRow
+	line   int
+	region string
+	now    time.Time
+	fault  *waypost.Error // the row fails whatever there is
+
+	phones  []string // its mobile numbers in E.164
+	numbers bool     // they are in order
+
+	fields  waypost.LeadFields // as a new lead
+	invalid error              // why they cannot be one
+}
+
+// readLines reads rows on all processors: that takes longer than writing them.
+func readLines(im importRow, rows []waypost.ImportRow, now time.Time) ([]importLine, error) {
+	lines := make([]importLine, len(rows))
+	errs := make([]error, len(rows))
+	var wg sync.WaitGroup
+	share := max(1, (len(rows)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := 0; from < len(rows); from += share {
+		wg.Go(func() {
+			for i := from; i < min(from+share, len(rows)); i++ {
+				lines[i] = importLine{line: rows[i].Line, region: im.PhoneRegion, now: now}
+				errs[i] = lines[i].read(waypost.ImportMode(im.Mode), rows[i])
+			}
+		})
+	}
+	wg.Wait()
+	return lines, errors.Join(errs...)
+}
+
+const businessParam = "businessParam"
+
+func (l *importLine) read(mode waypost.ImportMode, row waypost.ImportRow) error {
+	if row.Fault != nil {
+		l.fault = row.Fault
+		return nil
+	}
+	var problems waypost.Problems
+	l.LeadRow, problems = waypost.ReadLeadRow(row.Data)
+	// The numbers alone: they take most of the time and are needed in any case.
+	numbers := waypost.LeadFields{Name: "-", MobilePhone: l.Fields.MobilePhone}
+	var err error
+	l.phones, err = numbers.Validate(l.region, l.now)
+	l.numbers = err == nil
+	if mode != waypost.ImportUpdate {
+		l.fields = l.Apply(waypost.LeadFields{})
+		l.invalid = l.check(&l.fields)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	target := businessParam
+	if p := &problems[0]; p.Target == "" && len(problems) == 1 { // no member is at fault
+		target = ""
+		p.Message = strings.Replace(p.Message, "the body", "the row", 1)
+	}
+	var invalid *waypost.Error
+	if mode == waypost.ImportCreate && target != "" && errors.As(l.invalid, &invalid) && invalid.Code == waypost.CodeBadRequest {
+		problems = append(problems, notNamed(invalid.Details, problems)...)
+	}
+	if !errors.As(problems.Err(target), &l.fault) {
+		return errors.New("problems that are no error")
+	}
+	return nil
+}
+
+// notNamed drops the details about fields that problems name already: a name of the
+// wrong type is not also missing.
+func notNamed(details []waypost.Detail, problems waypost.Problems) []waypost.Detail {
+	return slices.DeleteFunc(slices.Clone(details), func(d waypost.Detail) bool {
+		return slices.ContainsFunc(problems, func(p waypost.Detail) bool { return p.Target == d.Target })
+	})
+}
+
+// check checks what the row makes of a lead. Numbers that were checked, or that the
+// lead had before, are not checked again.
+func (l *importLine) check(f *waypost.LeadFields) error {
+	phones := f.MobilePhone
+	if l.numbers {
+		f.MobilePhone = nil
+	}
+	_, err := f.Validate(l.region, l.now)
+	f.MobilePhone = phones
+	return err
+}
+
+// batchLead is a lead that the rows of a batch change, make, or meet.
+type batchLead struct {
+	id     int64 // 0 of a new one, until all rows are decided
+	line   int   // of the row that makes it
+	fields waypost.LeadFields
+	phones []string
+	row    leadRow // fields as they are to be stored
+	stored *leadRow
+	owned  []string // the stored lead's numbers
+	fresh  bool
+	held   bool // the lead is locked, or new
+	dirty  bool
+}
+
+func (l *batchLead) name() string {
+	if l.id == 0 { // a dry run
+		return fmt.Sprintf("the row of line %d", l.line)
+	}
+	return fmt.Sprintf("lead %d", l.id)
+}
+
+// failure is a row that failed. Of a Conflict, holders are the leads that its
+// details name: their ids may come later.
+type failure struct {
+	line    int
+	err     *waypost.Error
+	holders []*batchLead
+}
+
+// importBatch decides upon rows in their order and in memory, then writes all of it
+// at once. Leads that rows name are locked. Numbers and externalIds of others are
+// not: if one is taken before it is written, the unique constraints tell, and
+// everything begins again (errStale).
+type importBatch struct {
+	s   *Store
+	tx  bun.Tx
+	im  importRow
+	now time.Time
+
+	leads    map[int64]*batchLead
+	external map[string]*batchLead
+	phone    map[string]*batchLead
+	fresh    []*batchLead // in the order of their rows
+
+	created, updated int
+	failures         []failure
+}
+
+func newImportBatch(s *Store, tx bun.Tx, im importRow, now time.Time) *importBatch {
+	return &importBatch{
+		s: s, tx: tx, im: im, now: now,
+		leads: map[int64]*batchLead{}, external: map[string]*batchLead{}, phone: map[string]*batchLead{},
+	}
+}
+
+func (b *importBatch) process(ctx context.Context, lines []importLine) error {
+	if err := b.s.withoutPlan(ctx, b.tx, "sort"); err != nil {
+		return err
+	}
+	if b.im.Mode != string(waypost.ImportCreate) {
+		if err := b.lockLeads(ctx, lines); err != nil {
+			return fmt.Errorf("lock leads: %w", err)
+		}
+	}
+	if err := b.findHolders(ctx, lines); err != nil {
+		return fmt.Errorf("find duplicates: %w", err)
+	}
+	for i := range lines {
+		if err := b.decide(&lines[i]); err != nil {
+			return err
+		}
+	}
+	if b.im.DryRun {
+		return nil
+	}
+	if err := b.write(ctx); err != nil {
+		if isDuplicate(err) {
+			return errStale
+		}
+		return fmt.Errorf("write leads: %w", err)
+	}
+	return nil
+}
+
+// lockLeads locks and loads the leads that rows name, in the order of their ids.
+func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
+	var ids []int64
+	var externals []string
+	for _, l := range lines {
+		switch {
+		case l.fault != nil:
+		default:
+			if l.LeadsID != nil {
+				ids = append(ids, *l.LeadsID)
+			}
+			if e := l.Fields.ExternalID; e != nil {
+				externals = append(externals, *e)
+			}
+		}
+	}
+	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.scope(), externals, func(_ string, id int64) { ids = append(ids, id) })
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	var rows []leadRow
+	err = b.s.lock(b.tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Order("leads_id"), "l").Scan(ctx)
+	if err != nil {
+		return err
+	}
+	ids = ids[:0]
+	for _, row := range rows {
+		if row.Org != b.im.Org || row.Stage != b.im.Stage {
+			continue
+		}
+		lead, err := row.lead()
+		if err != nil {
+			return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+		}
+		l := &batchLead{id: row.LeadsID, fields: lead.LeadFields, row: row, stored: &row, held: true}
+		b.leads[l.id] = l
+		if row.ExternalID != nil {
+			b.external[*row.ExternalID] = l
+		}
+		ids = append(ids, l.id)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var phones []phoneRow
+	if err := b.tx.NewSelect().Model(&phones).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+		return err
+	}
+	for _, p := range phones {
+		l := b.leads[p.LeadsID]
+		l.owned = append(l.owned, p.Phone)
+		b.phone[p.Phone] = l
+	}
+	for _, l := range b.leads {
+		l.phones = l.owned
+	}
+	return nil
+}
+
+// findHolders finds the leads that have an externalId or number of the rows.
+func (b *importBatch) findHolders(ctx context.Context, lines []importLine) error {
+	var externals, phones []string
+	for _, l := range lines {
+		if l.fault != nil {
+			continue
+		}
+		if e := l.Fields.ExternalID; e != nil && b.external[*e] == nil {
+			externals = append(externals, *e)
+		}
+		for _, p := range l.phones {
+			if b.phone[p] == nil {
+				phones = append(phones, p)
+			}
+		}
+	}
+	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.scope(), externals, func(key string, id int64) { b.external[key] = b.holder(id) })
+	if err != nil {
+		return err
+	}
+	return b.s.eachHolder(ctx, b.tx, holdersByPhone, b.im.scope(), phones, func(key string, id int64) { b.phone[key] = b.holder(id) })
+}
+
+func (b *importBatch) holder(id int64) *batchLead {
+	if l := b.leads[id]; l != nil {
+		return l
+	}
+	return &batchLead{id: id}
+}
+
+// Texts that look up many keys one by one. All indexes of leads begin with org and
+// stage, and where PostgreSQL has no statistics of an organisation, or old ones, any
+// of them seems as good: it may read all leads of the scope for every key. With an
+// order that only one index has, and with sorting turned off (see process), it takes
+// that one.
+var (
+	holdersByExternal = dialects{
+		postgres: "SELECT k.key, h.leads_id FROM unnest($3::text[]) AS k (key) CROSS JOIN LATERAL (SELECT leads_id FROM leads " +
+			"WHERE org = $1 AND stage = $2 AND external_id >= k.key AND external_id <= k.key ORDER BY external_id LIMIT 1) AS h",
+		sqlite: "SELECT k.value, h.leads_id FROM json_each(?3) AS k CROSS JOIN leads AS h WHERE h.org = ?1 AND h.stage = ?2 AND h.external_id = k.value",
+	}
+	holdersByPhone = dialects{
+		postgres: "SELECT k.key, h.leads_id FROM unnest($3::text[]) AS k (key) CROSS JOIN LATERAL (SELECT leads_id FROM lead_phones " +
+			"WHERE org = $1 AND stage = $2 AND phone = k.key OFFSET 0) AS h",
+		sqlite: "SELECT k.value, h.leads_id FROM json_each(?3) AS k CROSS JOIN lead_phones AS h WHERE h.org = ?1 AND h.stage = ?2 AND h.phone = k.value",
+	}
+)
+
+// eachHolder calls found for each key that a lead of the scope has.
+func (s *Store) eachHolder(ctx context.Context, tx bun.Tx, q dialects, sc waypost.Scope, keys []string, found func(key string, id int64)) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	list, err := s.list(keys)
+	if err != nil {
+		return err
+	}
+	rows, err := s.query(ctx, &tx, s.in(q), sc.Org, string(sc.Stage), list)
+	if err != nil {
+		return err
+	}
+	return scanAll(rows, func(rows *sql.Rows) error {
+		var key string
+		var id int64
+		err := rows.Scan(&key, &id)
+		found(key, id)
+		return err
+	})
+}
+
+// decide works one row into the leads as the rows before it left them. An error is
+// no fault of the row.
+func (b *importBatch) decide(l *importLine) error {
+	target, err := b.target(l)
+	if err == nil && target != nil && !target.held {
+		return errStale // it came after those that rows name were locked
+	}
+	fields, phones := l.fields, l.phones
+	switch {
+	case err != nil:
+	case target == nil:
+		err = l.invalid
+	default:
+		fields = l.Apply(target.fields)
+		if !l.Writes("mobilePhone") {
+			phones = target.phones
+		}
+		err = l.check(&fields)
+	}
+	var row leadRow
+	if err == nil {
+		row, err = newLeadRow(b.im.scope(), fields)
+	}
+	var holders []*batchLead
+	if err == nil {
+		holders, err = b.conflict(target, row.ExternalID, phones)
+	}
+	if err != nil {
+		var fault *waypost.Error
+		if !errors.As(err, &fault) {
+			return err
+		}
+		b.failures = append(b.failures, failure{l.line, fault, holders})
+		return nil
+	}
+	if target == nil {
+		target = &batchLead{line: l.line, fresh: true, held: true}
+		b.fresh = append(b.fresh, target)
+		b.created++
+	} else {
+		b.updated++
+	}
+	b.put(target, fields, row, phones)
+	return nil
+}
+
+// target finds the lead that a row means, nil for one that is to be made.
+func (b *importBatch) target(l *importLine) (*batchLead, error) {
+	mode := waypost.ImportMode(b.im.Mode)
+	switch {
+	case l.fault != nil:
+		return nil, l.fault
+	case mode == waypost.ImportCreate:
+		return nil, nil
+	}
+	if l.LeadsID != nil {
+		if lead := b.leads[*l.LeadsID]; lead != nil {
+			return lead, nil
+		}
+		if mode == waypost.ImportUpdate {
+			return nil, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", *l.LeadsID)
+		}
+	}
+	external := ""
+	if l.Fields.ExternalID != nil {
+		external = *l.Fields.ExternalID
+	}
+	lead := b.external[external]
+	switch {
+	case lead != nil || mode == waypost.ImportUpsert:
+		return lead, nil
+	case strings.TrimSpace(external) == "":
+		return nil, &waypost.Error{
+			Code: waypost.CodeBadRequest, Target: businessParam, Message: "leadsId: is missing, and so is externalId",
+			Details: []waypost.Detail{{Code: waypost.DetailNullValue, Target: "leadsId", Message: "is missing, and so is externalId"}},
+		}
+	}
+	return nil, waypost.Errorf(waypost.CodeNotFound, "externalId", "there is no lead of this externalId")
+}
+
+// conflict is the Conflict of a lead with others that have its externalId or its
+// numbers, and those others, one for each detail.
+func (b *importBatch) conflict(lead *batchLead, external *string, phones []string) (holders []*batchLead, err error) {
+	var targets []string
+	if external != nil {
+		if other := b.external[*external]; other != nil && other != lead {
+			holders, targets = append(holders, other), append(targets, "externalId")
+		}
+	}
+	for i, p := range phones {
+		if other := b.phone[p]; other != nil && other != lead {
+			holders, targets = append(holders, other), append(targets, fmt.Sprintf("mobilePhone[%d]", i))
+		}
+	}
+	if len(holders) == 0 {
+		return nil, nil
+	}
+	fault := &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: "mobilePhone"}
+	if targets[0] == "externalId" {
+		fault.Target = "externalId"
+	}
+	for _, target := range targets {
+		fault.Details = append(fault.Details, waypost.Detail{Code: waypost.DetailDuplicate, Target: target})
+	}
+	return holders, fault
+}
+
+// put gives a lead its fields, externalId and numbers, and frees those it had.
+func (b *importBatch) put(l *batchLead, fields waypost.LeadFields, row leadRow, phones []string) {
+	if old := l.row.ExternalID; old != nil {
+		delete(b.external, *old)
+	}
+	for _, p := range l.phones {
+		delete(b.phone, p)
+	}
+	l.fields, l.row, l.phones, l.dirty = fields, row, phones, true
+	if row.ExternalID != nil {
+		b.external[*row.ExternalID] = l
+	}
+	for _, p := range phones {
+		b.phone[p] = l
+	}
+}
+
+// errors returns the rows that failed, in their order.
+func (b *importBatch) errors() []waypost.ImportError {
+	list := make([]waypost.ImportError, len(b.failures))
+	for i, f := range b.failures {
+		for d, holder := range f.holders {
+			f.err.Details[d].Message = holder.name() + " has it already"
+		}
+		list[i] = waypost.ImportError{Line: f.line, Error: f.err}
+	}
+	return list
+}
+
+// write stores the leads as they are now. Everything is written in the order of its
+// key: leads by their externalIds, then the numbers, those that are freed last. So
+// imports and creates at the same time do not wait for each other in a circle.
+func (b *importBatch) write(ctx context.Context) error {
+	var changed []*batchLead
+	var unnamed []int64
+	for _, l := range b.leads {
+		if !l.dirty {
+			continue
+		}
+		changed = append(changed, l)
+		l.row.LeadsID, l.row.CreatedAt, l.row.UpdatedAt = l.id, l.stored.CreatedAt, stamp{later(b.now, l.stored.UpdatedAt.Time)}
+		if old := l.stored.ExternalID; old != nil && text(l.row.ExternalID) != *old {
+			unnamed = append(unnamed, l.id)
+		}
+	}
+	slices.SortFunc(changed, func(x, y *batchLead) int { return cmp.Compare(x.id, y.id) })
+	if err := b.number(ctx); err != nil {
+		return err
+	}
+	for _, l := range b.fresh {
+		l.row.LeadsID, l.row.CreatedAt, l.row.UpdatedAt = l.id, stamp{b.now}, stamp{b.now}
+	}
+	if err := b.update(ctx, changed, unnamed); err != nil {
+		return err
+	}
+	if err := b.insert(ctx); err != nil {
+		return err
+	}
+	if err := b.writePhones(ctx, changed); err != nil {
+		return err
+	}
+	changes := make([]leadChange, len(changed))
+	for i, l := range changed {
+		changes[i] = leadChange{l.stored, &l.row}
+	}
+	return b.s.tellFollowers(ctx, b.tx, changes, true)
+}
+
+// number gives new leads their ids, in the order of their rows.
+func (b *importBatch) number(ctx context.Context) error {
+	if len(b.fresh) == 0 {
+		return nil
+	}
+	ids, err := b.s.nextNumbers(ctx, b.tx, "leads", "leads_id", len(b.fresh))
+	if err != nil {
+		return err
+	}
+	for i, l := range b.fresh {
+		l.id = ids[i]
+	}
+	return nil
+}
+
+// leadColumns are the columns of leads after leads_id; args gives their values.
+var leadColumns = []string{
+	"leads_group bigint", "region bigint", "address text", "remark text", "name text", "name_folded text", "mobile_phone text", "gender bigint",
+	"birthday text", "email text", "email_folded text", "wechat text", "qq text", "telephone text", "company text", "company_phone text",
+	"company_email text", "company_website text", "external_id text", "open_id text", "custom_fields text", "updated_at bigint",
+}
+
+func (r *leadRow) args(more ...any) []any {
+	return append([]any{
+		r.LeadsID, r.LeadsGroup, r.Region, r.Address, r.Remark, r.Name, r.NameFolded, r.MobilePhone, r.Gender,
+		r.Birthday, r.Email, r.EmailFolded, r.Wechat, r.QQ, r.Telephone, r.Company, r.CompanyPhone,
+		r.CompanyEmail, r.CompanyWebsite, r.ExternalID, r.OpenID, r.CustomFields, r.UpdatedAt,
+	}, more...)
+}
+
+var (
+	insertLeads = bulk{
+		table:   "leads",
+		columns: slices.Concat([]string{"leads_id bigint"}, leadColumns, []string{"created_at bigint", "org text", "stage text"}),
+		suffix:  "ON CONFLICT DO NOTHING",
+		unique:  1,
+	}
+	updateLeads = bulk{
+		table:   "leads AS l",
+		columns: slices.Concat([]string{"leads_id bigint"}, leadColumns),
+		keys:    1,
+	}
+	insertPhones = bulk{
+		table:   "lead_phones",
+		columns: []string{"org text", "stage text", "phone text", "leads_id bigint"},
+		suffix:  "ON CONFLICT DO NOTHING",
+		unique:  3,
+	}
+	movePhones = bulk{
+		table:   "lead_phones AS p",
+		columns: insertPhones.columns,
+		keys:    3,
+	}
+)
+
+// update writes leads that there were. Those whose externalId changes lose it
+// first: another of them may get it.
+func (b *importBatch) update(ctx context.Context, changed []*batchLead, unnamed []int64) error {
+	if len(unnamed) > 0 {
+		_, err := b.tx.NewUpdate().Model((*leadRow)(nil)).Set("external_id = NULL").Where("leads_id IN (?)", bun.List(unnamed)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	return updateLeads.run(ctx, b.s, b.tx, len(changed), func(i int) []any { return changed[i].row.args() }, nil)
+}
+
+// insert stores new leads; errStale if another has the externalId of one.
+func (b *importBatch) insert(ctx context.Context) error {
+	leads := slices.Clone(b.fresh)
+	slices.SortStableFunc(leads, func(x, y *batchLead) int { return cmp.Compare(text(x.row.ExternalID), text(y.row.ExternalID)) })
+	stored := 0
+	err := insertLeads.apply(ctx, b.s, b.tx, len(leads), func(i int) []any {
+		r := &leads[i].row
+		return r.args(r.CreatedAt, r.Org, r.Stage)
+	}, func(int) { stored++ })
+	if err == nil && stored != len(leads) {
+		err = errStale
+	}
+	return err
+}
+
+// writePhones stores the numbers of leads that were changed and of new ones;
+// errStale if another lead has one of them.
+func (b *importBatch) writePhones(ctx context.Context, changed []*batchLead) error {
+	freed := map[string]bool{}
+	for _, l := range changed {
+		for _, p := range l.owned {
+			freed[p] = b.phone[p] != l
+		}
+	}
+	var fresh, moved, gone []phoneRow
+	for _, list := range [][]*batchLead{changed, b.fresh} {
+		for _, l := range list {
+			for _, p := range l.phones {
+				row := phoneRow{Org: b.im.Org, Stage: b.im.Stage, Phone: p, LeadsID: l.id}
+				was, owned := freed[p]
+				switch {
+				case !owned:
+					fresh = append(fresh, row)
+				case was:
+					moved = append(moved, row)
+				}
+			}
+		}
+	}
+	for p, was := range freed {
+		if was && b.phone[p] == nil {
+			gone = append(gone, phoneRow{Org: b.im.Org, Stage: b.im.Stage, Phone: p})
+		}
+	}
+	args := func(rows []phoneRow) rowArgs {
+		slices.SortFunc(rows, func(x, y phoneRow) int { return cmp.Compare(x.Phone, y.Phone) })
+		return func(i int) []any { return []any{rows[i].Org, rows[i].Stage, rows[i].Phone, rows[i].LeadsID} }
+	}
+	stored := 0
+	if err := insertPhones.apply(ctx, b.s, b.tx, len(fresh), args(fresh), func(int) { stored++ }); err != nil {
+		return err
+	}
+	if stored != len(fresh) {
+		return errStale
+	}
+	if err := movePhones.run(ctx, b.s, b.tx, len(moved), args(moved), nil); err != nil {
+		return err
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	_, err := b.tx.NewDelete().Model(&gone).WherePK().Exec(ctx)
+	return err
+}

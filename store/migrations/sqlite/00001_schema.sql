@@ -1,0 +1,662 @@
+-- Times (columns that end with _at) are microseconds since 1970 in UTC, so that both
+-- databases hold and compare them alike. Columns that end with _ms are milliseconds. Ids
+-- begin with the time when they were made. org and stage are the scope of a row: no request
+-- sees a row of another scope. The schema of PostgreSQL has fewer foreign keys.
+
+-- +goose Up
+
+---- applications
+
+CREATE TABLE applications (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  name TEXT NOT NULL,
+  grants TEXT NOT NULL, -- JSON array
+  disabled INTEGER NOT NULL,
+  rate_per_second INTEGER NOT NULL, -- requests
+  rate_burst INTEGER NOT NULL, -- requests
+  require_if_match INTEGER NOT NULL, -- a PUT, PATCH or DELETE needs If-Match
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX applications_by_org ON applications (org, id);
+
+CREATE TABLE access_keys (
+  access_key TEXT PRIMARY KEY,
+  application_id TEXT NOT NULL REFERENCES applications (id),
+  number INTEGER NOT NULL, -- counts the keys that the application ever had
+  secret BLOB NOT NULL, -- sealed
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER,
+  UNIQUE (application_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- Answers to requests with an Idempotency-Key.
+CREATE TABLE idempotency_keys (
+  id TEXT PRIMARY KEY, -- a hash of the key, the application, the stage, the method, the path and the query
+  token TEXT NOT NULL, -- of the request that has claimed the key
+  body TEXT NOT NULL, -- a hash of the request's
+  claimed_at INTEGER NOT NULL,
+  answer BLOB -- sealed; NULL until there is one
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (claimed_at);
+
+---- leads
+
+CREATE TABLE leads (
+  leads_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  leads_group INTEGER,
+  region INTEGER,
+  address TEXT,
+  remark TEXT,
+  name TEXT NOT NULL,
+  name_folded TEXT NOT NULL, -- name as lists compare it: case does not count
+  mobile_phone TEXT NOT NULL, -- JSON array; lead_phones has the numbers
+  gender INTEGER, -- 0 to 2
+  birthday TEXT, -- YYYY-MM-DD
+  email TEXT,
+  email_folded TEXT, -- email as lists compare it
+  wechat TEXT,
+  qq TEXT,
+  telephone TEXT,
+  company TEXT,
+  company_phone TEXT,
+  company_email TEXT,
+  company_website TEXT,
+  external_id TEXT,
+  open_id TEXT,
+  custom_fields TEXT, -- JSON object
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  UNIQUE (org, stage, external_id)
+) STRICT;
+-- Every order of a list has an index, and so has every order of the leads of one group or
+-- one region: those can be half of all leads, or all of the last ones. store/lead_list.go
+-- names them. All end with leads_id, said or not.
+CREATE INDEX leads_by_scope ON leads (org, stage, leads_id);
+CREATE INDEX leads_by_created ON leads (org, stage, created_at, leads_id, updated_at);
+CREATE INDEX leads_by_updated ON leads (org, stage, updated_at, leads_id, created_at);
+CREATE INDEX leads_by_group ON leads (org, stage, leads_group) WHERE leads_group IS NOT NULL;
+CREATE INDEX leads_by_group_created ON leads (org, stage, leads_group, created_at) WHERE leads_group IS NOT NULL;
+CREATE INDEX leads_by_group_updated ON leads (org, stage, leads_group, updated_at) WHERE leads_group IS NOT NULL;
+CREATE INDEX leads_by_region ON leads (org, stage, region) WHERE region IS NOT NULL;
+CREATE INDEX leads_by_region_created ON leads (org, stage, region, created_at) WHERE region IS NOT NULL;
+CREATE INDEX leads_by_region_updated ON leads (org, stage, region, updated_at) WHERE region IS NOT NULL;
+-- Leads of one group in one region are few, and so are those whose name begins with a
+-- letter: they are sorted by times in the index, without a look at the leads.
+CREATE INDEX leads_by_region_group ON leads (org, stage, region, leads_group, leads_id, created_at, updated_at)
+  WHERE region IS NOT NULL AND leads_group IS NOT NULL;
+CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id, created_at, updated_at);
+CREATE INDEX leads_by_email ON leads (org, stage, email_folded) WHERE email_folded IS NOT NULL;
+-- The times of creation in each block of 8,192 leads_ids, see store/lead_blocks.go. Nothing
+-- else is looked up here: the scope does not come first, and no other index has the order
+-- of created_at + 0.
+CREATE INDEX leads_by_block ON leads ((leads_id / 8192), org, stage, (created_at + 0));
+
+-- No two leads of a scope have the same number.
+CREATE TABLE lead_phones (
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  phone TEXT NOT NULL, -- E.164
+  leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
+  PRIMARY KEY (org, stage, phone)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lead_phones_by_lead ON lead_phones (leads_id);
+
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, -- orders the events of a lead: drawn while the lead's row is locked
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  event_id TEXT NOT NULL, -- the sender's
+  name TEXT NOT NULL,
+  leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
+  properties TEXT NOT NULL, -- JSON object
+  accepted_at INTEGER NOT NULL,
+  UNIQUE (org, stage, event_id)
+) STRICT;
+CREATE INDEX events_by_lead ON events (leads_id, name, seq);
+
+---- imports of leads
+
+CREATE TABLE imports (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  app_id TEXT NOT NULL,
+  mode TEXT NOT NULL, -- create, update or upsert
+  dry_run INTEGER NOT NULL,
+  phone_region TEXT NOT NULL, -- of numbers without a country code; '': none
+  status TEXT NOT NULL,
+  message TEXT NOT NULL, -- why it failed
+  total INTEGER NOT NULL, -- rows
+  created INTEGER NOT NULL, -- rows
+  updated INTEGER NOT NULL, -- rows
+  failed INTEGER NOT NULL, -- rows
+  parts INTEGER NOT NULL,
+  parts_done INTEGER NOT NULL, -- the part after it is the next one
+  created_at INTEGER NOT NULL,
+  claimed_at INTEGER, -- by a pump, which starts the workflow
+  workflow_started_at INTEGER,
+  started_at INTEGER, -- of the first step
+  ended_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX imports_not_started ON imports (id) WHERE workflow_started_at IS NULL AND ended_at IS NULL;
+
+-- Rows that are not processed yet, some hundred together.
+CREATE TABLE import_parts (
+  import_id TEXT NOT NULL REFERENCES imports (id) ON DELETE CASCADE,
+  number INTEGER NOT NULL, -- from 1
+  data BLOB NOT NULL, -- compressed
+  PRIMARY KEY (import_id, number)
+) STRICT;
+
+-- The failed rows of a part.
+CREATE TABLE import_errors (
+  import_id TEXT NOT NULL REFERENCES imports (id) ON DELETE CASCADE,
+  part INTEGER NOT NULL,
+  data BLOB NOT NULL, -- compressed
+  PRIMARY KEY (import_id, part)
+) STRICT;
+
+---- webhooks
+
+CREATE TABLE webhooks (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  name TEXT NOT NULL,
+  url TEXT NOT NULL,
+  basic_username TEXT,
+  basic_password BLOB, -- sealed
+  params TEXT NOT NULL, -- JSON object
+  timeout_ms INTEGER NOT NULL, -- of the whole exchange
+  retry TEXT NOT NULL, -- JSON object
+  rate_limit TEXT, -- JSON object; NULL: no limit
+  max_concurrency INTEGER NOT NULL, -- 0: no cap
+  enabled INTEGER NOT NULL,
+  disabled_reason TEXT NOT NULL, -- why Waypost itself has disabled it, '' otherwise
+  signing_secret BLOB, -- sealed
+  previous_signing_secret BLOB, -- sealed; signs too, for signing_overlap from signing_rotated_at on
+  signing_rotated_at INTEGER,
+  signing_overlap INTEGER NOT NULL, -- nanoseconds
+  tls_ca_certificate TEXT, -- PEM
+  tls_client_certificate TEXT, -- PEM
+  tls_client_key BLOB, -- PEM, sealed
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
+
+---- journeys
+
+CREATE TABLE journeys (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  name TEXT NOT NULL,
+  draft TEXT NOT NULL, -- a definition, as JSON
+  published_version INTEGER NOT NULL, -- the current one; 0: none
+  status TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX journeys_by_scope ON journeys (org, stage, id);
+
+-- A published version is never changed or deleted.
+CREATE TABLE journey_versions (
+  journey_id TEXT NOT NULL REFERENCES journeys (id),
+  version INTEGER NOT NULL, -- from 1
+  name TEXT NOT NULL,
+  hash TEXT NOT NULL, -- of the canonical definition
+  definition TEXT NOT NULL, -- JSON
+  published_at INTEGER NOT NULL,
+  PRIMARY KEY (journey_id, version)
+) STRICT, WITHOUT ROWID;
+
+-- Which webhooks a published version names: those cannot be deleted.
+CREATE TABLE journey_webhooks (
+  webhook_id TEXT NOT NULL REFERENCES webhooks (id),
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  PRIMARY KEY (webhook_id, journey_id, version),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+
+-- The events that end the enrollments of a version, wherever they stand.
+CREATE TABLE journey_exits (
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  event TEXT NOT NULL, -- its name
+  PRIMARY KEY (journey_id, version, event),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+
+-- The memory of who entered what: it outlives the enrollments.
+CREATE TABLE journey_entries (
+  journey_id TEXT NOT NULL,
+  leads_id INTEGER NOT NULL,
+  entry_key TEXT NOT NULL,
+  last_entry_at INTEGER NOT NULL,
+  enrollment_id TEXT NOT NULL, -- of the last entry
+  active INTEGER NOT NULL CHECK (active >= 0), -- enrollments that have not ended
+  PRIMARY KEY (journey_id, leads_id, entry_key)
+) STRICT, WITHOUT ROWID;
+
+---- launches
+
+-- A launch enrolls an audience step by step: its row holds how far it got. One with a cron
+-- expression recurs: it has no workflow but a Schedule at Temporal, and what it opens are
+-- launches that name it, one for each time, which read its list of leads.
+CREATE TABLE launches (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  app_id TEXT NOT NULL,
+  reentry TEXT NOT NULL, -- JSON object
+  filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
+  personal INTEGER NOT NULL, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
+  control_group REAL NOT NULL, -- the share of the audience that is not enrolled
+  rate_per_second REAL NOT NULL, -- enrollments; 0: as fast as it goes
+  start_at INTEGER,
+  cron TEXT, -- NULL: it does not recur
+  timezone TEXT NOT NULL, -- of cron
+  skipped_at INTEGER, -- the time of the last occurrence that was not opened
+  skip_reason TEXT NOT NULL, -- of that one
+  recurring_id TEXT, -- the recurring launch of an occurrence
+  occurs_at INTEGER, -- of an occurrence: its time in the schedule
+  created_at INTEGER NOT NULL,
+  claimed_at INTEGER, -- by a pump, which starts the workflow
+  workflow_started_at INTEGER, -- if it recurs: the Schedule exists
+  started_at INTEGER, -- of the first step
+  done_at INTEGER, -- nobody is left to enroll; if it recurs: the Schedule is deleted
+  total INTEGER NOT NULL, -- leads of the audience
+  highest INTEGER NOT NULL, -- of a filter: its highest leads_id at the start
+  reached INTEGER, -- the last leads_id that was looked at
+  enrolled INTEGER NOT NULL, -- leads
+  skipped INTEGER NOT NULL, -- leads that could not enter
+  held_out INTEGER NOT NULL, -- leads of the control group
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX launches_by_scope ON launches (org, stage, id);
+CREATE INDEX launches_by_journey ON launches (journey_id, id);
+CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
+CREATE INDEX launches_personal ON launches (id) WHERE personal;
+CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;
+-- An occurrence is opened once.
+CREATE UNIQUE INDEX launches_occurrences ON launches (recurring_id, occurs_at) WHERE recurring_id IS NOT NULL;
+-- The occurrences of a recurring launch, newest first. Without the scope, SQLite prefers
+-- launches_by_scope.
+CREATE INDEX launches_by_recurring ON launches (org, stage, recurring_id, id) WHERE recurring_id IS NOT NULL;
+-- What occurrences came to together is summed up without reading their rows.
+CREATE INDEX launches_occurrence_counts ON launches (recurring_id, started_at, total, enrolled, skipped, held_out) WHERE recurring_id IS NOT NULL;
+
+-- Leads that a launch lists, in ascending parts.
+CREATE TABLE launch_leads (
+  launch_id TEXT NOT NULL REFERENCES launches (id) ON DELETE CASCADE,
+  last INTEGER NOT NULL, -- the highest leads_id of the part
+  ids BLOB NOT NULL, -- the differences as varints
+  PRIMARY KEY (launch_id, last)
+) STRICT;
+
+---- enrollments
+
+-- A group of enrollments that one workflow drives, whose id is the cohort's. A cohort of
+-- single enrollments is claimed as it is made; a launch makes its cohorts without a claim.
+CREATE TABLE cohorts (
+  id TEXT PRIMARY KEY,
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  launch_id TEXT,
+  accepted_at INTEGER NOT NULL, -- when the oldest of its enrollments was made
+  claimed_at INTEGER, -- by a pump, which starts the workflow
+  started_at INTEGER, -- the workflow
+  size INTEGER NOT NULL, -- enrollments that are left in it
+  retired INTEGER NOT NULL DEFAULT 0, -- no workflow drives it, and none will
+  members TEXT, -- a JSON array that the workflow starts with; NULL once it has started
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX cohorts_not_started ON cohorts (claimed_at) WHERE started_at IS NULL;
+CREATE INDEX cohorts_ready ON cohorts (accepted_at, id) WHERE claimed_at IS NULL;
+
+CREATE TABLE enrollments (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  leads_id INTEGER NOT NULL,
+  launch_id TEXT,
+  app_id TEXT NOT NULL,
+  entry_key TEXT NOT NULL,
+  params TEXT NOT NULL, -- JSON object
+  source TEXT, -- the enrollment and the visit of an enroll node that it was made for
+  depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
+  exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
+  cohort_id TEXT REFERENCES cohorts (id),
+  status TEXT NOT NULL,
+  node_id TEXT NOT NULL, -- where it stands
+  last_seq INTEGER NOT NULL, -- of its timeline
+  move TEXT, -- JSON object: the version that people have ordered it to; NULL once it has gone on
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  end_seq INTEGER, -- of the timeline entries that were recorded as it ended
+  end_entries TEXT, -- those, as in timeline
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX enrollments_unclaimed ON enrollments (id) WHERE cohort_id IS NULL AND ended_at IS NULL;
+CREATE INDEX enrollments_unclaimed_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND ended_at IS NULL;
+CREATE INDEX enrollments_by_launch ON enrollments (launch_id, ended_at) WHERE launch_id IS NOT NULL;
+-- What a cancel of a journey is about, besides its launches.
+CREATE INDEX enrollments_by_journey ON enrollments (journey_id, id) WHERE launch_id IS NULL;
+CREATE UNIQUE INDEX enrollments_by_source ON enrollments (source) WHERE source IS NOT NULL;
+-- Only enrollments that an event may end are found by their lead, and only while they run.
+CREATE INDEX enrollments_to_exit ON enrollments (leads_id, id) WHERE exits AND ended_at IS NULL;
+-- Launches give no params, and pay nothing for these.
+CREATE INDEX enrollments_with_params ON enrollments (id) WHERE params <> '{}';
+CREATE INDEX enrollments_with_params_by_lead ON enrollments (leads_id, id) WHERE params <> '{}';
+
+-- One row for entries that were recorded together. Those that were recorded as the
+-- enrollment ended stand in its row.
+CREATE TABLE timeline (
+  enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
+  seq INTEGER NOT NULL, -- of the first entry
+  last_seq INTEGER NOT NULL, -- of the last entry
+  version INTEGER NOT NULL, -- of the journey
+  entries TEXT NOT NULL, -- JSON array
+  PRIMARY KEY (enrollment_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Visits to waitForEvent and waitUntil nodes. A closed one stays, with the event that
+-- satisfied it, if one did: that one does not count for the same node again.
+CREATE TABLE waits (
+  enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
+  visit INTEGER NOT NULL,
+  node_id TEXT NOT NULL,
+  event TEXT NOT NULL, -- its name; '' for waitUntil
+  leads_id INTEGER NOT NULL,
+  workflow_id TEXT NOT NULL, -- whom a notice tells
+  seen INTEGER NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
+  closed INTEGER NOT NULL DEFAULT 0,
+  event_id TEXT NOT NULL DEFAULT '', -- the event that satisfied it
+  fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
+  PRIMARY KEY (enrollment_id, visit)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;
+CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
+
+---- controls
+
+-- What was decided about enrollments that run.
+CREATE TABLE controls (
+  id INTEGER PRIMARY KEY,
+  target TEXT NOT NULL, -- an enrollment, a launch or a journey
+  kind TEXT NOT NULL, -- pause, cancel or exit
+  from_at INTEGER NOT NULL,
+  until_at INTEGER, -- of a pause; NULL while it lasts
+  shift INTEGER NOT NULL, -- of a pause: time stood still in it
+  event TEXT NOT NULL, -- of an exit
+  sweep_at INTEGER, -- when the sweeper next carries out the cancel of a launch or a journey; NULL: all is done
+  sweep_after TEXT NOT NULL -- the last enrollment that the sweeper has canceled
+) STRICT;
+CREATE INDEX controls_by_target ON controls (target);
+CREATE INDEX controls_to_sweep ON controls (sweep_at) WHERE sweep_at IS NOT NULL;
+-- A target has at most one pause that lasts, and at most one exit.
+CREATE UNIQUE INDEX controls_paused ON controls (target) WHERE kind = 'pause' AND until_at IS NULL;
+CREATE UNIQUE INDEX controls_exited ON controls (target) WHERE kind = 'exit';
+
+-- Workflows that wait for the resume of a target.
+CREATE TABLE holds (
+  target TEXT NOT NULL,
+  workflow_id TEXT NOT NULL,
+  PRIMARY KEY (target, workflow_id)
+) STRICT, WITHOUT ROWID;
+
+-- What workflows have not been told yet: that they are to look at an enrollment.
+CREATE TABLE notices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  workflow_id TEXT NOT NULL,
+  enrollment_id TEXT NOT NULL, -- '': of all
+  event_id TEXT NOT NULL, -- the event that it is about, if any
+  bulk INTEGER NOT NULL DEFAULT 0, -- one change made a notice for each of many workflows: the others do not wait behind those
+  created_at INTEGER NOT NULL,
+  claimed_until INTEGER NOT NULL -- microseconds since 1970
+) STRICT;
+CREATE INDEX notices_by_workflow ON notices (workflow_id, id);
+CREATE INDEX notices_bulk ON notices (id) WHERE bulk;
+CREATE INDEX notices_others ON notices (id) WHERE NOT bulk;
+
+---- deliveries
+
+-- Few rows and few index entries for a delivery: it is found by its enrollment and visit.
+-- The columns from last_round to gave_up describe its last attempt; only other attempts
+-- have rows of their own.
+CREATE TABLE deliveries (
+  enrollment_id TEXT NOT NULL REFERENCES enrollments (id),
+  visit INTEGER NOT NULL,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  message_id TEXT NOT NULL,
+  journey_id TEXT NOT NULL,
+  journey_version INTEGER NOT NULL,
+  node_id TEXT NOT NULL,
+  webhook_id TEXT NOT NULL,
+  leads_id INTEGER NOT NULL,
+  launch_id TEXT,
+  status TEXT NOT NULL,
+  deferred_reason TEXT NOT NULL DEFAULT '',
+  deferred_since INTEGER, -- microseconds since 1970
+  succeed INTEGER, -- NULL until the delivery is final
+  round INTEGER NOT NULL DEFAULT 1, -- a redelivery begins another one
+  attempts INTEGER NOT NULL DEFAULT 0, -- that are recorded, of all rounds
+  next_attempt_at INTEGER,
+  first_attempt_at INTEGER,
+  late INTEGER NOT NULL DEFAULT 0, -- it was there before its first attempt: held back, or redelivered
+  open_attempt INTEGER NOT NULL, -- that is under way; 0: none
+  open_at INTEGER,
+  open_by TEXT NOT NULL, -- the process
+  last_round INTEGER NOT NULL DEFAULT 0,
+  last_attempt INTEGER NOT NULL DEFAULT 0, -- 0: none
+  last_attempt_at INTEGER,
+  http_status INTEGER NOT NULL DEFAULT 0, -- 0: there was no answer
+  error_class TEXT NOT NULL DEFAULT '',
+  duration_ms INTEGER NOT NULL DEFAULT 0,
+  response BLOB, -- sealed, since it can repeat the message: the answer's message and the beginning of its body
+  gave_up TEXT NOT NULL DEFAULT '', -- why the delivery failed for good
+  trouble TEXT GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') THEN status END) VIRTUAL,
+  PRIMARY KEY (enrollment_id, visit)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX deliveries_by_scope ON deliveries (org, stage, message_id);
+-- The ids in front belong to one organisation and stage each.
+CREATE INDEX deliveries_by_journey ON deliveries (journey_id, message_id);
+CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, message_id);
+CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
+CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
+-- Nearly all deliveries go from pending to succeeded: leaving those out keeps all indexes
+-- untouched by that change. They are found by deliveries_by_scope.
+CREATE INDEX deliveries_by_trouble ON deliveries (org, stage, trouble, message_id) WHERE trouble IS NOT NULL;
+-- What the health of a webhook is read from: which deliveries wait and why, and whose last
+-- attempt has failed.
+CREATE INDEX deliveries_by_webhook_trouble ON deliveries (webhook_id, trouble, deferred_reason, message_id) WHERE trouble IS NOT NULL;
+-- Frequency caps count when a lead's messages first went out. Most go out when they are
+-- made, which their ids tell (deliveries_by_lead); these find the others.
+CREATE INDEX deliveries_late ON deliveries (leads_id, first_attempt_at) WHERE late;
+CREATE INDEX deliveries_redelivered ON deliveries (leads_id) WHERE round > 1;
+
+-- The bytes that are sent. They stand apart because they never change while their delivery
+-- does.
+CREATE TABLE messages (
+  enrollment_id TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  body BLOB NOT NULL, -- sealed
+  PRIMARY KEY (enrollment_id, visit),
+  FOREIGN KEY (enrollment_id, visit) REFERENCES deliveries (enrollment_id, visit) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- Attempts that the delivery's row does not describe; for the columns see there.
+CREATE TABLE attempts (
+  enrollment_id TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  round INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, -- from 1, through all rounds
+  at INTEGER NOT NULL,
+  http_status INTEGER NOT NULL,
+  error_class TEXT NOT NULL,
+  duration_ms INTEGER NOT NULL,
+  response BLOB,
+  gave_up TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (enrollment_id, visit, round, attempt),
+  FOREIGN KEY (enrollment_id, visit) REFERENCES deliveries (enrollment_id, visit) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- Rounds after the first. The columns from status on tell how the round before it ended: a
+-- journey goes by the first one for good.
+CREATE TABLE delivery_rounds (
+  enrollment_id TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  round INTEGER NOT NULL,
+  workflow_id TEXT NOT NULL, -- the redelivery batch
+  redelivery_id TEXT, -- NULL: of a single message
+  began_at INTEGER NOT NULL,
+  canceled_at INTEGER,
+  status TEXT NOT NULL,
+  succeed INTEGER,
+  attempts INTEGER NOT NULL,
+  first_attempt_at INTEGER,
+  last_attempt_at INTEGER,
+  duration_ms INTEGER NOT NULL,
+  http_status INTEGER NOT NULL,
+  error_class TEXT NOT NULL,
+  response BLOB,
+  PRIMARY KEY (enrollment_id, visit, round),
+  FOREIGN KEY (enrollment_id, visit) REFERENCES deliveries (enrollment_id, visit) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delivery_rounds_by_redelivery ON delivery_rounds (redelivery_id) WHERE redelivery_id IS NOT NULL;
+-- What a workflow has left that was terminated.
+CREATE INDEX delivery_rounds_by_workflow ON delivery_rounds (workflow_id);
+
+---- redeliveries
+
+-- A bulk redelivery.
+CREATE TABLE redeliveries (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  app_id TEXT NOT NULL,
+  filter TEXT NOT NULL, -- JSON object
+  message TEXT NOT NULL, -- why it failed
+  reached TEXT NOT NULL, -- the last message that was looked at
+  created_at INTEGER NOT NULL,
+  started_at INTEGER, -- of the first step
+  stepped_at INTEGER NOT NULL, -- of the last step
+  done_at INTEGER, -- no further message is looked for: all are done, or it was canceled or failed
+  canceled_at INTEGER,
+  ended_at INTEGER, -- everything that it has begun is decided
+  total INTEGER NOT NULL, -- messages that match
+  redelivered INTEGER NOT NULL, -- messages
+  skipped INTEGER NOT NULL, -- messages that no round could begin for
+  succeeded INTEGER NOT NULL, -- messages, counted at ended_at
+  failed INTEGER NOT NULL, -- messages, counted at ended_at
+  canceled INTEGER NOT NULL -- messages, counted at ended_at
+) STRICT, WITHOUT ROWID;
+CREATE INDEX redeliveries_by_scope ON redeliveries (org, stage, id);
+CREATE INDEX redeliveries_to_step ON redeliveries (stepped_at, id) WHERE done_at IS NULL;
+
+-- A group of messages that one workflow redelivers, whose id is the batch's.
+CREATE TABLE redelivery_batches (
+  id TEXT PRIMARY KEY,
+  redelivery_id TEXT, -- NULL: of a single message
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  members TEXT, -- a JSON array that the workflow starts with; NULL once it has started
+  created_at INTEGER NOT NULL,
+  claimed_at INTEGER, -- by a pump, which starts the workflow
+  workflow_started_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX redelivery_batches_not_started ON redelivery_batches (id) WHERE workflow_started_at IS NULL;
+
+---- articles
+
+-- Who has a tenant, in all stages: whoever wrote the first article of it, for good.
+CREATE TABLE article_tenants (
+  tenant_id TEXT PRIMARY KEY,
+  org TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE articles (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, -- the key in the search index, never used again
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  id TEXT NOT NULL,
+  revision INTEGER NOT NULL, -- counts the changes
+  size INTEGER NOT NULL, -- of all texts, in bytes
+  tenant_id TEXT NOT NULL REFERENCES article_tenants (tenant_id),
+  name TEXT NOT NULL,
+  identifier TEXT NOT NULL,
+  access_level INTEGER NOT NULL, -- 0 to 10
+  published INTEGER NOT NULL,
+  frontend_url TEXT NOT NULL,
+  channels TEXT NOT NULL, -- JSON array
+  published_at INTEGER NOT NULL,
+  content TEXT NOT NULL, -- the last column: what reads only those before it does not read its pages
+  UNIQUE (id, org, stage)
+) STRICT;
+
+-- Articles that the search index may not hold as they are, or hold though they are gone: an
+-- entry stays until the index has the revision.
+CREATE TABLE article_changes (
+  number INTEGER PRIMARY KEY,
+  revision INTEGER NOT NULL,
+  bulk INTEGER NOT NULL, -- of an import: single articles go before it
+  changed_at INTEGER NOT NULL, -- of the first change that the entry stands for
+  tries INTEGER NOT NULL DEFAULT 0, -- that the index has refused
+  due_at INTEGER NOT NULL DEFAULT 0 -- 0: at once
+) STRICT;
+CREATE INDEX article_changes_due ON article_changes (bulk, due_at, changed_at, number);
+
+-- The one row of the search index: who writes it, which generation of it is what, and the
+-- last reindex.
+CREATE TABLE article_index (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  holder TEXT NOT NULL DEFAULT '', -- the process that writes it; '': none
+  holder_engine TEXT NOT NULL DEFAULT '',
+  held_until INTEGER, -- microseconds since 1970
+  epoch INTEGER NOT NULL DEFAULT 0, -- counts the holders, one after the other
+  engine TEXT NOT NULL DEFAULT '', -- that has the generations
+  live TEXT NOT NULL DEFAULT '', -- the generation that is searched
+  building TEXT NOT NULL DEFAULT '', -- the generation that a reindex fills
+  cursor INTEGER NOT NULL DEFAULT 0, -- the last article that the reindex has read
+  mark INTEGER NOT NULL DEFAULT 0, -- that the live generation must have
+  status TEXT NOT NULL DEFAULT '', -- of the last reindex; '': there was none
+  message TEXT NOT NULL DEFAULT '', -- why it failed
+  total INTEGER NOT NULL DEFAULT 0, -- articles
+  processed INTEGER NOT NULL DEFAULT 0, -- articles
+  created_at INTEGER,
+  started_at INTEGER,
+  ended_at INTEGER
+) STRICT;
+INSERT INTO article_index (id) VALUES (1);
+
+---- retention
+
+-- What was dropped because its time was over stays counted, by how it ended.
+CREATE TABLE dropped (
+  journey_id TEXT NOT NULL,
+  launch_id TEXT NOT NULL, -- '': of none
+  kind TEXT NOT NULL, -- enrollment or delivery
+  status TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  ended_at INTEGER, -- of the last enrollment
+  PRIMARY KEY (journey_id, launch_id, kind, status)
+) STRICT, WITHOUT ROWID;
+
+-- The one row of the sweep that drops.
+CREATE TABLE retention (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  holder TEXT NOT NULL DEFAULT '', -- the process that sweeps; '': none
+  held_until INTEGER, -- microseconds since 1970
+  swept_at INTEGER -- when the last sweep ended
+) STRICT;
+INSERT INTO retention (id) VALUES (1);

@@ -1,0 +1,392 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+type webhookRow struct {
+	bun.BaseModel `bun:"table:webhooks,alias:w"`
+
+	ID             string  `bun:"id,pk"`
+	Org            string  `bun:"org"`
+	Stage          string  `bun:"stage"`
+	Name           string  `bun:"name"`
+	URL            string  `bun:"url"`
+	BasicUsername  *string `bun:"basic_username"`
+	BasicPassword  []byte  `bun:"basic_password"`
+	CACertificate  *string `bun:"tls_ca_certificate"`
+	Certificate    *string `bun:"tls_client_certificate"`
+	ClientKey      []byte  `bun:"tls_client_key"`
+	Params         string  `bun:"params"`
+	TimeoutMs      int     `bun:"timeout_ms"`
+	Retry          string  `bun:"retry"`
+	RateLimit      *string `bun:"rate_limit"`
+	MaxConcurrency int     `bun:"max_concurrency"`
+	Enabled        bool    `bun:"enabled"`
+	DisabledReason string  `bun:"disabled_reason"`
+	SigningSecret  []byte  `bun:"signing_secret"`
+	SigningOverlap int64   `bun:"signing_overlap"`
+	PreviousSecret []byte  `bun:"previous_signing_secret"`
+	RotatedAt      stamp   `bun:"signing_rotated_at"`
+	CreatedAt      stamp   `bun:"created_at"`
+	UpdatedAt      stamp   `bun:"updated_at"`
+}
+
+func (r webhookRow) scope() waypost.Scope {
+	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
+}
+
+func passwordPurpose(id string) string  { return "webhook/" + id + "/password" }
+func signingPurpose(id string) string   { return "webhook/" + id + "/signing-secret" }
+func clientKeyPurpose(id string) string { return "webhook/" + id + "/tls-client-key" }
+func previousPurpose(id string) string  { return "webhook/" + id + "/previous-signing-secret" }
+
+func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
+	row := webhookRow{
+		ID: w.ID, Org: sc.Org, Stage: string(sc.Stage), Name: w.Name, URL: w.URL,
+		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
+		SigningSecret:  s.seal(w.SigningSecret, signingPurpose(w.ID)),
+		SigningOverlap: int64(w.SigningOverlap), RotatedAt: stamp{w.SigningRotatedAt},
+		PreviousSecret: s.seal(w.PreviousSigningSecret, previousPurpose(w.ID)),
+		CreatedAt:      stamp{w.CreatedAt}, UpdatedAt: stamp{w.UpdatedAt},
+	}
+	var p waypost.Problems
+	checkText(&p, "name", w.Name)
+	checkText(&p, "url", w.URL)
+	if w.BasicAuth != nil {
+		checkText(&p, "basicAuth.username", w.BasicAuth.Username)
+		row.BasicUsername = &w.BasicAuth.Username
+		row.BasicPassword = s.seal(w.BasicAuth.Password, passwordPurpose(w.ID))
+	}
+	if w.TLS != nil {
+		checkText(&p, "tls.caCertificate", w.TLS.CACertificate)
+		checkText(&p, "tls.clientCertificate", w.TLS.ClientCertificate)
+		row.CACertificate, row.Certificate = &w.TLS.CACertificate, &w.TLS.ClientCertificate
+		row.ClientKey = s.seal(w.TLS.ClientKey, clientKeyPurpose(w.ID))
+	}
+	if err := p.Err("webhook"); err != nil {
+		return row, err
+	}
+	if w.Params == nil {
+		w.Params = map[string]any{}
+	}
+	var err, err2, err3 error
+	row.Params, err = toJSON(w.Params)
+	row.Retry, err2 = toJSON(w.Retry)
+	if w.RateLimit != nil {
+		var limit string
+		limit, err3 = toJSON(w.RateLimit)
+		row.RateLimit = &limit
+	}
+	return row, errors.Join(err, err2, err3)
+}
+
+func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
+	w := waypost.Webhook{
+		ID: r.ID, Name: r.Name, URL: r.URL, TimeoutMs: r.TimeoutMs, MaxConcurrency: r.MaxConcurrency,
+		Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+		SigningOverlap: waypost.Duration(r.SigningOverlap), SigningRotatedAt: r.RotatedAt.Time,
+	}
+	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry))
+	if r.RateLimit != nil {
+		err = errors.Join(err, fromJSON(*r.RateLimit, &w.RateLimit))
+	}
+	// A secret that cannot be read is none of these errors: with it the webhook could be
+	// neither shown nor mended.
+	if r.BasicUsername != nil {
+		w.BasicAuth = &waypost.BasicAuth{Username: *r.BasicUsername}
+		w.BasicAuth.Password, w.Unreadable.Password = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
+	}
+	if r.CACertificate != nil && r.Certificate != nil {
+		w.TLS = &waypost.TLS{CACertificate: *r.CACertificate, ClientCertificate: *r.Certificate}
+		w.TLS.ClientKey, w.Unreadable.ClientKey = s.unseal(r.ClientKey, clientKeyPurpose(r.ID))
+	}
+	w.SigningSecret, w.Unreadable.SigningSecret = s.unseal(r.SigningSecret, signingPurpose(r.ID))
+	w.PreviousSigningSecret, w.Unreadable.PreviousSigningSecret = s.unseal(r.PreviousSecret, previousPurpose(r.ID))
+	return w, err
+}
+
+// keepUnreadable leaves what could not be read as it was stored, in the row of an update
+// that does not set it.
+func (r *webhookRow) keepUnreadable(before webhookRow, w *waypost.Webhook) {
+	keep := func(why *error, belongs bool, column *[]byte, sealed []byte) {
+		if *why != nil && belongs && *column == nil {
+			*column = sealed
+		} else {
+			*why = nil
+		}
+	}
+	keep(&w.Unreadable.Password, w.BasicAuth != nil, &r.BasicPassword, before.BasicPassword)
+	keep(&w.Unreadable.ClientKey, w.TLS != nil, &r.ClientKey, before.ClientKey)
+	keep(&w.Unreadable.SigningSecret, true, &r.SigningSecret, before.SigningSecret)
+	keep(&w.Unreadable.PreviousSigningSecret, true, &r.PreviousSecret, before.PreviousSecret)
+}
+
+// CreateWebhook stores a new webhook under an id minted here and returns it.
+func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error) {
+	now := s.time()
+	w.ID, w.CreatedAt, w.UpdatedAt = waypost.NewID(waypost.PrefixWebhook, now), now, now
+	row, err := s.newWebhookRow(sc, w)
+	if err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	created, err := s.webhook(row)
+	if err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, created)
+	})
+	if err != nil {
+		return w, fmt.Errorf("create webhook: %w", err)
+	}
+	return created, nil
+}
+
+// Webhook returns a webhook, its secrets in the clear, save those that are Unreadable;
+// NotFound if the scope has none of this id.
+func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
+	row, err := s.webhookRow(ctx, s.r, sc, id)
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", clip(id), err)
+	}
+	w, err := s.webhook(row)
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", id, err)
+	}
+	return w, nil
+}
+
+// webhookRow reads a webhook; in a transaction of the writer it locks it.
+func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id string) (row webhookRow, err error) {
+	if !waypost.IsID(waypost.PrefixWebhook, id) {
+		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no webhook %s", clip(id))
+	}
+	if _, inTx := db.(bun.Tx); !inTx {
+		row, err := rowByID[webhookRow](ctx, s, sc, id)
+		return row, notFound(err, "id", "there is no webhook %s", id)
+	}
+	q := s.lockFor(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), forDelete)
+	return row, notFound(q.Scan(ctx), "id", "there is no webhook %s", id)
+}
+
+// ListWebhooks returns the webhooks of the scope, newest first.
+func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error) {
+	var rows []webhookRow
+	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	list := make([]waypost.Webhook, len(rows))
+	for i, row := range rows {
+		w, err := s.webhook(row)
+		if err != nil {
+			return nil, fmt.Errorf("load webhook %s: %w", row.ID, err)
+		}
+		list[i] = w
+	}
+	return list, nil
+}
+
+// pageOf restricts q to a page of the scope's rows, newest first by their id.
+func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) *bun.SelectQuery {
+	q.Where("org = ? AND stage = ?", sc.Org, sc.Stage)
+	if page.After != "" {
+		q.Where("? < ?", bun.Ident(id), cleanText(page.After))
+	}
+	return q.OrderExpr("? DESC", bun.Ident(id)).Limit(pageSize(page))
+}
+
+// UpdateWebhook changes a webhook in one transaction and returns what it is now.
+// If it is enabled by that, its limits change or secrets that could not be read are set,
+// the workflows of deliveries that are deferred because of them are told. change may set
+// everything but ID and times; it must not call the Store, and its error ends the update
+// and is returned. NotFound if the scope has none of this id.
+func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error) {
+	var w waypost.Webhook
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.webhookRow(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if w, err = s.webhook(row); err != nil {
+			return err
+		}
+		before := w
+		if w.RateLimit != nil {
+			limit := *w.RateLimit
+			before.RateLimit = &limit
+		}
+		if w.TLS != nil {
+			setting := *w.TLS
+			before.TLS = &setting
+		}
+		if err := change(&w); err != nil {
+			return err
+		}
+		w.ID, w.CreatedAt, w.UpdatedAt = row.ID, row.CreatedAt.Time, s.time()
+		if !w.UpdatedAt.Before(w.PreviousSigningUntil()) {
+			w.PreviousSigningSecret, w.SigningRotatedAt, w.Unreadable.PreviousSigningSecret = "", time.Time{}, nil // it signs no more
+		}
+		stored := row
+		if row, err = s.newWebhookRow(sc, w); err != nil {
+			return err
+		}
+		row.keepUnreadable(stored, &w)
+		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return s.release(ctx, tx, sc, id, released(before, w))
+	})
+	if err != nil {
+		return waypost.Webhook{}, fmt.Errorf("update webhook %s: %w", clip(id), err)
+	}
+	return w, nil
+}
+
+// released lists the reasons of deferrals that may have ended with an update.
+func released(before, after waypost.Webhook) (reasons []string) {
+	if !after.Enabled {
+		return nil
+	}
+	if !before.Enabled {
+		return []string{waypost.DeferWebhookDisabled, waypost.DeferUnreadable, waypost.DeferRateLimit, waypost.DeferMaxConcurrency, waypost.DeferBreaker}
+	}
+	if before.Sendable(after.UpdatedAt) != nil && after.Sendable(after.UpdatedAt) == nil {
+		reasons = append(reasons, waypost.DeferUnreadable)
+	}
+	if rate := before.RateLimit; (rate == nil) != (after.RateLimit == nil) || rate != nil && *rate != *after.RateLimit {
+		reasons = append(reasons, waypost.DeferRateLimit)
+	}
+	if before.MaxConcurrency != after.MaxConcurrency {
+		reasons = append(reasons, waypost.DeferMaxConcurrency)
+	}
+	if before.URL != after.URL || before.Circuit() != after.Circuit() {
+		reasons = append(reasons, waypost.DeferBreaker)
+	}
+	return reasons
+}
+
+// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred
+// for the reason that it has ended, those that wait longest first.
+func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		return s.release(ctx, tx, sc, webhookID, []string{reason})
+	})
+}
+
+// release tells the workflows of a webhook's deliveries that are deferred for one
+// of the reasons, those that wait longest first. What is being deferred at the same time can be missed: it looks
+// again by itself after some seconds.
+func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
+		SELECT w.workflow_id, '', '', ?, 0, TRUE FROM (
+			SELECT CASE WHEN d.round = 1 THEN e.cohort_id ELSE dr.workflow_id END AS workflow_id, d.deferred_since
+			FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
+			LEFT JOIN delivery_rounds AS dr ON dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round
+			WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?)
+		) AS w WHERE w.workflow_id IS NOT NULL GROUP BY w.workflow_id ORDER BY min(w.deferred_since), w.workflow_id`,
+		stamp{s.time()}, sc.Org, sc.Stage, waypost.DeliveryDeferred, webhook, bun.List(reasons)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("release deliveries: %w", err)
+	}
+	return nil
+}
+
+// DisableWebhook switches a webhook off because of reason ("410"), if it is still as
+// w is: what a receiver has said of another URL, or before somebody has enabled it
+// again, does not count. NotFound if the scope has none of this id.
+func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.webhookRow(ctx, tx, sc, w.ID)
+		if err != nil || !row.Enabled || row.URL != w.URL || !row.UpdatedAt.Equal(w.UpdatedAt) {
+			return err
+		}
+		row.Enabled, row.DisabledReason, row.UpdatedAt = false, reason, stamp{s.time()}
+		_, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("disable webhook %s: %w", clip(w.ID), err)
+	}
+	return nil
+}
+
+// DeleteWebhook deletes a webhook unless check, if there is one, which
+// sees it as it is, refuses.
+// Conflict if a published version names it, NotFound if the scope has none of this
+// id.
+func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error {
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.webhookRow(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		w, err := s.webhook(row)
+		if err != nil {
+			return err
+		}
+		if check != nil {
+			if err := check(w); err != nil {
+				return err
+			}
+		}
+		var named []journeyWebhookRow
+		err = tx.NewSelect().Model(&named).Where("webhook_id = ?", id).Order("journey_id", "version").Limit(1).Scan(ctx)
+		if err != nil {
+			return err
+		}
+		if len(named) > 0 {
+			return waypost.Errorf(waypost.CodeConflict, "id", "version %d of journey %s names the webhook", named[0].Version, named[0].JourneyID)
+		}
+		_, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete webhook %s: %w", clip(id), err)
+	}
+	return nil
+}
+
+// MissingWebhooks returns those of ids that the scope has no webhook for, sorted
+// and without duplicates.
+func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
+	return s.missingWebhooks(ctx, s.r, sc, ids)
+}
+
+// missingWebhooks locks those that are there when it runs in a transaction, so that none
+// of them is deleted before it ends.
+func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) ([]string, error) {
+	missing := slices.Compact(slices.Sorted(slices.Values(ids)))
+	var known, there []string
+	for _, id := range missing {
+		if waypost.IsID(waypost.PrefixWebhook, id) {
+			known = append(known, id)
+		}
+	}
+	if len(known) == 0 {
+		return missing, nil
+	}
+	q := db.NewSelect().Model((*webhookRow)(nil)).Column("id").
+		Where("id IN (?) AND org = ? AND stage = ?", bun.List(known), sc.Org, sc.Stage).Order("id")
+	if _, inTx := db.(bun.Tx); inTx {
+		s.lockFor(q, forKey)
+	}
+	if err := q.Scan(ctx, &there); err != nil {
+		return nil, fmt.Errorf("look for webhooks: %w", err)
+	}
+	return slices.DeleteFunc(missing, func(id string) bool { return slices.Contains(there, id) }), nil
+}
