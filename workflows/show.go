@@ -42,9 +42,9 @@ func (s *Shown) show(ctx workflow.Context, now Shown, details string) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// show tells Temporal hardly anything before local activities have ended, but notes what
-// is passed by then: the node that the first of those who are not done has reached, and
-// the webhook of the last touchpoint among such nodes.
+// show notes which node the first of those who are not done has reached, and the webhook of
+// the last touchpoint among such nodes. It writes nothing while a local activity is under
+// way: more may be passed in the same task.
 func (c *cohort) show(ctx workflow.Context) error {
 	for i := range c.in.Members {
 		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
