@@ -28,6 +28,14 @@ type Journey struct {
 	UpdatedAt        time.Time       `json:"updatedAt"`
 }
 
+// Publication is a definition that was checked, as it becomes a version.
+type Publication struct {
+	Name       string
+	Hash       string // of the definition: the same one is not published twice in a row
+	Definition []byte
+	Webhooks   []string // ids of those that the definition names
+}
+
 // JourneyVersion is a published, immutable definition.
 type JourneyVersion struct {
 	Scope       Scope           `json:"-"`

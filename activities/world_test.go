@@ -29,7 +29,7 @@ func newWorld(t *testing.T) *world {
 	must(t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(context.Background(), scope, def.Name(), def.Canonical())
 	must(t, err)
-	w.version, err = w.store.PublishJourney(context.Background(), scope, j.ID, def.Name(), def.Hash(), def.Canonical(), nil)
+	w.version, err = w.store.PublishJourney(context.Background(), scope, j.ID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical()})
 	must(t, err)
 	return w
 }

@@ -114,7 +114,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 	must(t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(t, err)
-	w.version, err = w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	w.version, err = w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
 	must(t, err)
 	for i := range leads {
 		external := fmt.Sprintf("ext-%d", i)

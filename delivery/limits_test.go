@@ -77,7 +77,7 @@ func capOverJourneys(t *testing.T, url string) {
 	for i := range journeys {
 		j, err := stores[0].CreateJourney(ctx, scope, "J", def.Canonical())
 		must(t, err)
-		_, err = stores[0].PublishJourney(ctx, scope, j.ID, "J", def.Hash(), def.Canonical(), def.Webhooks())
+		_, err = stores[0].PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: "J", Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
 		must(t, err)
 		journeys[i] = j.ID
 	}

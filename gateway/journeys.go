@@ -23,7 +23,7 @@ type Journeys interface {
 	// check sees the journey as it is, where nobody can change it, and may refuse.
 	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
 	DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error
-	PublishJourney(ctx context.Context, sc waypost.Scope, id, name, hash string, definition []byte, webhooks []string) (waypost.JourneyVersion, error)
+	PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (waypost.JourneyVersion, error)
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
 	// ListVersions returns them without their definitions.
 	ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.JourneyVersion, error)
@@ -162,7 +162,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
-		return a.Journeys.PublishJourney(ctx, r.scope, id, definition.Name(), definition.Hash(), definition.Canonical(), definition.Webhooks())
+		return a.Journeys.PublishJourney(ctx, r.scope, id, waypost.Publication{Name: definition.Name(), Hash: definition.Hash(), Definition: definition.Canonical(), Webhooks: definition.Webhooks()})
 	}, func(v waypost.JourneyVersion) (answer, error) {
 		status := http.StatusOK
 		if v.Fresh {

@@ -37,7 +37,7 @@ func benchmarkLaunch(b *testing.B, s *store.Store) {
 	for range (b.N + leads - 1) / leads {
 		j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
 		check(err)
-		_, err = s.PublishJourney(ctx, sc, j.ID, "J", "h", []byte(`{}`), nil)
+		_, err = s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 		check(err)
 		l, err := s.CreateLaunch(ctx, sc, waypost.Launch{JourneyID: j.ID, Version: 1, Audience: waypost.Audience{Filter: &waypost.LeadFilter{}}})
 		check(err)

@@ -86,7 +86,7 @@ func newDeliverer(b *testing.B, s *store.Store) *deliverer {
 	}
 	j, err := s.CreateJourney(b.Context(), benchScope, "J", []byte(`{}`))
 	check(err)
-	_, err = s.PublishJourney(b.Context(), benchScope, j.ID, "J", "h", []byte(`{}`), nil)
+	_, err = s.PublishJourney(b.Context(), benchScope, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 	check(err)
 	lead, err := s.CreateLead(b.Context(), benchScope, waypost.LeadFields{Name: "A"}, nil)
 	check(err)
@@ -221,7 +221,7 @@ func benchmarkEnroll(b *testing.B, s *store.Store) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := s.PublishJourney(ctx, sc, j.ID, "J", "h", []byte(`{}`), nil); err != nil {
+	if _, err := s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)}); err != nil {
 		b.Fatal(err)
 	}
 	lead, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "A"}, nil)

@@ -26,7 +26,7 @@ func TestEnrollInOneStatement(t *testing.T) {
 		t.Helper()
 		j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
 		must(t, err)
-		_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(definition), nil)
+		_, err = s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(definition)})
 		must(t, err)
 		return j.ID
 	}
@@ -99,7 +99,7 @@ func published(t *testing.T, s *store.Store, sc waypost.Scope, leads int) (journ
 	must(t, err)
 	j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
 	must(t, err)
-	_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(`{"name":"J"}`), []string{hook.ID})
+	_, err = s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{"name":"J"}`), Webhooks: []string{hook.ID}})
 	must(t, err)
 	for range leads {
 		l, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)

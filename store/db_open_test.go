@@ -260,7 +260,7 @@ func TestSealedAtRest(t *testing.T) {
 	check(err)
 	j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
 	check(err)
-	_, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
+	_, err = s.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 	check(err)
 	lead, err := s.CreateLead(t.Context(), sc, waypost.LeadFields{Name: "A"}, nil)
 	check(err)
@@ -306,7 +306,7 @@ func TestUnreadableResponses(t *testing.T) {
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
 		check(t, err)
-		_, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
+		_, err = s.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 		check(t, err)
 		lead, err := s.CreateLead(t.Context(), sc, waypost.LeadFields{Name: "A"}, nil)
 		check(t, err)

@@ -182,14 +182,13 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, 
 	return nil
 }
 
-// PublishJourney makes the next version of a journey from a definition that was
-// checked; its exitOn says which events end enrollments. webhooks are the ids that it names; one that is not in the scope (any
-// more) is a BadRequest. If hash is the newest version's, that version is returned
-// and created is false. Concurrent calls make consecutive versions. NotFound if
-// the scope has no journey of this id.
-func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, name, hash string, definition []byte, webhooks []string) (waypost.JourneyVersion, error) {
+// PublishJourney makes the next version of a journey; exitOn of its definition says which
+// events end enrollments. If the hash is the newest version's, that version is returned,
+// and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
+// no journey of this id, BadRequest if it lacks one of the webhooks.
+func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (waypost.JourneyVersion, error) {
 	var v waypost.JourneyVersion
-	if err := checkJourney(name, definition); err != nil {
+	if err := checkJourney(p.Name, p.Definition); err != nil {
 		return v, err
 	}
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -202,7 +201,7 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if row.Version > 0 && row.Hash == hash {
+		if row.Version > 0 && row.Hash == p.Hash {
 			status, err := s.inUse(ctx, tx, journey)
 			if err != nil {
 				return err
@@ -216,10 +215,10 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 			return s.keep(ctx, tx, v)
 		}
 		row = versionRow{
-			JourneyID: id, Version: row.Version + 1, Name: name, Hash: hash,
-			Definition: string(definition), PublishedAt: stamp{s.time()},
+			JourneyID: id, Version: row.Version + 1, Name: p.Name, Hash: p.Hash,
+			Definition: string(p.Definition), PublishedAt: stamp{s.time()},
 		}
-		if err := s.publish(ctx, tx, journey, row, webhooks); err != nil {
+		if err := s.publish(ctx, tx, journey, row, p.Webhooks); err != nil {
 			return err
 		}
 		v = row.version(sc)

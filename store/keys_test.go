@@ -91,7 +91,7 @@ func (w *sealedWorld) fill(s *store.Store, webhooks, messages int) {
 	if w.journey == "" {
 		j, err := s.CreateJourney(ctx, sealedScope, "J", []byte(`{}`))
 		w.ok(err)
-		_, err = s.PublishJourney(ctx, sealedScope, j.ID, "J", "hash", []byte(`{}`), nil)
+		_, err = s.PublishJourney(ctx, sealedScope, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{}`)})
 		w.ok(err)
 		w.journey = j.ID
 	}

@@ -25,7 +25,7 @@ func TestAudienceChanges(t *testing.T) {
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		j, err := s.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
 		check(err)
-		_, err = s.PublishJourney(t.Context(), sc, j.ID, "J", "h", []byte(`{}`), nil)
+		_, err = s.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 		check(err)
 		var leads []int64
 		for i := range 8 {

@@ -175,7 +175,7 @@ func TestAudienceAcrossBlocks(t *testing.T) {
 		insertLeads(t, db, rows)
 		j, err := s.CreateJourney(t.Context(), listScope, "J", []byte(`{}`))
 		check(t, err)
-		_, err = s.PublishJourney(t.Context(), listScope, j.ID, "J", "h", []byte(`{}`), nil)
+		_, err = s.PublishJourney(t.Context(), listScope, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`)})
 		check(t, err)
 		f := waypost.LeadFilter{CreatedFrom: listFrom.Add(2700 * time.Second), CreatedTo: listFrom.Add(3200 * time.Second)}
 		want := plainIDs(t, db, f, waypost.SortLeadsID)

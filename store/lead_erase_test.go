@@ -18,7 +18,7 @@ func TestOrphansLoseParams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.PublishJourney(t.Context(), sc, j.ID, "J", "hash", []byte(`{"name":"J"}`), nil); err != nil {
+		if _, err := s.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{"name":"J"}`)}); err != nil {
 			t.Fatal(err)
 		}
 		var ids []string

@@ -77,7 +77,7 @@ func TestRedeliveryBetweenLookAndTurn(t *testing.T) {
 	ok(err)
 	j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
 	ok(err)
-	_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(`{}`), []string{hook.ID})
+	_, err = s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{}`), Webhooks: []string{hook.ID}})
 	ok(err)
 	lead, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 	ok(err)

@@ -24,7 +24,7 @@ func TestRetiredCohortIsDropped(t *testing.T) {
 		sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 		j, err := s.CreateJourney(ctx, sc, "J", []byte(`{}`))
 		must(t, err)
-		_, err = s.PublishJourney(ctx, sc, j.ID, "J", "hash", []byte(`{}`), nil)
+		_, err = s.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{}`)})
 		must(t, err)
 		var leads []int64
 		for range 5 {

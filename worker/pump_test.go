@@ -126,7 +126,7 @@ func newFixture(t *testing.T, db *store.Store) fixture {
 	definition := fmt.Appendf(nil, `{"name":"J","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":%q}]}`, hook.ID)
 	j, err := db.CreateJourney(ctx, sc, "J", definition)
 	must(t, err)
-	_, err = db.PublishJourney(ctx, sc, j.ID, "J", "hash", definition, []string{hook.ID})
+	_, err = db.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: definition, Webhooks: []string{hook.ID}})
 	must(t, err)
 	lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 	must(t, err)

@@ -59,7 +59,7 @@ func enrolled(t *testing.T, db *store.Store, enrollments, running int) (ids []st
 	ctx := t.Context()
 	j, err := db.CreateJourney(ctx, sc, "Welcome", []byte(`{}`))
 	must(t, err)
-	_, err = db.PublishJourney(ctx, sc, j.ID, "Welcome", "hash", []byte(`{}`), nil)
+	_, err = db.PublishJourney(ctx, sc, j.ID, waypost.Publication{Name: "Welcome", Hash: "hash", Definition: []byte(`{}`)})
 	must(t, err)
 	for range enrollments {
 		lead, err := db.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)

@@ -22,7 +22,7 @@ func (w *world) publishNext(v waypost.JourneyVersion, definition string) waypost
 	def, problems := journey.Parse([]byte(strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)))
 	problems = append(problems, def.Check(func(id string) bool { return id == w.webhook.ID })...)
 	must(w.t, problems.Err("definition"))
-	next, err := w.store.PublishJourney(context.Background(), scope, v.JourneyID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	next, err := w.store.PublishJourney(context.Background(), scope, v.JourneyID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
 	must(w.t, err)
 	return next
 }

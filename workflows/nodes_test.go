@@ -355,7 +355,7 @@ func TestEnrollInItself(t *testing.T) {
 			}
 			def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"Again","start":%q,"reentry":{"policy":"always"},"nodes":[%s{"id":"on","type":"enroll","journey":%q}]}`, start, tt.wait, j.ID))
 			must(t, append(problems, def.Check(nil)...).Err(""))
-			v, err := w.store.PublishJourney(ctx, scope, j.ID, "Again", def.Hash(), def.Canonical(), nil)
+			v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: "Again", Hash: def.Hash(), Definition: def.Canonical()})
 			must(t, err)
 			e := w.enter(v, w.lead(nil))
 			for run := 1; ; run++ {

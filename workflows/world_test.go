@@ -143,7 +143,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)
-	v, err := w.store.PublishJourney(ctx, scope, j.ID, def.Name(), def.Hash(), def.Canonical(), def.Webhooks())
+	v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
 	must(w.t, err)
 	return v
 }

@@ -125,7 +125,7 @@ func recurring(t *testing.T, url, key string) {
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	j, err := db.CreateJourney(t.Context(), sc, "J", []byte(`{}`))
 	ok(err)
-	_, err = db.PublishJourney(t.Context(), sc, j.ID, "J", "hash", []byte(`{}`), nil)
+	_, err = db.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "hash", Definition: []byte(`{}`)})
 	ok(err)
 	l, err := db.CreateLaunch(t.Context(), sc, waypost.Launch{
 		JourneyID: j.ID, Version: 1, AppID: "app_1", Schedule: &waypost.Schedule{Cron: "@daily", Timezone: "UTC"},

@@ -168,7 +168,7 @@ var onwardTests = []test{
 	{"exits", func(t *testing.T, f *fixture) {
 		from := f.journey(t)
 		into := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "Leaving", []byte(`{}`))).ID
-		_, err := f.PublishJourney(t.Context(), scope, into, "Leaving", "hash", []byte(`{"exitOn":[{"event":"unsubscribed"}]}`), nil)
+		_, err := f.PublishJourney(t.Context(), scope, into, waypost.Publication{Name: "Leaving", Hash: "hash", Definition: []byte(`{"exitOn":[{"event":"unsubscribed"}]}`)})
 		ok(t, err)
 		b := f.onward(t, from, into, waypost.Reentry{}, f.enroll(t, from, 2)...)
 		made := f.entered(t, b)

@@ -20,7 +20,7 @@ func (f *fixture) exitingIn(t testing.TB, sc waypost.Scope) string {
 	t.Helper()
 	j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), sc, "J", []byte(`{}`)))
 	definition := `{"name":"J","exitOn":[{"event":"buy"},{"event":"leave"},{"event":"buy"}]}`
-	_, err := f.PublishJourney(t.Context(), sc, j.ID, "J", "exits", []byte(definition), nil)
+	_, err := f.PublishJourney(t.Context(), sc, j.ID, waypost.Publication{Name: "J", Hash: "exits", Definition: []byte(definition)})
 	ok(t, err)
 	return j.ID
 }
@@ -118,7 +118,7 @@ var exitTests = []test{
 		completed, canceled := enroll(journey, 1, lead, "a"), enroll(journey, 1, lead, "b")
 		first, second, elsewhere, other := enroll(journey, 1, lead, "c"), enroll(journey, 1, lead, "d"), enroll(plain, 1, lead, ""), enroll(journey, 1, f.lead(t), "")
 		// The next version exits no more.
-		_, err := f.PublishJourney(t.Context(), scope, journey, "J", "none", []byte(`{"name":"J"}`), nil)
+		_, err := f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: "J", Hash: "none", Definition: []byte(`{"name":"J"}`)})
 		ok(t, err)
 		newer := enroll(journey, 2, lead, "e")
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(completed, 1, waypost.EnrollmentCompleted)}))

@@ -107,7 +107,7 @@ func (f *fixture) webhook(t testing.TB) string {
 func (f *fixture) journey(t testing.TB) string {
 	t.Helper()
 	j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "Welcome", []byte(`{"name":"Welcome"}`)))
-	_, err := f.PublishJourney(t.Context(), scope, j.ID, "Welcome", "hash 1", []byte(`{"name":"Welcome"}`), nil)
+	_, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "Welcome", Hash: "hash 1", Definition: []byte(`{"name":"Welcome"}`)})
 	ok(t, err)
 	return j.ID
 }

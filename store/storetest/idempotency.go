@@ -110,11 +110,11 @@ var idempotencyTests = []test{
 				return err
 			},
 			"publish": func(ctx context.Context) error {
-				_, err := f.PublishJourney(ctx, scope, journey, "J", "another", []byte(`{}`), nil)
+				_, err := f.PublishJourney(ctx, scope, journey, waypost.Publication{Name: "J", Hash: "another", Definition: []byte(`{}`)})
 				return err
 			},
 			"publish the same": func(ctx context.Context) error {
-				_, err := f.PublishJourney(ctx, scope, journey, "J", "another", []byte(`{}`), nil)
+				_, err := f.PublishJourney(ctx, scope, journey, waypost.Publication{Name: "J", Hash: "another", Definition: []byte(`{}`)})
 				return err
 			},
 			"enroll": func(ctx context.Context) error {

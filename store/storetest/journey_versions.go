@@ -315,5 +315,5 @@ func testRecentTouchpoints(t *testing.T, f *fixture) {
 // publish makes a version with a hash.
 func (f *fixture) publish(t testing.TB, journey, hash string) (waypost.JourneyVersion, error) {
 	t.Helper()
-	return f.PublishJourney(t.Context(), scope, journey, "Welcome", hash, []byte(`{"name":"Welcome"}`), nil)
+	return f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: "Welcome", Hash: hash, Definition: []byte(`{"name":"Welcome"}`)})
 }

@@ -33,7 +33,7 @@ var journeyTests = []test{
 		}{{"a", 1, true}, {"a", 1, false}, {"b", 2, true}, {"b", 2, false}, {"a", 3, true}} {
 			f.clock.Advance(time.Second)
 			definition := fmt.Appendf(nil, `{"n":%d}`, i)
-			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", c.hash, definition, nil)
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: c.hash, Definition: definition})
 			ok(t, err)
 			if v.Version != c.version || v.Fresh != c.created || v.Scope != scope || v.Hash != c.hash {
 				t.Fatalf("publish %d: got %+v", i, v)
@@ -55,7 +55,7 @@ var journeyTests = []test{
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "W", []byte(`{}`)))
 		versions := make([]int, 10)
 		for _, err := range together(10, func(i int) error {
-			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", fmt.Sprint(i), []byte(`{}`), nil)
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: fmt.Sprint(i), Definition: []byte(`{}`)})
 			versions[i] = v.Version
 			return err
 		}) {
@@ -65,7 +65,7 @@ var journeyTests = []test{
 		equal(t, "versions", versions, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
 		made := make([]bool, 10)
 		for _, err := range together(10, func(i int) error {
-			v, err := f.PublishJourney(t.Context(), scope, j.ID, "W", "same", []byte(`{}`), nil)
+			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: "same", Definition: []byte(`{}`)})
 			made[i] = v.Fresh
 			return err
 		}) {
@@ -82,7 +82,7 @@ var journeyTests = []test{
 			_, err = f.UpdateJourneyDraft(t.Context(), sc, id, "x", []byte(`{}`), nil)
 			wantCode(t, err, waypost.CodeNotFound)
 			wantCode(t, f.DeleteJourney(t.Context(), sc, id, nil), waypost.CodeNotFound)
-			_, err = f.PublishJourney(t.Context(), sc, id, "x", "h", []byte(`{}`), nil)
+			_, err = f.PublishJourney(t.Context(), sc, id, waypost.Publication{Name: "x", Hash: "h", Definition: []byte(`{}`)})
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.JourneyVersion(t.Context(), sc, id, 1)
 			wantCode(t, err, waypost.CodeNotFound)

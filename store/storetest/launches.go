@@ -768,7 +768,7 @@ func testAudienceReentry(t *testing.T, f *fixture) {
 		{`{"reentry":{"policy":"always","every":"24h"}}`, 0, 0, 3},
 	} {
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(c.definition)))
-		_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(c.definition), nil)
+		_, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(c.definition)})
 		ok(t, err)
 		leads := []int64{f.lead(t), f.lead(t), f.lead(t)}
 		enter := func(what string, want int) (cohorts []waypost.Cohort) {

@@ -44,7 +44,7 @@ func (f *fixture) publishAgain(t testing.TB, journey string) {
 	t.Helper()
 	v := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
 	definition := []byte(strings.Replace(string(v.Definition), "{", `{"reentry":{"policy":"never"},`, 1))
-	must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), scope, journey, v.Name, "another", definition, nil))
+	must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: v.Name, Hash: "another", Definition: definition}))
 }
 
 var recurringTests = []test{

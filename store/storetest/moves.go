@@ -32,7 +32,7 @@ func (f *fixture) versions(t testing.TB, n int) string {
 		if v == 2 {
 			definition = `{"name":"Welcome","exitOn":[{"event":"leave"}]}`
 		}
-		_, err := f.PublishJourney(t.Context(), scope, journey, "Welcome", fmt.Sprint("hash ", v), []byte(definition), nil)
+		_, err := f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: "Welcome", Hash: fmt.Sprint("hash ", v), Definition: []byte(definition)})
 		ok(t, err)
 	}
 	return journey

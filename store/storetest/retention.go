@@ -144,7 +144,7 @@ var retentionTests = []test{
 	{"frequency caps count on", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		definition := []byte(`{"name":"Capped","frequencyCap":{"touchpoints":1,"per":"P60D"}}`)
-		must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), scope, journey, "Capped", "capped", definition, nil))
+		must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: "Capped", Hash: "capped", Definition: definition}))
 		lead := f.lead(t)
 		first := f.capped(t, journey, lead, 1, 60*day)
 		f.open(t, first)
@@ -166,7 +166,7 @@ var retentionTests = []test{
 			}
 			for _, d := range definitions {
 				f.clock.Advance(time.Second)
-				must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), sc, journey, "Capped", f.clock.Now().String(), []byte(d), nil))
+				must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), sc, journey, waypost.Publication{Name: "Capped", Hash: f.clock.Now().String(), Definition: []byte(d)}))
 			}
 			return journey
 		}

@@ -143,12 +143,12 @@ var webhookTests = []test{
 	{"delete", func(t *testing.T, f *fixture) {
 		named, free := f.webhook(t), f.webhook(t)
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(`{}`)))
-		_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{named, named})
+		_, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`), Webhooks: []string{named, named}})
 		ok(t, err)
 		wantCode(t, f.DeleteWebhook(t.Context(), scope, named, nil), waypost.CodeConflict)
 		ok(t, f.DeleteWebhook(t.Context(), scope, free, nil))
 		wantCode(t, f.DeleteWebhook(t.Context(), scope, free, nil), waypost.CodeNotFound)
-		_, err = f.PublishJourney(t.Context(), scope, j.ID, "J", "h2", []byte(`{}`), []string{free})
+		_, err = f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "J", Hash: "h2", Definition: []byte(`{}`), Webhooks: []string{free}})
 		wantCode(t, err, waypost.CodeBadRequest)
 	}},
 	{"delete while publishing", func(t *testing.T, f *fixture) {
@@ -159,7 +159,7 @@ var webhookTests = []test{
 				if i == 0 {
 					return f.DeleteWebhook(t.Context(), scope, id, nil)
 				}
-				_, err := f.PublishJourney(t.Context(), scope, j.ID, "J", "h", []byte(`{}`), []string{id})
+				_, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "J", Hash: "h", Definition: []byte(`{}`), Webhooks: []string{id}})
 				return err
 			})
 			if errs[0] == nil {
