@@ -131,9 +131,9 @@ type run struct {
 	stopped  map[waypost.Touchpoint]bool
 	briefing *waypost.Briefing // nil if not all messages are new
 	items    []*item
-	pass     pass // by the breaker
-	admitted int  // POSTs
-	started  int  // POSTs
+	pass     *pass // nil before the breaker is asked
+	admitted int   // POSTs
+	started  int   // POSTs
 	// opened says that attempts may have been.
 	opened bool
 	// left says that a regular activity is to send what is due.
@@ -208,10 +208,15 @@ func (r *run) do(ctx context.Context) ([]Result, error) {
 var errUnfinished = errors.New("the batch did not finish")
 
 // send answers from what is recorded where it can, and starts the POSTs of the rest.
-func (r *run) send(ctx context.Context) (err error) {
+func (r *run) send(ctx context.Context) error {
 	owned := r.claim()
-	err = errUnfinished // until a return: touchpoints must be given back after a panic too
-	defer func() { r.release(ctx, err) }()
+	err := errUnfinished // for the runs that have joined, if this one panics
+	defer func() { r.release(err) }()
+	err = r.sendOwned(ctx, owned)
+	return err
+}
+
+func (r *run) sendOwned(ctx context.Context, owned []*item) error {
 	if len(owned) == 0 {
 		return nil
 	}
@@ -230,6 +235,7 @@ func (r *run) send(ctx context.Context) (err error) {
 		}
 		defer func() { <-r.opening }()
 	}
+	defer r.returnUnused(ctx) // before the next batch gets the opening slot
 	for _, next := range stages {
 		if due, err = next(ctx, r, due); err != nil || len(due) == 0 {
 			return err
@@ -252,10 +258,8 @@ func (r *run) claim() (owned []*item) {
 }
 
 // release ends the flights that this run owns and has not started, with the item's
-// result or the error for runs that have joined them. It gives back what was taken for
-// POSTs that were not made.
-func (r *run) release(ctx context.Context, err error) {
-	r.returnAdmission(ctx)
+// result or the error for runs that have joined them.
+func (r *run) release(err error) {
 	for _, it := range r.items {
 		if it.owned {
 			it.flight.result, it.flight.err = it.result, err

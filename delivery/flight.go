@@ -175,7 +175,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		}
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
-	told := r.report(r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
+	told := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}

@@ -52,11 +52,10 @@ const preparation = 2*writeTime + 5*time.Second
 
 // askBreaker holds back what the breaker does not admit.
 func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
-	r.pass.circuit = r.hook.Circuit()
+	circuit := r.hook.Circuit()
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
-	var granted int
-	var wait time.Duration
-	granted, r.pass.ticket, wait = r.breakers.Admit(ctx, r.pass.circuit, len(due), lease)
+	granted, ticket, wait := r.breakers.Admit(ctx, circuit, len(due), lease)
+	r.pass = &pass{circuit, ticket}
 	if granted == len(due) {
 		return due, nil
 	}
@@ -67,7 +66,7 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		return nil, err
 	}
 	// It may have closed, and told all who wait, before these were recorded.
-	if !r.breakers.Holds(ctx, r.pass.circuit) {
+	if !r.breakers.Holds(ctx, circuit) {
 		comeAgain(due[granted:])
 	}
 	return due[:granted], nil
