@@ -14,7 +14,7 @@ import (
 // maxKept bounds what a process keeps of a kind.
 const maxKept = 1000
 
-// kept are values that a process keeps in memory. It begins anew when it is full.
+// kept are values that a process keeps in memory. It is emptied when it is full.
 type kept[K comparable, V any] struct {
 	mu sync.Mutex
 	m  map[K]V
@@ -62,7 +62,7 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 	return v, nil
 }
 
-// Subject is whom a condition or a message is about.
+// Subject is what a condition or a message is about.
 type Subject struct {
 	journey.Facts
 	AppID string // the application that enrolled
