@@ -1,8 +1,11 @@
 package delivery_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -283,5 +286,94 @@ func TestExitDuringTheLastPost(t *testing.T) {
 		if d.Outcome != delivery.OutcomeDelivered || d.Exited != (i == 0) {
 			t.Errorf("%s, exited %t", d.Outcome, d.Exited)
 		}
+	}
+}
+
+// An item of a redelivery whose delivery was dropped is canceled: there is nothing to send.
+func TestRedeliveryOfADroppedMessage(t *testing.T) {
+	t.Parallel()
+	w := givenUp(t, 1)
+	items, _ := w.again(false)
+	items[0].State.Visit++ // of which there is no delivery
+	w.respond(http.StatusOK)
+	posts := w.totalPosts()
+	if got := w.outcomes(w.process(nil), items); got != "[canceled]" || w.totalPosts() != posts {
+		t.Errorf("outcome %s, %d POSTs", got, w.totalPosts()-posts)
+	}
+}
+
+// panickingOnce is a sender with a bug that is met once.
+type panickingOnce struct {
+	delivery.Sender
+	once sync.Once
+}
+
+func (p *panickingOnce) Send(ctx context.Context, hook waypost.Webhook, messageID string, body []byte) waypost.Outcome {
+	p.once.Do(func() { panic("a bug") })
+	return waypost.Outcome{Succeed: true, HTTPStatus: http.StatusOK, At: time.Now()}
+}
+
+// A process knows that an attempt of its own without a flight was cut off, and goes on at
+// once.
+func TestOwnAbandonedAttemptIsFollowedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := delivery.New(delivery.Options{Store: w.store, Sender: &panickingOnce{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
+	t.Cleanup(func() { must(t, a.Close(context.Background())) })
+	if _, err := w.deliver(a); err == nil {
+		t.Error("no error")
+	}
+	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered]" {
+		t.Errorf("outcome %s", got)
+	}
+	if _, attempts := w.attempts(0); len(attempts) != 2 || attempts[0].ErrorClass != waypost.ClassInterrupted {
+		t.Errorf("attempts %+v", attempts)
+	}
+}
+
+// An item that waits for nobody knows how long is looked at more and more seldom.
+func TestRecheckGoesByTheWholeWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.clock.stop()
+	must(t, w.change(func(h *waypost.Webhook) { h.Enabled = false }))
+	a := w.process(nil)
+	for _, tt := range []struct{ waited, want time.Duration }{
+		{0, 15 * time.Second}, {20 * time.Minute, 5 * time.Minute}, {time.Hour, 10 * time.Minute},
+	} {
+		w.clock.advance(tt.waited)
+		answers, err := w.deliver(a)
+		must(t, err)
+		if wait := answers[0].Next.Sub(answers[0].At); wait != tt.want {
+			t.Errorf("after %s more it is looked at in %s, want %s", tt.waited, wait, tt.want)
+		}
+	}
+}
+
+// The timeline tells of quiet hours, once, even of a message that was held back before.
+func TestQuietHoursOfADeferredMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, 1, "{"+quietNow(time.Now())+definition[1:])
+	quiet := func() (n int) {
+		t.Helper()
+		if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[deferred]" {
+			t.Fatal(got)
+		}
+		_, entries, err := w.store.Enrollment(t.Context(), scope, w.items[0].EnrollmentID)
+		must(t, err)
+		for _, e := range entries {
+			if e.Reason == waypost.DeferQuietHours {
+				n++
+			}
+		}
+		return n
+	}
+	w.items[0].Deferred = true
+	if n := quiet(); n != 1 {
+		t.Errorf("the timeline tells of it %d times", n)
+	}
+	w.items[0].Quiet = true
+	if n := quiet(); n != 1 {
+		t.Errorf("then the timeline tells of it %d times", n)
 	}
 }
