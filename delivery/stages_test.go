@@ -290,15 +290,20 @@ func TestExitDuringTheLastPost(t *testing.T) {
 }
 
 // An item of a redelivery whose delivery was dropped is canceled: there is nothing to send.
+// Nor is there anything to record when its webhook was deleted as well.
 func TestRedeliveryOfADroppedMessage(t *testing.T) {
 	t.Parallel()
 	w := givenUp(t, 1)
 	items, _ := w.again(false)
 	items[0].State.Visit++ // of which there is no delivery
 	w.respond(http.StatusOK)
-	posts := w.totalPosts()
-	if got := w.outcomes(w.process(nil), items); got != "[canceled]" || w.totalPosts() != posts {
-		t.Errorf("outcome %s, %d POSTs", got, w.totalPosts()-posts)
+	a, posts := w.process(nil), w.totalPosts()
+	for _, webhookID := range []string{w.webhookID, "whk_deleted"} {
+		answers, err := a.Redeliver(t.Context(), caller, delivery.Batch{Scope: scope, WebhookID: webhookID, Items: items})
+		must(t, err)
+		if answers[0].Outcome != delivery.OutcomeCanceled || w.totalPosts() != posts {
+			t.Errorf("outcome %s, %d POSTs", answers[0].Outcome, w.totalPosts()-posts)
+		}
 	}
 }
 
@@ -375,5 +380,29 @@ func TestQuietHoursOfADeferredMessage(t *testing.T) {
 	w.items[0].Quiet = true
 	if n := quiet(); n != 1 {
 		t.Errorf("then the timeline tells of it %d times", n)
+	}
+}
+
+// A local activity does not wait for a retry that is due in a second; a regular one does.
+func TestLocalWaitsForNoRetry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.clock.stop()
+	w.respond(http.StatusServiceUnavailable)
+	a := w.process(nil)
+	b := delivery.Batch{Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items}
+	answers, err := run(a, b)
+	must(t, err)
+	w.respond(http.StatusOK)
+	w.clock.advance(answers[0].Next.Sub(w.clock.now()) - time.Second)
+	for _, tt := range []struct {
+		local bool
+		want  string
+	}{{true, delivery.OutcomeRetrying}, {false, delivery.OutcomeDelivered}} {
+		answers, err := a.Deliver(t.Context(), delivery.Caller{WorkflowID: "wf", Local: tt.local}, b)
+		must(t, err)
+		if answers[0].Outcome != tt.want {
+			t.Errorf("local %t: %s, want %s", tt.local, answers[0].Outcome, tt.want)
+		}
 	}
 }
