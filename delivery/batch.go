@@ -311,7 +311,8 @@ func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Fresh }
 const (
 	// glance is how long a batch without a waiting slot waits.
 	glance = 100 * time.Millisecond
-	// underWayPause frees the worker's slot between two batches for a slow receiver.
+	// underWayPause is the least time between two batches for a slow receiver: others have
+	// the worker's slot meanwhile.
 	underWayPause = time.Second
 )
 
