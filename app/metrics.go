@@ -117,7 +117,7 @@ func (m *metrics) Request(route, method string, status int, took time.Duration) 
 	m.requestSeconds.WithLabelValues(route, method).Observe(took.Seconds())
 }
 
-// Attempt and Deferred make m an delivery.Observer.
+// Attempt and Deferred make m a delivery.Observer.
 func (m *metrics) Attempt(outcome, class string, took time.Duration) {
 	if class == "" {
 		class = none

@@ -9,12 +9,11 @@ import (
 	"waypost"
 )
 
-// Admission says how many POSTs to a webhook may begin now. It never waits:
-// whoever is not admitted is deferred, so that one webhook's limits hold up
-// nobody else.
+// Admission says how many POSTs to a webhook may begin now. It never waits: a message that
+// is not admitted is deferred, so that one webhook's limits do not hold up another.
 type Admission interface {
 	// Admit admits up to n POSTs to the webhook. If it admits fewer, reason says why
-	// (a Defer… value), and wait how long the others should stay away at least.
+	// (a Defer… value), and wait after what time at least the others should ask again.
 	Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration)
 	// Done says that n POSTs that were admitted have ended or will not be made.
 	Done(webhookID string, n int)
@@ -22,7 +21,7 @@ type Admission interface {
 	PostTime(webhookID string) time.Duration
 }
 
-// admitAll is the Admission of those who need none.
+// admitAll is the Admission of an Engine without one.
 type admitAll struct{}
 
 func (admitAll) Admit(_ context.Context, _ waypost.Webhook, n int) (int, string, time.Duration) {
@@ -41,23 +40,22 @@ const (
 	// defaultConcurrency bounds the POSTs of a process to a webhook that sets no
 	// bound of its own.
 	defaultConcurrency = 1000
-	// processConcurrency bounds those to all webhooks. Each has a file descriptor, and what
-	// the process cannot dial for want of one fails, whoever receives it: it is less where
-	// there are few.
+	// processConcurrency bounds the POSTs to all webhooks. Each needs a file descriptor, and
+	// fails without one: NewTurnstile gets a lower bound where there are few.
 	processConcurrency = 4000
-	// leastConcurrency is what every webhook has, however many POSTs others have under way,
-	// and fullAway how long those stay away at least who find the process full.
+	// leastConcurrency is what every webhook has, however many POSTs others have under way.
+	// fullAway is the least wait of an item that finds the process full.
 	leastConcurrency = 4
 	fullAway         = time.Second
-	// How long those who are not admitted stay away, whatever the estimate says: a
-	// visit has its cost, and an estimate is wrong where others gave up.
+	// Bounds of the wait of items that are not admitted, whatever the estimate says: each
+	// try has its cost, and an estimate is wrong where others gave up.
 	minAway = 100 * time.Millisecond
 	maxAway = 5 * time.Minute
 	// guessedPOST stands for the time that a POST takes until some have ended.
 	guessedPOST = 200 * time.Millisecond
 	// remembered is how many POSTs the estimate of that time goes back.
 	remembered = 1000
-	// maxIdleLines bounds the webhooks that a Turnstile remembers for nothing.
+	// maxIdleLines bounds the idle webhooks that a Turnstile remembers.
 	maxIdleLines = 1000
 )
 
@@ -84,9 +82,9 @@ type line struct {
 	busy    time.Duration
 	ended   int
 	changed time.Time
-	// turns say, by reason, until when those who were sent away before will use up
-	// what comes free. Without them all would come back at once, most in vain. They go
-	// by the webhook's limits.
+	// turns say, by reason, until when the items that were sent away before will use up
+	// what comes free. Without them all would come back at once, most in vain. They are
+	// void when the webhook's limits change.
 	turns  map[string]time.Time
 	rate   waypost.RateLimit
 	atOnce int
@@ -103,7 +101,7 @@ func NewTurnstile(tokens Tokens, now func() time.Time, most int) *Turnstile {
 	return &Turnstile{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
 }
 
-// Admit takes slots of this process first, then tokens for those that have one.
+// Admit takes slots of this process first, then tokens for the POSTs that have a slot.
 func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration) {
 	if n <= 0 {
 		return 0, "", 0
@@ -140,8 +138,8 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 // Done gives slots back.
 func (t *Turnstile) Done(webhookID string, n int) { t.leave(webhookID, n, true) }
 
-// leave gives slots back, in which POSTs have ended or for which there was no token:
-// those say nothing of how long a POST takes.
+// leave gives slots back, of POSTs that have ended or for which there was no token. The
+// latter say nothing of how long a POST takes.
 func (t *Turnstile) leave(webhookID string, n int, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,9 +155,8 @@ func (t *Turnstile) leave(webhookID string, n int, ended bool) {
 	}
 }
 
-// enter takes up to n of so many slots. Those whom another limit has sent away were
-// told to come again when it changed, and wait for nobody. Full says that those of the
-// process are what is lacking.
+// enter takes up to n of the webhook's slots. A change of its limits voids the turns: who
+// waits is told of the change. Full says that the process has too few slots, not the webhook.
 func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +176,8 @@ func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full
 	return granted, full
 }
 
-// queue tells when to come back for a share of what comes free, after all who
-// were told before.
+// queue says after what time to come back for a share of what comes free, after all that
+// were sent away before.
 func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

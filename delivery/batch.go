@@ -35,13 +35,13 @@ type Item struct {
 	Woken bool `json:"woken,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
-	// Round is set in a redelivery, which is nothing to the enrollment: of State it
-	// has the Visit only.
+	// Round is set in a redelivery, which does not concern the enrollment: its State has the
+	// Visit only.
 	Round int `json:"round,omitempty"`
 }
 
-// Batch is a group of enrollments at one node, or of messages that one webhook is
-// to get once more.
+// Batch is a group of enrollments at one node, or of messages to send to one webhook once
+// more.
 type Batch struct {
 	Scope     waypost.Scope `json:"scope"`
 	JourneyID string        `json:"journey"`
@@ -50,8 +50,7 @@ type Batch struct {
 	NodeID    string        `json:"node,omitempty"`
 	// WebhookID is that of a redelivery, whose items may come from several journeys.
 	WebhookID string `json:"webhook,omitempty"`
-	// Now is the workflow's time, of LookBatch and of what decides: what is due by it is
-	// due.
+	// Now is the workflow's time, for LookBatch and for decisions: what is due by it is due.
 	Now time.Time `json:"now,omitzero"`
 	// Coalesce rounds the times of further attempts up, so that a cohort sends its
 	// retries in few waves.
@@ -72,8 +71,8 @@ func (i Item) AttemptRound() waypost.Round {
 // redelivers tells whether the item is a message that is sent once more.
 func (i Item) redelivers() bool { return i.Round > 1 }
 
-// Progress is what to record of the item: the entries that nobody wrote yet and those
-// that followed, with the state after them; nil if there are none.
+// Progress is what to record of the item: the entries that are not written yet and the
+// given ones, with the state after them; nil if there are none.
 func (i Item) Progress(after journey.State, entries []waypost.TimelineEntry) *waypost.Progress {
 	all := append(append([]waypost.TimelineEntry{}, i.Unrecorded...), entries...)
 	if len(all) == 0 {
@@ -118,48 +117,44 @@ func (e *Engine) Deliver(ctx context.Context, by Caller, b Batch) ([]Result, err
 	return r.do(ctx)
 }
 
-// run is one run of Deliver or Redeliver, or what is done ahead of one.
+// run is one call of Deliver, Redeliver or SendAhead.
 type run struct {
 	*Engine
 	by      Caller
-	ahead   bool // of its workflow: it opens attempts, and does nothing else
+	ahead   bool // SendAhead: it opens attempts, and writes nothing else
 	batch   Batch
 	version Version // of Deliver
 	began   time.Time
-	hook    waypost.Webhook // of Deliver its id only, until there is something to be sent
+	hook    waypost.Webhook // in Deliver it has only its id before findWebhook
 	// stopped are redeliveries that are to make no further attempt.
 	stopped  map[waypost.Touchpoint]bool
-	briefing *waypost.Briefing // nil if not all messages are new
 	items    []*item
-	pass     pass // by the breaker
-	admitted int  // POSTs
-	started  int  // POSTs
-	// opened says that attempts may have been.
-	opened bool
-	// left says that a regular activity is to send what is due.
-	left bool
-	seed uint64 // see jitter
+	briefing *waypost.Briefing // nil if not all messages are new
+	pass     *pass             // nil before the breaker is asked
+	admitted int               // POSTs
+	started  int               // POSTs
+	opened   bool              // or tried to: attempts may be open
+	left     bool              // a local activity left what is due to a regular one
+	seed     uint64            // see jitter
 }
 
-// item is one message on its way through a run. The run owns its flight until it has an
-// answer from what is recorded or the POST is under way; a flight that it does not own it
-// waits for.
+// item is one message on its way through a run.
 type item struct {
 	Item
 	flight *flight
-	owned  bool
+	owned  bool // the run ends the flight; else it waits for the end
 	result Result
 
 	// The next attempt, of what is due.
 	attempt     int
-	interrupted bool             // the one before was
-	stored      *waypost.Sending // nil: nothing is stored yet
-	sought      bool             // nothing was found, that is, and not just not looked for
+	interrupted bool             // the attempt before it was
+	stored      *waypost.Sending // nil if nothing is, or if it was not read
+	sought      bool             // it was read, and nothing is stored
 	paused      time.Duration    // since the first attempt
-	opening     waypost.Opening
+	opening     waypost.Opening  // made by renderMessages
 }
 
-// unrendered tells whether there is no stored message to send.
+// unrendered tells whether the message is still to be made.
 func (i *item) unrendered() bool { return i.stored == nil || i.stored.Body == nil }
 
 // sending is what is stored of the message, or nothing.
@@ -204,14 +199,20 @@ func (r *run) do(ctx context.Context) ([]Result, error) {
 	return results, nil
 }
 
-// errUnfinished is what others see of a touchpoint whose batch panicked.
+// errUnfinished is what a run gets that has joined a flight of one that panicked.
 var errUnfinished = errors.New("the batch did not finish")
 
 // send answers from what is recorded where it can, and starts the POSTs of the rest.
-func (r *run) send(ctx context.Context) (err error) {
+func (r *run) send(ctx context.Context) error {
 	owned := r.claim()
-	err = errUnfinished // until a return: touchpoints must be given back after a panic too
-	defer func() { r.release(ctx, err) }()
+	err := errUnfinished // if this panics
+	defer func() { r.release(err) }()
+	err = r.sendOwned(ctx, owned)
+	return err
+}
+
+// sendOwned sends what this run owns; the other items are being sent by other runs.
+func (r *run) sendOwned(ctx context.Context, owned []*item) error {
 	if len(owned) == 0 {
 		return nil
 	}
@@ -230,6 +231,7 @@ func (r *run) send(ctx context.Context) (err error) {
 		}
 		defer func() { <-r.opening }()
 	}
+	defer r.returnUnused(ctx) // before the next batch gets the opening slot
 	for _, next := range stages {
 		if due, err = next(ctx, r, due); err != nil || len(due) == 0 {
 			return err
@@ -251,11 +253,9 @@ func (r *run) claim() (owned []*item) {
 	return owned
 }
 
-// release ends the flights that this run owns and has not started, with the item's
-// result or the error for runs that have joined them. It gives back what was taken for
-// POSTs that were not made.
-func (r *run) release(ctx context.Context, err error) {
-	r.returnAdmission(ctx)
+// release ends the flights that this run owns and has not started. The runs that have
+// joined them get the item's result, or the error.
+func (r *run) release(err error) {
 	for _, it := range r.items {
 		if it.owned {
 			it.flight.result, it.flight.err = it.result, err
@@ -298,9 +298,9 @@ func (r *run) leaveToRegular(due []*item) {
 // isFirst tells whether this is the first run for a new touchpoint that was not sent
 // ahead: nothing is recorded of it, and nothing is read. If that is wrong, the attempt is
 // not opened, and the next batch reads. A local activity that runs again after its
-// workflow task was lost looks like a first run; so nobody is taken for new a minute
-// after the touchpoint was entered. The answer is the same during the whole run, because
-// a remembered webhook needs a briefing.
+// workflow task was lost looks like a first run; so no touchpoint is taken for new a minute
+// after it was entered. The answer is the same during the whole run (it goes by began),
+// because a remembered webhook needs a briefing.
 func (r *run) isFirst(it *item) bool {
 	return r.asksFirst(it) && !it.Ahead && r.began.Sub(it.Since) < time.Minute
 }
@@ -309,10 +309,10 @@ func (r *run) isFirst(it *item) bool {
 func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Fresh }
 
 const (
-	// glance is how long a batch waits that finds no slot to wait longer in.
+	// glance is how long a batch without a waiting slot waits.
 	glance = 100 * time.Millisecond
-	// underWayPause lets others have the worker's slot between two looks at a slow
-	// receiver.
+	// underWayPause is the least time between two batches for a slow receiver: others have
+	// the worker's slot meanwhile.
 	underWayPause = time.Second
 )
 
@@ -350,7 +350,7 @@ func (r *run) await(ctx context.Context) error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	over := false
+	over := false // the patience is
 	for _, it := range flying {
 		if !over {
 			select {
@@ -368,7 +368,7 @@ func (r *run) await(ctx context.Context) error {
 			}
 			it.result = it.flight.result
 		default:
-			var next time.Time // at once, by Temporal's clock: a regular activity waits on
+			var next time.Time // of a local activity: at once, and a regular one waits on
 			switch {
 			case r.by.Local:
 			case patient:

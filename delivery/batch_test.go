@@ -48,6 +48,7 @@ type world struct {
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
 	stragglers time.Duration
 	// of its processes
+	onSent   func(workflowID string)
 	yield    func(context.Context)
 	admit    delivery.Admission
 	circuits delivery.Breakers
@@ -175,7 +176,7 @@ func (w *world) process(s delivery.Store) *delivery.Engine {
 	a := delivery.New(delivery.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Away:       func(err error) bool { return errors.Is(err, errAway) },
-		Stragglers: cmp.Or(w.stragglers, time.Minute), Yield: w.yield, Admission: w.admit, Breakers: w.circuits,
+		Stragglers: cmp.Or(w.stragglers, time.Minute), OnSent: w.onSent, Yield: w.yield, Admission: w.admit, Breakers: w.circuits,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a

@@ -11,7 +11,7 @@ import (
 )
 
 // Cancel cancels enrollments with their deliveries. It fails, and is to be tried again,
-// while attempts of theirs are under way: nobody else would see to their end.
+// while attempts of theirs are under way: no other batch would record their end.
 func (e *Engine) Cancel(ctx context.Context, b Batch) error {
 	ids := make([]string, len(b.Items))
 	var keys []waypost.Touchpoint
@@ -54,8 +54,7 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 	return e.store.CancelRounds(ctx, rounds)
 }
 
-// OpenAttempts returns those of the touchpoints whose delivery has an attempt that
-// has not ended.
+// OpenAttempts returns the touchpoints whose delivery has an attempt that has not ended.
 func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
 	stored, err := e.store.Sendings(ctx, keys)
 	if err != nil {
@@ -64,7 +63,7 @@ func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (m
 	return onlyOpen(stored), nil
 }
 
-// onlyOpen leaves those with an attempt that has not ended.
+// onlyOpen deletes the deliveries without an attempt that has not ended.
 func onlyOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
 	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
 	return stored
@@ -89,8 +88,8 @@ func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map
 	return nil
 }
 
-// interrupted is the record of an open attempt that nobody sees the end of, of an
-// enrollment or a redelivery that was canceled.
+// interrupted is the record of an abandoned attempt, of an enrollment or a redelivery that
+// was canceled.
 func interrupted(key waypost.Touchpoint, sc waypost.Scope, s waypost.Sending) waypost.AttemptRecord {
 	return waypost.AttemptRecord{
 		Touchpoint: key, Scope: sc, MessageID: s.MessageID, Round: s.Round, Attempt: s.Open.Attempt,

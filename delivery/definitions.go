@@ -47,7 +47,7 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 	return v, nil
 }
 
-// Subject is whom a condition or a message is about.
+// Subject is what a condition or a message is about.
 type Subject struct {
 	journey.Facts
 	AppID string // the application that enrolled

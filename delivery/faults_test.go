@@ -168,7 +168,7 @@ func TestShorterTimeoutRepeatsNoPost(t *testing.T) {
 	must(t, err)
 	_, err = w.store.UpdateWebhook(context.Background(), scope, def.ID, func(h *waypost.Webhook) error { h.TimeoutMs = 1000; return nil })
 	must(t, err)
-	w.clock.advance(4 * time.Second)
+	w.clock.advance(20 * time.Second) // more than the new time-out and the grace
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[underWay]" {
 		t.Errorf("outcome %s", got)
 	}

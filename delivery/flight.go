@@ -27,8 +27,8 @@ type flight struct {
 	ahead bool
 }
 
-// expect is when to look at a flight again, of which one takes so long: when it is
-// overdue, or once more in twice the time.
+// expect is how long to wait until the next look at a flight, where a POST usually takes so
+// long: until it is overdue, or, if it is, as long again as it has taken.
 func (fl *flight) expect(takes time.Duration) time.Duration {
 	age := time.Since(fl.began)
 	if left := takes + takes/4 - age; left > 0 {
@@ -37,12 +37,12 @@ func (fl *flight) expect(takes time.Duration) time.Duration {
 	return max(age, underWayPause)
 }
 
-// flights are those of a process.
+// flights are the flights of a process.
 type flights struct {
 	mu sync.Mutex
 	m  map[waypost.Round]*flight
-	// unasked are those that have ended before their workflow has asked for them, for
-	// keptUnasked.
+	// unasked are flights ahead that have ended before their workflow has asked for them.
+	// Each is kept for keptUnasked.
 	unasked map[waypost.Round]*flight
 }
 
@@ -50,9 +50,8 @@ type flights struct {
 // recorded.
 const keptUnasked = time.Minute
 
-// begin registers a flight, ahead of its workflow or not, or returns the one that is under
-// way, or the one that has ended unasked if this is the workflow's first look. The caller
-// owns one that it has begun.
+// begin registers a flight, which the caller owns then. If there is one, it returns that:
+// one under way, or, if the workflow asks for the first time, one that has ended unasked.
 func (f *flights) begin(key waypost.Round, first, ahead bool) (fl *flight, owned bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +92,7 @@ func (f *flights) end(key waypost.Round, fl *flight) {
 	close(fl.ended)
 }
 
-// drop ends one whose attempt was not made.
+// drop ends a flight whose attempt was not made.
 func (f *flights) drop(key waypost.Round, fl *flight) {
 	f.mu.Lock()
 	delete(f.m, key)
@@ -129,9 +128,8 @@ func (f *flights) wait(ctx context.Context) error {
 	}
 }
 
-// goroutines make POSTs one after the other. A new one for each would have to grow its
-// stack every time, which costs a tenth of a fast POST; so one that is done waits a little
-// for another POST.
+// goroutines make POSTs. Each makes one after the other, and waits a little for the next: a
+// new goroutine would have to grow its stack, which costs a tenth of a fast POST.
 type goroutines struct{ next chan func() }
 
 func newGoroutines() goroutines { return goroutines{make(chan func())} }
@@ -162,7 +160,7 @@ func (g goroutines) work(post func()) {
 }
 
 // attempt POSTs the message of an item and has the outcome recorded. It goes on when the
-// activity has answered: ctx only tells which one that was.
+// activity has answered: ctx only tells whose attempt it is, for traces.
 func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	fl := it.flight
 	defer r.flights.end(it.AttemptRound(), fl)
@@ -175,7 +173,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		}
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
-	told := r.report(r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
+	told := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}
@@ -184,7 +182,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
 	fl.result, fl.err = r.settle(&record, it.Item, s)
-	// Before it is recorded, so that those show that cannot be.
+	// Before it is recorded: an attempt that cannot be recorded is to show.
 	r.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
 		fl.err = r.recorder.record(record)
@@ -250,8 +248,8 @@ func (e *Engine) correct(d Result, key waypost.Round) (Result, error) {
 }
 
 // settle decides what an attempt's outcome means: the delivery's new state, the
-// time of the next attempt, and how the enrollment goes on. Of s only what the
-// retries go by counts. Every round has the whole schedule.
+// time of the next attempt, and how the enrollment goes on. Of s it uses FirstAttemptAt and
+// Before, the attempts of earlier rounds: every round has the whole schedule.
 func (r *run) settle(record *waypost.AttemptRecord, i Item, s waypost.Sending) (Result, error) {
 	o := record.Outcome
 	next, again := r.hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(r.seed, record.Attempt))

@@ -16,7 +16,7 @@ type Observer interface {
 	Deferred(reason string, n int)
 }
 
-// nobody is the Observer of those who have none.
+// nobody is the Observer of an Engine without one.
 type nobody struct{}
 
 func (nobody) Attempt(string, string, time.Duration) {}

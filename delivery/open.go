@@ -38,6 +38,9 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 	if err != nil {
 		return fmt.Errorf("open attempts: %w", err)
 	}
+	// A slow POST keeps what it works with in memory: not the messages of the others.
+	alone := *r
+	alone.items, alone.briefing = nil, nil
 	for _, it := range due {
 		s := opened[it.Touchpoint()]
 		if s.Capped {
@@ -50,11 +53,10 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 		}
 		it.owned = false
 		s.FirstAttemptAt, s.Before = s.FirstAttemptAt.Add(it.paused), it.sending().Before
-		it.opening = waypost.Opening{} // a straggler keeps the run in memory, not the others' messages
+		it.opening = waypost.Opening{} // it is stored
 		r.started++
-		r.posts.do(func() { r.attempt(ctx, it, s) })
+		r.posts.do(func() { alone.attempt(ctx, it, s) })
 	}
-	r.briefing = nil // likewise
 	return nil
 }
 

@@ -22,7 +22,7 @@ type recorder struct {
 	log    *slog.Logger
 	failed func(error)
 	queue  chan recording
-	turn   chan struct{} // held by who gathers
+	turn   chan struct{} // holds a value while collect runs
 	// posting are the POSTs that are under way: while there are any, more records come.
 	posting atomic.Int64
 	alone   sync.WaitGroup // writers of records that were taken apart
@@ -121,8 +121,8 @@ func (r *recorder) run() {
 }
 
 // collect waits for a record and takes what comes along. It returns nothing once
-// the recorder is closed and the queue is empty. One at a time collects: several would
-// share what belongs together.
+// the recorder is closed and the queue is empty. One goroutine at a time collects: several
+// would split what belongs into one transaction.
 func (r *recorder) collect() []recording {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
@@ -168,8 +168,8 @@ func (r *recorder) try(records []waypost.AttemptRecord) error {
 	return r.store.RecordAttempts(ctx, records)
 }
 
-// write retries until the batch is written, or has failed so many times as it
-// may and can be taken apart.
+// write retries until the batch is written. After so many tries it writes each record of
+// the batch by itself.
 func (r *recorder) write(batch []recording, tries int) {
 	records := make([]waypost.AttemptRecord, len(batch))
 	for i, b := range batch {

@@ -8,8 +8,8 @@ import (
 	"waypost"
 )
 
-// A stage takes items and returns those that go on. The others it has given a result, and
-// has recorded what must be known of them. It is called with at least one item.
+// A stage takes items, at least one, and returns the items that go on. It has given the
+// others a result, and has recorded what follows from that.
 type stage func(ctx context.Context, r *run, due []*item) ([]*item, error)
 
 // stages are passed in this order, between answerRecorded and openAttempts. A stage that
@@ -31,9 +31,9 @@ const (
 	maxRecheck = 10 * time.Minute
 )
 
-// holdBack defers items without an attempt, for wait. Where nobody knows how long it takes,
-// wait is 0, and they come again after a quarter of the time that they have waited, within
-// minRecheck and maxRecheck; paused ones only when the workflow is told.
+// holdBack defers items without an attempt, for wait. If wait is 0, nobody knows how long it
+// takes: they come again after a quarter of the time that they have waited, within
+// minRecheck and maxRecheck. Paused ones come again when the workflow is told of the resume.
 func (r *run) holdBack(ctx context.Context, held []*item, reason string, wait time.Duration) error {
 	return r.postpone(ctx, held, reason, func(_ *item, now, since time.Time) time.Time {
 		if reason == waypost.DeferPaused {

@@ -12,13 +12,13 @@ func takeAdmission(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	return due[:granted], r.keepOut(ctx, due[granted:], reason, wait)
 }
 
-// returnAdmission gives back what was admitted and not started. A POST that was started
-// gives its slot back when it has ended.
-func (r *run) returnAdmission(ctx context.Context) {
+// returnUnused gives back what was admitted and not started. A POST that was started
+// gives its slot back when it has ended, and reports to the breaker.
+func (r *run) returnUnused(ctx context.Context) {
 	if unused := r.admitted - r.started; unused > 0 {
 		r.admit.Done(r.hook.ID, unused)
 	}
-	if r.started == 0 && r.pass.circuit != "" {
+	if r.started == 0 && r.pass != nil {
 		r.breakers.Return(context.WithoutCancel(ctx), r.pass.circuit, r.pass.ticket)
 	}
 }

@@ -29,7 +29,7 @@ type Breakers interface {
 	Holds(ctx context.Context, circuit string) bool
 }
 
-// alwaysClosed are the Breakers of those who need none.
+// alwaysClosed are the Breakers of an Engine without any.
 type alwaysClosed struct{}
 
 func (alwaysClosed) Admit(_ context.Context, _ string, n int, _ time.Duration) (int, int64, time.Duration) {
@@ -46,17 +46,16 @@ type pass struct {
 	ticket  int64
 }
 
-// preparation is how long a probe may take until its POST begins: those that it keeps out
-// and its attempt are written down first.
+// preparation is how long a probe may take until its POST begins: the other items'
+// deferrals and its attempt are recorded first.
 const preparation = 2*writeTime + 5*time.Second
 
 // askBreaker holds back what the breaker does not admit.
 func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
-	r.pass.circuit = r.hook.Circuit()
+	circuit := r.hook.Circuit()
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
-	var granted int
-	var wait time.Duration
-	granted, r.pass.ticket, wait = r.breakers.Admit(ctx, r.pass.circuit, len(due), lease)
+	granted, ticket, wait := r.breakers.Admit(ctx, circuit, len(due), lease)
+	r.pass = &pass{circuit, ticket}
 	if granted == len(due) {
 		return due, nil
 	}
@@ -67,7 +66,7 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		return nil, err
 	}
 	// It may have closed, and told all who wait, before these were recorded.
-	if !r.breakers.Holds(ctx, r.pass.circuit) {
+	if !r.breakers.Holds(ctx, circuit) {
 		comeAgain(due[granted:])
 	}
 	return due[:granted], nil
@@ -79,9 +78,9 @@ func (i *item) waitedForBreaker() bool {
 	return s.Status == waypost.DeliveryDeferred && s.DeferredReason == waypost.DeferBreaker
 }
 
-// report tells the breaker of the outcome of an attempt, of a message that has waited for
-// it or not. If it returns a function, those
-// who wait for the breaker are to be told, and then that is to be called.
+// report tells the breaker of the outcome of an attempt, and whether the message has waited
+// for it. If it returns a function, the caller is to release all messages that wait for the
+// breaker, and then to call it.
 func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (told func(context.Context)) {
 	ctx := context.Background()
 	switch healthOf(o) {
@@ -107,9 +106,8 @@ const (
 	receiverFails
 )
 
-// healthOf reads an outcome. Who refuses a message, in whatever way, works. Of an
-// address that may not be reached nothing is known: such messages fail for good, and
-// at once.
+// healthOf reads an outcome. A receiver that refuses a message, in whatever way, works. Of a
+// receiver at a forbidden address nothing is known: such messages fail for good, and at once.
 func healthOf(o waypost.Outcome) health {
 	switch o.ErrorClass {
 	case waypost.ClassNetwork, waypost.ClassTimeout, waypost.ClassTLS:
@@ -129,8 +127,8 @@ func healthOf(o waypost.Outcome) health {
 	return receiverUnknown
 }
 
-// releaseDeferred tells those who wait for a breaker that has closed. Should it fail, one
-// of those who come for a probe will be asked to.
+// releaseDeferred releases the messages that wait for a breaker that has closed. If it
+// fails, the breaker asks another caller of Alive to do so.
 func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()

@@ -12,15 +12,15 @@ const (
 	// clockSlack is how far ahead of the worker's clock a due time may lie and still
 	// be waited for inside the activity, instead of by another batch.
 	clockSlack = 2 * time.Second
-	// graceAfterTimeout is added to a webhook's time-out before an attempt that
-	// another process opened is taken for interrupted. It covers what comes before and
-	// after the POST in a process that has hardly a CPU to run on, and writes that stand
-	// behind others': too short, and a message is sent twice that nobody had lost.
+	// graceAfterTimeout is added to a webhook's time-out before an attempt of another
+	// process is taken for interrupted. It covers what that process does before and after
+	// the POST when it has little CPU, and the queue of its writes. If it were too short,
+	// messages would be sent twice.
 	graceAfterTimeout = 10 * time.Second
 )
 
 // answerRecorded loads the webhook, answers what it can from what is recorded, and returns
-// what is due, once it is.
+// what is due. It waits for what will be due within clockSlack.
 func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, err error) {
 	if err := r.findWebhook(ctx, owned); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, e
 	return due, nil
 }
 
-// readSendings reads what is recorded of those that may have any record.
+// readSendings reads what is recorded of the items that may have any record.
 func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touchpoint]waypost.Sending, error) {
 	var rounds []waypost.Round
 	for _, it := range owned {

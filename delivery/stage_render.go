@@ -9,9 +9,9 @@ import (
 	"waypost"
 )
 
-// renderMessages makes the messages of those who have none yet: a retry sends what is
-// stored. What cannot be made, or was cut off and may not be followed by another attempt,
-// fails without a POST.
+// renderMessages makes the messages that are not stored: a retry sends what is stored. An
+// item fails without a POST if its message cannot be made, or if its last attempt was cut
+// off and no other may follow.
 func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if err := r.checkFollowed(due); err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	return going, r.recordFailures(ctx, failed)
 }
 
-// checkFollowed is an error if what comes of an item cannot be followed by this build: it
-// could not be recorded, so it must not be POSTed. Another build knows how.
+// checkFollowed is an error if this build cannot step an enrollment whose message is sent: the
+// outcome could not be recorded, so there must be no POST. Another build knows how.
 func (r *run) checkFollowed(due []*item) error {
 	for _, it := range due {
 		for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
@@ -59,7 +59,7 @@ func (r *run) checkFollowed(due []*item) error {
 	return nil
 }
 
-// subjectsOf loads what the messages are made of that are to be rendered.
+// subjectsOf loads the facts of the messages that are to be rendered.
 func (r *run) subjectsOf(ctx context.Context, due []*item) (map[*item]Subject, error) {
 	var unrendered []*item
 	var items []Item

@@ -6,9 +6,8 @@ import (
 	"waypost"
 )
 
-// holdUnreadable defers those whose stored message cannot be decrypted: this process
-// may lack a key that others have, or that comes back, and the rest of the batch does
-// not wait for it.
+// holdUnreadable holds back items whose stored message cannot be decrypted: this process
+// may lack a key that other processes have, or that comes back.
 func holdUnreadable(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	var going, unreadable []*item
 	for _, it := range due {

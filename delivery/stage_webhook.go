@@ -7,8 +7,8 @@ import (
 	"waypost"
 )
 
-// hookKey names a webhook in the hooks of an Engine: as they were read last. Whoever
-// takes one from there must learn from a briefing whether it has changed since.
+// hookKey names a webhook in Engine.hooks, which holds webhooks as they were last read. A
+// briefing tells whether one has changed since.
 type hookKey struct {
 	waypost.Scope
 	id string
@@ -24,8 +24,8 @@ func (e *Engine) loadWebhook(ctx context.Context, sc waypost.Scope, id string) (
 	return hook, nil
 }
 
-// findWebhook finds the webhook of what is to be sent, as it is remembered if all of the
-// messages are new: those will be briefed. A redelivery has loaded its own.
+// findWebhook finds the webhook of a batch. If all messages are new, heedControls reads a
+// briefing, and a remembered webhook will do. A redelivery has loaded its own.
 func (r *run) findWebhook(ctx context.Context, owned []*item) (err error) {
 	if r.batch.WebhookID != "" {
 		return nil

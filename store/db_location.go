@@ -117,7 +117,7 @@ func (l location) openPlanned() *sql.DB {
 
 // openSQLite opens a pool: one connection that writes, or several that read.
 func (l location) openSQLite(readers bool) *sql.DB {
-	pragmas := []string{"busy_timeout(15000)", "foreign_keys(1)", "synchronous(FULL)", "temp_store(MEMORY)", "cache_size(-16000)"}
+	pragmas := []string{busyTimeout, "foreign_keys(1)", "synchronous(FULL)", "temp_store(MEMORY)", "cache_size(-16000)"}
 	query := url.Values{}
 	conns := 1
 	if readers {
@@ -128,6 +128,13 @@ func (l location) openSQLite(readers bool) *sql.DB {
 		query.Set("_txlock", "immediate")
 	}
 	query["_pragma"] = pragmas
+	return l.openFile(query, conns)
+}
+
+// busyTimeout is how long SQLite waits for a lock, in milliseconds.
+const busyTimeout = "busy_timeout(15000)"
+
+func (l location) openFile(query url.Values, conns int) *sql.DB {
 	path := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(l.path))
 	db, err := sql.Open("sqlite", "file:"+path+"?"+query.Encode())
 	if err != nil {

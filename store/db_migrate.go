@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -94,7 +95,8 @@ func (l location) lockSQLite(ctx context.Context) (unlock func() error, err erro
 	if err := beside.createFile(); err != nil {
 		return nil, err
 	}
-	db := beside.openSQLite(false)
+	// Without a WAL: to switch to one is refused while another process has the file open.
+	db := beside.openFile(url.Values{"_pragma": {busyTimeout}, "_txlock": {"immediate"}}, 1)
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, errors.Join(beside.explain(err), db.Close())
