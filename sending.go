@@ -47,15 +47,15 @@ type Sending struct {
 	Capped bool
 }
 
-// OpenAttempt is an attempt whose POST may be under way: it was announced before
+// OpenAttempt is an attempt whose POST may be under way: it was opened before
 // the POST, so that a crash in between is seen.
 type OpenAttempt struct {
 	Attempt int
 	At      time.Time
-	By      string // the process that announced it
+	By      string // the process that opened it
 }
 
-// Opening announces an attempt, storing the message first if it is the first
+// Opening opens an attempt, and stores the message first if it is the first
 // one. It takes effect only if the delivery is not final, has exactly Attempt-1
 // attempts recorded, and no other attempt is open (save one that Interrupts
 // names): of two runs of the same batch, one opens it. It has none if the

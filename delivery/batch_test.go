@@ -328,7 +328,7 @@ func TestConcurrentRunsPostOnce(t *testing.T) {
 	}
 }
 
-// meetingStore has two processes read before either announces its attempts.
+// meetingStore has two processes read before either opens its attempts.
 type meetingStore struct {
 	*store.Store
 	met *sync.WaitGroup

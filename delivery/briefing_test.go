@@ -28,7 +28,7 @@ func (c *counted) EnrollmentsByID(ctx context.Context, ids []string) (map[string
 	return c.Store.EnrollmentsByID(ctx, ids)
 }
 
-// A message that is new asks the database once before it is announced; what was decided
+// A message that is new asks the database once before it is opened; what was decided
 // or changed a moment before counts all the same, of a webhook that is remembered, too.
 func TestNewMessagesAreBriefed(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 // othersTime is how long attempts that are open wait for those that take a transaction.
 const othersTime = time.Second
 
-// OpenAttempts announces attempts before their POSTs, in one or two transactions, and
+// OpenAttempts opens attempts before their POSTs, in one or two transactions, and
 // returns how the touchpoints' deliveries stand then. The caller has an attempt
 // if Open in the answer is its own and Held is false; see waypost.Opening for when
 // it takes effect. A message is stored once: the Body of the answer is the one to

@@ -399,7 +399,7 @@ func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Rec
 			}
 			c.row.inFlight++
 			made := rec.Made(i, ledger[rec.MessageID])
-			// A database that dies may have announced an attempt and not said so: nobody
+			// A database that dies may have opened an attempt and not said so: nobody
 			// makes it then.
 			if len(made) > 0 && !c.open[attempt{rec.MessageID, a.Round, a.Attempt}] {
 				c.wrong("%s: attempt %d is recorded as interrupted, and was not under way at a kill", rec.MessageID, a.Attempt)
