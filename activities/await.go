@@ -56,7 +56,7 @@ func (a *Activities) await(ctx context.Context, b delivery.Batch, v delivery.Ver
 			findings[i].Reason = last.reason
 		}
 		if err := a.store.RecordWaits(ctx, results); err != nil {
-			return fmt.Errorf("record waits: %w", err)
+			return err
 		}
 		pending = again
 	}

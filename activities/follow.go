@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"fmt"
 
 	"waypost"
 	"waypost/delivery"
@@ -28,7 +27,7 @@ func (a *Activities) follow(ctx context.Context, b delivery.Batch, v delivery.Ve
 	}
 	leads, err := a.store.LeadsByID(ctx, b.Scope, late)
 	if err != nil {
-		return fmt.Errorf("load leads: %w", err)
+		return err
 	}
 	followed, err := a.store.Follow(ctx, b.Scope, waits)
 	if err != nil {
@@ -56,8 +55,5 @@ func (a *Activities) follow(ctx context.Context, b delivery.Batch, v delivery.Ve
 			over = append(over, waypost.WaitResult{Touchpoint: item.Touchpoint(), Close: true})
 		}
 	}
-	if err := a.store.RecordWaits(ctx, over); err != nil {
-		return fmt.Errorf("record waits: %w", err)
-	}
-	return nil
+	return a.store.RecordWaits(ctx, over)
 }

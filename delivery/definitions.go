@@ -90,10 +90,10 @@ func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item,
 	if known == nil {
 		known = &waypost.Briefing{}
 		if known.Leads, err = e.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
-			return nil, fmt.Errorf("load leads: %w", err)
+			return nil, err
 		}
 		if known.Enrollments, err = e.store.EnrollmentsByID(ctx, ids); err != nil {
-			return nil, fmt.Errorf("load enrollments: %w", err)
+			return nil, err
 		}
 	}
 	if err := e.endOrphans(ctx, items, known.Leads, known.Enrollments); err != nil {
@@ -106,7 +106,7 @@ func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item,
 	}
 	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
 		if results, err = e.store.TouchpointResults(ctx, ids); err != nil {
-			return nil, fmt.Errorf("load touchpoint results: %w", err)
+			return nil, err
 		}
 	}
 	now := e.DecidedAt(b)
@@ -144,9 +144,5 @@ func (e *Engine) Enrollments(ctx context.Context, items []Item) (map[string]wayp
 	for i, item := range items {
 		ids[i] = item.EnrollmentID
 	}
-	enrollments, err := e.store.EnrollmentsByID(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("load enrollments: %w", err)
-	}
-	return enrollments, nil
+	return e.store.EnrollmentsByID(ctx, ids)
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -36,7 +35,7 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 	r.opened = true
 	opened, err := r.store.OpenAttempts(opening, openings)
 	if err != nil {
-		return fmt.Errorf("open attempts: %w", err)
+		return err
 	}
 	// A slow POST keeps what it works with in memory: not the messages of the others.
 	alone := *r

@@ -22,7 +22,7 @@ func (e *Engine) Redeliver(ctx context.Context, by Caller, b Batch) ([]Result, e
 	hook, err := e.store.Webhook(ctx, b.Scope, b.WebhookID)
 	deleted := waypost.CodeOf(err) == waypost.CodeNotFound
 	if err != nil && !deleted {
-		return nil, fmt.Errorf("load webhook %s: %w", b.WebhookID, err)
+		return nil, err
 	}
 	r := e.newRun(by, b, Version{})
 	r.hook = hook

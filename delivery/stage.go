@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -108,7 +107,7 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 		}
 	}
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {
-		return fmt.Errorf("record deferrals: %w", err)
+		return err
 	}
 	r.observe.Deferred(reason, len(held))
 	return nil

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -29,7 +28,7 @@ func keepQuiet(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		}
 		var err error
 		if leads, err = r.store.LeadsByID(ctx, r.batch.Scope, ids); err != nil {
-			return nil, fmt.Errorf("load leads: %w", err)
+			return nil, err
 		}
 	}
 	now := r.now().UTC()

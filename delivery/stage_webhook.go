@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 
 	"waypost"
 )
@@ -18,7 +17,7 @@ type hookKey struct {
 func (e *Engine) loadWebhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
 	hook, err := e.store.Webhook(ctx, sc, id)
 	if err != nil {
-		return hook, fmt.Errorf("load webhook %s: %w", id, err)
+		return hook, err
 	}
 	e.hooks.Add(hookKey{sc, id}, hook)
 	return hook, nil
