@@ -106,16 +106,12 @@ type Progress struct {
 
 // Cohort is a group of enrollments of one journey version that one workflow
 // drives. ID is the workflow's id: the enrollment's own for a single one, else
-// coh_….
+// coh_…. It is empty while enrollments are claimed that no workflow drives yet.
 type Cohort struct {
 	ID       string
 	LaunchID string // that all of them come from, "" if they come from the API
 	Version  JourneyVersion
 	Members  []CohortMember
-	// Last says that nobody else waited when this was claimed.
-	Last bool
-	// Ahead says that first messages may have been sent before its workflow is started.
-	Ahead bool
 }
 
 // CohortMember is one enrollment of a cohort.

@@ -54,8 +54,6 @@ type Engine struct {
 	breakers Breakers
 	observe  Observer
 	wake     func()
-	onSent   func(workflowID string)
-	yield    func(context.Context)
 	isAway   func(error) bool
 	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
@@ -81,11 +79,6 @@ type Options struct {
 	Breakers  Breakers // nil for none
 	Observer  Observer // of metrics; nil for none
 	Wake      func()   // is called when there may be new cohorts to start; nil for nobody
-	// OnSent is called when the POSTs of a workflow's batch are under way; nil for nobody.
-	OnSent func(workflowID string)
-	// Yield is called when a batch of a local activity has its answers recorded: it may
-	// wait a moment for others whose messages are not sent yet. nil for nobody.
-	Yield func(context.Context)
 	// Away tells whether an error means that the database cannot be used for the moment;
 	// nil if none does.
 	Away func(error) bool
@@ -107,7 +100,7 @@ const (
 func New(o Options) *Engine {
 	e := &Engine{
 		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer,
-		wake: o.Wake, onSent: o.OnSent, yield: o.Yield, isAway: o.Away, log: o.Log, now: o.Now,
+		wake: o.Wake, isAway: o.Away, log: o.Log, now: o.Now,
 		process:  waypost.NewID("prc_", time.Now()),
 		versions: newKept[string, Version](),
 		hooks:    newKept[hookKey, waypost.Webhook](),
@@ -131,12 +124,6 @@ func New(o Options) *Engine {
 	}
 	if e.wake == nil {
 		e.wake = func() {}
-	}
-	if e.onSent == nil {
-		e.onSent = func(string) {}
-	}
-	if e.yield == nil {
-		e.yield = func(context.Context) {}
 	}
 	if e.now == nil {
 		e.now = time.Now

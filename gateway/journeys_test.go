@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/store/storetest"
 )
 
 func (f *fixture) publishedJourney(definition string) string {
@@ -169,7 +170,7 @@ func TestEnrollments(t *testing.T) {
 	if shown.json["entryKey"] != "k" || shown.json["leadsId"] != float64(lead) || shown.json["endedAt"] != nil || len(shown.json["timeline"].([]any)) != 0 {
 		t.Errorf("shown %s", shown.raw)
 	}
-	if cohort, err := f.store.ClaimCohort(t.Context()); err != nil || cohort == nil {
+	if cohort, err := storetest.ClaimCohort(t.Context(), f.store); err != nil || cohort == nil {
 		t.Fatalf("claim: %v, %v", cohort, err)
 	} else if err := f.store.MarkStarted(t.Context(), cohort.ID); err != nil {
 		t.Fatal(err)
