@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The checks of one value each. What they return is printed, so those of secrets
-// do not repeat the value.
+// Each check takes one value. Its error is printed, so an error about a secret does not
+// repeat the value.
 
 func checkAddr(s string) error {
 	host, port, err := net.SplitHostPort(s)
@@ -29,18 +29,17 @@ func checkAddr(s string) error {
 	return nil
 }
 
-func checkHTTPURL(s string) error {
+func parseHTTPURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("must be an http or https URL")
+		return nil, errors.New("must be an http or https URL")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("must have no user name, query or fragment")
+		return nil, errors.New("must have no user name, query or fragment")
 	}
-	return nil
+	return u, nil
 }
 
-// checkProxy does not repeat what may hold a password.
 func checkProxy(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -49,13 +48,10 @@ func checkProxy(s string) error {
 	return nil
 }
 
-// checkIssuer also refuses plain HTTP: whoever answers in the issuer's place could sign
-// tokens of his own. Loopback is for trying things out.
+// checkIssuer also refuses plain HTTP, where an attacker on the way could answer with keys
+// of his own. Loopback is allowed for tests.
 func checkIssuer(s string) error {
-	if err := checkHTTPURL(s); err != nil {
-		return err
-	}
-	u, err := url.Parse(s)
+	u, err := parseHTTPURL(s)
 	if err != nil {
 		return err
 	}
@@ -69,13 +65,11 @@ func checkIssuer(s string) error {
 // checkGatewayURL also refuses a path: the signature covers the path that the
 // gateway receives.
 func checkGatewayURL(s string) error {
-	if err := checkHTTPURL(s); err != nil {
-		return err
+	u, err := parseHTTPURL(s)
+	if err == nil && strings.Trim(u.Path, "/") != "" {
+		err = errors.New("must have no path")
 	}
-	if u, err := url.Parse(s); err != nil || strings.Trim(u.Path, "/") != "" {
-		return errors.New("must have no path")
-	}
-	return nil
+	return err
 }
 
 func checkDatabaseURL(s string) error {
@@ -118,17 +112,13 @@ func checkKeys(s string) error {
 	return nil
 }
 
-func checkPrefixes(s string) error { _, err := parsePrefixes(s); return err }
-
-func checkHTTPURLs(s string) error { _, err := parseURLs(s); return err }
-
-func checkList(s string) error { _, err := parseList(s); return err }
-
-func checkOrigins(s string) error { _, err := parseOrigins(s); return err }
-
-func checkClaim(s string) error { _, err := parseClaim(s); return err }
-
-func checkPorts(s string) error { _, err := parsePorts(s); return err }
+// parsed is the check of a value that parse reads.
+func parsed[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		_, err := parse(s)
+		return err
+	}
+}
 
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level
@@ -138,9 +128,7 @@ func parseLevel(s string) (slog.Level, error) {
 	return level, nil
 }
 
-func checkLevel(s string) error { _, err := parseLevel(s); return err }
-
-// minAge leaves workflows the time to hear of what is recorded, after workers were away.
+// minAge leaves workflows enough time to read records after workers were away.
 const minAge = 24 * time.Hour
 
 func parseAge(s string) (Age, error) {
@@ -148,7 +136,7 @@ func parseAge(s string) (Age, error) {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
-	// As durations elsewhere, ages can be written in ISO 8601: of that, days.
+	// Of ISO 8601, which other durations can be written in, ages have days only.
 	if days, iso := strings.CutPrefix(s, "P"); iso {
 		var n uint64
 		if n, err = strconv.ParseUint(strings.TrimSuffix(days, "D"), 10, 16); !strings.HasSuffix(days, "D") {
@@ -165,9 +153,7 @@ func parseAge(s string) (Age, error) {
 	return Age(d), nil
 }
 
-func checkAge(s string) error { _, err := parseAge(s); return err }
-
-// maxAddressRate is what limits can count of one address, per second.
+// maxAddressRate is the largest rate per second that package limits counts.
 const maxAddressRate = 100_000
 
 func checkRate(s string) error {
@@ -192,5 +178,3 @@ func oneOf(values ...string) func(string) error {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(values, ", "))
 	}
 }
-
-func anyValue(string) error { return nil }

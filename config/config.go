@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,20 +57,20 @@ type Config struct {
 	Dev        Dev
 }
 
-// HTTP is where the gateway serves its API, and to whom how much.
+// HTTP holds the address of the API, and the limit of requests by address.
 type HTTP struct {
 	Addr string `env:"WAYPOST_HTTP_ADDR"`
 	// AddressRate is how many requests a second an address may send.
 	AddressRate int `env:"WAYPOST_ADDRESS_RATE"`
-	// TrustedProxies are whose X-Forwarded-For is believed, for AddressRate alone.
+	// TrustedProxies are networks of proxies whose X-Forwarded-For is believed, for
+	// AddressRate only.
 	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
 }
 
-// TLS is what the gateway and the codec endpoint serve HTTPS with. Without it they
-// serve HTTP.
+// TLS is the certificate of the gateway and of the codec endpoint. Without it they serve
+// HTTP.
 type TLS struct {
-	// Cert is the path of a PEM file: the certificate, then those between it and the
-	// authority's.
+	// Cert is the path of a PEM file: the certificate, then the intermediate ones.
 	Cert string `env:"WAYPOST_TLS_CERT"`
 	Key  string `env:"WAYPOST_TLS_KEY"` // path of the PEM file of its key
 }
@@ -85,7 +86,7 @@ type Database struct {
 	URL Secret `env:"WAYPOST_DATABASE_URL"`
 }
 
-// Redis is what gateways share nonces through.
+// Redis is what gateways and workers share.
 type Redis struct {
 	// URL is redis://…, rediss://… or unix://….
 	URL Secret `env:"WAYPOST_REDIS_URL"`
@@ -102,15 +103,14 @@ type Temporal struct {
 	UIURL string `env:"WAYPOST_TEMPORAL_UI_URL"`
 }
 
-// Codec is where payloads are decoded for Temporal's Web UI, and for whom.
+// Codec holds the address of the codec endpoint, and the tokens that it accepts.
 type Codec struct {
 	Addr string `env:"WAYPOST_CODEC_ADDR"`
-	// Issuer is the URL of the OpenID Connect issuer whose tokens count, exactly as
-	// their iss has it.
+	// Issuer is the URL of the tokens' OpenID Connect issuer, exactly as in their iss.
 	Issuer string `env:"WAYPOST_CODEC_OIDC_ISSUER"`
-	// Audiences are whom tokens may be for: one of them must be in aud.
+	// Audiences are the accepted audiences: a token must have one of them in its aud.
 	Audiences List `env:"WAYPOST_CODEC_OIDC_AUDIENCE"`
-	// Require is what a token must say besides. The zero Claim: nothing.
+	// Require is a claim that a token must have. The zero Claim: none.
 	Require Claim `env:"WAYPOST_CODEC_OIDC_REQUIRE"`
 }
 
@@ -130,8 +130,8 @@ type Search struct {
 	URLs []string `env:"WAYPOST_TYPESENSE_URL"`
 	// APIKey is Typesense's; it must allow collections, aliases and documents.
 	APIKey Secret `env:"WAYPOST_TYPESENSE_API_KEY"`
-	// Origins are whose pages may search, as browsers write them; "*" alone stands for
-	// all. Empty: none.
+	// Origins are the origins whose pages may search, written as by browsers; "*" alone
+	// stands for all. Empty: none.
 	Origins Origins `env:"WAYPOST_SEARCH_ORIGINS"`
 }
 
@@ -141,7 +141,7 @@ type Encryption struct {
 	Keys Secret `env:"WAYPOST_ENCRYPTION_KEYS"`
 }
 
-// Webhook bounds where webhook messages may go.
+// Webhook bounds the addresses that webhooks may have.
 type Webhook struct {
 	// AllowCIDRs are networks that may be reached although they are private,
 	// loopback or link-local. Empty: none.
@@ -159,7 +159,7 @@ type Lead struct {
 	PhoneRegion string `env:"WAYPOST_PHONE_REGION"`
 }
 
-// Retention says how long what has ended is kept.
+// Retention says how long data is kept after its end.
 type Retention struct {
 	Payloads    Age `env:"WAYPOST_RETENTION_PAYLOADS"`
 	Attempts    Age `env:"WAYPOST_RETENTION_ATTEMPTS"`
@@ -179,8 +179,8 @@ type Log struct {
 	Format string `env:"WAYPOST_LOG_FORMAT"`
 }
 
-// Client is what the client commands call a gateway with. Profile wins over URL
-// and the keys.
+// Client holds the gateway's URL and the keys for client commands. Profile wins over URL and
+// the keys.
 type Client struct {
 	Profile   string `env:"WAYPOST_PROFILE"` // path of a profile.json
 	URL       string `env:"WAYPOST_URL"`     // without a slash at its end
@@ -189,7 +189,7 @@ type Client struct {
 	Stage     string `env:"WAYPOST_STAGE"` // "": the gateway's default, release
 }
 
-// Dev is where waypost-dev starts what other deployments bring along.
+// Dev holds the addresses of the servers that waypost-dev starts itself.
 type Dev struct {
 	TemporalAddr   string `env:"WAYPOST_DEV_TEMPORAL_ADDR"`
 	TemporalUIAddr string `env:"WAYPOST_DEV_TEMPORAL_UI_ADDR"`
@@ -213,19 +213,18 @@ func Load(role Role, environ []string) (Config, []string, error) {
 			continue
 		}
 		value := strings.TrimSpace(set[v.Name])
+		var fault error
 		switch {
-		case value != "":
-			if err := v.check(value); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w; for example %s=%s", v.Name, err, v.Name, v.Example))
-				continue
-			}
-		case slices.Contains(v.Required, role):
-			problems = append(problems, fmt.Errorf("%s: is not set, and %s needs it; for example %s=%s", v.Name, v.Required.name(role), v.Name, v.Example))
-			continue
-		default:
-			value = v.defaultFor(role)
+		case value == "" && slices.Contains(v.Required, role):
+			fault = fmt.Errorf("is not set, and %s needs it", role)
+		case value == "":
+			value = cmp.Or(v.Defaults[role], v.Default)
+		case v.check != nil:
+			fault = v.check(value)
 		}
-		if value != "" {
+		if fault != nil {
+			problems = append(problems, fmt.Errorf("%s: %w; for example %s=%s", v.Name, fault, v.Name, v.Example))
+		} else if value != "" {
 			values[v.Name] = value
 		}
 	}
@@ -279,7 +278,7 @@ func parseURLs(s string) ([]string, error) {
 	var urls []string
 	for part := range strings.SplitSeq(s, ",") {
 		part = strings.TrimRight(strings.TrimSpace(part), "/")
-		if err := checkHTTPURL(part); err != nil {
+		if _, err := parseHTTPURL(part); err != nil {
 			return nil, err
 		}
 		if slices.Contains(urls, part) {
@@ -335,8 +334,8 @@ func parseOrigins(s string) (Origins, error) {
 	return Origins(list), nil
 }
 
-// parseClaim reads NAME=VALUE. The value may have a "=" of its own, as the names of
-// groups in directories do.
+// parseClaim reads NAME=VALUE. The value may hold a "=", as names of groups in directories
+// do.
 func parseClaim(s string) (Claim, error) {
 	name, value, _ := strings.Cut(s, "=")
 	if name == "" || value == "" {
