@@ -166,26 +166,17 @@ type articlePart struct {
 // articleRows cuts a file into parts.
 type articleRows struct {
 	in   *bufio.Reader
-	line int    // the number of the line that was read last
-	held []byte // that line, if it did not fit into the part before
+	line int // the number of the line that was read last
 }
 
-// part reads the next part. Blank lines are left out.
-func (r *articleRows) part() (articlePart, error) {
-	var p articlePart
-	for len(p.lines)+len(p.tooLong) < maxPartLines {
-		line, size := r.held, int64(len(r.held))
-		tooLong := false
-		var err error
-		if r.held = nil; line == nil {
-			line, size, tooLong, err = r.readLine()
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+// part reads the next part, which ends where one more line might be too much. Blank lines
+// are left out.
+func (r *articleRows) part() (p articlePart, err error) {
+	for !p.last && len(p.lines)+len(p.tooLong) < maxPartLines && len(p.body)+maxArticleLine < maxPartSize {
+		line, size, tooLong, err := r.readLine()
+		p.last = errors.Is(err, io.EOF)
+		if err != nil && !p.last {
 			return p, err
-		}
-		if len(p.body) > 0 && len(p.body)+len(line) >= maxPartSize {
-			r.held = line
-			return p, nil
 		}
 		p.size += size
 		switch {
@@ -195,12 +186,8 @@ func (r *articleRows) part() (articlePart, error) {
 			p.lines = append(p.lines, r.line)
 			p.body = append(append(p.body, bytes.TrimRight(line, "\r\n")...), '\n')
 		}
-		p.end = r.line
-		if errors.Is(err, io.EOF) {
-			p.last = true
-			break
-		}
 	}
+	p.end = r.line
 	return p, nil
 }
 

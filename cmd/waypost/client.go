@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,13 +174,10 @@ func (c *client) upload(ctx context.Context, path string, header http.Header, bo
 	return c.answer(ctx, res, err)
 }
 
-// stream opens an answer that is read while it comes, and may take any time as long
-// as something comes every callTime. An answer that is no success is an error.
+// stream opens an answer that is read while it comes. It may take any time as long as bytes
+// arrive within the time of a call. An answer that is not a success is an error.
 func (c *client) stream(ctx context.Context, path string) (*stream, error) {
-	return c.streamWithin(ctx, path, callTime)
-}
-
-func (c *client) streamWithin(ctx context.Context, path string, stall time.Duration) (*stream, error) {
+	stall := c.gateway.HTTP.Timeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{ctx: ctx, client: c, stall: stall, cancel: cancel}
 	s.stalled = time.AfterFunc(stall, func() { cancel(errStalled) })
@@ -192,15 +190,12 @@ func (c *client) streamWithin(ctx context.Context, path string, stall time.Durat
 	if res.StatusCode == http.StatusOK {
 		return s, nil
 	}
-	defer s.Close()
-	a := answer{status: res.StatusCode, proto: res.Proto, header: res.Header}
-	if a.body, err = io.ReadAll(io.LimitReader(s, maxAnswer)); err != nil {
-		return nil, err
+	defer s.stop()
+	a, err := c.answer(ctx, res, nil)
+	if err == nil {
+		err = cmp.Or(a.err(), fmt.Errorf("the gateway answered %d %s", a.status, http.StatusText(a.status)))
 	}
-	if err := a.err(); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("the gateway answered %d %s", a.status, http.StatusText(a.status))
+	return nil, err
 }
 
 // errStalled is the cause when a stream is canceled because no bytes arrive.

@@ -197,22 +197,13 @@ func (p launchProgress) String() string {
 		fmt.Fprintf(&b, ", next %s", clean(*p.Schedule.NextAt))
 	}
 	if p.Total > 0 {
-		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped", p.Enrolled, p.Total, p.Skipped)
-		if p.HeldOut > 0 {
-			fmt.Fprintf(&b, ", %d held out", p.HeldOut)
-		}
-		fmt.Fprintf(&b, ", %d ended", p.Completed)
+		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped%s, %d ended",
+			p.Enrolled, p.Total, p.Skipped, counts{{p.HeldOut, "held out"}}, p.Completed)
 	}
-	for _, o := range []struct {
-		n    int
-		what string
-	}{
-		{p.Outcomes.Succeeded, "succeeded"}, {p.Outcomes.Failed, "failed"}, {p.Outcomes.Retrying, "retrying"},
-		{p.Outcomes.Deferred, "deferred"}, {p.Outcomes.Pending, "pending"}, {p.Outcomes.Canceled, "canceled"},
-	} {
-		if o.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
-		}
-	}
+	o := p.Outcomes
+	fmt.Fprint(&b, counts{
+		{o.Succeeded, "succeeded"}, {o.Failed, "failed"}, {o.Retrying, "retrying"},
+		{o.Deferred, "deferred"}, {o.Pending, "pending"}, {o.Canceled, "canceled"},
+	})
 	return b.String()
 }

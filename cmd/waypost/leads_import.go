@@ -327,17 +327,15 @@ func (p importProgress) err() error {
 		return nil
 	case p.Status == waypost.ImportSucceeded:
 		return fmt.Errorf("%d of %s failed", p.Failed, some(p.Total, "row", "rows"))
-	case p.Message != "":
-		return fmt.Errorf("the import %s: %s", verbOf(p.Status), clean(p.Message))
 	}
-	return fmt.Errorf("the import %s", verbOf(p.Status))
-}
-
-func verbOf(s waypost.ImportStatus) string {
-	if s == waypost.ImportCanceled {
-		return "was canceled"
+	said := "the import failed"
+	if p.Status == waypost.ImportCanceled {
+		said = "the import was canceled"
 	}
-	return "failed"
+	if p.Message != "" {
+		said += ": " + clean(p.Message)
+	}
+	return errors.New(said)
 }
 
 // shownErrors is how many of the rows that failed are shown at the end of an import.

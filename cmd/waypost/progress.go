@@ -94,6 +94,23 @@ func share(part, whole int64) float64 {
 	return min(1, max(0, float64(part)/float64(whole)))
 }
 
+// counts are numbers of things, of which people see those that are not 0.
+type counts []struct {
+	n    int
+	what string
+}
+
+// String writes each with a comma before it: ", 2 failed, 1 skipped".
+func (cs counts) String() string {
+	var b strings.Builder
+	for _, c := range cs {
+		if c.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", c.n, c.what)
+		}
+	}
+	return b.String()
+}
+
 // sizeOf writes a number of bytes for people.
 func sizeOf(n int64) string {
 	switch {

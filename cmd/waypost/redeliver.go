@@ -175,14 +175,7 @@ func (p redeliveryProgress) String() string {
 	if p.Total > 0 {
 		fmt.Fprintf(&b, ", %d of %d sent again, %d succeeded, %d failed", p.Redelivered, p.Total, p.Succeeded, p.Failed)
 	}
-	for _, o := range []struct {
-		n    int
-		what string
-	}{{p.Canceled, "canceled"}, {p.Skipped, "skipped"}} {
-		if o.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
-		}
-	}
+	fmt.Fprint(&b, counts{{p.Canceled, "canceled"}, {p.Skipped, "skipped"}})
 	return b.String()
 }
 
