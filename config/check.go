@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -118,6 +119,101 @@ func parsed[T any](parse func(string) (T, error)) func(string) error {
 		_, err := parse(s)
 		return err
 	}
+}
+
+func parsePrefixes(s string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("%q is no network in CIDR form", strings.TrimSpace(part))
+		}
+		prefixes = append(prefixes, p.Masked())
+	}
+	return prefixes, nil
+}
+
+// parseURLs reads a list of http and https URLs, without slashes at their ends.
+func parseURLs(s string) ([]string, error) {
+	var urls []string
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimRight(strings.TrimSpace(part), "/")
+		if _, err := parseHTTPURL(part); err != nil {
+			return nil, err
+		}
+		if slices.Contains(urls, part) {
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		urls = append(urls, part)
+	}
+	return urls, nil
+}
+
+func parseList(s string) (List, error) {
+	var list List
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		switch {
+		case part == "":
+			return nil, errors.New("has an empty entry")
+		case slices.Contains(list, part):
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		list = append(list, part)
+	}
+	return list, nil
+}
+
+// parseOrigins reads a list of origins, or * alone. Each is written as browsers do: a
+// scheme, a host in lower case, and a port that is not the scheme's own.
+func parseOrigins(s string) (Origins, error) {
+	list, err := parseList(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "*" && len(list) == 1:
+		case origin == "*":
+			return nil, errors.New("has * beside other origins; write it alone")
+		case origin == "null":
+			return nil, errors.New("has null, which is the origin of files and of every sandboxed page; name the site")
+		case strings.Contains(origin, "*"):
+			return nil, fmt.Errorf("%q has a *; list each origin, or write * alone for all", origin)
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
+			return nil, fmt.Errorf("%q is no origin such as https://www.example.com", origin)
+		case strings.ContainsAny(strings.TrimPrefix(strings.ToLower(origin), u.Scheme+"://"), "/?#"):
+			return nil, fmt.Errorf("%q is no origin: it must have no path, not even a slash at its end", origin)
+		case origin != strings.ToLower(origin) || strings.ContainsFunc(origin, func(r rune) bool { return r > '~' }):
+			return nil, fmt.Errorf("%q must be written as browsers do: in lower case, and in punycode (xn--…) where it is not ASCII", origin)
+		case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
+			return nil, fmt.Errorf("%q must be written as browsers do: without the port that its scheme has anyway", origin)
+		}
+	}
+	return Origins(list), nil
+}
+
+// parseClaim reads NAME=VALUE. The value may hold a "=", as names of groups in directories
+// do.
+func parseClaim(s string) (Claim, error) {
+	name, value, _ := strings.Cut(s, "=")
+	if name == "" || value == "" {
+		return Claim{}, fmt.Errorf("%q is not CLAIM=VALUE", s)
+	}
+	return Claim{name, value}, nil
+}
+
+func parsePorts(s string) ([]int, error) {
+	var ports []int
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no port from 1 to 65535", strings.TrimSpace(part))
+		}
+		ports = append(ports, int(n))
+	}
+	return ports, nil
 }
 
 func parseLevel(s string) (slog.Level, error) {

@@ -117,7 +117,7 @@ func (c *cli) appsList() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&org, "org", "", "only those of this organisation")
-	filled(cmd, "org")
+	notEmpty(cmd, "org")
 	return cmd
 }
 

@@ -62,7 +62,7 @@ func (c *cli) printStored(m members) error {
 	if err := c.printObject(m, "content", "channels"); err != nil {
 		return err
 	}
-	return c.printList(m, "channels", of("CHANNEL", "id"), of("LEVEL", "access_level"), of("SLUG", "slug"), of("NAME", "name"), of("URL", "url"))
+	return c.printList(m, "channels", col("CHANNEL", "id"), col("LEVEL", "access_level"), col("SLUG", "slug"), col("NAME", "name"), col("URL", "url"))
 }
 
 func (c *cli) articlesPut() *cobra.Command {
@@ -214,7 +214,7 @@ func (p reindexProgress) String() string {
 	if p.Status == waypost.ReindexPending {
 		return "  0 %  reindex pending"
 	}
-	return fmt.Sprintf("%3d %%  reindex %s, %d of %s", int(100*p.done()), clean(string(p.Status)), p.Processed, some(p.Total, "article", "articles"))
+	return fmt.Sprintf("%3d %%  reindex %s, %d of %s", int(100*p.done()), clean(string(p.Status)), p.Processed, quantity(p.Total, "article", "articles"))
 }
 
 // watchReindex shows a reindex's progress until it has ended, and then the reindex.

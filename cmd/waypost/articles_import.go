@@ -72,7 +72,7 @@ file again is harmless: what is there already stays as it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&errorsFile, "errors", "", "write the errors of the lines that failed to this file (NDJSON)")
-	filled(cmd, "errors")
+	notEmpty(cmd, "errors")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ func (im *articleImport) run(ctx context.Context, file io.Reader) error {
 		return err
 	}
 	if im.Failed > 0 {
-		return fmt.Errorf("%d of %s failed", im.Failed, some(im.Total, "line", "lines"))
+		return fmt.Errorf("%d of %s failed", im.Failed, quantity(im.Total, "line", "lines"))
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func (im *articleImport) share(sent int64) float64 {
 
 // line says how far the import is.
 func (im *articleImport) line(sent int64) string {
-	counts := fmt.Sprintf("%s, %d created, %d updated, %d failed", some(im.Total, "line", "lines"), im.Created, im.Updated, im.Failed)
+	counts := fmt.Sprintf("%s, %d created, %d updated, %d failed", quantity(im.Total, "line", "lines"), im.Created, im.Updated, im.Failed)
 	if im.size == 0 {
 		return fmt.Sprintf("sent %s, %s", sizeOf(sent), counts)
 	}

@@ -63,7 +63,7 @@ tokens.issue) and uses it for this search only.`,
 	f.Int("level", waypost.MaxAccessLevel, "only what this user access level may see, 0 to 10")
 	f.Int("page", 1, "the page, from 1")
 	f.Int("per-page", 10, "articles of a page, 1 to 50")
-	filled(cmd, "tenant")
+	notEmpty(cmd, "tenant")
 	return cmd
 }
 
@@ -132,7 +132,7 @@ func (c *cli) printFound(f found) error {
 			return err
 		}
 	}
-	says := some(meta.Total, "article", "articles")
+	says := quantity(meta.Total, "article", "articles")
 	switch {
 	case meta.Total == 0:
 		fmt.Fprintln(c.stderr, "Nothing was found.")

@@ -23,7 +23,7 @@ func (in *audienceInput) flags(cmd *cobra.Command) {
 leadsGroup, region, name (a prefix), mobilePhone, email, externalId,
 createdFrom, createdTo, updatedFrom, updatedTo (RFC 3339; To is exclusive)`)
 	f.BoolVar(&in.everybody, "all", false, "every lead")
-	filled(cmd, "leads")
+	notEmpty(cmd, "leads")
 }
 
 // audience returns the member "audience" of a request.

@@ -309,13 +309,13 @@ func (a answer) object() (members, error) {
 // decode reads an answer into v; noun is its name in the error.
 func (a answer) decode(v any, noun string) error {
 	if json.Unmarshal(a.body, v) != nil {
-		return a.isNo(noun)
+		return a.unreadable(noun)
 	}
 	return nil
 }
 
-// isNo is the error of an answer that cannot be read.
-func (a answer) isNo(noun string) error {
+// unreadable is the error of an answer that cannot be read.
+func (a answer) unreadable(noun string) error {
 	return fmt.Errorf("the gateway's answer is no %s: %s", noun, clean(clip(string(a.body), 200)))
 }
 

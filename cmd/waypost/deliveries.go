@@ -38,8 +38,8 @@ func (c *cli) deliveriesList() *cobra.Command {
 		Short:   "List deliveries, newest first",
 		Example: `  waypost deliveries list --journey jrn_… --status failed --from 2026-01-01T00:00:00Z`,
 	}, deliveriesPath, deliveryFilters("pending, retrying, deferred, succeeded, failed or canceled"),
-		of("MESSAGE", "messageId"), column{"STATUS", statusOf}, of("HTTP", "httpStatus"), of("ATTEMPTS", "attempts"),
-		of("NEXT ATTEMPT", "nextAttemptAt"), of("LEAD", "leadsId"), of("NODE", "nodeId"), of("ENROLLMENT", "enrollmentId"), of("SAID", "message"))
+		col("MESSAGE", "messageId"), column{"STATUS", statusOf}, col("HTTP", "httpStatus"), col("ATTEMPTS", "attempts"),
+		col("NEXT ATTEMPT", "nextAttemptAt"), col("LEAD", "leadsId"), col("NODE", "nodeId"), col("ENROLLMENT", "enrollmentId"), col("SAID", "message"))
 }
 
 // statusOf is a delivery's status, and why it is deferred.
@@ -65,8 +65,8 @@ func (c *cli) printDelivery(d members) error {
 	if err := c.printObject(d, "attemptLog", "request"); err != nil {
 		return err
 	}
-	if err := c.printList(d, "attemptLog", of("ATTEMPT", "attempt"), of("ROUND", "round"), of("AT", "at"), of("HTTP", "httpStatus"),
-		of("ERROR", "errorClass"), of("MS", "durationMs"), of("SAID", "message"), of("RESPONSE", "responseExcerpt")); err != nil {
+	if err := c.printList(d, "attemptLog", col("ATTEMPT", "attempt"), col("ROUND", "round"), col("AT", "at"), col("HTTP", "httpStatus"),
+		col("ERROR", "errorClass"), col("MS", "durationMs"), col("SAID", "message"), col("RESPONSE", "responseExcerpt")); err != nil {
 		return err
 	}
 	if request := d.raw("request"); text(request) != "" {

@@ -43,7 +43,7 @@ func (c *cli) printEnrollment(e members) error {
 	return c.printList(e, "timeline", timelineColumns...)
 }
 
-var timelineColumns = []column{of("AT", "at"), of("NODE", "nodeId"), of("WHAT", "what"), of("NEXT", "next"), of("REASON", "reason")}
+var timelineColumns = []column{col("AT", "at"), col("NODE", "nodeId"), col("WHAT", "what"), col("NEXT", "next"), col("REASON", "reason")}
 
 // watchEnrollment prints an enrollment's timeline as it grows, until the enrollment has
 // ended: lines for people, or one JSON object a line for each entry and the enrollment at

@@ -51,6 +51,6 @@ The id makes it safe to report an event again: the same id has no second effect.
 	f.StringVar(&name, "name", "", "its name, as a waitForEvent names it: letters, digits, _, - and .")
 	f.Int64Var(&lead, "lead", 0, "the leadsId of who did it")
 	f.StringVar(&properties, "properties", "", "a JSON object about it; @FILE reads a file, - standard input")
-	filled(cmd, "properties")
+	notEmpty(cmd, "properties")
 	return cmd
 }

@@ -113,8 +113,8 @@ func pairsOf(flag string, texts []string, form string) (map[string]string, error
 	return pairs, nil
 }
 
-// named reads name=text and name:=JSON of a flag.
-func named(flag string, pairs []string) (map[string]any, error) {
+// typedPairs reads name=text and name:=JSON of a flag.
+func typedPairs(flag string, pairs []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")

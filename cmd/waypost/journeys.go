@@ -20,7 +20,7 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
 	}, c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.journeysLaunch(), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
+		c.launch("journeys launch"), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
 		id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
 			"can be enrolled and launches made meanwhile: they are held, too.",
@@ -91,7 +91,7 @@ serves several stages: --set NAME=ID puts an id in wherever a node's webhook or 
 	f.StringVar(&id, "id", "", "the journey to update, whatever its name")
 	f.BoolVar(&publish, "publish", false, "publish it too")
 	setFlag(cmd, &set)
-	filled(cmd, "id")
+	notEmpty(cmd, "id")
 	return cmd
 }
 
@@ -172,7 +172,7 @@ func (c *cli) publish(ctx context.Context, id string) error {
 
 func (c *cli) journeysList() *cobra.Command {
 	return c.listCommand(&cobra.Command{Short: "List journeys", Example: `  waypost journeys list`}, journeysPath, nil,
-		of("ID", "id"), of("NAME", "name"), of("STATUS", "status"), of("VERSION", "publishedVersion"), of("UPDATED", "updatedAt"))
+		col("ID", "id"), col("NAME", "name"), col("STATUS", "status"), col("VERSION", "publishedVersion"), col("UPDATED", "updatedAt"))
 }
 
 func (c *cli) journeysShow() *cobra.Command {
@@ -198,7 +198,7 @@ func (in *enrollmentInput) flags(cmd *cobra.Command) {
 	f.Int64Var(&in.lead, "lead", 0, "the lead's leadsId")
 	f.StringVar(&in.entryKey, "entry-key", "", "what the lead enters for; re-entry is counted apart for each")
 	f.StringArrayVar(&in.params, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
-	filled(cmd, "entry-key")
+	notEmpty(cmd, "entry-key")
 }
 
 // put adds what the flags say to a request.
@@ -209,7 +209,7 @@ func (in *enrollmentInput) put(cmd *cobra.Command, body map[string]any) error {
 	if in.entryKey != "" {
 		body["entryKey"] = in.entryKey
 	}
-	params, err := named("--param", in.params)
+	params, err := typedPairs("--param", in.params)
 	if len(params) > 0 {
 		body["params"] = params
 	}

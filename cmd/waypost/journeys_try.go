@@ -86,8 +86,6 @@ func (c *cli) validate(ctx context.Context, definition json.RawMessage) error {
 	return hintSet(err)
 }
 
-func (c *cli) journeysLaunch() *cobra.Command { return c.launch("journeys launch") }
-
 // definitionInput holds the flags that choose a version of a journey or its draft.
 type definitionInput struct {
 	version int
@@ -174,7 +172,7 @@ happens to it and every message is delivered at once. What shall happen instead:
 	f.StringVar(&startAt, "start-at", "", "when the lead enters (RFC 3339); now without it")
 	in.flags(cmd)
 	which.flags(cmd)
-	filled(cmd, "file", "start-at")
+	notEmpty(cmd, "file", "start-at")
 	return cmd
 }
 
@@ -253,7 +251,7 @@ func (c *cli) printDryRun(run members) error {
 		fmt.Fprintln(c.stdout, "\nno messages")
 	}
 	return c.printList(run, "messages",
-		of("MESSAGE AT", "at"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"), of("SUCCEED", "succeed"), column{"PARAMS", paramsOf})
+		col("MESSAGE AT", "at"), col("NODE", "nodeId"), col("WEBHOOK", "webhookId"), col("SUCCEED", "succeed"), column{"PARAMS", paramsOf})
 }
 
 // paramsOf returns the params of a dry run's message, or why it could not be rendered.
@@ -354,7 +352,7 @@ func (c *cli) printForecast(f forecast) error {
 		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", f.Total)
 	}
 	if f.Cut > 0 {
-		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", some(f.Cut, "of them was", "of them were"))
+		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", quantity(f.Cut, "of them was", "of them were"))
 	}
 	return err
 }

@@ -50,7 +50,7 @@ With the number of a version, shows that one with its definition.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return c.list(cmd.Context(), versionsPath(args[0]), nil, l, of("VERSION", "version"), of("NAME", "name"), of("PUBLISHED", "publishedAt"))
+				return c.list(cmd.Context(), versionsPath(args[0]), nil, l, col("VERSION", "version"), col("NAME", "name"), col("PUBLISHED", "publishedAt"))
 			}
 			n, err := versionArg(args[1], false)
 			if err != nil {
@@ -184,7 +184,7 @@ func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun
 	if dryRun || count.Matched == 0 {
 		return c.printAnswer(counted)
 	}
-	fmt.Fprintf(c.stderr, "%s there on version %d.\n", some(count.Matched, "enrollment waits", "enrollments wait"), m.From)
+	fmt.Fprintf(c.stderr, "%s there on version %d.\n", quantity(count.Matched, "enrollment waits", "enrollments wait"), m.From)
 	if c.terminal && !yes {
 		fmt.Fprintf(c.stderr, "Move to version %d? [y/N] ", m.To)
 		line, err := bufio.NewReader(c.stdin).ReadString('\n')

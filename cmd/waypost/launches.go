@@ -30,7 +30,7 @@ With a schedule it recurs: at each time an occurrence is opened, which is a laun
   waypost launches create jrn_… --all --cron '0 9 * * mon-fri' --timezone Asia/Shanghai
   waypost launches show lch_… --watch
   waypost launches pause lch_…`,
-	}, c.launchesCreate(), c.launchesList(), c.launchesShow()), launchPath, controlled{
+	}, c.launch("launches create"), c.launchesList(), c.launchesShow()), launchPath, controlled{
 		id: "lch_…", noun: "a launch",
 		pause: "Nobody more is enrolled, and nothing is sent to those who are, until it is resumed. Of one that\n" +
 			"recurs, this holds its occurrences, and those that are due meanwhile are skipped.",
@@ -38,8 +38,6 @@ With a schedule it recurs: at each time an occurrence is opened, which is a laun
 			"that recurs ends for good, with its occurrences.",
 	})
 }
-
-func (c *cli) launchesCreate() *cobra.Command { return c.launch("launches create") }
 
 // launch makes the command that launches a journey, which is in two groups.
 func (c *cli) launch(name string) *cobra.Command {
@@ -106,7 +104,7 @@ same leads in every launch of the journey with this share.`,
 	f.StringVar(&expression, "cron", "", "when it recurs, such as '0 9 * * mon-fri' or @daily; once without it")
 	f.StringVar(&timezone, "timezone", "", "the time zone of --cron, such as Asia/Shanghai; UTC without it")
 	f.Float64Var(&control, "control-group", 0, "the share of the audience that is held out, such as 0.1; nobody without it")
-	filled(cmd, "timezone")
+	notEmpty(cmd, "timezone")
 	return cmd
 }
 
@@ -119,10 +117,10 @@ func (c *cli) launchesList() *cobra.Command {
 		{"journey", "journeyId", "only those of this journey"},
 		{"recurring", "recurringId", "only the occurrences of this launch"},
 	},
-		of("LAUNCH", "launchId"), of("JOURNEY", "journeyId"), of("VERSION", "version"), of("STATUS", "status"),
-		of("TOTAL", "total"), of("ENROLLED", "enrolled"), of("SKIPPED", "skipped"), of("HELD OUT", "heldOut"),
-		column{"START", nextStart}, column{"SCHEDULE", recurs}, of("CREATED", "createdAt"))
-	filled(cmd, "journey", "recurring")
+		col("LAUNCH", "launchId"), col("JOURNEY", "journeyId"), col("VERSION", "version"), col("STATUS", "status"),
+		col("TOTAL", "total"), col("ENROLLED", "enrolled"), col("SKIPPED", "skipped"), col("HELD OUT", "heldOut"),
+		column{"START", nextStart}, column{"SCHEDULE", recurs}, col("CREATED", "createdAt"))
+	notEmpty(cmd, "journey", "recurring")
 	return cmd
 }
 

@@ -47,8 +47,8 @@ func (c *cli) leadsList() *cobra.Command {
 		Example: `  waypost leads list --leads-group 3 --created-from 2026-01-01T00:00:00Z --sort -createdAt
   waypost leads list --mobile-phone '138 0013 8000' -o json`,
 	}, leadsPath, leadFilters,
-		of("ID", "leadsId"), of("NAME", "name"), column{"MOBILE", mobiles}, of("EMAIL", "email"), of("COMPANY", "company"),
-		of("GROUP", "leadsGroup"), of("REGION", "region"), of("EXTERNAL", "externalId"), of("UPDATED", "updatedAt"))
+		col("ID", "leadsId"), col("NAME", "name"), column{"MOBILE", mobiles}, col("EMAIL", "email"), col("COMPANY", "company"),
+		col("GROUP", "leadsGroup"), col("REGION", "region"), col("EXTERNAL", "externalId"), col("UPDATED", "updatedAt"))
 }
 
 // mobiles joins a lead's numbers.
@@ -116,7 +116,7 @@ func (in *leadInput) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.file, "file", "f", "", "YAML or JSON file; - is standard input")
 	f.StringVarP(&in.data, "data", "d", "", "the same as JSON, instead of a file")
-	filled(cmd, "file", "data")
+	notEmpty(cmd, "file", "data")
 	for _, field := range leadFieldFlags {
 		switch field.kind {
 		case textField:
@@ -146,7 +146,7 @@ func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
 		default:
 			var list []string
 			if list, err = f.GetStringArray(field.flag); err == nil && field.kind == customField {
-				set[field.name], err = named("--"+field.flag, list)
+				set[field.name], err = typedPairs("--"+field.flag, list)
 			} else {
 				set[field.name] = list
 			}

@@ -69,7 +69,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 			if err != nil {
 				return err
 			}
-			return c.printDone("exported "+some(count, "lead", "leads")+" to "+to, map[string]any{"to": to, "format": format, "count": count})
+			return c.printDone("exported "+quantity(count, "lead", "leads")+" to "+to, map[string]any{"to": to, "format": format, "count": count})
 		},
 	}
 	f := cmd.Flags()
@@ -77,7 +77,7 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 	f.StringVar(&format, "format", "", "ndjson or csv")
 	f.BoolVar(&excel, "excel", false, "CSV that Excel opens as UTF-8")
 	leadFilters.flags(cmd)
-	filled(cmd, "to", "format")
+	notEmpty(cmd, "to", "format")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	}
 	shown := progress{c: c}
 	var total int64
-	line := func() string { return some(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
+	line := func() string { return quantity(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := s.Read(buffer)

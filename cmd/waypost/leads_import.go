@@ -116,7 +116,7 @@ file with the same key is imported once.`,
 			}
 			var started importProgress
 			if accepted.decode(&started, "import") != nil || started.ID == "" {
-				return accepted.isNo("import")
+				return accepted.unreadable("import")
 			}
 			return c.watchImport(cmd.Context(), cl, started.ID, errorsFile)
 		},
@@ -129,7 +129,7 @@ file with the same key is imported once.`,
 	f.BoolVar(&noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
 	f.StringVar(&errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
 	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
-	filled(cmd, "format", "encoding", "errors", "key")
+	notEmpty(cmd, "format", "encoding", "errors", "key")
 	return cmd
 }
 
@@ -317,7 +317,7 @@ func (p importProgress) String() string {
 		counts = "%d would be created, %d updated, %d failed"
 	}
 	return fmt.Sprintf("%3d %%  %s %s, %d of %s, "+counts,
-		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, some(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
+		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, quantity(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
 }
 
 // err is nil if every row of the import succeeded.
@@ -326,7 +326,7 @@ func (p importProgress) err() error {
 	case p.Status == waypost.ImportSucceeded && p.Failed == 0:
 		return nil
 	case p.Status == waypost.ImportSucceeded:
-		return fmt.Errorf("%d of %s failed", p.Failed, some(p.Total, "row", "rows"))
+		return fmt.Errorf("%d of %s failed", p.Failed, quantity(p.Total, "row", "rows"))
 	}
 	said := "the import failed"
 	if p.Status == waypost.ImportCanceled {
@@ -434,7 +434,7 @@ func failedRow(line []byte) (members, error) {
 	return m, nil
 }
 
-var failedColumns = []column{of("LINE", "line"), of("CODE", "code"), {"SAID", func(m members) string {
+var failedColumns = []column{col("LINE", "line"), col("CODE", "code"), {"SAID", func(m members) string {
 	var details []waypost.Detail
 	message := m.text("message")
 	if json.Unmarshal(m.raw("detail"), &details) != nil || len(details) == 0 {

@@ -27,7 +27,7 @@ type listing struct {
 func (l *listing) flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&l.limit, "limit", 50, "rows of a page, 1 to 500")
 	cmd.Flags().StringVar(&l.cursor, "cursor", "", "where the page begins, as the page before it said")
-	filled(cmd, "cursor")
+	notEmpty(cmd, "cursor")
 }
 
 // filters are flags that select the items of a list, an export or a redelivery, each with

@@ -167,12 +167,12 @@ func checkUsage(cmd *cobra.Command) {
 	}
 }
 
-// filled makes flags refuse an empty value, such as "$ID" of a shell variable that is not
+// notEmpty makes flags refuse an empty value, such as "$ID" of a shell variable that is not
 // set: without the value the command would do something else, or more, than was meant.
-func filled(cmd *cobra.Command, names ...string) {
+func notEmpty(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
-		f.Value = filledValue{f.Value}
+		f.Value = notEmptyValue{f.Value}
 	}
 }
 
@@ -183,10 +183,10 @@ type flagValue interface {
 	Type() string
 }
 
-type filledValue struct{ flagValue }
+type notEmptyValue struct{ flagValue }
 
 // Set refuses the empty text.
-func (v filledValue) Set(text string) error {
+func (v notEmptyValue) Set(text string) error {
 	if text == "" {
 		return errors.New("it is empty; leave the flag out if it is not meant")
 	}

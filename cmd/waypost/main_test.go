@@ -310,10 +310,10 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestSome(t *testing.T) {
+func TestQuantity(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{0: "0 leads", 1: "1 lead", 2: "2 leads"} {
-		if got := some(n, "lead", "leads"); got != want {
+		if got := quantity(n, "lead", "leads"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

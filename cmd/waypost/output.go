@@ -232,8 +232,8 @@ func (c *cli) printList(m members, name string, columns ...column) error {
 	return c.printRows(rows, columns...)
 }
 
-// some writes a number of things, such as "1 lead" or "2 leads".
-func some[N int | int64](n N, one, many string) string {
+// quantity writes a number of things, such as "1 lead" or "2 leads".
+func quantity[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -246,8 +246,8 @@ type column struct {
 	value   func(members) string
 }
 
-// of is a column that shows one member.
-func of(heading, name string) column {
+// col is a column that shows one member.
+func col(heading, name string) column {
 	return column{heading, func(m members) string { return m.text(name) }}
 }
 

@@ -126,8 +126,8 @@ func (c *cli) printRedelivered(rows []members) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return c.printRows(rows, of("MESSAGE", "messageId"), of("STATUS", "status"), of("ATTEMPTS", "attempts"),
-		of("LEAD", "leadsId"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"))
+	return c.printRows(rows, col("MESSAGE", "messageId"), col("STATUS", "status"), col("ATTEMPTS", "attempts"),
+		col("LEAD", "leadsId"), col("NODE", "nodeId"), col("WEBHOOK", "webhookId"))
 }
 
 // redeliverAll makes a job that sends all messages of a filter once more.
@@ -141,7 +141,7 @@ func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]an
 	}
 	var made redeliveryProgress
 	if a.decode(&made, "redelivery") != nil || made.ID == "" {
-		return a.isNo("redelivery")
+		return a.unreadable("redelivery")
 	}
 	return c.watchRedelivery(ctx, cl, made.ID)
 }
@@ -203,8 +203,8 @@ func (c *cli) redeliveriesList() *cobra.Command {
 		Short:   "List redeliveries of many messages, newest first",
 		Example: `  waypost deliveries redeliveries list`,
 	}, redeliveriesPath, nil,
-		of("ID", "id"), of("STATUS", "status"), of("TOTAL", "total"), of("SENT", "redelivered"), of("SUCCEEDED", "succeeded"),
-		of("FAILED", "failed"), of("CANCELED", "canceled"), of("SKIPPED", "skipped"), of("CREATED", "createdAt"))
+		col("ID", "id"), col("STATUS", "status"), col("TOTAL", "total"), col("SENT", "redelivered"), col("SUCCEEDED", "succeeded"),
+		col("FAILED", "failed"), col("CANCELED", "canceled"), col("SKIPPED", "skipped"), col("CREATED", "createdAt"))
 }
 
 func (c *cli) redeliveriesShow() *cobra.Command {

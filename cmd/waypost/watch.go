@@ -28,7 +28,7 @@ func watchJob[J job](ctx context.Context, c *cli, cl *client, path, noun, goesOn
 		err := a.decode(&next, noun)
 		status, ended := next.state()
 		if err != nil || status == "" {
-			return false, a.isNo(noun)
+			return false, a.unreadable(noun)
 		}
 		now = next
 		shown.show(now.done(), now.String())

@@ -48,7 +48,7 @@ func (in *webhookInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.clientKeyFile, "client-key-file", "", "PEM file: its private key, without a passphrase")
 	f.StringArrayVar(&in.params, "param", nil, "a custom parameter: name=text (a template) or name:=number; may stand several times")
 	f.IntVar(&in.timeout, "timeout-ms", 0, "milliseconds that one exchange may take (default 15000)")
-	filled(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
+	notEmpty(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
 }
 
 // set returns the members that flags name.
@@ -70,7 +70,7 @@ func (in *webhookInput) set(c *cli) (map[string]any, error) {
 		}
 		set["basicAuth"] = map[string]any{"username": user, "password": password}
 	}
-	if params, err := named("--param", in.params); err != nil {
+	if params, err := typedPairs("--param", in.params); err != nil {
 		return nil, err
 	} else if len(params) > 0 {
 		set["params"] = params
@@ -222,29 +222,27 @@ func clearMembers(set map[string]any, names []string) error {
 	return nil
 }
 
-// override returns an object with some members replaced. Without any it is the
-// object as it stands.
+// override replaces members of an object. An empty set returns the object as it is.
 func override(object json.RawMessage, set map[string]any) (json.RawMessage, error) {
 	if len(set) == 0 {
 		return object, nil
 	}
-	merged := map[string]json.RawMessage{}
-	if err := json.Unmarshal(object, &merged); err != nil {
+	var written map[string]json.RawMessage
+	if err := json.Unmarshal(object, &written); err != nil {
 		return nil, fmt.Errorf("read the object: %w", err)
 	}
-	for name, value := range set {
-		data, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", name, err)
+	merged := maps.Clone(set)
+	for name, value := range written {
+		if _, replaced := set[name]; !replaced {
+			merged[name] = value
 		}
-		merged[name] = data
 	}
 	return json.Marshal(merged)
 }
 
 func (c *cli) webhooksList() *cobra.Command {
 	return c.listCommand(&cobra.Command{Short: "List webhooks", Example: `  waypost webhooks list -o json`}, webhooksPath, nil,
-		of("ID", "id"), of("NAME", "name"), of("URL", "url"), of("ENABLED", "enabled"), of("CREATED", "createdAt"))
+		col("ID", "id"), col("NAME", "name"), col("URL", "url"), col("ENABLED", "enabled"), col("CREATED", "createdAt"))
 }
 
 func (c *cli) webhooksShow() *cobra.Command {
@@ -340,7 +338,7 @@ func (c *cli) printHealth(h webhookHealth) error {
 		return err
 	}
 	return c.printRows(h.LastErrors,
-		of("LAST ERRORS", "at"), of("MESSAGE", "messageId"), of("ATTEMPT", "attempt"), of("CLASS", "errorClass"), of("STATUS", "httpStatus"), of("MS", "durationMs"))
+		col("LAST ERRORS", "at"), col("MESSAGE", "messageId"), col("ATTEMPT", "attempt"), col("CLASS", "errorClass"), col("STATUS", "httpStatus"), col("MS", "durationMs"))
 }
 
 // count shows a number of deliveries, which a gateway counts up to a bound.
@@ -356,7 +354,7 @@ func (s attemptStats) String() string {
 		return "no attempts"
 	}
 	text := fmt.Sprintf("%s, %.4g%% succeeded; p50 %d ms, p95 %d ms, p99 %d ms, max %d ms",
-		some(s.Attempts, "attempt", "attempts"), 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
+		quantity(s.Attempts, "attempt", "attempts"), 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
 	for i, class := range slices.Sorted(maps.Keys(s.Errors)) {
 		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
 	}
