@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,15 +27,9 @@ type certificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	read    [2]stamp // of the files of current
-	refused [2]stamp // of the files that were logged as invalid
+	content [2][]byte // of the files of current
+	fault   string    // of the new files, which is logged once; "" if they are good
 	looked  time.Time
-}
-
-// stamp tells one content of a file from another.
-type stamp struct {
-	changed time.Time
-	size    int64
 }
 
 // loadCertificate reads the certificate; nil if none is set. Its error names the wrong
@@ -44,7 +39,7 @@ func loadCertificate(files config.TLS, log *slog.Logger, now func() time.Time) (
 		return nil, nil
 	}
 	c := &certificate{files: files, log: log, now: now, looked: now()}
-	return c, c.load(c.stamps())
+	return c, c.load()
 }
 
 // tls is a server's configuration: TLS 1.2 or newer, with these protocols. It is nil without
@@ -109,21 +104,21 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// renew reads files that have changed. Invalid files are tried again each time, and logged
-// once: the key may be written later than the certificate.
+// renew reads the files again. Invalid files are tried again each time, and logged once: the
+// key may be written later than the certificate.
 func (c *certificate) renew() {
-	stamps := c.stamps()
-	if stamps == c.read {
-		return
+	fault := ""
+	if err := c.load(); err != nil {
+		fault = err.Error()
 	}
-	err := c.load(stamps)
-	if err != nil && stamps != c.refused {
-		c.log.Warn("the new certificate cannot be used, the old one is kept", "error", err, "until", c.current.Leaf.NotAfter)
-		c.refused = stamps
+	if fault != "" && fault != c.fault {
+		c.log.Warn("the new certificate cannot be used, the old one is kept", "error", fault, "until", c.current.Leaf.NotAfter)
 	}
+	c.fault = fault
 }
 
-func (c *certificate) load(stamps [2]stamp) error {
+// load reads the files, and uses them if they have changed.
+func (c *certificate) load() error {
 	cert, err := os.ReadFile(c.files.Cert)
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_CERT: %w", err)
@@ -132,28 +127,20 @@ func (c *certificate) load(stamps [2]stamp) error {
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_KEY: %w", err)
 	}
+	if c.current != nil && bytes.Equal(cert, c.content[0]) && bytes.Equal(key, c.content[1]) {
+		return nil
+	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_CERT and WAYPOST_TLS_KEY (%s, %s): %w", c.files.Cert, c.files.Key, err)
 	}
-	c.current, c.read, c.refused = &pair, stamps, [2]stamp{}
+	c.current, c.content = &pair, [2][]byte{cert, key}
 	if until := pair.Leaf.NotAfter; until.Before(c.now()) {
 		c.log.Warn("the certificate has expired", "until", until)
 	} else {
 		c.log.Info("the certificate is read", "until", until)
 	}
 	return nil
-}
-
-// stamps are taken before the files are read, so that a change in between is noticed the
-// next time.
-func (c *certificate) stamps() (s [2]stamp) {
-	for i, path := range []string{c.files.Cert, c.files.Key} {
-		if info, err := os.Stat(path); err == nil {
-			s[i] = stamp{info.ModTime(), info.Size()}
-		}
-	}
-	return s
 }
 
 // notAfter is when the certificate that is served expires.
