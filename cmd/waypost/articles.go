@@ -212,9 +212,9 @@ func (p reindexProgress) done() float64 {
 
 func (p reindexProgress) String() string {
 	if p.Status == waypost.ReindexPending {
-		return "  0 %  reindex pending"
+		return "reindex pending"
 	}
-	return fmt.Sprintf("%3d %%  reindex %s, %d of %s", int(100*p.done()), clean(string(p.Status)), p.Processed, quantity(p.Total, "article", "articles"))
+	return fmt.Sprintf("reindex %s, %d of %s", clean(string(p.Status)), p.Processed, quantity(p.Total, "article", "articles"))
 }
 
 // watchReindex shows a reindex's progress until it has ended, and then the reindex.

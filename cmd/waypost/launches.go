@@ -190,7 +190,7 @@ func (p launchProgress) done() float64 {
 
 func (p launchProgress) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.LaunchID), clean(string(p.Status)))
+	fmt.Fprintf(&b, "%s %s", clean(p.LaunchID), clean(string(p.Status)))
 	if p.Schedule != nil && p.Schedule.NextAt != nil {
 		fmt.Fprintf(&b, ", next %s", clean(*p.Schedule.NextAt))
 	}

@@ -91,7 +91,7 @@ func TestLaunchProgressOfARecurringOne(t *testing.T) {
 	p := launchProgress{
 		LaunchID: "lch_1", Status: waypost.LaunchScheduled, Total: 10, Enrolled: 6, Skipped: 1, HeldOut: 3, Completed: 1, Schedule: &launchSchedule{NextAt: &next},
 	}
-	want := " 50 %  lch_1 scheduled, next 2026-02-02T01:00:00.000Z, 6 of 10 enrolled, 1 skipped, 3 held out, 1 ended"
+	want := "lch_1 scheduled, next 2026-02-02T01:00:00.000Z, 6 of 10 enrolled, 1 skipped, 3 held out, 1 ended"
 	if got := p.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -316,8 +316,8 @@ func (p importProgress) String() string {
 	if p.DryRun {
 		counts = "%d would be created, %d updated, %d failed"
 	}
-	return fmt.Sprintf("%3d %%  %s %s, %d of %s, "+counts,
-		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, quantity(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
+	return fmt.Sprintf("%s %s, %d of %s, "+counts,
+		clean(p.ID), clean(string(p.Status)), p.Processed, quantity(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
 }
 
 // err is nil if every row of the import succeeded.

@@ -78,7 +78,7 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 // does not keep the others from it.
 func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) error {
 	rows := []members{}
-	var faults []error
+	failed := 0
 	for _, id := range messages {
 		a, err := c.postOnce(ctx, cl, deliveryPath(id)+"/redeliver", nil)
 		if err == nil {
@@ -92,16 +92,16 @@ func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) erro
 			return err
 		}
 		if ctx.Err() != nil {
-			return errors.Join(append(faults, c.printRedelivered(rows), err)...)
+			return errors.Join(c.printRedelivered(rows), err)
 		}
 		fmt.Fprintf(c.stderr, "%s: %s\n", clean(id), describe(err))
-		faults = append(faults, err)
+		failed++
 	}
 	if err := c.printRedelivered(rows); err != nil {
 		return err
 	}
-	if len(faults) > 0 {
-		return fmt.Errorf("%d of %d messages are not sent again", len(faults), len(messages))
+	if failed > 0 {
+		return fmt.Errorf("%d of %d messages are not sent again", failed, len(messages))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]an
 	return c.watchRedelivery(ctx, cl, made.ID)
 }
 
-// redeliveryProgress is what of a bulk redelivery a progress bar shows.
+// redeliveryProgress is the part of a bulk redelivery that its progress bar shows.
 type redeliveryProgress struct {
 	ID          string                   `json:"id"`
 	Status      waypost.RedeliveryStatus `json:"status"`
@@ -171,7 +171,7 @@ func (p redeliveryProgress) done() float64 {
 
 func (p redeliveryProgress) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.ID), clean(string(p.Status)))
+	fmt.Fprintf(&b, "%s %s", clean(p.ID), clean(string(p.Status)))
 	if p.Total > 0 {
 		fmt.Fprintf(&b, ", %d of %d sent again, %d succeeded, %d failed", p.Redelivered, p.Total, p.Succeeded, p.Failed)
 	}

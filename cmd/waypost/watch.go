@@ -13,8 +13,8 @@ import (
 type job interface {
 	// state is its status, and whether it has ended.
 	state() (status string, ended bool)
-	done() float64 // 0 to 1
-	String() string
+	done() float64  // 0 to 1
+	String() string // what is done
 }
 
 // watchJob shows the progress of the job at a path until it has ended, and then prints
@@ -31,7 +31,8 @@ func watchJob[J job](ctx context.Context, c *cli, cl *client, path, noun, goesOn
 			return false, a.unreadable(noun)
 		}
 		now = next
-		shown.show(now.done(), now.String())
+		done := now.done()
+		shown.show(done, fmt.Sprintf("%3d %%  %s", int(100*done), now))
 		if !ended {
 			return false, nil
 		}
