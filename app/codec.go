@@ -134,6 +134,9 @@ func (e *codecEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		method = "UNKNOWN" // anybody can invent one
 	}
 	refused := e.serve(answer, r)
+	if refused != nil {
+		refuse(answer, refused)
+	}
 	took := time.Since(began)
 	e.observe(route, method, answer.status, took)
 	level, attrs := slog.LevelInfo, []slog.Attr{
@@ -151,6 +154,7 @@ func (e *codecEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
+// serve answers a request, or returns why it is refused.
 func (e *codecEndpoint) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -159,7 +163,7 @@ func (e *codecEndpoint) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	// Programs send no origin; for them the token alone counts.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if origin != e.origin {
-			return e.refuse(w, &refusal{status: http.StatusForbidden, reason: "origin", says: "this page is not of Temporal's Web UI, which is at " + e.origin + " (WAYPOST_TEMPORAL_UI_URL)"})
+			return &refusal{status: http.StatusForbidden, reason: "origin", says: "this page is not of Temporal's Web UI, which is at " + e.origin + " (WAYPOST_TEMPORAL_UI_URL)"}
 		}
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Methods", "POST")
@@ -168,26 +172,26 @@ func (e *codecEndpoint) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	}
 	switch {
 	case r.URL.Path != "/decode":
-		return e.refuse(w, &refusal{status: http.StatusNotFound, reason: "path", says: "the codec endpoint has POST /decode, and nothing else"})
+		return &refusal{status: http.StatusNotFound, reason: "path", says: "the codec endpoint has POST /decode, and nothing else"}
 	case r.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	case r.Method != http.MethodPost:
 		h.Set("Allow", "POST, OPTIONS")
-		return e.refuse(w, &refusal{status: http.StatusMethodNotAllowed, reason: "method", says: "/decode takes POST"})
+		return &refusal{status: http.StatusMethodNotAllowed, reason: "method", says: "/decode takes POST"}
 	}
 	if refused := e.tokens.check(r.Context(), r.Header); refused != nil {
-		return e.refuse(w, refused)
+		return refused
 	}
 	if r.ContentLength > maxCodecBody {
-		return e.refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, reason: "body", says: fmt.Sprintf("the body has more than %d bytes", maxCodecBody)})
+		return &refusal{status: http.StatusRequestEntityTooLarge, reason: "body", says: fmt.Sprintf("the body has more than %d bytes", maxCodecBody)}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxCodecBody)
 	e.decode.ServeHTTP(w, r)
 	return nil
 }
 
-func (e *codecEndpoint) refuse(w http.ResponseWriter, refused *refusal) *refusal {
+func refuse(w http.ResponseWriter, refused *refusal) {
 	switch refused.status {
 	case http.StatusUnauthorized:
 		challenge := `Bearer realm="waypost codec"`
@@ -203,7 +207,6 @@ func (e *codecEndpoint) refuse(w http.ResponseWriter, refused *refusal) *refusal
 		w.Header().Set("Retry-After", "5")
 	}
 	http.Error(w, refused.says, refused.status)
-	return refused
 }
 
 // answered keeps the status of an answer.

@@ -193,10 +193,9 @@ watching: the reindex goes on. With --watch it only watches the last one, and as
 
 // reindexProgress is the part of a reindex that its progress bar shows.
 type reindexProgress struct {
-	Status    waypost.ReindexStatus `json:"status"`
-	Message   string                `json:"message"`
-	Total     int                   `json:"total"`
-	Processed int                   `json:"processed"`
+	Status           waypost.ReindexStatus
+	Message          string
+	Total, Processed int
 }
 
 func (p reindexProgress) state() (string, bool) {

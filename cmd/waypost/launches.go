@@ -126,9 +126,8 @@ func (c *cli) launchesList() *cobra.Command {
 
 // launchSchedule is the part of a launch's schedule that is shown.
 type launchSchedule struct {
-	Cron     string  `json:"cron"`
-	Timezone string  `json:"timezone"`
-	NextAt   *string `json:"nextAt"`
+	Cron, Timezone string
+	NextAt         *string
 }
 
 func scheduleOf(m members) (s launchSchedule) {
@@ -164,15 +163,11 @@ recurs ends when it is canceled.`,
 
 // launchProgress is the part of a launch that its progress bar shows.
 type launchProgress struct {
-	LaunchID  string                `json:"launchId"`
-	Status    waypost.LaunchStatus  `json:"status"`
-	Total     int                   `json:"total"`
-	Enrolled  int                   `json:"enrolled"`
-	Skipped   int                   `json:"skipped"`
-	HeldOut   int                   `json:"heldOut"`
-	Schedule  *launchSchedule       `json:"schedule"`
-	Completed int                   `json:"completed"`
-	Outcomes  waypost.OutcomeCounts `json:"outcomes"`
+	LaunchID                                     string
+	Status                                       waypost.LaunchStatus
+	Total, Enrolled, Skipped, HeldOut, Completed int
+	Schedule                                     *launchSchedule
+	Outcomes                                     waypost.OutcomeCounts
 }
 
 // watchLaunch shows how far a launch is until it has ended, and then the launch.

@@ -291,15 +291,10 @@ func (r *counted) Read(p []byte) (int, error) {
 
 // importProgress is the part of an import that its progress bar shows.
 type importProgress struct {
-	ID        string               `json:"id"`
-	Status    waypost.ImportStatus `json:"status"`
-	DryRun    bool                 `json:"dryRun"`
-	Message   string               `json:"message"`
-	Total     int                  `json:"total"`
-	Processed int                  `json:"processed"`
-	Created   int                  `json:"created"`
-	Updated   int                  `json:"updated"`
-	Failed    int                  `json:"failed"`
+	ID, Message                                string
+	Status                                     waypost.ImportStatus
+	DryRun                                     bool
+	Total, Processed, Created, Updated, Failed int
 }
 
 func (p importProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }

@@ -148,15 +148,9 @@ func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]an
 
 // redeliveryProgress is the part of a bulk redelivery that its progress bar shows.
 type redeliveryProgress struct {
-	ID          string                   `json:"id"`
-	Status      waypost.RedeliveryStatus `json:"status"`
-	Message     string                   `json:"message"`
-	Total       int                      `json:"total"`
-	Redelivered int                      `json:"redelivered"`
-	Skipped     int                      `json:"skipped"`
-	Succeeded   int                      `json:"succeeded"`
-	Failed      int                      `json:"failed"`
-	Canceled    int                      `json:"canceled"`
+	ID, Message                                              string
+	Status                                                   waypost.RedeliveryStatus
+	Total, Redelivered, Skipped, Succeeded, Failed, Canceled int
 }
 
 func (p redeliveryProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
