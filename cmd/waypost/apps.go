@@ -108,9 +108,13 @@ func (c *cli) appsList() *cobra.Command {
 				}
 				t := c.table("ID", "ORG", "NAME", "GRANTS", "ACCESS KEYS", "RATE", "STATE", "CREATED")
 				for _, a := range all {
+					state := "active"
+					if a.Disabled {
+						state = "disabled"
+					}
 					t.row(a.ID, a.Org, a.Name, joined(a.Grants, ",", grantName),
 						joined(a.Keys, ",", func(k waypost.KeyInfo) string { return k.AccessKey }),
-						fmt.Sprintf("%d/s, burst %d", a.RatePerSecond, a.RateBurst), state(a), a.CreatedAt.UTC().Format(time.RFC3339))
+						fmt.Sprintf("%d/s, burst %d", a.RatePerSecond, a.RateBurst), state, a.CreatedAt.UTC().Format(time.RFC3339))
 				}
 				return t.flush()
 			})
@@ -128,13 +132,6 @@ func joined[T any](list []T, sep string, name func(T) string) string {
 		names[i] = name(v)
 	}
 	return strings.Join(names, sep)
-}
-
-func state(a waypost.Application) string {
-	if a.Disabled {
-		return "disabled"
-	}
-	return "active"
 }
 
 func (c *cli) appsRotate() *cobra.Command {
