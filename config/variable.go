@@ -45,7 +45,7 @@ var (
 	adminRoles    = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleDev}
 	logRoles      = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev}
 	temporalRoles = Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleKeys}
-	httpsRoles    = Roles{RoleGateway, RoleServe, RoleCodec}
+	httpRoles     = Roles{RoleGateway, RoleServe, RoleCodec}
 	codecRoles    = Roles{RoleCodec}
 	clientRoles   = Roles{RoleClient}
 	devRoles      = Roles{RoleDev}
@@ -95,14 +95,13 @@ var variables = []Variable{
 	// The API
 	{Name: "WAYPOST_HTTP_ADDR", Default: "127.0.0.1:8080", Roles: gatewayRoles, Example: "0.0.0.0:8080",
 		check: checkAddr, Help: "Where the gateway serves its API."},
-	{Name: "WAYPOST_TLS_CERT", Roles: httpsRoles, Example: "/etc/waypost/tls.crt",
+	{Name: "WAYPOST_TLS_CERT", Roles: httpRoles, Example: "/etc/waypost/tls.crt",
 		Help: "A PEM file with the certificate that the API, or the codec endpoint, is served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty."},
-	{Name: "WAYPOST_TLS_KEY", Roles: httpsRoles, Example: "/etc/waypost/tls.key",
+	{Name: "WAYPOST_TLS_KEY", Roles: httpRoles, Example: "/etc/waypost/tls.key",
 		Help: "The PEM file of the certificate's key."},
-	{Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233",
-		Roles: httpsRoles, Example: "https://temporal.example.com",
-		check: parsed(parseHTTPURL),
-		Help:  "The base of the links to Temporal's Web UI in answers; the codec endpoint answers pages of its origin, and of no other one."},
+	{Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: httpRoles,
+		Example: "https://temporal.example.com", check: parsed(parseHTTPURL),
+		Help: "The base of the links to Temporal's Web UI in answers; the codec endpoint answers pages of its origin, and of no other one."},
 	{Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
 		Example: "https://www.example.com,https://help.example.com:8443", check: parsed(parseOrigins),
 		Help: "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty."},
