@@ -134,22 +134,19 @@ type tally interface {
 type ndjsonTally struct {
 	lines int64
 	last  []byte // the newest line, at most maxMarker bytes of it
+	ended bool   // whether all of it has come
 }
 
 const maxMarker = 100
 
 func (t *ndjsonTally) add(piece []byte) {
-	for len(piece) > 0 {
-		if len(t.last) > 0 && t.last[len(t.last)-1] == '\n' {
+	for part := range bytes.Lines(piece) {
+		if t.ended {
 			t.lines++
 			t.last = t.last[:0]
 		}
-		line, _, ended := bytes.Cut(piece, []byte("\n"))
-		t.last = append(t.last, line[:min(len(line), maxMarker-len(t.last))]...)
-		if piece = piece[len(line):]; ended {
-			t.last = append(t.last, '\n')
-			piece = piece[1:]
-		}
+		t.last = append(t.last, part[:min(len(part), maxMarker-len(t.last))]...)
+		t.ended = bytes.HasSuffix(part, []byte("\n"))
 	}
 }
 
@@ -175,7 +172,7 @@ type csvTally struct {
 func (t *csvTally) add(piece []byte) {
 	for _, b := range piece {
 		switch {
-		case b == '"': // a doubled one ends and begins
+		case b == '"': // a doubled quote toggles twice
 			t.quoted = !t.quoted
 		case b == '\n' && !t.quoted:
 			t.records++
