@@ -73,7 +73,10 @@ var importTable = map[string]folder{
 		// The root for the types of the apps commands and for errors.
 		ours:  []string{".", "app", "signature", "client", "config", "receiver"},
 		third: []string{"github.com/spf13/cobra"},
-		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
+		also: []string{
+			"go.yaml.in/yaml/v3",     // for the files that people write; the API takes JSON only
+			"github.com/rivo/uniseg", // how wide a text is on a terminal
+		},
 	},
 }
 
