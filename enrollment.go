@@ -166,8 +166,8 @@ const (
 	MaxEnrolledAtOnce = 100
 )
 
-// Onward is an enrollment that stands at an enroll node: its lead is to enter
-// another journey. What is made for one visit to the node is made once.
+// Onward is an enrollment at an enroll node: its lead is to enter another journey. One
+// visit to the node enrolls once.
 type Onward struct {
 	Touchpoint
 	LeadsID int64
@@ -178,8 +178,8 @@ type Onward struct {
 // enrolls in another one, or in the same.
 type OnwardBatch struct {
 	Scope     Scope
-	JourneyID string // that they are of
-	LaunchID  string // that they are of, "" if none
+	JourneyID string // of the enrollments
+	LaunchID  string // of the enrollments, "" if none
 	// Into is the journey to enter, Version its newest version and Reentry that
 	// version's rule.
 	Into    string

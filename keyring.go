@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// Keyring encrypts what must not lie open at rest: application secrets, webhook
-// passwords, stored messages and Temporal's payloads. The first key encrypts,
-// all of them decrypt, so keys can be rotated.
+// Keyring encrypts what must not be stored in the clear: application secrets, webhook
+// passwords, stored messages and Temporal's payloads. The first key encrypts, all of them
+// decrypt, so that keys can be rotated.
 type Keyring struct {
 	order []string
 	keys  map[string]cipher.AEAD
@@ -107,9 +107,7 @@ func (k *Keyring) Seal(plain []byte, purpose string) []byte {
 	out := make([]byte, 0, len(id)+1+aead.NonceSize()+len(plain)+aead.Overhead())
 	out = append(append(out, id...), ':')
 	nonce := out[len(out) : len(out)+aead.NonceSize()]
-	if _, err := rand.Read(nonce); err != nil {
-		panic(err) // crypto/rand does not fail on the systems that we run on
-	}
+	_, _ = rand.Read(nonce) // never fails
 	return aead.Seal(out[:len(out)+len(nonce)], nonce, plain, []byte(purpose))
 }
 
