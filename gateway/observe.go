@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -64,15 +65,7 @@ func (a *api) trace(r *request) {
 func (a *api) newRequestID() string { return waypost.NewID("req_", a.Now()) }
 
 func isRequestID(s string) bool {
-	if s == "" || len(s) > maxRequestID {
-		return false
-	}
-	for _, b := range []byte(s) {
-		if b <= ' ' || b >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= maxRequestID && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // guarded runs fn, and makes an error of its panic.
