@@ -73,7 +73,7 @@ type DerivedKey struct {
 
 // Derive makes keys for another purpose (such as "search-token") from those of the
 // ring, in their order: the first is to be used, all are to be accepted (HKDF with
-// SHA-256, RFC 5869). Who knows a derived key learns nothing about the ring's.
+// SHA-256, RFC 5869). A derived key tells nothing about the ring's.
 func (k *Keyring) Derive(purpose string) ([]DerivedKey, error) {
 	keys := make([]DerivedKey, len(k.order))
 	for i, id := range k.order {

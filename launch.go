@@ -41,7 +41,7 @@ type Launch struct {
 	RatePerSecond float64    // enrollments a second, 0: as fast as it goes
 	Schedule      *Schedule  // nil: it does not recur
 	ControlGroup  float64    // the share of the audience that is held out, 0: nobody
-	RecurringID   string     // of an occurrence: the launch that it is one of
+	RecurringID   string     // of an occurrence: its recurring launch
 	OccursAt      *time.Time // of an occurrence: its time in the schedule
 	Status        LaunchStatus
 	CreatedAt     time.Time

@@ -9,7 +9,7 @@ import (
 	"waypost"
 )
 
-// articleImportAnswer tells what has become of an import of articles.
+// articleImportAnswer is the result of an import of articles.
 type articleImportAnswer struct {
 	Total   int           `json:"total"`
 	Created int           `json:"created"`

@@ -60,7 +60,7 @@ type wire struct {
 	until time.Time
 	// most bounds what is read and thrown away of a refused body, in bytes.
 	most int64
-	// awaited tells that the client sends the body when it hears that it should (100).
+	// awaited tells that the client waits for a 100 before it sends the body.
 	awaited bool
 }
 
@@ -96,8 +96,8 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	return n, w.err
 }
 
-// sayContinue tells the client to send its body. Where the answer to its request before is
-// held back, it has not waited for that one either, and a 100 would be taken for it.
+// sayContinue tells the client to send its body. If the answer to the request before is
+// still held back, the client would take the 100 for it, so none is sent.
 func (w *wire) sayContinue() error {
 	if c, ok := w.conn.(*conn); !ok || c.held {
 		return nil

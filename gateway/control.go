@@ -6,9 +6,9 @@ import (
 	"waypost"
 )
 
-// Controls decides about enrollments that run. Each of its methods is without
-// effect where what it asks for is so already, and a Conflict about what has ended.
-// shift says that waits go on where the pause found them.
+// Controls pauses, resumes and cancels enrollments that run. A method has no effect on what
+// is in the state already, and returns a Conflict for what has ended. shift says that waits
+// go on where the pause found them.
 type Controls interface {
 	PauseEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error)
 	ResumeEnrollment(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Enrollment, error)

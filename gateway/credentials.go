@@ -54,7 +54,7 @@ func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
 	case waypost.CodeOf(err) == waypost.CodeNotFound:
 		found = s.nobody
 	case err != nil:
-		return found, fmt.Errorf("look up who sends: %w", err)
+		return found, fmt.Errorf("look up an application: %w", err)
 	}
 	// From before the look-up: what changed during it may have been missed.
 	s.known.Add(key, recently[T]{found, now.Add(recentLife)})

@@ -180,6 +180,7 @@ type csvRows struct {
 // csvColumn is a column of an import.
 type csvColumn struct {
 	name    string // of a custom field, without what stands before it
+	key     []byte // the name as JSON
 	custom  bool
 	integer bool
 	blank   bool // it has no name, and must have no content
@@ -244,6 +245,7 @@ func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bo
 	default:
 		column.integer = csvFields[at].integer
 	}
+	column.key, _ = encode(column.name)
 	seen[name] = true
 	return column
 }
@@ -315,27 +317,26 @@ func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 			if customs++; customs > maxCustomCells {
 				return nil, rowFault(waypost.DetailOutOfRange, "customFields", "the row has more than %d custom fields", maxCustomCells)
 			}
-			custom = appendMember(custom, column.name, customValue(cell))
+			custom = appendMember(custom, column.key, customValue(cell))
 		case column.name == columnMobilePhone:
-			members = appendMember(members, column.name, append([]string{}, waypost.SplitPhones(cell, c.region)...))
+			members = appendMember(members, column.key, append([]string{}, waypost.SplitPhones(cell, c.region)...))
 		case column.integer:
-			members = appendMember(members, column.name, integerValue(cell))
+			members = appendMember(members, column.key, integerValue(cell))
 		default:
-			members = appendMember(members, column.name, cell)
+			members = appendMember(members, column.key, cell)
 		}
 	}
 	if customs > 0 {
-		members = appendMember(members, "customFields", json.RawMessage(fmt.Appendf(nil, "{%s}", custom)))
+		members = appendMember(members, []byte(`"customFields"`), json.RawMessage(fmt.Appendf(nil, "{%s}", custom)))
 	}
 	return fmt.Appendf(nil, "{%s}", members), nil
 }
 
 // appendMember adds a member to those of a JSON object.
-func appendMember(members []byte, name string, value any) []byte {
+func appendMember(members, key []byte, value any) []byte {
 	if len(members) > 0 {
 		members = append(members, ',')
 	}
-	key, _ := encode(name)
 	text, _ := encode(value) // a text, a list of texts, or valid JSON
 	return append(append(append(members, key...), ':'), text...)
 }

@@ -13,7 +13,7 @@ import (
 	"waypost"
 )
 
-// Deliveries reads the records of what was sent, and has it sent again.
+// Deliveries reads the records of deliveries, and sends messages once more.
 type Deliveries interface {
 	Redeliveries
 	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
@@ -89,8 +89,8 @@ type deliveryDetail struct {
 	deliveryAnswer
 	AttemptLog []attemptAnswer `json:"attemptLog"`
 	Request    sentRequest     `json:"request"`
-	// PayloadDropped says that there was a message: it, and what was answered, were kept
-	// for long enough, or its lead was deleted.
+	// PayloadDropped says that there was a message, which retention or the deletion of its
+	// lead has dropped, with what the receiver answered.
 	PayloadDropped bool `json:"payloadDropped"`
 	// PayloadUnreadable says that the message is there, and its encryption key is not.
 	PayloadUnreadable bool `json:"payloadUnreadable"`

@@ -6,12 +6,12 @@ import (
 	"waypost"
 )
 
-// Breakers tells where the circuit breakers of webhooks stand.
+// Breakers reads the states of circuit breakers.
 type Breakers interface {
 	BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState
 }
 
-// healthAnswer is how a webhook and its receiver fare.
+// healthAnswer is the health of a webhook and its receiver.
 type healthAnswer struct {
 	WebhookID      string         `json:"webhookId"`
 	Enabled        bool           `json:"enabled"`

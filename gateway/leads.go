@@ -15,9 +15,9 @@ import (
 type Leads interface {
 	CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error)
 	Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error)
-	// UpdateLead gives the lead the fields that change makes of it, in one transaction
-	// and under the lead's lock. change may run more than once; nil for its numbers
-	// leaves them as they are; its error ends the update and is returned.
+	// UpdateLead gives the lead the fields and numbers that change returns, in one
+	// transaction and under the lead's lock. change may run more than once; nil numbers
+	// leave the lead's as they are; an error ends the update and is returned.
 	UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
 	// DeleteLead deletes the lead unless check refuses, in the same transaction.
 	DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error

@@ -22,7 +22,7 @@ type Rates interface {
 	Allow(ctx context.Context, key string, perSecond, burst int) Quota
 }
 
-// Quota is what a rate limit says to one request.
+// Quota is the answer of a rate limit to one request.
 type Quota struct {
 	Allowed   bool
 	Remaining int           // requests that could follow at once
@@ -31,7 +31,7 @@ type Quota struct {
 	RetryAfter time.Duration
 }
 
-// policy is a rate limit, and what it said to a request.
+// policy is a rate limit, and its quota for a request.
 type policy struct {
 	name             string
 	perSecond, burst int

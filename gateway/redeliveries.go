@@ -8,8 +8,7 @@ import (
 	"waypost"
 )
 
-// Redeliveries has messages sent once more. What it accepted happens, whatever
-// crashes.
+// Redeliveries sends messages once more. An accepted redelivery survives a crash.
 type Redeliveries interface {
 	// Redeliver begins a new round of attempts of one message.
 	Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (waypost.Delivery, error)

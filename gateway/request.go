@@ -57,8 +57,8 @@ func requestOf(c *fiber.Ctx) *request {
 	return r
 }
 
-// newRequest copies what the checks need out of the connection's buffers, and gives
-// the body so much time.
+// newRequest copies what the checks need out of the connection's buffers. bodyTime is what
+// the body may take to arrive.
 func newRequest(c *fiber.Ctx, bodyTime time.Duration) (*request, error) {
 	h := &c.Request().Header
 	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c, bodyTime)}
