@@ -23,11 +23,7 @@ const (
 
 // Ended tells whether nothing more will happen to the enrollment.
 func (s EnrollmentStatus) Ended() bool {
-	switch s {
-	case EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled:
-		return true
-	}
-	return false
+	return s == EnrollmentCompleted || s == EnrollmentExited || s == EnrollmentFailed || s == EnrollmentCanceled
 }
 
 // Enrollment is one lead's way through one version of a journey.

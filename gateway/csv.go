@@ -147,19 +147,8 @@ func (c *csvWriter) end() error {
 // leading 's aside, as a formula, or it shows nothing.
 func isFormula(text string) bool {
 	text = strings.TrimLeft(text, "'")
-	if isBlank([]byte(text)) {
-		return true
-	}
-	switch text[0] {
-	case '=', '+', '-', '@', '\t', '\r', '\n':
-		return true
-	}
-	for _, wide := range []string{"＝", "＋", "－", "＠"} {
-		if strings.HasPrefix(text, wide) {
-			return true
-		}
-	}
-	return false
+	first, _ := utf8.DecodeRuneInString(text)
+	return strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) || isBlank([]byte(text))
 }
 
 // isTyped tells whether text is a JSON number, true or false.

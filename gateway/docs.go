@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -154,12 +155,8 @@ func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
 
 // isNamedBy tells whether an If-None-Match names the tag (RFC 9110, section 13.1.2).
 func isNamedBy(header, tag string) bool {
-	for given := range strings.SplitSeq(header, ",") {
-		if given = strings.TrimSpace(given); given == "*" || strings.TrimPrefix(given, "W/") == tag {
-			return true
-		}
-	}
-	return false
+	tags, _ := entityTags(header)
+	return header == "*" || slices.Contains(tags, tag) || slices.Contains(tags, weak+tag)
 }
 
 // acceptsGzip tells whether an Accept-Encoding lists gzip and does not refuse it.

@@ -80,11 +80,7 @@ func (a *api) settle(ctx context.Context, r *request, ans answer, err error) err
 
 // isKept tells whether an answer of this status is given again to the same key.
 func isKept(status int) bool {
-	switch status {
-	case http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
-		return true
-	}
-	return status/100 == 2
+	return status/100 == 2 || status == http.StatusNotFound || status == http.StatusConflict || status == http.StatusUnprocessableEntity
 }
 
 // effect carries out what a POST asks for, and makes its answer part of the same

@@ -78,6 +78,11 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
+// levels are those of the log lines of errors; other requests are logged as LevelInfo.
+var levels = map[waypost.ErrorCode]slog.Level{
+	waypost.CodeInternalError: slog.LevelError, waypost.CodeServiceUnavailable: slog.LevelWarn,
+}
+
 // finish answers err, if there is one, and logs the request: no query, no body,
 // no personal data, and paths only as their pattern.
 func (a *api) finish(r *request, err error) {
@@ -97,13 +102,8 @@ func (a *api) finish(r *request, err error) {
 		if len(known.Details) > 0 {
 			attrs = append(attrs, slog.String("detail", string(known.Details[0].Code)))
 		}
-		switch known.Code {
-		case waypost.CodeInternalError:
-			level = slog.LevelError
+		if level = levels[known.Code]; level > slog.LevelInfo {
 			attrs = append(attrs, slog.String("error", err.Error()))
-		case waypost.CodeServiceUnavailable:
-			level = slog.LevelWarn
-			attrs = append(attrs, slog.String("error", err.Error())) // what is away
 		}
 		if werr := r.errorAnswer(known).write(a, r.c); werr != nil {
 			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))
