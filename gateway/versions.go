@@ -52,10 +52,7 @@ func (a *api) diffVersions(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.Changes = journey.Diff(before, after)
-	ans.Text = make([]string, len(ans.Changes))
-	for i, c := range ans.Changes {
-		ans.Text[i] = c.String()
-	}
+	ans.Text = described(ans.Changes, journey.Change.String)
 	return ok(ans)
 }
 
