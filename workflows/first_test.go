@@ -62,6 +62,9 @@ func TestAttributesOfOneTask(t *testing.T) {
 			must(t, err)
 			v := w.publish(`{"name":"J","start":"n","nodes":[` + strings.ReplaceAll(c.nodes, "OTHER", other.ID) + `]}`)
 			w.enroll(v, c.leads)
+			w.direct = c.leads > 100
+			w.newEnvironment()
+			w.register()
 			in := w.claim()
 			node, hook := in.Node, in.Webhook
 			w.env.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(a temporal.SearchAttributes) bool {
@@ -141,6 +144,7 @@ func TestAttemptsAreLocal(t *testing.T) {
 			if c.slow {
 				w.patience = 250 * time.Millisecond
 			}
+			w.direct = c.leads > 100
 			w.newEnvironmentAt(time.Now()) // by which local activities that run again are timed
 			var left atomic.Int32
 			left.Store(c.failures)
@@ -212,7 +216,7 @@ func (s heldStore) OpenAttempts(ctx context.Context, openings []waypost.Opening)
 	return s.Store.OpenAttempts(ctx, openings)
 }
 
-// Where other batches keep one from its take-off, a workflow task does not wait for
+// Where other batches keep one from opening its attempts, a workflow task does not wait for
 // them: a regular activity does, and nothing is sent twice.
 func TestLocalBatchWaitsForNoOther(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ type redelivery struct {
 	loop
 }
 
-// woken has whoever is left looked at.
+// woken has all messages looked at that are not decided.
 func (r *redelivery) woken(workflow.Context, Wake) {
 	for _, i := range r.left() {
 		r.in.Members[i].Woken = true
@@ -150,7 +150,7 @@ func (r *redelivery) show(ctx workflow.Context) error {
 func (r *redelivery) details() string {
 	var b strings.Builder
 	b.WriteString(redeliverySummary(r.in) + "\n\n")
-	b.WriteString(fmt.Sprintf("%d of %d messages are decided.\n", len(r.in.Members)-len(r.left()), len(r.in.Members)))
+	fmt.Fprintf(&b, "%d of %d messages are decided.\n", len(r.in.Members)-len(r.left()), len(r.in.Members))
 	list(&b, r.in.Members, func(m *Redelivered) string {
 		if m.Done {
 			return ""
