@@ -53,7 +53,6 @@ type world struct {
 	engine   *delivery.Engine
 	acts     *activities.Activities
 	admit    delivery.Admission // everybody if nil
-	direct   bool               // messages reach the receiver without HTTP
 }
 
 func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
@@ -119,15 +118,11 @@ type database interface {
 
 func (w *world) registerWith(s database) {
 	w.t.Helper()
-	connections := webhook.NewSender(webhook.Options{
+	sender := webhook.NewSender(webhook.Options{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Now:        func() time.Time { return w.env.Now() },
 	})
-	w.t.Cleanup(connections.Close)
-	var sender delivery.Sender = connections
-	if w.direct {
-		sender = direct{w}
-	}
+	w.t.Cleanup(sender.Close)
 	now, log := func() time.Time { return w.env.Now().Add(w.skew) }, slog.New(slog.DiscardHandler)
 	w.engine = delivery.New(delivery.Options{
 		Store: s, Sender: sender, Log: log, Now: now,
@@ -275,7 +270,10 @@ func newReceiver(t *testing.T) *receiver {
 		if err := json.Unmarshal(body, &m); err != nil {
 			t.Errorf("the receiver got no message: %s", body)
 		}
-		a := r.take(m, body)
+		r.mu.Lock()
+		r.posts[m.MessageID] = append(r.posts[m.MessageID], body)
+		a := r.script(m, len(r.posts[m.MessageID]))
+		r.mu.Unlock()
 		for name, value := range a.header {
 			rw.Header().Set(name, value)
 		}
@@ -284,26 +282,6 @@ func newReceiver(t *testing.T) *receiver {
 	}))
 	t.Cleanup(r.server.Close)
 	return r
-}
-
-func (r *receiver) take(m waypost.Message, body []byte) answer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.posts[m.MessageID] = append(r.posts[m.MessageID], body)
-	return r.script(m, len(r.posts[m.MessageID]))
-}
-
-// direct is a Sender without HTTP: the messages of a large batch reach the receiver within a
-// local activity's time on a busy machine, too.
-type direct struct{ *world }
-
-func (d direct) Send(_ context.Context, _ waypost.Webhook, messageID string, body []byte) waypost.Outcome {
-	a := d.receiver.take(waypost.Message{MessageID: messageID}, body)
-	o := waypost.Outcome{Succeed: a.status == http.StatusOK, HTTPStatus: a.status, At: d.env.Now()}
-	if !o.Succeed {
-		o.ErrorClass = waypost.ClassHTTPStatus
-	}
-	return o
 }
 
 func must(t *testing.T, err error) {
