@@ -150,7 +150,7 @@ func (r *redelivery) show(ctx workflow.Context) error {
 func (r *redelivery) details() string {
 	var b strings.Builder
 	b.WriteString(redeliverySummary(r.in) + "\n\n")
-	fmt.Fprintf(&b, "%d of %d messages are decided.\n", len(r.in.Members)-len(r.left()), len(r.in.Members))
+	b.WriteString(fmt.Sprintf("%d of %d messages are decided.\n", len(r.in.Members)-len(r.left()), len(r.in.Members)))
 	list(&b, r.in.Members, func(m *Redelivered) string {
 		if m.Done {
 			return ""

@@ -104,9 +104,9 @@ func (c *cohort) details() string {
 	b.WriteString(summary(c.in.Name, c.in.Version, len(c.in.Members)) + "\n\n")
 	if len(c.in.Members) == 1 {
 		m := &c.in.Members[0]
-		fmt.Fprintf(&b, "Lead %d: %s\n", m.LeadsID, path(m.State))
+		b.WriteString(fmt.Sprintf("Lead %d: %s\n", m.LeadsID, path(m.State)))
 		if line := m.waits(); line != "" {
-			fmt.Fprintf(&b, "\n%s\n", line)
+			b.WriteString(fmt.Sprintf("\n%s\n", line))
 		}
 		return b.String()
 	}
@@ -119,9 +119,9 @@ func (c *cohort) details() string {
 			done++
 		}
 	}
-	fmt.Fprintf(&b, "%d of %d enrollments have ended.\n", done, len(c.in.Members))
+	b.WriteString(fmt.Sprintf("%d of %d enrollments have ended.\n", done, len(c.in.Members)))
 	if moved > 0 {
-		fmt.Fprintf(&b, "%d were moved to another version.\n", moved)
+		b.WriteString(fmt.Sprintf("%d were moved to another version.\n", moved))
 	}
 	list(&b, c.in.Members, func(m *Member) string {
 		line := m.waits()
@@ -147,7 +147,7 @@ func list[M any](b *strings.Builder, members []M, line func(*M) string) {
 		}
 	}
 	if more > 0 {
-		fmt.Fprintf(b, "\n- and %d more", more)
+		b.WriteString(fmt.Sprintf("\n- and %d more", more))
 	}
 }
 
