@@ -50,9 +50,6 @@ func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items
 	}
 }
 
-// None tells whether nothing was decided about any of them.
-func (c Controls) None() bool { return len(c.of) == 0 }
-
 // Of are those of an enrollment.
 func (c Controls) Of(enrollmentID string) waypost.Controls { return c.of[enrollmentID] }
 

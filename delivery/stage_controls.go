@@ -55,7 +55,7 @@ func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 		items[i] = it.Item
 	}
 	controls, err := r.Controls(ctx, r.by.WorkflowID, r.batch, items)
-	if err != nil || controls.None() {
+	if err != nil || len(controls.of) == 0 {
 		return due, err
 	}
 	now := r.now().UTC()
