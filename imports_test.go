@@ -48,7 +48,8 @@ var importTable = map[string]folder{
 	"activities": {ours: []string{".", "journey", "delivery"}, third: temporalSDK},
 	"workflows": {
 		ours: []string{".", "journey", "delivery", "activities"}, third: temporalSDK,
-		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
+		// The payloads that the codec compresses and encrypts; parsed definitions.
+		also: []string{"google.golang.org/protobuf/proto", "github.com/klauspost/compress/zstd", lru},
 	},
 	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
