@@ -18,8 +18,8 @@ const (
 	// claimLife is waypost.KeyLife of a key that has no answer
 	// (docs/contract.md, "Idempotency keys").
 	claimLife = time.Minute
-	// prunedKeys is how many keys that nobody can use any more a claim deletes: more
-	// than it makes, so that they do not gather.
+	// prunedKeys is how many expired keys a claim deletes: more than it makes, so that they
+	// do not gather.
 	prunedKeys = 10
 )
 
@@ -70,7 +70,7 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (ke
 	return kept, err
 }
 
-// pruneKeys deletes up to n keys that nobody can use any more, and counts them.
+// pruneKeys deletes up to n keys that have expired, and counts them.
 func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
 	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", before).Order("claimed_at").Limit(int64(n))
 	s.lockFor(old, forDelete+skipLocked) // others prune, too, or take one of them anew

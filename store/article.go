@@ -170,7 +170,7 @@ func (s *Store) lockArticle(ctx context.Context, tx bun.Tx, sc waypost.Scope, id
 	return &row, err
 }
 
-// foreignTenant is what befalls an article of another organisation's tenant.
+// foreignTenant refuses an article of another organisation's tenant.
 func foreignTenant(tenant string) *waypost.Error {
 	return waypost.Errorf(waypost.CodeConflict, "tenant_id", "the tenant %s belongs to another organisation", tenant)
 }
@@ -309,7 +309,7 @@ func (s *Store) TenantOrg(ctx context.Context, tenantID string) (string, error) 
 
 // CheckTenants is a Conflict if one of the tenants belongs to another organisation
 // than org, with a detail for each such one: target "tenantIds[1]" is the second of
-// them. Those of nobody pass.
+// them. A tenant without an organisation passes.
 func (s *Store) CheckTenants(ctx context.Context, org string, tenantIDs []string) error {
 	known := slices.DeleteFunc(slices.Clone(tenantIDs), func(id string) bool { return !waypost.IsArticleKey(id) })
 	owners, err := tenantOwners(ctx, s.r, known)

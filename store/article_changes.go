@@ -74,7 +74,7 @@ func (s *Store) ArticleChanges(ctx context.Context, limit int) (changes []waypos
 }
 
 // indexed reads the articles of the first numbers, as many as maxIndexBytes permits,
-// and says of how many. Those that there are not are left out.
+// and says of how many. Deleted articles are missing in the answer.
 func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int64]*waypost.IndexedArticle, read int, err error) {
 	articles = map[int64]*waypost.IndexedArticle{}
 	if len(numbers) == 0 {

@@ -38,12 +38,12 @@ type holdRow struct {
 	WorkflowID string `bun:"workflow_id,pk"`
 }
 
-// Controls returns what was decided about enrollments, by their ids; those that
-// nothing was decided about are missing. Among the pauses can be some that ended
-// before an enrollment was made. A cancel of a journey counts for enrollments
-// without a launch that were made by then; its launches get cancels of their own.
-// It is one indexed query, and a second one where a journey was ever canceled (and,
-// rarely, one where hundreds of neighbours have controls).
+// Controls returns what was decided about enrollments, by their ids. An enrollment is
+// missing if nothing was. Among the pauses can be some that ended before an enrollment was
+// made. A cancel of a journey counts for enrollments without a launch that were made by
+// then; its launches get cancels of their own. It is one indexed query, and a second one
+// where a journey was ever canceled (and, rarely, one where hundreds of neighbours have
+// controls).
 func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (controls map[string]waypost.Controls, err error) {
 	defer wrap(&err, "load controls")
 	var rows []controlRow
@@ -165,9 +165,9 @@ func (s *Store) byEnrollment(ctx context.Context, db bun.IDB, rows []controlRow,
 	return controls, nil
 }
 
-// Hold registers a workflow for a notice on the resume of those of the targets
-// that are paused at this moment, and returns these. A workflow that gets none
-// back must look at the controls again: the pause has just ended.
+// Hold registers a workflow for a notice when a paused target is resumed, and returns the
+// targets that are paused at this moment. A workflow that gets none back must look at the
+// controls again: the pause has just ended.
 func (s *Store) Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error) {
 	defer wrap(&err, "hold workflow %s", workflowID)
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -517,10 +517,9 @@ func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id strin
 	return e, err
 }
 
-// CancelEnrollments does what CancelEnrollment does for those of the ids that have
-// not ended, all in one transaction. It is for a workflow that ends before them; told
-// are those that an enrollment has moved to meanwhile, and nobody minds who is told in
-// vain.
+// CancelEnrollments does what CancelEnrollment does for all of the enrollments that have
+// not ended, in one transaction. It is for a workflow that ends before them. It also
+// notifies workflows that an enrollment has moved to; a superfluous notice is harmless.
 func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error) {
 	defer wrap(&err, "cancel %d enrollments", len(ids))
 	if len(ids) == 0 {
@@ -531,7 +530,7 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error)
 		if err != nil {
 			return err
 		}
-		// Of those who were enrolled while their lead was being deleted.
+		// The deletion of a lead misses an enrollment that is made at the same time.
 		_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?) AND params <> '{}'", bun.List(ids)).
 			Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = e.leads_id)").Exec(ctx)
 		if err != nil {
@@ -567,10 +566,10 @@ func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status way
 	return ended, err
 }
 
-// endEarly ends those of the enrollments that have not ended, with this status at
-// the given time, and returns them. If they are those of a launch that is canceled,
-// cohorts that no pump has claimed will never start. Rows are locked in the order
-// that everybody keeps: deliveries, enrollments, entries, waits.
+// endEarly ends the enrollments that have not ended, with this status at the given time,
+// and returns them. With a launch, which is canceled, cohorts that no pump has claimed
+// will never start. All transactions lock rows in this order: deliveries, enrollments,
+// entries, waits.
 func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at time.Time, launch string) ([]enrollmentRow, error) {
 	open, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) { q.Where("d.enrollment_id IN (?)", bun.List(ids)) })
 	if err != nil {
@@ -612,8 +611,8 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	return rows, s.dropWaits(ctx, tx, live)
 }
 
-// retireCohorts takes cohorts that nobody has claimed from the pump, and those of
-// the enrollments out that are in such a one: they have no workflow and never will.
+// retireCohorts keeps the pump from claiming the cohorts of a canceled launch, and takes the
+// enrollments out of a retired cohort: they have no workflow and never will.
 func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, rows []enrollmentRow) error {
 	var cohorts []string
 	for _, e := range rows {
@@ -782,7 +781,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 	return true, err
 }
 
-// canceledOfLaunch needs no cursor: who has ended leaves the index.
+// canceledOfLaunch needs no cursor: enrollments that have ended are not in the index.
 func canceledOfLaunch(ctx context.Context, tx bun.Tx, c *controlRow, limit int) (ids []string, done bool, err error) {
 	err = tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").Where("launch_id = ? AND ended_at IS NULL", c.Target).
 		Limit(int64(limit)).Scan(ctx, &ids)

@@ -13,23 +13,21 @@ import (
 )
 
 // rowByID reads the row of a scope that has an id in a column; sql.ErrNoRows if there is
-// none. For a single row planning would take longer than reading: query plans it once.
-func rowByID[R any](ctx context.Context, s *Store, sc waypost.Scope, column string, id any) (row R, err error) {
-	q := s.r.NewSelect().Model(&row).Where("? = $1 AND org = $2 AND stage = $3", bun.Ident(column))
-	rows, err := s.query(ctx, nil, q.String(), id, sc.Org, string(sc.Stage))
+// none. The scope is no part of the query: with it, any index that begins with the scope
+// would seem as good as the one of the ids.
+func rowByID[R interface{ scope() waypost.Scope }, ID any](ctx context.Context, s *Store, sc waypost.Scope, column string, id ID) (row R, err error) {
+	rows, err := rowsByID[R](ctx, s, column, []ID{id})
 	if err != nil {
 		return row, err
 	}
-	defer rows.Close()
-	if !rows.Next() {
-		return row, cmp.Or(rows.Err(), sql.ErrNoRows)
+	if len(rows) == 0 || rows[0].scope() != sc {
+		return row, sql.ErrNoRows
 	}
-	err = s.r.ScanRow(ctx, rows, &row)
-	return row, err
+	return rows[0], nil
 }
 
 // rowsByID reads the rows of a table of which a column, that tells them apart, is one of
-// ids.
+// ids. For few rows planning would take longer than reading: query plans it once.
 func rowsByID[R, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []R, err error) {
 	if len(ids) == 0 {
 		return nil, nil

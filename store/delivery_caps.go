@@ -13,10 +13,9 @@ import (
 	"waypost"
 )
 
-// SkipCapped skips those of the openings that a frequency cap forbids at this
-// moment, as OpenAttempts would, and opens none. The answer has the skipped ones
-// only. It spares those who have reached the cap all that comes before an attempt;
-// whoever is not among them may be forbidden a moment later.
+// SkipCapped skips the openings that a frequency cap forbids at this moment, as
+// OpenAttempts would, and opens none, so that their messages are not rendered. The answer
+// has the skipped ones only; another opening can be forbidden a moment later.
 func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
 	defer wrap(&err, "skip capped touchpoints")
 	first := firstOpenings(openings)
@@ -110,9 +109,8 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.
 	return counts, nil
 }
 
-// skipCapped skips those of the openings that a frequency cap forbids, records that,
-// and adds them to sendings. lockCapped was called before, so those that are not
-// skipped can be opened.
+// skipCapped skips the openings that a frequency cap forbids, records that, and adds them
+// to sendings. lockCapped was called before, so the others can be opened.
 func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
 	capped := cappable(openings, stopped)
 	if len(capped) == 0 {

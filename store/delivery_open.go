@@ -12,7 +12,7 @@ import (
 	"waypost"
 )
 
-// othersTime is how long attempts that are open wait for those that take a transaction.
+// othersTime is how long open attempts wait for the ones that take a transaction.
 const othersTime = time.Second
 
 // OpenAttempts opens attempts before their POSTs, in one or two transactions, and
@@ -226,8 +226,8 @@ func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
 	return r.Attempts == o.Attempt-1
 }
 
-// interrupt closes the open attempt as one whose end nobody saw, and returns the
-// attempt that it supersedes, if there is one.
+// interrupt closes the open attempt, whose process ended before it, and returns the attempt
+// that it supersedes, if there is one.
 func (s *Store) interrupt(r *deliveryRow) []attemptRow {
 	superseded := r.last()
 	r.setLast(attemptRow{
@@ -253,9 +253,9 @@ func (r *deliveryRow) open(o waypost.Opening) {
 	}
 }
 
-// openInOneStatement opens first attempts of messages that are new, or later ones of those that
-// failed and wait to be retried, all of one journey, one launch and one time. It returns
-// those that it has opened.
+// openInOneStatement opens first attempts of new messages, or later attempts of messages that
+// wait for a retry, all of one journey, one launch and one time. It returns what it has
+// opened.
 func (s *Store) openInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	if !s.inOneStatement() || !alike(openings) {
 		return nil, nil

@@ -258,8 +258,8 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 	}, nil)
 }
 
-// ends are attempts that have ended, and where that leaves the enrollments: moved_to is
-// NULL for those that stay where they are.
+// ends are attempts that have ended, and the progress of their enrollments: moved_to is
+// NULL where there is none.
 var ends = bulk{columns: []string{
 	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
 	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
@@ -323,8 +323,8 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 	if !s.inOneStatement() {
 		return all, nil
 	}
-	// Those that move their enrollments are apart from those that do not: the statement
-	// locks the ones after the others, and each in the order in which everybody does.
+	// Records with progress are apart from records without: the statement locks the
+	// enrollments of the ones after those of the others, and each group in the order of ids.
 	type group struct{ later, stays bool }
 	groups := map[group][]waypost.AttemptRecord{}
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later

@@ -218,10 +218,9 @@ func kindOfTarget(id string) string {
 	return "enrollment"
 }
 
-// EnrollmentsByID returns the enrollments of these ids as they are recorded, of
-// any scope: it is not for what an API caller asks. WorkflowID is left out, and
-// what was decided about them (Controls) does not show. Those that are not there
-// are missing in the answer.
+// EnrollmentsByID returns the enrollments of these ids as they are recorded, of any scope:
+// it is not for what an API caller asks. WorkflowID is left out, and what was decided about
+// them (Controls) does not show. Unknown ids are missing in the answer.
 func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (_ map[string]waypost.Enrollment, err error) {
 	defer wrap(&err, "load enrollments")
 	rows, err := rowsByID[enrollmentRow](ctx, s, "id", ids)

@@ -32,7 +32,7 @@ const moveStep = 500
 
 // MigrateEnrollments orders the enrollments of a migration to move, and tells their
 // workflows, which let them go one look later; a dry run only counts them. It goes step
-// by step, each a transaction: who calls again after it was cut off orders all that still wait.
+// by step, each a transaction: if it was cut off, another call orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
 func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
 	defer wrap(&err, "migrate journey %s", clip(m.JourneyID))
@@ -253,8 +253,8 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 
 func enrollmentOfLeaving(item waypost.Leaving) string { return item.EnrollmentID }
 
-// unseenStay leaves out those that wait for an event, and one has come that their
-// workflow has not looked at: it has been told, or will be when a pause ends.
+// unseenStay leaves out an enrollment that waits for an event if one has come that its
+// workflow has not looked at: the workflow has been told, or will be when a pause ends.
 func (s *Store) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leaving) ([]waypost.Leaving, error) {
 	var waits []waypost.Wait
 	var keys []waypost.Touchpoint

@@ -16,14 +16,13 @@ import (
 	"waypost"
 )
 
-// EnrollOnward enrolls leads that stand at an enroll node in the journey that it
-// names, all in one transaction, and says of each what came of it. The enrollments
-// are pending, for the pump to start; they have the application of those that they
-// are made for, no entry key and no params, and are of no launch. Calling again for
-// a visit that has enrolled gives the same enrollment; of calls at the same time one
-// makes it. A lead that the re-entry rule forbids, or that is gone, is refused, and
-// so are all if the scope lacks the journey, if it is archived or has no version, and
-// those for whom it would be too much (waypost.MaxEnrollDepth and MaxEnrolledAtOnce).
+// EnrollOnward enrolls leads that are at an enroll node in the journey that it names, all
+// in one transaction, and says of each what came of it. The enrollments are pending, for
+// the pump to start; they have the application of the enrollment at the node, no entry
+// key, no params and no launch. Calling again for a visit that has enrolled gives the same
+// enrollment; of calls at the same time one makes it. A lead is refused if the re-entry
+// rule forbids it, if it was deleted, or at waypost.MaxEnrollDepth or MaxEnrolledAtOnce.
+// All are refused if the scope lacks the journey, or if it is archived or has no version.
 // A journey that is paused takes leads, whose enrollments are paused.
 func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[waypost.Touchpoint]waypost.OnwardResult, err error) {
 	defer wrap(&err, "enroll in journey %s", clip(b.Into))
@@ -195,8 +194,7 @@ func (o *onward) leads(ctx context.Context, ids []int64) (found []int64, err err
 	return found, nil
 }
 
-// enter enrolls those of a group, which has no lead twice, whom the re-entry rule
-// lets in.
+// enter enrolls the leads of a group that the re-entry rule allows. It has no lead twice.
 func (o *onward) enter(ctx context.Context, group []entrant) error {
 	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
 	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(mapped(group, entrant.lead), o.now), o.now)

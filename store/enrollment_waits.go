@@ -44,12 +44,11 @@ var updateWait = bulk{
 	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text"},
 }
 
-// Await registers waits for events, those that are not registered yet, and returns
-// where each of them stands, in one transaction: an event that is accepted at the
-// same time is among the returned ones, or rings the workflow. An event that
-// satisfied an earlier visit of the enrollment to the same node is not among them.
-// What the wait of a later call says about Since, Until and Expired counts, not
-// what an earlier one said. Of several waits of one touchpoint the first counts.
+// Await registers waits for events, unless they are registered, and returns the state of
+// each, in one transaction: an event that is accepted at the same time is among the
+// returned ones, or wakes the workflow. An event that satisfied an earlier visit of the
+// enrollment to the same node is not among them. Since, Until and Expired of the last call
+// count. Of several waits of one touchpoint the first counts.
 func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (states map[waypost.Touchpoint]waypost.WaitState, err error) {
 	defer wrap(&err, "await events")
 	if len(waits) == 0 {
@@ -276,10 +275,9 @@ func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (m
 	return used, err
 }
 
-// Follow registers waits that depend on their leads, those that are not registered
-// yet, and returns the leads, in one transaction: a change of a lead at the same time
-// is in what it returns, or tells the workflow. Leads that the scope does not have are
-// left out.
+// Follow registers waits that depend on their leads, unless they are registered, and
+// returns the leads, in one transaction: a change of a lead at the same time is in what it
+// returns, or the workflow is told. Leads that the scope does not have are left out.
 func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (leads map[int64]waypost.Lead, err error) {
 	defer wrap(&err, "follow leads")
 	if len(waits) == 0 {

@@ -116,8 +116,8 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost
 	return mapped(rows, journeyRow.journey), err
 }
 
-// UpdateJourneyDraft replaces a journey's name and draft unless check, if there
-// is one, which sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
+// UpdateJourneyDraft replaces a journey's name and draft unless check (unless nil), which
+// sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
 // no journey of this id.
 func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (_ waypost.Journey, err error) {
 	defer wrap(&err, "update journey %s", clip(id))
@@ -141,9 +141,9 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 	return row.journey(), err
 }
 
-// DeleteJourney deletes a journey that was never published, unless check, if
-// there is one, which sees it as it is, refuses; another is a Conflict. NotFound if the scope has none of
-// this id.
+// DeleteJourney deletes a journey that was never published, unless check (unless nil),
+// which sees it as it is, refuses; a published one is a Conflict. NotFound if the scope
+// has none of this id.
 func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) (err error) {
 	defer wrap(&err, "delete journey %s", clip(id))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {

@@ -155,8 +155,8 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 			return err
 		}
 		tell(len(opened))
-		// SQLite lets those in who happen to ask while nobody writes: other processes
-		// get half of the time.
+		// SQLite has no queue for the writers of several processes: this leaves others half
+		// of the time.
 		if err := s.rest(ctx, time.Since(began)); err != nil {
 			return err
 		}

@@ -292,18 +292,16 @@ func (s *Store) launches(ctx context.Context, rows []standingRow) ([]waypost.Lau
 	return decoded(rows, func(r standingRow) (waypost.Launch, error) { return r.launch(controls[r.ID], now) })
 }
 
-// UnstartedLaunches returns up to limit launches that no workflow was started
-// for, or no Schedule made for those that recur: new ones, and those that were claimed
-// before the given time and not marked since. It stamps their claim, so that of two
-// callers one gets them; none waits for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
-// AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
+// UnstartedLaunches claims up to limit launches that no workflow was started for, or no
+// Schedule made for if they recur; see claimUnstarted. Only ID, Scope, JourneyID, Version,
+// AppID, StartAt, RatePerSecond, Schedule and CreatedAt are filled in.
 func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for launches")
 	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchRow.id)
 	return mapped(rows, launchRow.unstarted), err
 }
 
-// AgedLaunches returns up to limit recurring launches whose Schedule was made or renewed
+// AgedLaunches claims up to limit recurring launches whose Schedule was made or renewed
 // more than renewAfter ago, as UnstartedLaunches does.
 func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for schedules to renew")
@@ -337,16 +335,16 @@ func (s *Store) MarkLaunchStarted(ctx context.Context, id string) (err error) {
 // database's writer for some hundredths of a second.
 const maxStep = 1000
 
-// EnrollAudience enrolls the next leads of a launch's audience, at most n and at
-// most 1000, in one transaction with the launch's place in the audience: a crash
-// neither loses nor repeats a lead, and calls at the same time share the work. The
-// first call counts the audience of a filter and finds its end: leads that come
-// later do not belong to it. Leads of the control group are held out. Leads that the re-entry rule forbids and listed ones
-// that do not exist are skipped; so are, at the end, those that the filter matched
-// at first and no longer. A launch that is canceled or paused, as such or with its
-// journey, enrolls nobody; the resume of a paused one is told to the workflow of
-// the launch's id. Those enrolled are divided into cohorts for ClaimLaunchCohorts.
-// With n 0 it only tells whether the launch is canceled or paused.
+// EnrollAudience enrolls the next leads of a launch's audience, at most n and at most 1000,
+// in one transaction with the launch's place in the audience: a crash neither loses nor
+// repeats a lead, and calls at the same time share the work. The first call counts the
+// audience of a filter and finds its end: leads that come later do not belong to it. Leads
+// of the control group are held out. Skipped are leads that the re-entry rule forbids,
+// listed ones that do not exist, and, at the end, leads that the filter matched at first
+// and no longer. A launch that is canceled or paused, as such or with its journey, enrolls
+// no lead; its workflow gets a notice of the resume. The enrollments are divided into
+// cohorts for ClaimLaunchCohorts. With n 0 it only tells whether the launch is canceled or
+// paused.
 func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (_ waypost.LaunchStep, err error) {
 	defer wrap(&err, "enroll the audience of launch %s", clip(launchID))
 	for {
@@ -357,8 +355,8 @@ func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (_ w
 	}
 }
 
-// tryStep looks who is next, which can take long and so is done without a lock,
-// and enrolls them unless another call has done so meanwhile.
+// tryStep looks for the next leads, which can take long and so is done without a lock, and
+// enrolls them unless another call has done so meanwhile.
 func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypost.LaunchStep, done bool, err error) {
 	var seen launchRow
 	if err := scanOne(ctx, s.r.NewSelect().Model(&seen).Where("id = ?", cleanText(launchID)), "launch", launchID); err != nil {
@@ -447,7 +445,7 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 	return list, nil
 }
 
-// enrollBatch enrolls those of a batch whom the re-entry rule lets in.
+// enrollBatch enrolls the leads of a batch that the re-entry rule allows.
 func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) (step waypost.LaunchStep, err error) {
 	now := s.time()
 	var r waypost.Reentry
@@ -502,8 +500,8 @@ func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
 	return list
 }
 
-// enterAll notes the entries of enrollments of different leads, as enter does for
-// one, and returns those that the re-entry rule (see onReentry) lets in.
+// enterAll notes the entries of enrollments of different leads, as enter does for one, and
+// returns the enrollments that the re-entry rule (see onReentry) allows.
 func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil

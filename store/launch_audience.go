@@ -146,7 +146,7 @@ func (r partRow) leads() ([]int64, error) {
 	return leads, nil
 }
 
-// audienceBatch is who is next in an audience.
+// audienceBatch is the next leads of an audience.
 type audienceBatch struct {
 	leads   []int64 // ascending; all of them exist
 	missing int     // listed ones that do not
@@ -253,8 +253,8 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 	return found.Total, found.Highest, nil
 }
 
-// audiencePage tells which lists of leads nobody reads any more: those of launches that are
-// through with them, or are canceled, with their occurrences.
+// audiencePage tells which lists of leads are no longer read: their launches, with their
+// occurrences, have done with them or are canceled.
 func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("launch_leads", "launch_id", "last", p, waypost.PrefixLaunch)
 	return q.ColumnExpr(`COALESCE(la.cron IS NULL AND la.done_at < ?0

@@ -69,11 +69,11 @@ func (s *Store) readOccurrences(ctx context.Context, launches []standingRow) err
 
 // OpenOccurrence opens the occurrence of a recurring launch that is due at a time: a
 // launch of the journey's newest version, with the audience, rate and control group
-// of the recurring one. One that was opened is not opened again. None is at a
-// time that the schedule has no longer, which is the zero Occurrence, nor while the
-// recurring launch or its journey is paused, or if it was at that time, or once one of
-// them has ended or the time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
-// launch tells so. NotFound if there is no such launch.
+// of the recurring one. One that was opened is not opened again. At a time that the
+// schedule no longer has there is none: the zero Occurrence. It is skipped, and the
+// recurring launch tells so, if the launch or its journey was paused at that time or has
+// ended, or if the time is past by more than waypost.OccurrenceWindow. NotFound if there is
+// no such launch.
 func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	defer wrap(&err, "open an occurrence of launch %s", clip(recurringID))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -232,7 +232,7 @@ func (s *Store) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([
 const hasSchedule = "la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL"
 
 // ScheduledLaunches returns up to limit recurring launches whose Schedule exists and
-// stays, those after an id in the order of their ids. Only ID, Scope and JourneyID are
+// stays, after an id and in the order of their ids. Only ID, Scope and JourneyID are
 // filled in.
 func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for schedules")

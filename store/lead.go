@@ -46,6 +46,8 @@ type leadRow struct {
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
+func (r leadRow) scope() waypost.Scope { return r.Scope }
+
 func (r leadRow) lead() (waypost.Lead, error) {
 	lead := waypost.Lead{
 		LeadsID: r.LeadsID, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
@@ -165,10 +167,10 @@ func (s *Store) storeUnique(ctx context.Context, store func() (row leadRow, phon
 	return errors.New("duplicates come and go")
 }
 
-// UpdateLead replaces the fields of a lead. change sees it as it is, while nobody
-// else can change it, and returns its new fields and mobile numbers (as CreateLead
-// takes them; nil for those that it has); it may run again and must not keep anything. An error of change ends
-// the update and is returned. updatedAt moves on by a millisecond at least.
+// UpdateLead replaces the fields of a lead. change sees it as it is, while nobody else can
+// change it, and returns its new fields and mobile numbers (as CreateLead takes them; nil
+// leaves them as they are); it may run again and must not keep anything. An error of
+// change ends the update and is returned. updatedAt moves on by a millisecond at least.
 // NotFound if the scope has none of this id; what another lead has is a Conflict, as
 // CreateLead reports it.
 func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (lead waypost.Lead, err error) {
@@ -275,11 +277,11 @@ func isDuplicate(err error) bool {
 	return false
 }
 
-// DeleteLead deletes a lead with its numbers and events, and cancels its enrollments
-// that have not ended, as CancelEnrollment does it, and its redeliveries. It erases the
-// params of all its enrollments, and its messages with what was answered; of one whose
-// attempt is under way that is done when the attempt has ended. Its leadsId is never used again.
-// check (unless nil) sees the lead while nobody else can change it; its error ends
+// DeleteLead deletes a lead with its numbers and events, and cancels its enrollments that
+// have not ended, as CancelEnrollment does it, and its redeliveries. It erases the params
+// of all its enrollments, and its messages with what was answered; while an attempt is
+// under way its message stays until the attempt has ended. Its leadsId is never used
+// again. check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
 func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) (err error) {
 	defer wrap(&err, "delete lead %d", id)

@@ -34,8 +34,8 @@ func eachPageOfLead(ctx context.Context, tx bun.Tx, lead int64, each func([]deli
 	}
 }
 
-// lockDeliveriesOfLead waits for those who are about to record something of a lead's
-// deliveries, and keeps them waiting until the transaction ends.
+// lockDeliveriesOfLead waits for transactions that record something of a lead's
+// deliveries, and keeps new ones waiting until this one ends.
 func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	if !s.othersWrite() {
 		return nil

@@ -191,10 +191,8 @@ func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, e
 	}
 }
 
-// UnstartedImports returns up to limit imports that have not ended and that no
-// workflow was started for: new ones, and those that were claimed before the given
-// time and not marked since. It stamps their claim, so that of two callers one gets
-// them; none waits for another.
+// UnstartedImports claims up to limit imports that have not ended and that no workflow was
+// started for; see claimUnstarted.
 func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Import, err error) {
 	defer wrap(&err, "look for imports")
 	rows, err := claimUnstarted(ctx, s, "ended_at IS NULL", claimedBefore, limit, func(r importRow) string { return r.ID })

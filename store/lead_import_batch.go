@@ -534,8 +534,8 @@ var (
 	}
 )
 
-// update writes leads that there were. Those whose externalId changes lose it
-// first: another of them may get it.
+// update writes leads that were there. An externalId that changes is cleared first:
+// another lead of the batch may get it.
 func (b *importBatch) update(ctx context.Context, changed []*batchLead, unnamed []int64) error {
 	if len(unnamed) > 0 {
 		_, err := b.tx.NewUpdate().Model((*leadRow)(nil)).Set("external_id = NULL").Where("leads_id IN (?)", bun.List(unnamed)).Exec(ctx)

@@ -226,7 +226,7 @@ func (w leadWalk) place(row leadRow) []int64 {
 const leadsByScope = "leads_by_scope"
 
 // index names the index whose order is the walk's, and divides the filter into what
-// that index looks up and the rest. The names are those of migrations 5 and 9.
+// that index looks up and the rest.
 func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	rest, name = w.f, "leads_by"
 	switch {

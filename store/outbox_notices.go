@@ -48,14 +48,13 @@ func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice,
 	return err
 }
 
-// ClaimNotices takes notices, those of the workflow that waits longest first: in bulk
-// those that one change has made for all who waited for it, of a webhook, a launch or a
-// journey, else the others. All
-// that has gathered for a workflow comes together, at most 100: the last one can
-// make the answer longer than limit. For a workflow of several enrollments they
-// gather for 200 ms; those for a cohort that was not marked as started yet wait for
-// that. A claim lasts 10 s. Concurrent calls never take the same notice, and none
-// waits for another.
+// ClaimNotices takes notices, of the workflow that waits longest first. In bulk it takes
+// notices that one change of a webhook, a launch or a journey has made for many workflows,
+// else the others. All that has gathered for a workflow comes together, at most 100: the
+// last workflow can make the answer longer than limit. For a workflow of several
+// enrollments they gather for 200 ms; for a cohort they wait until it is marked as started.
+// A claim lasts 10 s. Concurrent calls never take the same notice, and none waits for
+// another.
 func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices []waypost.Notice, err error) {
 	defer wrap(&err, "claim notices")
 	limit = max(1, limit)
@@ -149,7 +148,7 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk boo
 	}), err
 }
 
-// DeleteNotices deletes notices that were heard, or that nobody is left to hear.
+// DeleteNotices deletes notices that were delivered, or whose workflow has ended.
 func (s *Store) DeleteNotices(ctx context.Context, ids []int64) (err error) {
 	defer wrap(&err, "delete %d notices", len(ids))
 	if len(ids) == 0 {

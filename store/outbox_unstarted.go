@@ -7,10 +7,10 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// claimUnstarted returns up to limit rows of R's table that no workflow was started
-// for: new ones, and those that were claimed before the given time and not marked
-// since. It stamps their claim, so that of two callers one gets them; none waits for
-// another. open is what else they must satisfy.
+// claimUnstarted returns up to limit rows of R's table that no workflow was started for:
+// new rows, and rows that were claimed before the given time and not marked since. It
+// stamps their claim, so that of two callers one gets them; none waits for another. open
+// is what else they must satisfy.
 func claimUnstarted[R any](ctx context.Context, s *Store, open string, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
 	return claim(ctx, s, condition{"workflow_started_at IS NULL AND " + open, nil}, claimedBefore, limit, id)
 }

@@ -259,7 +259,7 @@ func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
 	return true, s.stepRedelivery(ctx, rows[0])
 }
 
-// stepRedelivery looks who is next, which can take long and so is done without a
+// stepRedelivery looks for the next messages, which can take long and so is done without a
 // lock, and begins their rounds unless another call has done so meanwhile.
 func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 	r, err := seen.redelivery()
@@ -306,7 +306,7 @@ func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 		row.Skipped += len(keys) - len(begun)
 		if len(keys) < waypost.MaxCohort {
 			row.DoneAt = now
-			// Those that were being delivered again before it came to them.
+			// The count had messages that another redelivery has begun since.
 			row.Skipped = max(row.Skipped, row.Total-row.Redelivered)
 			row.Total = row.Redelivered + row.Skipped
 		} else {
@@ -344,10 +344,8 @@ func (s *Store) failRedelivery(ctx context.Context, id, message string) error {
 	})
 }
 
-// UnstartedRedeliveries returns up to limit batches of messages to redeliver that
-// no workflow was started for: new ones, and those that were claimed before the
-// given time and not marked since. It stamps their claim, so that of two callers
-// one gets them; none waits for another.
+// UnstartedRedeliveries claims up to limit batches of messages to redeliver that no
+// workflow was started for; see claimUnstarted.
 func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.RedeliveryBatch, err error) {
 	defer wrap(&err, "look for redeliveries")
 	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r redeliveryBatchRow) string { return r.ID })

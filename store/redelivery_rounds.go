@@ -84,8 +84,8 @@ func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (m
 }
 
 // SendingsOfRounds returns what is stored about these rounds, at most one of a
-// touchpoint. Of a round that another one has followed it is how that round ended.
-// Those that have not begun are missing in the answer.
+// touchpoint: of a superseded round, its final state. A round that has not begun is
+// missing in the answer.
 func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error) {
 	list := make(map[waypost.Touchpoint]waypost.Sending, len(rounds))
 	if len(rounds) == 0 {

@@ -251,9 +251,9 @@ func (s *Store) pageOfIDs(table, match string, p sweepPlace, prefix, over string
 
 // deliveryOver says that a delivery (alias d) and its enrollment (alias e) ended before
 // a time: nothing is sent, and no workflow asks for it any more. A redelivery that was
-// begun later is one that ended later. What ended with an attempt that nobody closed is over,
-// too, decided or not: the worker was killed, and the workflow terminated. A redelivery has
-// its own workflow, which may be at work long after the enrollment's end.
+// begun later ended later. With an attempt that was opened and not closed by then, a
+// delivery is over, decided or not: the worker was killed, and the workflow terminated. A
+// redelivery has its own workflow, which may be at work long after the enrollment's end.
 const deliveryOver = `e.ended_at < ?0 AND (d.round = 1 OR d.status IN ('succeeded', 'failed', 'canceled'))
 	AND (d.open_attempt = 0 OR d.open_at < ?0) AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
 	AND (d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
@@ -282,9 +282,8 @@ func (s *Store) deliveryPage(p sweepPlace) *bun.SelectQuery {
 	return ofDeliveries(s.pageAfter("deliveries", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, " AND "+deliveryCounted)
 }
 
-// lockOver locks those of the rows' deliveries that are still over, in the order of
-// their keys, and passes over those that somebody else has locked: a redelivery of
-// them may begin.
+// lockOver locks the rows' deliveries that are still over, in the order of their keys, and
+// passes over what another transaction has locked: a redelivery may begin.
 func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (deliveries []deliveryRow, keys []touchpointRow, err error) {
 	values := mapped(rows, sweepRow.touchpoint)
 	q := p.withCaps(tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
@@ -382,7 +381,7 @@ func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
 }
 
 // dropEnrollments drops enrollments with their timelines, waits, controls and cohorts. Their
-// entries stay: those are what forbids a lead to enter again.
+// entries stay: they forbid a lead to enter again.
 func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var enrollments []enrollmentRow
 	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "cohort_id", "ended_at").
@@ -515,7 +514,7 @@ func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []
 func idsOf(rows []sweepRow) []string { return mapped(rows, func(r sweepRow) string { return r.ID }) }
 
 // launchOver says that a launch (alias la) ended before a time, as standingRow has it:
-// its filter selects nobody any more. One that recurs ends by its cancel.
+// its filter is not read any more. One that recurs ends by its cancel.
 const launchOver = `EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel' AND c.from_at < ?0)
 	OR la.cron IS NULL AND la.done_at < ?0
 	AND NOT EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL)

@@ -20,9 +20,8 @@ type Store struct {
 	r, w     *bun.DB
 	planned  *sql.DB // of PostgreSQL alone, see query
 	postgres bool    // only files db_* ask
-	// On SQLite, lanes order those who write. Who is in has the statements that are
-	// prepared for the connection of w, by their texts, and the texts of others that
-	// were needed.
+	// On SQLite, lanes orders the writers. The one that writes has the statements that are
+	// prepared for the connection of w, by their texts, and notes the texts that it missed.
 	lanes    lanes
 	prepared map[string]*sql.Stmt
 	missed   []string

@@ -38,6 +38,8 @@ type webhookRow struct {
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
+func (r webhookRow) scope() waypost.Scope { return r.Scope }
+
 func passwordPurpose(id string) string  { return "webhook/" + id + "/password" }
 func signingPurpose(id string) string   { return "webhook/" + id + "/signing-secret" }
 func clientKeyPurpose(id string) string { return "webhook/" + id + "/tls-client-key" }
@@ -242,17 +244,17 @@ func released(before, after waypost.Webhook) (reasons []string) {
 	return reasons
 }
 
-// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred
-// for the reason that it has ended, those that wait longest first.
+// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred for a
+// reason that it has ended, in the order of the deferrals.
 func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		return s.release(ctx, tx, sc, webhookID, []string{reason})
 	})
 }
 
-// release tells the workflows of a webhook's deliveries that are deferred for one
-// of the reasons, those that wait longest first. What is being deferred at the same time can be missed: it looks
-// again by itself after some seconds.
+// release tells the workflows of a webhook's deliveries that are deferred for one of the
+// reasons, in the order of the deferrals. A delivery that is being deferred at the same
+// time can be missed: its workflow looks again after some seconds.
 func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
 	if len(reasons) == 0 {
 		return nil
@@ -287,10 +289,9 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.
 	})
 }
 
-// DeleteWebhook deletes a webhook unless check, if there is one, which
-// sees it as it is, refuses.
-// Conflict if a published version names it, NotFound if the scope has none of this
-// id.
+// DeleteWebhook deletes a webhook unless check (unless nil), which sees it as it is,
+// refuses. Conflict if a published version names it, NotFound if the scope has none of
+// this id.
 func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) (err error) {
 	defer wrap(&err, "delete webhook %s", clip(id))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -326,8 +327,8 @@ func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []str
 	return s.missingWebhooks(ctx, s.r, sc, ids)
 }
 
-// missingWebhooks locks those that are there when it runs in a transaction, so that none
-// of them is deleted before it ends.
+// missingWebhooks locks, in a transaction, the webhooks that are there: none of them is
+// deleted before it ends.
 func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
 	defer wrap(&err, "look for webhooks")
 	q := db.NewSelect().Model((*webhookRow)(nil))
