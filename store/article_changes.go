@@ -128,7 +128,8 @@ func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []wa
 		// Locked first, in the order in which writers do it, and then compared: a writer
 		// that is under way makes another revision of it.
 		var rows []changeRow
-		q := tx.NewSelect().Model(&rows).Column("number", "revision").Where("number IN (?)", bun.List(slices.Collect(maps.Keys(told)))).Order("number")
+		q := tx.NewSelect().Model(&rows).Column("number", "revision").Order("number").
+			Where("number IN (?)", bun.List(slices.Collect(maps.Keys(told))))
 		if err := s.lock(q, "ac").Scan(ctx); err != nil {
 			return err
 		}

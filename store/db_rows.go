@@ -48,7 +48,8 @@ func rowsByID[R, ID any](ctx context.Context, s *Store, column string, ids []ID)
 // scanByID scans the row that q selects by an id of the scope; NotFound if there is none.
 // what says what the id names.
 func scanByID(ctx context.Context, q *bun.SelectQuery, sc waypost.Scope, what, id string) error {
-	return scanOne(ctx, q.Where("?TableAlias.id = ? AND ?TableAlias.org = ? AND ?TableAlias.stage = ?", cleanText(id), sc.Org, sc.Stage), what, id)
+	q.Where("?TableAlias.id = ? AND ?TableAlias.org = ? AND ?TableAlias.stage = ?", cleanText(id), sc.Org, sc.Stage)
+	return scanOne(ctx, q, what, id)
 }
 
 // scanOne scans the only row that q selects; NotFound if there is none. what and id say of

@@ -176,7 +176,8 @@ func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
 // for which a redelivery changes nothing; those that have no delivery yet are
 // missing in the answer.
 func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
-	return s.SendingsOfRounds(ctx, mapped(keys, func(key waypost.Touchpoint) waypost.Round { return waypost.Round{Touchpoint: key, Round: 1} }))
+	first := func(key waypost.Touchpoint) waypost.Round { return waypost.Round{Touchpoint: key, Round: 1} }
+	return s.SendingsOfRounds(ctx, mapped(keys, first))
 }
 
 func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -398,18 +399,14 @@ func addPhones(ctx context.Context, tx bun.Tx, row leadRow, phones []string) err
 func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) error {
 	var details []waypost.Detail
 	add := func(target string, other int64) {
-		details = append(details, waypost.Detail{
-			Code: waypost.DetailDuplicate, Target: target, Message: fmt.Sprintf("lead %d has it already", other),
-		})
+		details = append(details, waypost.Detail{Target: target, Message: fmt.Sprintf("lead %d has it already", other)})
 	}
-	target := "mobilePhone"
 	other, err := externalIDHolder(ctx, s.r, row)
 	if err != nil {
 		return err
 	}
 	if other > 0 {
-		target = "externalId"
-		add(target, other)
+		add("externalId", other)
 	}
 	var taken []phoneRow
 	if len(phones) > 0 {
@@ -426,9 +423,19 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 			}
 		}
 	}
+	return duplicateLead(details)
+}
+
+// duplicateLead is the Conflict with the leads that details tell of, the one of the externalId
+// first; nil if there are none.
+func duplicateLead(details []waypost.Detail) error {
 	if len(details) == 0 {
 		return nil
 	}
+	for i := range details {
+		details[i].Code = waypost.DetailDuplicate
+	}
+	target, _, _ := strings.Cut(details[0].Target, "[")
 	return &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: target, Details: details}
 }
 

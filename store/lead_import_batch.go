@@ -211,7 +211,8 @@ func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
 		return err
 	}
 	var rows []leadRow
-	q := b.tx.NewSelect().Model(&rows).Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(distinct(ids)), b.im.Org, b.im.Stage).Order("leads_id")
+	q := b.tx.NewSelect().Model(&rows).Order("leads_id").
+		Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(distinct(ids)), b.im.Org, b.im.Stage)
 	if err := b.s.lock(q, "l").Scan(ctx); err != nil || len(rows) == 0 {
 		return err
 	}
@@ -390,28 +391,18 @@ func (b *importBatch) target(l *importLine) (*batchLead, error) {
 // conflict is the Conflict of a lead with others that have its externalId or its
 // numbers, and those others, one for each detail.
 func (b *importBatch) conflict(lead *batchLead, external *string, phones []string) (holders []*batchLead, err error) {
-	var targets []string
+	var details []waypost.Detail
 	if external != nil {
 		if other := b.external[*external]; other != nil && other != lead {
-			holders, targets = append(holders, other), append(targets, "externalId")
+			holders, details = append(holders, other), append(details, waypost.Detail{Target: "externalId"})
 		}
 	}
 	for i, p := range phones {
 		if other := b.phone[p]; other != nil && other != lead {
-			holders, targets = append(holders, other), append(targets, fmt.Sprintf("mobilePhone[%d]", i))
+			holders, details = append(holders, other), append(details, waypost.Detail{Target: fmt.Sprintf("mobilePhone[%d]", i)})
 		}
 	}
-	if len(holders) == 0 {
-		return nil, nil
-	}
-	fault := &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: "mobilePhone"}
-	if targets[0] == "externalId" {
-		fault.Target = "externalId"
-	}
-	for _, target := range targets {
-		fault.Details = append(fault.Details, waypost.Detail{Code: waypost.DetailDuplicate, Target: target})
-	}
-	return holders, fault
+	return holders, duplicateLead(details)
 }
 
 // put gives a lead its fields, externalId and numbers, and frees those it had.

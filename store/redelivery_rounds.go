@@ -439,7 +439,8 @@ func (s *Store) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.Sel
 	if err := s.lock(q, "d").Scan(ctx, &rows); err != nil || len(rows) == 0 {
 		return err
 	}
-	if err := s.cancelUndecided(ctx, tx, mapped(rows, func(r roundKey) touchpointRow { return touchpointRow{r.EnrollmentID, r.Visit} })); err != nil {
+	deliveries := mapped(rows, func(r roundKey) touchpointRow { return touchpointRow{r.EnrollmentID, r.Visit} })
+	if err := s.cancelUndecided(ctx, tx, deliveries); err != nil {
 		return err
 	}
 	now := stamp{s.time()}

@@ -244,7 +244,8 @@ func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string)
 // pageOfIDs is pageAfter for rows of a table (with its alias) that match and have an id
 // alone, and tells of which of them over is true.
 func (s *Store) pageOfIDs(table, match string, p sweepPlace, prefix, over string) *bun.SelectQuery {
-	q := s.r.NewSelect().TableExpr(table).Column("id").Where(match+" AND id > ? AND id < ?", p.ID, p.born(prefix)).Order("id").Limit(s.sweepPage())
+	q := s.r.NewSelect().TableExpr(table).Column("id").
+		Where(match+" AND id > ? AND id < ?", p.ID, p.born(prefix)).Order("id").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
 		ColumnExpr("COALESCE("+over+", FALSE) AS is_over", p.before()).Join("JOIN " + table + " USING (id)").Order("k.id")
 }
