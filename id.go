@@ -37,6 +37,13 @@ func NewID(prefix string, at time.Time) string {
 	return prefix + idEncoding.EncodeToString(b[:])
 }
 
+// FirstID is the lowest id of a prefix that can be minted at a time, to the millisecond.
+func FirstID(prefix string, at time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
+	return prefix + idEncoding.EncodeToString(b[:])
+}
+
 // IsID tells whether id has the form that NewID gives ids of this prefix.
 func IsID(prefix, id string) bool { return !IDTime(prefix, id).IsZero() }
 
