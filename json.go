@@ -156,7 +156,7 @@ func hasHalfPair(raw []byte) bool {
 }
 
 func join(path, name string) string {
-	name = clip(name, 64)
+	name = Clip(name, 64)
 	if path == "" || strings.HasPrefix(name, "[") {
 		return path + name
 	}

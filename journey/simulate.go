@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,11 @@ const (
 	MaxSimulated  = 4 << 20                  // bytes of rendered params
 )
 
-// SimulateOptions say for whom and how a journey is simulated.
+// SimulateOptions say for which lead and how a journey is simulated.
 type SimulateOptions struct {
-	// Facts are those of the lead and of the enrollment that it would be. Touchpoints
-	// are those that were passed already; a simulation of its own copy adds to them.
-	// Their Now is the virtual clock's.
+	// Facts are about the lead and the enrollment that it would be. A copy of
+	// Facts.Touchpoints, which were passed already, gets those of the simulation. Facts.Now
+	// is not used: the virtual clock takes its place.
 	Facts Facts
 	Start time.Time // when it enrolls
 	// Events are what the lead will do, in any order. Those before Start never count.
@@ -33,7 +34,7 @@ type SimulateOptions struct {
 	// WebhookParams returns the params of a webhook, by its id; nil for none.
 	WebhookParams func(webhookID string) map[string]any
 	// Sent are times at which the lead got touchpoints before, from any journey: they
-	// count for the frequency cap. What was given up is not among them.
+	// count for the frequency cap. Touchpoints that were given up are not among them.
 	Sent []time.Time
 	// NoFrequencyCap simulates as if the definition had none.
 	NoFrequencyCap bool
@@ -100,7 +101,7 @@ type SimulatedTouchpoint struct {
 // Simulate runs a definition that Check accepts for one lead, with the same
 // interpreter, conditions and templates as workflows do, on a virtual clock: it
 // sends and enrolls nothing and reads no clock. Messages and decisions take no
-// time, enroll nodes always enroll, nobody pauses or cancels anything, and webhooks
+// time, enroll nodes always enroll, nothing is paused or canceled, and webhooks
 // hold nothing back. Of what happens at one instant an exitOn event comes first,
 // then an event that is waited for, then the end of a wait. The same arguments give the same run, as long as the
 // libraries and the time zone database stay the same.
@@ -123,7 +124,7 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 		if command.Kind == "" {
 			break
 		}
-		if steps >= s.maxSteps {
+		if steps >= cmp.Or(o.Steps, DefaultSteps) {
 			s.run.Limit = LimitSteps
 			break
 		}
@@ -140,14 +141,14 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 
 // simulation is a run under way.
 type simulation struct {
-	d        *Definition
-	o        SimulateOptions
-	facts    Facts
-	maxSteps int
-	end      time.Time // of virtual time
-	events   []SimulatedEvent
-	exits    []SimulatedEvent // those of them that end the journey
-	// satisfied says of each node which events satisfied a wait there: none does twice.
+	d      *Definition
+	o      SimulateOptions
+	facts  Facts
+	end    time.Time // of virtual time
+	events []SimulatedEvent
+	exits  *SimulatedEvent // the first event that ends the journey; nil for none
+	// satisfied has, by node id, the indexes of the events that satisfied a wait there: an
+	// event satisfies a node only once.
 	satisfied map[string]map[int]bool
 	sent      []time.Time
 	rendered  int // bytes
@@ -160,39 +161,24 @@ type simulation struct {
 
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	s := &simulation{
-		d: d, o: o, facts: o.Facts, maxSteps: o.Steps, now: o.Start.UTC().Round(0), satisfied: map[string]map[int]bool{},
+		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0), satisfied: map[string]map[int]bool{},
 		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
-	if s.maxSteps == 0 {
-		s.maxSteps = DefaultSteps
-	}
-	period := o.Period
-	if period == 0 {
-		period = DefaultPeriod
-	}
-	s.end = s.now.Add(period)
-	s.facts.Touchpoints = maps.Clone(o.Facts.Touchpoints)
-	if s.facts.Touchpoints == nil {
-		s.facts.Touchpoints = map[string]TouchpointResult{}
-	}
-	for _, at := range o.Sent {
-		s.sent = append(s.sent, at.UTC())
-	}
-	exitOn := d.ExitOn()
+	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
+	s.facts.Touchpoints = map[string]TouchpointResult{}
+	maps.Copy(s.facts.Touchpoints, o.Facts.Touchpoints)
 	for _, e := range o.Events {
 		if e.At.IsZero() {
 			e.At = s.now.Add(e.After)
 		}
-		if e.At = e.At.UTC().Round(0); e.At.Before(s.now) {
-			continue
+		if e.At = e.At.UTC().Round(0); !e.At.Before(s.now) {
+			s.events = append(s.events, e)
 		}
-		s.events = append(s.events, e)
 	}
 	slices.SortStableFunc(s.events, func(a, b SimulatedEvent) int { return a.At.Compare(b.At) })
-	for _, e := range s.events {
-		if slices.Contains(exitOn, e.Name) {
-			s.exits = append(s.exits, e)
-		}
+	exitOn := d.ExitOn()
+	if first := slices.IndexFunc(s.events, func(e SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }); first >= 0 {
+		s.exits = &s.events[first]
 	}
 	return s
 }
@@ -261,14 +247,17 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 
 // exit returns the exit that an event brings by then.
 func (s *simulation) exit(by time.Time) (Input, bool) {
-	if len(s.exits) == 0 || s.exits[0].At.After(by) {
+	if s.exits == nil || s.exits.At.After(by) {
 		return Input{}, false
 	}
-	at := s.exits[0].At
-	if at.Before(s.now) {
-		at = s.now
+	return Input{Kind: InputExited, At: later(s.exits.At, s.now), Reason: "event " + s.exits.Name}, true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	return Input{Kind: InputExited, At: at, Reason: "event " + s.exits[0].Name}, true
+	return a
 }
 
 // until is what happens at a time, unless the journey is left before or the
@@ -378,10 +367,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[n.ID][i] {
 			continue
 		}
-		at := e.At
-		if at.Before(s.now) {
-			at = s.now
-		}
+		at := later(e.At, s.now)
 		if err := ctx.Err(); err != nil {
 			return Input{}, err
 		}

@@ -2,6 +2,7 @@ package liquid
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -158,6 +159,18 @@ func equal(a, b any) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && a == b
 }
 
+// order compares two numbers or two texts; false for anything else.
+func order(a, b any) (int, bool) {
+	x, isNumber := floatOf(a)
+	y, isNumberToo := floatOf(b)
+	if isNumber && isNumberToo {
+		return cmp.Compare(x, y), true
+	}
+	s, isText := a.(string)
+	t, isTextToo := b.(string)
+	return strings.Compare(s, t), isText && isTextToo
+}
+
 // floatOf is a number as a float64, for comparing.
 func floatOf(v any) (float64, bool) {
 	switch v := v.(type) {
@@ -199,49 +212,43 @@ func memberOf(v, key any) any {
 		if m, ok := v[name]; ok && key == name {
 			return m
 		}
-		switch name {
-		case "size":
-			return len(v)
-		case "first":
-			return firstOf(v)
-		}
 	case []any:
-		switch i, ok := key.(int); {
-		case ok && i < 0 && i >= -len(v):
-			return v[len(v)+i]
-		case ok && i >= 0 && i < len(v):
+		i, ok := key.(int)
+		if i < 0 {
+			i += len(v)
+		}
+		if ok && i >= 0 && i < len(v) {
 			return v[i]
-		case name == "size":
-			return len(v)
-		case name == "first":
-			return firstOf(v)
-		case name == "last":
-			return lastOf(v)
 		}
-	case string:
-		switch name {
-		case "size":
-			return utf8.RuneCountInString(v)
-		case "first":
-			return firstOf(v)
-		case "last":
-			return lastOf(v)
-		}
-	case span:
-		switch name {
-		case "size":
-			return v.length()
-		case "first":
-			return v.from
-		case "last":
-			return v.to
-		}
-	case *forLoop:
-		return v.member(name)
-	case *tableLoop:
+	case loopVariable:
 		return v.member(name)
 	}
+	switch name {
+	case "size":
+		if n, ok := lengthOf(v); ok {
+			return n
+		}
+	case "first":
+		return firstOf(v)
+	case "last":
+		return lastOf(v)
+	}
 	return nil
+}
+
+// lengthOf is the number of elements, members or characters of a value.
+func lengthOf(v any) (n int, ok bool) {
+	switch v := v.(type) {
+	case []any:
+		return len(v), true
+	case map[string]any:
+		return len(v), true
+	case span:
+		return v.length(), true
+	case string:
+		return utf8.RuneCountInString(v), true
+	}
+	return 0, false
 }
 
 func firstOf(v any) any {
