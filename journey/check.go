@@ -56,9 +56,7 @@ func (c *checker) header() {
 			c.p.Add(waypost.DetailOutOfRange, "reentry.policy", "must be afterExit, never or always")
 		}
 		if r.Every != "" {
-			if _, err := waypost.ParseDuration(r.Every); err != nil {
-				c.p.Add(waypost.DetailInvalidFormat, "reentry.every", "%s", err)
-			} else if r.Policy == waypost.ReentryNever {
+			if _, ok := c.duration(r.Every, "reentry.every", ""); ok && r.Policy == waypost.ReentryNever {
 				c.p.Add(waypost.DetailOutOfRange, "reentry.every", "has no effect with the policy never: a lead does not enter again")
 			}
 		}
@@ -66,11 +64,10 @@ func (c *checker) header() {
 	c.exitOn()
 	c.quietHours()
 	c.frequencyCap()
-	if n := len(b.Nodes); n == 0 {
+	if len(b.Nodes) == 0 {
 		c.p.Add(waypost.DetailNullValue, "nodes", "a journey has at least one node")
-	} else if n > MaxNodes {
-		c.p.Add(waypost.DetailTooLong, "nodes", "a journey has at most %d nodes, not %d", MaxNodes, n)
 	}
+	c.atMost(len(b.Nodes), MaxNodes, "nodes", "a journey has at most %d nodes, not %d")
 }
 
 func (c *checker) node(i int, path string) {
@@ -90,7 +87,7 @@ func (c *checker) node(i int, path string) {
 	case Touchpoint:
 		c.touchpoint(n, path)
 	case Delay:
-		c.wait(n, n.For, path+".for")
+		c.wait(n.For, path+".for")
 	case WaitForEvent:
 		c.event(i, path)
 	case WaitUntil:
@@ -113,9 +110,7 @@ func (c *checker) touchpoint(n Node, path string) {
 		c.p.Add(waypost.DetailOutOfRange, path+".webhook", "there is no webhook %q", waypost.Clip(n.Webhook, 64))
 	}
 	path += ".params"
-	if len(n.Params) > MaxParams {
-		c.p.Add(waypost.DetailTooLong, path, "a touchpoint has at most %d params, not %d", MaxParams, len(n.Params))
-	}
+	c.atMost(len(n.Params), MaxParams, path, "a touchpoint has at most %d params, not %d")
 	for _, name := range slices.Sorted(maps.Keys(n.Params)) {
 		at := path + "." + waypost.Clip(name, 64)
 		if length := utf8.RuneCountInString(name); length < 1 || length > 64 {
@@ -141,16 +136,9 @@ func (c *checker) touchpoint(n Node, path string) {
 	}
 }
 
-// wait checks the duration of a node that waits, as it was written.
-func (c *checker) wait(n Node, written, path string) {
-	if written == "" {
-		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as 72h or P3D")
-		return
-	}
-	switch wait, err := n.wait(); {
-	case err != nil:
-		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
-	case wait < minWait:
+// wait checks how long a node waits.
+func (c *checker) wait(written, path string) {
+	if wait, ok := c.duration(written, path, "72h or P3D"); ok && wait < minWait {
 		c.p.Add(waypost.DetailOutOfRange, path, "must be 1ms or more")
 	}
 }
@@ -158,7 +146,7 @@ func (c *checker) wait(n Node, written, path string) {
 func (c *checker) event(i int, path string) {
 	n := c.d.body.Nodes[i]
 	c.eventName(n.Event, path+".event")
-	c.wait(n, n.Timeout, path+".timeout")
+	c.wait(n.Timeout, path+".timeout")
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
 	}
@@ -180,9 +168,8 @@ func (c *checker) branch(i int, path string) {
 	cases := n.Cases
 	if len(cases) == 0 {
 		c.p.Add(waypost.DetailNullValue, path+".cases", "a branch has at least one case")
-	} else if len(cases) > MaxCases {
-		c.p.Add(waypost.DetailTooLong, path+".cases", "a branch has at most %d cases, not %d", MaxCases, len(cases))
 	}
+	c.atMost(len(cases), MaxCases, path+".cases", "a branch has at most %d cases, not %d")
 	if !c.room(path+".cases", n.conditions()...) {
 		return
 	}

@@ -9,9 +9,7 @@ import (
 
 func (c *checker) exitOn() {
 	events := c.d.body.ExitOn
-	if len(events) > MaxExitEvents {
-		c.p.Add(waypost.DetailTooLong, "exitOn", "a journey has at most %d such events, not %d", MaxExitEvents, len(events))
-	}
+	c.atMost(len(events), MaxExitEvents, "exitOn", "a journey has at most %d such events, not %d")
 	for i, e := range events {
 		path := element("exitOn", i) + ".event"
 		c.eventName(e.Event, path)
@@ -40,14 +38,7 @@ func (c *checker) frequencyCap() {
 		return
 	}
 	c.number(f.Touchpoints, MaxCap, "frequencyCap.touchpoints")
-	if f.Per == "" {
-		c.p.Add(waypost.DetailNullValue, "frequencyCap.per", "must be a duration such as 24h or P7D")
-		return
-	}
-	switch per, err := waypost.ParseDuration(f.Per); {
-	case err != nil:
-		c.p.Add(waypost.DetailInvalidFormat, "frequencyCap.per", "%s", err)
-	case time.Duration(per) < time.Second || time.Duration(per) > MaxCapPeriod:
+	if per, ok := c.duration(f.Per, "frequencyCap.per", "24h or P7D"); ok && (per < time.Second || per > MaxCapPeriod) {
 		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.per", "must be between 1s and 366 days")
 	}
 }
@@ -101,9 +92,8 @@ func (c *checker) split(n Node, path string) {
 		c.p.Add(waypost.DetailNullValue, path, "a split has at least two arms")
 	case len(n.Arms) == 1:
 		c.p.Add(waypost.DetailOutOfRange, path, "a split has at least two arms")
-	case len(n.Arms) > MaxArms:
-		c.p.Add(waypost.DetailTooLong, path, "a split has at most %d arms, not %d", MaxArms, len(n.Arms))
 	}
+	c.atMost(len(n.Arms), MaxArms, path, "a split has at most %d arms, not %d")
 	for i, a := range n.Arms {
 		c.number(a.Weight, MaxWeight, path+element("", i)+".weight")
 	}
@@ -121,6 +111,13 @@ func (c *checker) enroll(n Node, path string) {
 	}
 }
 
+// atMost checks the length of a list; text takes both numbers.
+func (c *checker) atMost(n, most int, path, text string) {
+	if n > most {
+		c.p.Add(waypost.DetailTooLong, path, text, most, n)
+	}
+}
+
 // number checks a number from 1 to most.
 func (c *checker) number(n, most int, path string) {
 	switch {
@@ -129,6 +126,19 @@ func (c *checker) number(n, most int, path string) {
 	case n < 0 || n > most:
 		c.p.Add(waypost.DetailOutOfRange, path, "must be a number from 1 to %d", most)
 	}
+}
+
+// duration checks a duration.
+func (c *checker) duration(written, path, examples string) (time.Duration, bool) {
+	if written == "" {
+		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as %s", examples)
+		return 0, false
+	}
+	d, err := waypost.ParseDuration(written)
+	if err != nil {
+		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
+	}
+	return time.Duration(d), err == nil
 }
 
 // clock checks a time of day.

@@ -102,9 +102,9 @@ type SimulatedTouchpoint struct {
 // interpreter, conditions and templates as workflows do, on a virtual clock: it
 // sends and enrolls nothing and reads no clock. Messages and decisions take no
 // time, enroll nodes always enroll, nothing is paused or canceled, and webhooks
-// hold nothing back. Of what happens at one instant an exitOn event comes first,
-// then an event that is waited for, then the end of a wait. The same arguments give the same run, as long as the
-// libraries and the time zone database stay the same.
+// hold nothing back. At one instant an exitOn event comes first, then an event that
+// is waited for, then the end of a wait. The same arguments give the same run, as long
+// as the libraries and the time zone database stay the same.
 //
 // It fails if ctx ends, without a start, and for a definition that cannot be run.
 func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error) {
@@ -112,28 +112,8 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 		return Run{}, errors.New("simulate journey: there is no start time")
 	}
 	s := newSimulation(d, o)
-	in := Input{Kind: InputStart, At: s.now}
-	for steps := 1; ; steps++ {
-		if err := ctx.Err(); err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		command, err := s.step(in)
-		if err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		if command.Kind == "" {
-			break
-		}
-		if steps >= cmp.Or(o.Steps, DefaultSteps) {
-			s.run.Limit = LimitSteps
-			break
-		}
-		if in, err = s.answer(ctx, command); err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		if s.run.Limit != "" {
-			break
-		}
+	if err := s.walk(ctx); err != nil {
+		return Run{}, fmt.Errorf("simulate journey: %w", err)
 	}
 	s.run.Status, s.run.At = s.state.EnrollmentStatus(), s.now
 	return s.run, nil
@@ -141,15 +121,13 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 
 // simulation is a run under way.
 type simulation struct {
-	d      *Definition
-	o      SimulateOptions
-	facts  Facts
-	end    time.Time // of virtual time
-	events []SimulatedEvent
-	exits  *SimulatedEvent // the first event that ends the journey; nil for none
-	// satisfied has, by node id, the indexes of the events that satisfied a wait there: an
-	// event satisfies a node only once.
-	satisfied map[string]map[int]bool
+	d         *Definition
+	o         SimulateOptions
+	facts     Facts
+	end       time.Time // of virtual time
+	events    []SimulatedEvent
+	exits     *SimulatedEvent    // the first event that ends the journey; nil for none
+	satisfied map[satisfied]bool // an event satisfies a node only once
 	sent      []time.Time
 	rendered  int // bytes
 
@@ -159,9 +137,15 @@ type simulation struct {
 	run   Run
 }
 
+// satisfied is an event, by its index, that satisfied a wait at a node.
+type satisfied struct {
+	node  string
+	event int
+}
+
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	s := &simulation{
-		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0), satisfied: map[string]map[int]bool{},
+		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0), satisfied: map[satisfied]bool{},
 		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
 	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
@@ -183,7 +167,29 @@ func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	return s
 }
 
-// step feeds one input to the interpreter and writes down what came of it.
+// walk takes steps until the journey ends or a limit is reached.
+func (s *simulation) walk(ctx context.Context) error {
+	in := Input{Kind: InputStart, At: s.now}
+	for steps := 1; s.run.Limit == ""; steps++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		command, err := s.step(in)
+		if err != nil || command.Kind == "" {
+			return err
+		}
+		if steps >= cmp.Or(s.o.Steps, DefaultSteps) {
+			s.run.Limit = LimitSteps
+			return nil
+		}
+		if in, err = s.answer(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step feeds one input to the interpreter and records its effect.
 func (s *simulation) step(in Input) (Command, error) {
 	before := s.state
 	after, effect, err := Step(s.d, before, in)
@@ -220,7 +226,7 @@ func (s *simulation) step(in Input) (Command, error) {
 	return effect.Command, nil
 }
 
-// answer finds out what comes of a command: the next input, or a limit.
+// answer carries out a command: it returns the next input, or sets a limit.
 func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	if in, ok := s.exit(s.now); ok {
 		return in, nil
@@ -260,8 +266,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// until is what happens at a time, unless the journey is left before or the
-// simulation ends.
+// until returns the input of a time, unless an exit comes before or the simulation ends.
 func (s *simulation) until(at time.Time, in Input) Input {
 	if exit, ok := s.exit(at); ok {
 		at, in = exit.At, exit
@@ -273,7 +278,7 @@ func (s *simulation) until(at time.Time, in Input) Input {
 	return in
 }
 
-// send is what comes of a touchpoint.
+// send decides a touchpoint.
 func (s *simulation) send(n Node) (Input, error) {
 	if until, quiet := QuietUntil(s.d.QuietHours(), s.facts.Lead, s.now); quiet {
 		if !s.held {
@@ -355,8 +360,8 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 	return params, err
 }
 
-// await is what comes of a wait for an event: the first one that satisfies the
-// condition, or its time-out. Events that came before are looked at at once.
+// await returns the input that ends a wait for an event: the first event that satisfies
+// the condition, or the time-out. It looks at events that came before at once.
 func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input, error) {
 	since := s.now
 	if n.SinceEnrollment() {
@@ -364,7 +369,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 	}
 	reason := ""
 	for i, e := range s.events {
-		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[n.ID][i] {
+		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, i}] {
 			continue
 		}
 		at := later(e.At, s.now)
@@ -380,10 +385,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		}
 		in := s.until(at, Input{Kind: InputMatched, Reason: why})
 		if in.Kind == InputMatched {
-			if s.satisfied[n.ID] == nil {
-				s.satisfied[n.ID] = map[int]bool{}
-			}
-			s.satisfied[n.ID][i] = true
+			s.satisfied[satisfied{n.ID, i}] = true
 		}
 		return in, nil
 	}
