@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Conditions have one type of number, CEL's double, as JSON has one: whether a number
@@ -130,19 +131,11 @@ func wholes(name string) []cel.FunctionOpt {
 	}
 }
 
-// numberText writes a number without an exponent where people would write none.
-func numberText(f float64) string {
-	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(f, 'f', -1, 64)
-}
-
 func same(v ref.Val) ref.Val { return v }
 
 func toText(v ref.Val) ref.Val {
 	if n, ok := v.(types.Double); ok {
-		return types.String(numberText(float64(n)))
+		return types.String(liquid.NumberText(float64(n)))
 	}
 	return v.ConvertToType(types.StringType)
 }

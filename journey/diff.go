@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"waypost"
 )
 
 // ChangeKind is one of the Changed… values.
@@ -76,10 +78,7 @@ func Diff(a, b *Definition) []Change {
 
 // raw is the canonical JSON of a part of a definition that was written before.
 func raw(v any) json.RawMessage {
-	b, err := marshal(v)
-	if err != nil {
-		return json.RawMessage("null") // not reached: Parse has written it
-	}
+	b, _ := waypost.EncodeJSON(v) // does not fail: Parse has written it
 	return b
 }
 

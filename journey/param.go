@@ -3,6 +3,8 @@ package journey
 import (
 	"bytes"
 	"encoding/json"
+
+	"waypost"
 )
 
 // Param is one custom parameter of a touchpoint: a string, which is a Liquid
@@ -25,7 +27,7 @@ func (p Param) Number() (json.Number, bool) {
 }
 
 // MarshalJSON writes the param in its canonical form.
-func (p Param) MarshalJSON() ([]byte, error) { return marshal(p.value) }
+func (p Param) MarshalJSON() ([]byte, error) { return waypost.EncodeJSON(p.value) }
 
 // UnmarshalJSON reads any JSON value.
 func (p *Param) UnmarshalJSON(b []byte) error {
@@ -33,15 +35,4 @@ func (p *Param) UnmarshalJSON(b []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	return dec.Decode(&p.value)
-}
-
-// marshal writes JSON without the escapes that only HTML needs.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -97,7 +97,7 @@ func checkMembers(p *waypost.Problems, path string, of NodeType, given map[strin
 
 // finish computes what follows from the body.
 func (d *Definition) finish() error {
-	canonical, err := marshal(d.body)
+	canonical, err := waypost.EncodeJSON(d.body)
 	if err != nil {
 		return fmt.Errorf("write canonical definition: %w", err)
 	}

@@ -1,7 +1,6 @@
 package liquid
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -108,27 +107,26 @@ func textOf(v any) string {
 	return ""
 }
 
-// floatText writes a float with at least one decimal, and without an exponent
-// where people would write none.
+// floatText writes a float with at least one decimal, or with an exponent.
 func floatText(f float64) string {
-	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
+	s := NumberText(f)
+	if !strings.ContainsAny(s, ".e") {
 		s += ".0"
 	}
 	return s
 }
 
-func jsonText(v any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
-		return ""
+// NumberText writes a number without an exponent where people would write none.
+func NumberText(f float64) string {
+	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+func jsonText(v any) string {
+	b, _ := waypost.EncodeJSON(v) // nothing for a value that JSON has no form of
+	return string(b)
 }
 
 // toValid makes a text that a JSON document can hold. U+0000 is refused in all that
