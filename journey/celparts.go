@@ -49,7 +49,8 @@ func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 		if err != nil {
 			text = "…"
 		}
-		p := part{text: waypost.Clip(strings.ReplaceAll(text, "\n", " "), maxPartText), literal: e.Kind() == ast.LiteralKind}
+		text = waypost.Clip(strings.ReplaceAll(text, "\n", " "), maxPartText)
+		p := part{text: text, literal: e.Kind() == ast.LiteralKind}
 		ast.PostOrderVisit(e, ast.NewExprVisitor(func(inner ast.Expr) {
 			if n, ok := touchpointNumberOf(inner); ok {
 				p.numbers = append(p.numbers, n)

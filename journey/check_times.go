@@ -38,7 +38,8 @@ func (c *checker) frequencyCap() {
 		return
 	}
 	c.number(f.Touchpoints, MaxCap, "frequencyCap.touchpoints")
-	if per, ok := c.duration(f.Per, "frequencyCap.per", "24h or P7D"); ok && (per < time.Second || per > MaxCapPeriod) {
+	per, ok := c.duration(f.Per, "frequencyCap.per", "24h or P7D")
+	if ok && (per < time.Second || per > MaxCapPeriod) {
 		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.per", "must be between 1s and 366 days")
 	}
 }

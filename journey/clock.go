@@ -10,7 +10,8 @@ import (
 // parseClock reads HH:MM, from 00:00 to 23:59, as the time since midnight on the wall.
 func parseClock(s string) (time.Duration, bool) {
 	t, err := time.Parse("15:04", s)
-	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, err == nil && len(s) == len("15:04")
+	clock := time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	return clock, err == nil && len(s) == len("15:04")
 }
 
 var weekdays = map[string]time.Weekday{

@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"cmp"
 	"time"
 
 	"waypost"
@@ -107,28 +108,21 @@ func (n Node) waitsOn(member string) bool {
 
 // wait reads For or Timeout: how long an enrollment stays at a node that waits.
 func (n Node) wait() (time.Duration, error) {
-	written := n.For
-	if n.Type == WaitForEvent {
-		written = n.Timeout
-	}
-	d, err := waypost.ParseDuration(written)
+	d, err := waypost.ParseDuration(cmp.Or(n.For, n.Timeout))
 	return time.Duration(d), err
 }
 
 // conditions lists the sources of the node's conditions: one for each case of a
 // branch, or that of a waitForEvent if it has one.
 func (n Node) conditions() []string {
-	switch {
-	case n.Type == WaitForEvent && n.When != "":
-		return []string{n.When}
-	case n.Type == Branch:
-		out := make([]string, len(n.Cases))
-		for i, c := range n.Cases {
-			out[i] = c.When
-		}
-		return out
+	var out []string
+	for _, c := range n.Cases {
+		out = append(out, c.When)
 	}
-	return nil
+	if n.When != "" {
+		out = append(out, n.When)
+	}
+	return out
 }
 
 // edge is a reference to a node that follows; member is its path below the node.

@@ -145,8 +145,9 @@ type satisfied struct {
 
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	s := &simulation{
-		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0), satisfied: map[satisfied]bool{},
-		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
+		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0),
+		satisfied: map[satisfied]bool{},
+		run:       Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
 	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
 	s.facts.Touchpoints = map[string]TouchpointResult{}
@@ -161,7 +162,8 @@ func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	}
 	slices.SortStableFunc(s.events, func(a, b SimulatedEvent) int { return a.At.Compare(b.At) })
 	exitOn := d.ExitOn()
-	if first := slices.IndexFunc(s.events, func(e SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }); first >= 0 {
+	exits := func(e SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }
+	if first := slices.IndexFunc(s.events, exits); first >= 0 {
 		s.exits = &s.events[first]
 	}
 	return s

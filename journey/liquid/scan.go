@@ -109,7 +109,7 @@ func (p *parser) scan() []piece {
 				failAt(at, "%s lacks its end%s", x.name, x.name)
 			}
 			if x.name == "doc" {
-				p.plain(x, source[pos:pos+ends[0]])
+				p.checkDoc(x, source[pos:pos+ends[0]])
 			}
 			if x.name == "raw" && in.depth == 0 {
 				out = append(out, piece{kind: textPiece, at: pos, from: pos, to: pos + ends[0]})
@@ -166,12 +166,12 @@ func (p *parser) nameTag(x *piece, anything bool) {
 	x.from += m[3]
 }
 
-// plain refuses a doc block with arguments or with another one in it.
-func (p *parser) plain(x piece, content string) {
+// checkDoc refuses a doc block with arguments or with another doc block in it.
+func (p *parser) checkDoc(x piece, content string) {
 	if strings.TrimSpace(p.source[x.from:x.to]) != "" {
 		failAt(x.from, "doc takes no arguments")
 	}
-	if at := docBlock.FindStringIndex(content); at != nil {
+	if docBlock.MatchString(content) {
 		failAt(x.at, "doc cannot stand in a doc")
 	}
 }
