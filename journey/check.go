@@ -56,7 +56,7 @@ func (c *checker) header() {
 			c.p.Add(waypost.DetailOutOfRange, "reentry.policy", "must be afterExit, never or always")
 		}
 		if r.Every != "" {
-			if _, ok := c.duration(r.Every, "reentry.every", ""); ok && r.Policy == waypost.ReentryNever {
+			if _, ok := c.duration(r.Every, "reentry.every", "24h or P1D"); ok && r.Policy == waypost.ReentryNever {
 				c.p.Add(waypost.DetailOutOfRange, "reentry.every", "has no effect with the policy never: a lead does not enter again")
 			}
 		}

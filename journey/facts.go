@@ -42,7 +42,8 @@ const (
 )
 
 // variables returns the facts by name, without the event, as templates take them:
-// objects, lists, strings, booleans, int, float64, instants, and nil for what is not set.
+// objects, lists, strings, booleans, int, float64, instants, and nil for a value that is
+// not set.
 func (f *Facts) variables() map[string]any {
 	touchpoints := make(map[string]any, len(f.Touchpoints))
 	for id, t := range f.Touchpoints {

@@ -159,7 +159,7 @@ func (r *stepper) moved(in Input) error {
 	return r.wait(n, in.Until.UTC().Round(0), in.Reason)
 }
 
-// leave writes what the node came to and enters the next one.
+// leave records the result of a node and enters the next one.
 func (r *stepper) leave(n Node, what, reason, result, next string) error {
 	r.entry(n.ID, what, next, reason)
 	r.passed(n.ID, result)

@@ -244,7 +244,7 @@ func (x lookup) names() []string {
 	return path
 }
 
-// resolve puts what a variable stands for in its place: after assign l = lead, l.name
+// resolve replaces a variable by the one that it stands for: after assign l = lead, l.name
 // is lead.name.
 func (p *parser) resolve(path []string) []string {
 	for range maxAliases {
@@ -379,8 +379,8 @@ func (c *cursor) comparison() expr {
 	return x
 }
 
-// try refuses at what fails with literals alone. It returns false if that takes too
-// much work, or the result is not known yet.
+// try refuses, at its offset, a part that fails with literals alone. It returns false if
+// trying takes too much work, or the result is not known yet.
 func (p *parser) try(at int, do func(r *run)) bool { return tryWith(p.trial, at, do) }
 
 // tryWith is try with a budget of its own. If do renders a body, the node that fails

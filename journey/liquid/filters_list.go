@@ -78,8 +78,8 @@ func (r *run) property(e, key any) (v any, ok bool) {
 	return nil, false
 }
 
-// keyOf is what an element counts for: the property that the only argument of a filter
-// names, without an argument the element itself.
+// keyOf is the value that a filter compares elements by: the property that its only
+// argument names, or the element itself without an argument.
 func (r *run) keyOf(e any, a []any) any {
 	if len(a) > 0 && a[0] != nil {
 		e, _ = r.property(e, a[0])
@@ -115,7 +115,8 @@ func where(keep bool) filterFunc {
 	}
 }
 
-// find makes the filters that tell of the first element that meets their arguments.
+// find makes a filter that returns something about the first element that meets its
+// arguments.
 func find(tell func(i int, e any) any, none any) filterFunc {
 	return func(r *run, v any, a []any) any {
 		for i, e := range r.listOf(v) {
@@ -179,8 +180,7 @@ func uniq(r *run, v any, a []any) any {
 	})
 }
 
-// sorter makes a filter that sorts a list, by a property if one is named; what is nil
-// comes last.
+// sorter makes a filter that sorts a list, by a property if one is named; nil comes last.
 func sorter(compare func(r *run, a, b any) int) filterFunc {
 	return func(r *run, v any, a []any) any {
 		type keyed struct{ key, value any }

@@ -53,7 +53,7 @@ func (r *run) spend(work int) {
 	}
 }
 
-// look spends what looking at whole values takes.
+// look spends the work of looking at whole values.
 func (r *run) look(all ...any) {
 	for _, v := range all {
 		r.spend(sizeOf(v, r.budget.work))

@@ -129,8 +129,8 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// toValid makes a text that a JSON document can hold. U+0000 is refused in all that
-// we are given, and not brought in by decoding either.
+// toValid makes a text that a JSON document can hold. Requests cannot bring U+0000, and
+// filters that decode must not either.
 func toValid(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 }
