@@ -71,7 +71,7 @@ type Application struct {
 	CreatedAt      time.Time `json:"createdAt"`
 }
 
-// KeyInfo is what is told about a key after its secret was shown once.
+// KeyInfo describes a key without its secret, which is shown once.
 type KeyInfo struct {
 	AccessKey string    `json:"accessKey"`
 	CreatedAt time.Time `json:"createdAt"`
