@@ -193,7 +193,7 @@ func cronNumber(text string) (n int, ok bool) {
 }
 
 func (f cronField) wrong(item, what string) error {
-	return fmt.Errorf("the %s is %q: %s", f.name, clip(item, maxQuoted), what)
+	return fmt.Errorf("the %s is %q: %s", f.name, Clip(item, maxQuoted), what)
 }
 
 // unknown says what values a field takes.
@@ -208,7 +208,7 @@ func (f cronField) unknown(item, value string) error {
 		takes += "; L and W cannot be given"
 	}
 	if value != item {
-		takes = fmt.Sprintf("%q in it is no %s; %s", clip(value, maxQuoted), f.name, takes)
+		takes = fmt.Sprintf("%q in it is no %s; %s", Clip(value, maxQuoted), f.name, takes)
 	}
 	return f.wrong(item, takes)
 }

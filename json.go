@@ -57,6 +57,18 @@ func decodeJSON(data []byte, v any) (names []string, p Problems) {
 	return root.names, p
 }
 
+// EncodeJSON writes a value without white space and without the escapes that only HTML
+// needs.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
 type jsonReader struct {
 	dec  *json.Decoder
 	data []byte
@@ -156,7 +168,7 @@ func hasHalfPair(raw []byte) bool {
 }
 
 func join(path, name string) string {
-	name = clip(name, 64)
+	name = Clip(name, 64)
 	if path == "" || strings.HasPrefix(name, "[") {
 		return path + name
 	}

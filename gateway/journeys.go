@@ -175,7 +175,7 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
 	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
-		return d.CheckAll(without(webhooks), without(journeys)).Err("")
+		return d.Check(without(webhooks), without(journeys)).Err("")
 	})
 }
 

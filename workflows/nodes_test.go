@@ -349,7 +349,7 @@ func TestEnrollInItself(t *testing.T) {
 				start = "wait"
 			}
 			def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"Again","start":%q,"reentry":{"policy":"always"},"nodes":[%s{"id":"on","type":"enroll","journey":%q}]}`, start, tt.wait, j.ID))
-			must(t, append(problems, def.Check(nil)...).Err(""))
+			must(t, append(problems, def.Check(nil, nil)...).Err(""))
 			v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: "Again", Hash: def.Hash(), Definition: def.Canonical()})
 			must(t, err)
 			e := w.enter(v, w.lead(nil))

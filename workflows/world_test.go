@@ -142,7 +142,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	ctx := context.Background()
 	definition = strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)
 	def, problems := journey.Parse([]byte(definition))
-	problems = append(problems, def.Check(func(id string) bool { return waypost.IsID(waypost.PrefixWebhook, id) })...)
+	problems = append(problems, def.Check(func(id string) bool { return waypost.IsID(waypost.PrefixWebhook, id) }, nil)...)
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)
