@@ -45,7 +45,7 @@ func ParseGrant(s string) (Grant, error) {
 	for i, g := range AllGrants {
 		names[i] = string(g)
 	}
-	return "", Errorf(CodeBadRequest, "grants", "there is no grant %q; the grants are %s, and a trailing * matches the rest", clip(s, 64), strings.Join(names, ", "))
+	return "", Errorf(CodeBadRequest, "grants", "there is no grant %q; the grants are %s, and a trailing * matches the rest", Clip(s, 64), strings.Join(names, ", "))
 }
 
 func (g Grant) allows(want Grant) bool {
@@ -71,7 +71,7 @@ type Application struct {
 	CreatedAt      time.Time `json:"createdAt"`
 }
 
-// KeyInfo is what is told about a key after its secret was shown once.
+// KeyInfo describes a key without its secret, which is shown once.
 type KeyInfo struct {
 	AccessKey string    `json:"accessKey"`
 	CreatedAt time.Time `json:"createdAt"`

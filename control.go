@@ -113,8 +113,8 @@ func (c Controls) PausedTime(from, to time.Time) time.Duration {
 	return sum
 }
 
-// pauses returns those that use accepts as periods that do not overlap, in their
-// order; one that lasts ends at now.
+// pauses returns the pauses that use accepts, merged where they overlap, in their order;
+// one that lasts ends at now.
 func (c Controls) pauses(use func(Control) bool, now time.Time) []Control {
 	var list []Control
 	for _, one := range c {

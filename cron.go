@@ -32,14 +32,8 @@ var cronFields = [...]cronField{
 	{name: "day of the week", last: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun"}, star: "?"},
 }
 
-// Places of the fields in an expression.
-const (
-	cronMinute = iota
-	cronHour
-	cronDay
-	cronMonth
-	cronWeekday
-)
+// Places of two of the fields in an expression.
+const cronDay, cronWeekday = 2, 4
 
 // cronMacros are the expressions that have a name.
 var cronMacros = map[string]string{
@@ -199,7 +193,7 @@ func cronNumber(text string) (n int, ok bool) {
 }
 
 func (f cronField) wrong(item, what string) error {
-	return fmt.Errorf("the %s is %s: %s", f.name, clipped(item), what)
+	return fmt.Errorf("the %s is %q: %s", f.name, Clip(item, maxQuoted), what)
 }
 
 // unknown says what values a field takes.
@@ -214,19 +208,13 @@ func (f cronField) unknown(item, value string) error {
 		takes += "; L and W cannot be given"
 	}
 	if value != item {
-		takes = clipped(value) + " in it is no " + f.name + "; " + takes
+		takes = fmt.Sprintf("%q in it is no %s; %s", Clip(value, maxQuoted), f.name, takes)
 	}
 	return f.wrong(item, takes)
 }
 
-// clipped quotes the beginning of a value.
-func clipped(value string) string {
-	const most = 40
-	if runes := []rune(value); len(runes) > most {
-		value = string(runes[:most]) + "…"
-	}
-	return strconv.Quote(value)
-}
+// maxQuoted bounds what an error repeats of an expression, in bytes.
+const maxQuoted = 64
 
 // maxWait is how long the next time can be away, in years: a February with five Mondays
 // comes every 28 years, and after 40 around a year such as 2100, which has no leap day.

@@ -24,7 +24,7 @@ const maxDuration = 100 * 365 * 24 * time.Hour
 func ParseDuration(s string) (Duration, error) {
 	d, err := parseDuration(s)
 	if err != nil || d < 0 || d > maxDuration {
-		return 0, fmt.Errorf("%q is no duration; write it like 300ms, 72h, P3D or PT5M", clip(s, 40))
+		return 0, fmt.Errorf("%q is no duration; write it like 300ms, 72h, P3D or PT5M", Clip(s, 40))
 	}
 	return Duration(d), nil
 }
@@ -81,9 +81,9 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// clip cuts s after n bytes at a character boundary, for messages that repeat
+// Clip cuts s after n bytes at a character boundary, for messages that repeat
 // input.
-func clip(s string, n int) string {
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -23,11 +23,7 @@ const (
 
 // Ended tells whether nothing more will happen to the enrollment.
 func (s EnrollmentStatus) Ended() bool {
-	switch s {
-	case EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled:
-		return true
-	}
-	return false
+	return s == EnrollmentCompleted || s == EnrollmentExited || s == EnrollmentFailed || s == EnrollmentCanceled
 }
 
 // Enrollment is one lead's way through one version of a journey.
@@ -162,8 +158,8 @@ const (
 	MaxEnrolledAtOnce = 100
 )
 
-// Onward is an enrollment that stands at an enroll node: its lead is to enter
-// another journey. What is made for one visit to the node is made once.
+// Onward is an enrollment at an enroll node: its lead is to enter another journey. One
+// visit to the node enrolls once.
 type Onward struct {
 	Touchpoint
 	LeadsID int64
@@ -174,8 +170,8 @@ type Onward struct {
 // enrolls in another one, or in the same.
 type OnwardBatch struct {
 	Scope     Scope
-	JourneyID string // that they are of
-	LaunchID  string // that they are of, "" if none
+	JourneyID string // of the enrollments
+	LaunchID  string // of the enrollments, "" if none
 	// Into is the journey to enter, Version its newest version and Reentry that
 	// version's rule.
 	Into    string

@@ -113,6 +113,18 @@ func (p *Problems) Add(code DetailCode, target, format string, args ...any) {
 	*p = append(*p, Detail{Code: code, Target: target, Message: fmt.Sprintf(format, args...)})
 }
 
+// AddAll notes what another check has found: the details of its Error, any other error as
+// a whole, nothing for nil.
+func (p *Problems) AddAll(err error) {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		*p = append(*p, e.Details...)
+	case err != nil:
+		p.Add(DetailInvalidFormat, "", "%s", err)
+	}
+}
+
 // Err returns nil if nothing was noted, else one BadRequest with all of it.
 func (p Problems) Err(target string) error {
 	if len(p) == 0 {

@@ -19,7 +19,7 @@ type Event struct {
 type Wait struct {
 	Touchpoint           // the enrollment, and its visit to the node
 	Scope      Scope     //
-	WorkflowID string    // whom to tell of an event
+	WorkflowID string    // gets the notice of an event
 	NodeID     string    //
 	Event      string    // name of the event
 	Fields     []string  // of the lead, such as customFields.expiry, at a waitUntil, which has no Event
@@ -51,8 +51,8 @@ type WaitResult struct {
 	Close   bool   // close it though no event satisfies it: its time has run out
 }
 
-// Notice tells a workflow to look at what changed for its enrollments: a doorbell
-// that is kept until it was heard.
+// Notice tells a workflow to look at what changed for its enrollments. It is kept until the
+// workflow has got it.
 type Notice struct {
 	ID           int64
 	WorkflowID   string

@@ -2,8 +2,8 @@ package waypost
 
 import "time"
 
-// WebhookTraffic is what a webhook's deliveries tell about its receiver: who waits,
-// and how attempts have ended of late.
+// WebhookTraffic is what a webhook's deliveries tell about its receiver: how many wait, and
+// how attempts of the last day ended.
 type WebhookTraffic struct {
 	Retrying     int       // failed, another attempt will come; up to MaxWaiting
 	Deferred     []Waiting // held back, by reason
@@ -13,8 +13,8 @@ type WebhookTraffic struct {
 	SampledSince time.Time       // zero: all attempts are counted; else none before it, nor those of messages made before it
 }
 
-// MaxWaiting is up to which number those that wait are counted, so that asking costs
-// the same however many there are.
+// MaxWaiting bounds how many waiting deliveries are counted, so that a count costs the same
+// however many there are.
 const MaxWaiting = 10_000
 
 // Waiting counts deliveries that are deferred for one reason.
@@ -45,17 +45,12 @@ type FailedAttempt struct {
 
 // BreakerState is where the circuit breaker of a webhook stands.
 type BreakerState struct {
-	State string // Breaker… values
+	State string // closed, open (all deliveries wait), halfOpen (one may go as a probe, or does), or BreakerUnknown
 	// Since is when it opened or closed, zero for one that has not been open of late.
 	Since time.Time
 	// NextProbe is before when no attempt is made, zero if one may be, or is under way.
 	NextProbe time.Time
 }
 
-// States of a breaker.
-const (
-	BreakerClosed   = "closed"
-	BreakerOpen     = "open"     // all deliveries wait
-	BreakerHalfOpen = "halfOpen" // one may go as a probe, or does
-	BreakerUnknown  = "unknown"  // Redis, which has it, is away
-)
+// BreakerUnknown is the state of a breaker while Redis, which has it, is away.
+const BreakerUnknown = "unknown"

@@ -33,31 +33,27 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 func NewID(prefix string, at time.Time) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
-	if _, err := rand.Read(b[6:]); err != nil {
-		panic(err) // crypto/rand does not fail on the systems that we run on
-	}
+	_, _ = rand.Read(b[6:]) // never fails
+	return prefix + idEncoding.EncodeToString(b[:])
+}
+
+// FirstID is the lowest id of a prefix that can be minted at a time, to the millisecond.
+func FirstID(prefix string, at time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
 	return prefix + idEncoding.EncodeToString(b[:])
 }
 
 // IsID tells whether id has the form that NewID gives ids of this prefix.
-func IsID(prefix, id string) bool {
-	rest, ok := strings.CutPrefix(id, prefix)
-	if !ok || len(rest) != 26 {
-		return false
-	}
-	b, err := idEncoding.DecodeString(rest)
-	// The decoder skips line feeds and ignores surplus bits.
-	return err == nil && idEncoding.EncodeToString(b) == rest
-}
+func IsID(prefix, id string) bool { return !IDTime(prefix, id).IsZero() }
 
 // IDTime is the time, in milliseconds, that an id of NewID was minted at; zero for
 // anything else.
 func IDTime(prefix, id string) time.Time {
-	if !IsID(prefix, id) {
-		return time.Time{}
-	}
-	b, err := idEncoding.DecodeString(id[len(prefix):])
-	if err != nil {
+	rest, ok := strings.CutPrefix(id, prefix)
+	b, err := idEncoding.DecodeString(rest)
+	// The decoder skips line feeds and ignores surplus bits.
+	if !ok || err != nil || len(b) != 16 || idEncoding.EncodeToString(b) != rest {
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC()

@@ -8,7 +8,7 @@ import (
 // KeyLife is how long an answer is kept for its Idempotency-Key.
 const KeyLife = 24 * time.Hour
 
-// Answer is what a client was told: it is kept for repetitions of the request
+// Answer is what a client got: it is kept for repetitions of the request
 // (docs/contract.md, "Idempotency keys").
 type Answer struct {
 	Status  int
@@ -16,9 +16,9 @@ type Answer struct {
 	Body    []byte
 }
 
-// Claim is a request's hold on its Idempotency-Key. It travels in the context of
-// what the request does, so that whoever carries the effect out can write the
-// answer in the transaction of the effect: a crash leaves both or none.
+// Claim is a request's hold on its Idempotency-Key. It is in the request's context, so
+// that the store can write the answer in the transaction of the effect: a crash leaves
+// both or none.
 type Claim struct {
 	ID    string // names key, application, stage, method, path and query
 	Token string // names the request that holds it

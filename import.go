@@ -79,7 +79,7 @@ func ReadLeadRow(data []byte) (LeadRow, Problems) {
 		CreatedAt json.RawMessage `json:"createdAt"` // of any type: ignored
 		UpdatedAt json.RawMessage `json:"updatedAt"`
 	}
-	written, problems := decodeWritten(data, &row)
+	written, problems := decodeJSON(data, &row)
 	row.clean()
 	return LeadRow{row.LeadsID, LeadPatch{row.LeadFields, written}}, problems
 }

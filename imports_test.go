@@ -48,11 +48,12 @@ var importTable = map[string]folder{
 	"activities": {ours: []string{".", "journey", "delivery"}, third: temporalSDK},
 	"workflows": {
 		ours: []string{".", "journey", "delivery", "activities"}, third: temporalSDK,
-		also: []string{"google.golang.org/protobuf/proto"}, // the payloads that the codec encrypts
+		// The payloads that the codec compresses and encrypts; parsed definitions.
+		also: []string{"google.golang.org/protobuf/proto", "github.com/klauspost/compress/zstd", lru},
 	},
 	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
-		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
+		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
 		also: []string{
 			"golang.org/x/text/encoding", "golang.org/x/text/transform", // files in other charsets than UTF-8
 			lru,
@@ -73,7 +74,10 @@ var importTable = map[string]folder{
 		// The root for the types of the apps commands and for errors.
 		ours:  []string{".", "app", "signature", "client", "config", "receiver"},
 		third: []string{"github.com/spf13/cobra"},
-		also:  []string{"go.yaml.in/yaml/v3"}, // for the files that people write; the API takes JSON only
+		also: []string{
+			"go.yaml.in/yaml/v3",     // for the files that people write; the API takes JSON only
+			"github.com/rivo/uniseg", // how wide a text is on a terminal
+		},
 	},
 }
 

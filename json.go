@@ -23,9 +23,9 @@ const maxJSONDepth = 32
 // DecodeJSON reads one JSON document into v (a pointer) by the rules of
 // docs/contract.md, "Bodies": invalid UTF-8, half a surrogate pair, broken JSON, a wrong
 // type, an unknown or a doubled member are problems that name the member, names are
-// case-sensitive, and everything is reported at once. A null leaves its field unset. Fields are found by their
-// json tags. The standard library's decoder accepts doubled and wrongly cased
-// members and stops at the first fault, hence this one.
+// case-sensitive, and everything is reported at once. A null leaves its field unset. Fields
+// are found by their json tags. The standard library's decoder does not do: it accepts
+// doubled and wrongly cased members and stops at the first fault.
 func DecodeJSON(data []byte, v any) Problems {
 	_, p := decodeJSON(data, v)
 	return p
@@ -55,6 +55,18 @@ func decodeJSON(data []byte, v any) (names []string, p Problems) {
 		p.Add(DetailInvalidType, "", "must be an object, not null")
 	}
 	return root.names, p
+}
+
+// EncodeJSON writes a value without white space and without the escapes that only HTML
+// needs.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 type jsonReader struct {
@@ -156,7 +168,7 @@ func hasHalfPair(raw []byte) bool {
 }
 
 func join(path, name string) string {
-	name = clip(name, 64)
+	name = Clip(name, 64)
 	if path == "" || strings.HasPrefix(name, "[") {
 		return path + name
 	}
@@ -308,8 +320,8 @@ func (n jsonNode) kind() string {
 	case bool:
 		return "a boolean"
 	case json.Number:
-		// Not which: a phone number may stand where none belongs, and what is told
-		// of an import's rows is kept.
+		// Not the number itself: it may be a phone number, and the errors of an
+		// import's rows are stored.
 		if strings.ContainsAny(string(t), ".eE") {
 			return "a number with a fraction or an exponent"
 		}

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// Keyring encrypts what must not lie open at rest: application secrets, webhook
-// passwords, stored messages and Temporal's payloads. The first key encrypts,
-// all of them decrypt, so keys can be rotated.
+// Keyring encrypts what must not be stored in the clear: application secrets, webhook
+// passwords, stored messages and Temporal's payloads. The first key encrypts, all of them
+// decrypt, so that keys can be rotated.
 type Keyring struct {
 	order []string
 	keys  map[string]cipher.AEAD
@@ -73,7 +73,7 @@ type DerivedKey struct {
 
 // Derive makes keys for another purpose (such as "search-token") from those of the
 // ring, in their order: the first is to be used, all are to be accepted (HKDF with
-// SHA-256, RFC 5869). Who knows a derived key learns nothing about the ring's.
+// SHA-256, RFC 5869). A derived key tells nothing about the ring's.
 func (k *Keyring) Derive(purpose string) ([]DerivedKey, error) {
 	keys := make([]DerivedKey, len(k.order))
 	for i, id := range k.order {
@@ -107,9 +107,7 @@ func (k *Keyring) Seal(plain []byte, purpose string) []byte {
 	out := make([]byte, 0, len(id)+1+aead.NonceSize()+len(plain)+aead.Overhead())
 	out = append(append(out, id...), ':')
 	nonce := out[len(out) : len(out)+aead.NonceSize()]
-	if _, err := rand.Read(nonce); err != nil {
-		panic(err) // crypto/rand does not fail on the systems that we run on
-	}
+	_, _ = rand.Read(nonce) // never fails
 	return aead.Seal(out[:len(out)+len(nonce)], nonce, plain, []byte(purpose))
 }
 

@@ -41,7 +41,7 @@ type Launch struct {
 	RatePerSecond float64    // enrollments a second, 0: as fast as it goes
 	Schedule      *Schedule  // nil: it does not recur
 	ControlGroup  float64    // the share of the audience that is held out, 0: nobody
-	RecurringID   string     // of an occurrence: the launch that it is one of
+	RecurringID   string     // of an occurrence: its recurring launch
 	OccursAt      *time.Time // of an occurrence: its time in the schedule
 	Status        LaunchStatus
 	CreatedAt     time.Time
@@ -95,7 +95,7 @@ type LaunchFilter struct {
 type LaunchProgress struct {
 	Total     int // leads of the audience, 0 until it has started
 	Enrolled  int
-	Skipped   int // whom the re-entry policy forbids, and listed leads that do not exist
+	Skipped   int // leads that the re-entry policy keeps out, and listed ones that do not exist
 	HeldOut   int // the control group
 	Completed int // enrollments that have ended, however
 	Outcomes  OutcomeCounts
@@ -111,8 +111,8 @@ type OutcomeCounts struct {
 	Canceled  int `json:"canceled"`
 }
 
-// Audience is whom a launch enrolls: the leads that match the filter when it
-// starts, or those that are listed. Exactly one of the two is set.
+// Audience is the leads that a launch enrolls: all that match the filter when it starts,
+// or all that are listed. Exactly one of the two is set.
 type Audience struct {
 	Filter   *LeadFilter
 	LeadsIDs []int64 // distinct

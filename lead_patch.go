@@ -3,6 +3,7 @@ package waypost
 import (
 	"maps"
 	"reflect"
+	"slices"
 )
 
 // LeadPatch is a merge patch (RFC 7396) of a lead's fields: members that are not
@@ -11,7 +12,7 @@ import (
 type LeadPatch struct {
 	// Fields holds what is written; a custom field that is null is to be cleared.
 	Fields  LeadFields
-	written map[string]bool
+	written []string // names of members, null ones included
 }
 
 // ReadLeadPatch reads a patch: one JSON object of lead fields, from which it takes what
@@ -19,36 +20,25 @@ type LeadPatch struct {
 // its members; Validate reports the rest.
 func ReadLeadPatch(data []byte) (LeadPatch, Problems) {
 	var fields LeadFields
-	written, problems := decodeWritten(data, &fields)
+	written, problems := decodeJSON(data, &fields)
 	fields.clean()
 	return LeadPatch{fields, written}, problems
 }
 
-// decodeWritten is DecodeJSON and tells which members are written, null ones
-// included.
-func decodeWritten(data []byte, v any) (written map[string]bool, problems Problems) {
-	names, problems := decodeJSON(data, v)
-	written = make(map[string]bool, len(names))
-	for _, name := range names {
-		written[name] = true
-	}
-	return written, problems
-}
-
 // Writes tells whether the patch says something of the member.
-func (p LeadPatch) Writes(member string) bool { return p.written[member] }
+func (p LeadPatch) Writes(member string) bool { return slices.Contains(p.written, member) }
 
 // Apply returns the fields as they are after the patch. Neither the patch nor f
 // shares a map or a slice with the result that is changed.
 func (p LeadPatch) Apply(f LeadFields) LeadFields {
 	from, to := reflect.ValueOf(p.Fields), reflect.ValueOf(&f).Elem()
 	for name, index := range fieldsOf(from.Type()) {
-		if p.written[name] && name != "customFields" {
+		if p.Writes(name) && name != "customFields" {
 			to.FieldByIndex(index).Set(from.FieldByIndex(index))
 		}
 	}
 	switch {
-	case !p.written["customFields"]:
+	case !p.Writes("customFields"):
 	case p.Fields.CustomFields == nil:
 		f.CustomFields = nil
 	default:

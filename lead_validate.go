@@ -2,6 +2,7 @@ package waypost
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/mail"
 	"net/url"
@@ -38,8 +39,8 @@ var eastmost = time.FixedZone("UTC+14", 14*60*60)
 // It reports all faulty fields at once, as BadRequest with the target
 // businessParam, or, if there is no other fault, a birthday in the future as
 // UnprocessableEntity. Custom fields that are null are taken out: like every
-// null, they are not set. CustomFields without members are nil, so that every way
-// out of here and back tells the same.
+// null, they are not set. CustomFields without members are nil, so that a lead is the same
+// after it was stored, or exported and imported.
 func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []string, err error) {
 	f.clean()
 	var p Problems
@@ -124,7 +125,7 @@ func (f *LeadFields) checkCustomFields(p *Problems) {
 		p.Add(DetailOutOfRange, "customFields", "must have at most %d members", maxCustomFields)
 		return
 	}
-	for _, name := range sortedKeys(f.CustomFields) {
+	for _, name := range slices.Sorted(maps.Keys(f.CustomFields)) {
 		at := join("customFields", name)
 		if !isName(name, maxLeadShortText) {
 			p.Add(DetailInvalidFormat, at, "the name must be 1 to %d printable characters", maxLeadShortText)
@@ -175,7 +176,7 @@ func checkString(p *Problems, target string, s *string, limit int, refused func(
 	return false
 }
 
-// checkKey checks what others find a lead by: an empty one would be everybody's.
+// checkKey checks an id that leads are found by: an empty one would be everybody's.
 func checkKey(p *Problems, target string, s *string) {
 	if s != nil && *s == "" {
 		p.Add(DetailInvalidFormat, target, "must not be blank; leave it out or send null")
@@ -218,13 +219,4 @@ func checkNumber(p *Problems, target string, v float64) {
 	if math.IsNaN(v) || math.Abs(v) > maxExactNumber {
 		p.Add(DetailOutOfRange, target, "must be a number between -2^53 and 2^53; send a longer one as a string")
 	}
-}
-
-func sortedKeys(m map[string]any) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

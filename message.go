@@ -1,10 +1,6 @@
 package waypost
 
-import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // TimeFormat is how times are written on every interface: RFC 3339 with
 // milliseconds, for times in UTC.
@@ -27,13 +23,11 @@ func (m Message) Encode() ([]byte, error) {
 	if m.Params == nil {
 		m.Params = map[string]any{}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m); err != nil {
+	encoded, err := EncodeJSON(m)
+	if err != nil {
 		return nil, fmt.Errorf("encode message %s: %w", m.MessageID, err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return encoded, nil
 }
 
 // MessageVersion is the version member of every message.

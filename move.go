@@ -13,8 +13,8 @@ type Migration struct {
 // Migrated counts the enrollments of a migration: those that waited on its nodes,
 // and those of them that were ordered to move.
 type Migrated struct {
-	Matched int
-	Moved   int
+	Matched int `json:"matched"`
+	Moved   int `json:"moved"`
 }
 
 // Move is where one enrollment is to go on.
@@ -38,7 +38,7 @@ type Leaving struct {
 // LeavingBatch is a group of enrollments of one workflow.
 type LeavingBatch struct {
 	JourneyID string
-	LaunchID  string // that they are of, "" if none
+	LaunchID  string // of the enrollments, "" if none
 	Version   int
 	Items     []Leaving
 }

@@ -31,9 +31,9 @@ type Redelivery struct {
 	// Message says why it failed, "" otherwise.
 	Message string
 	Total   int // deliveries that match, counted when it begins; 0 until then
-	// Redelivered are those that it has begun a round of, Skipped those that it could
-	// not: they were being delivered again meanwhile, or have no stored message, or
-	// their lead or webhook was deleted.
+	// Redelivered counts deliveries that got a new round, Skipped those that could not:
+	// they were being delivered again, have no stored message, or their lead or webhook
+	// was deleted.
 	Redelivered int
 	Skipped     int
 	// Succeeded, Failed and Canceled count the rounds that have ended, of Redelivered.

@@ -75,11 +75,10 @@ type Opening struct {
 	// Interrupts is true if an attempt left open by a process that has ended is to
 	// be recorded as interrupted first; Attempt is then the one after it.
 	Interrupts bool
-	// Cap counts for a first attempt: it is not opened if the lead got so many
-	// touchpoints already, those of this call included and those that were given up or
-	// canceled not. Instead Skipped is recorded,
-	// and the delivery, if there is one, is canceled with SkipFrequencyCap as its
-	// reason. All openings of a touchpoint have the same.
+	// Cap holds for a first attempt: it is not opened if the lead has got that many
+	// touchpoints, counting those of this call, and not those that were given up or
+	// canceled. Instead Skipped is recorded, and the delivery, if there is one, is canceled
+	// with SkipFrequencyCap as its reason. All openings of a touchpoint have the same.
 	Cap     FrequencyCap
 	Skipped *Progress
 }
@@ -116,7 +115,7 @@ type Deferral struct {
 	Progress *Progress // the timeline's "deferred" entry, nil if there is none
 }
 
-// Briefing is what the first messages of a touchpoint need to know, of one moment.
+// Briefing is what first messages of a touchpoint are decided by, read at one moment.
 type Briefing struct {
 	Enrollments map[string]Enrollment
 	Leads       map[int64]Lead // of the scope

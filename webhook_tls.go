@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // maxPEM bounds each of the texts of a TLS setting.
@@ -93,7 +92,7 @@ func (t TLS) validate(p *Problems, unreadable bool) {
 		p.Add(DetailNullValue, "tls.clientKey", "is missing: it belongs to tls.clientCertificate")
 	case hasKey && t.ClientCertificate == "":
 		p.Add(DetailNullValue, "tls.clientCertificate", "is missing: it belongs to tls.clientKey")
-	case t.ClientKey == "" || !valid || !checkPEM(p, "tls.clientKey", t.ClientKey):
+	case t.ClientKey == "" || !valid || !checkText(p, "tls.clientKey", &t.ClientKey, maxPEM):
 	case strings.Contains(t.ClientKey, "ENCRYPTED"):
 		p.Add(DetailInvalidFormat, "tls.clientKey", "must not have a passphrase: `openssl pkey` takes it off")
 	default:
@@ -107,7 +106,7 @@ func checkCertificates(p *Problems, target, text string) bool {
 	if text == "" {
 		return true
 	}
-	if !checkPEM(p, target, text) {
+	if !checkText(p, target, &text, maxPEM) {
 		return false
 	}
 	_, err := certificates(text)
@@ -115,8 +114,4 @@ func checkCertificates(p *Problems, target, text string) bool {
 		p.Add(DetailInvalidFormat, target, "%s", err)
 	}
 	return err == nil
-}
-
-func checkPEM(p *Problems, target, text string) bool {
-	return checkString(p, target, &text, maxPEM, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
 }

@@ -3,6 +3,7 @@ package waypost
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -31,8 +32,8 @@ const (
 )
 
 // Validate reports everything that is wrong with a webhook as one BadRequest
-// (docs/contract.md, "Webhook members"). Whether the URL can be allowed and whether the templates
-// compile is for those to check who know addresses and templates.
+// (docs/contract.md, "Webhook members"). It checks neither whether the URL is allowed
+// (package webhook) nor whether templates compile (package journey).
 func (w *Webhook) Validate() error {
 	var p Problems
 	checkRequired(&p, "name", w.Name, maxWebhookName)
@@ -148,7 +149,7 @@ func validateParams(p *Problems, params map[string]any) {
 		p.Add(DetailOutOfRange, "params", "must have at most %d members", maxParams)
 		return
 	}
-	for _, name := range sortedKeys(params) {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
 		at := join("params", name)
 		if !isName(name, maxParamName) {
 			p.Add(DetailInvalidFormat, at, "the name must be 1 to %d printable characters", maxParamName)

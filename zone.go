@@ -1,7 +1,7 @@
 package waypost
 
 import (
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 	_ "time/tzdata" // machines without a time zone database must know the same zones
@@ -16,7 +16,7 @@ func Zone(name string) (*time.Location, bool) {
 	if known, ok := zones.Load(name); ok {
 		return known.(*time.Location), true
 	}
-	if !isZoneName(name) {
+	if !zoneName.MatchString(name) || name == "Local" {
 		return nil, false
 	}
 	loc, err := time.LoadLocation(name)
@@ -27,24 +27,17 @@ func Zone(name string) (*time.Location, bool) {
 	return loc, true
 }
 
-// isZoneName keeps names away from the file system that IANA does not give: all of
-// its names begin with a capital letter, unlike the folders posix and right that
-// some systems have beside them.
-func isZoneName(name string) bool {
-	strange := func(r rune) bool { return !strings.ContainsRune(zoneLetters, r) }
-	return name != "Local" && name != "" && 'A' <= name[0] && name[0] <= 'Z' && !strings.ContainsFunc(name, strange) &&
-		!strings.Contains(name, "//") // the file of another name
-}
-
-// zoneLetters are the characters of an IANA name.
-const zoneLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/"
+// zoneName keeps other names away from the file system. All names of IANA begin with a
+// capital letter, unlike the folders posix and right that some systems have beside them;
+// a doubled slash would name the file of another name.
+var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
 
 // farthest is more than any offset from UTC that a zone ever had.
 const farthest = 30 * time.Hour
 
-// FirstAt returns the first instant at which clocks of the zone show wall, written
-// as UTC, or later. So a time that clocks jump over is moved to where they jump
-// to, and of one that they show twice it is the first.
+// FirstAt returns the first instant at which clocks of the zone show wall, written as UTC,
+// or a later time: a time that clocks jump over becomes the end of the jump, and of the
+// two instants of a time that they show twice it is the first.
 func FirstAt(wall time.Time, loc *time.Location) time.Time {
 	t := wall.Add(-farthest).In(loc) // clocks show less than wall here
 	for {

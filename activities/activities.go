@@ -47,7 +47,7 @@ type Activities struct {
 type Options struct {
 	Engine *delivery.Engine
 	Store  Store
-	Wake   func() // is called when there are new cohorts to start; nil for nobody
+	Wake   func() // is called when there are new cohorts to start; nil for none
 	Log    *slog.Logger
 	Now    func() time.Time // time.Now if nil
 }

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -29,10 +28,10 @@ type AudienceProgress struct {
 	HeldOut  int  `json:"heldOut,omitempty"`
 	Done     bool `json:"done,omitempty"`
 	Canceled bool `json:"canceled,omitempty"`
-	// Paused says that the workflow will be told when to go on.
+	// Paused says that the workflow is woken when to go on.
 	Paused bool `json:"paused,omitempty"`
 	// Credit is what the rate has left. Wait says after how long the workflow is to come
-	// again: the next lead is not due before, or there is no place here to wait for it.
+	// again: the next lead is not due before, or there is no slot here to wait for it.
 	Credit float64       `json:"credit,omitempty"`
 	Wait   time.Duration `json:"wait,omitempty"`
 }
@@ -48,32 +47,30 @@ const (
 	// rateTick is how often a launch with a rate enrolls.
 	rateTick = 100 * time.Millisecond
 	// pacingSlots is how many launches of a process may wait for their rate in an activity,
-	// which takes a place of the worker. The others come again after pacingAway, and so
-	// does who would wait for longer than that.
+	// which takes a slot of the worker. The others, and each that would wait for longer,
+	// come again after pacingAway.
 	pacingSlots = 20
 	pacingAway  = 5 * time.Second
 )
 
-// EnrollAudience enrolls the audience of a launch step by step, until nobody is
-// left, it is paused or canceled, some minutes have passed, or its rate has it wait
-// elsewhere. Every step is one
-// transaction with the launch's place in its audience: a run that is cut off
-// neither loses nor repeats a lead.
+// EnrollAudience enrolls the audience of a launch step by step, until no lead is left,
+// the launch is paused or canceled, some minutes have passed, or its rate has it wait
+// elsewhere. Every step is one transaction with the launch's place in its audience: a run
+// that is cut off neither loses nor repeats a lead.
 func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (AudienceProgress, error) {
 	tell, stop := keepAlive(ctx)
 	defer stop()
 	var p AudienceProgress
 	if in.Early {
-		step, err := a.lookAtLaunch(ctx, in.LaunchID)
-		p.Canceled = step.Canceled
-		return p, err
+		err := a.enrollSome(ctx, in.LaunchID, 0, &p)
+		return AudienceProgress{Canceled: p.Canceled}, err
 	}
 	if activity.GetInfo(ctx).Attempt > 1 {
 		in.Credit = 0 // the try before may have used it
 	}
 	begin := time.Now()
-	// As many are due as since the beginning. Whom nobody enrolls because of the control
-	// group takes no place.
+	// The credit is what is due since the beginning. A lead of the control group is not
+	// enrolled, and uses none.
 	credit := func() float64 {
 		return in.Credit + in.RatePerSecond*time.Since(begin).Seconds() - float64(p.Enrolled+p.Skipped)
 	}
@@ -81,51 +78,39 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 	for time.Since(begin) < audienceRun {
 		n := audienceStep
 		if in.RatePerSecond > 0 {
-			if n = min(maxAudienceStep, int(credit()+in.RatePerSecond*rateTick.Seconds())); n < 1 {
-				p.Wait = time.Duration((1 - credit()) / in.RatePerSecond * float64(time.Second))
-				if !waits && p.Wait <= pacingAway {
-					select {
-					case a.pacing <- struct{}{}:
-						waits = true
-						defer func() { <-a.pacing }()
-					default:
-						p.Wait = pacingAway
-					}
-				}
-				if !waits || p.Wait > pacingAway {
-					// Whoever has rung wants to know whether it is canceled or paused.
-					step, err := a.lookAtLaunch(ctx, in.LaunchID)
-					if err != nil {
-						return p, err
-					}
-					p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
-					break
-				}
-				p.Wait = 0
-				if stopping(ctx) {
-					break
-				}
+			n = min(maxAudienceStep, int(credit()+in.RatePerSecond*rateTick.Seconds()))
+		}
+		if n < 1 {
+			wait := time.Duration((1 - credit()) / in.RatePerSecond * float64(time.Second))
+			if !waits && wait <= pacingAway {
 				select {
-				case <-time.After(rateTick):
-				case <-ctx.Done():
-					return p, ctx.Err()
+				case a.pacing <- struct{}{}:
+					waits = true
+					defer func() { <-a.pacing }()
+				default:
+					wait = pacingAway
 				}
-				continue
 			}
+			if !waits || wait > pacingAway {
+				p.Wait = wait
+				// The workflow may have been woken because the launch is canceled or paused.
+				if err := a.enrollSome(ctx, in.LaunchID, 0, &p); err != nil {
+					return p, err
+				}
+				break
+			}
+			if stopping(ctx) {
+				break
+			}
+			select {
+			case <-time.After(rateTick):
+			case <-ctx.Done():
+				return p, ctx.Err()
+			}
+			continue
 		}
-		step, err := a.store.EnrollAudience(ctx, in.LaunchID, n)
-		if err != nil {
-			return p, fmt.Errorf("enroll the audience of launch %s: %w", in.LaunchID, err)
-		}
-		p.Enrolled += step.Enrolled
-		p.Skipped += step.Skipped
-		p.HeldOut += step.HeldOut
-		if step.Enrolled > 0 {
-			a.wake()
-		}
-		if step.Done || step.Canceled || len(step.Held) > 0 {
-			p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
-			return p, nil
+		if err := a.enrollSome(ctx, in.LaunchID, n, &p); err != nil || p.Done || p.Canceled || p.Paused {
+			return p, err
 		}
 		tell(p)
 		if stopping(ctx) {
@@ -133,18 +118,26 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 		}
 	}
 	if in.RatePerSecond > 0 {
-		p.Credit = min(credit(), max(1, in.RatePerSecond)) // what nobody had time for is not made up for
+		p.Credit = min(credit(), max(1, in.RatePerSecond)) // more than a second's worth is not made up for
 	}
 	return p, nil
 }
 
-// lookAtLaunch tells how a launch stands, and enrolls nobody.
-func (a *Activities) lookAtLaunch(ctx context.Context, id string) (waypost.LaunchStep, error) {
-	step, err := a.store.EnrollAudience(ctx, id, 0)
+// enrollSome takes one step of up to n leads, and adds it to p; with n = 0 it only finds out
+// how the launch stands.
+func (a *Activities) enrollSome(ctx context.Context, launchID string, n int, p *AudienceProgress) error {
+	step, err := a.store.EnrollAudience(ctx, launchID, n)
 	if err != nil {
-		return step, fmt.Errorf("look at launch %s: %w", id, err)
+		return err
 	}
-	return step, nil
+	p.Enrolled += step.Enrolled
+	p.Skipped += step.Skipped
+	p.HeldOut += step.HeldOut
+	p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
+	if step.Enrolled > 0 {
+		a.wake()
+	}
+	return nil
 }
 
 // stopping tells whether the worker stops: another one goes on.

@@ -45,7 +45,7 @@ func (w *world) enroll(a *activities.Activities, in activities.AudienceInput, st
 	return p, err
 }
 
-// A launch enrolls as many as its rate has left, and does not keep a worker's place
+// A launch enrolls as many as its rate has left, and does not keep a worker's slot
 // until the next one is due.
 func TestRateHasCredit(t *testing.T) {
 	t.Parallel()
@@ -74,9 +74,9 @@ func TestRateHasCredit(t *testing.T) {
 	}
 }
 
-// However many launches wait for their rate, they leave most places of a worker to
+// However many launches wait for their rate, they leave most slots of a worker to
 // others.
-func TestLaunchesThatWaitHaveFewPlaces(t *testing.T) {
+func TestLaunchesThatWaitHaveFewSlots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.process()

@@ -27,7 +27,7 @@ func (a *Activities) await(ctx context.Context, b delivery.Batch, v delivery.Ver
 	for pending := waits; len(pending) > 0; {
 		states, err := a.store.Await(ctx, pending)
 		if err != nil {
-			return fmt.Errorf("wait for events: %w", err)
+			return err
 		}
 		results, err := a.match(ctx, b, v, items, states, said)
 		if err != nil {
@@ -111,7 +111,7 @@ func (a *Activities) match(ctx context.Context, b delivery.Batch, v delivery.Ver
 	subjects := make([]delivery.Subject, len(open))
 	if conditions {
 		var err error
-		if subjects, err = a.engine.Subjects(ctx, b, v, open); err != nil {
+		if subjects, err = a.engine.Subjects(ctx, b, v, open, nil); err != nil {
 			return nil, err
 		}
 	}

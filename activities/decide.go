@@ -25,8 +25,7 @@ type Decision struct {
 	At      time.Time `json:"at"`
 }
 
-// Input is what the interpreter is told of the decision. Of one that was Stopped it
-// means nothing.
+// Input is the decision as the interpreter takes it, of one that was not Stopped.
 func (d Decision) Input() journey.Input {
 	return journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Until: d.Until, Succeed: d.Succeed, Reason: d.Reason}
 }
@@ -43,7 +42,7 @@ func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decis
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := a.engine.Subjects(ctx, b, v, b.Items)
+	subjects, err := a.engine.Subjects(ctx, b, v, b.Items, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -79,17 +78,14 @@ func stops(controls delivery.Controls, enrollmentID string) (stopped, reason str
 	return "", ""
 }
 
-// RecordBatch writes the timeline entries of enrollments that no other activity
-// is about to write: those that begin a wait or have ended.
+// RecordBatch writes the timeline entries of enrollments that begin a wait or have ended,
+// which no other activity is about to write.
 func (a *Activities) RecordBatch(ctx context.Context, b delivery.Batch) error {
 	progress := make([]waypost.Progress, 0, len(b.Items))
 	for _, item := range b.Items {
 		if p := item.Progress(item.State, nil); p != nil {
 			progress = append(progress, *p)
 		}
-	}
-	if len(progress) == 0 {
-		return nil
 	}
 	return a.store.RecordProgress(ctx, progress)
 }

@@ -33,8 +33,8 @@ func caller(ctx context.Context) delivery.Caller {
 const heartbeat = 2 * time.Second
 
 // keepAlive heartbeats until it is stopped, so that the death of the process is
-// noticed within seconds however long a receiver takes. What is told goes with the
-// heartbeats from then on.
+// noticed within seconds however long a receiver takes. Heartbeats carry the details that
+// tell got last.
 func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
 	told, done := make(chan any), make(chan struct{})
 	go func() {

@@ -9,9 +9,9 @@ import (
 	"waypost/journey"
 )
 
-// EnrollBatch enrolls the leads of all items, who stand at an enroll node, in the
+// EnrollBatch enrolls the leads of all items, which are at an enroll node, in the
 // newest version of the journey that the node names, and returns what came of it, in
-// the order of the items. Whoever may not enter is not enrolled, which is no error.
+// the order of the items. A lead that may not enter is not enrolled, which is no error.
 // It may run any number of times: what was enrolled for a visit stays the answer.
 func (a *Activities) EnrollBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
 	v, err := a.version(ctx, b)

@@ -9,7 +9,7 @@ import (
 
 // follow finds out when items are over that wait for a time which depends on the lead.
 // Findings hold when that was to be. Waits that are not over are registered, so that
-// their workflow is told of changes from then on.
+// changes wake their workflow from then on.
 func (a *Activities) follow(ctx context.Context, b delivery.Batch, v delivery.Version, following []int, findings []Finding) error {
 	workflowID := workflowID(ctx)
 	var waits []waypost.Wait

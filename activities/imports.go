@@ -46,7 +46,7 @@ func (a *Activities) ImportLeads(ctx context.Context, in ImportInput) (ImportPro
 		case waypost.CodeOf(err) == waypost.CodeNotFound:
 			return ImportProgress{}, importFailed(in.ImportID, "it does not exist")
 		case err != nil:
-			return ImportProgress{}, fmt.Errorf("import %s: %w", in.ImportID, err)
+			return ImportProgress{}, err
 		case im.Status == waypost.ImportFailed:
 			return ImportProgress{}, importFailed(in.ImportID, im.Message)
 		}

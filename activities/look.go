@@ -1,8 +1,8 @@
 package activities
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -13,7 +13,7 @@ import (
 // What LookBatch finds out about an enrollment, beside OutcomeCanceled and
 // OutcomeExited.
 const (
-	FoundPaused   = "paused"   // nothing is to be done until the workflow is told to look again
+	FoundPaused   = "paused"   // nothing is to be done until the workflow is woken
 	FoundWaiting  = "waiting"  // it goes on at Due
 	FoundOver     = "over"     // its delay is over
 	FoundMatched  = "matched"  // the event that it waits for has come
@@ -41,7 +41,7 @@ type Finding struct {
 // were paused, canceled or exited, when their waits end, and whether the events have come
 // that they wait for. It registers waits for events, and for times that depend on the
 // lead, whose ends it takes from the leads as they are now. It writes the timeline
-// entries that nobody wrote yet. It returns a finding for each item, in their
+// entries that are not written yet. It returns a finding for each item, in their
 // order, and may run any number of times.
 func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding, error) {
 	v, err := a.version(ctx, b)
@@ -59,10 +59,7 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 	var awaiting, following []int
 	var canceled []waypost.Touchpoint
 	for i, item := range b.Items {
-		due := item.Since
-		if !item.Planned.IsZero() {
-			due = item.Planned
-		}
+		due := cmp.Or(item.Planned, item.Since)
 		// Waits go on where a pause found them; another attempt is made when its time
 		// has come, or has come meanwhile, and a waitUntil ends when the clock says so.
 		n, _ := v.Node(item.State.Node)
@@ -88,55 +85,49 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 		}
 		findings[i] = f
 	}
-	if len(canceled) > 0 {
-		if err := a.store.CancelDeliveries(ctx, canceled); err != nil {
-			return nil, fmt.Errorf("cancel deliveries: %w", err)
-		}
-		// An attempt that is under way ends with a record; the workflow sends another
-		// batch for it, which waits for that.
-		open, err := a.engine.OpenAttempts(ctx, canceled)
-		if err != nil {
-			return nil, err
-		}
-		for i, item := range b.Items {
-			if _, ok := open[item.Touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
-				findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Ending = FoundWaiting, "", b.Now, true
-			}
+	if err := a.store.CancelDeliveries(ctx, canceled); err != nil {
+		return nil, err
+	}
+	// An attempt that is under way ends with a record; the workflow sends another
+	// batch for it, which waits for that.
+	open, err := a.engine.OpenAttempts(ctx, canceled)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range b.Items {
+		if _, ok := open[item.Touchpoint()]; ok && item.State.Phase == journey.PhaseSend {
+			findings[i].Outcome, findings[i].Reason, findings[i].Due, findings[i].Ending = FoundWaiting, "", b.Now, true
 		}
 	}
-	if len(awaiting) > 0 {
-		if err := a.await(ctx, b, v, awaiting, findings); err != nil {
-			return nil, err
-		}
+	if err := a.await(ctx, b, v, awaiting, findings); err != nil {
+		return nil, err
 	}
-	if len(following) > 0 {
-		if err := a.follow(ctx, b, v, following, findings); err != nil {
-			return nil, err
-		}
+	if err := a.follow(ctx, b, v, following, findings); err != nil {
+		return nil, err
 	}
 	return findings, a.ordered(ctx, b, findings)
 }
 
-// ordered finds those that wait, and go on waiting, but are to do so in another
-// version. Whoever orders it tells their workflow. Those that would go on are asked about
-// too: a workflow that an operator has reset may wait for some that have left it.
+// ordered finds the enrollments that wait, and go on waiting, but are to do so in another
+// version: an order wakes their workflow. Those that would go on are asked about
+// too: a workflow that an operator has reset may have some that have left it.
 func (a *Activities) ordered(ctx context.Context, b delivery.Batch, findings []Finding) error {
 	seqs := map[string]int{}
 	for i, item := range b.Items {
 		outcome := findings[i].Outcome
-		goesOn := outcome == FoundOver || outcome == FoundMatched || outcome == FoundTimedOut || outcome == FoundChanged
+		ended := outcome == delivery.OutcomeCanceled || outcome == delivery.OutcomeExited
 		waits := outcome == FoundWaiting || outcome == FoundPaused
-		if (item.Woken && waits || goesOn) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
+		if !ended && (item.Woken || !waits) && item.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			seqs[item.EnrollmentID] = item.State.Seq
 		}
 	}
 	moves, err := a.store.Moves(ctx, b.Version, seqs)
 	if err != nil {
-		return fmt.Errorf("read moves: %w", err)
+		return err
 	}
 	for i := range findings {
 		move, found := moves[findings[i].EnrollmentID]
-		// Who is to wait for another time does so there: a look comes first there, too.
+		// An enrollment that is to wait for another time does so there: a look comes first there, too.
 		waits := findings[i].Outcome == FoundWaiting || findings[i].Outcome == FoundPaused || findings[i].Outcome == FoundChanged
 		if found && (waits || move == waypost.Move{}) {
 			findings[i].Outcome = FoundOrdered

@@ -24,10 +24,9 @@ type Carried struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// MoveBatch lets enrollments go that LookBatch has found as ordered into another
-// version. It returns a finding for each item, in their order: of those that have left,
-// now or in an earlier run, FoundMoved; others stay as they were, and are told of when
-// something has come between.
+// MoveBatch lets enrollments go that LookBatch has found to be ordered into another
+// version. It returns a finding for each item, in their order: FoundMoved if it has left,
+// now or in an earlier run, and FoundWaiting if something has come between.
 func (a *Activities) MoveBatch(ctx context.Context, b delivery.Batch) ([]Finding, error) {
 	_, stop := keepAlive(ctx)
 	defer stop()
@@ -41,7 +40,7 @@ func (a *Activities) MoveBatch(ctx context.Context, b delivery.Batch) ([]Finding
 	}
 	moves, err := a.store.Moves(ctx, b.Version, seqs)
 	if err != nil {
-		return nil, fmt.Errorf("read moves: %w", err)
+		return nil, err
 	}
 	batch := waypost.LeavingBatch{JourneyID: b.JourneyID, LaunchID: b.LaunchID, Version: b.Version, Items: make([]waypost.Leaving, len(b.Items))}
 	for i, item := range b.Items {
@@ -54,7 +53,7 @@ func (a *Activities) MoveBatch(ctx context.Context, b delivery.Batch) ([]Finding
 	}
 	left, err := a.store.LetGo(ctx, batch)
 	if err != nil {
-		return nil, fmt.Errorf("move enrollments: %w", err)
+		return nil, err
 	}
 	findings := make([]Finding, len(b.Items))
 	for i, item := range b.Items {
@@ -96,7 +95,7 @@ func (a *Activities) leaving(ctx context.Context, b delivery.Batch, from deliver
 	return l, nil
 }
 
-// addWaits says of those that are to move and wait for an event what they wait for.
+// addWaits adds what enrollments that are to move wait for, if that is an event.
 func (a *Activities) addWaits(ctx context.Context, b delivery.Batch, from delivery.Version, leaving []waypost.Leaving) error {
 	var awaiting []delivery.Item
 	var which []int

@@ -33,7 +33,7 @@ func (a *Activities) OpenOccurrence(ctx context.Context, in OccurrenceInput) (Oc
 		return OccurrenceResult{}, temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("there is no recurring launch %s", in.LaunchID), "OccurrenceFailed", nil)
 	case err != nil:
-		return OccurrenceResult{}, fmt.Errorf("open an occurrence of launch %s: %w", in.LaunchID, err)
+		return OccurrenceResult{}, err
 	}
 	if o.Skipped != "" {
 		a.log.Warn("an occurrence of a recurring launch is skipped", "launch", in.LaunchID, "at", in.At, "reason", o.Skipped)

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// check asks one thing that a role depends on.
+// check is a readiness check of one dependency.
 type check struct {
 	name string
 	ask  func(context.Context) error
-	// optional says that the role does the rest of its work without it: it is degraded then,
-	// and ready.
+	// optional says that without this dependency the role is degraded, but ready.
 	optional bool
 }
 
@@ -27,10 +26,10 @@ type adminServer struct {
 	mu       sync.Mutex
 	asked    time.Time // when /readyz was asked last
 	stopping bool
-	told     chan struct{} // gets something whenever somebody was told so
+	told     chan struct{} // receives after an answer that said so
 }
 
-// Whoever asked /readyz within watchedTime is likely to ask again.
+// watchedTime: after a request for /readyz, another one is expected within this time.
 const watchedTime = 30 * time.Second
 
 // Variables for tests on a busy machine.
@@ -40,8 +39,8 @@ var (
 	// optionalTime bounds one that leaves the process ready: Kubernetes waits for an answer
 	// for a second.
 	optionalTime = 700 * time.Millisecond
-	// noticeTime is how long a process that is to stop goes on accepting if nobody asks
-	// /readyz who did so before.
+	// noticeTime is how long a stopping process goes on accepting requests if /readyz is
+	// not asked any more.
 	noticeTime = 5 * time.Second
 )
 
@@ -67,7 +66,7 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 	status, answers := http.StatusOK, map[string]string{}
 	if !a.isStopping() {
 		for i, failed := range a.ask(r.Context()) {
-			switch c := a.checks[i]; { // the cause is for the log, not for whoever asks
+			switch c := a.checks[i]; { // the answer does not tell the cause
 			case failed && c.optional:
 				answers[c.name] = "degraded"
 			case failed:
@@ -77,7 +76,7 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	stopping := a.isStopping() // also while they were asked
+	stopping := a.isStopping() // it may have changed during the checks
 	if stopping {
 		status, answers = http.StatusServiceUnavailable, map[string]string{"process": "stopping"}
 	}
@@ -85,12 +84,12 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 	if stopping && http.NewResponseController(w).Flush() == nil {
 		select {
 		case a.told <- struct{}{}:
-		default: // somebody else was
+		default: // another answer did
 		}
 	}
 }
 
-// ask does all checks at the same time, and tells which fail.
+// ask makes all checks at the same time, and returns which of them failed.
 func (a *adminServer) ask(ctx context.Context) []bool {
 	failed := make([]bool, len(a.checks))
 	var group sync.WaitGroup
@@ -109,7 +108,7 @@ func (a *adminServer) ask(ctx context.Context) []bool {
 	return failed
 }
 
-// isStopping notes that somebody asks.
+// isStopping also records the time of the question.
 func (a *adminServer) isStopping() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,9 +116,9 @@ func (a *adminServer) isStopping() bool {
 	return a.stopping
 }
 
-// announce has /readyz say that the process stops. With wait it returns once
-// whoever watches it knows, so that no new requests are sent to a listener that
-// closes; at once if nobody does.
+// announce has /readyz say that the process stops. With wait, and if /readyz was asked
+// lately, announce returns once that was answered, so that a load balancer sends no request
+// to a listener that closes.
 func (a *adminServer) announce(wait bool) {
 	a.mu.Lock()
 	watched := time.Since(a.asked) < watchedTime

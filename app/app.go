@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -20,23 +21,22 @@ import (
 	"waypost/worker"
 )
 
-// drainTime bounds what a stopping process still does: answering requests that
-// it has begun and recording outcomes that it has seen.
+// drainTime bounds how long a stopping process answers open requests and records outcomes.
 const drainTime = 25 * time.Second
 
-// wantedDescriptors let a worker make as many POSTs as it may, and keep the connections
+// wantedDescriptors are enough for as many POSTs as a worker makes, and for idle connections
 // (docs/performance.md, "What to set in production").
 const wantedDescriptors = 8192
 
-// Gateway serves the HTTP API until ctx ends. It stores what it accepts; workers,
-// which it tells through Redis, start it and carry it out. ready is called with the
-// API's address once it serves.
+// Gateway serves the HTTP API until ctx ends. It stores what it accepts, and wakes the
+// workers through Redis, which carry it out. ready is called with the API's address once
+// the gateway serves.
 func Gateway(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(httpAddr string)) error {
 	return run(ctx, cfg, log, ready, parts{gateway: true})
 }
 
-// Worker carries out journeys until ctx ends. ready is called with the admin
-// address once it works.
+// Worker carries out journeys until ctx ends. ready is called with the admin address once
+// the worker has started.
 func Worker(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(adminAddr string)) error {
 	return run(ctx, cfg, log, ready, parts{worker: true})
 }
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 
 type parts struct{ gateway, worker bool }
 
-// service is what traces call a process with these parts.
+// service is the process's service name in traces.
 func (p parts) service() string {
 	switch {
 	case !p.worker:
@@ -60,30 +60,20 @@ func (p parts) service() string {
 	return "waypost-serve"
 }
 
-// Now is the clock of the roles. Only tests of what a wrong clock does set another
-// one, in a process of their own.
+// Now is the clock of the roles. Tests of a wrong clock set another one, in a process of
+// their own.
 var Now = time.Now
 
-// run opens what the role needs, starts it, and waits until ctx ends or something fails.
-// What was opened is closed in reverse order.
+// run opens the parts of a role, starts them, and waits until ctx ends or a part fails. It
+// closes the parts in reverse order.
 func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(string), role parts) error {
 	p := &process{cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: newMetrics()}
 	defer p.stop.unwind()
 	adoptStandardLog(log)
-	if err := p.openStore(ctx); err != nil {
-		return err
-	}
-	if err := p.openTemporal(ctx); err != nil {
-		return err
-	}
-	if err := p.openSender(); err != nil {
-		return err
-	}
-	if err := p.openRedis(); err != nil {
-		return err
-	}
-	if err := p.openSearch(ctx); err != nil {
-		return err
+	for _, open := range []func(context.Context) error{p.openStore, p.openTemporal, p.openSender, p.openRedis, p.openSearch} {
+		if err := open(ctx); err != nil {
+			return err
+		}
 	}
 	p.openLimits()
 	var working *runningWorker
@@ -105,12 +95,15 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	if p.admin, err = serveAdmin(ctx, cfg.Admin.Addr, p.checks, p.counts.handler()); err != nil {
 		return err
 	}
-	p.runInBackground(ctx)
+	if p.search != nil {
+		p.background = append(p.background, p.search.indexer.Run)
+	}
+	p.stop.run(ctx, p.background...)
 	failed := make(chan error, 1)
 	if role.gateway {
 		go func() { failed <- gateway.Serve(serving, p.cert.listen(listener)) }()
 		p.stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
-		// It accepts enrollments whether Temporal is there or not.
+		// The gateway accepts enrollments while Temporal is away, too.
 		ready(listener.Addr().String())
 	}
 	p.stop.push(func() { p.admin.announce(role.gateway) })
@@ -132,7 +125,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	}
 }
 
-// retention says in the store's words how long what has ended is kept.
+// retention turns the settings into the store's type.
 func retention(r config.Retention) waypost.Retention {
 	return waypost.Retention{
 		Payloads: time.Duration(r.Payloads), Attempts: time.Duration(r.Attempts), Deliveries: time.Duration(r.Deliveries),
@@ -150,7 +143,7 @@ func OpenStore(ctx context.Context, cfg config.Config) (*store.Store, error) {
 	return store.Open(ctx, string(cfg.Database.URL), keys, Now)
 }
 
-// tokensOf gives an Admission the rates that all processes share.
+// tokensOf makes the rates that all processes share the Tokens of an Admission.
 func tokensOf(rates *limits.Rates) delivery.Tokens {
 	return func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 		taken := rates.Take(ctx, key, perSecond, burst, n)
@@ -158,17 +151,17 @@ func tokensOf(rates *limits.Rates) delivery.Tokens {
 	}
 }
 
-// waker tells somebody that there is something to do.
+// waker makes a function a gateway.Waker.
 type waker func()
 
 func (w waker) Wake() { w() }
 
-// enrollments are read from the database, however they are stored.
+// enrollments reads enrollments; starting and ringing add how they are stored.
 type enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 }
 
-// starting has enrollments started by the pump of this process.
+// starting stores enrollments through the pump of this process, which starts them.
 type starting struct {
 	enrollments
 	*worker.Pump
@@ -192,14 +185,14 @@ func (a aheadSender) SendAhead(ctx context.Context, claimed waypost.Cohort, coal
 	return a.Engine.SendAhead(ctx, claimed, coalesce)
 }
 
-// ringing has enrollments started by another process, one with a pump.
+// ringing stores enrollments, and wakes the pumps of other processes.
 type ringing struct {
 	enrollments
 	db   *store.Store
 	bell *limits.Bell
 }
 
-// Enroll is the store's, and rings the bell.
+// Enroll stores an enrollment and rings the bell.
 func (r ringing) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := r.db.Enroll(ctx, sc, e, re)
 	if err == nil {
@@ -208,7 +201,7 @@ func (r ringing) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollm
 	return e, err
 }
 
-// requestRates are the rates as the gateway asks for them, one request at a time.
+// requestRates implements gateway.Rates.
 type requestRates struct{ leases *limits.Leases }
 
 func (r requestRates) Allow(ctx context.Context, key string, perSecond, burst int) gateway.Quota {
@@ -216,7 +209,7 @@ func (r requestRates) Allow(ctx context.Context, key string, perSecond, burst in
 	return gateway.Quota{Allowed: taken.Allowed == 1, Remaining: taken.Remaining, Reset: taken.Reset, RetryAfter: taken.RetryAfter}
 }
 
-// breakerStates are the breakers as the gateway asks for them.
+// breakerStates implements gateway.Breakers.
 type breakerStates struct{ breakers *limits.Breakers }
 
 func (b breakerStates) BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState {
@@ -227,7 +220,7 @@ func (b breakerStates) BreakerState(ctx context.Context, w waypost.Webhook) wayp
 	return waypost.BreakerState{State: s.Name, Since: s.Since, NextProbe: s.NextProbe}
 }
 
-// listen opens a listener, or says which setting to change.
+// listen opens a listener. Its error names the setting to change.
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
@@ -257,10 +250,23 @@ func closing(log *slog.Logger, what string, err error) {
 	}
 }
 
-// stack stops what was started, in reverse order.
+// stack holds functions that stop parts of a process. unwind calls them in reverse order.
 type stack []func()
 
 func (s *stack) push(f func()) { *s = append(*s, f) }
+
+// run runs functions until the stack unwinds, which waits for them.
+func (s *stack) run(ctx context.Context, functions ...func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, f := range functions {
+		running.Go(func() { f(ctx) })
+	}
+	s.push(func() {
+		cancel()
+		running.Wait()
+	})
+}
 
 func (s *stack) unwind() {
 	for i := len(*s) - 1; i >= 0; i-- {

@@ -32,7 +32,7 @@ import (
 
 // These are for what is away, not for a busy machine.
 func init() {
-	checkTime, noticeTime, backlogTime, issuerTime = time.Minute, time.Minute, time.Minute, time.Minute
+	checkTime, noticeTime, sampleTime, issuerTime = time.Minute, time.Minute, time.Minute, time.Minute
 	optionalTime = checkTime / 2
 	limits.CallTime = time.Minute
 }

@@ -23,9 +23,8 @@ type articles struct {
 	close   func() error
 }
 
-// openArticles opens the engine that the settings name: Typesense, or else the
-// embedded index, in a process that is asked for searches. A worker alone without
-// Typesense has no articles: nil.
+// openArticles opens the search engine of the settings: Typesense, or else the embedded
+// index if the process is a gateway. A worker without Typesense has no articles: nil.
 func openArticles(ctx context.Context, cfg config.Config, role parts, db *store.Store, log *slog.Logger) (*articles, error) {
 	var index searchsvc.Index
 	a := &articles{close: func() error { return nil }}
@@ -55,12 +54,4 @@ func openArticles(ctx context.Context, cfg config.Config, role parts, db *store.
 		}
 	}
 	return a, nil
-}
-
-// run keeps the index up to date until the function that it returns is called.
-func (a *articles) run(ctx context.Context) (stop func()) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); a.indexer.Run(running) }()
-	return func() { cancel(); <-done }
 }

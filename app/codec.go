@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	// maxCodecBody bounds what is decoded at once. The Web UI asks for the payloads of
-	// one event at a time, which Temporal keeps below 2 MiB each.
+	// maxCodecBody bounds a request's body. The Web UI asks for the payloads of one event at
+	// a time, which Temporal keeps below 2 MiB each.
 	maxCodecBody = 16 << 20
 	// maxCodecHeader has room for two tokens.
 	maxCodecHeader = 64 << 10
 )
 
-// Codec serves the codec endpoint of Temporal's Web UI until ctx ends: it decodes
-// payloads for those to whom the issuer has given a token for that. It needs the keys
-// and no database. ready is called with its address once it serves, whether the issuer
-// has answered or not.
+// Codec serves the codec endpoint of Temporal's Web UI until ctx ends: it decodes payloads
+// for people with a token of the issuer. It needs the keys and no database. ready is called
+// with its address once it serves, whether the issuer has answered or not.
 func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error {
 	var stop stack
 	defer stop.unwind()
@@ -59,10 +58,8 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}
 	stop.push(admin.stop)
 
-	finding, stopFinding := context.WithCancel(context.WithoutCancel(ctx))
-	found := make(chan struct{})
-	go func() { defer close(found); tokens.find(finding) }()
-	stop.push(func() { stopFinding(); <-found; tokens.client.CloseIdleConnections() })
+	stop.push(tokens.client.CloseIdleConnections)
+	stop.run(ctx, tokens.find)
 
 	server := &http.Server{
 		Handler: &codecEndpoint{
@@ -72,7 +69,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		TLSConfig:         cert.tls("h2", "http/1.1"),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxCodecHeader,
-		// Handshakes that fail are other people's, and their addresses.
+		// Failed handshakes are mistakes of clients, and the texts hold their addresses.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
@@ -102,7 +99,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}
 }
 
-// originOf is what browsers send as the origin of a URL's page.
+// originOf is the origin that browsers send for a page.
 func originOf(page string) (string, error) {
 	u, err := url.Parse(page)
 	if err != nil {
@@ -115,8 +112,8 @@ func originOf(page string) (string, error) {
 	return u.Scheme + "://" + host, nil
 }
 
-// codecEndpoint answers POST /decode. There is no /encode: the Web UI needs it for
-// workflows that people start and signal there, and Waypost's are not theirs to start.
+// codecEndpoint answers POST /decode. There is no /encode: the Web UI needs it only to start
+// and signal workflows, which people must not do with Waypost's.
 type codecEndpoint struct {
 	origin  string // of the Web UI
 	tokens  *tokens
@@ -125,8 +122,8 @@ type codecEndpoint struct {
 	log     *slog.Logger
 }
 
-// ServeHTTP answers one request, counts and logs it: no token, and nothing about who
-// has sent it.
+// ServeHTTP answers, counts and logs one request. The log has neither the token nor
+// anything else about the sender.
 func (e *codecEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began, answer := time.Now(), &answered{ResponseWriter: w, status: http.StatusOK}
 	route, method := "/decode", r.Method
@@ -137,6 +134,9 @@ func (e *codecEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		method = "UNKNOWN" // anybody can invent one
 	}
 	refused := e.serve(answer, r)
+	if refused != nil {
+		refuse(answer, refused)
+	}
 	took := time.Since(began)
 	e.observe(route, method, answer.status, took)
 	level, attrs := slog.LevelInfo, []slog.Attr{
@@ -154,15 +154,16 @@ func (e *codecEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
+// serve answers a request, or returns why it is refused.
 func (e *codecEndpoint) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Vary", "Origin")
-	// Programs send no origin; the token is what keeps others out.
+	// Programs send no origin; for them the token alone counts.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if origin != e.origin {
-			return e.refuse(w, &refusal{status: http.StatusForbidden, reason: "origin", says: "this page is not of Temporal's Web UI, which is at " + e.origin + " (WAYPOST_TEMPORAL_UI_URL)"})
+			return &refusal{status: http.StatusForbidden, reason: "origin", says: "this page is not of Temporal's Web UI, which is at " + e.origin + " (WAYPOST_TEMPORAL_UI_URL)"}
 		}
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Methods", "POST")
@@ -171,26 +172,26 @@ func (e *codecEndpoint) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	}
 	switch {
 	case r.URL.Path != "/decode":
-		return e.refuse(w, &refusal{status: http.StatusNotFound, reason: "path", says: "the codec endpoint has POST /decode, and nothing else"})
+		return &refusal{status: http.StatusNotFound, reason: "path", says: "the codec endpoint has POST /decode, and nothing else"}
 	case r.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	case r.Method != http.MethodPost:
 		h.Set("Allow", "POST, OPTIONS")
-		return e.refuse(w, &refusal{status: http.StatusMethodNotAllowed, reason: "method", says: "/decode takes POST"})
+		return &refusal{status: http.StatusMethodNotAllowed, reason: "method", says: "/decode takes POST"}
 	}
 	if refused := e.tokens.check(r.Context(), r.Header); refused != nil {
-		return e.refuse(w, refused)
+		return refused
 	}
 	if r.ContentLength > maxCodecBody {
-		return e.refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, reason: "body", says: fmt.Sprintf("the body has more than %d bytes", maxCodecBody)})
+		return &refusal{status: http.StatusRequestEntityTooLarge, reason: "body", says: fmt.Sprintf("the body has more than %d bytes", maxCodecBody)}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxCodecBody)
 	e.decode.ServeHTTP(w, r)
 	return nil
 }
 
-func (e *codecEndpoint) refuse(w http.ResponseWriter, refused *refusal) *refusal {
+func refuse(w http.ResponseWriter, refused *refusal) {
 	switch refused.status {
 	case http.StatusUnauthorized:
 		challenge := `Bearer realm="waypost codec"`
@@ -206,10 +207,9 @@ func (e *codecEndpoint) refuse(w http.ResponseWriter, refused *refusal) *refusal
 		w.Header().Set("Retry-After", "5")
 	}
 	http.Error(w, refused.says, refused.status)
-	return refused
 }
 
-// answered remembers the status of an answer.
+// answered keeps the status of an answer.
 type answered struct {
 	http.ResponseWriter
 	status int

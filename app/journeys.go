@@ -11,7 +11,7 @@ import (
 func CheckJourney(definition []byte, webhookExists, journeyExists func(id string) bool) error {
 	d, problems := journey.Parse(definition)
 	if d != nil {
-		problems = d.CheckAll(webhookExists, journeyExists)
+		problems = d.Check(webhookExists, journeyExists)
 	}
 	return problems.Err("")
 }

@@ -14,10 +14,9 @@ import (
 // schedulePage is how many launches are read at a time.
 const schedulePage = 100
 
-// ResealSchedules has the Schedules of recurring launches hold what the first key
-// encrypts, and returns how many. list is the store's ScheduledLaunches. Temporal is
-// only needed if there are any. Those that do not exist are named in the error, at the
-// end.
+// ResealSchedules encrypts the Schedules of recurring launches with the first key, and
+// returns their number. list is the store's ScheduledLaunches. Temporal is only needed if
+// there are any. The error at the end names launches without a Schedule.
 func ResealSchedules(ctx context.Context, cfg config.Config, list func(ctx context.Context, after string, limit int) ([]waypost.Launch, error)) (done int, err error) {
 	launches, err := list(ctx, "", schedulePage)
 	if err != nil || len(launches) == 0 {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// adoptStandardLog has in log what libraries say through Go's standard logger.
+// adoptStandardLog sends to log what libraries write with Go's standard logger.
 func adoptStandardLog(log *slog.Logger) {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(standardLog{log})
 }
 
-// standardLog leaves out what libraries quote: net/http quotes what a receiver sends
-// behind its answer, which may be anything, the message that it has got included.
+// standardLog cuts texts at the first quotation mark: net/http quotes bytes that a receiver
+// sends after its answer, which may hold the message and so personal data.
 type standardLog struct{ log *slog.Logger }
 
 func (l standardLog) Write(line []byte) (int, error) {

@@ -36,8 +36,8 @@ type metrics struct {
 	dropped        *prometheus.CounterVec
 }
 
-// none stands for a label without a value, which Prometheus cannot tell from a
-// label that is not there.
+// none is the value of a label that has no other one: for Prometheus an empty label is a
+// missing one.
 const none = "none"
 
 func newMetrics() *metrics {
@@ -76,7 +76,7 @@ func newMetrics() *metrics {
 		"What was dropped because its time was over, by kind.", "kind")
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	// What has not happened yet is 0, so that the first time shows in a rate.
+	// Counters start at 0, so that the first event shows in a rate.
 	for _, outcome := range []string{delivery.OutcomeDelivered, delivery.OutcomeRetrying, delivery.OutcomeFailed} {
 		m.attemptSeconds.WithLabelValues(outcome)
 	}
@@ -141,8 +141,7 @@ func (m *metrics) Signaled(n int) {
 // Dropped makes m a worker.DropObserver.
 func (m *metrics) Dropped(kind string, n int) { m.dropped.WithLabelValues(kind).Add(float64(n)) }
 
-// recording is the store as the activities are given it: it counts what was
-// written of attempts.
+// recording is the store of the delivery engine: it counts the attempts that it records.
 type recording struct {
 	*store.Store
 	metrics *metrics
@@ -158,7 +157,13 @@ func (r recording) RecordAttempts(ctx context.Context, records []waypost.Attempt
 	return nil
 }
 
-// fallbacks is what limits tells of a helper that Redis did not answer.
+// counterFunc exposes a count that another part of the process keeps.
+func (m *metrics) counterFunc(name, help string, labels prometheus.Labels, count func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(count()) }))
+}
+
+// fallbacks counts how often a part of limits went on without Redis.
 type fallbacks interface {
 	Fallbacks() (calls, outages uint64)
 }
@@ -167,35 +172,21 @@ type fallbacks interface {
 // Redis.
 func (m *metrics) watchRedis(use string, f fallbacks) {
 	labels := prometheus.Labels{"use": use}
-	m.registry.MustRegister(
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_redis_fallbacks_total", ConstLabels: labels,
-			Help: "Calls that Redis did not answer: the process went on with what it knows itself, or refused.",
-		}, func() float64 { calls, _ := f.Fallbacks(); return float64(calls) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_redis_outages_total", ConstLabels: labels,
-			Help: "How often Redis went away.",
-		}, func() float64 { _, outages := f.Fallbacks(); return float64(outages) }),
-	)
+	m.counterFunc("waypost_redis_fallbacks_total",
+		"Calls that Redis did not answer: the process went on with what it knows itself, or refused.",
+		labels, func() uint64 { calls, _ := f.Fallbacks(); return calls })
+	m.counterFunc("waypost_redis_outages_total", "How often Redis went away.",
+		labels, func() uint64 { _, outages := f.Fallbacks(); return outages })
 }
 
 // watchBreakers exposes the breakers that this process knows.
 func (m *metrics) watchBreakers(b *limits.Breakers) {
-	m.registry.MustRegister(
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_breakers_opened_total", Help: "How often this process opened a webhook's breaker.",
-		}, func() float64 { opened, _ := b.Changes(); return float64(opened) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_breakers_closed_total", Help: "How often this process closed a webhook's breaker.",
-		}, func() float64 { _, closed := b.Changes(); return float64(closed) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "waypost_breakers_open", Help: "Breakers that are open and that somebody has come to within ten minutes, of those that this process has seen open.",
-		}, func() float64 {
-			ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
-			defer cancel()
-			return float64(b.Open(ctx))
-		}),
-	)
+	m.counterFunc("waypost_breakers_opened_total", "How often this process opened a webhook's breaker.",
+		nil, func() uint64 { opened, _ := b.Changes(); return opened })
+	m.counterFunc("waypost_breakers_closed_total", "How often this process closed a webhook's breaker.",
+		nil, func() uint64 { _, closed := b.Changes(); return closed })
+	m.sample(func(ctx context.Context) ([]float64, error) { return []float64{float64(b.Open(ctx))}, nil },
+		gauge("waypost_breakers_open", "Breakers that are open and that somebody has come to within ten minutes, of those that this process has seen open."))
 }
 
 // watchCertificate exposes when the certificate of HTTPS expires, if there is one: one
@@ -204,116 +195,81 @@ func (m *metrics) watchCertificate(c *certificate) {
 	if c == nil {
 		return
 	}
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_tls_not_after_seconds", Help: "When the certificate that is served expires, in seconds since 1970.",
-	}, func() float64 { return float64(c.notAfter().Unix()) }))
+	m.sample(func(context.Context) ([]float64, error) { return []float64{float64(c.notAfter().Unix())}, nil },
+		gauge("waypost_tls_not_after_seconds", "When the certificate that is served expires, in seconds since 1970."))
 }
 
-// backlogTime bounds what a scrape asks of the database. It is a variable for tests.
-var backlogTime = 2 * time.Second
+// sampleTime bounds what a scrape asks of the database. It is a variable for tests.
+var sampleTime = 2 * time.Second
 
-// outbox is where accepted enrollments wait for their workflow.
-type outbox interface {
-	OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error)
+// sampled is a collector of gauges that are read when Prometheus asks. What cannot be
+// read is left out.
+type sampled struct {
+	gauges []*prometheus.Desc
+	read   func(context.Context) ([]float64, error)
 }
 
-// doorbell is where notices wait for somebody to tell workflows of them.
-type doorbell interface {
-	PendingNotices(ctx context.Context) (int, error)
+// sample exposes gauges, with the values that read returns for them.
+func (m *metrics) sample(read func(context.Context) ([]float64, error), gauges ...*prometheus.Desc) {
+	m.registry.MustRegister(sampled{gauges, read})
 }
 
-// backlog exposes what waits in the database for a pump. What cannot be read at a
-// scrape is left out of it.
-type backlog struct {
-	outbox   outbox
-	doorbell doorbell // nil if the database does not count notices
-}
+func gauge(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
 
-var (
-	outboxPending  = prometheus.NewDesc("waypost_outbox_pending", "Accepted enrollments that no workflow was started for.", nil, nil)
-	outboxLag      = prometheus.NewDesc("waypost_outbox_lag_seconds", "How long the oldest of them waits.", nil, nil)
-	noticesPending = prometheus.NewDesc("waypost_notices_pending", "Notices that no workflow was signaled about.", nil, nil)
-)
-
-// watchBacklog exposes the backlog in db.
-func (m *metrics) watchBacklog(db outbox) {
-	counts, _ := db.(doorbell)
-	m.registry.MustRegister(backlog{db, counts})
-}
-
-// Describe lists the metrics of the backlog.
-func (backlog) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{outboxPending, outboxLag, noticesPending} {
+// Describe lists the gauges.
+func (s sampled) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range s.gauges {
 		ch <- desc
 	}
 }
 
-// Collect reads the backlog.
-func (b backlog) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
+// Collect reads the gauges.
+func (s sampled) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), sampleTime)
 	defer cancel()
-	gauge := func(desc *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
-	}
-	if pending, oldest, err := b.outbox.OutboxLag(ctx); err == nil {
-		gauge(outboxPending, float64(pending))
-		gauge(outboxLag, oldest.Seconds())
-	}
-	if b.doorbell == nil {
+	values, err := s.read(ctx)
+	if err != nil {
 		return
 	}
-	if pending, err := b.doorbell.PendingNotices(ctx); err == nil {
-		gauge(noticesPending, float64(pending))
+	for i, desc := range s.gauges {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, values[i])
 	}
 }
 
-// articleOutbox is where changed articles wait for the index.
+// outbox holds accepted enrollments until their workflow is started.
+type outbox interface {
+	OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error)
+}
+
+// watchOutbox exposes the enrollments that wait for a pump.
+func (m *metrics) watchOutbox(db outbox) {
+	m.sample(func(ctx context.Context) ([]float64, error) {
+		pending, oldest, err := db.OutboxLag(ctx)
+		return []float64{float64(pending), oldest.Seconds()}, err
+	},
+		gauge("waypost_outbox_pending", "Accepted enrollments that no workflow was started for."),
+		gauge("waypost_outbox_lag_seconds", "How long the oldest of them waits."))
+}
+
+// articleOutbox holds changes of articles until they are in the index.
 type articleOutbox interface {
 	PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error)
 }
 
-// watchArticles exposes what the index lacks, and what this process does about it.
-func (m *metrics) watchArticles(outbox articleOutbox, indexer *searchsvc.Indexer) {
-	m.registry.MustRegister(
-		articleBacklog{outbox, time.Now},
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_articles_indexed_total", Help: "Articles that this process has written to the index, reindexes included.",
-		}, func() float64 { return float64(indexer.Stats().Indexed) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "waypost_articles_refused_total", Help: "Articles that the index has refused; they are tried again.",
-		}, func() float64 { return float64(indexer.Stats().Refused) }),
-	)
-}
-
-// articleBacklog exposes what the index does not have yet.
-type articleBacklog struct {
-	outbox articleOutbox
-	now    func() time.Time
-}
-
-var (
-	articlesPending = prometheus.NewDesc("waypost_articles_pending", "Changed articles that the index does not have yet.", nil, nil)
-	articlesLag     = prometheus.NewDesc("waypost_articles_lag_seconds", "How long the oldest of them waits.", nil, nil)
-)
-
-// Describe lists the metrics of the backlog.
-func (articleBacklog) Describe(ch chan<- *prometheus.Desc) {
-	ch <- articlesPending
-	ch <- articlesLag
-}
-
-// Collect reads the backlog.
-func (b articleBacklog) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), backlogTime)
-	defer cancel()
-	n, oldest, err := b.outbox.PendingArticleChanges(ctx)
-	if err != nil {
-		return
-	}
-	lag := 0.0
-	if n > 0 {
-		lag = max(0, b.now().Sub(oldest).Seconds())
-	}
-	ch <- prometheus.MustNewConstMetric(articlesPending, prometheus.GaugeValue, float64(n))
-	ch <- prometheus.MustNewConstMetric(articlesLag, prometheus.GaugeValue, lag)
+// watchArticles exposes the changes that the index lacks, and what this process has indexed.
+func (m *metrics) watchArticles(db articleOutbox, indexer *searchsvc.Indexer) {
+	m.sample(func(ctx context.Context) ([]float64, error) {
+		n, oldest, err := db.PendingArticleChanges(ctx)
+		lag := 0.0
+		if n > 0 {
+			lag = max(0, time.Since(oldest).Seconds())
+		}
+		return []float64{float64(n), lag}, err
+	},
+		gauge("waypost_articles_pending", "Changed articles that the index does not have yet."),
+		gauge("waypost_articles_lag_seconds", "How long the oldest of them waits."))
+	m.counterFunc("waypost_articles_indexed_total", "Articles that this process has written to the index, reindexes included.",
+		nil, func() uint64 { return uint64(indexer.Stats().Indexed) })
+	m.counterFunc("waypost_articles_refused_total", "Articles that the index has refused; they are tried again.",
+		nil, func() uint64 { return uint64(indexer.Stats().Refused) })
 }

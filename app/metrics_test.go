@@ -31,8 +31,6 @@ func (q queue) OutboxLag(context.Context) (int, time.Duration, error) {
 	return 7, 1500 * time.Millisecond, q.err
 }
 
-func (q queue) PendingNotices(context.Context) (int, error) { return 3, q.err }
-
 func (q queue) PendingArticleChanges(context.Context) (n int, oldest time.Time, err error) {
 	return 5, time.Now().Add(-time.Minute), q.err
 }
@@ -57,7 +55,7 @@ func exercised(q queue) *metrics {
 	m.watchRedis("nonces", missed(2))
 	m.watchRedis("rates", missed(4))
 	m.watchBreakers(tripped())
-	m.watchBacklog(q)
+	m.watchOutbox(q)
 	m.watchArticles(q, searchsvc.NewIndexer(nil, nil, false, slog.New(slog.DiscardHandler)))
 	m.watchCertificate(&certificate{current: &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(1_800_000_000, 0)}}})
 	return m
@@ -145,7 +143,6 @@ func TestMetrics(t *testing.T) {
 		`waypost_redis_outages_total{use="rates"} 1`,
 		`waypost_outbox_pending 7`,
 		`waypost_outbox_lag_seconds 1.5`,
-		`waypost_notices_pending 3`,
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("/metrics does not have %s", want)
@@ -157,7 +154,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	body := scrape(t, exercised(queue{errors.New("away")}))
-	if strings.Contains(body, "waypost_outbox") || strings.Contains(body, "waypost_notices_pending") {
+	if strings.Contains(body, "waypost_outbox") || strings.Contains(body, "waypost_articles_pending") {
 		t.Error("/metrics shows a backlog that nobody could read")
 	}
 	if !strings.Contains(body, "waypost_signals_total 2") || !strings.Contains(body, "go_goroutines") {

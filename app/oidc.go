@@ -25,24 +25,24 @@ import (
 var issuerTime = 5 * time.Second
 
 const (
-	// retryEvery is how often an issuer is asked that has not answered yet.
+	// retryEvery is the time between two questions to an issuer that has not answered yet.
 	retryEvery = 2 * time.Second
-	// keysEvery is the least time between two questions for the issuer's keys. A token
-	// that no known key has signed leads to one, and anybody can make such tokens.
+	// keysEvery is the least time between two questions for the issuer's keys. A token with
+	// an unknown key leads to a question, and anybody can make such tokens.
 	keysEvery = 5 * time.Second
-	// keysLife is how long the issuer's keys are believed. Whoever has stolen one that the
-	// issuer has withdrawn is let in for no longer, whatever tokens others show.
+	// keysLife is how long the issuer's keys are trusted: a stolen key that the issuer has
+	// withdrawn works for no longer.
 	keysLife = time.Hour
-	// retryKeys is how long nobody waits again for an issuer that did not tell its keys.
+	// retryKeys is the time between two attempts to renew the keys of an issuer that is away.
 	retryKeys = time.Minute
-	// maxToken bounds a token: one that names some hundred groups has 10 KiB.
+	// maxToken bounds a token; some hundred groups in a token are 10 KiB.
 	maxToken = 16 << 10
-	// maxKeys bounds what the issuer answers.
+	// maxKeys bounds the issuer's answer with its keys, in bytes.
 	maxKeys = 1 << 20
 )
 
-// algorithms sign tokens with a private key that only the issuer has. Discovery names
-// those of ID tokens alone, and access tokens may be signed with others.
+// algorithms are all signatures with a private key. Discovery names the algorithms of ID
+// tokens only; access tokens may have others.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
@@ -59,7 +59,7 @@ type tokens struct {
 func newTokens(cfg config.Codec, now func() time.Time, log *slog.Logger) *tokens {
 	return &tokens{Codec: cfg, now: now, log: log, client: &http.Client{
 		Timeout: issuerTime, Transport: http.DefaultTransport.(*http.Transport).Clone(),
-		// What the issuer says is trusted because it is the issuer that says it.
+		// A redirect could lead to a server that is not the issuer's.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -106,21 +106,22 @@ func (t *tokens) discover(ctx context.Context) error {
 	return nil
 }
 
-// keys are the issuer's. go-oidc holds them, but believes them for good, and asks the
-// issuer for each token of an unknown key, for an answer of any size: keys and sparing
-// bound all three. While the issuer is away, those that were read last go on.
+// keys are the issuer's. go-oidc holds them, but trusts them for ever, asks the issuer for
+// each token with an unknown key, and reads an answer of any size: keys and sparing bound all
+// three. While the issuer is away the keys that were read last stay in use.
 type keys struct {
 	read func() *keySet
 	now  func() time.Time
 
 	mu    sync.Mutex
 	set   *keySet
-	next  *keySet   // takes its place once it was read; nil while set is young
+	next  *keySet   // replaces set once it was read; nil while set is young
 	since time.Time // of set
 	tried time.Time // when next was made
 }
 
-// keySet is what the issuer said at one time, and since then of keys that were unknown.
+// keySet holds the keys that the issuer had at one time, and keys that were fetched since
+// because a token named them.
 type keySet struct {
 	*oidc.RemoteKeySet
 	asks *sparing
@@ -150,8 +151,8 @@ func (k *keys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) 
 	return payload, err
 }
 
-// ready tells whether tokens can be checked. Keys that are known are enough for it:
-// while the issuer is away, those who have a token go on.
+// ready tells whether tokens can be checked. Known keys are enough, so an issuer that goes
+// away later does not make the endpoint unready.
 func (t *tokens) ready(context.Context) error {
 	if t.keys.Load() == nil {
 		return errors.New("the issuer has not answered yet")
@@ -159,12 +160,12 @@ func (t *tokens) ready(context.Context) error {
 	return nil
 }
 
-// refusal is why somebody is not let in.
+// refusal is why a request is refused.
 type refusal struct {
 	status int
 	reason string // for the log, one of a few words
-	says   string // for whoever asks
-	err    error  // what the issuer does wrong, if it is that
+	says   string // for the client
+	err    error  // of the issuer; nil if the client is at fault
 }
 
 // The headers that Temporal's Web UI sends tokens in: the access token as a Bearer
@@ -174,8 +175,8 @@ const (
 	headerIDToken     = "Authorization-Extras"
 )
 
-// check lets in whoever shows one token that passes. With two that do not, it tells of
-// the one that came further.
+// check accepts a request with one valid token. Of two invalid ones, the refusal is that of
+// the one that passed more checks.
 func (t *tokens) check(ctx context.Context, header http.Header) *refusal {
 	var worst *refusal
 	var says []string
@@ -189,7 +190,7 @@ func (t *tokens) check(ctx context.Context, header http.Header) *refusal {
 			return nil
 		}
 		says = append(says, name+": "+refused.says)
-		// 401 before 403, as the latter is genuine, before 503, which may end well.
+		// 403 means a genuine token, and 503 one that may turn out to be valid.
 		if worst == nil || refused.status > worst.status {
 			worst = refused
 		}
@@ -260,8 +261,8 @@ func (t *tokens) verify(ctx context.Context, raw string) *refusal {
 	return nil
 }
 
-// has tells whether a claim is the value, or a list that has it. Scopes are a list in
-// one string (RFC 8693, 4.2).
+// has tells whether a claim is the value, or a list with it. Scopes are a list in one
+// string (RFC 8693, 4.2).
 func has(claims map[string]any, want config.Claim) bool {
 	switch claim := claims[want.Name].(type) {
 	case string:
@@ -276,8 +277,8 @@ func has(claims map[string]any, want config.Claim) bool {
 	return false
 }
 
-// attested is the issuer's keys as one token meets them: it keeps what came of that,
-// which the verifier's error does not tell.
+// attested wraps the issuer's keys for one token, and keeps the error of the check, which
+// the verifier's error hides.
 type attested struct {
 	keys  oidc.KeySet
 	asked bool
@@ -298,32 +299,32 @@ type issuerAway struct{ error }
 // errKnown says that the keys were read a moment ago.
 var errKnown = errors.New("the keys were read a moment ago")
 
-// sparing asks the issuer for its keys once in keysEvery, whatever it is asked itself.
+// sparing is a transport that asks the issuer for its keys at most once in keysEvery.
 type sparing struct {
 	next http.RoundTripper
 	now  func() time.Time
 
 	mu    sync.Mutex
 	asked time.Time
-	err   error // what came of it
-	told  bool  // whether it has answered as it should
+	err   error // of the last question
+	told  bool  // whether the issuer has ever sent its keys
 }
 
-// failed tells whether the last question had no answer.
+// failed tells whether the last question failed.
 func (s *sparing) failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err != nil
 }
 
-// answered tells whether the issuer has told its keys.
+// answered tells whether the issuer has sent its keys.
 func (s *sparing) answered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.told
 }
 
-// RoundTrip answers what the issuer does, or that it was asked just now.
+// RoundTrip asks the issuer, or fails because it was asked just now.
 func (s *sparing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -352,7 +353,7 @@ func (s *sparing) begin() error {
 	return errKnown
 }
 
-// ask reads the whole answer, so that one that breaks off is none.
+// ask reads the whole answer, so that an incomplete one is an error.
 func (s *sparing) ask(req *http.Request) (*http.Response, error) {
 	res, err := s.next.RoundTrip(req)
 	if err != nil {
@@ -381,7 +382,7 @@ func (s *sparing) ask(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// shorten keeps what somebody else answers from filling the log.
+// shorten bounds a text of the issuer for the log.
 func shorten(s string) string {
 	const most = 300
 	if len(s) > most {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -26,8 +25,8 @@ import (
 	"waypost/workflows"
 )
 
-// process is what the roles of a process share. Its methods open it part by part, in the
-// order in which run calls them.
+// process holds the parts of a process. Its methods open them one by one, in the order of
+// run's calls.
 type process struct {
 	cfg  config.Config
 	log  *slog.Logger
@@ -46,21 +45,21 @@ type process struct {
 
 	policy webhook.Options
 	sender delivery.Sender
-	files  int // file descriptors; 0 if nobody says
+	files  int // file descriptors; 0 if unknown
 
 	redis    redis.UniversalClient // nil without one
 	search   *articles             // nil if the role needs none
 	rates    *limits.Rates
 	breakers *limits.Breakers
 
-	// What is written wakes the pump of this process, or of one that has a worker.
+	// New work wakes the pump of this process, or those of other processes.
 	everything, enrolled *limits.Bell
 	wakeAll              waker
 	enrolling            gateway.Enrollments
 	background           []func(context.Context)
 }
 
-// openStore opens the database, and makes what answers while the process stops.
+// openStore opens the database.
 func (p *process) openStore(ctx context.Context) (err error) {
 	if p.keys, err = waypost.ParseKeyring(string(p.cfg.Encryption.Keys)); err != nil {
 		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
@@ -72,19 +71,19 @@ func (p *process) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	p.stop.push(func() { closing(p.log, "database", p.db.Close()) })
-	// It answers until all that is under way has ended.
+	// The admin server answers until all other parts have stopped.
 	p.stop.push(func() {
 		if p.admin != nil {
 			p.admin.stop()
 		}
 	})
 	p.counts.watchCertificate(p.cert)
-	p.counts.watchBacklog(p.db)
+	p.counts.watchOutbox(p.db)
 	p.checks = append(p.checks, check{name: "database", ask: p.db.Ping})
 	return nil
 }
 
-// openTemporal connects to Temporal, and to whoever collects traces.
+// openTemporal starts the traces and makes the client of Temporal.
 func (p *process) openTemporal(ctx context.Context) (err error) {
 	p.spans = startTraces(ctx, p.role.service(), p.log)
 	p.stop.push(p.spans.stop)
@@ -96,11 +95,10 @@ func (p *process) openTemporal(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSender makes what POSTs messages.
-func (p *process) openSender() (err error) {
-	// A POST that cannot be dialled for want of a file descriptor would count as the
-	// receiver's fault. Half of them are for POSTs, a quarter is for connections that are
-	// kept.
+// openSender makes the sender of messages.
+func (p *process) openSender(context.Context) (err error) {
+	// A POST that fails because there is no free file descriptor would count as the receiver's
+	// fault. Half of the descriptors are for POSTs, a quarter for idle connections.
 	p.files = descriptors()
 	if p.role.worker && p.files > 0 && p.files < wantedDescriptors {
 		p.log.Warn("few file descriptors: fewer POSTs are made at a time; raise nofile", "nofile", p.files, "wanted", wantedDescriptors, "posts", p.files/2)
@@ -117,7 +115,7 @@ func (p *process) openSender() (err error) {
 	return nil
 }
 
-func (p *process) openRedis() error {
+func (p *process) openRedis(context.Context) error {
 	if p.cfg.Redis.URL == "" {
 		return nil
 	}
@@ -139,7 +137,7 @@ func (p *process) openSearch(ctx context.Context) (err error) {
 	return nil
 }
 
-// openLimits makes what processes share through Redis.
+// openLimits makes the limits that processes share through Redis.
 func (p *process) openLimits() {
 	p.rates = limits.NewRates(p.redis, p.log)
 	p.counts.watchRedis("rates", p.rates)
@@ -151,7 +149,7 @@ func (p *process) openLimits() {
 	p.background = []func(context.Context){p.everything.Run, p.enrolled.Run}
 }
 
-// startWorker makes the worker and what it needs, and starts it.
+// startWorker makes the worker with its pump, sweeper and engine, and starts it.
 func (p *process) startWorker(ctx context.Context) *runningWorker {
 	starter := workflows.NewClient(p.temporal, p.cfg.Temporal.TaskQueue)
 	starter.Now = p.clock.Now
@@ -232,21 +230,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Observe:        p.counts.Request,
 		Trace:          p.spans.requests(),
 	})
-	// Who keeps a connection open is told to open no further request on it.
+	// Clients that keep a connection open are told to send no further request on it.
 	serving.Server().CloseOnShutdown = true
 	return serving, nil
-}
-
-// runInBackground runs the pump, the sweeper, the bells and the indexer until the process
-// stops.
-func (p *process) runInBackground(ctx context.Context) {
-	inBackground, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	for _, run := range p.background {
-		running.Go(func() { run(inBackground) })
-	}
-	p.stop.push(func() { stopBackground(); running.Wait() })
-	if p.search != nil {
-		p.stop.push(p.search.run(ctx))
-	}
 }

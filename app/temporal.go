@@ -93,7 +93,7 @@ func startWorker(ctx context.Context, build func() worker.Worker, log *slog.Logg
 	return r
 }
 
-// mayHeal tells whether an error of Temporal can go away by itself.
+// mayHeal tells whether an error of Temporal may go away without a change of settings.
 func mayHeal(err error) bool {
 	var namespace *serviceerror.NamespaceNotFound
 	var denied *serviceerror.PermissionDenied
@@ -101,8 +101,8 @@ func mayHeal(err error) bool {
 	return !errors.As(err, &namespace) && !errors.As(err, &denied) && !errors.As(err, &invalid)
 }
 
-// started is closed once the worker works or cannot be started. Of no worker it
-// never is.
+// started is closed once the worker has started or has failed for good. For a nil worker it
+// is nil.
 func (r *runningWorker) started() <-chan struct{} {
 	if r == nil {
 		return nil

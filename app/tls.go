@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,12 +15,11 @@ import (
 	"waypost/config"
 )
 
-// lookEvery is the least time between two looks at the files of a certificate.
+// lookEvery is the least time between two checks of a certificate's files.
 const lookEvery = time.Minute
 
-// certificate is what HTTPS is served with. It is read anew when its files change, so
-// that one that is renewed needs no restart; the old one is kept while the new files
-// cannot be used.
+// certificate is the certificate of HTTPS. It is read again when its files change, without
+// a restart; the old one stays in use while the new files are invalid.
 type certificate struct {
 	files config.TLS
 	log   *slog.Logger
@@ -27,29 +27,23 @@ type certificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	read    [2]stamp // of the files of current
-	refused [2]stamp // of the files that were logged as unusable
+	content [2][]byte // of the files of current
+	fault   string    // of the new files, which is logged once; "" if they are good
 	looked  time.Time
 }
 
-// stamp tells one content of a file from another.
-type stamp struct {
-	changed time.Time
-	size    int64
-}
-
-// loadCertificate reads the certificate, or says which setting is wrong. It is nil
-// without one.
+// loadCertificate reads the certificate; nil if none is set. Its error names the wrong
+// setting.
 func loadCertificate(files config.TLS, log *slog.Logger, now func() time.Time) (*certificate, error) {
 	if files.Cert == "" {
 		return nil, nil
 	}
 	c := &certificate{files: files, log: log, now: now, looked: now()}
-	return c, c.load(c.stamps())
+	return c, c.load()
 }
 
-// tls is how a server uses the certificate: TLS 1.2 or newer, by protocols. It is nil
-// without a certificate.
+// tls is a server's configuration: TLS 1.2 or newer, with these protocols. It is nil without
+// a certificate.
 func (c *certificate) tls(protocols ...string) *tls.Config {
 	if c == nil {
 		return nil
@@ -57,8 +51,8 @@ func (c *certificate) tls(protocols ...string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: c.get}
 }
 
-// listen makes a listener one of HTTPS for a server that knows HTTP/1.1 alone. Without
-// a certificate it is left as it is.
+// listen makes a listener one of HTTPS, for a server of HTTP/1.1. Without a certificate it
+// returns l.
 func (c *certificate) listen(l net.Listener) net.Listener {
 	if c == nil {
 		return l
@@ -77,14 +71,14 @@ func (l httpsListener) Accept() (net.Conn, error) {
 	return httpsConn{conn}, nil
 }
 
-// httpsConn tells whoever speaks plain HTTP what to do. net/http's server does so by
-// itself, Fiber's just hangs up.
+// httpsConn answers clients that send plain HTTP, as net/http's server does; Fiber's just
+// closes the connection.
 type httpsConn struct{ net.Conn }
 
 const plainHTTPAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
 	`{"code":"BadRequest","message":"this address serves HTTPS: the URL must begin with https://","target":"","detail":[]}` + "\n"
 
-// Read is where the handshake is made that Accept does not wait for.
+// Read makes the handshake, since Accept does not wait for it.
 func (c httpsConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	var other tls.RecordHeaderError
@@ -110,21 +104,21 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// renew reads files that have changed. Those that cannot be used are tried again at
-// every look, and logged once: the key may be written later than the certificate.
+// renew reads the files again. Invalid files are tried again each time, and logged once: the
+// key may be written later than the certificate.
 func (c *certificate) renew() {
-	stamps := c.stamps()
-	if stamps == c.read {
-		return
+	fault := ""
+	if err := c.load(); err != nil {
+		fault = err.Error()
 	}
-	err := c.load(stamps)
-	if err != nil && stamps != c.refused {
-		c.log.Warn("the new certificate cannot be used, the old one is kept", "error", err, "until", c.current.Leaf.NotAfter)
-		c.refused = stamps
+	if fault != "" && fault != c.fault {
+		c.log.Warn("the new certificate cannot be used, the old one is kept", "error", fault, "until", c.current.Leaf.NotAfter)
 	}
+	c.fault = fault
 }
 
-func (c *certificate) load(stamps [2]stamp) error {
+// load reads the files, and uses them if they have changed.
+func (c *certificate) load() error {
 	cert, err := os.ReadFile(c.files.Cert)
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_CERT: %w", err)
@@ -133,28 +127,20 @@ func (c *certificate) load(stamps [2]stamp) error {
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_KEY: %w", err)
 	}
+	if c.current != nil && bytes.Equal(cert, c.content[0]) && bytes.Equal(key, c.content[1]) {
+		return nil
+	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("WAYPOST_TLS_CERT and WAYPOST_TLS_KEY (%s, %s): %w", c.files.Cert, c.files.Key, err)
 	}
-	c.current, c.read, c.refused = &pair, stamps, [2]stamp{}
+	c.current, c.content = &pair, [2][]byte{cert, key}
 	if until := pair.Leaf.NotAfter; until.Before(c.now()) {
 		c.log.Warn("the certificate has expired", "until", until)
 	} else {
 		c.log.Info("the certificate is read", "until", until)
 	}
 	return nil
-}
-
-// stamps are taken before the files are read: what changes in between is seen at the
-// next look.
-func (c *certificate) stamps() (s [2]stamp) {
-	for i, path := range []string{c.files.Cert, c.files.Key} {
-		if info, err := os.Stat(path); err == nil {
-			s[i] = stamp{info.ModTime(), info.Size()}
-		}
-	}
-	return s
 }
 
 // notAfter is when the certificate that is served expires.

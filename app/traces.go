@@ -33,17 +33,16 @@ import (
 	"waypost/delivery"
 )
 
-// traces makes spans of what a process does, if OTEL_… variables ask for it
-// (docs/operations.md, "Traces"). Nil: nobody asks, and nothing is done. A span's name
-// and attributes are routes, types, ids, numbers and classes of errors: nothing that a
-// client has chosen, a receiver has said, or an error tells in its text.
+// traces makes the spans of a process, if OTEL_… variables ask for them
+// (docs/operations.md, "Traces"); nil makes none. A span's name and attributes are routes,
+// types, ids, numbers and classes of errors: no text of a client, a receiver or an error.
 type traces struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	log      *slog.Logger
 }
 
-// What spans have beside OpenTelemetry's own attributes.
+// Attributes of spans beside OpenTelemetry's own.
 const (
 	attrWorkflowID    = attribute.Key("waypost.workflow.id")
 	attrEnrollmentIDs = attribute.Key("waypost.enrollment.ids")
@@ -52,7 +51,7 @@ const (
 	attrAttempt       = attribute.Key("waypost.attempt")
 )
 
-// flushTime bounds what a stopping process does about spans that it has not exported.
+// flushTime bounds the export of the last spans when a process stops.
 // It is a variable for tests.
 var flushTime = 3 * time.Second
 
@@ -83,9 +82,9 @@ func startTraces(ctx context.Context, service string, log *slog.Logger) *traces 
 	return &traces{provider, provider.Tracer("waypost", trace.WithInstrumentationVersion(waypost.ProductVersion)), log}
 }
 
-// tracesWanted tells whether traces are to be exported. The error names the variable
-// that cannot be used, but not its value, which may be secret. What is not looked at
-// here cannot do harm: OpenTelemetry falls back to its defaults.
+// tracesWanted tells whether traces are to be exported. The error names the invalid
+// variable, but not its value, which may be secret. For variables that are not checked here
+// OpenTelemetry falls back to its defaults.
 func tracesWanted(getenv func(string) string) (bool, error) {
 	get := func(name string) string { return strings.TrimSpace(getenv(name)) }
 	if strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") {
@@ -124,7 +123,8 @@ func tracesWanted(getenv func(string) string) (bool, error) {
 
 var pairName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+./^_`|~-]+$")
 
-// isPairs tells whether OpenTelemetry can read the list. It would log what it cannot.
+// isPairs tells whether OpenTelemetry can read the list. It logs the text of lists that it
+// cannot read, which may be secret.
 func isPairs(list string) bool {
 	for pair := range strings.SplitSeq(list, ",") {
 		name, value, ok := strings.Cut(pair, "=")
@@ -148,7 +148,7 @@ func checkSampler(name, arg string) error {
 	return errors.New("OTEL_TRACES_SAMPLER: set it to always_on, always_off or traceidratio, or to one of these with parentbased_ before it")
 }
 
-// stop exports what is left.
+// stop exports the last spans.
 func (t *traces) stop() {
 	if t == nil {
 		return
@@ -160,7 +160,7 @@ func (t *traces) stop() {
 	}
 }
 
-// toldExporter logs when spans begin to get lost, and when they no longer do.
+// toldExporter logs when exports begin to fail, and when they succeed again.
 type toldExporter struct {
 	sdktrace.SpanExporter
 	log  *slog.Logger
@@ -176,13 +176,13 @@ func (e *toldExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 	default:
 		e.log.Info("traces are exported again")
 	}
-	return nil // it was told
+	return nil // it is logged
 }
 
 var refusedStatus = regexp.MustCompile(`: ([45]\d\d) `)
 
-// exportFault says why an export failed. The error's own text holds the endpoint's path
-// and what the collector has said.
+// exportFault says why an export failed, without the endpoint's path and the collector's
+// text, which the error holds.
 func exportFault(err error) string {
 	var failed *url.Error
 	switch status := refusedStatus.FindStringSubmatch(err.Error()); {
@@ -204,8 +204,8 @@ func (t *traces) requests() func(context.Context, string) (context.Context, func
 	return t.request
 }
 
-// request begins the span of a request, in the trace that its client names. What else
-// the client says of that trace (tracestate, baggage) is its own text, and left alone.
+// request begins the span of a request, in the client's trace. The client's tracestate and
+// baggage are free text, and ignored.
 func (t *traces) request(ctx context.Context, traceparent string) (context.Context, func(route, method string, status int)) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 	ctx, span := t.tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
@@ -228,7 +228,7 @@ func (t *traces) request(ctx context.Context, traceparent string) (context.Conte
 	}
 }
 
-// sender gives the POSTs of s spans.
+// sender wraps s in spans.
 func (t *traces) sender(s delivery.Sender) delivery.Sender {
 	if t == nil {
 		return s
@@ -236,8 +236,8 @@ func (t *traces) sender(s delivery.Sender) delivery.Sender {
 	return tracedSender{s, t}
 }
 
-// tracedSender makes a span of each POST to a webhook. The receiver is told nothing of
-// it: the documented request has no such header.
+// tracedSender makes a span for each POST to a webhook. The documented request has no header
+// for traces, so the receiver gets none.
 type tracedSender struct {
 	delivery.Sender
 	traces *traces
@@ -261,7 +261,7 @@ func (s tracedSender) Send(ctx context.Context, w waypost.Webhook, messageID str
 	return outcome
 }
 
-// interceptors give what is asked of Temporal, and activities, spans.
+// interceptors make spans of calls to Temporal, and of activities.
 func (t *traces) interceptors() []interceptor.ClientInterceptor {
 	if t == nil {
 		return nil
@@ -269,9 +269,8 @@ func (t *traces) interceptors() []interceptor.ClientInterceptor {
 	return []interceptor.ClientInterceptor{&temporalSpans{traces: t}}
 }
 
-// temporalSpans makes spans without a word to Temporal, unlike the SDK's own tracing:
-// no header goes into a history, and a journey that waits for months is no trace. A
-// span's workflow id tells what belongs together.
+// temporalSpans makes spans without headers in histories, unlike the SDK's own tracing: a
+// journey that waits for months is not one trace. Spans of a workflow share its id.
 type temporalSpans struct {
 	interceptor.InterceptorBase
 	traces *traces
@@ -342,7 +341,7 @@ func (t *traces) sendAhead(ctx context.Context, claimed waypost.Cohort) (inSpan 
 	return ctx, func() { span.End() }
 }
 
-// end ends a span. Of an error it tells the type of what is at its bottom.
+// end ends a span. An error's type is that of the innermost error.
 func end(span trace.Span, err error) {
 	defer span.End()
 	if err == nil || repeated(err) {
@@ -355,8 +354,8 @@ func end(span trace.Span, err error) {
 	span.SetStatus(codes.Error, "")
 }
 
-// repeated tells whether Temporal says what is no failure: what is to be started was
-// started before, and what is to be told has ended.
+// repeated tells whether an error of Temporal is none for us: the workflow was started
+// before, or the one to be signaled has ended.
 func repeated(err error) bool {
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	var ended *serviceerror.NotFound

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -13,8 +14,8 @@ import (
 	"time"
 )
 
-// The checks of one value each. What they return is printed, so those of secrets
-// do not repeat the value.
+// Each check takes one value. Its error is printed, so an error about a secret does not
+// repeat the value.
 
 func checkAddr(s string) error {
 	host, port, err := net.SplitHostPort(s)
@@ -29,18 +30,17 @@ func checkAddr(s string) error {
 	return nil
 }
 
-func checkHTTPURL(s string) error {
+func parseHTTPURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("must be an http or https URL")
+		return nil, errors.New("must be an http or https URL")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("must have no user name, query or fragment")
+		return nil, errors.New("must have no user name, query or fragment")
 	}
-	return nil
+	return u, nil
 }
 
-// checkProxy does not repeat what may hold a password.
 func checkProxy(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -49,13 +49,10 @@ func checkProxy(s string) error {
 	return nil
 }
 
-// checkIssuer also refuses plain HTTP: whoever answers in the issuer's place could sign
-// tokens of his own. Loopback is for trying things out.
+// checkIssuer also refuses plain HTTP, where an attacker on the way could answer with keys
+// of his own. Loopback is allowed for tests.
 func checkIssuer(s string) error {
-	if err := checkHTTPURL(s); err != nil {
-		return err
-	}
-	u, err := url.Parse(s)
+	u, err := parseHTTPURL(s)
 	if err != nil {
 		return err
 	}
@@ -69,13 +66,11 @@ func checkIssuer(s string) error {
 // checkGatewayURL also refuses a path: the signature covers the path that the
 // gateway receives.
 func checkGatewayURL(s string) error {
-	if err := checkHTTPURL(s); err != nil {
-		return err
+	u, err := parseHTTPURL(s)
+	if err == nil && strings.Trim(u.Path, "/") != "" {
+		err = errors.New("must have no path")
 	}
-	if u, err := url.Parse(s); err != nil || strings.Trim(u.Path, "/") != "" {
-		return errors.New("must have no path")
-	}
-	return nil
+	return err
 }
 
 func checkDatabaseURL(s string) error {
@@ -118,17 +113,108 @@ func checkKeys(s string) error {
 	return nil
 }
 
-func checkPrefixes(s string) error { _, err := parsePrefixes(s); return err }
+// parsed is the check of a value that parse reads.
+func parsed[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		_, err := parse(s)
+		return err
+	}
+}
 
-func checkHTTPURLs(s string) error { _, err := parseURLs(s); return err }
+func parsePrefixes(s string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("%q is no network in CIDR form", strings.TrimSpace(part))
+		}
+		prefixes = append(prefixes, p.Masked())
+	}
+	return prefixes, nil
+}
 
-func checkList(s string) error { _, err := parseList(s); return err }
+// parseURLs reads a list of http and https URLs, without slashes at their ends.
+func parseURLs(s string) ([]string, error) {
+	var urls []string
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimRight(strings.TrimSpace(part), "/")
+		if _, err := parseHTTPURL(part); err != nil {
+			return nil, err
+		}
+		if slices.Contains(urls, part) {
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		urls = append(urls, part)
+	}
+	return urls, nil
+}
 
-func checkOrigins(s string) error { _, err := parseOrigins(s); return err }
+func parseList(s string) (List, error) {
+	var list List
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		switch {
+		case part == "":
+			return nil, errors.New("has an empty entry")
+		case slices.Contains(list, part):
+			return nil, fmt.Errorf("%q stands twice", part)
+		}
+		list = append(list, part)
+	}
+	return list, nil
+}
 
-func checkClaim(s string) error { _, err := parseClaim(s); return err }
+// parseOrigins reads a list of origins, or * alone. Each is written as browsers do: a
+// scheme, a host in lower case, and a port that is not the scheme's own.
+func parseOrigins(s string) (Origins, error) {
+	list, err := parseList(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "*" && len(list) == 1:
+		case origin == "*":
+			return nil, errors.New("has * beside other origins; write it alone")
+		case origin == "null":
+			return nil, errors.New("has null, which is the origin of files and of every sandboxed page; name the site")
+		case strings.Contains(origin, "*"):
+			return nil, fmt.Errorf("%q has a *; list each origin, or write * alone for all", origin)
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
+			return nil, fmt.Errorf("%q is no origin such as https://www.example.com", origin)
+		case strings.ContainsAny(strings.TrimPrefix(strings.ToLower(origin), u.Scheme+"://"), "/?#"):
+			return nil, fmt.Errorf("%q is no origin: it must have no path, not even a slash at its end", origin)
+		case origin != strings.ToLower(origin) || strings.ContainsFunc(origin, func(r rune) bool { return r > '~' }):
+			return nil, fmt.Errorf("%q must be written as browsers do: in lower case, and in punycode (xn--…) where it is not ASCII", origin)
+		case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
+			return nil, fmt.Errorf("%q must be written as browsers do: without the port that its scheme has anyway", origin)
+		}
+	}
+	return Origins(list), nil
+}
 
-func checkPorts(s string) error { _, err := parsePorts(s); return err }
+// parseClaim reads NAME=VALUE. The value may hold a "=", as names of groups in directories
+// do.
+func parseClaim(s string) (Claim, error) {
+	name, value, _ := strings.Cut(s, "=")
+	if name == "" || value == "" {
+		return Claim{}, fmt.Errorf("%q is not CLAIM=VALUE", s)
+	}
+	return Claim{name, value}, nil
+}
+
+func parsePorts(s string) ([]int, error) {
+	var ports []int
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no port from 1 to 65535", strings.TrimSpace(part))
+		}
+		ports = append(ports, int(n))
+	}
+	return ports, nil
+}
 
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level
@@ -138,9 +224,7 @@ func parseLevel(s string) (slog.Level, error) {
 	return level, nil
 }
 
-func checkLevel(s string) error { _, err := parseLevel(s); return err }
-
-// minAge leaves workflows the time to hear of what is recorded, after workers were away.
+// minAge leaves workflows enough time to read records after workers were away.
 const minAge = 24 * time.Hour
 
 func parseAge(s string) (Age, error) {
@@ -148,7 +232,7 @@ func parseAge(s string) (Age, error) {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
-	// As durations elsewhere, ages can be written in ISO 8601: of that, days.
+	// Of ISO 8601, which other durations can be written in, ages have days only.
 	if days, iso := strings.CutPrefix(s, "P"); iso {
 		var n uint64
 		if n, err = strconv.ParseUint(strings.TrimSuffix(days, "D"), 10, 16); !strings.HasSuffix(days, "D") {
@@ -165,9 +249,7 @@ func parseAge(s string) (Age, error) {
 	return Age(d), nil
 }
 
-func checkAge(s string) error { _, err := parseAge(s); return err }
-
-// maxAddressRate is what limits can count of one address, per second.
+// maxAddressRate is the largest rate per second that package limits counts.
 const maxAddressRate = 100_000
 
 func checkRate(s string) error {
@@ -192,5 +274,3 @@ func oneOf(values ...string) func(string) error {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(values, ", "))
 	}
 }
-
-func anyValue(string) error { return nil }

@@ -4,14 +4,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,20 +55,20 @@ type Config struct {
 	Dev        Dev
 }
 
-// HTTP is where the gateway serves its API, and to whom how much.
+// HTTP holds the address of the API, and the limit of requests by address.
 type HTTP struct {
 	Addr string `env:"WAYPOST_HTTP_ADDR"`
 	// AddressRate is how many requests a second an address may send.
 	AddressRate int `env:"WAYPOST_ADDRESS_RATE"`
-	// TrustedProxies are whose X-Forwarded-For is believed, for AddressRate alone.
+	// TrustedProxies are networks of proxies whose X-Forwarded-For is believed, for
+	// AddressRate only.
 	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
 }
 
-// TLS is what the gateway and the codec endpoint serve HTTPS with. Without it they
-// serve HTTP.
+// TLS is the certificate of the gateway and of the codec endpoint. Without it they serve
+// HTTP.
 type TLS struct {
-	// Cert is the path of a PEM file: the certificate, then those between it and the
-	// authority's.
+	// Cert is the path of a PEM file: the certificate, then the intermediate ones.
 	Cert string `env:"WAYPOST_TLS_CERT"`
 	Key  string `env:"WAYPOST_TLS_KEY"` // path of the PEM file of its key
 }
@@ -85,7 +84,7 @@ type Database struct {
 	URL Secret `env:"WAYPOST_DATABASE_URL"`
 }
 
-// Redis is what gateways share nonces through.
+// Redis is what gateways and workers share.
 type Redis struct {
 	// URL is redis://…, rediss://… or unix://….
 	URL Secret `env:"WAYPOST_REDIS_URL"`
@@ -102,15 +101,14 @@ type Temporal struct {
 	UIURL string `env:"WAYPOST_TEMPORAL_UI_URL"`
 }
 
-// Codec is where payloads are decoded for Temporal's Web UI, and for whom.
+// Codec holds the address of the codec endpoint, and the tokens that it accepts.
 type Codec struct {
 	Addr string `env:"WAYPOST_CODEC_ADDR"`
-	// Issuer is the URL of the OpenID Connect issuer whose tokens count, exactly as
-	// their iss has it.
+	// Issuer is the URL of the tokens' OpenID Connect issuer, exactly as in their iss.
 	Issuer string `env:"WAYPOST_CODEC_OIDC_ISSUER"`
-	// Audiences are whom tokens may be for: one of them must be in aud.
+	// Audiences are the accepted audiences: a token must have one of them in its aud.
 	Audiences List `env:"WAYPOST_CODEC_OIDC_AUDIENCE"`
-	// Require is what a token must say besides. The zero Claim: nothing.
+	// Require is a claim that a token must have. The zero Claim: none.
 	Require Claim `env:"WAYPOST_CODEC_OIDC_REQUIRE"`
 }
 
@@ -130,8 +128,8 @@ type Search struct {
 	URLs []string `env:"WAYPOST_TYPESENSE_URL"`
 	// APIKey is Typesense's; it must allow collections, aliases and documents.
 	APIKey Secret `env:"WAYPOST_TYPESENSE_API_KEY"`
-	// Origins are whose pages may search, as browsers write them; "*" alone stands for
-	// all. Empty: none.
+	// Origins are the origins whose pages may search, written as by browsers; "*" alone
+	// stands for all. Empty: none.
 	Origins Origins `env:"WAYPOST_SEARCH_ORIGINS"`
 }
 
@@ -141,7 +139,7 @@ type Encryption struct {
 	Keys Secret `env:"WAYPOST_ENCRYPTION_KEYS"`
 }
 
-// Webhook bounds where webhook messages may go.
+// Webhook bounds the addresses that webhooks may have.
 type Webhook struct {
 	// AllowCIDRs are networks that may be reached although they are private,
 	// loopback or link-local. Empty: none.
@@ -159,7 +157,7 @@ type Lead struct {
 	PhoneRegion string `env:"WAYPOST_PHONE_REGION"`
 }
 
-// Retention says how long what has ended is kept.
+// Retention says how long data is kept after its end.
 type Retention struct {
 	Payloads    Age `env:"WAYPOST_RETENTION_PAYLOADS"`
 	Attempts    Age `env:"WAYPOST_RETENTION_ATTEMPTS"`
@@ -179,8 +177,8 @@ type Log struct {
 	Format string `env:"WAYPOST_LOG_FORMAT"`
 }
 
-// Client is what the client commands call a gateway with. Profile wins over URL
-// and the keys.
+// Client holds the gateway's URL and the keys for client commands. Profile wins over URL and
+// the keys.
 type Client struct {
 	Profile   string `env:"WAYPOST_PROFILE"` // path of a profile.json
 	URL       string `env:"WAYPOST_URL"`     // without a slash at its end
@@ -189,7 +187,7 @@ type Client struct {
 	Stage     string `env:"WAYPOST_STAGE"` // "": the gateway's default, release
 }
 
-// Dev is where waypost-dev starts what other deployments bring along.
+// Dev holds the addresses of the servers that waypost-dev starts itself.
 type Dev struct {
 	TemporalAddr   string `env:"WAYPOST_DEV_TEMPORAL_ADDR"`
 	TemporalUIAddr string `env:"WAYPOST_DEV_TEMPORAL_UI_ADDR"`
@@ -213,19 +211,18 @@ func Load(role Role, environ []string) (Config, []string, error) {
 			continue
 		}
 		value := strings.TrimSpace(set[v.Name])
+		var fault error
 		switch {
-		case value != "":
-			if err := v.check(value); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w; for example %s=%s", v.Name, err, v.Name, v.Example))
-				continue
-			}
-		case slices.Contains(v.Required, role):
-			problems = append(problems, fmt.Errorf("%s: is not set, and %s needs it; for example %s=%s", v.Name, v.Required.name(role), v.Name, v.Example))
-			continue
-		default:
-			value = v.defaultFor(role)
+		case value == "" && slices.Contains(v.Required, role):
+			fault = fmt.Errorf("is not set, and %s needs it", role)
+		case value == "":
+			value = cmp.Or(v.Defaults[role], v.Default)
+		case v.check != nil:
+			fault = v.check(value)
 		}
-		if value != "" {
+		if fault != nil {
+			problems = append(problems, fmt.Errorf("%s: %w; for example %s=%s", v.Name, fault, v.Name, v.Example))
+		} else if value != "" {
 			values[v.Name] = value
 		}
 	}
@@ -260,99 +257,4 @@ func parse(values map[string]string) (Config, error) {
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
 	cfg.Client.URL = strings.TrimRight(cfg.Client.URL, "/")
 	return cfg, err
-}
-
-func parsePrefixes(s string) ([]netip.Prefix, error) {
-	var prefixes []netip.Prefix
-	for part := range strings.SplitSeq(s, ",") {
-		p, err := netip.ParsePrefix(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("%q is no network in CIDR form", strings.TrimSpace(part))
-		}
-		prefixes = append(prefixes, p.Masked())
-	}
-	return prefixes, nil
-}
-
-// parseURLs reads a list of http and https URLs, without slashes at their ends.
-func parseURLs(s string) ([]string, error) {
-	var urls []string
-	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimRight(strings.TrimSpace(part), "/")
-		if err := checkHTTPURL(part); err != nil {
-			return nil, err
-		}
-		if slices.Contains(urls, part) {
-			return nil, fmt.Errorf("%q stands twice", part)
-		}
-		urls = append(urls, part)
-	}
-	return urls, nil
-}
-
-func parseList(s string) (List, error) {
-	var list List
-	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimSpace(part)
-		switch {
-		case part == "":
-			return nil, errors.New("has an empty entry")
-		case slices.Contains(list, part):
-			return nil, fmt.Errorf("%q stands twice", part)
-		}
-		list = append(list, part)
-	}
-	return list, nil
-}
-
-// parseOrigins reads a list of origins, or * alone. Each is written as browsers do: a
-// scheme, a host in lower case, and a port that is not the scheme's own.
-func parseOrigins(s string) (Origins, error) {
-	list, err := parseList(s)
-	if err != nil {
-		return nil, err
-	}
-	for _, origin := range list {
-		u, err := url.Parse(origin)
-		switch {
-		case origin == "*" && len(list) == 1:
-		case origin == "*":
-			return nil, errors.New("has * beside other origins; write it alone")
-		case origin == "null":
-			return nil, errors.New("has null, which is the origin of files and of every sandboxed page; name the site")
-		case strings.Contains(origin, "*"):
-			return nil, fmt.Errorf("%q has a *; list each origin, or write * alone for all", origin)
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
-			return nil, fmt.Errorf("%q is no origin such as https://www.example.com", origin)
-		case strings.ContainsAny(strings.TrimPrefix(strings.ToLower(origin), u.Scheme+"://"), "/?#"):
-			return nil, fmt.Errorf("%q is no origin: it must have no path, not even a slash at its end", origin)
-		case origin != strings.ToLower(origin) || strings.ContainsFunc(origin, func(r rune) bool { return r > '~' }):
-			return nil, fmt.Errorf("%q must be written as browsers do: in lower case, and in punycode (xn--…) where it is not ASCII", origin)
-		case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
-			return nil, fmt.Errorf("%q must be written as browsers do: without the port that its scheme has anyway", origin)
-		}
-	}
-	return Origins(list), nil
-}
-
-// parseClaim reads NAME=VALUE. The value may have a "=" of its own, as the names of
-// groups in directories do.
-func parseClaim(s string) (Claim, error) {
-	name, value, _ := strings.Cut(s, "=")
-	if name == "" || value == "" {
-		return Claim{}, fmt.Errorf("%q is not CLAIM=VALUE", s)
-	}
-	return Claim{name, value}, nil
-}
-
-func parsePorts(s string) ([]int, error) {
-	var ports []int
-	for part := range strings.SplitSeq(s, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("%q is no port from 1 to 65535", strings.TrimSpace(part))
-		}
-		ports = append(ports, int(n))
-	}
-	return ports, nil
 }

@@ -15,13 +15,14 @@ const (
 // Logger makes a logger that writes to w as l says.
 func (l Log) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: l.Level}
-	if l.Format == FormatText || (l.Format == "" && isTerminal(w)) {
+	if l.Format == FormatText || (l.Format == "" && IsTerminal(w)) {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-func isTerminal(w io.Writer) bool {
+// IsTerminal tells whether a person sees what is written to w.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

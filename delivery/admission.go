@@ -83,7 +83,7 @@ type line struct {
 	ended   int
 	changed time.Time
 	// turns say, by reason, until when the items that were sent away before will use up
-	// what comes free. Without them all would come back at once, most in vain. They are
+	// what comes free. Without them all would come back at once, most for nothing. They are
 	// void when the webhook's limits change.
 	turns  map[string]time.Time
 	rate   waypost.RateLimit
@@ -91,25 +91,15 @@ type line struct {
 }
 
 // NewTurnstile makes an Admission that takes the tokens of rate limits from
-// tokens. Now is time.Now if nil; most bounds the POSTs of the process, 4,000 by default
-// and at most.
+// tokens. most bounds the POSTs of the process, 4,000 by default and at most.
 func NewTurnstile(tokens Tokens, now func() time.Time, most int) *Turnstile {
-	if now == nil {
-		now = time.Now
-	}
 	most = min(cmp.Or(most, processConcurrency), processConcurrency)
 	return &Turnstile{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
 }
 
 // Admit takes slots of this process first, then tokens for the POSTs that have a slot.
 func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration) {
-	if n <= 0 {
-		return 0, "", 0
-	}
-	slots := hook.MaxConcurrency
-	if slots == 0 {
-		slots = defaultConcurrency
-	}
+	slots := cmp.Or(hook.MaxConcurrency, defaultConcurrency)
 	granted, full := t.enter(hook, n, slots)
 	if limit := hook.RateLimit; limit != nil && granted > 0 {
 		allowed, retryAfter := t.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
@@ -123,8 +113,8 @@ func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (gra
 		}
 	}
 	if granted < n {
-		// Slots do not add up as tokens do, so a little more than comes free is asked
-		// for: some visits are in vain, few slots are idle.
+		// Slots do not add up as tokens do, so a few more items come back than slots come
+		// free: few slots are idle then.
 		visit := min(n-granted, max(1, slots/2))
 		share := t.PostTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
 		if full {
@@ -155,18 +145,16 @@ func (t *Turnstile) leave(webhookID string, n int, ended bool) {
 	}
 }
 
-// enter takes up to n of the webhook's slots. A change of its limits voids the turns: who
-// waits is told of the change. Full says that the process has too few slots, not the webhook.
+// enter takes up to n of the webhook's slots. A change of its limits voids the turns: it
+// also wakes all workflows that wait. full says that the process has too few slots, not the
+// webhook.
 func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.line(hook.ID)
-	var rate waypost.RateLimit
-	if hook.RateLimit != nil {
-		rate = *hook.RateLimit
-	}
+	rate := deref(hook.RateLimit)
 	if rate != l.rate || slots != l.atOnce {
-		l.rate, l.atOnce, l.turns = rate, slots, nil
+		l.rate, l.atOnce, l.turns = rate, slots, map[string]time.Time{}
 	}
 	free := max((t.most-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
 	granted = max(0, min(n, slots-l.underWay, free))
@@ -185,9 +173,6 @@ func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Du
 	away := max(0, l.turns[reason].Sub(now)) + share
 	if away < 0 || away > maxAway { // it may have run over
 		away = maxAway
-	}
-	if l.turns == nil {
-		l.turns = map[string]time.Time{}
 	}
 	l.turns[reason] = now.Add(away)
 	return max(away, minAway)
@@ -214,7 +199,7 @@ func (t *Turnstile) line(webhookID string) *line {
 		if len(t.lines) >= t.sweep {
 			t.dropIdle(now)
 		}
-		l = &line{changed: now}
+		l = &line{changed: now, turns: map[string]time.Time{}}
 		t.lines[webhookID] = l
 	}
 	l.busy += time.Duration(l.underWay) * max(0, now.Sub(l.changed))

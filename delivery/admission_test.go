@@ -30,7 +30,7 @@ func TestAdmissionLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const least = 4
 	for set, most := range map[int]int{0: 4000, 1 << 20: 4000, 512: 512} {
-		turnstile := delivery.NewTurnstile(noTokens, nil, set)
+		turnstile := delivery.NewTurnstile(noTokens, time.Now, set)
 		hooks := make([]waypost.Webhook, 30)
 		total, granted := 0, make([]int, len(hooks))
 		for i := range hooks {
@@ -62,7 +62,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 	for _, tt := range []struct{ most, effective int }{{1, 1}, {7, 7}, {0, 1000}} {
 		t.Run(fmt.Sprint(tt.most), func(t *testing.T) {
 			t.Parallel()
-			turnstile := delivery.NewTurnstile(noTokens, nil, 0)
+			turnstile := delivery.NewTurnstile(noTokens, time.Now, 0)
 			hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: tt.most}
 			var underWay, refused atomic.Int64
 			var group sync.WaitGroup
@@ -332,7 +332,7 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 // are not.
 func TestAdmissionForgetsIdleWebhooks(t *testing.T) {
 	t.Parallel()
-	turnstile := delivery.NewTurnstile(noTokens, nil, 0)
+	turnstile := delivery.NewTurnstile(noTokens, time.Now, 0)
 	for i := range 10_000 {
 		hook := waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}
 		turnstile.Admit(t.Context(), hook, 1)
@@ -384,7 +384,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 				turnstile := delivery.NewTurnstile(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 					taken := rates.Take(ctx, key, perSecond, burst, n)
 					return taken.Allowed, taken.RetryAfter
-				}, nil, 0)
+				}, time.Now, 0)
 				var underWay atomic.Int64
 				for range callers {
 					group.Go(func() {

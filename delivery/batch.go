@@ -31,7 +31,7 @@ type Item struct {
 	Ahead bool `json:"ahead,omitempty"`
 	// Waited says, to EnrollBatch, that the enrollment was in a wait.
 	Waited bool `json:"waited,omitempty"`
-	// Woken says, to LookBatch, that somebody has told of a change.
+	// Woken says, to LookBatch, that a wake has named it.
 	Woken bool `json:"woken,omitempty"`
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
@@ -266,9 +266,7 @@ func (r *run) takeOpeningSlot(ctx context.Context) (ready bool, err error) {
 		if r.admit.PostTime(r.hook.ID) > r.localPatience {
 			return false, nil
 		}
-		timer := time.NewTimer(r.localPatience)
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(r.localPatience)
 	}
 	select {
 	case r.opening <- struct{}{}:
@@ -323,7 +321,7 @@ func (r *run) await(ctx context.Context) error {
 	if len(flying) == 0 {
 		return nil
 	}
-	var late <-chan time.Time
+	waiting := ctx
 	patient := !r.by.Local && r.waiting.take(r.hook.ID)
 	if patient {
 		defer r.waiting.giveBack(r.hook.ID)
@@ -338,20 +336,17 @@ func (r *run) await(ctx context.Context) error {
 		case patient:
 			patience = r.stragglers
 		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		late = timer.C
+		var stop context.CancelFunc
+		waiting, stop = context.WithTimeout(ctx, patience)
+		defer stop()
 	}
-	over := false // the patience is
 	for _, it := range flying {
-		if !over {
-			select {
-			case <-it.flight.ended:
-			case <-late:
-				over = true
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		select {
+		case <-it.flight.ended:
+		case <-waiting.Done():
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		select {
 		case <-it.flight.ended:
@@ -376,7 +371,7 @@ func (r *run) await(ctx context.Context) error {
 
 // findExits finds the enrollments that an event has ended: their deliveries look like
 // canceled ones, or like those of a journey that was passed to its end. It records the
-// timeline entries of exits that nobody has written yet.
+// timeline entries of exits that are not written yet.
 func (r *run) findExits(ctx context.Context) error {
 	var gone []*item
 	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
@@ -397,7 +392,7 @@ func (r *run) findExits(ctx context.Context) error {
 	}
 	controls, err := r.store.Controls(ctx, of)
 	if err != nil {
-		return fmt.Errorf("read controls: %w", err)
+		return err
 	}
 	var progress []waypost.Progress
 	for _, it := range gone {
@@ -426,15 +421,4 @@ func (r *run) isLast(it *item) (bool, error) {
 	}
 	after, _, err := follow(r.version, it.Item, d)
 	return after.Phase == journey.PhaseDone, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -94,13 +94,13 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 			t.Fatalf("%s: %d POSTs, want %d", what, n, want)
 		}
 	}
-	rung := func(want int) {
+	woken := func(want int) {
 		t.Helper()
 		w.clock.advance(time.Second) // they gather
 		notices, err := w.store.ClaimNotices(context.Background(), 10, true)
 		must(t, err)
 		if len(notices) != want {
-			t.Errorf("%d workflows are told, want %d", len(notices), want)
+			t.Errorf("%d workflows are woken, want %d", len(notices), want)
 		}
 		var ids []int64
 		for _, n := range notices {
@@ -140,18 +140,18 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 		}
 	}
 	posts("a retry as a probe", 32)
-	rung(0)
+	woken(0)
 
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
 	advance(40 * time.Second) // whatever the jitter is, all are due
 	run(other, fresh, map[string]int{delivery.OutcomeDelivered: 1, delivery.OutcomeDeferred: 29})
 	posts("the probe that closes it", 33)
-	rung(1)
+	woken(1)
 
 	advance(time.Minute)
 	run(one, all, map[string]int{delivery.OutcomeDelivered: 60})
 	posts("all", 92)
-	rung(0)
+	woken(0)
 	w.items = all
 	total := 0
 	for i := range all {
@@ -313,7 +313,7 @@ func TestBreakerIsForgotten(t *testing.T) {
 	}
 	w.clock.advance(time.Second)
 	if notices, err := w.store.ClaimNotices(context.Background(), 10, true); err != nil || len(notices) != 1 {
-		t.Errorf("%d workflows are told, %v", len(notices), err)
+		t.Errorf("%d workflows are woken, %v", len(notices), err)
 	}
 }
 

@@ -13,16 +13,14 @@ import (
 // Cancel cancels enrollments with their deliveries. It fails, and is to be tried again,
 // while attempts of theirs are under way: no other batch would record their end.
 func (e *Engine) Cancel(ctx context.Context, b Batch) error {
-	ids := make([]string, len(b.Items))
 	var keys []waypost.Touchpoint
-	for i, item := range b.Items {
-		ids[i] = item.EnrollmentID
+	for _, item := range b.Items {
 		if item.State.Phase == journey.PhaseSend {
 			keys = append(keys, item.Touchpoint())
 		}
 	}
-	if err := e.store.CancelEnrollments(ctx, ids); err != nil {
-		return fmt.Errorf("cancel enrollments: %w", err)
+	if err := e.store.CancelEnrollments(ctx, enrollmentIDs(b.Items)); err != nil {
+		return err
 	}
 	open, err := e.OpenAttempts(ctx, keys)
 	if err != nil {
@@ -46,7 +44,7 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 	}
 	stored, err := e.store.SendingsOfRounds(ctx, rounds)
 	if err != nil {
-		return fmt.Errorf("read deliveries: %w", err)
+		return err
 	}
 	if err := e.recordAbandoned(ctx, b.Scope, onlyOpen(stored)); err != nil {
 		return err
@@ -57,10 +55,7 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 // OpenAttempts returns the touchpoints whose delivery has an attempt that has not ended.
 func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
 	stored, err := e.store.Sendings(ctx, keys)
-	if err != nil {
-		return nil, fmt.Errorf("read deliveries: %w", err)
-	}
-	return onlyOpen(stored), nil
+	return onlyOpen(stored), err
 }
 
 // onlyOpen deletes the deliveries without an attempt that has not ended.
@@ -80,7 +75,7 @@ func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map
 		}
 	}
 	if err := e.store.RecordAttempts(ctx, lost); err != nil {
-		return fmt.Errorf("record interrupted attempts: %w", err)
+		return err
 	}
 	if n := len(open) - len(lost); n > 0 {
 		return fmt.Errorf("%d attempts are under way", n)

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -11,22 +10,19 @@ import (
 
 // Controls are what was decided about the enrollments of a batch.
 type Controls struct {
-	of   map[string]waypost.Controls // by enrollment, of those that have any
+	of   map[string]waypost.Controls // by enrollment, if it has any
 	held map[string]bool             // targets that the workflow was registered with
 }
 
-// Controls reads what was decided about the enrollments of items. Of those that are
-// paused it registers the workflow, so that it is told of their resume. What was
-// resumed in between it reads again: the resume may have moved waits.
+// Controls reads what was decided about the enrollments of items. If any is paused, it
+// registers the workflow, so that the resume wakes it. It reads again if one was resumed in
+// between, because that may have moved waits.
 func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items []Item) (Controls, error) {
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.EnrollmentID
-	}
+	asked := waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: enrollmentIDs(items)}
 	for {
-		controls, err := e.store.Controls(ctx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
+		controls, err := e.store.Controls(ctx, asked)
 		if err != nil {
-			return Controls{}, fmt.Errorf("read controls: %w", err)
+			return Controls{}, err
 		}
 		c := Controls{of: controls, held: map[string]bool{}}
 		targets := map[string]bool{}
@@ -43,7 +39,7 @@ func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items
 		}
 		held, err := e.store.Hold(ctx, workflowID, slices.Sorted(maps.Keys(targets)))
 		if err != nil {
-			return Controls{}, fmt.Errorf("hold: %w", err)
+			return Controls{}, err
 		}
 		for _, target := range held {
 			c.held[target] = true
@@ -54,9 +50,6 @@ func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items
 	}
 }
 
-// None tells whether nothing was decided about any of them.
-func (c Controls) None() bool { return len(c.of) == 0 }
-
 // Of are those of an enrollment.
 func (c Controls) Of(enrollmentID string) waypost.Controls { return c.of[enrollmentID] }
 
@@ -66,7 +59,7 @@ func (c Controls) Ended(enrollmentID string) (outcome, reason string) {
 	return ended(c.of[enrollmentID])
 }
 
-// Paused tells whether an enrollment is paused; the workflow will be told of its resume.
+// Paused tells whether an enrollment is paused; its resume wakes the workflow.
 func (c Controls) Paused(enrollmentID string) bool {
 	return slices.ContainsFunc(c.of[enrollmentID].Holds(), func(target string) bool { return c.held[target] })
 }

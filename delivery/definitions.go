@@ -36,7 +36,7 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 	}
 	row, err := e.store.JourneyVersion(ctx, sc, journeyID, number)
 	if err != nil {
-		return Version{}, fmt.Errorf("load journey %s: %w", key, err)
+		return Version{}, err
 	}
 	def, problems := journey.Parse(row.Definition)
 	if err := problems.Err("definition"); err != nil {
@@ -54,8 +54,8 @@ type Subject struct {
 }
 
 // endOrphans cancels enrollments whose lead was deleted at the moment when they were
-// made, so that the deletion did not see them: nothing is sent about nobody. Its
-// error lets the batch run again, and find them canceled.
+// made, so that the deletion did not see them. Its error has the batch run again, which
+// finds them canceled.
 func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
 	var orphans []string
 	for _, item := range items {
@@ -74,25 +74,19 @@ func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]w
 }
 
 // Subjects loads what conditions and templates of the items can ask about, in the order of
-// the items.
-func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item) ([]Subject, error) {
-	return e.subjects(ctx, b, v, items, nil)
-}
-
-// subjects is Subjects; known is what was read of the items already, nil for nothing.
-func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item, known *waypost.Briefing) ([]Subject, error) {
-	ids := make([]string, len(items))
-	leadIDs := make([]int64, len(items))
-	for i, item := range items {
-		ids[i], leadIDs[i] = item.EnrollmentID, item.LeadsID
-	}
+// the items. known is what was read of the items already, nil for nothing.
+func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item, known *waypost.Briefing) ([]Subject, error) {
 	var err error
 	if known == nil {
 		known = &waypost.Briefing{}
+		leadIDs := make([]int64, len(items))
+		for i, item := range items {
+			leadIDs[i] = item.LeadsID
+		}
 		if known.Leads, err = e.store.LeadsByID(ctx, b.Scope, leadIDs); err != nil {
 			return nil, err
 		}
-		if known.Enrollments, err = e.store.EnrollmentsByID(ctx, ids); err != nil {
+		if known.Enrollments, err = e.Enrollments(ctx, items); err != nil {
 			return nil, err
 		}
 	}
@@ -100,12 +94,11 @@ func (e *Engine) subjects(ctx context.Context, b Batch, v Version, items []Item,
 		return nil, err
 	}
 	var results map[string]map[string]waypost.TouchpointResult
-	asks := true // for what came of messages
-	if n, ok := v.Node(b.NodeID); ok && (n.Type == journey.WaitUntil || n.Type == journey.Split) {
-		asks = false
-	}
-	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) { // at the first node nothing was sent yet
-		if results, err = e.store.TouchpointResults(ctx, ids); err != nil {
+	// At a first node nothing was sent yet, and two types ask for no results.
+	n, _ := v.Node(b.NodeID)
+	asks := n.Type != journey.WaitUntil && n.Type != journey.Split
+	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) {
+		if results, err = e.store.TouchpointResults(ctx, enrollmentIDs(items)); err != nil {
 			return nil, err
 		}
 	}
@@ -140,9 +133,13 @@ func (e *Engine) DecidedAt(b Batch) time.Time {
 
 // Enrollments loads the enrollments of items, by their ids.
 func (e *Engine) Enrollments(ctx context.Context, items []Item) (map[string]waypost.Enrollment, error) {
+	return e.store.EnrollmentsByID(ctx, enrollmentIDs(items))
+}
+
+func enrollmentIDs(items []Item) []string {
 	ids := make([]string, len(items))
 	for i, item := range items {
 		ids[i] = item.EnrollmentID
 	}
-	return e.store.EnrollmentsByID(ctx, ids)
+	return ids
 }

@@ -37,5 +37,5 @@
 //	recorder.go         writes outcomes, many in one transaction
 //	admission.go        Turnstile: how many POSTs a webhook may have
 //	slots.go            how many batches may wait for receivers
-//	observe.go          what metrics and traces are told
+//	observe.go          what metrics and traces show
 package delivery

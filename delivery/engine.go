@@ -53,7 +53,7 @@ type Engine struct {
 	admit    Admission
 	breakers Breakers
 	observe  Observer
-	wake     func()
+	wake     func() // see Options for this and the next one, which may be nil
 	isAway   func(error) bool
 	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
@@ -78,7 +78,7 @@ type Options struct {
 	Admission Admission
 	Breakers  Breakers // nil for none
 	Observer  Observer // of metrics; nil for none
-	Wake      func()   // is called when there may be new cohorts to start; nil for nobody
+	Wake      func()   // is called when there may be new cohorts to start; nil for none
 	// Away tells whether an error means that the database cannot be used for the moment;
 	// nil if none does.
 	Away func(error) bool
@@ -99,7 +99,8 @@ const (
 // New makes an Engine and starts the recorder that writes outcomes. Close ends it.
 func New(o Options) *Engine {
 	e := &Engine{
-		store: o.Store, sender: o.Sender, admit: o.Admission, breakers: o.Breakers, observe: o.Observer,
+		store: o.Store, sender: o.Sender, admit: cmp.Or[Admission](o.Admission, admitAll{}),
+		breakers: cmp.Or[Breakers](o.Breakers, alwaysClosed{}), observe: cmp.Or[Observer](o.Observer, nobody{}),
 		wake: o.Wake, isAway: o.Away, log: o.Log, now: o.Now,
 		process:  waypost.NewID("prc_", time.Now()),
 		versions: newKept[string, Version](),
@@ -109,31 +110,16 @@ func New(o Options) *Engine {
 
 		stragglers: cmp.Or(o.Stragglers, stragglers), localPatience: cmp.Or(o.LocalPatience, localPatience),
 	}
-	if e.isAway == nil {
-		e.isAway = func(error) bool { return false }
-	}
-	e.recorder = newRecorder(o.Store, o.Log, e.Failed)
-	if e.admit == nil {
-		e.admit = admitAll{}
-	}
-	if e.breakers == nil {
-		e.breakers = alwaysClosed{}
-	}
-	if e.observe == nil {
-		e.observe = nobody{}
-	}
-	if e.wake == nil {
-		e.wake = func() {}
-	}
 	if e.now == nil {
 		e.now = time.Now
 	}
+	e.recorder = newRecorder(o.Store, o.Log, e.Failed)
 	return e
 }
 
 // Close waits until every POST under way has ended and its outcome is recorded,
-// or ctx ends. What is not recorded by then is POSTed again by whoever runs the
-// batch next. No batch may begin once it is called.
+// or ctx ends. What is not recorded by then is POSTed again by the next run of the batch.
+// No batch may begin once it is called.
 func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(e.flights.wait(ctx), e.recorder.close(ctx))
 }
@@ -141,7 +127,7 @@ func (e *Engine) Close(ctx context.Context) error {
 // Failed notes an error that this process has seen: of the database, or of anything
 // else.
 func (e *Engine) Failed(err error) {
-	if err != nil && e.isAway(err) {
+	if err != nil && e.isAway != nil && e.isAway(err) {
 		e.away.Store(e.now().UnixMilli())
 	}
 }

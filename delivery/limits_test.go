@@ -268,9 +268,9 @@ func TestExitRightBeforePost(t *testing.T) {
 	}
 }
 
-// A lead that has reached the cap takes no place of the webhook, and is told of even
+// A lead that has reached the cap takes no slot of the webhook, and is skipped even
 // if its message cannot be made.
-func TestCappedTakesNoPlace(t *testing.T) {
+func TestCappedTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, 2, `{"frequencyCap":{"touchpoints":1,"per":"24h"},`+definition[1:])
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered delivered]" {
@@ -286,11 +286,11 @@ func TestCappedTakesNoPlace(t *testing.T) {
 	a := delivery.New(delivery.Options{Store: w.store, Sender: sender, Admission: admit, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { _ = a.Close(context.Background()) })
 	if got := fmt.Sprint(w.deliverAll(a)); got != "[skipped skipped]" || admit.asked.Load() != 0 {
-		t.Errorf("outcome %s, %d places asked for", got, admit.asked.Load())
+		t.Errorf("outcome %s, %d slots asked for", got, admit.asked.Load())
 	}
 }
 
-// noAdmission admits nobody.
+// noAdmission admits none.
 type noAdmission struct{ asked atomic.Int32 }
 
 func (n *noAdmission) Admit(context.Context, waypost.Webhook, int) (int, string, time.Duration) {

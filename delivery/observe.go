@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Observer is told what deliveries come to, for metrics. Its methods are called
+// Observer counts what deliveries come to, for metrics. Its methods are called
 // from many goroutines at once and must not block.
 type Observer interface {
 	// Attempt is called for every POST that has ended: with an Outcome… value, its
@@ -24,8 +24,8 @@ func (nobody) Deferred(string, int)                  {}
 
 type attemptKey struct{}
 
-// AttemptOf tells a Sender the number of the attempt that it is asked for, for traces;
-// 0 if it is for no delivery.
+// AttemptOf is, for traces, the number of the attempt that a Sender makes under ctx; 0 if it
+// is of no delivery.
 func AttemptOf(ctx context.Context) int {
 	attempt, _ := ctx.Value(attemptKey{}).(int)
 	return attempt

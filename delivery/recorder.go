@@ -25,7 +25,7 @@ type recorder struct {
 	turn   chan struct{} // holds a value while collect runs
 	// posting are the POSTs that are under way: while there are any, more records come.
 	posting atomic.Int64
-	alone   sync.WaitGroup // writers of records that were taken apart
+	running sync.WaitGroup // the recorders, and writers of records that were taken apart
 	once    sync.Once
 	closed  chan struct{}
 	done    chan struct{}
@@ -44,7 +44,7 @@ const (
 	// confirms one, the database works on others.
 	recorders = 3
 	// linger lets the answers of one batch, which come within milliseconds of each
-	// other, share a transaction. Where nothing else is under way nobody lingers.
+	// other, share a transaction. It ends at once when no POST is under way.
 	linger = 15 * time.Millisecond
 	// A transaction that failed so often is taken apart, so that one record that
 	// the database refuses does not hold up the others.
@@ -72,13 +72,11 @@ func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
-	var running sync.WaitGroup
 	for range recorders {
-		running.Go(r.run)
+		r.running.Go(r.run)
 	}
 	go func() {
-		running.Wait()
-		r.alone.Wait()
+		r.running.Wait()
 		close(r.done)
 	}()
 	return r
@@ -138,8 +136,7 @@ func (r *recorder) collect() []recording {
 			return nil
 		}
 	}
-	timer := time.NewTimer(linger)
-	defer timer.Stop()
+	late := time.After(linger)
 	for len(batch) < maxRecords {
 		select {
 		case next := <-r.queue:
@@ -153,7 +150,7 @@ func (r *recorder) collect() []recording {
 		select {
 		case next := <-r.queue:
 			batch = append(batch, next)
-		case <-timer.C:
+		case <-late:
 			return batch
 		}
 	}
@@ -194,6 +191,6 @@ func (r *recorder) write(batch []recording, tries int) {
 		time.Sleep(waits.NextBackOff())
 	}
 	for _, b := range batch {
-		r.alone.Go(func() { r.write([]recording{b}, 1) })
+		r.running.Go(func() { r.write([]recording{b}, 1) })
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"waypost/delivery"
 )
 
-// However many webhooks have slow receivers, the next one finds a place, and nobody
-// has more than half of what there is.
-func TestPlacesAreShared(t *testing.T) {
+// However many webhooks have slow receivers, the next one finds a slot, and none
+// has more than half of them.
+func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	var p delivery.Slots
 	fill := func(hook string) (n int) {
@@ -24,11 +24,11 @@ func TestPlacesAreShared(t *testing.T) {
 	want := []int{40, 20, 10, 5, 3, 1, 1}
 	for i, n := range want {
 		if got := fill(fmt.Sprintf("whk_%d", i)); got != n {
-			t.Errorf("webhook %d gets %d places, want %d", i, got, n)
+			t.Errorf("webhook %d gets %d slots, want %d", i, got, n)
 		}
 	}
 	if fill("whk_late") != 0 {
-		t.Error("there are more places than there should be")
+		t.Error("there are more slots than there should be")
 	}
 	for i, n := range want {
 		for range n {
@@ -36,14 +36,13 @@ func TestPlacesAreShared(t *testing.T) {
 		}
 	}
 	if n := fill("whk_0"); n != 40 {
-		t.Errorf("%d places when all are free again, want 40", n)
+		t.Errorf("%d slots when all are free again, want 40", n)
 	}
 }
 
-// Single messages to a receiver that does not answer take half of the places. Those
-// that come then answer at once, and learn the end of their POST later: others need the
-// worker.
-func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
+// Single messages to a receiver that does not answer take half of the slots. Later
+// ones answer at once, and learn the end of their POST later: others need the worker.
+func TestSlowReceiverTakesNotAllSlots(t *testing.T) {
 	t.Parallel()
 	const half = delivery.WaitingSlots / 2
 	w := newWorld(t, half+3)
@@ -75,7 +74,7 @@ func TestSlowReceiverTakesNotAllPlaces(t *testing.T) {
 		}
 	}
 	if len(answers) > 0 {
-		t.Error("one that has a place does not wait")
+		t.Error("one that has a slot does not wait")
 	}
 	close(hang)
 	waiting.Wait()

@@ -30,9 +30,9 @@ const (
 	maxRecheck = 10 * time.Minute
 )
 
-// holdBack defers items without an attempt, for wait. If wait is 0, nobody knows how long it
-// takes: they come again after a quarter of the time that they have waited, within
-// minRecheck and maxRecheck. Paused ones come again when the workflow is told of the resume.
+// holdBack defers items without an attempt, for wait. If wait is 0, the time is not known:
+// they come again after a quarter of the time that they have waited, within minRecheck and
+// maxRecheck. Paused ones come again when the resume wakes the workflow.
 func (r *run) holdBack(ctx context.Context, held []*item, reason string, wait time.Duration) error {
 	return r.postpone(ctx, held, reason, func(_ *item, now, since time.Time) time.Time {
 		if reason == waypost.DeferPaused {
@@ -115,10 +115,8 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 
 // delivery is the row of a touchpoint's message; one that is stored keeps its id.
 func (r *run) delivery(it *item, now time.Time) waypost.Delivery {
-	id := ""
-	if it.stored != nil {
-		id = it.stored.MessageID
-	} else {
+	id := it.sending().MessageID
+	if it.stored == nil {
 		id = waypost.NewID(waypost.PrefixMessage, now)
 	}
 	return waypost.Delivery{

@@ -83,13 +83,11 @@ func (i *item) waitedForBreaker() bool {
 // breaker, and then to call it.
 func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (told func(context.Context)) {
 	ctx := context.Background()
-	switch healthOf(o) {
+	switch health := healthOf(o); health {
 	case receiverWorks:
 		return e.breakers.Alive(ctx, p.circuit, p.ticket, waited)
-	case receiverSilent:
-		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, false, o.Duration)
-	case receiverFails:
-		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, true, o.Duration)
+	case receiverSilent, receiverFails:
+		e.breakers.Failed(ctx, p.circuit, p.ticket, attempt == 1, health == receiverFails, o.Duration)
 	case receiverUnknown:
 		e.breakers.Return(ctx, p.circuit, p.ticket) // if it was the probe, another may be
 	}
@@ -137,5 +135,7 @@ func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, told fu
 		return
 	}
 	told(ctx)
-	e.wake()
+	if e.wake != nil {
+		e.wake()
+	}
 }

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"waypost"
@@ -37,15 +38,13 @@ func skipCapped(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if err != nil || len(skipped) == 0 {
 		return due, err
 	}
-	var going []*item
-	for _, it := range due {
-		if s, is := skipped[it.Touchpoint()]; is {
+	return slices.DeleteFunc(due, func(it *item) bool {
+		s, is := skipped[it.Touchpoint()]
+		if is {
 			it.result = r.skipped(it, s, now)
-		} else {
-			going = append(going, it)
 		}
-	}
-	return going, nil
+		return is
+	}), nil
 }
 
 // skipped answers for an item that the frequency cap forbids.

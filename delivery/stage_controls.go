@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -24,7 +23,7 @@ func heedControls(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	}
 	briefing, err := r.store.Briefing(ctx, r.batch.Scope, r.hook.ID, of)
 	if err != nil {
-		return nil, fmt.Errorf("load what is to be sent: %w", err)
+		return nil, err
 	}
 	r.briefing = &briefing
 	if !briefing.WebhookUpdatedAt.Equal(r.hook.UpdatedAt) {
@@ -56,7 +55,7 @@ func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 		items[i] = it.Item
 	}
 	controls, err := r.Controls(ctx, r.by.WorkflowID, r.batch, items)
-	if err != nil || controls.None() {
+	if err != nil || len(controls.of) == 0 {
 		return due, err
 	}
 	now := r.now().UTC()
@@ -82,12 +81,10 @@ func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 		}
 	}
 	if err := r.store.RecordAttempts(ctx, lost); err != nil {
-		return nil, fmt.Errorf("record interrupted attempts: %w", err)
+		return nil, err
 	}
-	if len(canceled) > 0 {
-		if err := r.store.CancelDeliveries(ctx, canceled); err != nil {
-			return nil, fmt.Errorf("cancel deliveries: %w", err)
-		}
+	if err := r.store.CancelDeliveries(ctx, canceled); err != nil {
+		return nil, err
 	}
 	return going, r.holdBack(ctx, paused, waypost.DeferPaused, 0)
 }
@@ -112,7 +109,7 @@ func (r *run) cancelStopped(ctx context.Context, due []*item) ([]*item, error) {
 		it.result = r.answer(it, *it.stored, OutcomeCanceled, "", time.Time{})
 	}
 	if err := r.store.RecordAttempts(ctx, lost); err != nil {
-		return nil, fmt.Errorf("record interrupted attempts: %w", err)
+		return nil, err
 	}
 	return going, r.store.CancelRounds(ctx, canceled)
 }

@@ -38,12 +38,11 @@ func keepQuiet(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		// A lead that is gone is found to be so later.
 		lead, there := leads[it.LeadsID]
 		until, is := journey.QuietUntil(hours, lead, now)
-		if !there || !is {
+		if there && is {
+			ends[it], quiet = until, append(quiet, it)
+		} else {
 			going = append(going, it)
-			continue
 		}
-		ends[it] = until
-		quiet = append(quiet, it)
 	}
 	return going, r.postpone(ctx, quiet, waypost.DeferQuietHours, func(it *item, _, _ time.Time) time.Time { return ends[it] })
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"waypost"
@@ -53,7 +52,7 @@ func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, e
 			it.result = r.recorded(it, s)
 		case s.Open != nil:
 			if patience := r.patienceWith(s); patience.After(now) {
-				it.result = r.answer(it, s, OutcomeUnderWay, "", earlier(patience, now.Add(clockSlack)))
+				it.result = r.answer(it, s, OutcomeUnderWay, "", now.Add(min(patience.Sub(now), clockSlack)))
 				continue
 			}
 			it.attempt, it.interrupted = s.Open.Attempt+1, true
@@ -69,8 +68,12 @@ func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, e
 			due = append(due, it)
 		}
 	}
-	if wait > 0 && len(due) > 0 {
-		return due, pause(ctx, wait)
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return due, nil
 }
@@ -86,11 +89,7 @@ func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touc
 	if len(rounds) == 0 {
 		return nil, nil
 	}
-	stored, err := r.store.SendingsOfRounds(ctx, rounds)
-	if err != nil {
-		return nil, fmt.Errorf("read deliveries: %w", err)
-	}
-	return stored, nil
+	return r.store.SendingsOfRounds(ctx, rounds)
 }
 
 // patienceWith is until when an open attempt may be under way in another process; after
@@ -116,11 +115,4 @@ func (e *Engine) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
 		return back
 	}
 	return at
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

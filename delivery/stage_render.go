@@ -71,7 +71,7 @@ func (r *run) subjectsOf(ctx context.Context, due []*item) (map[*item]Subject, e
 	if len(items) == 0 {
 		return nil, nil
 	}
-	loaded, err := r.subjects(ctx, r.batch, r.version, items, r.briefing)
+	loaded, err := r.Subjects(ctx, r.batch, r.version, items, r.briefing)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,11 @@ func (r *run) render(s Subject, it *item, now time.Time) ([]byte, error) {
 	}.Encode()
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+func deref[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
 	}
-	return *s
+	return value
 }
 
 // failure is an attempt that is given up without a POST.
@@ -129,13 +129,10 @@ func (r *run) recordFailures(ctx context.Context, failed []failure) error {
 	}
 	records := make([]waypost.AttemptRecord, len(failed))
 	for i, f := range failed {
-		o, round := f.opening, 1
-		if f.stored != nil {
-			round = f.stored.Round
-		}
+		o := f.opening
 		records[i] = waypost.AttemptRecord{
 			Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
-			Round: round, Attempt: f.attempt, Outcome: f.outcome,
+			Round: max(f.sending().Round, 1), Attempt: f.attempt, Outcome: f.outcome,
 		}
 		// The first attempt's time only matters where another one may follow.
 		var err error
@@ -143,8 +140,5 @@ func (r *run) recordFailures(ctx context.Context, failed []failure) error {
 			return err
 		}
 	}
-	if err := r.store.RecordAttempts(ctx, records); err != nil {
-		return fmt.Errorf("record what is given up: %w", err)
-	}
-	return nil
+	return r.store.RecordAttempts(ctx, records)
 }

@@ -11,7 +11,7 @@ import (
 	"waypost"
 )
 
-// answer is what a handler has to say.
+// answer is what a handler returns.
 type answer struct {
 	status  int
 	body    any // nil: none
@@ -30,13 +30,12 @@ const (
 
 func ok(body any) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
 
-// at answers with a resource and where it stands.
+// at answers with a resource and its Location.
 func at(status int, location string, body any) (answer, error) {
 	return answer{status: status, body: body, headers: map[string]string{"Location": location}}, nil
 }
 
-// resource answers with a single object, its ETag and, if location is not "", where
-// it stands.
+// resource answers with a single object, its ETag and, if it is not "", its Location.
 func resource(status int, location string, body any) (answer, error) {
 	b, err := encode(body)
 	if err != nil {
@@ -49,7 +48,19 @@ func resource(status int, location string, body any) (answer, error) {
 	return ans, nil
 }
 
-func noContent() (answer, error) { return answer{status: http.StatusNoContent}, nil }
+// resourceWith answers with what describe makes of an object that was found or changed,
+// unless that failed.
+func resourceWith[T, A any](thing T, err error, describe func(T) A) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	return resource(http.StatusOK, "", describe(thing))
+}
+
+// noContent answers that something was done, unless it failed.
+func noContent(err error) (answer, error) {
+	return answer{status: http.StatusNoContent}, err
+}
 
 // kept is the answer as it is stored for repetitions of its request.
 func (ans answer) kept() (waypost.Answer, error) {
@@ -119,8 +130,8 @@ var statuses = map[waypost.ErrorCode]int{
 	waypost.CodeServiceUnavailable:   http.StatusServiceUnavailable,
 }
 
-// retryAfter is the Retry-After of a 503, in seconds: what is away is asked again
-// several times a second.
+// retryAfter is the Retry-After of a 503, in seconds: a database or Redis that is away is
+// tried again several times a second.
 const retryAfter = "1"
 
 // classify turns any error into one that can be answered.
@@ -144,11 +155,16 @@ func (a *api) classify(r *request, err error) *waypost.Error {
 	return waypost.Errorf(waypost.CodeInternalError, "", "internal error; quote request %s when you report it", r.id)
 }
 
-func errorAnswer(e *waypost.Error) answer {
-	ans := answer{status: statuses[e.Code], body: errorBody{e.Code, e.Message, e.Target, e.Details}}
-	if e.Details == nil {
-		ans.body = errorBody{e.Code, e.Message, e.Target, []waypost.Detail{}}
+func errorBodyOf(e *waypost.Error) errorBody {
+	body := errorBody{e.Code, e.Message, e.Target, e.Details}
+	if body.Detail == nil {
+		body.Detail = []waypost.Detail{}
 	}
+	return body
+}
+
+func errorAnswer(e *waypost.Error) answer {
+	ans := answer{status: statuses[e.Code], body: errorBodyOf(e)}
 	switch e.Code {
 	case waypost.CodeUnauthorized:
 		ans.headers = map[string]string{headerAuthenticate: "CLOUD1-HMAC-SHA256"}

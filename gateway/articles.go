@@ -1,14 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"waypost"
 )
@@ -62,11 +60,7 @@ type channelBody struct {
 }
 
 func channelsOf(channels []waypost.Channel) []channelBody {
-	out := make([]channelBody, len(channels))
-	for i, c := range channels {
-		out[i] = channelBody(c)
-	}
-	return out
+	return described(channels, func(c waypost.Channel) channelBody { return channelBody(c) })
 }
 
 // answerArticle is an article as it is answered: every member.
@@ -78,72 +72,54 @@ func answerArticle(art waypost.Article) articleJSON {
 	}
 }
 
-// minimalArticle is what a client gets of a new article that does without the rest.
-type minimalArticle struct {
-	ID string `json:"id"`
-}
-
 // articlePaths are names below /v1/articles, which no article can have.
 var articlePaths = []string{"import", "reindex"}
 
 // readArticle reads and checks an article. pathID, if not "", is its id; the document
 // need not repeat it.
-func readArticle(document []byte, pathID string) (waypost.Article, error) {
+func readArticle(document []byte, pathID string) (art waypost.Article, err error) {
 	var body articleJSON
 	problems, err := decodeArticle(document, &body)
 	if err != nil {
-		return waypost.Article{}, err
+		return art, err
 	}
-	if noDocument(problems) {
-		return waypost.Article{}, problems.Err("")
-	}
-	art := waypost.Article{
-		ID: body.ID, TenantID: body.TenantID, Name: body.Name, Identifier: body.Identifier, Content: body.Content,
-		AccessLevel: body.AccessLevel, Published: body.Published == nil || *body.Published, FrontendURL: body.FrontendURL,
-	}
-	var p waypost.Problems
-	if pathID != "" {
-		if art.ID = pathID; body.ID != "" && body.ID != pathID {
+	err = checked(problems, func(p *waypost.Problems) {
+		art = waypost.Article{
+			ID: cmp.Or(pathID, body.ID), TenantID: body.TenantID, Name: body.Name, Identifier: body.Identifier, Content: body.Content,
+			AccessLevel: body.AccessLevel, Published: body.Published == nil || *body.Published, FrontendURL: body.FrontendURL,
+		}
+		if body.ID != "" && body.ID != art.ID {
 			p.Add(waypost.DetailInvalidFormat, "id", "must be the one in the path, or be absent")
 		}
-	}
-	if slices.Contains(articlePaths, art.ID) {
-		p.Add(waypost.DetailInvalidFormat, "id", "must not be %s, which is a path of its own", art.ID)
-	}
-	for _, c := range body.Channels {
-		art.Channels = append(art.Channels, waypost.Channel(c))
-	}
-	if body.PublishedAt != nil {
-		art.PublishedAt = moment(&p, "published_at", *body.PublishedAt, "").Truncate(time.Millisecond)
-		if art.PublishedAt.IsZero() && !isNamed(p, "published_at") { // which stands for an absent one
-			p.Add(waypost.DetailOutOfRange, "published_at", "must be later than the first millisecond of the year 1")
+		if slices.Contains(articlePaths, art.ID) {
+			p.Add(waypost.DetailInvalidFormat, "id", "must not be %s, which is a path of its own", art.ID)
 		}
-	}
-	problems = append(problems, withoutTargets(p, problems)...)
-	var invalid *waypost.Error
-	if err := art.Validate(); errors.As(err, &invalid) {
-		problems = append(problems, withoutTargets(invalid.Details, problems)...)
-	}
-	return art, problems.Err("")
+		for _, c := range body.Channels {
+			art.Channels = append(art.Channels, waypost.Channel(c))
+		}
+		if body.PublishedAt != nil {
+			art.PublishedAt = moment(p, "published_at", body.PublishedAt, "").Truncate(time.Millisecond)
+			if art.PublishedAt.IsZero() && !isNamed(*p, "published_at") { // which stands for an absent one
+				p.Add(waypost.DetailOutOfRange, "published_at", "must be later than the first millisecond of the year 1")
+			}
+		}
+		p.AddAll(art.Validate())
+	})
+	return art, err
 }
 
-// decodeArticle is DecodeJSON for documents of which most is the content: DecodeJSON
-// makes a tree of a document, which may take a hundred times its size. What stands
-// beside the content must not be longer than other bodies.
+// decodeArticle is DecodeJSON without a tree of the content, which may take a hundred
+// times its size. All other members together must not be longer than other bodies.
 func decodeArticle(document []byte, body *articleJSON) (waypost.Problems, error) {
-	if len(document) <= maxBody || !utf8.Valid(document) {
+	if len(document) <= maxBody {
 		return waypost.DecodeJSON(document, body), nil
 	}
-	var broken *json.SyntaxError
-	if err := json.Unmarshal(document, &struct{}{}); errors.As(err, &broken) {
-		return waypost.Problems{{Code: waypost.DetailInvalidFormat, Message: "the body is not valid JSON: " + broken.Error()}}, nil
+	problems := notJSON(document)
+	if problems != nil {
+		return problems, nil
 	}
 	rest, content := document, ""
-	var problems waypost.Problems
-	begin, end, found, err := memberOf(document, "content")
-	if err != nil {
-		return nil, err
-	}
+	begin, end, found := memberOf(document, "content")
 	if found && document[begin] == '"' {
 		for _, fault := range waypost.DecodeJSON(document[begin:end], &content) {
 			problems.Add(fault.Code, "content", "%s", fault.Message)
@@ -183,7 +159,7 @@ func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 	ans, err := resource(status, location, answerArticle(stored))
 	if err == nil && r.minimal() {
 		ans.headers[headerPreferenceApplied] = preferMinimal
-		if ans.body = (minimalArticle{stored.ID}); !created {
+		if ans.body = map[string]string{"id": stored.ID}; !created {
 			ans.status, ans.body = http.StatusNoContent, nil
 		}
 	}
@@ -192,10 +168,7 @@ func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 
 func (a *api) showArticle(ctx context.Context, r *request) (answer, error) {
 	art, err := a.Articles.Article(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerArticle(art))
+	return resourceWith(art, err, answerArticle)
 }
 
 func (a *api) deleteArticle(ctx context.Context, r *request) (answer, error) {
@@ -204,7 +177,7 @@ func (a *api) deleteArticle(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	a.IndexWaker.Wake()
-	return noContent()
+	return noContent(nil)
 }
 
 // reindexAnswer is a reindex as it is answered, in snake_case like the articles.
@@ -237,8 +210,5 @@ func (a *api) requestReindex(ctx context.Context, r *request) (answer, error) {
 
 func (a *api) showReindex(ctx context.Context, _ *request) (answer, error) {
 	x, err := a.Reindexes.Reindex(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerReindex(x))
+	return resourceWith(x, err, answerReindex)
 }

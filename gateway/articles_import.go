@@ -9,7 +9,7 @@ import (
 	"waypost"
 )
 
-// articleImportAnswer tells what has become of an import of articles.
+// articleImportAnswer is the result of an import of articles.
 type articleImportAnswer struct {
 	Total   int           `json:"total"`
 	Created int           `json:"created"`
@@ -19,12 +19,7 @@ type articleImportAnswer struct {
 }
 
 func answerArticleImport(im waypost.ArticleImport) articleImportAnswer {
-	ans := articleImportAnswer{Total: im.Total, Created: im.Created, Updated: im.Updated, Failed: im.Failed, Errors: make([]importError, len(im.Errors))}
-	for i, e := range im.Errors {
-		body, _ := errorAnswer(e.Error).body.(errorBody)
-		ans.Errors[i] = importError{e.Line, body}
-	}
-	return ans
+	return articleImportAnswer{im.Total, im.Created, im.Updated, im.Failed, described(im.Errors, answerImportError)}
 }
 
 // importArticles stores the articles before it answers. Unlike an import of leads it
@@ -41,7 +36,7 @@ func (a *api) importArticles(ctx context.Context, r *request) (answer, error) {
 	return ans, err
 }
 
-// checkText reads a file to its end, and goes back to its begin.
+// checkText reads a file to its end, and goes back to its beginning.
 func checkText(file io.ReadSeeker, charset string) error {
 	in, err := textReader(file, charset)
 	if err == nil {
@@ -59,35 +54,19 @@ func checkText(file io.ReadSeeker, charset string) error {
 // PayloadTooLarge, that it has more than most lines: short ones that all fail would keep
 // the database busy for minutes.
 func articleRows(file io.Reader, charset string, most int) iter.Seq2[waypost.ArticleRow, error] {
-	return func(yield func(waypost.ArticleRow, error) bool) {
+	return upTo(most, "lines", func() (func() (waypost.ArticleRow, error), error) {
 		in, err := textReader(file, charset)
 		lines := newLineReader(in, maxArticle)
-		for n := 0; err == nil; n++ {
-			var line importLine
-			if line, err = lines.next(); err != nil {
-				break
-			}
-			if n == most {
-				err = waypost.Errorf(waypost.CodePayloadTooLarge, "", "the import has more than %d lines; split it", most)
-				break
-			}
-			var row waypost.ArticleRow
-			if row, err = articleRow(line); err == nil && !yield(row, nil) {
-				return
-			}
-		}
-		if !errors.Is(err, io.EOF) {
-			yield(waypost.ArticleRow{}, err)
-		}
-	}
+		return func() (waypost.ArticleRow, error) { return articleRow(&lines) }, err
+	})
 }
 
-func articleRow(line importLine) (waypost.ArticleRow, error) {
+func articleRow(lines *lineReader) (waypost.ArticleRow, error) {
+	line, err := lines.next()
 	row := waypost.ArticleRow{Line: line.number, Err: line.fault}
-	if line.fault != nil {
-		return row, nil
+	if err != nil || line.fault != nil {
+		return row, err
 	}
-	var err error
 	if row.Article, err = readArticle(line.text, ""); errors.As(err, &row.Err) {
 		err = nil
 	}

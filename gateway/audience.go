@@ -8,13 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"waypost"
 )
 
-// audienceBody says whom a launch enrolls.
+// audienceBody selects the leads of a launch or a forecast.
 type audienceBody struct {
 	Filter *filterBody `json:"filter"`
 	// LeadsIDs is an empty list if there is one: cutLeadsIDs has taken out what it
@@ -43,21 +42,17 @@ const (
 	leadsIDsTarget = "audience.leadsIds"
 )
 
-// decodeLong reads a body with an audience into v, but for the list of leadsIds, whose
-// text it returns. Without an error, the body is a document, with these problems.
-func decodeLong(r *request, v any) (list []byte, problems waypost.Problems, err error) {
-	rest, list, err := cutLeadsIDs(r.body)
-	if err != nil {
-		return nil, nil, err
-	}
+// decodeLong reads a body with an audience into v, and reports what that and check find.
+// check gets the text of leadsIds, which v does not have.
+func decodeLong(body []byte, v any, check func(p *waypost.Problems, leadsIDs []byte)) error {
+	rest, leadsIDs, problems := cutLeadsIDs(body)
 	if len(rest) > maxBody {
-		return nil, nil, waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes beside its list of leadsIds", maxBody)
+		return waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes beside its list of leadsIds", maxBody)
 	}
-	problems = waypost.DecodeJSON(rest, v)
-	if noDocument(problems) {
-		return nil, nil, problems.Err("")
+	if problems == nil {
+		problems = waypost.DecodeJSON(rest, v)
 	}
-	return list, problems, nil
+	return checked(problems, func(p *waypost.Problems) { check(p, leadsIDs) })
 }
 
 // audience checks an audience; list is the text of its leadsIds.
@@ -83,10 +78,16 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 	return out
 }
 
-// leadFilter checks the filters of a list of leads; path stands before the names of
-// those that are faulty.
+// leadFilter checks the filters of a list of leads; path precedes the names of faulty
+// ones, and is "" for those of a query.
 func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
 	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region}
+	hint := func(raw *string) string {
+		if path != "" || raw == nil {
+			return ""
+		}
+		return plusHint(*raw)
+	}
 	// The texts must be ones that a lead can have: a lead is made of them and checked,
 	// and they become what is stored of such a lead.
 	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID}
@@ -101,15 +102,8 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if errors.As(err, &invalid) {
 		for _, d := range invalid.Details {
 			name := strings.TrimSuffix(d.Target, "[0]")
-			hint := ""
-			switch {
-			case path != "": // it stands in a body
-			case name == "mobilePhone":
-				hint = plusHint(*body.MobilePhone)
-			case name == "email":
-				hint = plusHint(*body.Email)
-			}
-			p.Add(d.Code, path+name, "%s%s", d.Message, hint)
+			hints := map[string]string{"mobilePhone": hint(body.MobilePhone), "email": hint(body.Email)}
+			p.Add(d.Code, path+name, "%s%s", d.Message, hints[name])
 		}
 	}
 	if path == "" && err == nil {
@@ -131,78 +125,74 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if body.ExternalID != nil {
 		filter.ExternalID = *sample.ExternalID
 	}
-	for _, m := range []struct {
-		name string
-		raw  *string
-		into *time.Time
-	}{
-		{"createdFrom", body.CreatedFrom, &filter.CreatedFrom}, {"createdTo", body.CreatedTo, &filter.CreatedTo},
-		{"updatedFrom", body.UpdatedFrom, &filter.UpdatedFrom}, {"updatedTo", body.UpdatedTo, &filter.UpdatedTo},
-	} {
-		if m.raw != nil {
-			hint := ""
-			if path == "" {
-				hint = plusHint(*m.raw)
-			}
-			*m.into = moment(p, path+m.name, *m.raw, hint)
-		}
-	}
+	filter.CreatedFrom = moment(p, path+"createdFrom", body.CreatedFrom, hint(body.CreatedFrom))
+	filter.CreatedTo = moment(p, path+"createdTo", body.CreatedTo, hint(body.CreatedTo))
+	filter.UpdatedFrom = moment(p, path+"updatedFrom", body.UpdatedFrom, hint(body.UpdatedFrom))
+	filter.UpdatedTo = moment(p, path+"updatedTo", body.UpdatedTo, hint(body.UpdatedTo))
 	inOrder(p, path, "createdFrom", "createdTo", filter.CreatedFrom, filter.CreatedTo)
 	inOrder(p, path, "updatedFrom", "updatedTo", filter.UpdatedFrom, filter.UpdatedTo)
 	return filter
 }
 
-// cutLeadsIDs takes the text of audience.leadsIds out of a launch's body and leaves
-// an empty list in its place: DecodeJSON makes a tree of a document, and that of a
-// million numbers takes hundreds of megabytes. What is no list, and a second list,
-// stay where they are, for DecodeJSON to refuse.
-func cutLeadsIDs(body []byte) (rest, list []byte, err error) {
-	if !utf8.Valid(body) {
-		return nil, nil, waypost.DecodeJSON(body, &launchBody{}).Err("")
+// cutLeadsIDs takes the text of audience.leadsIds out of a body and leaves an empty list
+// in its place: DecodeJSON makes a tree of a document, and that of a million numbers
+// takes hundreds of megabytes. What is no list, and a second list, stay where they are,
+// for DecodeJSON to refuse.
+func cutLeadsIDs(body []byte) (rest, list []byte, problems waypost.Problems) {
+	if problems := notJSON(body); problems != nil {
+		return nil, nil, problems
 	}
-	var broken *json.SyntaxError
-	if err := json.Unmarshal(body, &struct{}{}); errors.As(err, &broken) {
-		return nil, nil, waypost.Problems{{Code: waypost.DetailInvalidFormat, Message: "the body is not valid JSON: " + broken.Error()}}.Err("")
+	begin, end, found := memberOf(body, "audience")
+	if !found {
+		return body, nil, nil
 	}
-	begin, end, found, err := memberOf(body, "audience")
-	if err != nil || !found {
-		return body, nil, err
-	}
-	from, to, found, err := memberOf(body[begin:end], "leadsIds")
-	if err != nil || !found || body[begin+from] != '[' {
-		return body, nil, err
+	from, to, found := memberOf(body[begin:end], "leadsIds")
+	if !found || body[begin+from] != '[' {
+		return body, nil, nil
 	}
 	from, to = begin+from, begin+to
-	rest = slices.Concat(body[:from], []byte("[]"), body[to:])
-	return rest, body[from:to], nil
+	return slices.Concat(body[:from], []byte("[]"), body[to:]), body[from:to], nil
+}
+
+// notJSON is what DecodeJSON reports of a text that is not JSON, nil of any other. It makes
+// no tree of it.
+func notJSON(text []byte) waypost.Problems {
+	if !utf8.Valid(text) {
+		return waypost.DecodeJSON(text, &struct{}{})
+	}
+	var broken *json.SyntaxError
+	if err := json.Unmarshal(text, &struct{}{}); errors.As(err, &broken) {
+		return waypost.Problems{{Code: waypost.DetailInvalidFormat, Message: "the body is not valid JSON: " + broken.Error()}}
+	}
+	return nil
 }
 
 // memberOf finds the first member of this name in valid JSON; what is no object has
 // none.
-func memberOf(object []byte, name string) (begin, end int, found bool, err error) {
+func memberOf(object []byte, name string) (begin, end int, found bool) {
 	dec := json.NewDecoder(bytes.NewReader(object))
-	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
-		return 0, 0, false, nil
+	if token, _ := dec.Token(); token != json.Delim('{') {
+		return 0, 0, false
 	}
 	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return 0, 0, false, fmt.Errorf("read the body's members: %w", err)
-		}
+		key, _ := dec.Token()
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return 0, 0, false, fmt.Errorf("read the body's member: %w", err)
+			return 0, 0, false // it is not valid
 		}
 		if key == name {
 			end := int(dec.InputOffset())
-			return end - len(value), end, true, nil
+			return end - len(value), end, true
 		}
 	}
-	return 0, 0, false, nil
+	return 0, 0, false
 }
 
-// parseLeadsIDs reads a valid JSON list of leadsIds, and returns each once. Without
-// a list it notes nothing: DecodeJSON has said what stands in its place.
+// maxListFaults bounds the faulty ids of a list that are reported.
+const maxListFaults = 100
+
+// parseLeadsIDs reads a valid JSON list of leadsIds, and returns each once. Without a list
+// it notes nothing: DecodeJSON has refused what is in its place.
 func parseLeadsIDs(p *waypost.Problems, list []byte) []int64 {
 	if list == nil {
 		return nil
@@ -248,6 +238,3 @@ func parseLeadsIDs(p *waypost.Problems, list []byte) []int64 {
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
-
-// maxListFaults is how many faulty ids of a list are looked for.
-const maxListFaults = 100

@@ -23,7 +23,7 @@ type Nonces interface {
 
 // authenticate checks the signature, the nonce, the application's rate limit and
 // its grant (docs/contract.md, "Signature checks"). The body is compared later, by
-// readBody: until then the request is only known to come from somebody who has the key.
+// readBody: until then the signature only proves that the sender has the key.
 func (a *api) authenticate(ctx context.Context, r *request) error {
 	claim, err := signature.Parse(r.signed())
 	if err != nil {
@@ -93,8 +93,8 @@ func unauthorized(err error) error {
 	return refuse(waypost.DetailCode(fault.Fault), fault.Header, fault.Message)
 }
 
-// otherBody is the answer to a body that is not the one that was signed, with a signature
-// that is right otherwise: only who has the key gets it.
+// otherBody refuses a body other than the signed one. The signature was right, so only a
+// holder of the key gets the hash.
 func otherBody(size int64, hash string) *waypost.Error {
 	return refuse(waypost.DetailSignatureMismatch, signature.HeaderBodyHash, fmt.Sprintf(
 		"is not the hash of the body, though the signature is right: %d bytes with the SHA-256 %s arrived; hash exactly the bytes that are sent", size, hash))

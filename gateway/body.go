@@ -22,66 +22,33 @@ import (
 )
 
 // bodyKind is what a route expects behind the headers.
-type bodyKind int
+type bodyKind struct {
+	media    []string      // one of them
+	limit    int           // bytes
+	time     time.Duration // it may take to arrive
+	required bool
+	spooled  bool // it goes to a file, not to memory
+}
 
-const (
-	// noBody takes none, or, for clients that cannot send a POST without one, an
-	// empty JSON object.
-	noBody bodyKind = iota
-	// optionalBody is a JSON document or nothing at all.
-	optionalBody
-	jsonBody
-	// longBody is a JSON document of up to maxLongBody.
-	longBody
-	// articleBody is a JSON document of up to maxArticle.
-	articleBody
-	// importBody is an import's rows, in one of importMedia, of up to
-	// waypost.MaxImportBody. It goes to a file, not to memory.
-	importBody
-	// linesBody is the same with a JSON document a line.
-	linesBody
+var (
+	// noBody is none, or, for clients that cannot send a POST without one, an empty
+	// JSON object.
+	noBody       = &bodyKind{media: mediaJSON, limit: maxBody, time: bodyTime}
+	optionalBody = &bodyKind{media: mediaJSON, limit: maxBody, time: bodyTime}
+	jsonBody     = &bodyKind{media: mediaJSON, limit: maxBody, time: bodyTime, required: true}
+	longBody     = &bodyKind{media: mediaJSON, limit: maxLongBody, time: bodyTime, required: true}
+	articleBody  = &bodyKind{media: mediaJSON, limit: maxArticle, time: bodyTime, required: true}
+	importBody   = &bodyKind{
+		media: []string{"application/json", contentTypeNDJSON, "text/csv"},
+		limit: waypost.MaxImportBody, time: spoolTime, required: true, spooled: true,
+	}
+	linesBody = &bodyKind{
+		media: []string{contentTypeNDJSON},
+		limit: waypost.MaxImportBody, time: spoolTime, required: true, spooled: true,
+	}
+
+	mediaJSON = []string{"application/json"}
 )
-
-// importMedia are the media types of an import.
-var importMedia = []string{"application/json", contentTypeNDJSON, "text/csv"}
-
-// media are the media types that a route of the kind takes.
-func (k bodyKind) media() []string {
-	switch k {
-	case importBody:
-		return importMedia
-	case linesBody:
-		return importMedia[1:2]
-	}
-	return importMedia[:1]
-}
-
-// limit is the largest body that a route of the kind takes, in bytes.
-func (k bodyKind) limit() int {
-	switch k {
-	case longBody:
-		return maxLongBody
-	case articleBody:
-		return maxArticle
-	case importBody, linesBody:
-		return waypost.MaxImportBody
-	}
-	return maxBody
-}
-
-// time bounds how long a body of the kind may take to arrive.
-func (k bodyKind) time() time.Duration {
-	if k.spooled() {
-		return spoolTime
-	}
-	return bodyTime
-}
-
-// spooled tells whether a body of the kind goes to a file.
-func (k bodyKind) spooled() bool { return k == importBody || k == linesBody }
-
-// required tells whether a route of the kind needs a body.
-func (k bodyKind) required() bool { return k != noBody && k != optionalBody }
 
 // wire is a request's body on the connection. Fiber's own reader waits for more
 // when it is read again after the end of a chunked body.
@@ -93,7 +60,7 @@ type wire struct {
 	until time.Time
 	// most bounds what is read and thrown away of a refused body, in bytes.
 	most int64
-	// awaited tells that the client sends the body when it hears that it should (100).
+	// awaited tells that the client waits for a 100 before it sends the body.
 	awaited bool
 }
 
@@ -129,8 +96,8 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	return n, w.err
 }
 
-// sayContinue tells the client to send its body. Where the answer to its request before is
-// held back, it has not waited for that one either, and a 100 would be taken for it.
+// sayContinue tells the client to send its body. If the answer to the request before is
+// still held back, the client would take the 100 for it, so none is sent.
 func (w *wire) sayContinue() error {
 	if c, ok := w.conn.(*conn); !ok || c.held {
 		return nil
@@ -150,7 +117,7 @@ const maxDrain = 8 * maxBody
 // be closed: the rest would be taken for the next request.
 func (w *wire) drain() (all bool) {
 	if w.awaited {
-		return false // it never comes, or some time
+		return false // the client may send it or not
 	}
 	_, err := io.CopyN(io.Discard, w, w.most)
 	return errors.Is(err, io.EOF)
@@ -164,20 +131,19 @@ func (a *api) checkAwaited(ctx context.Context, r *request) error {
 	if err := a.selectStage(ctx, r); err != nil {
 		return err
 	}
-	r.tooLarge = r.length > r.route.body.limit()
+	r.tooLarge = r.length > r.route.body.limit
 	return a.checkMedia(ctx, r)
 }
 
-// readBody reads the body and compares it with the one that was signed. Of one
-// that is too large nothing more is read, and it cannot be compared: it is
-// refused by checkMedia, in its turn.
+// readBody reads the body and compares it with the one that was signed. A body that is
+// too large is read no further and cannot be compared; checkMedia refuses it.
 func (a *api) readBody(_ context.Context, r *request) error {
-	limit := r.route.body.limit()
+	limit := r.route.body.limit
 	if r.length > limit {
 		r.tooLarge = true
 		return nil
 	}
-	if r.route.body.spooled() {
+	if r.route.body.spooled {
 		return a.spoolBody(r)
 	}
 	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
@@ -218,7 +184,7 @@ const (
 // spoolBody reads an import's body into a temporary file that has no name, and
 // compares its hash with the one that was signed.
 func (a *api) spoolBody(r *request) error {
-	if !a.spools.enter(r.app.ID) {
+	if !a.spools.take(r.app.ID) {
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other imports are being received at this moment; send this one again when they are done")
 	}
 	r.spooling = true
@@ -235,7 +201,7 @@ func (a *api) spoolBody(r *request) error {
 		return fmt.Errorf("hide the file of an import: %w", err)
 	}
 	hash := sha256.New()
-	limit := int64(r.route.body.limit())
+	limit := int64(r.route.body.limit)
 	size, err := io.Copy(io.MultiWriter(file, hash), io.LimitReader(r.wire, limit+1))
 	if r.wire.err != nil && !errors.Is(r.wire.err, io.EOF) {
 		return r.wire.incomplete()
@@ -262,7 +228,7 @@ func (a *api) closeSpool(r *request) {
 		_ = r.spool.Close()
 	}
 	if r.spooling {
-		a.spools.leave(r.app.ID)
+		a.spools.release(r.app.ID)
 	}
 }
 
@@ -276,17 +242,17 @@ func (a *api) selectStage(_ context.Context, r *request) error {
 // large.
 func (a *api) checkMedia(_ context.Context, r *request) error {
 	hasBody := len(r.body) > 0 || r.tooLarge || r.wire.awaited
-	if hasBody || r.route.body.required() {
-		takes := r.route.body.media()
+	if hasBody || r.route.body.required {
+		takes := r.route.body.media
 		r.media, r.charset = mediaOf(r.header("Content-Type"))
 		charsets := ", with charset=UTF-8 or none"
-		if r.route.body.spooled() { // a file may come from a program that knows no other
+		if r.route.body.spooled { // a file may come from a program that knows no other
 			charsets = ", with no parameter but charset"
 			if r.route.body == importBody {
 				charsets += " and, of text/csv, header=present"
 			}
 		}
-		if !slices.Contains(takes, r.media) || !r.route.body.spooled() && !strings.EqualFold(r.charset, charsetUTF8) {
+		if !slices.Contains(takes, r.media) || !r.route.body.spooled && !strings.EqualFold(r.charset, charsetUTF8) {
 			return waypost.Errorf(waypost.CodeUnsupportedMediaType, "Content-Type", "the Content-Type must be %s%s", strings.Join(takes, " or "), charsets)
 		}
 		if _, known := decoderOf(r.charset); !known {
@@ -297,7 +263,7 @@ func (a *api) checkMedia(_ context.Context, r *request) error {
 		}
 	}
 	if r.tooLarge {
-		return waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes", r.route.body.limit())
+		return waypost.Errorf(waypost.CodePayloadTooLarge, "", "the body is larger than %d bytes", r.route.body.limit)
 	}
 	if err := r.checkMark(); err != nil {
 		return err
@@ -347,9 +313,26 @@ func isNamed(problems waypost.Problems, target string) bool {
 	return slices.ContainsFunc(problems, func(d waypost.Detail) bool { return d.Target == target })
 }
 
-// noDocument tells whether the body could not be read at all: that all its members
-// are missing is then no news.
+// noDocument tells whether the body could not be read at all; its members are not reported
+// as missing then.
 func noDocument(problems waypost.Problems) bool { return isNamed(problems, "") }
+
+// checked reports what decoding a body and check have found as one BadRequest. check adds
+// to what decoding found; a member that could not be decoded has no other fault.
+func checked(decoded waypost.Problems, check func(p *waypost.Problems)) error {
+	if noDocument(decoded) {
+		return decoded.Err("")
+	}
+	all := slices.Clone(decoded)
+	check(&all)
+	return append(decoded, withoutTargets(all[len(decoded):], decoded)...).Err("")
+}
+
+// withoutTargets drops the faults of fields that others name already: a name of the
+// wrong type is not also missing.
+func withoutTargets(faults, others waypost.Problems) waypost.Problems {
+	return slices.DeleteFunc(slices.Clone(faults), func(d waypost.Detail) bool { return isNamed(others, d.Target) })
+}
 
 // decode reads the body into v; all its faults are one BadRequest.
 func decode(r *request, v any) error { return waypost.DecodeJSON(r.body, v).Err("") }

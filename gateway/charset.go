@@ -20,8 +20,8 @@ import (
 
 const charsetUTF8 = "utf-8"
 
-// someCharsets are those that an error names; all that is known are the names of the
-// WHATWG Encoding Standard.
+// someCharsets are the charsets that an error names. All names of the WHATWG Encoding
+// Standard are known.
 const someCharsets = "utf-8, gb18030 (GBK and GB2312 are parts of it), utf-16, big5, shift_jis, euc-kr, windows-1252 or another name of the WHATWG Encoding Standard"
 
 // decoderOf returns what decodes a charset, nil for UTF-8; known tells whether there is
@@ -82,8 +82,7 @@ const (
 	sniffed = 4 << 10 // bytes
 )
 
-// formats are files that are no text, by how they begin. All of a spreadsheet's are to
-// be saved as text.
+// formats are files that are no text, by their first bytes.
 var formats = []struct{ magic, name string }{
 	{"PK\x03\x04", "a ZIP archive"},
 	{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an Excel workbook (xls)"},
@@ -99,7 +98,7 @@ var formats = []struct{ magic, name string }{
 	{"\xFF\xFE\x00\x00", "UTF-32"},
 }
 
-// zipped are documents that are ZIP archives, by what stands in their first entries.
+// zipped are documents that are ZIP archives, by a text in their first entries.
 var zipped = []struct{ entry, name string }{
 	{"opendocument.spreadsheet", "a LibreOffice spreadsheet (ods)"},
 	{"xl/", "an Excel workbook (xlsx)"},

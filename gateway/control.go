@@ -6,9 +6,9 @@ import (
 	"waypost"
 )
 
-// Controls decides about enrollments that run. Each of its methods is without
-// effect where what it asks for is so already, and a Conflict about what has ended.
-// shift says that waits go on where the pause found them.
+// Controls pauses, resumes and cancels enrollments that run. A method has no effect on what
+// is in the state already, and returns a Conflict for what has ended. shift says that waits
+// go on where the pause found them.
 type Controls interface {
 	PauseEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error)
 	ResumeEnrollment(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Enrollment, error)
@@ -27,125 +27,83 @@ const (
 	delaysSkip  = "skip"  // waits whose time came meanwhile are over
 )
 
-// resumeBody is what a resume can say. It needs no body.
-type resumeBody struct {
-	ElapsedDelays *string `json:"elapsedDelays"`
-}
-
-// decodeResume tells whether waits are shifted.
+// decodeResume tells whether waits are shifted. A resume needs no body.
 func decodeResume(r *request) (shift bool, err error) {
 	if len(r.body) == 0 {
 		return true, nil
 	}
-	var body resumeBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if d := body.ElapsedDelays; d != nil && *d != delaysShift && *d != delaysSkip && !isNamed(problems, "elapsedDelays") {
-		problems.Add(waypost.DetailInvalidFormat, "elapsedDelays", "must be %s or %s", delaysShift, delaysSkip)
+	var body struct {
+		ElapsedDelays *string `json:"elapsedDelays"`
 	}
-	return body.ElapsedDelays == nil || *body.ElapsedDelays == delaysShift, problems.Err("")
+	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		if d := body.ElapsedDelays; d != nil && *d != delaysShift && *d != delaysSkip {
+			p.Add(waypost.DetailInvalidFormat, "elapsedDelays", "must be %s or %s", delaysShift, delaysSkip)
+		}
+	})
+	return body.ElapsedDelays == nil || *body.ElapsedDelays == delaysShift, err
+}
+
+// control carries out what is decided about one object.
+func control[T, A any](
+	ctx context.Context, r *request, decide func(context.Context, waypost.Scope, string) (T, error), describe func(T) A,
+) (answer, error) {
+	return effect(ctx, r, func(ctx context.Context) (T, error) {
+		return decide(ctx, r.scope, r.param("id"))
+	}, func(decided T) (answer, error) { return ok(describe(decided)) })
+}
+
+// resume is control for the end of a pause.
+func resume[T, A any](
+	ctx context.Context, r *request, decide func(context.Context, waypost.Scope, string, bool) (T, error), describe func(T) A,
+) (answer, error) {
+	shift, err := decodeResume(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return control(ctx, r, func(ctx context.Context, sc waypost.Scope, id string) (T, error) {
+		return decide(ctx, sc, id, shift)
+	}, describe)
 }
 
 func (a *api) pauseEnrollment(ctx context.Context, r *request) (answer, error) {
-	e, err := a.Controls.PauseEnrollment(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(a.answerEnrolled(e))
+	return control(ctx, r, a.Controls.PauseEnrollment, a.answerEnrolled)
 }
 
 func (a *api) resumeEnrollment(ctx context.Context, r *request) (answer, error) {
-	shift, err := decodeResume(r)
-	if err != nil {
-		return answer{}, err
-	}
-	e, err := a.Controls.ResumeEnrollment(ctx, r.scope, r.param("id"), shift)
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(a.answerEnrolled(e))
+	return resume(ctx, r, a.Controls.ResumeEnrollment, a.answerEnrolled)
 }
 
 func (a *api) cancelEnrollment(ctx context.Context, r *request) (answer, error) {
-	e, err := a.Controls.CancelEnrollment(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(a.answerEnrolled(e))
+	return control(ctx, r, a.Controls.CancelEnrollment, a.answerEnrolled)
 }
 
 func (a *api) pauseLaunch(ctx context.Context, r *request) (answer, error) {
-	l, err := a.Controls.PauseLaunch(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(a.answerLaunch(l))
+	return control(ctx, r, a.Controls.PauseLaunch, a.answerLaunch)
 }
 
 func (a *api) resumeLaunch(ctx context.Context, r *request) (answer, error) {
-	shift, err := decodeResume(r)
-	if err != nil {
-		return answer{}, err
-	}
-	l, err := a.Controls.ResumeLaunch(ctx, r.scope, r.param("id"), shift)
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(a.answerLaunch(l))
+	return resume(ctx, r, a.Controls.ResumeLaunch, a.answerLaunch)
 }
 
 func (a *api) cancelLaunch(ctx context.Context, r *request) (answer, error) {
-	l, err := a.Controls.CancelLaunch(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(a.answerLaunch(l))
-}
-
-// journeyState is where a journey stands. It has no draft, which is for those who
-// may read journeys, not for all who may run them.
-type journeyState struct {
-	ID               string                `json:"id"`
-	Name             string                `json:"name"`
-	PublishedVersion *int                  `json:"publishedVersion"`
-	Status           waypost.JourneyStatus `json:"status"`
-	CreatedAt        string                `json:"createdAt"`
-	UpdatedAt        string                `json:"updatedAt"`
-}
-
-func stateOf(j waypost.Journey) journeyState {
-	return journeyState{j.ID, j.Name, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
+	return control(ctx, r, a.Controls.CancelLaunch, a.answerLaunch)
 }
 
 func (a *api) pauseJourney(ctx context.Context, r *request) (answer, error) {
-	j, err := a.Controls.PauseJourney(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(stateOf(j))
+	return control(ctx, r, a.Controls.PauseJourney, answerJourneyState)
 }
 
 func (a *api) resumeJourney(ctx context.Context, r *request) (answer, error) {
-	shift, err := decodeResume(r)
-	if err != nil {
-		return answer{}, err
-	}
-	j, err := a.Controls.ResumeJourney(ctx, r.scope, r.param("id"), shift)
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(stateOf(j))
+	return resume(ctx, r, a.Controls.ResumeJourney, answerJourneyState)
 }
 
 func (a *api) cancelJourney(ctx context.Context, r *request) (answer, error) {
-	j, err := a.Controls.CancelJourney(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	a.Waker.Wake()
-	return ok(stateOf(j))
+	return control(ctx, r, a.Controls.CancelJourney, answerJourneyState)
+}
+
+// answerJourneyState is a journey without its draft, which is for those who may read
+// journeys, not for all who may run them.
+func answerJourneyState(j waypost.Journey) journeyAnswer {
+	j.Draft = nil
+	return answerJourney(j)
 }

@@ -26,11 +26,12 @@ const (
 	maxRecent  = 10_000
 )
 
-// recent keeps what was found, and what was not, for a moment.
+// recent keeps the results of look-ups for recentLife.
 type recent[T any] struct {
-	now   func() time.Time
-	load  func(ctx context.Context, key string) (T, error)
-	known *lru.Cache[string, recently[T]]
+	now    func() time.Time
+	load   func(ctx context.Context, key string) (T, error)
+	nobody T // the result for a key that does not exist
+	known  *lru.Cache[string, recently[T]]
 }
 
 type recently[T any] struct {
@@ -38,9 +39,9 @@ type recently[T any] struct {
 	until time.Time
 }
 
-func newRecent[T any](now func() time.Time, load func(context.Context, string) (T, error)) *recent[T] {
+func newRecent[T any](now func() time.Time, load func(context.Context, string) (T, error), nobody T) *recent[T] {
 	known, _ := lru.New[string, recently[T]](maxRecent) // fails for a size below 1 only
-	return &recent[T]{now, load, known}
+	return &recent[T]{now, load, nobody, known}
 }
 
 func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
@@ -49,8 +50,11 @@ func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
 		return cached.value, nil
 	}
 	found, err := s.load(ctx, key)
-	if err != nil {
-		return found, err
+	switch {
+	case waypost.CodeOf(err) == waypost.CodeNotFound:
+		found = s.nobody
+	case err != nil:
+		return found, fmt.Errorf("look up an application: %w", err)
 	}
 	// From before the look-up: what changed during it may have been missed.
 	s.known.Add(key, recently[T]{found, now.Add(recentLife)})
@@ -61,14 +65,5 @@ func (s *recent[T]) find(ctx context.Context, key string) (T, error) {
 // disabled application with a secret that nobody has.
 func newCredentials(source Applications, now func() time.Time) *recent[waypost.Credential] {
 	nobody := waypost.Credential{SecretKey: signature.NewNonce() + signature.NewNonce(), Application: waypost.Application{Disabled: true}}
-	return newRecent(now, func(ctx context.Context, accessKey string) (waypost.Credential, error) {
-		found, err := source.Credential(ctx, accessKey)
-		switch {
-		case waypost.CodeOf(err) == waypost.CodeNotFound:
-			return nobody, nil
-		case err != nil:
-			return waypost.Credential{}, fmt.Errorf("look up access key: %w", err)
-		}
-		return found, nil
-	})
+	return newRecent(now, source.Credential, nobody)
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // The CSV of leads (docs/contract.md, "CSV"): RFC 4180, UTF-8, a header row of field
-// names; a null is an empty cell. What a spreadsheet would run as a formula, and
-// what would be read as another type than it has, gets a leading ' on its way out,
-// which is taken off on its way in, so that both ways together change nothing.
+// names; a null is an empty cell. A text that a spreadsheet would run as a formula, or
+// that would be read as another type, gets a leading ' in an export. An import takes it
+// off, so that an imported export changes nothing.
 //
 // The standard library's reader does not do here: it makes one line feed of the
 // \r\n in a cell, and its cells have no bound.
@@ -26,40 +26,36 @@ import (
 // customColumn begins the names of columns of custom fields.
 const customColumn = "customFields."
 
-// csvField is a column that is not a custom field: text and, if it is not null,
-// the cell's text of a lead's field.
+// csvField is a column that is not a custom field.
 type csvField struct {
-	name string
-	// integer tells that the cells hold integers.
-	integer bool
-	text    func(*waypost.Lead) (string, bool)
+	name    string
+	integer bool                        // the cells hold integers
+	text    func(*waypost.Lead) *string // of a lead's cell, nil for null
 }
 
 // csvFields are the columns of every export, in their order.
 var csvFields = []csvField{
-	{"leadsId", true, func(l *waypost.Lead) (string, bool) { return strconv.FormatInt(l.LeadsID, 10), true }},
-	csvInteger("leadsGroup", func(l *waypost.Lead) *int64 { return l.LeadsGroup }),
-	csvInteger("region", func(l *waypost.Lead) *int64 { return l.Region }),
-	csvText("address", func(l *waypost.Lead) *string { return l.Address }),
-	csvText("remark", func(l *waypost.Lead) *string { return l.Remark }),
-	csvText("name", func(l *waypost.Lead) *string { return &l.Name }),
-	{columnMobilePhone, false, func(l *waypost.Lead) (string, bool) {
-		return strings.Join(l.MobilePhone, phoneSeparator), len(l.MobilePhone) > 0
-	}},
-	csvInteger("gender", func(l *waypost.Lead) *int64 { return l.Gender }),
-	csvText("birthday", func(l *waypost.Lead) *string { return l.Birthday }),
-	csvText("email", func(l *waypost.Lead) *string { return l.Email }),
-	csvText("wechat", func(l *waypost.Lead) *string { return l.Wechat }),
-	csvText("qq", func(l *waypost.Lead) *string { return l.QQ }),
-	csvText("telephone", func(l *waypost.Lead) *string { return l.Telephone }),
-	csvText("company", func(l *waypost.Lead) *string { return l.Company }),
-	csvText("companyPhone", func(l *waypost.Lead) *string { return l.CompanyPhone }),
-	csvText("companyEmail", func(l *waypost.Lead) *string { return l.CompanyEmail }),
-	csvText("companyWebsite", func(l *waypost.Lead) *string { return l.CompanyWebsite }),
-	csvText("externalId", func(l *waypost.Lead) *string { return l.ExternalID }),
-	csvText("openId", func(l *waypost.Lead) *string { return l.OpenID }),
-	{"createdAt", false, func(l *waypost.Lead) (string, bool) { return stamp(l.CreatedAt), true }},
-	{"updatedAt", false, func(l *waypost.Lead) (string, bool) { return stamp(l.UpdatedAt), true }},
+	{"leadsId", true, func(l *waypost.Lead) *string { return decimal(&l.LeadsID) }},
+	{"leadsGroup", true, func(l *waypost.Lead) *string { return decimal(l.LeadsGroup) }},
+	{"region", true, func(l *waypost.Lead) *string { return decimal(l.Region) }},
+	{"address", false, func(l *waypost.Lead) *string { return l.Address }},
+	{"remark", false, func(l *waypost.Lead) *string { return l.Remark }},
+	{"name", false, func(l *waypost.Lead) *string { return &l.Name }},
+	{columnMobilePhone, false, func(l *waypost.Lead) *string { return orNull(strings.Join(l.MobilePhone, phoneSeparator)) }},
+	{"gender", true, func(l *waypost.Lead) *string { return decimal(l.Gender) }},
+	{"birthday", false, func(l *waypost.Lead) *string { return l.Birthday }},
+	{"email", false, func(l *waypost.Lead) *string { return l.Email }},
+	{"wechat", false, func(l *waypost.Lead) *string { return l.Wechat }},
+	{"qq", false, func(l *waypost.Lead) *string { return l.QQ }},
+	{"telephone", false, func(l *waypost.Lead) *string { return l.Telephone }},
+	{"company", false, func(l *waypost.Lead) *string { return l.Company }},
+	{"companyPhone", false, func(l *waypost.Lead) *string { return l.CompanyPhone }},
+	{"companyEmail", false, func(l *waypost.Lead) *string { return l.CompanyEmail }},
+	{"companyWebsite", false, func(l *waypost.Lead) *string { return l.CompanyWebsite }},
+	{"externalId", false, func(l *waypost.Lead) *string { return l.ExternalID }},
+	{"openId", false, func(l *waypost.Lead) *string { return l.OpenID }},
+	{"createdAt", false, func(l *waypost.Lead) *string { return stampOrNull(&l.CreatedAt) }},
+	{"updatedAt", false, func(l *waypost.Lead) *string { return stampOrNull(&l.UpdatedAt) }},
 }
 
 const (
@@ -69,22 +65,12 @@ const (
 	phoneSeparator = ";"
 )
 
-func csvText(name string, of func(*waypost.Lead) *string) csvField {
-	return csvField{name, false, func(l *waypost.Lead) (string, bool) {
-		if s := of(l); s != nil {
-			return *s, true
-		}
-		return "", false
-	}}
-}
-
-func csvInteger(name string, of func(*waypost.Lead) *int64) csvField {
-	return csvField{name, true, func(l *waypost.Lead) (string, bool) {
-		if n := of(l); n != nil {
-			return strconv.FormatInt(*n, 10), true
-		}
-		return "", false
-	}}
+func decimal(n *int64) *string {
+	if n == nil {
+		return nil
+	}
+	text := strconv.FormatInt(*n, 10)
+	return &text
 }
 
 // csvWriter writes leads as rows.
@@ -98,10 +84,11 @@ type csvWriter struct {
 func (c *csvWriter) header(custom []string) error {
 	c.custom = custom
 	for _, f := range csvFields {
-		c.cell(f.name, true)
+		c.cell(&f.name)
 	}
 	for _, name := range custom {
-		c.cell(customColumn+name, true)
+		name = customColumn + name
+		c.cell(&name)
 	}
 	return c.end()
 }
@@ -111,55 +98,40 @@ func (c *csvWriter) lead(l waypost.Lead) error {
 		c.cell(f.text(&l))
 	}
 	for _, name := range c.custom {
-		value, given := l.CustomFields[name]
-		text := ""
-		if given && value != nil {
-			var err error
-			if text, err = customText(value); err != nil {
-				return err
-			}
-		}
-		c.cell(text, given && value != nil)
+		c.cell(customText(l.CustomFields[name]))
 	}
 	return c.end()
 }
 
 // customText writes the value of a custom field; a string that would be read as a
 // number or a boolean gets a leading '.
-func customText(value any) (string, error) {
-	if s, isText := value.(string); isText {
-		if isTyped(strings.TrimLeft(s, "'")) {
-			return "'" + s, nil
-		}
-		return s, nil
+func customText(value any) *string {
+	text, isText := value.(string)
+	switch {
+	case value == nil:
+		return nil
+	case !isText:
+		b, _ := json.Marshal(value) // a number or a boolean
+		text = string(b)
+	case isTyped(strings.TrimLeft(text, "'")):
+		text = "'" + text
 	}
-	b, err := json.Marshal(value)
-	return string(b), err
+	return &text
 }
 
-func (c *csvWriter) cell(text string, given bool) {
-	switch {
-	case !given:
-	case !strings.ContainsAny(text, ",\"\r\n"):
-		if isFormula(text) {
+// cell writes a cell, nil for an empty one.
+func (c *csvWriter) cell(text *string) {
+	if text != nil {
+		quote := ""
+		if strings.ContainsAny(*text, ",\"\r\n") {
+			quote = `"`
+		}
+		c.row = append(c.row, quote...)
+		if isFormula(*text) {
 			c.row = append(c.row, '\'')
 		}
-		c.row = append(c.row, text...)
-	default:
-		c.row = append(c.row, '"')
-		if isFormula(text) {
-			c.row = append(c.row, '\'')
-		}
-		for {
-			before, after, found := strings.Cut(text, `"`)
-			c.row = append(c.row, before...)
-			if !found {
-				break
-			}
-			c.row = append(c.row, `""`...)
-			text = after
-		}
-		c.row = append(c.row, '"')
+		c.row = append(c.row, strings.ReplaceAll(*text, `"`, `""`)...)
+		c.row = append(c.row, quote...)
 	}
 	c.row = append(c.row, ',')
 }
@@ -171,23 +143,12 @@ func (c *csvWriter) end() error {
 	return err
 }
 
-// isFormula tells whether a spreadsheet could run the text, leading 's aside, as a
-// formula, or whether nothing is seen of it: such a text has one more ' in its cell.
+// isFormula tells whether a text gets one more ' in its cell: a spreadsheet could run it,
+// leading 's aside, as a formula, or it shows nothing.
 func isFormula(text string) bool {
 	text = strings.TrimLeft(text, "'")
-	if isBlank([]byte(text)) {
-		return true
-	}
-	switch text[0] {
-	case '=', '+', '-', '@', '\t', '\r', '\n':
-		return true
-	}
-	for _, wide := range []string{"＝", "＋", "－", "＠"} {
-		if strings.HasPrefix(text, wide) {
-			return true
-		}
-	}
-	return false
+	first, _ := utf8.DecodeRuneInString(text)
+	return strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) || isBlank([]byte(text))
 }
 
 // isTyped tells whether text is a JSON number, true or false.
@@ -200,16 +161,15 @@ func isNumber(text string) bool {
 
 // csvRows reads the rows of a lead import.
 type csvRows struct {
-	in           csvReader
-	columns      []csvColumn
-	region       string // of phone numbers
-	text, custom []byte // of the row that is made
+	in      csvReader
+	columns []csvColumn
+	region  string // of phone numbers
 }
 
 // csvColumn is a column of an import.
 type csvColumn struct {
 	name    string // of a custom field, without what stands before it
-	quoted  []byte // the name as JSON
+	key     []byte // the name as JSON
 	custom  bool
 	integer bool
 	blank   bool // it has no name, and must have no content
@@ -246,7 +206,7 @@ func newCSVRows(text io.Reader, form importForm) (*csvRows, error) {
 }
 
 // readColumn reads a cell of the header row. Blanks and invisible characters around a
-// name are none of it, but for the end of a custom field's, which may have them.
+// name are not part of it, except at the end of a custom field's.
 func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bool) csvColumn {
 	name := waypost.CleanKey(cell)
 	custom, isCustom := strings.CutPrefix(name, customColumn)
@@ -274,7 +234,7 @@ func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bo
 	default:
 		column.integer = csvFields[at].integer
 	}
-	column.quoted = appendString(nil, []byte(column.name))
+	column.key, _ = encode(column.name)
 	seen[name] = true
 	return column
 }
@@ -313,7 +273,7 @@ func (c *csvRows) next() (waypost.ImportRow, error) {
 	return row, nil
 }
 
-// isBlank tells whether nothing of a cell is seen.
+// isBlank tells whether a cell shows nothing.
 func isBlank(cell []byte) bool {
 	if len(cell) > 0 && cell[0] > ' ' && cell[0] < utf8.RuneSelf { // most are
 		return false
@@ -331,105 +291,74 @@ const maxCustomCells = 100
 
 // object makes a JSON object of a row; a blank cell is an absent member.
 func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
-	out, custom, customs := append(c.text[:0], '{'), append(c.custom[:0], `"customFields":{`...), 0
+	var members, custom []byte
+	customs := 0
 	for i, column := range c.columns {
-		cell := record.cell(i)
-		if isBlank(cell) {
+		if isBlank(record.cell(i)) {
 			continue
 		}
-		if cell[0] == '\'' && isFormula(string(cell)) {
+		cell := string(record.cell(i))
+		if cell[0] == '\'' && isFormula(cell) {
 			cell = cell[1:]
 		}
-		if column.custom {
+		switch {
+		case column.custom:
 			if customs++; customs > maxCustomCells {
 				return nil, rowFault(waypost.DetailOutOfRange, "customFields", "the row has more than %d custom fields", maxCustomCells)
 			}
-			custom = append(append(custom, column.quoted...), ':')
-			custom = append(appendCustom(custom, cell), ',')
-			continue
-		}
-		out = append(append(out, column.quoted...), ':')
-		switch {
+			custom = appendMember(custom, column.key, customValue(cell))
 		case column.name == columnMobilePhone:
-			out = c.appendPhones(out, cell)
+			members = appendMember(members, column.key, append([]string{}, waypost.SplitPhones(cell, c.region)...))
 		case column.integer:
-			out = appendInteger(out, cell)
+			members = appendMember(members, column.key, integerValue(cell))
 		default:
-			out = appendString(out, cell)
+			members = appendMember(members, column.key, cell)
 		}
-		out = append(out, ',')
 	}
 	if customs > 0 {
-		out = append(append(out, custom[:len(custom)-1]...), "},"...)
+		members = appendMember(members, []byte(`"customFields"`), json.RawMessage(fmt.Appendf(nil, "{%s}", custom)))
 	}
-	if out[len(out)-1] == ',' {
-		out = out[:len(out)-1]
-	}
-	c.text, c.custom = append(out, '}'), custom
-	return bytes.Clone(c.text), nil
+	return fmt.Appendf(nil, "{%s}", members), nil
 }
 
-// appendCustom gives a custom field the type that its cell reads as.
-func appendCustom(out, cell []byte) []byte {
-	bare := bytes.TrimLeft(cell, "'")
+// appendMember adds a member to those of a JSON object.
+func appendMember(members, key []byte, value any) []byte {
+	if len(members) > 0 {
+		members = append(members, ',')
+	}
+	text, _ := encode(value) // a text, a list of texts, or valid JSON
+	return append(append(append(members, key...), ':'), text...)
+}
+
+// customValue gives a custom field the type that its cell reads as.
+func customValue(cell string) any {
+	bare := strings.TrimLeft(cell, "'")
 	switch {
-	case !isTyped(string(bare)):
-		return appendString(out, cell)
+	case !isTyped(bare):
+		return cell
 	case len(bare) < len(cell):
-		return appendString(out, cell[1:])
+		return cell[1:]
 	}
-	return append(out, cell...)
-}
-
-// appendPhones splits a cell of mobile numbers.
-func (c *csvRows) appendPhones(out, cell []byte) []byte {
-	out = append(out, '[')
-	for _, number := range waypost.SplitPhones(string(cell), c.region) {
-		if out[len(out)-1] != '[' {
-			out = append(out, ',')
-		}
-		out = appendString(out, []byte(number))
-	}
-	return append(out, ']')
+	return json.RawMessage(cell)
 }
 
 // maxNumber is how long a number is still taken for one, in bytes.
 const maxNumber = 32
 
-// appendInteger writes a cell as a number where it is one: what is wrong with it is
-// found when the row is checked.
-func appendInteger(out, cell []byte) []byte {
-	text := string(bytes.TrimSpace(cell))
+// integerValue is a number where the cell is one. Faults are found when the row is checked.
+func integerValue(cell string) any {
+	text := strings.TrimSpace(cell)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return strconv.AppendInt(out, n, 10)
+		return n
 	}
 	if len(text) <= maxNumber && isNumber(text) {
-		return append(out, text...)
+		return json.RawMessage(text)
 	}
-	return appendString(out, cell)
+	return text
 }
 
-// appendString writes valid UTF-8 as a JSON string.
-func appendString(out, text []byte) []byte {
-	const hex = "0123456789abcdef"
-	out = append(out, '"')
-	from := 0
-	for i, c := range text {
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		out = append(out, text[from:i]...)
-		if from = i + 1; c < ' ' {
-			out = append(out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		} else {
-			out = append(out, '\\', c)
-		}
-	}
-	return append(append(out, text[from:]...), '"')
-}
-
-// layoutFault says what is wrong with a file that begins with head, if it is laid out
-// in a way that no row can be read of; "" otherwise.
+// layoutFault says what is wrong with a file that begins with head if no row of it can be
+// read; "" otherwise.
 func layoutFault(head []byte) string {
 	line, _, _ := bytes.Cut(bytes.TrimLeft(head, " \t\r\n"), []byte("\n"))
 	line = bytes.TrimRight(line, "\r")
@@ -470,7 +399,7 @@ func knownColumns(line []byte, separator string) (known, all int) {
 	return known, all
 }
 
-// csvRecord is one row as it stands in the file.
+// csvRecord is one row of the file.
 type csvRecord struct {
 	line  int    // where it begins, from 1
 	text  []byte // all cells, one after the other

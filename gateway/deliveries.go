@@ -6,13 +6,14 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"waypost"
 )
 
-// Deliveries reads the records of what was sent, and has it sent again.
+// Deliveries reads the records of deliveries, and sends messages once more.
 type Deliveries interface {
 	Redeliveries
 	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
@@ -63,31 +64,24 @@ func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
 }
 
 // deliveryStatuses are what the filter status can be.
-var deliveryStatuses = map[waypost.DeliveryStatus]bool{
-	waypost.DeliveryPending: true, waypost.DeliveryRetrying: true, waypost.DeliveryDeferred: true,
-	waypost.DeliverySucceeded: true, waypost.DeliveryFailed: true, waypost.DeliveryCanceled: true,
+var deliveryStatuses = []waypost.DeliveryStatus{
+	waypost.DeliveryPending, waypost.DeliveryRetrying, waypost.DeliveryDeferred,
+	waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled,
 }
 
 func (a *api) listDeliveries(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
 	filter := waypost.DeliveryFilter{
 		JourneyID: r.params["journeyId"], WebhookID: r.params["webhookId"], EnrollmentID: r.params["enrollmentId"],
-		LaunchID: r.params["launchId"], LeadsID: r.integer(&p, "leadsId", 1, math.MaxInt64, 0),
-		Status: waypost.DeliveryStatus(r.params["status"]), From: r.moment(&p, "from"), To: r.moment(&p, "to"),
+		LaunchID: r.params["launchId"], LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0),
+		Status: waypost.DeliveryStatus(r.params["status"]), From: r.moment("from"), To: r.moment("to"),
 	}
-	if filter.Status != "" && !deliveryStatuses[filter.Status] {
-		p.Add(waypost.DetailInvalidFormat, "status", "must be pending, retrying, deferred, succeeded, failed or canceled")
+	if filter.Status != "" && !slices.Contains(deliveryStatuses, filter.Status) {
+		r.queryFaults.Add(waypost.DetailInvalidFormat, "status", "must be pending, retrying, deferred, succeeded, failed or canceled")
 	}
-	inOrder(&p, "", "from", "to", filter.From, filter.To)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	rows, err := a.Deliveries.ListDeliveries(ctx, r.scope, filter, oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(d waypost.Delivery) string { return d.MessageID }, a.answerDelivery))
+	inOrder(&r.queryFaults, "", "from", "to", filter.From, filter.To)
+	return answerPage(r, func(page waypost.Page) ([]waypost.Delivery, error) {
+		return a.Deliveries.ListDeliveries(ctx, r.scope, filter, page)
+	}, func(d waypost.Delivery) string { return d.MessageID }, a.answerDelivery)
 }
 
 // deliveryDetail is a delivery with its attempts and what they sent.
@@ -95,8 +89,8 @@ type deliveryDetail struct {
 	deliveryAnswer
 	AttemptLog []attemptAnswer `json:"attemptLog"`
 	Request    sentRequest     `json:"request"`
-	// PayloadDropped says that there was a message: it, and what was answered, were kept
-	// for long enough, or its lead was deleted.
+	// PayloadDropped says that there was a message, which retention or the deletion of its
+	// lead has dropped, with what the receiver answered.
 	PayloadDropped bool `json:"payloadDropped"`
 	// PayloadUnreadable says that the message is there, and its encryption key is not.
 	PayloadUnreadable bool `json:"payloadUnreadable"`
@@ -115,6 +109,13 @@ type attemptAnswer struct {
 	GaveUp *waypost.GaveUp `json:"gaveUp"`
 }
 
+func answerAttempt(t waypost.Attempt) attemptAnswer {
+	return attemptAnswer{
+		t.Attempt, t.Round, stamp(t.At), orNull(t.HTTPStatus), orNull(t.ErrorClass), orNull(t.Message), t.DurationMs,
+		orNull(t.ResponseExcerpt), orNull(t.GaveUp),
+	}
+}
+
 // sentRequest is the documented request. Its URL is the webhook's as it is now,
 // null once the webhook is deleted; Authorization is never shown.
 type sentRequest struct {
@@ -129,13 +130,7 @@ func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans := deliveryDetail{deliveryAnswer: a.answerDelivery(d), AttemptLog: make([]attemptAnswer, len(attempts))}
-	for i, t := range attempts {
-		ans.AttemptLog[i] = attemptAnswer{
-			t.Attempt, t.Round, stamp(t.At), orNull(t.HTTPStatus), orNull(t.ErrorClass), orNull(t.Message), t.DurationMs, orNull(t.ResponseExcerpt),
-			orNull(t.GaveUp),
-		}
-	}
+	ans := deliveryDetail{deliveryAnswer: a.answerDelivery(d), AttemptLog: described(attempts, answerAttempt)}
 	w, err := a.Webhooks.Webhook(ctx, r.scope, d.WebhookID)
 	if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
 		return answer{}, err

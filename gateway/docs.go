@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,39 +23,14 @@ import (
 var openAPI []byte
 
 // docsPage and docsScript show openapi.yaml with Swagger UI. Its files are embedded:
-// nothing comes from another host. Requests must be signed, which a browser cannot
-// do, hence no "try it out" and no "authorize". The addresses are relative, so that
-// a proxy can put a prefix before them.
-const (
-	docsPage = `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Waypost: the HTTP interface</title>
-<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
-<link rel="stylesheet" href="docs/swagger-ui.css">
-</head>
-<body>
-<main id="ui"></main>
-<noscript>This page needs JavaScript; the document itself is <a href="openapi.yaml">openapi.yaml</a>.</noscript>
-<script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script>
-</body>
-</html>
-`
-	docsScript = `SwaggerUIBundle({
-  url: "openapi.yaml",
-  dom_id: "#ui",
-  deepLinking: true,
-  docExpansion: "list",
-  defaultModelsExpandDepth: 0,
-  supportedSubmitMethods: [],
-  validatorUrl: null,
-  presets: [SwaggerUIBundle.presets.apis],
-  plugins: [{wrapComponents: {authorizeBtn: () => () => null}}],
-});
-`
+// nothing comes from another host. Requests must be signed, which a browser cannot do, so
+// there is no "try it out" and no "authorize". The addresses are relative, so that a proxy
+// can put a prefix before them.
+var (
+	//go:embed docs.html
+	docsPage []byte
+	//go:embed docs.js
+	docsScript []byte
 )
 
 // docsPolicy lets the page load what this gateway serves, and nothing else. Swagger
@@ -78,8 +54,8 @@ type content struct {
 
 var pages = []page{
 	textPage("/openapi.yaml", "application/yaml;charset=UTF-8", openAPI),
-	textPage("/docs", "text/html;charset=UTF-8", []byte(docsPage)),
-	textPage("/docs/start.js", "text/javascript;charset=UTF-8", []byte(docsScript)),
+	textPage("/docs", "text/html;charset=UTF-8", docsPage),
+	textPage("/docs/start.js", "text/javascript;charset=UTF-8", docsScript),
 	packedPage("/docs/swagger-ui-bundle.js", "text/javascript;charset=UTF-8"),
 	packedPage("/docs/swagger-ui.css", "text/css;charset=UTF-8"),
 	imagePage("/docs/favicon-32x32.png", "image/png"),
@@ -107,13 +83,13 @@ func packedPage(at, media string) page {
 	return page{
 		path: at, media: media, compressed: packed,
 		plain: sync.OnceValue(func() content {
+			var body []byte
 			r, err := gzip.NewReader(bytes.NewReader(packed().body))
+			if err == nil {
+				body, err = io.ReadAll(r)
+			}
 			if err != nil {
 				panic(fmt.Errorf("unpack %s: %w", at, err)) // embedded: a test reads it
-			}
-			body, err := io.ReadAll(r)
-			if err != nil {
-				panic(fmt.Errorf("unpack %s: %w", at, err))
 			}
 			return newContent(body)
 		}),
@@ -136,7 +112,7 @@ func file(name string) []byte {
 // addPages puts openapi.yaml and what shows it beside the routes.
 func (a *api) addPages(app *fiber.App) {
 	for _, p := range pages {
-		rt := route{method: fiber.MethodGet, path: p.path}
+		rt := route{method: fiber.MethodGet, path: p.path, body: noBody}
 		serve := func(c *fiber.Ctx) error { return a.servePage(&rt, p, c) }
 		app.Add(fiber.MethodGet, p.path, serve)
 		app.Add(fiber.MethodHead, p.path, serve)
@@ -179,12 +155,8 @@ func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
 
 // isNamedBy tells whether an If-None-Match names the tag (RFC 9110, section 13.1.2).
 func isNamedBy(header, tag string) bool {
-	for given := range strings.SplitSeq(header, ",") {
-		if given = strings.TrimSpace(given); given == "*" || strings.TrimPrefix(given, "W/") == tag {
-			return true
-		}
-	}
-	return false
+	tags, _ := entityTags(header)
+	return header == "*" || slices.Contains(tags, tag) || slices.Contains(tags, weak+tag)
 }
 
 // acceptsGzip tells whether an Accept-Encoding lists gzip and does not refuse it.

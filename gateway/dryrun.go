@@ -14,7 +14,7 @@ import (
 	"waypost/journey"
 )
 
-// dryRunBody says for whom a journey is run through, and what happens meanwhile.
+// dryRunBody names the lead of a dry run, and what happens during it.
 type dryRunBody struct {
 	choiceBody
 	LeadsID  *int64                 `json:"leadsId"`
@@ -49,78 +49,64 @@ const (
 
 // decodeDryRun reads all but the lead that has an id and the definition.
 func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptions, err error) {
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return body, o, problems.Err("")
-	}
-	var p waypost.Problems
-	body.check(&p)
 	var impossible *waypost.Error
-	switch {
-	case body.LeadsID != nil && body.Lead != nil:
-		p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
-	case body.LeadsID == nil && body.Lead == nil:
-		p.Add(waypost.DetailNullValue, "leadsId", "is missing, and so is lead")
-	case body.Lead != nil && !isNamed(problems, "lead"):
-		if impossible, err = a.checkLead(&p, body.Lead); err != nil {
-			return body, o, err
+	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		body.check(p)
+		switch {
+		case body.LeadsID != nil && body.Lead != nil:
+			p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
+		case body.LeadsID == nil && body.Lead == nil:
+			p.Add(waypost.DetailNullValue, "leadsId", "is missing, and so is lead")
+		case body.Lead != nil && !isNamed(*p, "lead"):
+			impossible = a.checkLead(p, body.Lead)
 		}
-	}
-	checkEntryKey(&p, body.EntryKey)
-	if err := checkObject(&p, "params", body.Params, maxEnrollmentParams); err != nil {
-		return body, o, err
-	}
-	o.Start = a.Now()
-	if body.StartAt != nil {
-		o.Start = a.nearMoment(&p, "startAt", *body.StartAt)
-	}
-	if len(body.Events) > maxDryRunEvents {
-		p.Add(waypost.DetailTooLong, "events", "must be at most %d", maxDryRunEvents)
-		body.Events = nil
-	}
-	for i, e := range body.Events {
-		event, err := a.dryRunEvent(&p, fmt.Sprintf("events[%d].", i), e)
-		if err != nil {
-			return body, o, err
+		checkEntryKey(p, body.EntryKey)
+		checkObject(p, "params", body.Params, maxEnrollmentParams)
+		o.Start = a.Now()
+		if body.StartAt != nil {
+			o.Start = a.nearMoment(p, "startAt", body.StartAt)
 		}
-		o.Events = append(o.Events, event)
+		if len(body.Events) > maxDryRunEvents {
+			p.Add(waypost.DetailTooLong, "events", "must be at most %d", maxDryRunEvents)
+			body.Events = nil
+		}
+		for i, e := range body.Events {
+			o.Events = append(o.Events, a.dryRunEvent(p, fmt.Sprintf("events[%d].", i), e))
+		}
+		if len(body.Outcomes) > maxDryRunOutcomes {
+			p.Add(waypost.DetailTooLong, "outcomes", "must be at most %d", maxDryRunOutcomes)
+			body.Outcomes = nil
+		}
+		o.Outcomes = dryRunOutcomes(p, body.Outcomes)
+	})
+	if err == nil && impossible != nil {
+		err = impossible
 	}
-	if len(body.Outcomes) > maxDryRunOutcomes {
-		p.Add(waypost.DetailTooLong, "outcomes", "must be at most %d", maxDryRunOutcomes)
-		body.Outcomes = nil
-	}
-	o.Outcomes = dryRunOutcomes(&p, body.Outcomes)
-	if err := append(problems, withoutTargets(p, problems)...).Err(""); err != nil {
-		return body, o, err
-	}
-	if impossible != nil {
-		return body, o, impossible
-	}
-	return body, o, nil
+	return body, o, err
 }
 
-// checkLead adds what is wrong with the fields of an invented lead; what is only
-// impossible it returns.
-func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (impossible *waypost.Error, err error) {
+// checkLead adds what is wrong with the fields of an invented lead. It returns an
+// UnprocessableEntity, which is answered if there is no other fault.
+func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (impossible *waypost.Error) {
 	const path = "lead"
-	_, err = fields.Validate(a.PhoneRegion, a.Now())
+	_, err := fields.Validate(a.PhoneRegion, a.Now())
 	var invalid *waypost.Error
 	if !errors.As(err, &invalid) {
-		return nil, err
+		return nil
 	}
 	details := slices.Clone(invalid.Details)
 	for i, d := range details {
 		details[i].Target = path + "." + d.Target
 	}
 	if invalid.Code == waypost.CodeUnprocessableEntity {
-		return &waypost.Error{Code: invalid.Code, Message: path + "." + invalid.Message, Target: path, Details: details}, nil
+		return &waypost.Error{Code: invalid.Code, Message: path + "." + invalid.Message, Target: path, Details: details}
 	}
 	*p = append(*p, details...)
-	return nil, nil
+	return nil
 }
 
 // nearMoment reads a time from which a journey can be followed.
-func (a *api) nearMoment(p *waypost.Problems, target, raw string) time.Time {
+func (a *api) nearMoment(p *waypost.Problems, target string, raw *string) time.Time {
 	before := len(*p)
 	t := moment(p, target, raw, "")
 	if len(*p) == before && t.Sub(a.Now()).Abs() > maxDryRunDistance {
@@ -129,14 +115,14 @@ func (a *api) nearMoment(p *waypost.Problems, target, raw string) time.Time {
 	return t
 }
 
-func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) (journey.SimulatedEvent, error) {
+func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) journey.SimulatedEvent {
 	out := journey.SimulatedEvent{Name: e.Name, Properties: e.Properties}
 	checkEventName(p, path+"name", e.Name)
 	switch {
 	case e.At != nil && e.After != nil:
 		p.Add(waypost.DetailInvalidFormat, path+"after", "must not stand beside at")
 	case e.At != nil:
-		out.At = a.nearMoment(p, path+"at", *e.At)
+		out.At = a.nearMoment(p, path+"at", e.At)
 	case e.After != nil:
 		after, err := waypost.ParseDuration(*e.After)
 		if err != nil {
@@ -146,7 +132,8 @@ func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) (jour
 	default:
 		p.Add(waypost.DetailNullValue, path+"at", "is missing, and so is after")
 	}
-	return out, checkObject(p, path+"properties", e.Properties, maxEventProperties)
+	checkObject(p, path+"properties", e.Properties, maxEventProperties)
+	return out
 }
 
 func dryRunOutcomes(p *waypost.Problems, body map[string]outcomeBody) map[string]journey.TouchpointResult {
@@ -288,14 +275,18 @@ func (a *api) webhookParams(ctx context.Context, r *request, c choice) (map[stri
 	return params, nil
 }
 
+func answerPathStep(s journey.PathStep) pathStep {
+	return pathStep{
+		s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next),
+	}
+}
+
 func answerDryRun(r *request, c choice, lead waypost.Lead, run journey.Run) (dryRunAnswer, error) {
 	ans := dryRunAnswer{
 		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, LeadsID: orNull(lead.LeadsID),
 		EndAt: stamp(run.At), Status: run.Status, Limit: orNull(run.Limit),
-		Path: make([]pathStep, len(run.Path)), Timeline: answerTimeline(run.Timeline), Messages: make([]dryRunMessage, len(run.Touchpoints)),
-	}
-	for i, s := range run.Path {
-		ans.Path[i] = pathStep{s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next)}
+		Path: described(run.Path, answerPathStep), Timeline: described(run.Timeline, answerTimelineEntry),
+		Messages: make([]dryRunMessage, len(run.Touchpoints)),
 	}
 	for i, t := range run.Touchpoints {
 		message := dryRunMessage{NodeID: t.NodeID, WebhookID: t.WebhookID, Visit: t.Visit, At: stamp(t.At), Succeed: t.Succeed, Error: orNull(t.Error)}

@@ -10,14 +10,14 @@ import (
 	"waypost"
 )
 
-// Enrollments stores enrollments and sees to it that they are started. A stored one is
-// accepted: it will run.
+// Enrollments stores enrollments, and has them started. A stored one is accepted: it will
+// run.
 type Enrollments interface {
 	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 }
 
-// Waker is told that there is something to do. It returns at once.
+// Waker wakes a loop that looks for something to do. Wake returns at once.
 type Waker interface {
 	Wake()
 }
@@ -36,15 +36,14 @@ type enrollBody struct {
 
 func decodeEnroll(r *request) (waypost.Enrollment, error) {
 	var body enrollBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if body.LeadsID == nil && !noDocument(problems) && !isNamed(problems, "leadsId") {
-		problems.Add(waypost.DetailNullValue, "leadsId", "is missing")
-	}
-	checkEntryKey(&problems, body.EntryKey)
-	if err := checkObject(&problems, "params", body.Params, maxEnrollmentParams); err != nil {
-		return waypost.Enrollment{}, err
-	}
-	if err := problems.Err(""); err != nil {
+	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		if body.LeadsID == nil {
+			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
+		}
+		checkEntryKey(p, body.EntryKey)
+		checkObject(p, "params", body.Params, maxEnrollmentParams)
+	})
+	if err != nil {
 		return waypost.Enrollment{}, err
 	}
 	return waypost.Enrollment{LeadsID: *body.LeadsID, EntryKey: body.EntryKey, Params: body.Params}, nil
@@ -59,13 +58,13 @@ func checkEntryKey(p *waypost.Problems, key string) {
 	}
 }
 
-// checkObject notes an object of free form that is longer than most bytes of JSON.
-func checkObject(p *waypost.Problems, target string, object map[string]any, most int) error {
-	size, err := sizeOf(object)
-	if err == nil && size > most {
+// checkObject notes an object of free form that is longer than most bytes of JSON, without
+// the escapes that only HTML needs.
+func checkObject(p *waypost.Problems, target string, object map[string]any, most int) {
+	text, _ := encode(object) // what was decoded can be encoded
+	if len(text) > most {
 		p.Add(waypost.DetailTooLong, target, "must be at most %d bytes of JSON", most)
 	}
-	return err
 }
 
 // enrolledAnswer is what a client gets for an accepted enrollment.
@@ -133,12 +132,8 @@ type timelineEntry struct {
 	Version int     `json:"version"`
 }
 
-func answerTimeline(entries []waypost.TimelineEntry) []timelineEntry {
-	out := make([]timelineEntry, len(entries))
-	for i, t := range entries {
-		out[i] = timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
-	}
-	return out
+func answerTimelineEntry(t waypost.TimelineEntry) timelineEntry {
+	return timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
 }
 
 func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
@@ -148,7 +143,7 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	}
 	ans := enrollmentAnswer{
 		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
-		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: answerTimeline(entries),
+		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: described(entries, answerTimelineEntry),
 	}
 	if ans.Params == nil {
 		ans.Params = map[string]any{}

@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,7 +21,6 @@ type Events interface {
 // Bounds of an event's members.
 const (
 	maxEventID         = 255      // characters
-	maxEventName       = 64       // characters
 	maxEventProperties = 16 << 10 // bytes of JSON
 )
 
@@ -36,33 +33,28 @@ type eventBody struct {
 
 func decodeEvent(r *request) (waypost.Event, error) {
 	var body eventBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return waypost.Event{}, problems.Err("")
-	}
-	e := waypost.Event{EventID: body.EventID, Name: body.Name, Properties: body.Properties}
-	if e.Properties == nil {
-		e.Properties = map[string]any{}
-	}
-	var p waypost.Problems
-	switch {
-	case strings.TrimSpace(e.EventID) == "":
-		p.Add(waypost.DetailNullValue, "eventId", "is missing or blank")
-	case utf8.RuneCountInString(e.EventID) > maxEventID:
-		p.Add(waypost.DetailTooLong, "eventId", "must be at most %d characters", maxEventID)
-	case strings.ContainsFunc(e.EventID, unicode.IsControl):
-		p.Add(waypost.DetailInvalidFormat, "eventId", "must not contain control characters")
-	}
-	checkEventName(&p, "name", e.Name)
-	if body.LeadsID != nil {
-		e.LeadsID = *body.LeadsID
-	} else {
-		p.Add(waypost.DetailNullValue, "leadsId", "is missing")
-	}
-	if err := checkObject(&p, "properties", body.Properties, maxEventProperties); err != nil {
+	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		switch id := body.EventID; {
+		case strings.TrimSpace(id) == "":
+			p.Add(waypost.DetailNullValue, "eventId", "is missing or blank")
+		case utf8.RuneCountInString(id) > maxEventID:
+			p.Add(waypost.DetailTooLong, "eventId", "must be at most %d characters", maxEventID)
+		case strings.ContainsFunc(id, unicode.IsControl):
+			p.Add(waypost.DetailInvalidFormat, "eventId", "must not contain control characters")
+		}
+		checkEventName(p, "name", body.Name)
+		if body.LeadsID == nil {
+			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
+		}
+		checkObject(p, "properties", body.Properties, maxEventProperties)
+	})
+	if err != nil {
 		return waypost.Event{}, err
 	}
-	return e, append(problems, withoutTargets(p, problems)...).Err("")
+	if body.Properties == nil {
+		body.Properties = map[string]any{}
+	}
+	return waypost.Event{EventID: body.EventID, Name: body.Name, LeadsID: *body.LeadsID, Properties: body.Properties}, nil
 }
 
 // checkEventName notes a name that no node of a journey can have (package journey).
@@ -70,28 +62,12 @@ func checkEventName(p *waypost.Problems, target, name string) {
 	switch {
 	case name == "":
 		p.Add(waypost.DetailNullValue, target, "is missing")
-	case !isEventName(name):
-		p.Add(waypost.DetailInvalidFormat, target, "must be 1 to %d letters, digits, _, - and .", maxEventName)
+	case !eventName.MatchString(name):
+		p.Add(waypost.DetailInvalidFormat, target, "must be 1 to 64 letters, digits, _, - and .")
 	}
 }
 
-func isEventName(name string) bool {
-	return name != "" && len(name) <= maxEventName && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("_-.", r)
-	})
-}
-
-// sizeOf is how many bytes of JSON an object takes, without the escapes that only
-// HTML needs: as many as were sent.
-func sizeOf(object map[string]any) (int, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(object); err != nil {
-		return 0, fmt.Errorf("measure an object: %w", err)
-	}
-	return b.Len() - len("\n"), nil
-}
+var eventName = regexp.MustCompile(`^[0-9A-Za-z_.-]{1,64}$`)
 
 // eventAnswer is what a client gets for an accepted event.
 type eventAnswer struct {

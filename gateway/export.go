@@ -24,20 +24,19 @@ type exportEnd struct {
 // exportLeads streams all leads that match. Both forms end with their count, so that
 // a cut-off is seen.
 func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	q := a.leadQuery(&p, r)
+	q := a.leadQuery(r)
 	format, given := r.params["format"]
 	if !given {
 		format = "ndjson"
 	}
 	if format != "ndjson" && format != "csv" {
-		p.Add(waypost.DetailOutOfRange, "format", "must be ndjson or csv")
+		r.queryFaults.Add(waypost.DetailOutOfRange, "format", "must be ndjson or csv")
 	}
-	bom := r.boolean(&p, "bom")
+	bom := r.boolean("bom")
 	if bom && format != "csv" {
-		p.Add(waypost.DetailOutOfRange, "bom", "needs format=csv")
+		r.queryFaults.Add(waypost.DetailOutOfRange, "bom", "needs format=csv")
 	}
-	if err := p.Err("query"); err != nil {
+	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
 	scope := r.scope

@@ -43,20 +43,17 @@ type forecastDay struct {
 }
 
 func (a *api) decodeForecast(r *request) (body forecastBody, audience waypost.Audience, days int, err error) {
-	list, problems, err := decodeLong(r, &body)
-	if err != nil {
-		return body, audience, 0, err
-	}
-	var p waypost.Problems
-	body.check(&p)
-	audience = a.audience(&p, body.Audience, list)
 	days = defaultForecastDays
-	if body.Days != nil {
-		if days = *body.Days; days < 1 || days > maxForecastDays {
-			p.Add(waypost.DetailOutOfRange, "days", "must be 1 to %d", maxForecastDays)
+	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
+		body.check(p)
+		audience = a.audience(p, body.Audience, leadsIDs)
+		if body.Days != nil {
+			if days = *body.Days; days < 1 || days > maxForecastDays {
+				p.Add(waypost.DetailOutOfRange, "days", "must be 1 to %d", maxForecastDays)
+			}
 		}
-	}
-	return body, audience, days, append(problems, withoutTargets(p, problems)...).Err("")
+	})
+	return body, audience, days, err
 }
 
 // forecast tells what a launch to an audience would send, day by day. It follows a
@@ -99,8 +96,8 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	return ok(ans)
 }
 
-// sampled gives the leads in an order of chance, always the same, so that those
-// before it is enough are a sample too. One is never enough.
+// sampled gives the leads until enough, but at least one, in a random order that is always
+// the same: however many there are, they are a sample.
 func sampled(leads []waypost.Lead, facts func(waypost.Lead) journey.Facts, enough func() bool) iter.Seq2[journey.Facts, error] {
 	return func(yield func(journey.Facts, error) bool) {
 		for i, at := range rand.New(rand.NewPCG(1, 2)).Perm(len(leads)) {

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"waypost"
 )
 
-// Options is everything that a gateway needs; all members but WorkflowURL, ScheduleURL,
-// TrustedProxies, SearchOrigins, Observe and Trace must be set.
+// Options is everything that a gateway needs; all members but TrustedProxies,
+// SearchOrigins, Away, Observe and Trace must be set.
 type Options struct {
 	Applications Applications
 	Leads        Leads
@@ -38,33 +39,31 @@ type Options struct {
 	Rates        Rates
 	Keys         Keys
 	Sender       Sender
-	// Waker is told that there is something for workflows to do: launches, imports,
-	// events, what was resumed, canceled or enabled.
+	// Waker is woken when workflows have something to do: launches, imports, events, what
+	// was resumed, canceled or enabled.
 	Waker Waker
-	// IndexWaker is told that articles were written, or that a reindex was asked for.
+	// IndexWaker is woken when articles were written, or a reindex was asked for.
 	IndexWaker Waker
-	// TokenKeys sign the tokens of article search: the first one new ones, all of them
-	// those that are still around (waypost.Keyring.Derive).
+	// TokenKeys are for the tokens of article search: the first signs, all of them verify
+	// (waypost.Keyring.Derive).
 	TokenKeys []waypost.DerivedKey
 	// CheckURL refuses, with a BadRequest, the URL of a webhook that can never be
 	// allowed.
 	CheckURL func(url string) error
-	// TemporalURL makes the Web UI's link to a lead's workflow of a journey; "" if
-	// there is no Web UI.
+	// TemporalURL, WorkflowURL and ScheduleURL make links of Temporal's Web UI, "" without
+	// one: to a lead's workflow of a journey, to the workflow of a launch or an import, and
+	// to the Schedule of a launch that recurs.
 	TemporalURL func(journeyID string, leadsID int64) string
-	// WorkflowURL makes the Web UI's link to the workflow of a launch or an import.
-	// Nil: there is no Web UI.
 	WorkflowURL func(id string) string
-	// ScheduleURL makes that to the Schedule of a launch that recurs.
 	ScheduleURL func(id string) string
 	// AddressRate is how many requests a second an address may send, in bursts of
 	// twice as many (docs/contract.md, "Rate limits"). An IPv6 address is its /64.
 	AddressRate int
-	// TrustedProxies are whose X-Forwarded-For is believed, for the address limit
-	// alone.
+	// TrustedProxies are the proxies whose X-Forwarded-For is believed, for the address
+	// limit alone.
 	TrustedProxies []netip.Prefix
-	// SearchOrigins are whose pages may search, as browsers write them in Origin; "*" alone
-	// stands for all. Empty: none but the gateway's own.
+	// SearchOrigins are the origins whose pages may search, as browsers write them in
+	// Origin; "*" alone is all. Empty: none but the gateway's own.
 	SearchOrigins []string
 	// Away tells whether an error means that the database cannot be used for the
 	// moment; nil: none does.
@@ -73,15 +72,13 @@ type Options struct {
 	PhoneRegion string
 	Now         func() time.Time
 	Log         *slog.Logger
-	// Observe is told of every request once its answer is decided, for metrics:
+	// Observe is called for every request once its answer is decided, for metrics:
 	// route is a pattern of the route table, or "" where the path matches none;
-	// method is one that Fiber knows, UNKNOWN, or "" for what is no HTTP. Nil: nobody
-	// looks.
+	// method is one that Fiber knows, UNKNOWN, or "" for what is no HTTP. May be nil.
 	Observe func(route, method string, status int, took time.Duration)
-	// Trace is told of every request as it begins, for traces: traceparent is the
-	// header of that name, "" if there is none. The request goes on with the context
-	// that it returns; the function is called with what Observe is told. Nil: nobody
-	// looks.
+	// Trace is called for every request as it begins, for traces: traceparent is the
+	// header of that name, "" if there is none. The request goes on with the context that
+	// it returns; end gets what Observe gets. May be nil.
 	Trace func(ctx context.Context, traceparent string) (_ context.Context, end func(route, method string, status int))
 }
 
@@ -109,8 +106,8 @@ type api struct {
 	definitions *definitions
 	simulations simulations
 	nonceAway   atomic.Bool   // whether the last nonce could not be kept in Redis
-	spools      places        // of imports that are being taken in
-	trials      places        // of test messages
+	spools      slots         // of imports that are being taken in
+	trials      slots         // of test messages
 	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
 	bodyTime    time.Duration // that a body may take
 }
@@ -121,8 +118,8 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 func newAPI(o Options) *api {
 	return &api{
 		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(),
-		simulations: newSimulations(), spools: places{most: maxSpools, mostOf: maxSpoolsPerApp},
-		trials: places{most: maxTrials, mostOf: maxTrialsPerApp}, headerTime: headerTime, bodyTime: bodyTime,
+		simulations: newSimulations(), spools: slots{most: maxSpools, mostOf: maxSpoolsPerApp},
+		trials: slots{most: maxTrials, mostOf: maxTrialsPerApp}, headerTime: headerTime, bodyTime: bodyTime,
 	}
 }
 
@@ -148,9 +145,9 @@ func (a *api) server() *fiber.App {
 		ErrorHandler:                 a.refuseConnection,
 	})
 	server := app.Server()
-	server.Handler = nameUnknownMethods(server.Handler, app)
+	server.Handler = nameUnknownMethods(server.Handler, app.Config().RequestMethods)
 	server.ErrorHandler = closeUnused(server.ErrorHandler)
-	server.HeaderReceived = leaveBody(server.HeaderReceived)
+	server.HeaderReceived = leaveBody
 	app.Use(a.observe)
 	for _, rt := range routes {
 		app.Add(rt.method, rt.path, a.serve(rt))
@@ -167,40 +164,25 @@ func (a *api) server() *fiber.App {
 
 // nameUnknownMethods lets requests with a method that Fiber does not know pass
 // through the routes like all others; Fiber itself answers them with plain text.
-// The context is a type parameter because its package is not ours to import.
-func nameUnknownMethods[C any](next func(C), app interface {
-	AcquireCtx(C) *fiber.Ctx
-	ReleaseCtx(*fiber.Ctx)
-	Config() fiber.Config
-}) func(C) {
-	known := app.Config().RequestMethods
-	return func(raw C) {
-		c := app.AcquireCtx(raw)
-		if !slices.Contains(known, c.Method()) {
-			c.Request().Header.SetMethod(methodUnknown)
+func nameUnknownMethods(next fasthttp.RequestHandler, known []string) fasthttp.RequestHandler {
+	return func(c *fasthttp.RequestCtx) {
+		if !slices.Contains(known, string(c.Method())) {
+			c.Request.Header.SetMethod(methodUnknown)
 		}
-		app.ReleaseCtx(c)
-		next(raw)
+		next(c)
 	}
 }
 
 // leaveBody has the server read nothing behind the headers, and answer no Expect: it would
 // read up to 8 KiB before it looks for a route, and say 100 to a request that is going to
 // be refused. Of a chunked body it leaves that to the handler, so a body of a stated
-// length is one for the moment, and newWire gives it its length again. The header is a
-// type parameter because its package is not ours to import.
-func leaveBody[H interface {
-	ContentLength() int
-	SetContentLength(length int)
-	Del(name string)
-}, C any](func(H) C) func(H) C {
-	return func(h H) (none C) {
-		h.Del(fiber.HeaderExpect)
-		if h.ContentLength() > 0 {
-			h.SetContentLength(chunkedLength)
-		}
-		return none
+// length is one for the moment, and newRequest gives it its length again.
+func leaveBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	h.Del(fiber.HeaderExpect)
+	if h.ContentLength() > 0 {
+		h.SetContentLength(chunkedLength)
 	}
+	return fasthttp.RequestConfig{}
 }
 
 // chunkedLength is the length of a chunked body to Fiber.
@@ -220,8 +202,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// conn knows whether its client has said anything, and whether all answers to it have
-// been written: the server holds one back where it has the next request already.
+// conn records whether its client has sent anything, and whether an answer is still to be
+// written: the server holds one back if it has the next request already.
 type conn struct {
 	net.Conn
 	begun, held bool
@@ -238,12 +220,11 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// closeUnused has connections that end before anything has come closed without a word:
-// clients open some in advance, and would take an answer there for that of the request
-// which they send at that moment. The context is a type parameter because its package is
-// not ours to import.
-func closeUnused[C interface{ Conn() net.Conn }](next func(C, error)) func(C, error) {
-	return func(raw C, err error) {
+// closeUnused closes connections that end before anything has come, without an answer:
+// clients open some in advance, and would take an answer for that of the request which
+// they send at that moment.
+func closeUnused(next func(*fasthttp.RequestCtx, error)) func(*fasthttp.RequestCtx, error) {
+	return func(raw *fasthttp.RequestCtx, err error) {
 		if c, ok := raw.Conn().(*conn); ok && !c.begun {
 			_ = c.Close()
 			return

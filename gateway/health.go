@@ -6,12 +6,12 @@ import (
 	"waypost"
 )
 
-// Breakers tells where the circuit breakers of webhooks stand.
+// Breakers reads the states of circuit breakers.
 type Breakers interface {
 	BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState
 }
 
-// healthAnswer is how a webhook and its receiver fare.
+// healthAnswer is the health of a webhook and its receiver.
 type healthAnswer struct {
 	WebhookID      string         `json:"webhookId"`
 	Enabled        bool           `json:"enabled"`
@@ -68,6 +68,14 @@ type failedAnswer struct {
 	DurationMs int64  `json:"durationMs"`
 }
 
+func answerWaiting(w waypost.Waiting) deferredAnswer {
+	return deferredAnswer{w.Reason, w.Count, stampOrNull(&w.Since)}
+}
+
+func answerFailed(f waypost.FailedAttempt) failedAnswer {
+	return failedAnswer{stamp(f.At), f.MessageID, f.Attempt, orNull(f.HTTPStatus), f.ErrorClass, f.DurationMs}
+}
+
 func answerStats(s waypost.AttemptStats) statsAnswer {
 	ans := statsAnswer{Attempts: s.Attempts, Succeeded: s.Succeeded, Failed: s.Attempts - s.Succeeded, Errors: s.Errors}
 	if s.Attempts > 0 {
@@ -91,16 +99,12 @@ func (a *api) showHealth(ctx context.Context, r *request) (answer, error) {
 	ans := healthAnswer{
 		WebhookID: w.ID, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
 		Breaker:  breakerAnswer{breaker.State, stampOrNull(&breaker.Since), stampOrNull(&breaker.NextProbe)},
-		Waiting:  waitingAnswer{Retrying: traffic.Retrying, Reasons: make([]deferredAnswer, len(traffic.Deferred))},
+		Waiting:  waitingAnswer{Retrying: traffic.Retrying, Reasons: described(traffic.Deferred, answerWaiting)},
 		LastHour: answerStats(traffic.Hour), LastDay: answerStats(traffic.Day), LastSuccessAt: stampOrNull(&traffic.LastSuccess),
-		LastErrors: make([]failedAnswer, len(traffic.LastErrors)), SampledSince: stampOrNull(&traffic.SampledSince),
+		LastErrors: described(traffic.LastErrors, answerFailed), SampledSince: stampOrNull(&traffic.SampledSince),
 	}
-	for i, d := range traffic.Deferred {
-		ans.Waiting.Reasons[i] = deferredAnswer{d.Reason, d.Count, stampOrNull(&d.Since)}
+	for _, d := range traffic.Deferred {
 		ans.Waiting.Deferred += d.Count
-	}
-	for i, e := range traffic.LastErrors {
-		ans.LastErrors[i] = failedAnswer{stamp(e.At), e.MessageID, e.Attempt, orNull(e.HTTPStatus), e.ErrorClass, e.DurationMs}
 	}
 	return ok(ans)
 }

@@ -23,7 +23,7 @@ type Keys interface {
 	// KeepAnswer stores the answer of a claim whose effect needs none or did not
 	// store it.
 	KeepAnswer(ctx context.Context, c *waypost.Claim, ans waypost.Answer) error
-	// ReleaseKey gives the key free if there is no answer yet.
+	// ReleaseKey frees the key if there is no answer yet.
 	ReleaseKey(ctx context.Context, c *waypost.Claim) error
 }
 
@@ -55,8 +55,8 @@ func (a *api) claimKey(ctx context.Context, r *request) error {
 	return nil
 }
 
-// settle stores the answer of a request that has an Idempotency-Key, or gives the
-// key free. It happens even if the client is gone.
+// settle stores the answer of a request that has an Idempotency-Key, or frees the key,
+// even if the client is gone.
 func (a *api) settle(ctx context.Context, r *request, ans answer, err error) error {
 	if r.held == nil || r.held.Kept && err == nil {
 		return err
@@ -80,11 +80,7 @@ func (a *api) settle(ctx context.Context, r *request, ans answer, err error) err
 
 // isKept tells whether an answer of this status is given again to the same key.
 func isKept(status int) bool {
-	switch status {
-	case http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
-		return true
-	}
-	return status/100 == 2
+	return status/100 == 2 || status == http.StatusNotFound || status == http.StatusConflict || status == http.StatusUnprocessableEntity
 }
 
 // effect carries out what a POST asks for, and makes its answer part of the same

@@ -48,62 +48,47 @@ func (a *api) answerImport(im waypost.Import) importAnswer {
 		ID: im.ID, Status: im.Status, Mode: im.Mode, DryRun: im.DryRun,
 		Total: im.Total, Processed: im.Processed, Created: im.Created, Updated: im.Updated, Failed: im.Failed,
 		Message: orNull(im.Message), CreatedAt: stamp(im.CreatedAt), StartedAt: stampOrNull(im.StartedAt), EndedAt: stampOrNull(im.EndedAt),
-		TemporalURL: a.workflowURL(im.ID),
+		TemporalURL: orNull(a.WorkflowURL(im.ID)),
 	}
 }
 
 // importLeads stores the rows of an import; the pump starts its workflow.
 func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 	im := waypost.Import{AppID: r.app.ID, Mode: waypost.ImportCreate, PhoneRegion: a.PhoneRegion}
-	var p waypost.Problems
 	if mode, given := r.params["mode"]; given {
 		im.Mode = waypost.ImportMode(mode)
 		if _, known := csvNeeds[im.Mode]; !known {
-			p.Add(waypost.DetailOutOfRange, "mode", "must be create, update or upsert")
+			r.queryFaults.Add(waypost.DetailOutOfRange, "mode", "must be create, update or upsert")
 		}
 	}
-	im.DryRun = r.boolean(&p, "dryRun")
-	if err := p.Err("query"); err != nil {
+	im.DryRun = r.boolean("dryRun")
+	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
 		return a.Imports.CreateImport(ctx, r.scope, im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, a.PhoneRegion}))
 	}, func(im waypost.Import) (answer, error) {
 		return at(http.StatusAccepted, "/v1/leads/imports/"+im.ID, a.answerImport(im))
 	})
-	if err == nil {
-		a.Waker.Wake()
-	}
-	return ans, err
-}
-
-// boolean reads a parameter that is true or false; absent is false.
-func (r *request) boolean(p *waypost.Problems, name string) bool {
-	value, given := r.params[name]
-	if given && value != "true" && value != "false" {
-		p.Add(waypost.DetailInvalidType, name, "must be true or false")
-	}
-	return value == "true"
 }
 
 func (a *api) showImport(ctx context.Context, r *request) (answer, error) {
 	im, err := a.Imports.Import(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", a.answerImport(im))
+	return resourceWith(im, err, a.answerImport)
 }
 
 func (a *api) cancelImport(ctx context.Context, r *request) (answer, error) {
-	return effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
-		return a.Imports.CancelImport(ctx, r.scope, r.param("id"))
-	}, func(im waypost.Import) (answer, error) { return ok(a.answerImport(im)) })
+	return control(ctx, r, a.Imports.CancelImport, a.answerImport)
 }
 
 // importError is a row that failed: the error's body and the line.
 type importError struct {
 	Line int `json:"line"`
 	errorBody
+}
+
+func answerImportError(e waypost.ImportError) importError {
+	return importError{e.Line, errorBodyOf(e.Error)}
 }
 
 func (a *api) showImportErrors(ctx context.Context, r *request) (answer, error) {
@@ -115,8 +100,7 @@ func (a *api) showImportErrors(ctx context.Context, r *request) (answer, error) 
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		return a.Imports.ImportErrors(ctx, scope, id, func(e waypost.ImportError) error {
-			body, _ := errorAnswer(e.Error).body.(errorBody)
-			return enc.Encode(importError{e.Line, body})
+			return enc.Encode(answerImportError(e))
 		})
 	}), nil
 }

@@ -34,11 +34,11 @@ type Journeys interface {
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 }
 
-// journeyAnswer is a journey as it is answered.
+// journeyAnswer is a journey as it is answered, without its draft in answers to controls.
 type journeyAnswer struct {
 	ID               string                `json:"id"`
 	Name             string                `json:"name"`
-	Draft            json.RawMessage       `json:"draft"`
+	Draft            json.RawMessage       `json:"draft,omitempty"`
 	PublishedVersion *int                  `json:"publishedVersion"`
 	Status           waypost.JourneyStatus `json:"status"`
 	CreatedAt        string                `json:"createdAt"`
@@ -49,18 +49,19 @@ func answerJourney(j waypost.Journey) journeyAnswer {
 	return journeyAnswer{j.ID, j.Name, j.Draft, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
 }
 
-// journeyWithDropped is a journey of which something was dropped.
+// journeyWithDropped is a journey with counts of what retention has dropped of it.
 type journeyWithDropped struct {
 	journeyAnswer
 	Dropped waypost.DroppedCounts `json:"dropped"`
 }
 
-// versionAnswer is a published version.
+// versionAnswer is a published version, in a list without its definition, which can be
+// large.
 type versionAnswer struct {
 	JourneyID   string          `json:"journeyId"`
 	Version     int             `json:"version"`
 	Name        string          `json:"name"`
-	Definition  json.RawMessage `json:"definition"`
+	Definition  json.RawMessage `json:"definition,omitempty"`
 	PublishedAt string          `json:"publishedAt"`
 }
 
@@ -94,16 +95,9 @@ func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
 }
 
 func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	rows, err := a.Journeys.ListJourneys(ctx, r.scope, oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(j waypost.Journey) string { return j.ID }, answerJourney))
+	return answerPage(r, func(page waypost.Page) ([]waypost.Journey, error) {
+		return a.Journeys.ListJourneys(ctx, r.scope, page)
+	}, func(j waypost.Journey) string { return j.ID }, answerJourney)
 }
 
 func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
@@ -119,7 +113,7 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil || dropped == nil {
 		return ans, err
 	}
-	// The ETag stays the journey's: what is dropped meanwhile keeps nobody from changing it.
+	// The ETag stays the journey's: a sweep does not make an If-Match fail.
 	ans.body = journeyWithDropped{answerJourney(j), *dropped}
 	return ans, nil
 }
@@ -133,17 +127,11 @@ func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.scope, r.param("id"), name, draft, r.matchJourney)
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerJourney(j))
+	return resourceWith(j, err, answerJourney)
 }
 
 func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
-	if err := a.Journeys.DeleteJourney(ctx, r.scope, r.param("id"), r.matchJourney); err != nil {
-		return answer{}, err
-	}
-	return noContent()
+	return noContent(a.Journeys.DeleteJourney(ctx, r.scope, r.param("id"), r.matchJourney))
 }
 
 // publishJourney makes the draft an immutable version, or answers with the newest
@@ -154,8 +142,8 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	definition, problems := journey.Parse(j.Draft)
-	if err := problems.Err(""); err != nil {
+	definition, err := parseDraft(j)
+	if err != nil {
 		return answer{}, err
 	}
 	if err := a.checkDefinition(ctx, r.scope, definition); err != nil {
@@ -173,7 +161,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 }
 
 // checkDefinition reports everything that keeps a definition from being published.
-// Compiling its conditions can take seconds, so it needs a place as a dry run does.
+// Compiling its conditions can take seconds, so it needs a slot as a dry run does.
 func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.Definition) error {
 	webhooks, err := a.Webhooks.MissingWebhooks(ctx, sc, d.Webhooks())
 	if err != nil {
@@ -187,7 +175,7 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
 	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
-		return d.CheckAll(without(webhooks), without(journeys)).Err("")
+		return d.Check(without(webhooks), without(journeys)).Err("")
 	})
 }
 
@@ -197,8 +185,5 @@ func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	v, err := a.Journeys.JourneyVersion(ctx, r.scope, r.param("id"), n)
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerVersion(v))
+	return resourceWith(v, err, answerVersion)
 }

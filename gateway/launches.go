@@ -52,35 +52,31 @@ func (b scheduleBody) schedule(p *waypost.Problems) *waypost.Schedule {
 	return &s
 }
 
-func (a *api) decodeLaunch(r *request) (waypost.Launch, error) {
+func (a *api) decodeLaunch(r *request) (l waypost.Launch, err error) {
 	var body launchBody
-	list, problems, err := decodeLong(r, &body)
-	if err != nil {
-		return waypost.Launch{}, err
-	}
-	var l waypost.Launch
-	var p waypost.Problems
-	l.Audience = a.audience(&p, body.Audience, list)
-	if body.StartAt != nil {
-		at := moment(&p, "startAt", *body.StartAt, "")
-		l.StartAt = &at
-	}
-	if rate := body.RatePerSecond; rate != nil {
-		if *rate < minLaunchRate || *rate > maxLaunchRate {
-			p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must be %v to %d; leave it out for as fast as it goes", minLaunchRate, maxLaunchRate)
+	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
+		l.Audience = a.audience(p, body.Audience, leadsIDs)
+		if body.StartAt != nil {
+			at := moment(p, "startAt", body.StartAt, "")
+			l.StartAt = &at
 		}
-		l.RatePerSecond = *rate
-	}
-	if body.Schedule != nil && !isNamed(problems, "schedule") {
-		l.Schedule = body.Schedule.schedule(&p)
-	}
-	if share := body.ControlGroup; share != nil {
-		if *share <= 0 || *share >= 1 {
-			p.Add(waypost.DetailOutOfRange, "controlGroup", "must be more than 0 and less than 1, such as 0.1 for a tenth; leave it out for none")
+		if rate := body.RatePerSecond; rate != nil {
+			if *rate < minLaunchRate || *rate > maxLaunchRate {
+				p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must be %v to %d; leave it out for as fast as it goes", minLaunchRate, maxLaunchRate)
+			}
+			l.RatePerSecond = *rate
 		}
-		l.ControlGroup = *share
-	}
-	return l, append(problems, withoutTargets(p, problems)...).Err("")
+		if body.Schedule != nil && !isNamed(*p, "schedule") {
+			l.Schedule = body.Schedule.schedule(p)
+		}
+		if share := body.ControlGroup; share != nil {
+			if *share <= 0 || *share >= 1 {
+				p.Add(waypost.DetailOutOfRange, "controlGroup", "must be more than 0 and less than 1, such as 0.1 for a tenth; leave it out for none")
+			}
+			l.ControlGroup = *share
+		}
+	})
+	return l, err
 }
 
 // launchAnswer is a launch as it is answered. In a list it has no Completed and no
@@ -151,24 +147,16 @@ func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
 		RecurringID: orNull(l.RecurringID), OccursAt: stampOrNull(l.OccursAt),
 		CreatedAt: stamp(l.CreatedAt), StartedAt: stampOrNull(l.StartedAt), EndedAt: stampOrNull(l.EndedAt),
 	}
-	ans.TemporalURL = a.workflowURL(l.ID)
-	if l.Schedule != nil && a.ScheduleURL != nil { // it has no workflow
+	ans.TemporalURL = orNull(a.WorkflowURL(l.ID))
+	if l.Schedule != nil { // it has no workflow
 		ans.TemporalURL = orNull(a.ScheduleURL(l.ID))
 	}
 	return ans
 }
 
-// workflowURL links to the workflow of a launch or an import; nil without a Web UI.
-func (a *api) workflowURL(id string) *string {
-	if a.WorkflowURL == nil {
-		return nil
-	}
-	return orNull(a.WorkflowURL(id))
-}
-
-// launch stores a launch of the newest published version; the pump starts its
-// workflow, or makes the Schedule of one that recurs. A paused journey can be launched: what it enrolls is held until it is
-// resumed.
+// launch stores a launch of the newest published version; the pump starts its workflow, or
+// makes the Schedule of one that recurs. A launch of a paused journey enrolls too, and its
+// enrollments are held until the journey is resumed.
 func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.decodeLaunch(r)
 	if err != nil {
@@ -182,18 +170,12 @@ func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	l.JourneyID, l.Version, l.AppID = j.ID, j.PublishedVersion, r.app.ID
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Launch, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Launch, error) {
 		return a.Launches.CreateLaunch(ctx, r.scope, l)
 	}, func(l waypost.Launch) (answer, error) {
-		return at(http.StatusAccepted, launchPath(l.ID), a.answerLaunch(l))
+		return at(http.StatusAccepted, "/v1/launches/"+l.ID, a.answerLaunch(l))
 	})
-	if err == nil {
-		a.Waker.Wake()
-	}
-	return ans, err
 }
-
-func launchPath(id string) string { return "/v1/launches/" + id }
 
 // takesLeads is a Conflict if nobody can be enrolled in the journey now.
 func takesLeads(j waypost.Journey) error {
@@ -208,22 +190,12 @@ func takesLeads(j waypost.Journey) error {
 
 func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.Launches.Launch(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", a.answerLaunch(l))
+	return resourceWith(l, err, a.answerLaunch)
 }
 
 func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
 	filter := waypost.LaunchFilter{JourneyID: r.params["journeyId"], RecurringID: r.params["recurringId"]}
-	rows, err := a.Launches.ListLaunches(ctx, r.scope, filter, oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(l waypost.Launch) string { return l.ID }, a.answerListedLaunch))
+	return answerPage(r, func(page waypost.Page) ([]waypost.Launch, error) {
+		return a.Launches.ListLaunches(ctx, r.scope, filter, page)
+	}, func(l waypost.Launch) string { return l.ID }, a.answerListedLaunch)
 }

@@ -86,7 +86,7 @@ func TestLaunches(t *testing.T) {
 
 func TestLaunchAudiences(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(o *gateway.Options) { o.WorkflowURL = nil })
+	f := newFixture(t, func(o *gateway.Options) { o.WorkflowURL = func(string) string { return "" } })
 	journeyID := f.publishedJourney(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`)
 	for i, lead := range []string{
 		`{"name":"Ada","leadsGroup":3,"mobilePhone":["13800000000"],"email":"ada@example.com"}`,

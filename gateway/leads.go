@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -16,9 +15,9 @@ import (
 type Leads interface {
 	CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error)
 	Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error)
-	// UpdateLead gives the lead the fields that change makes of it, in one transaction
-	// and under the lead's lock. change may run more than once; nil for its numbers
-	// leaves them as they are; its error ends the update and is returned.
+	// UpdateLead gives the lead the fields and numbers that change returns, in one
+	// transaction and under the lead's lock. change may run more than once; nil numbers
+	// leave the lead's as they are; an error ends the update and is returned.
 	UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
 	// DeleteLead deletes the lead unless check refuses, in the same transaction.
 	DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error
@@ -27,13 +26,8 @@ type Leads interface {
 	// it has.
 	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error)
 	// ExportLeads gives all leads that match to each, from one snapshot. begin, if not
-	// nil, is told the names of their custom fields before.
+	// nil, gets the names of their custom fields before.
 	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error
-}
-
-// leadBody is the body of a POST, PUT or PATCH of a lead (docs/contract.md, "Lead calls").
-type leadBody struct {
-	BusinessParam *waypost.LeadFields `json:"businessParam"`
 }
 
 // leadAnswer is a lead: flat, every field, null where it is not set.
@@ -56,11 +50,6 @@ const (
 	preferMinimal           = "return=minimal"
 )
 
-// minimalLead is what a client gets of a new lead that does without the rest.
-type minimalLead struct {
-	LeadsID int64 `json:"leadsId"`
-}
-
 func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 	fields, phones, err := a.decodeLead(r)
 	if err != nil {
@@ -71,7 +60,7 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 	}, func(lead waypost.Lead) (answer, error) {
 		ans, err := resource(http.StatusCreated, "/v1/leads/"+strconv.FormatInt(lead.LeadsID, 10), answerLead(lead))
 		if err == nil && r.minimal() {
-			ans.body, ans.headers[headerPreferenceApplied] = minimalLead{lead.LeadsID}, preferMinimal
+			ans.body, ans.headers[headerPreferenceApplied] = map[string]int64{"leadsId": lead.LeadsID}, preferMinimal
 		}
 		return ans, err
 	})
@@ -83,10 +72,7 @@ func (a *api) showLead(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	lead, err := a.Leads.Lead(ctx, r.scope, id)
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerLead(lead))
+	return resourceWith(lead, err, answerLead)
 }
 
 // leadsIDOf reads the id in the path. What is no integer names no lead.
@@ -99,52 +85,39 @@ func leadsIDOf(r *request) (int64, error) {
 }
 
 func (a *api) listLeads(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	q := a.leadQuery(&p, r)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	q.Page = oneMore(page)
-	rows, err := a.Leads.ListLeads(ctx, r.scope, q)
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, q.Sort.Cursor, answerLead))
+	q := a.leadQuery(r)
+	return answerPage(r, func(page waypost.Page) ([]waypost.Lead, error) {
+		q.Page = page
+		return a.Leads.ListLeads(ctx, r.scope, q)
+	}, q.Sort.Cursor, answerLead)
 }
 
 // leadQuery reads the filters and the order of a list of leads.
-func (a *api) leadQuery(p *waypost.Problems, r *request) waypost.LeadQuery {
-	text := func(name string) *string {
-		if value, given := r.params[name]; given {
-			return &value
-		}
-		return nil
-	}
+func (a *api) leadQuery(r *request) waypost.LeadQuery {
 	number := func(name string) *int64 {
 		if _, given := r.params[name]; !given {
 			return nil
 		}
-		n := r.integer(p, name, math.MinInt64, math.MaxInt64, 0)
+		n := r.integer(name, math.MinInt64, math.MaxInt64, 0)
 		return &n
 	}
-	q := waypost.LeadQuery{Filter: a.leadFilter(p, "", filterBody{
+	q := waypost.LeadQuery{Filter: a.leadFilter(&r.queryFaults, "", filterBody{
 		LeadsGroup: number("leadsGroup"), Region: number("region"),
-		Name: text("name"), MobilePhone: text("mobilePhone"), Email: text("email"), ExternalID: text("externalId"),
-		CreatedFrom: text("createdFrom"), CreatedTo: text("createdTo"), UpdatedFrom: text("updatedFrom"), UpdatedTo: text("updatedTo"),
+		Name: r.text("name"), MobilePhone: r.text("mobilePhone"), Email: r.text("email"), ExternalID: r.text("externalId"),
+		CreatedFrom: r.text("createdFrom"), CreatedTo: r.text("createdTo"),
+		UpdatedFrom: r.text("updatedFrom"), UpdatedTo: r.text("updatedTo"),
 	})}
 	q.Sort = defaultSort(q.Filter)
-	if sort := text("sort"); sort != nil {
-		if q.Sort = waypost.LeadSort(*sort); !slices.Contains(waypost.LeadSorts, q.Sort) {
-			p.Add(waypost.DetailOutOfRange, "sort", "must be leadsId, createdAt or updatedAt, with a - before it for descending")
+	if sort, given := r.params["sort"]; given {
+		if q.Sort = waypost.LeadSort(sort); !slices.Contains(waypost.LeadSorts, q.Sort) {
+			r.queryFaults.Add(waypost.DetailOutOfRange, "sort", "must be leadsId, createdAt or updatedAt, with a - before it for descending")
 		}
 	}
 	return q
 }
 
-// defaultSort is the order of a list that does not say one: that of the time which it
-// looks for, else of leadsId. In another order than that of the time, all leads
-// before it would have to be passed over.
+// defaultSort is the order of a list without sort: by the time that it filters by, else by
+// leadsId. In another order, the database would read all leads before that time.
 func defaultSort(f waypost.LeadFilter) waypost.LeadSort {
 	switch {
 	case !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero():
@@ -190,7 +163,7 @@ func (a *api) updateLead(ctx context.Context, r *request, change func(waypost.Le
 		return answer{}, err
 	}
 	lead, err := a.Leads.UpdateLead(ctx, r.scope, id, func(current waypost.Lead) (waypost.LeadFields, []string, error) {
-		if err := r.checkMatch(answerLead(current)); err != nil {
+		if err := r.matchLead(current); err != nil {
 			return waypost.LeadFields{}, nil, err
 		}
 		return change(current)
@@ -210,12 +183,11 @@ func (a *api) deleteLead(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = a.Leads.DeleteLead(ctx, r.scope, id, func(current waypost.Lead) error { return r.checkMatch(answerLead(current)) })
-	if err != nil {
-		return answer{}, err
-	}
-	return noContent()
+	return noContent(a.Leads.DeleteLead(ctx, r.scope, id, r.matchLead))
 }
+
+// matchLead compares If-Match with a lead.
+func (r *request) matchLead(l waypost.Lead) error { return r.checkMatch(answerLead(l)) }
 
 const businessParam = "businessParam"
 
@@ -229,28 +201,28 @@ func (a *api) decodeLead(r *request) (fields waypost.LeadFields, phones []string
 	return fields, phones, err
 }
 
-// decodePatch reads and checks a businessParam of which only what is written counts.
+// decodePatch reads a merge patch in businessParam, and checks the members that it has.
 func (a *api) decodePatch(r *request) (patch waypost.LeadPatch, err error) {
 	err = decodeBusinessParam(r, func(f waypost.LeadFields) error {
-		begin, end, _, err := memberOf(r.body, businessParam)
-		if err != nil {
-			return err
-		}
+		begin, end, _ := memberOf(r.body, businessParam)
 		patch, _ = waypost.ReadLeadPatch(r.body[begin:end])
 		if !patch.Writes("name") {
 			f.Name = "-"
 		}
 		// Validate takes out what is null; in a patch that is to be cleared.
-		_, err = f.Validate(a.PhoneRegion, a.Now())
+		_, err := f.Validate(a.PhoneRegion, a.Now())
 		return err
 	})
 	return patch, err
 }
 
-// decodeBusinessParam reads businessParam and has its fields checked. Faults of its
-// members are named without the object around them (docs/contract.md, "Lead validation").
+// decodeBusinessParam reads the body of a POST, PUT or PATCH of a lead, and has its fields
+// checked. Faults of its members are named without the object around them
+// (docs/contract.md, "Lead validation").
 func decodeBusinessParam(r *request, check func(waypost.LeadFields) error) error {
-	var body leadBody
+	var body struct {
+		BusinessParam *waypost.LeadFields `json:"businessParam"`
+	}
 	problems := waypost.DecodeJSON(r.body, &body)
 	if body.BusinessParam == nil && !noDocument(problems) && !isNamed(problems, businessParam) {
 		problems.Add(waypost.DetailNullValue, businessParam, "is missing")
@@ -259,42 +231,25 @@ func decodeBusinessParam(r *request, check func(waypost.LeadFields) error) error
 		return problems.Err(targetOf(problems))
 	}
 	err := check(*body.BusinessParam)
-	var invalid *waypost.Error
-	if len(problems) == 0 || err != nil && !errors.As(err, &invalid) {
+	if len(problems) == 0 {
 		return err
 	}
 	target := targetOf(problems)
 	for i := range problems {
 		problems[i].Target = strings.TrimPrefix(problems[i].Target, businessParam+".")
 	}
-	if invalid != nil && invalid.Code == waypost.CodeBadRequest {
-		problems = append(problems, withoutTargets(invalid.Details, problems)...)
+	if waypost.CodeOf(err) == waypost.CodeBadRequest {
+		var found waypost.Problems
+		found.AddAll(err)
+		problems = append(problems, withoutTargets(found, problems)...)
 	}
 	return problems.Err(target)
 }
 
 // targetOf is businessParam if one of the faults lies in it.
 func targetOf(problems waypost.Problems) string {
-	for _, d := range problems {
-		if strings.HasPrefix(d.Target, businessParam) {
-			return businessParam
-		}
+	if slices.ContainsFunc(problems, func(d waypost.Detail) bool { return strings.HasPrefix(d.Target, businessParam) }) {
+		return businessParam
 	}
 	return ""
-}
-
-// withoutTargets drops the details about fields that others name already: a name
-// of the wrong type is not also missing.
-func withoutTargets(details []waypost.Detail, others []waypost.Detail) []waypost.Detail {
-	named := map[string]bool{}
-	for _, d := range others {
-		named[d.Target] = true
-	}
-	var out []waypost.Detail
-	for _, d := range details {
-		if !named[d.Target] {
-			out = append(out, d)
-		}
-	}
-	return out
 }

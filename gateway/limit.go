@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +22,7 @@ type Rates interface {
 	Allow(ctx context.Context, key string, perSecond, burst int) Quota
 }
 
-// Quota is what a rate limit says to one request.
+// Quota is the answer of a rate limit to one request.
 type Quota struct {
 	Allowed   bool
 	Remaining int           // requests that could follow at once
@@ -29,7 +31,7 @@ type Quota struct {
 	RetryAfter time.Duration
 }
 
-// policy is a rate limit, and what it said to a request.
+// policy is a rate limit, and its quota for a request.
 type policy struct {
 	name             string
 	perSecond, burst int
@@ -58,9 +60,9 @@ func (a *api) limitAddress(ctx context.Context, r *request) error {
 	return a.limit(ctx, r, policyAddress, a.clientAddress(r), a.AddressRate, 2*a.AddressRate)
 }
 
-// clientAddress names who sent the request: the peer, or, if that is a proxy that
-// we trust, whom the nearest one of those that we do not trust has in
-// X-Forwarded-For. An IPv6 address counts as its /64, which one customer has.
+// clientAddress names who sent the request: the peer, or, if that is a trusted proxy,
+// the last address in X-Forwarded-For that is not one. An IPv6 address counts as its
+// /64, which one customer has.
 func (a *api) clientAddress(r *request) string {
 	peer, err := netip.ParseAddrPort(r.c.Context().RemoteAddr().String())
 	if err != nil {
@@ -73,7 +75,10 @@ func (a *api) clientAddress(r *request) string {
 			chain = append(chain, strings.Split(h.Value, ",")...)
 		}
 	}
-	for i := len(chain) - 1; i >= 0 && a.trusts(addr); i-- {
+	trusted := func() bool {
+		return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
+	for i := len(chain) - 1; i >= 0 && trusted(); i-- {
 		text := strings.TrimSpace(chain[i])
 		next, err := netip.ParseAddr(text)
 		if withPort, portErr := netip.ParseAddrPort(text); err != nil && portErr == nil {
@@ -92,17 +97,9 @@ func (a *api) clientAddress(r *request) string {
 	return addr.String()
 }
 
-func (a *api) trusts(addr netip.Addr) bool {
-	for _, p := range a.TrustedProxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
 // writePolicies writes the RateLimit fields (IETF draft "RateLimit header fields for
-// HTTP") and, for a request over a limit, Retry-After in whole seconds.
+// HTTP"), lists of items with parameters (RFC 9651), and, for a request over a limit,
+// Retry-After in whole seconds.
 func (r *request) writePolicies() {
 	if len(r.policies) == 0 {
 		return
@@ -114,8 +111,8 @@ func (r *request) writePolicies() {
 		}
 		// In w seconds as many requests as the burst are allowed again.
 		window := max(1, (p.burst+p.perSecond-1)/p.perSecond)
-		policies = appendItem(policies, p.name, "q", p.burst, "w", window)
-		quotas = appendItem(quotas, p.name, "r", p.quota.Remaining, "t", wholeSeconds(p.quota.Reset))
+		policies = fmt.Appendf(policies, "%q;q=%d;w=%d", p.name, p.burst, window)
+		quotas = fmt.Appendf(quotas, "%q;r=%d;t=%d", p.name, p.quota.Remaining, wholeSeconds(p.quota.Reset))
 		if !p.quota.Allowed {
 			r.c.Set("Retry-After", strconv.Itoa(max(1, wholeSeconds(p.quota.RetryAfter))))
 		}
@@ -124,18 +121,10 @@ func (r *request) writePolicies() {
 	r.c.Response().Header.SetBytesV("RateLimit", quotas)
 }
 
-// appendItem writes "name";a=1;b=2, an item of a structured field with parameters
-// (RFC 9651).
-func appendItem(to []byte, name, a string, x int, b string, y int) []byte {
-	to = strconv.AppendQuote(to, name)
-	to = strconv.AppendInt(append(append(append(to, ';'), a...), '='), int64(x), 10)
-	return strconv.AppendInt(append(append(append(to, ';'), b...), '='), int64(y), 10)
-}
-
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// places bound what goes on at a time: most in the process, mostOf of an application.
-type places struct {
+// slots bound what goes on at a time: most in the process, mostOf of an application.
+type slots struct {
 	most, mostOf int
 
 	mu    sync.Mutex
@@ -143,27 +132,26 @@ type places struct {
 	byApp map[string]int
 }
 
-// enter takes a place; false if there is none.
-func (p *places) enter(app string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.taken >= p.most || p.byApp[app] >= p.mostOf {
+// take takes a slot; false if none is free.
+func (s *slots) take(app string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= s.most || s.byApp[app] >= s.mostOf {
 		return false
 	}
-	if p.byApp == nil {
-		p.byApp = map[string]int{}
+	if s.byApp == nil {
+		s.byApp = map[string]int{}
 	}
-	p.taken++
-	p.byApp[app]++
+	s.taken++
+	s.byApp[app]++
 	return true
 }
 
-// leave gives a place back.
-func (p *places) leave(app string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	if p.byApp[app]--; p.byApp[app] == 0 {
-		delete(p.byApp, app)
+func (s *slots) release(app string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	if s.byApp[app]--; s.byApp[app] == 0 {
+		delete(s.byApp, app)
 	}
 }

@@ -12,18 +12,10 @@ import (
 	"waypost"
 )
 
-// etagOf is the strong ETag of a single object: a hash of what a GET of it answers
+// hashETag is the strong ETag of a single object: a hash of what a GET of it answers
 // (docs/contract.md, "ETags").
-func etagOf(body any) (string, error) {
-	b, err := encode(body)
-	if err != nil {
-		return "", err
-	}
-	return hashETag(b), nil
-}
-
-func hashETag(b []byte) string {
-	sum := sha256.Sum256(b)
+func hashETag(body []byte) string {
+	sum := sha256.Sum256(body)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 }
 
@@ -57,10 +49,11 @@ func (r *request) checkMatch(current any) error {
 	case given == 0 || header == "*":
 		return nil
 	}
-	tag, err := etagOf(current)
+	body, err := encode(current)
 	if err != nil {
 		return err
 	}
+	tag := hashETag(body)
 	tags, _ := entityTags(header)
 	switch {
 	case slices.Contains(tags, tag):
@@ -85,7 +78,7 @@ func (r *request) checkIfMatch() error {
 	return nil
 }
 
-// weak stands before an entity tag that names what is only equivalent.
+// weak precedes an entity tag that also names equivalent texts.
 const weak = "W/"
 
 // entityTags splits a list of entity tags, which may hold commas. A list may have empty

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -64,15 +65,7 @@ func (a *api) trace(r *request) {
 func (a *api) newRequestID() string { return waypost.NewID("req_", a.Now()) }
 
 func isRequestID(s string) bool {
-	if s == "" || len(s) > maxRequestID {
-		return false
-	}
-	for _, b := range []byte(s) {
-		if b <= ' ' || b >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= maxRequestID && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // guarded runs fn, and makes an error of its panic.
@@ -83,6 +76,11 @@ func guarded(fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// levels are those of the log lines of errors; other requests are logged as LevelInfo.
+var levels = map[waypost.ErrorCode]slog.Level{
+	waypost.CodeInternalError: slog.LevelError, waypost.CodeServiceUnavailable: slog.LevelWarn,
 }
 
 // finish answers err, if there is one, and logs the request: no query, no body,
@@ -104,13 +102,8 @@ func (a *api) finish(r *request, err error) {
 		if len(known.Details) > 0 {
 			attrs = append(attrs, slog.String("detail", string(known.Details[0].Code)))
 		}
-		switch known.Code {
-		case waypost.CodeInternalError:
-			level = slog.LevelError
+		if level = levels[known.Code]; level > slog.LevelInfo {
 			attrs = append(attrs, slog.String("error", err.Error()))
-		case waypost.CodeServiceUnavailable:
-			level = slog.LevelWarn
-			attrs = append(attrs, slog.String("error", err.Error())) // what is away
 		}
 		if werr := r.errorAnswer(known).write(a, r.c); werr != nil {
 			a.Log.LogAttrs(r.c.UserContext(), slog.LevelError, "write answer", slog.String("request", r.id), slog.String("error", werr.Error()))

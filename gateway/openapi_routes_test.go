@@ -46,7 +46,7 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 	}
 	for _, p := range pages {
 		if !isAsset(p) {
-			want = append(want, describe(route{method: http.MethodGet, path: p.path}))
+			want = append(want, describe(route{method: http.MethodGet, path: p.path, body: noBody}))
 		}
 	}
 	var got []string
@@ -105,13 +105,13 @@ func describe(rt route) string {
 		statuses = append(statuses, 404)
 	}
 	if rt.body != noBody {
-		media = slices.Sorted(slices.Values(rt.body.media()))
+		media = slices.Sorted(slices.Values(rt.body.media))
 	}
 	slices.Sort(statuses)
 	query := slices.Sorted(slices.Values(rt.query))
 	slices.Sort(headers)
 	return fmt.Sprintf("%s %s needs %s, grant %q query %q headers %q body %q required %t, at least the statuses %d",
-		rt.method, pathParameter.ReplaceAllString(rt.path, "{$1}"), access, rt.grant, query, headers, media, rt.body.required(), slices.Compact(statuses))
+		rt.method, pathParameter.ReplaceAllString(rt.path, "{$1}"), access, rt.grant, query, headers, media, rt.body.required, slices.Compact(statuses))
 }
 
 func describeOperation(t *testing.T, method, path string, item *v3.PathItem, op *v3.Operation) string {

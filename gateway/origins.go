@@ -41,7 +41,7 @@ func (a *api) admitOrigin(r *request) {
 // preflight tells a browser whether a page may search.
 func (a *api) preflight(c *fiber.Ctx) error {
 	r := requestOf(c)
-	r.route = &route{method: fiber.MethodOptions, path: searchPath}
+	r.route = &route{method: fiber.MethodOptions, path: searchPath, body: noBody}
 	if err := a.checkPath(c.UserContext(), r); err != nil {
 		return err
 	}

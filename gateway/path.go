@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"waypost"
@@ -17,18 +18,9 @@ func wellFormed(raw string) bool {
 	if !strings.HasPrefix(raw, "/") || strings.Contains(raw, "//") || strings.ContainsAny(raw, "\\#") {
 		return false
 	}
-	lower := strings.ToLower(raw)
-	for _, e := range badEscapes {
-		if strings.Contains(lower, e) {
-			return false
-		}
-	}
-	for segment := range strings.SplitSeq(raw, "/") {
-		if segment == "." || segment == ".." {
-			return false
-		}
-	}
-	return true
+	lower, segments := strings.ToLower(raw), strings.Split(raw, "/")
+	isIn := func(escape string) bool { return strings.Contains(lower, escape) }
+	return !slices.ContainsFunc(badEscapes, isIn) && !slices.Contains(segments, ".") && !slices.Contains(segments, "..")
 }
 
 // checkPath refuses a path that matches a route but is malformed, or that Fiber
@@ -49,14 +41,17 @@ func badPath() *waypost.Error {
 func noRoute(raw string) *waypost.Error {
 	if !wellFormed(raw) {
 		plain := normalised(raw)
-		for _, rt := range routes {
-			if matches(rt.path, plain) {
-				return badPath()
-			}
+		if slices.ContainsFunc(routes, func(rt route) bool { return matches(rt.path, plain) }) {
+			return badPath()
 		}
 	}
 	return waypost.Errorf(waypost.CodeNotFound, "path", "there is no such path")
 }
+
+// lenient decodes badEscapes, and reads a backslash as a slash.
+var lenient = strings.NewReplacer(
+	"%2e", ".", "%2E", ".", "%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%00", "", `\`, "/",
+)
 
 // normalised is what a lenient server would read in a raw path.
 func normalised(raw string) string {
@@ -64,29 +59,7 @@ func normalised(raw string) string {
 		_, raw, _ = strings.Cut(rest, "/")
 	}
 	raw, _, _ = strings.Cut(raw, "#")
-	var b strings.Builder
-	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		if c == '%' && i+2 < len(raw) {
-			switch strings.ToLower(raw[i : i+3]) {
-			case "%2e":
-				c = '.'
-			case "%2f", "%5c":
-				c = '/'
-			case "%00":
-				i += 2
-				continue
-			}
-			if c != '%' {
-				i += 2
-			}
-		}
-		if c == '\\' {
-			c = '/'
-		}
-		b.WriteByte(c)
-	}
-	return path.Clean("/" + b.String())
+	return path.Clean("/" + lenient.Replace(raw))
 }
 
 func matches(pattern, plain string) bool {

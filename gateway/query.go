@@ -20,10 +20,10 @@ import (
 const maxQueryValue = 1024
 
 // checkQuery reads the query parameters: unknown, repeated, empty and undecodable
-// ones are refused, all at once. A list refuses them in page, together with those
-// whose values it does not take.
+// ones are refused, all at once. A list refuses them together with those whose values it
+// does not take.
 func (a *api) checkQuery(r *request) error {
-	var p waypost.Problems
+	p := &r.queryFaults
 	r.params = map[string]string{}
 	for piece := range strings.SplitSeq(r.query, "&") {
 		if piece == "" {
@@ -37,7 +37,7 @@ func (a *api) checkQuery(r *request) error {
 		}
 		value, err := url.QueryUnescape(rawValue)
 		_, repeated := r.params[name]
-		before := len(p)
+		before := len(*p)
 		switch {
 		case repeated:
 			p.Add(waypost.DetailDuplicate, name, "stands twice")
@@ -48,12 +48,12 @@ func (a *api) checkQuery(r *request) error {
 		case len(value) > maxQueryValue:
 			p.Add(waypost.DetailTooLong, name, "must be at most %d bytes", maxQueryValue)
 		}
-		if len(p) == before {
+		if len(*p) == before {
 			r.params[name] = value
 		}
 	}
 	if slices.Contains(r.route.query, "cursor") {
-		r.queryFaults = p
+		r.readPage()
 		return nil
 	}
 	return p.Err("query")
@@ -67,36 +67,52 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
+// text returns a parameter, nil if it is absent.
+func (r *request) text(name string) *string {
+	if value, given := r.params[name]; given {
+		return &value
+	}
+	return nil
+}
+
+// boolean reads a parameter that is true or false; absent is false.
+func (r *request) boolean(name string) bool {
+	value, given := r.params[name]
+	if given && value != "true" && value != "false" {
+		r.queryFaults.Add(waypost.DetailInvalidType, name, "must be true or false")
+	}
+	return value == "true"
+}
+
 // integer reads an integer parameter of low to high; absent is def.
-func (r *request) integer(p *waypost.Problems, name string, low, high, def int64) int64 {
+func (r *request) integer(name string, low, high, def int64) int64 {
 	raw, given := r.params[name]
 	if !given {
 		return def
 	}
 	n, err := strconv.ParseInt(raw, 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		p.Add(waypost.DetailInvalidType, name, "must be an integer%s", plusHint(raw))
+		r.queryFaults.Add(waypost.DetailInvalidType, name, "must be an integer%s", plusHint(raw))
 		return def
 	}
 	if err != nil || n < low || n > high {
-		p.Add(waypost.DetailOutOfRange, name, "must be %d to %d", low, high)
+		r.queryFaults.Add(waypost.DetailOutOfRange, name, "must be %d to %d", low, high)
 	}
 	return n
 }
 
 // moment reads a time parameter; absent is the zero time.
-func (r *request) moment(p *waypost.Problems, name string) time.Time {
-	raw, given := r.params[name]
-	if !given {
-		return time.Time{}
-	}
-	return moment(p, name, raw, plusHint(raw))
+func (r *request) moment(name string) time.Time {
+	return moment(&r.queryFaults, name, r.text(name), plusHint(r.params[name]))
 }
 
-// moment reads a time (docs/contract.md, "Values"); hint is added to the fault of one that
-// is none.
-func moment(p *waypost.Problems, target, raw, hint string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, raw)
+// moment reads a time (docs/contract.md, "Values"); absent is the zero time. hint is
+// added to the fault of a text that is no time.
+func moment(p *waypost.Problems, target string, raw *string, hint string) time.Time {
+	if raw == nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, *raw)
 	if err != nil {
 		p.Add(waypost.DetailInvalidFormat, target, "must be a time like 2026-01-31T12:00:00Z%s", hint)
 	} else if year := t.UTC().Year(); year < 1 || year > 9999 {
@@ -141,23 +157,20 @@ type list[T any] struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-// page reads limit and cursor, and adds what checkQuery found. A list asks for one
-// row more than it answers, to know whether there are more.
-func (r *request) page(p *waypost.Problems) waypost.Page {
-	*p = append(*p, r.queryFaults...)
-	page := waypost.Page{Limit: int(r.integer(p, "limit", 1, waypost.MaxPageSize, waypost.DefaultPageSize))}
+// readPage reads limit and cursor.
+func (r *request) readPage() {
+	r.page.Limit = int(r.integer("limit", 1, waypost.MaxPageSize, waypost.DefaultPageSize))
 	raw, given := r.params["cursor"]
 	if !given {
-		return page
+		return
 	}
 	b, err := base64.RawURLEncoding.DecodeString(raw)
 	bound := r.filterHash()
 	if err != nil || len(b) <= len(bound) || subtle.ConstantTimeCompare(b[:len(bound)], bound) != 1 {
-		p.Add(waypost.DetailInvalidFormat, "cursor", "is not a cursor of this list with these filters")
-		return page
+		r.queryFaults.Add(waypost.DetailInvalidFormat, "cursor", "is not a cursor of this list with these filters")
+		return
 	}
-	page.After = string(b[len(bound):])
-	return page
+	r.page.After = string(b[len(bound):])
 }
 
 // filterHash names the list that a cursor belongs to: its path, its partition and
@@ -173,24 +186,33 @@ func (r *request) filterHash() []byte {
 	return sum[:8]
 }
 
-// listOf makes the answer from the rows that were asked for with one more than
-// limit; id is what the next page follows.
-func listOf[R, T any](r *request, limit int, rows []R, id func(R) string, convert func(R) T) list[T] {
+// answerPage answers with the rows of a page, unless the query is faulty; id is what the
+// next page follows.
+func answerPage[R, T any](
+	r *request, load func(waypost.Page) ([]R, error), id func(R) string, describe func(R) T,
+) (answer, error) {
+	if err := r.queryFaults.Err("query"); err != nil {
+		return answer{}, err
+	}
+	// One row more tells whether there is a next page.
+	rows, err := load(waypost.Page{After: r.page.After, Limit: r.page.Limit + 1})
+	if err != nil {
+		return answer{}, err
+	}
 	var next *string
-	if len(rows) > limit {
-		rows = rows[:limit]
+	if len(rows) > r.page.Limit {
+		rows = rows[:r.page.Limit]
 		cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), id(rows[len(rows)-1])...))
 		next = &cursor
 	}
-	items := make([]T, len(rows))
-	for i, row := range rows {
-		items[i] = convert(row)
-	}
-	return list[T]{items, next}
+	return ok(list[T]{described(rows, describe), next})
 }
 
-// oneMore is the page with the row that tells whether there are more.
-func oneMore(p waypost.Page) waypost.Page {
-	p.Limit++
-	return p
+// described is the answer's form of things in a list, which is never null.
+func described[R, T any](things []R, describe func(R) T) []T {
+	out := make([]T, len(things))
+	for i, thing := range things {
+		out[i] = describe(thing)
+	}
+	return out
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"time"
 
 	"waypost"
 )
 
-// Redeliveries has messages sent once more. What it accepted happens, whatever
-// crashes.
+// Redeliveries sends messages once more. An accepted redelivery survives a crash.
 type Redeliveries interface {
 	// Redeliver begins a new round of attempts of one message.
 	Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (waypost.Delivery, error)
@@ -24,19 +22,11 @@ type Redeliveries interface {
 
 // redeliver begins a new round of attempts of one message; the pump starts it.
 func (a *api) redeliver(ctx context.Context, r *request) (answer, error) {
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Delivery, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Delivery, error) {
 		return a.Deliveries.Redeliver(ctx, r.scope, r.param("id"))
 	}, func(d waypost.Delivery) (answer, error) {
 		return at(http.StatusAccepted, "/v1/deliveries/"+d.MessageID, a.answerDelivery(d))
 	})
-	if err == nil {
-		a.Waker.Wake()
-	}
-	return ans, err
-}
-
-type redeliveryBody struct {
-	Filter *deliveryFilterBody `json:"filter"`
 }
 
 // deliveryFilterBody has the filters of the delivery list as members.
@@ -51,30 +41,31 @@ type deliveryFilterBody struct {
 	To           *string                 `json:"to"`
 }
 
-const deliveryFilterTarget = "filter"
+func decodeRedelivery(r *request) (f waypost.DeliveryFilter, err error) {
+	var body struct {
+		Filter *deliveryFilterBody `json:"filter"`
+	}
+	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		if body.Filter == nil { // an empty one says that all failed ones are meant
+			p.Add(waypost.DetailNullValue, "filter", "is missing")
+			return
+		}
+		f = body.Filter.read(p, "filter.")
+	})
+	return f, err
+}
 
-func decodeRedelivery(r *request) (waypost.DeliveryFilter, error) {
-	var f waypost.DeliveryFilter
-	var body redeliveryBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return f, problems.Err("")
-	}
-	var p waypost.Problems
-	if body.Filter == nil { // an empty one says that all failed ones are meant
-		p.Add(waypost.DetailNullValue, deliveryFilterTarget, "is missing")
-		return f, append(problems, withoutTargets(p, problems)...).Err("")
-	}
-	const path = deliveryFilterTarget + "."
+// read checks the filter; path stands before the names of its members.
+func (b deliveryFilterBody) read(p *waypost.Problems, path string) (f waypost.DeliveryFilter) {
 	for _, id := range []struct {
 		name, prefix, of string
 		raw              *string
 		into             *string
 	}{
-		{"journeyId", waypost.PrefixJourney, "a journey", body.Filter.JourneyID, &f.JourneyID},
-		{"webhookId", waypost.PrefixWebhook, "a webhook", body.Filter.WebhookID, &f.WebhookID},
-		{"enrollmentId", waypost.PrefixEnrollment, "an enrollment", body.Filter.EnrollmentID, &f.EnrollmentID},
-		{"launchId", waypost.PrefixLaunch, "a launch", body.Filter.LaunchID, &f.LaunchID},
+		{"journeyId", waypost.PrefixJourney, "a journey", b.JourneyID, &f.JourneyID},
+		{"webhookId", waypost.PrefixWebhook, "a webhook", b.WebhookID, &f.WebhookID},
+		{"enrollmentId", waypost.PrefixEnrollment, "an enrollment", b.EnrollmentID, &f.EnrollmentID},
+		{"launchId", waypost.PrefixLaunch, "a launch", b.LaunchID, &f.LaunchID},
 	} {
 		if id.raw == nil {
 			continue
@@ -83,27 +74,19 @@ func decodeRedelivery(r *request) (waypost.DeliveryFilter, error) {
 			p.Add(waypost.DetailInvalidFormat, path+id.name, "must be the id of %s", id.of)
 		}
 	}
-	if id := body.Filter.LeadsID; id != nil {
+	if id := b.LeadsID; id != nil {
 		if f.LeadsID = *id; *id < 1 {
 			p.Add(waypost.DetailOutOfRange, path+"leadsId", "must be 1 to %d", int64(math.MaxInt64))
 		}
 	}
-	if status := body.Filter.Status; status != nil {
+	if status := b.Status; status != nil {
 		if f.Status = *status; !status.Final() {
 			p.Add(waypost.DetailOutOfRange, path+"status", "must be failed, succeeded or canceled: only what is decided can be sent again")
 		}
 	}
-	for _, m := range []struct {
-		name string
-		raw  *string
-		into *time.Time
-	}{{"from", body.Filter.From, &f.From}, {"to", body.Filter.To, &f.To}} {
-		if m.raw != nil {
-			*m.into = moment(&p, path+m.name, *m.raw, "")
-		}
-	}
-	inOrder(&p, path, "from", "to", f.From, f.To)
-	return f, append(problems, withoutTargets(p, problems)...).Err("")
+	f.From, f.To = moment(p, path+"from", b.From, ""), moment(p, path+"to", b.To, "")
+	inOrder(p, path, "from", "to", f.From, f.To)
+	return f
 }
 
 // redeliveryAnswer is a bulk redelivery with its progress.
@@ -142,46 +125,24 @@ func (a *api) createRedelivery(ctx context.Context, r *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Redelivery, error) {
+	return effect(ctx, r, func(ctx context.Context) (waypost.Redelivery, error) {
 		return a.Deliveries.CreateRedelivery(ctx, r.scope, filter, r.app.ID)
 	}, func(made waypost.Redelivery) (answer, error) {
 		return at(http.StatusAccepted, "/v1/redeliveries/"+made.ID, answerRedelivery(made))
 	})
-	if err == nil {
-		a.Waker.Wake()
-	}
-	return ans, err
 }
 
 func (a *api) showRedelivery(ctx context.Context, r *request) (answer, error) {
 	found, err := a.Deliveries.Redelivery(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return resource(http.StatusOK, "", answerRedelivery(found))
+	return resourceWith(found, err, answerRedelivery)
 }
 
 func (a *api) listRedeliveries(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	rows, err := a.Deliveries.ListRedeliveries(ctx, r.scope, oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(r waypost.Redelivery) string { return r.ID }, answerRedelivery))
+	return answerPage(r, func(page waypost.Page) ([]waypost.Redelivery, error) {
+		return a.Deliveries.ListRedeliveries(ctx, r.scope, page)
+	}, func(r waypost.Redelivery) string { return r.ID }, answerRedelivery)
 }
 
 func (a *api) cancelRedelivery(ctx context.Context, r *request) (answer, error) {
-	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Redelivery, error) {
-		return a.Deliveries.CancelRedelivery(ctx, r.scope, r.param("id"))
-	}, func(canceled waypost.Redelivery) (answer, error) {
-		return ok(answerRedelivery(canceled))
-	})
-	if err == nil {
-		a.Waker.Wake()
-	}
-	return ans, err
+	return control(ctx, r, a.Deliveries.CancelRedelivery, answerRedelivery)
 }

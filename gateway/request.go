@@ -46,7 +46,8 @@ type request struct {
 
 	policies []policy // the rate limits that it was counted by
 
-	queryFaults waypost.Problems // of a list's query, which page reports
+	queryFaults waypost.Problems // what is wrong with params
+	page        waypost.Page     // that the query of a list asks for
 }
 
 type requestKey struct{}
@@ -56,8 +57,8 @@ func requestOf(c *fiber.Ctx) *request {
 	return r
 }
 
-// newRequest copies what the checks need out of the connection's buffers, and gives
-// the body so much time.
+// newRequest copies what the checks need out of the connection's buffers. bodyTime is what
+// the body may take to arrive.
 func newRequest(c *fiber.Ctx, bodyTime time.Duration) (*request, error) {
 	h := &c.Request().Header
 	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c, bodyTime)}
@@ -130,7 +131,7 @@ func readHeaders(raw string) ([]signature.Header, error) {
 	return headers, nil
 }
 
-// notInName and notInValue tell what may not stand in a header line (RFC 9110, section 5).
+// notInName and notInValue tell which characters a header must not have (RFC 9110, section 5).
 func notInName(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
 }
@@ -169,8 +170,8 @@ func isHost(s string) bool {
 	})
 }
 
-// checkFraming refuses what two servers could see end in two different places,
-// and bodies of GET and HEAD, whose bytes Fiber would take for the next request.
+// checkFraming refuses requests that two servers could see end in different places, and
+// bodies of GET and HEAD, which Fiber would take for the next request.
 func (r *request) checkFraming() error {
 	length, lengths := r.signed().Header("Content-Length")
 	coding, codings := r.signed().Header("Transfer-Encoding")

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ type route struct {
 	method string
 	path   string        // as Fiber writes it; a GET also serves HEAD
 	grant  waypost.Grant // byToken: none, and no signature
-	body   bodyKind      // whether it takes a body, and how large a one
+	body   *bodyKind     // whether it takes a body, and how large a one
 	query  []string      // the parameters that it knows
 	handle handler
 }
@@ -23,6 +24,17 @@ type route struct {
 // handler decodes, validates, calls and returns what to answer. An error that is
 // no *waypost.Error is answered as InternalError without its cause.
 type handler func(*api, context.Context, *request) (answer, error)
+
+// waking wakes the pump once the handler has stored something for workflows to do.
+func waking(h handler) handler {
+	return func(a *api, ctx context.Context, r *request) (answer, error) {
+		ans, err := h(a, ctx, r)
+		if err == nil {
+			a.Waker.Wake()
+		}
+		return ans, err
+	}
+}
 
 const exportPath = "/v1/leads/export"
 
@@ -38,7 +50,7 @@ var (
 	pageQuery     = []string{"limit", "cursor"}
 	launchQuery   = append([]string{"journeyId", "recurringId"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
-	// searchQuery are the parameters of docs/contract.md, "Search request"; whoever searches reads them.
+	// searchQuery are the parameters of docs/contract.md, "Search request"; Search reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
 )
 
@@ -46,7 +58,7 @@ var routes = []route{
 	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
 	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
 	{"GET", exportPath, waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
-	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, (*api).importLeads},
+	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*api).importLeads)},
 	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
 	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
 	{"POST", "/v1/leads/imports/:id/cancel", waypost.GrantLeadsImport, noBody, nil, (*api).cancelImport},
@@ -79,29 +91,29 @@ var routes = []route{
 
 	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
 	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
-	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, (*api).launch},
+	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, waking((*api).launch)},
 	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*api).listLaunches},
 	{"GET", "/v1/launches/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showLaunch},
 
 	{"POST", "/v1/enrollments/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseEnrollment},
-	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeEnrollment},
-	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelEnrollment},
+	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeEnrollment)},
+	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelEnrollment)},
 	{"POST", "/v1/launches/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseLaunch},
-	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeLaunch},
-	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelLaunch},
+	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeLaunch)},
+	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelLaunch)},
 	{"POST", "/v1/journeys/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseJourney},
-	{"POST", "/v1/journeys/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, (*api).resumeJourney},
-	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, (*api).cancelJourney},
+	{"POST", "/v1/journeys/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeJourney)},
+	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelJourney)},
 
 	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*api).acceptEvent},
 
 	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
 	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
-	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, (*api).redeliver},
-	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, (*api).createRedelivery},
+	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*api).redeliver)},
+	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, waking((*api).createRedelivery)},
 	{"GET", "/v1/redeliveries", waypost.GrantDeliveriesRead, noBody, pageQuery, (*api).listRedeliveries},
 	{"GET", "/v1/redeliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showRedelivery},
-	{"POST", "/v1/redeliveries/:id/cancel", waypost.GrantDeliveriesRedeliver, noBody, nil, (*api).cancelRedelivery},
+	{"POST", "/v1/redeliveries/:id/cancel", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*api).cancelRedelivery)},
 
 	{"POST", "/v1/articles/import", waypost.GrantArticlesWrite, linesBody, nil, (*api).importArticles},
 	{"POST", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*api).requestReindex},
@@ -142,8 +154,8 @@ func (a *api) serve(rt route) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		r := requestOf(c)
 		r.route = &rt
-		r.wire.most = maxDrain + int64(rt.body.limit())
-		ctx, cancel := context.WithTimeout(c.UserContext(), rt.body.time()+handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
+		r.wire.most = maxDrain + int64(rt.body.limit)
+		ctx, cancel := context.WithTimeout(c.UserContext(), rt.body.time+handlerTime+time.Duration(waypost.MaxTimeoutMs)*time.Millisecond)
 		defer cancel()
 		defer a.closeSpool(r)
 		for _, check := range checks {
@@ -159,17 +171,14 @@ func (a *api) serve(rt route) fiber.Handler {
 	}
 }
 
-// handle answers with what an earlier request of the same Idempotency-Key got, or
-// lets the handler answer and keeps that.
+// handle answers as it did to an earlier request of the same Idempotency-Key, or has the
+// handler answer and keeps that.
 func (a *api) handle(ctx context.Context, r *request) (answer, error) {
 	if r.replay != nil {
 		return replayed(r.replay), nil
 	}
-	err := a.checkQuery(r)
 	var ans answer
-	if err == nil {
-		err = r.checkIfMatch()
-	}
+	err := cmp.Or(a.checkQuery(r), r.checkIfMatch())
 	if err == nil {
 		ans, err = r.route.handle(a, ctx, r)
 	}

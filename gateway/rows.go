@@ -18,7 +18,7 @@ const (
 	// maxRow is the longest row: a longer one fails. It is several times as long as
 	// the longest valid lead.
 	maxRow = 1 << 20
-	// maxHeld is how much of a row is read at all where only reading it finds its end.
+	// maxHeld is how much of a row is read to find its end.
 	maxHeld = 4 << 20
 )
 
@@ -33,19 +33,28 @@ type importForm struct {
 // cannot be read is one with a Fault; an error, a BadRequest, means that what follows
 // cannot be read either, or that the file is not what it should be, and ends the rows.
 func importRows(file io.Reader, form importForm) iter.Seq2[waypost.ImportRow, error] {
-	return func(yield func(waypost.ImportRow, error) bool) {
-		next, err := rowReader(file, form)
+	return upTo(waypost.MaxImportRows, "rows", func() (func() (waypost.ImportRow, error), error) {
+		return rowReader(file, form)
+	})
+}
+
+// upTo gives the rows of the reader that open makes, until that returns io.EOF. Any other
+// error ends them, and so does, as PayloadTooLarge, one row more than most.
+func upTo[R any](most int, rows string, open func() (next func() (R, error), err error)) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		next, err := open()
 		for n := 0; err == nil; n++ {
-			var row waypost.ImportRow
-			if row, err = next(); err == nil && n == waypost.MaxImportRows {
-				err = waypost.Errorf(waypost.CodePayloadTooLarge, "", "the import has more than %d rows; split it", waypost.MaxImportRows)
+			var row R
+			if row, err = next(); err == nil && n == most {
+				err = waypost.Errorf(waypost.CodePayloadTooLarge, "", "the import has more than %d %s; split it", most, rows)
 			}
 			if err == nil && !yield(row, nil) {
 				return
 			}
 		}
 		if !errors.Is(err, io.EOF) {
-			yield(waypost.ImportRow{}, err)
+			yield(none, err)
 		}
 	}
 }
@@ -78,7 +87,7 @@ func rowFault(code waypost.DetailCode, target, format string, args ...any) *wayp
 	return fault
 }
 
-// brokenAt ends an import at a line behind which nothing can be told.
+// brokenAt ends an import at a line after which nothing can be read.
 func brokenAt(line int, message string) *waypost.Error {
 	return rowFault(waypost.DetailInvalidFormat, "", "line %d: %s", line, message)
 }
@@ -142,8 +151,7 @@ func (l *lineReader) next() (importLine, error) {
 	}
 }
 
-// readLine reads a line into l.text; of one that is too long, what follows is thrown
-// away.
+// readLine reads a line into l.text; the rest of a line that is too long is thrown away.
 func (l *lineReader) readLine() (tooLong bool, err error) {
 	l.text = l.text[:0]
 	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
@@ -227,10 +235,9 @@ func (l *listRows) next() (waypost.ImportRow, error) {
 		return waypost.ImportRow{}, l.broken(err)
 	}
 	row := waypost.ImportRow{Line: l.row}
-	switch {
-	case len(text) > maxRow:
+	if len(text) > maxRow {
 		row.Fault = rowFault(waypost.DetailTooLong, "", "the lead is longer than %d bytes", maxRow)
-	default:
+	} else {
 		row.Data = bytes.Clone(unwrapped(text))
 	}
 	return row, nil
@@ -294,7 +301,7 @@ func (l *listRows) member(again bool) error {
 	return nil
 }
 
-// broken is what a client is told of an error of the decoder.
+// broken is the error for a client that stands for one of the decoder.
 func (l *listRows) broken(err error) error {
 	var known *waypost.Error
 	var syntax *json.SyntaxError

@@ -47,25 +47,23 @@ type searchHit struct {
 }
 
 func answerSearch(result waypost.SearchResult) envelope {
-	items := make([]searchHit, len(result.Hits))
-	for i, h := range result.Hits {
-		items[i] = searchHit{
+	hits := described(result.Hits, func(h waypost.SearchHit) searchHit {
+		return searchHit{
 			h.ID, h.Name, h.FrontendURL, h.Slug, h.Identifier, h.NameHighlight, h.SearchHighlight, h.AccessLevel, channelsOf(h.Channels),
 		}
-	}
-	return envelope{Status: "success", Message: searchMessage{searchMeta{result.Page, result.Pages(), result.Total}, items}}
+	})
+	return envelope{Status: "success", Message: searchMessage{searchMeta{result.Page, result.Pages(), result.Total}, hits}}
 }
 
-// searchArticles leaves the query to the search: it knows the parameters' bounds, and
-// reports all that is wrong with them at once.
+// searchArticles leaves the query to Search, which knows the parameters' bounds and reports
+// all faults at once.
 func (a *api) searchArticles(ctx context.Context, r *request) (answer, error) {
 	result, err := a.Search.Search(ctx, r.token, r.query)
 	if err != nil {
 		return answer{}, err
 	}
 	ans, err := ok(answerSearch(result))
-	// Titles and links are no HTML and hold what they like: no browser shall take the
-	// answer for a page.
+	// Titles and links can be any text: no browser must take the answer for a page.
 	ans.headers = map[string]string{"X-Content-Type-Options": "nosniff"}
 	return ans, err
 }
@@ -89,7 +87,7 @@ func (r *request) errorAnswer(e *waypost.Error) answer {
 	if !strings.HasPrefix(r.path, apiPrefix) {
 		return ans
 	}
-	body, _ := ans.body.(errorBody)
+	body := errorBodyOf(e)
 	ans.body = errorEnvelope{ans.status, body.Code, body.Message, body.Target, body.Detail}
 	if e.Code == waypost.CodeUnauthorized {
 		ans.headers = map[string]string{headerAuthenticate: r.challenge(e)}

@@ -16,13 +16,13 @@ var (
 	simulationTime = 10 * time.Second // of one
 )
 
-// simulations are the places of those that run in the process, and of checks of
-// drafts: they take nothing but its processors, so there are as many as it has.
+// simulations are the slots of dry runs, forecasts and checks of drafts in the process.
+// All of them only compute, so there is one slot for each processor.
 type simulations chan struct{}
 
 func newSimulations() simulations { return make(simulations, runtime.GOMAXPROCS(0)) }
 
-// run has fn run within a time, once there is a place.
+// run runs fn for at most a time, once there is a slot.
 func (s simulations) run(ctx context.Context, wait, most time.Duration, fn func(context.Context) error) error {
 	patience := time.NewTimer(wait)
 	defer patience.Stop()

@@ -15,11 +15,11 @@ import (
 // may take.
 func TestSimulationPlaces(t *testing.T) {
 	t.Parallel()
-	places := make(simulations, 1)
+	slots := make(simulations, 1)
 	release, entered := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
-		done <- places.run(t.Context(), time.Minute, time.Minute, func(context.Context) error {
+		done <- slots.run(t.Context(), time.Minute, time.Minute, func(context.Context) error {
 			close(entered)
 			<-release
 			return nil
@@ -27,12 +27,12 @@ func TestSimulationPlaces(t *testing.T) {
 	}()
 	<-entered
 	never := func(context.Context) error { t.Error("it ran without a place"); return nil }
-	if err := places.run(t.Context(), time.Millisecond, time.Minute, never); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+	if err := slots.run(t.Context(), time.Millisecond, time.Minute, never); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
 		t.Errorf("without a place: %v", err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the client is gone"))
-	if err := places.run(gone, time.Minute, time.Minute, never); err == nil || err.Error() != "the client is gone" {
+	if err := slots.run(gone, time.Minute, time.Minute, never); err == nil || err.Error() != "the client is gone" {
 		t.Errorf("of a client that is gone: %v", err)
 	}
 	close(release)
@@ -40,12 +40,12 @@ func TestSimulationPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	until := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	if err := places.run(t.Context(), time.Minute, time.Millisecond, until); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+	if err := slots.run(t.Context(), time.Minute, time.Millisecond, until); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
 		t.Errorf("too long: %v", err)
 	}
 	late, cancelLate := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancelLate()
-	if err := places.run(late, time.Minute, time.Minute, until); !errors.Is(err, context.DeadlineExceeded) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
+	if err := slots.run(late, time.Minute, time.Minute, until); !errors.Is(err, context.DeadlineExceeded) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
 		t.Errorf("the request's own end: %v", err)
 	}
 }
@@ -64,7 +64,7 @@ func (noneMissing) MissingJourneys(context.Context, waypost.Scope, []string) ([]
 	return nil, nil
 }
 
-// Drafts are compiled where dry runs have their places: a few large ones must not
+// Drafts are compiled in the slots of dry runs: a few large ones must not
 // take the process from everybody else.
 func TestCheckPlaces(t *testing.T) {
 	t.Parallel()

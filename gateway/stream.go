@@ -74,7 +74,7 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 func (s *streamReader) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	if errors.Is(err, io.EOF) && s.end != nil {
-		s.end() // here, as the response belongs to whom reads this
+		s.end() // here: the response belongs to the goroutine that reads
 	}
 	// The server's time-out is for a whole answer; here it is for each piece of one.
 	if deadlineErr := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); deadlineErr != nil && err == nil {

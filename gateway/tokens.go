@@ -12,8 +12,7 @@ import (
 	"waypost"
 )
 
-// tokenAudience is what our tokens are for. It tells them from whatever else might be
-// signed with the same keys.
+// tokenAudience tells the tokens of article search from others of the same keys.
 const tokenAudience = "waypost/article-search"
 
 // tokens makes and reads the bearer tokens of article search: JWTs with HS256.
@@ -41,22 +40,13 @@ func newTokens(keys []waypost.DerivedKey, source Applications, now func() time.T
 		accept: map[string][]byte{}, now: now,
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(tokenAudience),
 			jwt.WithExpirationRequired(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding()),
-		apps: newRecent(now, func(ctx context.Context, id string) (waypost.Application, error) {
-			found, err := source.Application(ctx, id)
-			switch {
-			case waypost.CodeOf(err) == waypost.CodeNotFound:
-				return waypost.Application{Disabled: true}, nil
-			case err != nil:
-				return waypost.Application{}, fmt.Errorf("look up a token's application: %w", err)
-			}
-			return found, nil
-		}),
+		apps: newRecent(now, source.Application, waypost.Application{Disabled: true}),
 	}
-	for i, k := range keys {
-		if i == 0 {
-			t.issue = k
-		}
+	for _, k := range keys {
 		t.accept[k.ID] = k.Key
+	}
+	if len(keys) > 0 {
+		t.issue = keys[0]
 	}
 	return t
 }
@@ -150,8 +140,8 @@ func refuseBearer(message string) *waypost.Error {
 type tokenBody struct {
 	TenantIDs      []string         `json:"tenantIds"`
 	From           []waypost.Origin `json:"from"`
-	MaxAccessLevel *int             `json:"maxAccessLevel"`
-	ExpiresIn      *int64           `json:"expiresIn"` // seconds
+	MaxAccessLevel int              `json:"maxAccessLevel"`
+	ExpiresIn      int64            `json:"expiresIn"` // seconds
 }
 
 // tokenAnswer is a token as OAuth writes one (RFC 6749, section 5.1).
@@ -161,28 +151,19 @@ type tokenAnswer struct {
 	ExpiresIn   int64  `json:"expires_in"` // seconds
 }
 
-// issueToken makes a token for sites of the caller's organisation, or of nobody yet:
-// it claims none of them.
+// issueToken makes a token for tenants that are the caller's organisation's or nobody's;
+// the latter stay nobody's.
 func (a *api) issueToken(ctx context.Context, r *request) (answer, error) {
-	var body tokenBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return answer{}, problems.Err("")
-	}
-	token := waypost.SearchToken{AppID: r.app.ID, Scope: r.scope, TenantIDs: body.TenantIDs, From: body.From, MaxAccessLevel: waypost.MaxAccessLevel}
-	if body.MaxAccessLevel != nil {
-		token.MaxAccessLevel = *body.MaxAccessLevel
-	}
-	expiry := waypost.DefaultTokenExpiry
-	if seconds := body.ExpiresIn; seconds != nil {
+	body := tokenBody{MaxAccessLevel: waypost.MaxAccessLevel, ExpiresIn: int64(waypost.DefaultTokenExpiry / time.Second)}
+	token := waypost.SearchToken{AppID: r.app.ID, Scope: r.scope}
+	var expiry time.Duration
+	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		token.TenantIDs, token.From, token.MaxAccessLevel = body.TenantIDs, body.From, body.MaxAccessLevel
 		// What is longer would not fit a Duration.
-		expiry = time.Duration(max(0, min(*seconds, 1+int64(waypost.MaxTokenExpiry/time.Second)))) * time.Second
-	}
-	var invalid *waypost.Error
-	if err := token.Validate(expiry); errors.As(err, &invalid) {
-		problems = append(problems, withoutTargets(invalid.Details, problems)...)
-	}
-	if err := problems.Err(""); err != nil {
+		expiry = time.Duration(max(0, min(body.ExpiresIn, 1+int64(waypost.MaxTokenExpiry/time.Second)))) * time.Second
+		p.AddAll(token.Validate(expiry))
+	})
+	if err != nil {
 		return answer{}, err
 	}
 	if err := a.Articles.CheckTenants(ctx, r.scope.Org, token.TenantIDs); err != nil {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -31,8 +30,8 @@ type trialAnswer struct {
 	DurationMs int64   `json:"durationMs"`
 }
 
-// testWebhook sends one message, with the webhook's params rendered for a sample
-// lead, also to a webhook that is disabled: one tests before one enables.
+// testWebhook sends one message, with the webhook's params rendered for a sample lead,
+// also to a disabled webhook, so that it can be tested before it is enabled.
 func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
 	if err != nil {
@@ -42,10 +41,10 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s of the webhook cannot be read at the moment; set it again, or try again when its encryption key is back",
 			strings.Join(w.UnreadableAt(a.Now()).Members(), " and "))
 	}
-	if !a.trials.enter(r.app.ID) {
+	if !a.trials.take(r.app.ID) {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "other test messages still wait for their receivers; send this one again when they have ended")
 	}
-	defer a.trials.leave(r.app.ID)
+	defer a.trials.release(r.app.ID)
 	outcome, err := a.try(ctx, r, w)
 	if err != nil {
 		return answer{}, err
@@ -55,7 +54,7 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// Names of what a test message speaks of.
+// Names in a test message.
 const (
 	trialJourney = "Webhook test"
 	trialNode    = "test"
@@ -68,12 +67,8 @@ func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.O
 		return waypost.Outcome{}, err
 	}
 	params, err := definition.Render(trialNode, w.Params, journey.Facts{
-		Lead:         waypost.Lead{LeadFields: waypost.LeadFields{Name: "Test"}, CreatedAt: now, UpdatedAt: now},
-		JourneyID:    trialNode,
-		JourneyName:  trialJourney,
-		Version:      1,
-		EnrollmentID: trialNode,
-		Now:          now,
+		Lead:      waypost.Lead{LeadFields: waypost.LeadFields{Name: "Test"}, CreatedAt: now, UpdatedAt: now},
+		JourneyID: trialNode, JourneyName: trialJourney, Version: 1, EnrollmentID: trialNode, Now: now,
 	})
 	if err != nil {
 		return waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error()}, nil
@@ -83,10 +78,8 @@ func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.O
 		Version:     waypost.MessageVersion,
 		Timestamp:   stamp(now),
 		UserProfile: waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: "0"},
-		JourneyInfo: waypost.JourneyInfo{
-			JourneyID: trialNode, JourneyName: trialJourney, ActionDefID: trialNode, ActionID: trialNode,
-		},
-		Params: params,
+		JourneyInfo: waypost.JourneyInfo{JourneyID: trialNode, JourneyName: trialJourney, ActionDefID: trialNode, ActionID: trialNode},
+		Params:      params,
 	}
 	body, err := message.Encode()
 	if err != nil {
@@ -98,14 +91,8 @@ func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.O
 // trialDefinition is a journey of one touchpoint: what renders params in it is
 // what renders them in any other.
 func trialDefinition(webhookID string) (*journey.Definition, error) {
-	data, err := json.Marshal(map[string]any{
-		"name": trialJourney, "start": trialNode,
-		"nodes": []any{map[string]any{"id": trialNode, "type": "touchpoint", "webhook": webhookID}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write test journey: %w", err)
-	}
-	definition, problems := journey.Parse(data)
+	definition, problems := journey.Parse(fmt.Appendf(nil,
+		`{"name":%q,"start":%[2]q,"nodes":[{"id":%[2]q,"type":"touchpoint","webhook":%q}]}`, trialJourney, trialNode, webhookID))
 	if err := problems.Err(""); err != nil {
 		return nil, fmt.Errorf("parse test journey: %s", err) // ours to mend, not the client's
 	}

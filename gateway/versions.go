@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -11,30 +10,10 @@ import (
 	"waypost/journey"
 )
 
-// listedVersion is a published version in a list: without its definition, which can
-// be large.
-type listedVersion struct {
-	JourneyID   string `json:"journeyId"`
-	Version     int    `json:"version"`
-	Name        string `json:"name"`
-	PublishedAt string `json:"publishedAt"`
-}
-
-func answerListedVersion(v waypost.JourneyVersion) listedVersion {
-	return listedVersion{v.JourneyID, v.Version, v.Name, stamp(v.PublishedAt)}
-}
-
 func (a *api) listVersions(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	rows, err := a.Journeys.ListVersions(ctx, r.scope, r.param("id"), oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(v waypost.JourneyVersion) string { return strconv.Itoa(v.Version) }, answerListedVersion))
+	return answerPage(r, func(page waypost.Page) ([]waypost.JourneyVersion, error) {
+		return a.Journeys.ListVersions(ctx, r.scope, r.param("id"), page)
+	}, func(v waypost.JourneyVersion) string { return strconv.Itoa(v.Version) }, answerVersion)
 }
 
 // versionOf reads a version's number in a path. What is none names no version.
@@ -73,10 +52,7 @@ func (a *api) diffVersions(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.Changes = journey.Diff(before, after)
-	ans.Text = make([]string, len(ans.Changes))
-	for i, c := range ans.Changes {
-		ans.Text[i] = c.String()
-	}
+	ans.Text = described(ans.Changes, journey.Change.String)
 	return ok(ans)
 }
 
@@ -101,11 +77,7 @@ func parseDraft(j waypost.Journey) (*journey.Definition, error) {
 }
 
 func (a *api) archiveJourney(ctx context.Context, r *request) (answer, error) {
-	return effect(ctx, r, func(ctx context.Context) (waypost.Journey, error) {
-		return a.Journeys.ArchiveJourney(ctx, r.scope, r.param("id"))
-	}, func(j waypost.Journey) (answer, error) {
-		return answer{status: http.StatusOK, body: stateOf(j)}, nil
-	})
+	return control(ctx, r, a.Journeys.ArchiveJourney, answerJourneyState)
 }
 
 type migrateBody struct {
@@ -115,74 +87,63 @@ type migrateBody struct {
 	DryRun  *bool             `json:"dryRun"`
 }
 
-// migrateAnswer counts the enrollments that wait on the nodes of a migration, and those
-// of them that were ordered to move.
-type migrateAnswer struct {
-	Matched int `json:"matched"`
-	Moved   int `json:"moved"`
-}
-
 const nodeMapTarget = "nodeMap"
 
 func decodeMigrate(r *request) (m waypost.Migration, dryRun bool, err error) {
 	var body migrateBody
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return m, false, problems.Err("")
-	}
-	var p waypost.Problems
-	for _, n := range []struct {
-		name string
-		is   *int
-		into *int
-	}{{"from", body.From, &m.From}, {"to", body.To, &m.To}} {
-		switch {
-		case n.is == nil:
-			p.Add(waypost.DetailNullValue, n.name, "is missing; it is the number of a version")
-		case *n.is < 1:
-			p.Add(waypost.DetailOutOfRange, n.name, "must be 1 or more")
-		default:
-			*n.into = *n.is
+	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		m = waypost.Migration{From: readVersion(p, "from", body.From), To: readVersion(p, "to", body.To), Nodes: body.NodeMap}
+		if m.From > 0 && m.From == m.To {
+			p.Add(waypost.DetailOutOfRange, "to", "must be another version than from")
 		}
-	}
-	if m.From > 0 && m.From == m.To {
-		p.Add(waypost.DetailOutOfRange, "to", "must be another version than from")
-	}
-	m.Nodes = body.NodeMap
-	if len(m.Nodes) == 0 {
-		p.Add(waypost.DetailNullValue, nodeMapTarget, `must name the nodes whose enrollments are to move, such as {"wait":"wait"}`)
-	}
-	dryRun = body.DryRun != nil && *body.DryRun
-	return m, dryRun, append(problems, withoutTargets(p, problems)...).Err("")
+		if len(m.Nodes) == 0 {
+			p.Add(waypost.DetailNullValue, nodeMapTarget, `must name the nodes whose enrollments are to move, such as {"wait":"wait"}`)
+		}
+	})
+	return m, body.DryRun != nil && *body.DryRun, err
 }
 
-// checkNodes tells of what a migration names that its versions do not have, or that
-// nobody waits on.
+// readVersion checks the number of a version; 0 stands for a faulty one.
+func readVersion(p *waypost.Problems, target string, n *int) int {
+	switch {
+	case n == nil:
+		p.Add(waypost.DetailNullValue, target, "is missing; it is the number of a version")
+	case *n < 1:
+		p.Add(waypost.DetailOutOfRange, target, "must be 1 or more")
+	default:
+		return *n
+	}
+	return 0
+}
+
+// checkNodes reports nodes of a migration that its versions do not have, or where nobody
+// waits.
 func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) error {
-	var versions [2]*journey.Definition
-	for i, n := range []struct {
-		name    string
-		version int
-	}{{"from", m.From}, {"to", m.To}} {
-		var err error
-		versions[i], err = a.definition(ctx, r.scope, m.JourneyID, n.version)
+	find := func(target string, version int) (*journey.Definition, error) {
+		definition, err := a.definition(ctx, r.scope, m.JourneyID, version)
 		if waypost.CodeOf(err) == waypost.CodeNotFound {
-			err = waypost.Errorf(waypost.CodeNotFound, n.name, "the journey has no version %d", n.version)
+			err = waypost.Errorf(waypost.CodeNotFound, target, "the journey has no version %d", version)
 		}
-		if err != nil {
-			return err
-		}
+		return definition, err
+	}
+	from, err := find("from", m.From)
+	if err != nil {
+		return err
+	}
+	to, err := find("to", m.To)
+	if err != nil {
+		return err
 	}
 	var p waypost.Problems
 	for _, node := range slices.Sorted(maps.Keys(m.Nodes)) {
 		target := nodeMapTarget + "." + clip(node)
-		switch n, ok := versions[0].Node(node); {
+		switch n, ok := from.Node(node); {
 		case !ok:
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no such node", m.From)
 		case n.Type != journey.Delay && n.Type != journey.WaitUntil && n.Type != journey.WaitForEvent:
 			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a delay, a waitUntil or a waitForEvent", n.Type)
 		}
-		if _, ok := versions[1].Node(m.Nodes[node]); !ok {
+		if _, ok := to.Node(m.Nodes[node]); !ok {
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no node %q", m.To, clip(m.Nodes[node]))
 		}
 	}
@@ -204,18 +165,10 @@ func (a *api) migrateJourney(ctx context.Context, r *request) (answer, error) {
 	if err := a.checkNodes(ctx, r, m); err != nil {
 		return answer{}, err
 	}
-	tell := func(done waypost.Migrated) (answer, error) { return ok(migrateAnswer{done.Matched, done.Moved}) }
-	if dryRun {
-		counted, err := a.Journeys.MigrateEnrollments(ctx, r.scope, m, true)
-		if err != nil {
-			return answer{}, err
-		}
-		return tell(counted)
-	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Migrated, error) {
-		return a.Journeys.MigrateEnrollments(ctx, r.scope, m, false)
-	}, tell)
-	if err == nil {
+		return a.Journeys.MigrateEnrollments(ctx, r.scope, m, dryRun)
+	}, func(done waypost.Migrated) (answer, error) { return ok(done) })
+	if err == nil && !dryRun {
 		a.Waker.Wake()
 	}
 	return ans, err

@@ -72,14 +72,9 @@ func newWebhookBody() webhookBody {
 // writtenAs is the body that would make w.
 func writtenAs(w waypost.Webhook) webhookBody {
 	b := webhookBody{
-		Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
-		MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, SigningSecret: w.SigningSecret, SigningOverlap: w.SigningOverlap,
-	}
-	if w.BasicAuth != nil {
-		b.BasicAuth = &basicAuthBody{w.BasicAuth.Username, w.BasicAuth.Password}
-	}
-	if w.TLS != nil {
-		b.TLS = &tlsBody{w.TLS.CACertificate, w.TLS.ClientCertificate, w.TLS.ClientKey}
+		Name: w.Name, URL: w.URL, BasicAuth: (*basicAuthBody)(w.BasicAuth), TLS: (*tlsBody)(w.TLS), Params: w.Params,
+		TimeoutMs: w.TimeoutMs, Retry: w.Retry, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled,
+		SigningSecret: w.SigningSecret, SigningOverlap: w.SigningOverlap,
 	}
 	if w.RateLimit != nil {
 		b.RateLimit = &rateLimitBody{w.RateLimit.PerSecond, &w.RateLimit.Burst}
@@ -95,12 +90,9 @@ func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
 	w.MaxConcurrency, w.Enabled, w.SigningOverlap = b.MaxConcurrency, b.Enabled, b.SigningOverlap
 	w.SetSigningSecret(b.SigningSecret, now)
-	w.BasicAuth, w.TLS, w.RateLimit = nil, nil, nil
-	if b.BasicAuth != nil {
-		w.BasicAuth = &waypost.BasicAuth{Username: b.BasicAuth.Username, Password: b.BasicAuth.Password}
-	}
+	w.BasicAuth, w.TLS, w.RateLimit = (*waypost.BasicAuth)(b.BasicAuth), nil, nil
 	if b.TLS != nil && (*b.TLS != (tlsBody{}) || w.Unreadable.ClientKey != nil) {
-		w.TLS = &waypost.TLS{CACertificate: b.TLS.CACertificate, ClientCertificate: b.TLS.ClientCertificate, ClientKey: b.TLS.ClientKey}
+		w.TLS = (*waypost.TLS)(b.TLS)
 	}
 	if l := b.RateLimit; l != nil {
 		w.RateLimit = &waypost.RateLimit{PerSecond: l.PerSecond, Burst: int(max(1, math.Ceil(min(l.PerSecond, math.MaxInt32))))}
@@ -133,12 +125,12 @@ type webhookAnswer struct {
 	UpdatedAt                  string  `json:"updatedAt"`
 }
 
-// shownWebhook is a webhook with what depends on the process that shows it, and on the
-// time. The ETag is of the rest.
+// shownWebhook is a webhook with what depends on the keys of the process, and on the time.
+// The ETag is of the rest.
 type shownWebhook struct {
 	webhookAnswer
-	// UnreadableSecrets names the members that hold back what is to be sent until they are
-	// set again, or the key is back that they were encrypted with.
+	// UnreadableSecrets names members that cannot be decrypted. Nothing is sent until they
+	// are set again, or their encryption key is back.
 	UnreadableSecrets []string `json:"unreadableSecrets"`
 }
 
@@ -165,28 +157,23 @@ type tlsAnswer struct {
 }
 
 func answerTLS(t waypost.TLS, unreadable bool) *tlsAnswer {
-	ans := &tlsAnswer{CACertificate: orNull(t.CACertificate), ClientCertificate: orNull(t.ClientCertificate), ClientKeySet: t.ClientKey != "" || unreadable}
-	if until := t.ClientNotAfter(); !until.IsZero() {
-		ans.ClientCertificateNotAfter = orNull(stamp(until))
-	}
-	return ans
+	until := t.ClientNotAfter()
+	return &tlsAnswer{orNull(t.CACertificate), orNull(t.ClientCertificate), t.ClientKey != "" || unreadable, stampOrNull(&until)}
 }
 
 func answerWebhook(w waypost.Webhook) webhookAnswer {
+	until := w.PreviousSigningUntil()
 	ans := webhookAnswer{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
 		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
 		SigningSecretSet: w.SigningSecret != "" || w.Unreadable.SigningSecret != nil, SigningOverlap: w.SigningOverlap,
-		CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+		PreviousSigningSecretUntil: stampOrNull(&until), CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
 	}
 	if w.BasicAuth != nil {
 		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != "" || w.Unreadable.Password != nil}
 	}
 	if w.TLS != nil {
 		ans.TLS = answerTLS(*w.TLS, w.Unreadable.ClientKey != nil)
-	}
-	if until := w.PreviousSigningUntil(); !until.IsZero() {
-		ans.PreviousSigningSecretUntil = orNull(stamp(until))
 	}
 	if ans.Params == nil {
 		ans.Params = map[string]any{}
@@ -198,14 +185,8 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 }
 
 func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
-	body := newWebhookBody()
-	problems := waypost.DecodeJSON(r.body, &body)
-	if noDocument(problems) {
-		return answer{}, problems.Err("")
-	}
 	var w waypost.Webhook
-	body.apply(&w, a.Now())
-	if err := a.checkWebhook(problems, w); err != nil {
+	if err := a.readWebhook(r.body, &w); err != nil {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Webhook, error) {
@@ -215,44 +196,29 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// checkWebhook adds everything that is wrong with w to what was wrong with its
-// body.
-func (a *api) checkWebhook(problems waypost.Problems, w waypost.Webhook) error {
-	found := []error{w.Validate()}
-	if strings.TrimSpace(w.URL) != "" {
-		found = append(found, a.CheckURL(w.URL))
-	}
-	body := problems
-	for _, err := range found {
-		var invalid *waypost.Error
-		if err != nil && !errors.As(err, &invalid) {
-			return err
+// readWebhook reads and checks a document, and sets what it says.
+func (a *api) readWebhook(document []byte, w *waypost.Webhook) error {
+	body := newWebhookBody()
+	return checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
+		body.apply(w, a.Now())
+		p.AddAll(w.Validate())
+		if strings.TrimSpace(w.URL) != "" {
+			p.AddAll(a.CheckURL(w.URL))
 		}
-		if invalid != nil {
-			problems = append(problems, withoutTargets(invalid.Details, body)...)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.Params)) {
-		if template, isText := w.Params[name].(string); isText {
-			if err := journey.CheckTemplate(template); err != nil {
-				problems.Add(waypost.DetailInvalidFormat, "params."+name, "is not a valid template: %s", err)
+		for _, name := range slices.Sorted(maps.Keys(w.Params)) {
+			if template, isText := w.Params[name].(string); isText {
+				if err := journey.CheckTemplate(template); err != nil {
+					p.Add(waypost.DetailInvalidFormat, "params."+name, "is not a valid template: %s", err)
+				}
 			}
 		}
-	}
-	return problems.Err("")
+	})
 }
 
 func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
-	var p waypost.Problems
-	page := r.page(&p)
-	if err := p.Err("query"); err != nil {
-		return answer{}, err
-	}
-	rows, err := a.Webhooks.ListWebhooks(ctx, r.scope, oneMore(page))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(listOf(r, page.Limit, rows, func(w waypost.Webhook) string { return w.ID }, a.shown))
+	return answerPage(r, func(page waypost.Page) ([]waypost.Webhook, error) {
+		return a.Webhooks.ListWebhooks(ctx, r.scope, page)
+	}, func(w waypost.Webhook) string { return w.ID }, a.shown)
 }
 
 func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
@@ -279,13 +245,12 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	}
 	w, err := a.Webhooks.UpdateWebhook(ctx, r.scope, r.param("id"), func(w *waypost.Webhook) error {
 		before := *w
-		body, problems, err := merged(writtenAs(*w), patch)
+		document, err := merged(writtenAs(*w), patch)
 		if err != nil {
 			return err
 		}
 		setAgain(w, patch)
-		body.apply(w, a.Now())
-		if err := a.checkWebhook(problems, *w); err != nil {
+		if err := a.readWebhook(document, w); err != nil {
 			return err
 		}
 		return r.matchWebhook(before)
@@ -302,8 +267,7 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	return a.webhookResource(http.StatusOK, "", w)
 }
 
-// setAgain takes the secrets that a patch writes out of those that cannot be read: what
-// it says of them holds, be it that there is none.
+// setAgain takes the secrets that a patch sets or clears out of w.Unreadable.
 func setAgain(w *waypost.Webhook, patch map[string]any) {
 	auth, _ := patch["basicAuth"].(map[string]any)
 	if _, written := auth["password"]; written {
@@ -322,21 +286,19 @@ func setAgain(w *waypost.Webhook, patch map[string]any) {
 	}
 }
 
-// checkPatch reports what is wrong with a patch whatever it is applied to: faults
-// come before what does not exist. Half of a certificate and its key is no fault: the
-// other half may be there.
+// checkPatch reports what is wrong with a patch of a webhook that does not exist: faults
+// come before NotFound. A certificate or a key alone is no fault: a webhook may have the
+// other one.
 func (a *api) checkPatch(patch map[string]any) error {
 	sample := newWebhookBody()
 	sample.Name, sample.URL = "sample", "https://example.com/"
 	sample.BasicAuth = &basicAuthBody{Username: "sample", Password: "sample"}
 	sample.RateLimit = &rateLimitBody{PerSecond: 1}
-	body, problems, err := merged(sample, patch)
+	document, err := merged(sample, patch)
 	if err != nil {
 		return err
 	}
-	var w waypost.Webhook
-	body.apply(&w, a.Now())
-	err = a.checkWebhook(problems, w)
+	err = a.readWebhook(document, &waypost.Webhook{})
 	var invalid *waypost.Error
 	if setting, _ := patch["tls"].(map[string]any); errors.As(err, &invalid) && setting != nil {
 		found := waypost.Problems(slices.DeleteFunc(invalid.Details, func(d waypost.Detail) bool {
@@ -349,23 +311,21 @@ func (a *api) checkPatch(patch map[string]any) error {
 	return err
 }
 
-// merged applies a merge patch to a body.
-func merged(body webhookBody, patch map[string]any) (webhookBody, waypost.Problems, error) {
+// merged is the document of a body after a merge patch.
+func merged(body webhookBody, patch map[string]any) ([]byte, error) {
 	before, err := json.Marshal(body)
 	if err != nil {
-		return body, nil, fmt.Errorf("write webhook: %w", err)
+		return nil, fmt.Errorf("write webhook: %w", err)
 	}
 	var doc map[string]any
 	if err := json.Unmarshal(before, &doc); err != nil {
-		return body, nil, fmt.Errorf("read webhook: %w", err)
+		return nil, fmt.Errorf("read webhook: %w", err)
 	}
 	after, err := json.Marshal(merge(doc, patch))
 	if err != nil {
-		return body, nil, fmt.Errorf("write merged webhook: %w", err)
+		return nil, fmt.Errorf("write merged webhook: %w", err)
 	}
-	body = newWebhookBody()
-	problems := waypost.DecodeJSON(after, &body)
-	return body, problems, nil
+	return after, nil
 }
 
 // merge is JSON Merge Patch (RFC 7396) for an object.
@@ -388,8 +348,5 @@ func merge(target, patch map[string]any) map[string]any {
 }
 
 func (a *api) deleteWebhook(ctx context.Context, r *request) (answer, error) {
-	if err := a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id"), r.matchWebhook); err != nil {
-		return answer{}, err
-	}
-	return noContent()
+	return noContent(a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id"), r.matchWebhook))
 }

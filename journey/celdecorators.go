@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
@@ -13,7 +14,11 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-const missingValue = "missing value"
+// Texts of errors in conditions, for which faultWords has words.
+const (
+	missingValue = "missing value"
+	noOverload   = "no such overload"
+)
 
 // strictNull makes a comparison with a value that is not set an error
 // (docs/contract.md, "Conditions"): `lead.gender != 1` is not true of a lead whose
@@ -26,68 +31,86 @@ func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) 
 	if !ok {
 		return i, nil
 	}
-	switch call.Function() {
+	switch function := call.Function(); function {
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		return &ordering{InterpretableCall: call, lhs: call.Args()[0], rhs: call.Args()[1]}, nil
+		return onTwo(call, func(l, r ref.Val) ref.Val { return ordered(function, l, r) }), nil
 	case operators.Equals, operators.NotEquals:
-	default:
-		return &other{InterpretableCall: call}, nil
-	}
-	for _, arg := range call.Args() {
-		if c, ok := arg.(interpreter.InterpretableConst); ok && c.Value() == types.NullValue {
+		if slices.ContainsFunc(call.Args(), isNull) {
 			return i, nil
 		}
+		return onTwo(call, func(l, r ref.Val) ref.Val {
+			if (l == types.NullValue) != (r == types.NullValue) {
+				return types.NewErr(missingValue)
+			}
+			return types.Bool((types.Equal(l, r) == types.True) == (function == operators.Equals))
+		}), nil
 	}
-	return &comparison{InterpretableCall: call, lhs: call.Args()[0], rhs: call.Args()[1]}, nil
+	return &changedCall{call, func(vars interpreter.Activation) ref.Val {
+		v := call.Eval(vars)
+		unset := func(arg interpreter.Interpretable) bool { return isUnset(arg, vars) }
+		if types.IsError(v) && slices.ContainsFunc(call.Args(), unset) {
+			return types.NewErr(missingValue)
+		}
+		return v
+	}}, nil
 }
 
-type comparison struct {
+// changedCall is a call that is evaluated in another way than CEL's own.
+type changedCall struct {
 	interpreter.InterpretableCall
-	lhs, rhs interpreter.Interpretable
+	eval func(interpreter.Activation) ref.Val
 }
 
-// Eval compares the two sides.
-func (c *comparison) Eval(vars interpreter.Activation) ref.Val {
-	l, r := c.lhs.Eval(vars), c.rhs.Eval(vars)
-	if types.IsUnknownOrError(l) {
-		return l
-	}
-	if types.IsUnknownOrError(r) {
-		return r
-	}
-	if (l == types.NullValue) != (r == types.NullValue) {
-		return types.NewErr(missingValue)
-	}
-	return types.Bool((types.Equal(l, r) == types.True) == (c.Function() == operators.Equals))
+// Eval evaluates the call.
+func (c *changedCall) Eval(vars interpreter.Activation) ref.Val { return c.eval(vars) }
+
+// onTwo evaluates the two arguments of a call, and gives them to do if neither is an error.
+func onTwo(call interpreter.InterpretableCall, do func(l, r ref.Val) ref.Val) *changedCall {
+	lhs, rhs := call.Args()[0], call.Args()[1]
+	return &changedCall{call, func(vars interpreter.Activation) ref.Val {
+		l, r := lhs.Eval(vars), rhs.Eval(vars)
+		switch {
+		case types.IsUnknownOrError(l):
+			return l
+		case types.IsUnknownOrError(r):
+			return r
+		}
+		return do(l, r)
+	}}
 }
 
-type ordering struct {
-	interpreter.InterpretableCall
-	lhs, rhs interpreter.Interpretable
+// isNull tells whether the condition itself writes null there.
+func isNull(arg interpreter.Interpretable) bool {
+	c, ok := arg.(interpreter.InterpretableConst)
+	return ok && c.Value() == types.NullValue
 }
 
-// Eval compares the two sides.
-func (o *ordering) Eval(vars interpreter.Activation) ref.Val {
-	l, r := o.lhs.Eval(vars), o.rhs.Eval(vars)
-	if types.IsUnknownOrError(l) {
-		return l
+// isUnset tells whether an argument is a member that is not set. It reads it again,
+// which is cheap.
+func isUnset(arg interpreter.Interpretable, vars interpreter.Activation) bool {
+	member, ok := arg.(interpreter.InterpretableAttribute)
+	if !ok {
+		return false
 	}
-	if types.IsUnknownOrError(r) {
-		return r
-	}
+	_, ok = member.Attr().(interpreter.NamespacedAttribute)
+	return ok && member.Eval(vars) == types.NullValue
+}
+
+// ordered is the result of one of the operators <, <=, > and >=.
+func ordered(operator string, l, r ref.Val) ref.Val {
 	if l == types.NullValue || r == types.NullValue {
 		return types.NewErr(missingValue)
 	}
 	comparer, ok := l.(traits.Comparer)
 	if !ok {
-		return types.NewErr("no such overload")
+		return types.NewErr(noOverload)
 	}
 	result := comparer.Compare(r)
 	order, ok := result.(types.Int)
 	if !ok {
 		return result // an error
 	}
-	switch o.Function() {
+	switch operator {
 	case operators.Less:
 		return types.Bool(order < 0)
 	case operators.LessEquals:
@@ -96,27 +119,6 @@ func (o *ordering) Eval(vars interpreter.Activation) ref.Val {
 		return types.Bool(order > 0)
 	}
 	return types.Bool(order >= 0)
-}
-
-// other is a call that is no comparison.
-type other struct{ interpreter.InterpretableCall }
-
-// Eval calls it. Only members are read again after an error, which is cheap.
-func (o *other) Eval(vars interpreter.Activation) ref.Val {
-	v := o.InterpretableCall.Eval(vars)
-	if !types.IsError(v) {
-		return v
-	}
-	for _, arg := range o.Args() {
-		member, ok := arg.(interpreter.InterpretableAttribute)
-		if !ok {
-			continue
-		}
-		if _, ok := member.Attr().(interpreter.NamespacedAttribute); ok && member.Eval(vars) == types.NullValue {
-			return types.NewErr(missingValue)
-		}
-	}
-	return v
 }
 
 // Bounds of matches(). CEL looks at the cost of a call only after it, and a
@@ -134,54 +136,36 @@ func boundedMatch(i interpreter.Interpretable) (interpreter.Interpretable, error
 	if !ok || call.Function() != overloads.Matches || len(call.Args()) != 2 {
 		return i, nil
 	}
-	m := &match{InterpretableCall: call, subject: call.Args()[0], pattern: call.Args()[1]}
-	if c, ok := m.pattern.(interpreter.InterpretableConst); ok {
+	compile := compilePattern
+	if c, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
 		source, ok := c.Value().(types.String)
 		if !ok {
 			return i, nil
 		}
-		var err error
-		if m.compiled, err = compilePattern(string(source)); err != nil {
+		compiled, err := compilePattern(string(source))
+		if err != nil {
 			return nil, err
 		}
+		compile = func(string) (*pattern, error) { return compiled, nil }
 	}
-	return m, nil
-}
-
-type match struct {
-	interpreter.InterpretableCall
-	subject, pattern interpreter.Interpretable
-	compiled         *pattern // nil where the pattern is no constant
-}
-
-// Eval matches the text.
-func (m *match) Eval(vars interpreter.Activation) ref.Val {
-	subject, source := m.subject.Eval(vars), m.pattern.Eval(vars)
-	if types.IsUnknownOrError(subject) {
-		return subject
-	}
-	if types.IsUnknownOrError(source) {
-		return source
-	}
-	if subject == types.NullValue || source == types.NullValue {
-		return types.NewErr(missingValue)
-	}
-	s, ok := subject.(types.String)
-	p, ok2 := source.(types.String)
-	if !ok || !ok2 {
-		return types.NewErr("no such overload")
-	}
-	compiled := m.compiled
-	if compiled == nil {
-		var err error
-		if compiled, err = compilePattern(string(p)); err != nil {
-			return types.NewErr("invalid pattern")
+	return onTwo(call, func(l, r ref.Val) ref.Val {
+		if l == types.NullValue || r == types.NullValue {
+			return types.NewErr(missingValue)
 		}
-	}
-	if compiled.instructions*len(s) > maxMatchWork {
-		return types.NewErr(errMatchWork)
-	}
-	return types.Bool(compiled.re.MatchString(string(s)))
+		text, ok := l.(types.String)
+		source, ok2 := r.(types.String)
+		if !ok || !ok2 {
+			return types.NewErr(noOverload)
+		}
+		compiled, err := compile(string(source))
+		switch {
+		case err != nil:
+			return types.NewErr("invalid pattern")
+		case compiled.instructions*len(text) > maxMatchWork:
+			return types.NewErr(errMatchWork)
+		}
+		return types.Bool(compiled.re.MatchString(string(text)))
+	}), nil
 }
 
 type pattern struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Conditions have one type of number, CEL's double, as JSON has one: whether a number
@@ -54,6 +55,15 @@ func numberFunctions() []cel.EnvOption {
 	for name, t := range map[string]*cel.Type{"bytes": bytes, "list": list, "map": object, "string": text} {
 		sized = append(sized, cel.Overload("size_"+name, one(t), number), cel.MemberOverload(name+"_size", one(t), number))
 	}
+	var texts []cel.FunctionOpt
+	for name, t := range map[string]*cel.Type{
+		"number": number, "text": text, "bool": cel.BoolType, "bytes": bytes, "duration": span, "instant": moment,
+	} {
+		texts = append(texts, unary(name+"_to_string", t, text, toText))
+	}
+	negate := func(v ref.Val) ref.Val { return finite(-v.(types.Double)) }
+	seconds := func(v ref.Val) ref.Val { return types.Double(v.(types.Timestamp).Unix()) }
+	nanoseconds := func(v ref.Val) ref.Val { return exact(float64(v.(types.Duration).Duration)) }
 	return []cel.EnvOption{
 		cel.Function(operators.Add,
 			cel.Overload("add_numbers", two(number), number),
@@ -70,28 +80,21 @@ func numberFunctions() []cel.EnvOption {
 		calculation(operators.Multiply, func(l, r float64) float64 { return l * r }),
 		calculation(operators.Divide, func(l, r float64) float64 { return l / r }),
 		calculation(operators.Modulo, math.Mod),
-		cel.Function(operators.Negate, cel.Overload("negate_number", one(number), number,
-			cel.UnaryBinding(func(v ref.Val) ref.Val { return finite(-v.(types.Double)) }))),
+		cel.Function(operators.Negate, unary("negate_number", number, number, negate)),
 		cel.Function(operators.Index, cel.Overload("index_list_number", []*cel.Type{list, number}, element)),
 		cel.Function(overloads.Size, sized...),
 		cel.Function(overloads.TypeConvertInt, append(wholes("int"),
-			cel.Overload("timestamp_to_int", one(moment), number, cel.UnaryBinding(func(v ref.Val) ref.Val {
-				return types.Double(v.(types.Timestamp).Unix())
-			})),
-			cel.Overload("duration_to_int", one(span), number, cel.UnaryBinding(func(v ref.Val) ref.Val {
-				return exact(float64(v.(types.Duration).Duration))
-			})))...),
+			unary("timestamp_to_int", moment, number, seconds), unary("duration_to_int", span, number, nanoseconds))...),
 		cel.Function(overloads.TypeConvertUint, wholes("uint")...),
-		cel.Function(overloads.TypeConvertDouble, cel.Overload("number_to_double", one(number), number, cel.UnaryBinding(same)),
-			cel.Overload("text_to_double", one(text), number, cel.UnaryBinding(readNumber))),
-		cel.Function(overloads.TypeConvertString,
-			cel.Overload("number_to_string", one(number), text, cel.UnaryBinding(func(v ref.Val) ref.Val {
-				return types.String(numberText(float64(v.(types.Double))))
-			})),
-			cel.Overload(overloads.StringToString, one(text), text, cel.UnaryBinding(same)),
-			toText(overloads.BoolToString, cel.BoolType), toText(overloads.BytesToString, bytes),
-			toText(overloads.DurationToString, span), toText(overloads.TimestampToString, moment)),
+		cel.Function(overloads.TypeConvertDouble,
+			unary("number_to_double", number, number, same), unary("text_to_double", text, number, readNumber)),
+		cel.Function(overloads.TypeConvertString, texts...),
 	}
+}
+
+// unary declares what a function does with an argument of a type.
+func unary(id string, argument, result *cel.Type, do func(ref.Val) ref.Val) cel.FunctionOpt {
+	return cel.Overload(id, []*cel.Type{argument}, result, cel.UnaryBinding(do))
 }
 
 // calculation declares an operator on two numbers.
@@ -118,36 +121,29 @@ func wholes(name string) []cel.FunctionOpt {
 		return finite(n)
 	}
 	return []cel.FunctionOpt{
-		cel.Overload("number_to_"+name, []*cel.Type{cel.DoubleType}, cel.DoubleType, cel.UnaryBinding(whole)),
-		cel.Overload("text_to_"+name, []*cel.Type{cel.StringType}, cel.DoubleType, cel.UnaryBinding(func(v ref.Val) ref.Val {
+		unary("number_to_"+name, cel.DoubleType, cel.DoubleType, whole),
+		unary("text_to_"+name, cel.StringType, cel.DoubleType, func(v ref.Val) ref.Val {
 			if _, err := strconv.ParseInt(string(v.(types.String)), 10, 64); err != nil {
 				return v.ConvertToType(types.IntType) // the error
 			}
 			return whole(readNumber(v))
-		})),
+		}),
 	}
-}
-
-func toText(overload string, t *cel.Type) cel.FunctionOpt {
-	return cel.Overload(overload, []*cel.Type{t}, cel.StringType, cel.UnaryBinding(func(v ref.Val) ref.Val {
-		return v.ConvertToType(types.StringType)
-	}))
-}
-
-// numberText writes a number without an exponent where people would write none.
-func numberText(f float64) string {
-	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
 func same(v ref.Val) ref.Val { return v }
 
+func toText(v ref.Val) ref.Val {
+	if n, ok := v.(types.Double); ok {
+		return types.String(liquid.NumberText(float64(n)))
+	}
+	return v.ConvertToType(types.StringType)
+}
+
 func size(v ref.Val) ref.Val {
 	n, ok := v.(traits.Sizer).Size().(types.Int)
 	if !ok {
-		return types.NewErr("no such overload")
+		return types.NewErr(noOverload)
 	}
 	return types.Double(n)
 }

@@ -123,7 +123,7 @@ func TestMatches_numbers(t *testing.T) {
 		t.Run(test.condition, func(t *testing.T) {
 			t.Parallel()
 			d := waitOn(t, test.condition)
-			if problems := d.Check(nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
 			yes, reason := d.Matches("w", numbers())
@@ -165,7 +165,7 @@ func TestCheck_numbers(t *testing.T) {
 		"event.items.exists(i, i.price == 1e16)": "a number must be between -2^53 and 2^53",
 		"type(event.amount) == int":              "numbers have one type, double",
 	} {
-		problems := waitOn(t, condition).Check(nil)
+		problems := waitOn(t, condition).Check(nil, nil)
 		if len(problems) != 1 || !strings.Contains(problems[0].Message, want) {
 			t.Errorf("%s: %v, want %q", condition, problems, want)
 		}

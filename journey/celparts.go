@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
+
+	"waypost"
 )
 
 // Bounds of what the timeline tells of conditions, in bytes.
@@ -22,16 +24,16 @@ const (
 // tells what came of it.
 type part struct {
 	text string // as the definition has it, but for blanks and quotes
-	// numbers are those of touchpoints that it reads. Their values are told: all others
-	// may be personal data.
+	// numbers are the numbers of touchpoints that the part reads. The timeline tells their
+	// values; any other value may be personal data.
 	numbers []touchpointNumber
 	literal bool // it is true or false as it stands
 }
 
 type touchpointNumber struct{ node, member string }
 
-// partsOf takes a condition apart, in the order of its text. ids names the parts of
-// its program by the expression ids under which the planner makes them.
+// partsOf takes a condition apart, in the order of its text. ids has the index of each
+// part by its plannedID.
 func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 	ids = map[int64]int{}
 	var visit func(e ast.Expr)
@@ -47,7 +49,8 @@ func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 		if err != nil {
 			text = "…"
 		}
-		p := part{text: clip(strings.ReplaceAll(text, "\n", " "), maxPartText), literal: e.Kind() == ast.LiteralKind}
+		text = waypost.Clip(strings.ReplaceAll(text, "\n", " "), maxPartText)
+		p := part{text: text, literal: e.Kind() == ast.LiteralKind}
 		ast.PostOrderVisit(e, ast.NewExprVisitor(func(inner ast.Expr) {
 			if n, ok := touchpointNumberOf(inner); ok {
 				p.numbers = append(p.numbers, n)
@@ -59,8 +62,8 @@ func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 	return parts, ids
 }
 
-// isLogic tells whether an expression joins others: it is && or ||, or a ! before
-// such a one.
+// isLogic tells whether an expression joins others: it is &&, ||, or a ! before one of
+// them.
 func isLogic(e ast.Expr) bool {
 	if e.Kind() != ast.CallKind {
 		return false
@@ -74,8 +77,8 @@ func isLogic(e ast.Expr) bool {
 	return false
 }
 
-// plannedID is the id of what the planner makes of an expression: a selection of
-// members becomes one with what it selects from.
+// plannedID is the id under which the planner knows an expression: it makes one step of
+// a value and the members that are selected from it.
 func plannedID(e ast.Expr) int64 {
 	for {
 		switch {
@@ -102,13 +105,14 @@ func touchpointNumberOf(e ast.Expr) (n touchpointNumber, ok bool) {
 	return touchpointNumber{node, member}, true
 }
 
-// varParts is the name under which parts find where their results go. No condition
-// can write it.
+// varParts is the name of the variable that parts write their results to. No condition
+// can name it.
 const varParts = "#parts"
 
-// watchParts has the parts of a condition note their results, in a []ref.Val under
-// varParts. It is the last decorator before the one that counts the cost, which goes
-// by the kind of what it is given.
+// watchParts lets the parts of a condition write their results to varParts, a
+// []ref.Val. It is the last decorator before the one that counts the cost, which goes
+// by the kind of what it is given. CEL's own way to note results, OptTrackState, takes
+// the place of the one that counts the cost.
 func watchParts(ids map[int64]int) interpreter.InterpretableDecorator {
 	return func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 		n, ok := ids[i.ID()]
@@ -121,7 +125,7 @@ func watchParts(ids map[int64]int) interpreter.InterpretableDecorator {
 		case interpreter.InterpretableAttribute:
 			return &watchedAttribute{i, n}, nil
 		case interpreter.InterpretableCall:
-			return &watchedCall{i, n}, nil
+			return &changedCall{i, func(vars interpreter.Activation) ref.Val { return noted(vars, n, i.Eval(vars)) }}, nil
 		}
 		return &watched{i, n}, nil
 	}
@@ -137,11 +141,6 @@ type watchedAttribute struct {
 	n int
 }
 
-type watchedCall struct {
-	interpreter.InterpretableCall
-	n int
-}
-
 // Eval evaluates the part and notes its result.
 func (w *watched) Eval(vars interpreter.Activation) ref.Val {
 	return noted(vars, w.n, w.Interpretable.Eval(vars))
@@ -150,11 +149,6 @@ func (w *watched) Eval(vars interpreter.Activation) ref.Val {
 // Eval evaluates the part and notes its result.
 func (w *watchedAttribute) Eval(vars interpreter.Activation) ref.Val {
 	return noted(vars, w.n, w.InterpretableAttribute.Eval(vars))
-}
-
-// Eval evaluates the part and notes its result.
-func (w *watchedCall) Eval(vars interpreter.Activation) ref.Val {
-	return noted(vars, w.n, w.InterpretableCall.Eval(vars))
 }
 
 func noted(vars interpreter.Activation, n int, result ref.Val) ref.Val {
@@ -167,39 +161,28 @@ func noted(vars interpreter.Activation, n int, result ref.Val) ref.Val {
 }
 
 // told says what came of the parts of a condition that were looked at, such as
-// "lead.gender == 1 → true, touchpoints.hello.httpStatus >= 500 → false (200)". Of
-// values it has those of touchpoints only.
+// "lead.gender == 1 → true, touchpoints.hello.httpStatus >= 500 → false (200)". It holds
+// no values but those of touchpoints.
 func (c condition) told(v verdict, f *Facts) string {
-	var b strings.Builder
+	if len(c.parts) == 1 && c.parts[0].literal {
+		return c.parts[0].text
+	}
+	var told []string
 	fault := v.fault
 	for i, p := range c.parts {
-		if b.Len() > maxWhy {
-			break
+		if v.parts[i] == nil {
+			continue // the parts before it have decided, or it is a literal
 		}
-		result := v.parts[i]
-		if p.literal && len(c.parts) == 1 {
-			return p.text
-		}
-		if result == nil {
-			continue // what was before it has decided, or it is a literal
-		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(p.text)
-		word := partResult(result)
-		b.WriteString(" → " + word + p.numbersTold(f))
+		word := partResult(v.parts[i])
+		told = append(told, p.text+" → "+word+p.numbersTold(f))
 		if strings.HasPrefix(word, errorPrefix) && fault != costLimit && fault != tookTooLong {
-			fault = "" // that of a part, which is told
+			fault = "" // the part tells it
 		}
 	}
 	if fault != "" {
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(errorPrefix + fault)
+		told = append(told, errorPrefix+fault)
 	}
-	return b.String()
+	return strings.Join(told, ", ")
 }
 
 const errorPrefix = "error: "

@@ -2,6 +2,7 @@ package journey
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ import (
 const (
 	varNow   = "now"
 	varToday = "today" // midnight of the day that it is in the lead's zone
-	// varZone is the name under which conditions find the lead's zone. No condition can
-	// write it.
+	// varZone is the name of the variable that holds the lead's zone. No condition can name
+	// it.
 	varZone = "#zone"
 
 	dateFunction = "date"
@@ -40,7 +41,7 @@ var dateParts = map[string]func(time.Time) int{
 	overloads.TimeGetMilliseconds: func(t time.Time) int { return t.Nanosecond() / int(time.Millisecond) },
 }
 
-// durationParts are those of them that a length of time has too.
+// durationParts are the dateParts that a duration has too.
 var durationParts = map[string]func(time.Duration) float64{
 	overloads.TimeGetHours:        func(d time.Duration) float64 { return math.Trunc(d.Hours()) },
 	overloads.TimeGetMinutes:      func(d time.Duration) float64 { return math.Trunc(d.Minutes()) },
@@ -55,55 +56,64 @@ func timeFunctions() []cel.EnvOption {
 	options := []cel.EnvOption{
 		cel.Variable(varNow, moment), cel.Variable(varToday, moment), cel.Variable(varZone, text),
 		cel.Function(dateFunction,
-			cel.Overload("text_to_date", []*cel.Type{text, text}, moment, cel.BinaryBinding(textToDate)),
-			cel.Overload("instant_to_date", []*cel.Type{moment, text}, moment, cel.BinaryBinding(instantToDate))),
+			cel.Overload("text_to_date", []*cel.Type{text, text}, moment, inZone(textToDate)),
+			cel.Overload("instant_to_date", []*cel.Type{moment, text}, moment, inZone(instantToDate))),
 		cel.Function(overloads.TypeConvertTimestamp,
-			cel.Overload("text_to_instant", []*cel.Type{text, text}, moment, cel.BinaryBinding(textToInstant)),
+			cel.Overload("text_to_instant", []*cel.Type{text, text}, moment, inZone(textToInstant)),
 			cel.Overload("instant_to_instant", []*cel.Type{moment, text}, moment, cel.BinaryBinding(func(v, _ ref.Val) ref.Val { return v })),
 			cel.Overload("number_to_instant", []*cel.Type{number, text}, moment, cel.BinaryBinding(secondsToInstant))),
 		cel.Function(overloads.TypeConvertDuration,
-			cel.Overload("text_to_duration", []*cel.Type{text}, span, cel.UnaryBinding(textToDuration)),
-			cel.Overload(overloads.DurationToDuration, []*cel.Type{span}, span, cel.UnaryBinding(same))),
+			unary("text_to_duration", text, span, textToDuration), unary(overloads.DurationToDuration, span, span, same)),
 	}
 	for name, part := range dateParts {
-		part := []cel.FunctionOpt{cel.MemberOverload("timestamp_"+name, []*cel.Type{moment, text}, number, cel.BinaryBinding(func(v, zone ref.Val) ref.Val {
-			loc, ok := zoneOf(string(zone.(types.String)))
-			if !ok {
-				return types.NewErr("invalid time zone")
-			}
+		ofMoment := inZone(func(v ref.Val, loc *time.Location) ref.Val {
 			return types.Double(part(v.(types.Timestamp).In(loc)))
-		}))}
+		})
+		bindings := []cel.FunctionOpt{cel.MemberOverload("timestamp_"+name, []*cel.Type{moment, text}, number, ofMoment)}
 		if of, ok := durationParts[name]; ok {
-			part = append(part, cel.MemberOverload("duration_"+name, []*cel.Type{span, text}, number, cel.BinaryBinding(func(v, _ ref.Val) ref.Val {
-				return types.Double(of(v.(types.Duration).Duration))
-			})))
+			ofSpan := cel.BinaryBinding(func(v, _ ref.Val) ref.Val { return types.Double(of(v.(types.Duration).Duration)) })
+			bindings = append(bindings, cel.MemberOverload("duration_"+name, []*cel.Type{span, text}, number, ofSpan))
 		}
-		options = append(options, cel.Function(name, part...))
+		options = append(options, cel.Function(name, bindings...))
 	}
 	return options
+}
+
+// inZone binds a function of a value and a time zone.
+func inZone(do func(v ref.Val, loc *time.Location) ref.Val) cel.OverloadOpt {
+	return cel.BinaryBinding(func(v, zone ref.Val) ref.Val {
+		loc, ok := zoneOf(string(zone.(types.String)))
+		if !ok {
+			return types.NewErr("invalid time zone")
+		}
+		return do(v, loc)
+	})
+}
+
+// zoneArgument returns which argument of a call is a time zone; false for a call that
+// takes none.
+func zoneArgument(call ast.CallExpr) (at int, ok bool) {
+	name := call.FunctionName()
+	if call.IsMemberFunction() {
+		_, ok = dateParts[name]
+		return 0, ok
+	}
+	return 1, name == dateFunction || name == overloads.TypeConvertTimestamp
 }
 
 // inLeadZone adds the lead's zone to a call that reads times and names no zone.
 func inLeadZone(e ast.Expr, id int64) bool {
 	call := e.AsCall()
-	name, written := call.FunctionName(), 1
-	if call.IsMemberFunction() {
-		written = 0
-		if _, ok := dateParts[name]; !ok {
-			return false
-		}
-	} else if name != dateFunction && name != overloads.TypeConvertTimestamp {
-		return false
-	}
-	if len(call.Args()) != written {
+	at, ok := zoneArgument(call)
+	if !ok || len(call.Args()) != at {
 		return false
 	}
 	build := ast.NewExprFactory()
-	arguments := append(call.Args()[:written:written], build.NewIdent(id, varZone))
+	arguments := append(slices.Clone(call.Args()), build.NewIdent(id, varZone))
 	if call.IsMemberFunction() {
-		e.SetKindCase(build.NewMemberCall(e.ID(), name, call.Target(), arguments...))
+		e.SetKindCase(build.NewMemberCall(e.ID(), call.FunctionName(), call.Target(), arguments...))
 	} else {
-		e.SetKindCase(build.NewCall(e.ID(), name, arguments...))
+		e.SetKindCase(build.NewCall(e.ID(), call.FunctionName(), arguments...))
 	}
 	return true
 }
@@ -112,41 +122,29 @@ func inLeadZone(e ast.Expr, id int64) bool {
 // function that reads times; "" if nothing is.
 func literalFault(e ast.Expr) string {
 	call := e.AsCall()
-	arguments := call.Args()
-	if len(arguments) == 0 {
-		return ""
-	}
 	written := func(i int) (string, bool) {
-		if i >= len(arguments) || arguments[i].Kind() != ast.LiteralKind {
+		if i >= len(call.Args()) || call.Args()[i].Kind() != ast.LiteralKind {
 			return "", false
 		}
-		s, ok := arguments[i].AsLiteral().(types.String)
+		s, ok := call.Args()[i].AsLiteral().(types.String)
 		return string(s), ok
 	}
-	name, zoneAt := call.FunctionName(), 1
-	if call.IsMemberFunction() {
-		if _, ok := dateParts[name]; !ok {
-			return ""
-		}
-		zoneAt = 0
-	} else if s, ok := written(0); ok {
-		switch name {
+	if s, ok := written(0); ok && !call.IsMemberFunction() {
+		switch call.FunctionName() {
 		case dateFunction, overloads.TypeConvertTimestamp:
 			if _, ok := readInstant(s, time.UTC); !ok {
-				return clip(strconv.Quote(s), 64) + " is no date; write it like 2026-12-31 or 2026-12-31T09:00:00+08:00"
+				return waypost.Clip(strconv.Quote(s), 64) + " is no date; write it like 2026-12-31 or 2026-12-31T09:00:00+08:00"
 			}
 		case overloads.TypeConvertDuration:
 			if _, ok := readDuration(s); !ok {
-				return clip(strconv.Quote(s), 64) + " is no duration; write it like 72h or P3D"
+				return waypost.Clip(strconv.Quote(s), 64) + " is no duration; write it like 72h or P3D"
 			}
 		}
 	}
-	if name == overloads.TypeConvertDuration {
-		return ""
-	}
-	if s, ok := written(zoneAt); ok && (call.IsMemberFunction() || name == dateFunction || name == overloads.TypeConvertTimestamp) {
+	at, takesZone := zoneArgument(call)
+	if s, ok := written(at); ok && takesZone {
 		if _, ok := zoneOf(s); !ok {
-			return "there is no time zone " + clip(strconv.Quote(s), 64) + "; write it like Asia/Shanghai or +08:00"
+			return "there is no time zone " + waypost.Clip(strconv.Quote(s), 64) + "; write it like Asia/Shanghai or +08:00"
 		}
 	}
 	return ""
@@ -160,26 +158,22 @@ func zoneOf(name string) (*time.Location, bool) {
 	return waypost.Zone(name)
 }
 
-// readInstant reads a date as a waitUntil does: of a day its midnight, and what clocks show
-// is meant in the zone.
+// readInstant reads a date as a waitUntil does: a day is its midnight, and a date without
+// a zone is one in loc.
 func readInstant(s string, loc *time.Location) (time.Time, bool) {
 	t, zoned, ok := parseDate(s)
 	if ok && !zoned {
-		t = firstAt(t, loc)
+		t = waypost.FirstAt(t, loc)
 	}
 	return t, ok
 }
 
 // midnight is when the day begins that it is at t in the zone.
 func midnight(t time.Time, loc *time.Location) time.Time {
-	return firstAt(dayOf(t.In(loc)).Time, loc).UTC()
+	return waypost.FirstAt(dayOf(t.In(loc)).Time, loc).UTC()
 }
 
-func textToInstant(v, zone ref.Val) ref.Val {
-	loc, ok := zoneOf(string(zone.(types.String)))
-	if !ok {
-		return types.NewErr("invalid time zone")
-	}
+func textToInstant(v ref.Val, loc *time.Location) ref.Val {
 	t, ok := readInstant(string(v.(types.String)), loc)
 	if !ok {
 		return types.NewErr("type conversion error")
@@ -187,18 +181,14 @@ func textToInstant(v, zone ref.Val) ref.Val {
 	return timestampOf(t)
 }
 
-func textToDate(v, zone ref.Val) ref.Val {
-	if v = textToInstant(v, zone); types.IsError(v) {
+func textToDate(v ref.Val, loc *time.Location) ref.Val {
+	if v = textToInstant(v, loc); types.IsError(v) {
 		return v
 	}
-	return instantToDate(v, zone)
+	return instantToDate(v, loc)
 }
 
-func instantToDate(v, zone ref.Val) ref.Val {
-	loc, ok := zoneOf(string(zone.(types.String)))
-	if !ok {
-		return types.NewErr("invalid time zone")
-	}
+func instantToDate(v ref.Val, loc *time.Location) ref.Val {
 	return timestampOf(midnight(v.(types.Timestamp).Time, loc))
 }
 

@@ -140,7 +140,7 @@ func TestCheck_time(t *testing.T) {
 		"now":                                       "must be true or false, not timestamp",
 		"[1].exists(i, date('2026-13-01') > today)": "is no date",
 	} {
-		problems := branchOn(t, condition).Check(nil)
+		problems := branchOn(t, condition).Check(nil, nil)
 		if len(problems) != 1 || !strings.Contains(problems[0].Message, want) {
 			t.Errorf("%s: %v, want %q", condition, problems, want)
 		}

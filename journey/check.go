@@ -12,15 +12,9 @@ import (
 
 // Check reports everything that keeps the definition from being published
 // (docs/contract.md, "Publishing"), at once, each problem with the path of what is wrong.
-// webhookExists tells whether a touchpoint may name a webhook; nil takes all of
-// them for existing.
-func (d *Definition) Check(webhookExists func(id string) bool) waypost.Problems {
-	return d.CheckAll(webhookExists, nil)
-}
-
-// CheckAll is Check that is also told which journeys an enroll node may name; nil
-// takes all of them for existing.
-func (d *Definition) CheckAll(webhookExists, journeyExists func(id string) bool) waypost.Problems {
+// webhookExists tells whether a touchpoint may name a webhook, and journeyExists whether
+// an enroll node may name a journey; nil: all of them exist.
+func (d *Definition) Check(webhookExists, journeyExists func(id string) bool) waypost.Problems {
 	c := checker{d: d, webhookExists: webhookExists, journeyExists: journeyExists}
 	c.header()
 	for i := range d.body.Nodes {
@@ -56,15 +50,13 @@ func (c *checker) header() {
 		c.reference("start", b.Start)
 	}
 	if r := b.Reentry; r != nil {
-		switch waypost.ReentryPolicy(r.Policy) {
+		switch r.Policy {
 		case "", waypost.ReentryAfterExit, waypost.ReentryNever, waypost.ReentryAlways:
 		default:
 			c.p.Add(waypost.DetailOutOfRange, "reentry.policy", "must be afterExit, never or always")
 		}
 		if r.Every != "" {
-			if _, err := waypost.ParseDuration(r.Every); err != nil {
-				c.p.Add(waypost.DetailInvalidFormat, "reentry.every", "%s", err)
-			} else if r.Policy == string(waypost.ReentryNever) {
+			if _, ok := c.duration(r.Every, "reentry.every", "24h or P1D"); ok && r.Policy == waypost.ReentryNever {
 				c.p.Add(waypost.DetailOutOfRange, "reentry.every", "has no effect with the policy never: a lead does not enter again")
 			}
 		}
@@ -72,11 +64,10 @@ func (c *checker) header() {
 	c.exitOn()
 	c.quietHours()
 	c.frequencyCap()
-	if n := len(b.Nodes); n == 0 {
+	if len(b.Nodes) == 0 {
 		c.p.Add(waypost.DetailNullValue, "nodes", "a journey has at least one node")
-	} else if n > MaxNodes {
-		c.p.Add(waypost.DetailTooLong, "nodes", "a journey has at most %d nodes, not %d", MaxNodes, n)
 	}
+	c.atMost(len(b.Nodes), MaxNodes, "nodes", "a journey has at most %d nodes, not %d")
 }
 
 func (c *checker) node(i int, path string) {
@@ -84,7 +75,7 @@ func (c *checker) node(i int, path string) {
 	switch first, known := c.d.index[n.ID]; {
 	case n.ID == "":
 		c.p.Add(waypost.DetailNullValue, path+".id", "must not be empty")
-	case !isNodeID(n.ID):
+	case !isName(n.ID, "_-"):
 		c.p.Add(waypost.DetailInvalidFormat, path+".id", "must be 1 to 64 letters, digits, _ and -")
 	case known && first != i:
 		c.p.Add(waypost.DetailDuplicate, path+".id", "nodes[%d] has the same id", first)
@@ -96,7 +87,7 @@ func (c *checker) node(i int, path string) {
 	case Touchpoint:
 		c.touchpoint(n, path)
 	case Delay:
-		c.wait(n, n.For, path+".for")
+		c.wait(n.For, path+".for")
 	case WaitForEvent:
 		c.event(i, path)
 	case WaitUntil:
@@ -116,14 +107,12 @@ func (c *checker) touchpoint(n Node, path string) {
 	case n.Webhook == "":
 		c.p.Add(waypost.DetailNullValue, path+".webhook", "must name a webhook")
 	case c.webhookExists != nil && !c.webhookExists(n.Webhook):
-		c.p.Add(waypost.DetailOutOfRange, path+".webhook", "there is no webhook %q", clip(n.Webhook, 64))
+		c.p.Add(waypost.DetailOutOfRange, path+".webhook", "there is no webhook %q", waypost.Clip(n.Webhook, 64))
 	}
 	path += ".params"
-	if len(n.Params) > MaxParams {
-		c.p.Add(waypost.DetailTooLong, path, "a touchpoint has at most %d params, not %d", MaxParams, len(n.Params))
-	}
+	c.atMost(len(n.Params), MaxParams, path, "a touchpoint has at most %d params, not %d")
 	for _, name := range slices.Sorted(maps.Keys(n.Params)) {
-		at := path + "." + clip(name, 64)
+		at := path + "." + waypost.Clip(name, 64)
 		if length := utf8.RuneCountInString(name); length < 1 || length > 64 {
 			c.p.Add(waypost.DetailTooLong, at, "a param's name has 1 to 64 characters")
 		}
@@ -141,22 +130,15 @@ func (c *checker) touchpoint(n Node, path string) {
 		}
 		if len(text) > MaxTemplate {
 			c.p.Add(waypost.DetailTooLong, at, "has at most %d KiB", MaxTemplate>>10)
-		} else if err := c.d.checkTemplate(text); err != nil {
+		} else if _, err := compileTemplate(text, c.d.hasTouchpoint); err != nil {
 			c.p.Add(waypost.DetailInvalidFormat, at, "%s", err)
 		}
 	}
 }
 
-// wait checks the duration of a node that waits, as it was written.
-func (c *checker) wait(n Node, written, path string) {
-	if written == "" {
-		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as 72h or P3D")
-		return
-	}
-	switch wait, err := n.wait(); {
-	case err != nil:
-		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
-	case wait < minWait:
+// wait checks how long a node waits.
+func (c *checker) wait(written, path string) {
+	if wait, ok := c.duration(written, path, "72h or P3D"); ok && wait < minWait {
 		c.p.Add(waypost.DetailOutOfRange, path, "must be 1ms or more")
 	}
 }
@@ -164,38 +146,34 @@ func (c *checker) wait(n Node, written, path string) {
 func (c *checker) event(i int, path string) {
 	n := c.d.body.Nodes[i]
 	c.eventName(n.Event, path+".event")
-	c.wait(n, n.Timeout, path+".timeout")
+	c.wait(n.Timeout, path+".timeout")
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
 	}
 	if n.When != "" && c.room(path+".when", n.When) {
-		c.condition(n.When, c.d.compiled(i)[0], path+".when")
+		c.condition(n.When, c.d.conditions[i]()[0], path+".when")
 	}
 }
 
 func (c *checker) eventName(name, path string) {
 	if name == "" {
 		c.p.Add(waypost.DetailNullValue, path, "must name an event")
-	} else if !isEventName(name) {
+	} else if !isName(name, "_-.") {
 		c.p.Add(waypost.DetailInvalidFormat, path, "must be 1 to 64 letters, digits, _, - and .")
 	}
 }
 
 func (c *checker) branch(i int, path string) {
-	cases := c.d.body.Nodes[i].Cases
+	n := c.d.body.Nodes[i]
+	cases := n.Cases
 	if len(cases) == 0 {
 		c.p.Add(waypost.DetailNullValue, path+".cases", "a branch has at least one case")
-	} else if len(cases) > MaxCases {
-		c.p.Add(waypost.DetailTooLong, path+".cases", "a branch has at most %d cases, not %d", MaxCases, len(cases))
 	}
-	whens := make([]string, len(cases))
-	for j := range cases {
-		whens[j] = cases[j].When
-	}
-	if !c.room(path+".cases", whens...) {
+	c.atMost(len(cases), MaxCases, path+".cases", "a branch has at most %d cases, not %d")
+	if !c.room(path+".cases", n.conditions()...) {
 		return
 	}
-	for j, compiled := range c.d.compiled(i) {
+	for j, compiled := range c.d.conditions[i]() {
 		c.condition(cases[j].When, compiled, path+"."+element("cases", j)+".when")
 	}
 }
@@ -232,13 +210,9 @@ func (c *checker) condition(when string, compiled condition, path string) {
 // reference reports a node id that names no node.
 func (c *checker) reference(path, id string) {
 	if _, ok := c.d.index[id]; !ok {
-		c.p.Add(waypost.DetailOutOfRange, path, "there is no node %q", clip(id, 64))
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no node %q", waypost.Clip(id, 64))
 	}
 }
-
-func isNodeID(id string) bool { return isName(id, "_-") }
-
-func isEventName(name string) bool { return isName(name, "_-.") }
 
 // isName tells whether s is 1 to 64 ASCII letters, digits and others.
 func isName(s, others string) bool {
@@ -249,13 +223,4 @@ func isName(s, others string) bool {
 		}
 	}
 	return s != "" && len(s) <= 64
-}
-
-// clip cuts s after n bytes at a character boundary, for messages and paths that
-// repeat input.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -9,9 +9,7 @@ import (
 
 func (c *checker) exitOn() {
 	events := c.d.body.ExitOn
-	if len(events) > MaxExitEvents {
-		c.p.Add(waypost.DetailTooLong, "exitOn", "a journey has at most %d such events, not %d", MaxExitEvents, len(events))
-	}
+	c.atMost(len(events), MaxExitEvents, "exitOn", "a journey has at most %d such events, not %d")
 	for i, e := range events {
 		path := element("exitOn", i) + ".event"
 		c.eventName(e.Event, path)
@@ -39,20 +37,9 @@ func (c *checker) frequencyCap() {
 	if f == nil {
 		return
 	}
-	switch {
-	case f.Touchpoints == 0:
-		c.p.Add(waypost.DetailNullValue, "frequencyCap.touchpoints", "must be a number from 1 to %d", MaxCap)
-	case f.Touchpoints < 1 || f.Touchpoints > MaxCap:
-		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.touchpoints", "must be a number from 1 to %d", MaxCap)
-	}
-	if f.Per == "" {
-		c.p.Add(waypost.DetailNullValue, "frequencyCap.per", "must be a duration such as 24h or P7D")
-		return
-	}
-	switch per, err := waypost.ParseDuration(f.Per); {
-	case err != nil:
-		c.p.Add(waypost.DetailInvalidFormat, "frequencyCap.per", "%s", err)
-	case time.Duration(per) < time.Second || time.Duration(per) > MaxCapPeriod:
+	c.number(f.Touchpoints, MaxCap, "frequencyCap.touchpoints")
+	per, ok := c.duration(f.Per, "frequencyCap.per", "24h or P7D")
+	if ok && (per < time.Second || per > MaxCapPeriod) {
 		c.p.Add(waypost.DetailOutOfRange, "frequencyCap.per", "must be between 1s and 366 days")
 	}
 }
@@ -67,7 +54,7 @@ func (c *checker) waitUntil(n Node, path string) {
 	c.zone(n.Timezone, path+".timezone")
 	for i, day := range n.Weekdays {
 		at := path + "." + element("weekdays", i)
-		if _, ok := weekday(day); !ok {
+		if _, ok := weekdays[day]; !ok {
 			c.p.Add(waypost.DetailOutOfRange, at, "must be mon, tue, wed, thu, fri, sat or sun")
 		} else if first := slices.Index(n.Weekdays, day); first < i {
 			c.p.Add(waypost.DetailDuplicate, at, "weekdays[%d] is the same day", first)
@@ -87,15 +74,15 @@ func (c *checker) waitUntil(n Node, path string) {
 	}
 }
 
-// missed checks where those go on whose date is not to be waited for. A date that
-// comes once can be over for anybody; a birthday comes again.
+// missed checks where a lead goes on that has no date to wait for. A date that comes
+// once can be over for any lead; a birthday comes again.
 func (c *checker) missed(n Node, path string) {
 	switch {
 	case n.OnMissed != "" && n.Lead == "":
 		c.p.Add(waypost.DetailOutOfRange, path, "is for a date of the lead, and lead names none")
 	case n.OnMissed == "" && n.Lead != birthday && isLeadDate(n.Lead):
 		c.p.Add(waypost.DetailNullValue, path, "must name where node %q sends leads whose %s is missing, invalid, in the past or more than 100 years ahead: "+
-			"a node to go on at, or an exit node", clip(n.ID, 64), clip(n.Lead, 80))
+			"a node to go on at, or an exit node", waypost.Clip(n.ID, 64), waypost.Clip(n.Lead, 80))
 	}
 }
 
@@ -106,17 +93,10 @@ func (c *checker) split(n Node, path string) {
 		c.p.Add(waypost.DetailNullValue, path, "a split has at least two arms")
 	case len(n.Arms) == 1:
 		c.p.Add(waypost.DetailOutOfRange, path, "a split has at least two arms")
-	case len(n.Arms) > MaxArms:
-		c.p.Add(waypost.DetailTooLong, path, "a split has at most %d arms, not %d", MaxArms, len(n.Arms))
 	}
+	c.atMost(len(n.Arms), MaxArms, path, "a split has at most %d arms, not %d")
 	for i, a := range n.Arms {
-		at := path + element("", i) + ".weight"
-		switch {
-		case a.Weight == 0:
-			c.p.Add(waypost.DetailNullValue, at, "must be a number from 1 to %d", MaxWeight)
-		case a.Weight < 0 || a.Weight > MaxWeight:
-			c.p.Add(waypost.DetailOutOfRange, at, "must be a number from 1 to %d", MaxWeight)
-		}
+		c.number(a.Weight, MaxWeight, path+element("", i)+".weight")
 	}
 }
 
@@ -128,19 +108,49 @@ func (c *checker) enroll(n Node, path string) {
 	case !isName(n.Journey, "_-"):
 		c.p.Add(waypost.DetailInvalidFormat, path, "must be the id of a journey")
 	case c.journeyExists != nil && !c.journeyExists(n.Journey):
-		c.p.Add(waypost.DetailOutOfRange, path, "there is no journey %q", clip(n.Journey, 64))
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no journey %q", waypost.Clip(n.Journey, 64))
 	}
 }
 
+// atMost checks the length of a list; text takes both numbers.
+func (c *checker) atMost(n, most int, path, text string) {
+	if n > most {
+		c.p.Add(waypost.DetailTooLong, path, text, most, n)
+	}
+}
+
+// number checks a number from 1 to most.
+func (c *checker) number(n, most int, path string) {
+	switch {
+	case n == 0:
+		c.p.Add(waypost.DetailNullValue, path, "must be a number from 1 to %d", most)
+	case n < 0 || n > most:
+		c.p.Add(waypost.DetailOutOfRange, path, "must be a number from 1 to %d", most)
+	}
+}
+
+// duration checks a duration.
+func (c *checker) duration(written, path, examples string) (time.Duration, bool) {
+	if written == "" {
+		c.p.Add(waypost.DetailNullValue, path, "must be a duration such as %s", examples)
+		return 0, false
+	}
+	d, err := waypost.ParseDuration(written)
+	if err != nil {
+		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
+	}
+	return time.Duration(d), err == nil
+}
+
 // clock checks a time of day.
-func (c *checker) clock(written, path string) (clock, bool) {
+func (c *checker) clock(written, path string) (time.Duration, bool) {
 	if written == "" {
 		c.p.Add(waypost.DetailNullValue, path, "must be a time such as 09:00")
-		return clock{}, false
+		return 0, false
 	}
 	t, ok := parseClock(written)
 	if !ok {
-		c.p.Add(waypost.DetailInvalidFormat, path, "%q is no time; write it like 09:00, from 00:00 to 23:59", clip(written, 40))
+		c.p.Add(waypost.DetailInvalidFormat, path, "%q is no time; write it like 09:00, from 00:00 to 23:59", waypost.Clip(written, 40))
 	}
 	return t, ok
 }
@@ -151,6 +161,6 @@ func (c *checker) zone(name, path string) {
 		return
 	}
 	if _, ok := waypost.Zone(name); !ok {
-		c.p.Add(waypost.DetailOutOfRange, path, "there is no time zone %q; write it like Asia/Shanghai", clip(name, 64))
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no time zone %q; write it like Asia/Shanghai", waypost.Clip(name, 64))
 	}
 }

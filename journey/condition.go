@@ -14,6 +14,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
+
+	"waypost"
 )
 
 // conditionEnv declares the variables of branches once per process. It takes no
@@ -41,12 +43,6 @@ var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return env.Extend(cel.Variable(varEvent, cel.MapType(cel.StringType, cel.DynType)))
 })
 
-// conditions holds the compiled conditions of one node.
-type conditions struct {
-	once sync.Once
-	all  []condition
-}
-
 // condition is one compiled condition, or why it does not compile.
 type condition struct {
 	program cel.Program
@@ -54,22 +50,19 @@ type condition struct {
 	err     error
 }
 
-// compiled compiles the conditions of a node, once.
-func (d *Definition) compiled(node int) []condition {
-	c := &d.conditions[node]
-	c.once.Do(func() {
-		n := d.body.Nodes[node]
-		env := conditionEnv
-		if n.Type == WaitForEvent {
-			env = eventEnv
-		}
-		for _, source := range n.conditions() {
-			compiled, err := d.compile(env, source)
-			compiled.err = err
-			c.all = append(c.all, compiled)
-		}
-	})
-	return c.all
+// compileAll compiles the conditions of a node.
+func (d *Definition) compileAll(n Node) []condition {
+	env := conditionEnv
+	if n.Type == WaitForEvent {
+		env = eventEnv
+	}
+	var all []condition
+	for _, source := range n.conditions() {
+		compiled, err := d.compile(env, source)
+		compiled.err = err
+		all = append(all, compiled)
+	}
+	return all
 }
 
 // compile checks a condition and plans it. Its errors name positions and repeat
@@ -90,7 +83,7 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 	found, zoned := prepare(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	for _, e := range issues.Errors() {
-		if zoned[e.ExprID] { // nobody has written the zone
+		if zoned[e.ExprID] { // the condition does not name the zone
 			e.Message = strings.NewReplacer(", string)", ")", "(string)", "()").Replace(e.Message)
 		}
 		found = append(found, e)
@@ -114,7 +107,7 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 		cel.InterruptCheckFrequency(10),
 	)
 	if err != nil {
-		return condition{}, errors.New(clip(firstLine(err.Error()), 300))
+		return condition{}, errors.New(waypost.Clip(firstLine(err.Error()), 300))
 	}
 	return condition{program: program, parts: parts}, nil
 }
@@ -124,9 +117,7 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 // a zone.
 func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
 	zoned = map[int64]bool{}
-	report := func(e ast.Expr, message string) {
-		found = append(found, &common.Error{Location: a.SourceInfo().GetStartLocation(e.ID()), Message: message, ExprID: e.ID()})
-	}
+	report := func(e ast.Expr, message string) { found = append(found, faultAt(a, e, message)) }
 	id := ast.MaxID(a)
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
@@ -151,6 +142,10 @@ func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
 	return found, zoned
 }
 
+func faultAt(a *ast.AST, e ast.Expr, message string) *common.Error {
+	return &common.Error{Location: a.SourceInfo().GetStartLocation(e.ID()), Message: message, ExprID: e.ID()}
+}
+
 // told makes one error of what is wrong with a condition.
 func told(found []*common.Error) error {
 	var out []string
@@ -160,7 +155,7 @@ func told(found []*common.Error) error {
 			position = fmt.Sprintf("line %d, column %d: ", e.Location.Line(), e.Location.Column()+1)
 		}
 		message := strings.TrimSuffix(firstLine(e.Message), " (in container '')")
-		out = append(out, position+clip(message, 300))
+		out = append(out, position+waypost.Clip(message, 300))
 	}
 	return errors.New(strings.Join(out, "; "))
 }
@@ -171,12 +166,12 @@ func firstLine(s string) string {
 }
 
 // members lists what the variables of fixed shape have.
-var members = sync.OnceValue(func() map[string]object {
+var members = sync.OnceValue(func() map[string]map[string]any {
 	var f Facts
-	out := map[string]object{}
+	out := map[string]map[string]any{}
 	for name, v := range f.variables() {
-		if o := v.(object); name != varTouchpoints {
-			out[name] = o
+		if name != varTouchpoints {
+			out[name] = v.(map[string]any)
 		}
 	}
 	return out
@@ -184,36 +179,47 @@ var members = sync.OnceValue(func() map[string]object {
 
 var touchpointMembers = []string{"succeed", "httpStatus", "message", "attempts"}
 
+// unknownMember returns what is wrong with a member of a variable; "" if nothing is.
+func unknownMember(variable, member string, touchpoint func(id string) bool) string {
+	if variable == varTouchpoints {
+		if !touchpoint(member) {
+			return fmt.Sprintf("the journey has no touchpoint %q", waypost.Clip(member, 64))
+		}
+		return ""
+	}
+	if known, ok := members()[variable]; ok {
+		if _, ok := known[member]; !ok {
+			return fmt.Sprintf("%s has no member %q", variable, waypost.Clip(member, 64))
+		}
+	}
+	return ""
+}
+
+func unknownOfTouchpoint(member string) string {
+	if slices.Contains(touchpointMembers, member) {
+		return ""
+	}
+	return fmt.Sprintf("a touchpoint has no member %q, but %s", waypost.Clip(member, 64), strings.Join(touchpointMembers, ", "))
+}
+
 // unknownNames finds what the types cannot check, touchpoints that the journey does
 // not have and members such as lead.naem: at run time they would be a case
 // that is quietly never true.
 func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 	var found []*common.Error
-	report := func(e ast.Expr, format string, args ...any) {
-		found = append(found, &common.Error{
-			Location: a.SourceInfo().GetStartLocation(e.ID()), Message: fmt.Sprintf(format, args...), ExprID: e.ID(),
-		})
-	}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		operand, member, ok := access(e)
 		if !ok {
 			return
 		}
+		fault := ""
 		if operand.Kind() == ast.IdentKind {
-			name := operand.AsIdent()
-			if name == varTouchpoints {
-				if n, ok := d.Node(member); !ok || n.Type != Touchpoint {
-					report(e, "the journey has no touchpoint %q", clip(member, 64))
-				}
-			} else if known, ok := members()[name]; ok {
-				if _, ok := known[member]; !ok {
-					report(e, "%s has no member %q", name, clip(member, 64))
-				}
-			}
-			return
+			fault = unknownMember(operand.AsIdent(), member, d.hasTouchpoint)
+		} else if of, _, ok := access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints {
+			fault = unknownOfTouchpoint(member)
 		}
-		if of, _, ok := access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints && !slices.Contains(touchpointMembers, member) {
-			report(e, "a touchpoint has no member %q, but %s", clip(member, 64), strings.Join(touchpointMembers, ", "))
+		if fault != "" {
+			found = append(found, faultAt(a, e, fault))
 		}
 	}))
 	return found

@@ -120,7 +120,7 @@ func TestDecide_costly(t *testing.T) {
 		})
 	}
 	for _, pattern := range []string{strings.Repeat("(a?){1000}", 4), strings.Repeat("a", 600)} {
-		if problems := branchOn(t, fmt.Sprintf("lead.name.matches('%s')", pattern)).Check(nil); len(problems) != 1 {
+		if problems := branchOn(t, fmt.Sprintf("lead.name.matches('%s')", pattern)).Check(nil, nil); len(problems) != 1 {
 			t.Errorf("a pattern of %d bytes is taken: %v", len(pattern), problems)
 		}
 	}
@@ -162,7 +162,7 @@ func TestCheck_largest(t *testing.T) {
 	}
 	for _, nodes := range []string{waits.String() + `{"id":"b190","type":"exit"}`, conditions.String() + `{"id":"b20","type":"exit"}`, templates.String() + `{"id":"b30","type":"exit"}`} {
 		within(t, nodes, 10*time.Second, func() any {
-			if problems := parse(t, `{"name":"x","start":"b0","nodes":[`+nodes+`]}`).Check(nil); len(problems) > 0 {
+			if problems := parse(t, `{"name":"x","start":"b0","nodes":[`+nodes+`]}`).Check(nil, nil); len(problems) > 0 {
 				t.Errorf("problems %v", problems[:1])
 			}
 			return len(nodes)

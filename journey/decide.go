@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"waypost"
+	"waypost/journey/liquid"
 )
 
 // maxDecide stops a condition that its cost limit somehow does not. It is a variable for
@@ -18,9 +21,9 @@ var maxDecide = time.Second
 // the first that is true, -1 if none is. A case that errors or meets a missing
 // value is false. reason says which arm it is and why, such as "case 2: lead.gender
 // == 1 → true; case 1: error: no such key" or "otherwise; case 1: lead.gender == 1 →
-// false": the results of the conditions that && and || join there, of the case that is
-// true or else of all, and the errors of those before it. Of values it holds those of
-// touchpoints only.
+// false". It has the results of all parts of the case that is true, and the errors of
+// the cases before it; if none is true, the results of all cases. It holds no values but
+// those of touchpoints.
 func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	i, ok := d.index[node]
 	if !ok || d.body.Nodes[i].Type != Branch {
@@ -29,37 +32,24 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
 	vars := conditionVariables(&f)
-	compiled := d.compiled(i)
-	verdicts := make([]verdict, 0, len(compiled))
-	arm = -1
-	for j, c := range compiled {
-		verdicts = append(verdicts, c.holds(ctx, vars))
-		if verdicts[j].yes {
-			arm = j
-			break
+	told, faults := []string{"otherwise"}, []string{}
+	for j, c := range d.conditions[i]() {
+		v := c.holds(ctx, vars)
+		result := caseName(j) + ": " + c.told(v, &f)
+		if v.yes {
+			return j, waypost.Clip(strings.Join(append([]string{result}, faults...), "; "), maxWhy)
+		}
+		told = append(told, result)
+		if v.fault != "" {
+			faults = append(faults, caseName(j)+": "+errorPrefix+v.fault)
 		}
 	}
-	reason = "otherwise"
-	if arm >= 0 {
-		reason = caseName(arm) + ": " + compiled[arm].told(verdicts[arm], &f)
-	}
-	for j, v := range verdicts {
-		if len(reason) > maxWhy {
-			break
-		}
-		switch {
-		case arm < 0:
-			reason += "; " + caseName(j) + ": " + compiled[j].told(v, &f)
-		case v.fault != "":
-			reason += "; " + caseName(j) + ": " + errorPrefix + v.fault
-		}
-	}
-	return arm, clip(reason, maxWhy)
+	return -1, waypost.Clip(strings.Join(told, "; "), maxWhy)
 }
 
-// DecideAt decides a branch, a waitUntil or a split for the lead of the facts who
+// DecideAt decides a branch, a waitUntil or a split for the lead of the facts, which
 // stands there at now, and returns the input that tells Step of it. It reads no
-// clock; where the same lead may be asked at nearly the same time again, as in a
+// clock; where the same lead may come again at nearly the same time, as in a
 // loop, now must not be before the end of the last wait. Any other node is an
 // error: an enroll node is decided by enrolling.
 func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error) {
@@ -76,7 +66,7 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.weights())
 		in.Reason = n.armTold(in.Arm)
 	default:
-		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", clip(node, 64))
+		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", waypost.Clip(node, 64))
 	}
 	return in, nil
 }
@@ -91,7 +81,7 @@ func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
 	if !ok || d.body.Nodes[i].Type != WaitForEvent {
 		return false, errorPrefix + "not a wait for an event"
 	}
-	compiled := d.compiled(i)
+	compiled := d.conditions[i]()
 	if len(compiled) == 0 {
 		return true, ""
 	}
@@ -100,7 +90,7 @@ func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
 	vars := conditionVariables(&f)
 	vars[varEvent] = native(plainObject(f.Event))
 	v := compiled[0].holds(ctx, vars)
-	return v.yes, clip("event "+d.body.Nodes[i].Event+": "+compiled[0].told(v, &f), maxWhy)
+	return v.yes, waypost.Clip("event "+d.body.Nodes[i].Event+": "+compiled[0].told(v, &f), maxWhy)
 }
 
 // Words for why a condition is false.
@@ -110,11 +100,11 @@ const (
 	tookTooLong = "took too long"
 )
 
-// verdict is what came of one condition.
+// verdict is the result of one condition.
 type verdict struct {
 	yes   bool
 	fault string    // a safe word for what went wrong, or ""
-	parts []ref.Val // results of its parts; nil for those that were not looked at
+	parts []ref.Val // results of its parts; nil where a part was not evaluated
 }
 
 // holds evaluates one condition.
@@ -172,12 +162,11 @@ func faultWord(err error) string {
 	return "evaluation failed"
 }
 
-// conditionVariables turns the facts into types that CEL handles fastest.
+// conditionVariables returns the facts in the types that conditions take: all numbers are
+// float64.
 func conditionVariables(f *Facts) map[string]any {
 	vars := f.variables()
-	for name, v := range vars {
-		vars[name] = native(v)
-	}
+	native(vars)
 	zone := time.UTC
 	if loc, ok := leadZone(&f.Lead); ok {
 		zone = loc
@@ -190,33 +179,27 @@ func conditionVariables(f *Facts) map[string]any {
 	return vars
 }
 
-// errNoTime stands where the facts have no time, which is no time of the year 1.
+// errNoTime is the value of now and today where the facts have no time.
 var errNoTime = types.NewErr(missingValue)
 
+// native turns numbers and instants into the types of conditions, in place.
 func native(v any) any {
 	switch v := v.(type) {
-	case object:
+	case map[string]any:
 		for name, member := range v {
-			switch member.(type) {
-			case object, []any, int, decimal, instant:
-				v[name] = native(member)
-			}
+			v[name] = native(member)
 		}
-		return map[string]any(v)
 	case []any:
 		for i, e := range v {
 			v[i] = native(e)
 		}
-		return v
 	case int:
 		// A float64 would take one number for another.
 		if v > maxExact || v < -maxExact {
 			return types.NewErr(errOverflow)
 		}
 		return float64(v)
-	case decimal:
-		return float64(v)
-	case instant:
+	case liquid.Instant:
 		return time.Time(v)
 	}
 	return v

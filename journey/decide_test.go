@@ -127,7 +127,7 @@ func TestMatches(t *testing.T) {
 		t.Run(test.condition, func(t *testing.T) {
 			t.Parallel()
 			d := waitOn(t, test.condition)
-			if problems := d.Check(nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
 			yes, reason := d.Matches("w", f)
@@ -266,7 +266,7 @@ func TestDecide(t *testing.T) {
 		t.Run(test.condition, func(t *testing.T) {
 			t.Parallel()
 			d := branchOn(t, test.condition)
-			if problems := d.Check(nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
 			arm, reason := d.Decide("b", facts())

@@ -1,12 +1,16 @@
 package journey
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Limits of a definition.
@@ -38,8 +42,8 @@ type Definition struct {
 	canonical []byte
 	index     map[string]int // of the first node of each id
 
-	conditions []conditions // beside body.Nodes
-	templates  templateCache
+	conditions []func() []condition // beside body.Nodes; compiled by the first call
+	templates  *lru.Cache[string, *liquid.Template]
 }
 
 // body is the definition as it is written; the order of the members is the
@@ -55,8 +59,8 @@ type body struct {
 }
 
 type reentry struct {
-	Policy string `json:"policy,omitempty"`
-	Every  string `json:"every,omitempty"`
+	Policy waypost.ReentryPolicy `json:"policy,omitempty"`
+	Every  string                `json:"every,omitempty"`
 }
 
 type exitOn struct {
@@ -100,18 +104,9 @@ func (d *Definition) Node(id string) (Node, bool) {
 // not say. In a definition that Check refuses, Policy can be unknown, and Every
 // is zero where it is no duration.
 func (d *Definition) Reentry() waypost.Reentry {
-	out := waypost.Reentry{Policy: waypost.ReentryAfterExit}
-	r := d.body.Reentry
-	if r == nil {
-		return out
-	}
-	if r.Policy != "" {
-		out.Policy = waypost.ReentryPolicy(r.Policy)
-	}
-	if every, err := waypost.ParseDuration(r.Every); err == nil {
-		out.Every = every
-	}
-	return out
+	r := value(d.body.Reentry)
+	every, _ := waypost.ParseDuration(r.Every)
+	return waypost.Reentry{Policy: cmp.Or(r.Policy, waypost.ReentryAfterExit), Every: every}
 }
 
 // ExitOn returns the names of the events that end an enrollment wherever it
@@ -125,26 +120,15 @@ func (d *Definition) ExitOn() []string {
 }
 
 // QuietHours returns the quiet hours; the zero value is none.
-func (d *Definition) QuietHours() QuietHours {
-	if d.body.QuietHours == nil {
-		return QuietHours{}
-	}
-	return *d.body.QuietHours
-}
+func (d *Definition) QuietHours() QuietHours { return value(d.body.QuietHours) }
 
 // FrequencyCap returns the frequency cap; the zero value is none. In a definition
 // that Check refuses it can be out of bounds, and Per is zero where it is no
 // duration.
 func (d *Definition) FrequencyCap() waypost.FrequencyCap {
-	c := d.body.FrequencyCap
-	if c == nil {
-		return waypost.FrequencyCap{}
-	}
-	out := waypost.FrequencyCap{Touchpoints: c.Touchpoints}
-	if per, err := waypost.ParseDuration(c.Per); err == nil {
-		out.Per = per
-	}
-	return out
+	c := value(d.body.FrequencyCap)
+	per, _ := waypost.ParseDuration(c.Per)
+	return waypost.FrequencyCap{Touchpoints: c.Touchpoints, Per: per}
 }
 
 // Journeys returns the ids of the journeys that enroll nodes name, sorted, each

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"waypost"
 )
 
 // ChangeKind is one of the Changed… values.
 type ChangeKind string
 
-// What can become of a node or a member between two versions.
+// How a node or a member can differ between two versions.
 const (
 	ChangeAdded   ChangeKind = "added"
 	ChangeRemoved ChangeKind = "removed"
@@ -20,12 +22,11 @@ const (
 // Change is one difference between two versions of a journey.
 type Change struct {
 	NodeID string `json:"nodeId"` // "" is the definition itself
-	// Member is what of it changed, such as next, params.greeting, cases[1].when or
-	// quietHours.from; "" is the whole node.
+	// Member is the path of what changed in the node, such as next, params.greeting,
+	// cases[1].when or quietHours.from; "" is the whole node.
 	Member string     `json:"member"`
 	What   ChangeKind `json:"what"`
-	// From and To are the values, as the canonical form has them; null where there was
-	// or is none.
+	// From and To are the values in the canonical form; null if the member is new, or gone.
 	From json.RawMessage `json:"from"`
 	To   json.RawMessage `json:"to"`
 }
@@ -48,12 +49,11 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", name, c.From, c.To)
 }
 
-// Diff lists what is different in b from a: first the members of the definition in
-// their canonical order, then the nodes of b that are new or changed in their
-// order, then those that it lacks. Nodes are compared by their ids; their order
+// Diff lists the differences from a to b, two definitions that Check accepts: first the
+// members of the definition in their canonical order, then new and changed nodes in
+// the order of b, then nodes that b lacks. Nodes are compared by their ids; their order
 // means nothing. Lists are compared by their elements if they are equally long,
-// as a whole otherwise. Both are definitions that Check accepts. It is empty, and
-// not nil, if they say the same.
+// as a whole otherwise. The result is empty, not nil, if there are no differences.
 func Diff(a, b *Definition) []Change {
 	c := comparing{changes: []Change{}}
 	before, after := a.body, b.body
@@ -78,10 +78,7 @@ func Diff(a, b *Definition) []Change {
 
 // raw is the canonical JSON of a part of a definition that was written before.
 func raw(v any) json.RawMessage {
-	b, err := marshal(v)
-	if err != nil {
-		return json.RawMessage("null") // not reached: Parse has written it
-	}
+	b, _ := waypost.EncodeJSON(v) // does not fail: Parse has written it
 	return b
 }
 
@@ -128,20 +125,19 @@ func (c *comparing) values(member string, from, to json.RawMessage) {
 
 // objectOf takes a JSON object apart, with its names in their order.
 func objectOf(b json.RawMessage) (members map[string]json.RawMessage, names []string, ok bool) {
-	if len(b) == 0 || b[0] != '{' || json.Unmarshal(b, &members) != nil {
-		return nil, nil, false
-	}
 	dec := json.NewDecoder(bytes.NewReader(b))
-	if _, err := dec.Token(); err != nil {
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
 		return nil, nil, false
 	}
+	members = map[string]json.RawMessage{}
 	for dec.More() {
-		name, err := dec.Token()
+		token, err := dec.Token()
+		name, _ := token.(string)
 		var v json.RawMessage
 		if err != nil || dec.Decode(&v) != nil {
 			return nil, nil, false
 		}
-		names = append(names, fmt.Sprint(name))
+		names, members[name] = append(names, name), v
 	}
 	return members, names, true
 }

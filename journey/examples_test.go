@@ -67,7 +67,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal(problems)
 			}
 			webhooks := []string{"crm", "email", "sms"}
-			if problems := d.Check(func(id string) bool { return slices.Contains(webhooks, id) }); len(problems) > 0 {
+			if problems := d.Check(func(id string) bool { return slices.Contains(webhooks, id) }, nil); len(problems) > 0 {
 				t.Fatal(problems)
 			}
 			var cases []exampleCase

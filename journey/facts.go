@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey/liquid"
 )
 
 // Facts is what conditions and templates can ask about. It holds personal data
@@ -40,30 +41,30 @@ const (
 	varEvent       = "event" // in the condition of a waitForEvent only
 )
 
-// variables returns the facts by name, without the event: objects, lists, strings, booleans,
-// integers, decimals, instants and nil for what is not set.
+// variables returns the facts by name, without the event, as templates take them:
+// objects, lists, strings, booleans, int, float64, instants, and nil for a value that is
+// not set.
 func (f *Facts) variables() map[string]any {
-	touchpoints := make(object, len(f.Touchpoints))
+	touchpoints := make(map[string]any, len(f.Touchpoints))
 	for id, t := range f.Touchpoints {
-		touchpoints[id] = object{
+		touchpoints[id] = map[string]any{
 			"succeed": t.Succeed, "httpStatus": t.HTTPStatus, "message": t.Message, "attempts": t.Attempts,
 		}
 	}
-	params := plainObject(f.Params)
 	return map[string]any{
 		varLead:        leadObject(&f.Lead),
-		varJourney:     object{"id": f.JourneyID, "name": f.JourneyName, "version": f.Version},
-		varEnrollment:  object{"id": f.EnrollmentID, "entryKey": f.EntryKey, "params": params},
+		varJourney:     map[string]any{"id": f.JourneyID, "name": f.JourneyName, "version": f.Version},
+		varEnrollment:  map[string]any{"id": f.EnrollmentID, "entryKey": f.EntryKey, "params": plainObject(f.Params)},
 		varTouchpoints: touchpoints,
 	}
 }
 
-func leadObject(l *waypost.Lead) object {
+func leadObject(l *waypost.Lead) map[string]any {
 	phones := make([]any, len(l.MobilePhone))
 	for i, phone := range l.MobilePhone {
 		phones[i] = phone
 	}
-	return object{
+	return map[string]any{
 		"leadsId":        int(l.LeadsID),
 		"leadsGroup":     integer(l.LeadsGroup),
 		"region":         integer(l.Region),
@@ -103,36 +104,26 @@ func text(p *string) any {
 	return *p
 }
 
-// object is a JSON object.
-type object map[string]any
-
-// instant is a point in time: a timestamp in conditions, RFC 3339 text in
-// templates.
-type instant time.Time
-
 func timestamp(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
-	return instant(t)
+	return liquid.Instant(t)
 }
-
-// decimal is a number that is no integer.
-type decimal float64
 
 // maxExact is the largest integer up to which a float64 holds every integer.
 const maxExact = 1 << 53
 
-// numeric is an integer if f is one that a float64 holds exactly.
+// numeric is an int if f is an integer that a float64 holds exactly.
 func numeric(f float64) any {
 	if f == math.Trunc(f) && math.Abs(f) <= maxExact {
 		return int(f)
 	}
-	return decimal(f)
+	return f
 }
 
-func plainObject(m map[string]any) object {
-	out := make(object, len(m))
+func plainObject(m map[string]any) map[string]any {
+	out := make(map[string]any, len(m))
 	for name, v := range m {
 		out[name] = plain(v)
 	}

@@ -1,10 +1,13 @@
 package journey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"time"
+
+	"waypost"
 )
 
 // ForecastOptions say when a forecast begins and how far it looks.
@@ -37,18 +40,12 @@ type OutlookDay struct {
 //
 // It ends with the first error of leads, and fails where Simulate does.
 func Forecast(ctx context.Context, d *Definition, leads iter.Seq2[Facts, error], o ForecastOptions) (Outlook, error) {
-	loc, days := o.Location, o.Days
-	if loc == nil {
-		loc = time.UTC
-	}
-	if days == 0 {
-		days = 30
-	}
+	loc, days := cmp.Or(o.Location, time.UTC), cmp.Or(o.Days, 30)
 	if days < 1 || days > 366 {
 		return Outlook{}, fmt.Errorf("forecast journey: %d days, not 1 to 366", days)
 	}
 	first := dayOf(o.Start.In(loc))
-	period := firstAt(first.add(days).Time, loc).Sub(o.Start) - 1 // the next day does not count
+	period := waypost.FirstAt(first.add(days).Time, loc).Sub(o.Start) - 1 // the next day does not count
 	out := Outlook{Days: make([]OutlookDay, days)}
 	for i := range out.Days {
 		out.Days[i] = OutlookDay{Date: first.add(i).Format(time.DateOnly), Touchpoints: map[string]int{}}

@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 		if len(problems) > 0 || string(again.Canonical()) != string(canonical) || again.Hash() != d.Hash() {
 			t.Fatalf("canonical form %s: %v", canonical, problems)
 		}
-		publishable := len(d.Check(nil)) == 0
+		publishable := len(d.Check(nil, nil)) == 0
 		changes := journey.Diff(d, again) // must not panic, whatever there is
 		if publishable {
 			if len(changes) > 0 {
@@ -267,7 +267,7 @@ func FuzzCondition(f *testing.F) {
 			return
 		}
 		d := branchOn(t, condition)
-		problems := d.Check(nil)
+		problems := d.Check(nil, nil)
 		arm, reason := d.Decide("b", facts())
 		if strings.Contains(reason, secret) || len(reason) > 310 || !utf8.ValidString(reason) || arm > 0 {
 			t.Fatalf("arm %d, reason %q", arm, reason)
@@ -278,7 +278,7 @@ func FuzzCondition(f *testing.F) {
 		f := facts()
 		f.Event = map[string]any{"amount": 250.0, "name": secret, "tags": []any{"a"}}
 		d = waitOn(t, condition)
-		problems = d.Check(nil)
+		problems = d.Check(nil, nil)
 		yes, reason := d.Matches("w", f)
 		if strings.Contains(reason, secret) || len(reason) > 310 || !utf8.ValidString(reason) || yes && len(problems) > 0 {
 			t.Fatalf("%v, reason %q, problems %v", yes, reason, problems)

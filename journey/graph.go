@@ -1,7 +1,6 @@
 package journey
 
 import (
-	"slices"
 	"strings"
 
 	"waypost"
@@ -14,107 +13,85 @@ func (c *checker) reach() {
 	if !ok {
 		return
 	}
-	nodes := c.d.body.Nodes
-	seen := make([]bool, len(nodes))
-	seen[start] = true
-	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-		for _, next := range c.d.after(queue[0]) {
-			if !seen[next] {
-				seen[next] = true
-				queue = append(queue, next)
-			}
+	reached := reachable(c.edges(func(int, edge, int) bool { return true }), start)
+	reached[start] = true
+	for i, n := range c.d.body.Nodes {
+		if c.isNode(i) && !reached[i] {
+			c.p.Add(waypost.DetailOutOfRange, element("nodes", i), "no way leads from the start to node %q", waypost.Clip(n.ID, 64))
 		}
 	}
-	for i, n := range nodes {
-		// A doubled or missing id is reported as such.
-		if first, ok := c.d.index[n.ID]; ok && first == i && !seen[i] {
-			c.p.Add(waypost.DetailOutOfRange, element("nodes", i), "no way leads from the start to node %q", clip(n.ID, 64))
-		}
-	}
-}
-
-// after lists the nodes that can follow a node.
-func (d *Definition) after(i int) []int {
-	var out []int
-	for _, e := range d.body.Nodes[i].edges() {
-		if next, ok := d.index[e.to]; ok {
-			out = append(out, next)
-		}
-	}
-	return out
 }
 
 // loops reports loops that an enrollment could run through without ever waiting:
-// the strongly connected components of what is left without the nodes that wait.
+// nodes that lead to each other by edges on which no time passes.
 // A touchpoint is no wait: its receiver can answer at once. A waitUntil of a time of
 // day is one: it waits for the next, never for now. So is one for a date of the lead
 // with onMissed, save for that way. A waitForEvent is one, though its event may be
 // there already: an event satisfies a node only once.
 func (c *checker) loops() {
-	t := tarjan{d: c.d, order: make([]int, len(c.d.body.Nodes)), low: make([]int, len(c.d.body.Nodes)), onStack: make([]bool, len(c.d.body.Nodes))}
-	for i := range c.d.body.Nodes {
-		if t.order[i] == 0 && t.follows(i) {
-			t.visit(i)
+	nodes := c.d.body.Nodes
+	after := c.edges(func(i int, e edge, next int) bool {
+		return c.isNode(i) && !nodes[i].waitsOn(e.member) && !nodes[next].waits()
+	})
+	before := make([][]int, len(nodes))
+	for i := range after {
+		for _, next := range after[i] {
+			before[next] = append(before[next], i)
 		}
 	}
-	slices.SortFunc(t.loops, func(a, b []int) int { return a[0] - b[0] })
-	for _, loop := range t.loops {
-		var names []string
-		for _, i := range loop[:min(len(loop), 10)] {
-			names = append(names, clip(c.d.body.Nodes[i].ID, 64))
-		}
-		if len(loop) > 10 {
-			names = append(names, "…")
-		}
-		c.p.Add(waypost.DetailOutOfRange, element("nodes", loop[0]), "a loop without a delay, a waitForEvent or a waitUntil without lead: %s", strings.Join(names, ", "))
-	}
-}
-
-// tarjan finds strongly connected components in one pass.
-type tarjan struct {
-	d       *Definition
-	clock   int
-	order   []int // when a node was first seen, 0: not yet
-	low     []int // the earliest node of the stack that it leads to
-	stack   []int
-	onStack []bool
-	loops   [][]int // indexes in ascending order
-}
-
-func (t *tarjan) follows(i int) bool {
-	n := t.d.body.Nodes[i]
-	first, ok := t.d.index[n.ID]
-	return !n.waits() && ok && first == i
-}
-
-func (t *tarjan) visit(i int) {
-	t.clock++
-	t.order[i], t.low[i] = t.clock, t.clock
-	t.stack, t.onStack[i] = append(t.stack, i), true
-	self := false
-	for _, e := range t.d.body.Nodes[i].edges() {
-		next, ok := t.d.index[e.to]
-		if !ok || t.d.body.Nodes[i].waitsOn(e.member) || !t.follows(next) {
+	reported := make([]bool, len(nodes))
+	for i := range nodes {
+		if reported[i] {
 			continue
 		}
-		self = self || next == i
-		if t.order[next] == 0 {
-			t.visit(next)
-			t.low[i] = min(t.low[i], t.low[next])
-		} else if t.onStack[next] {
-			t.low[i] = min(t.low[i], t.order[next])
+		led, leading := reachable(after, i), reachable(before, i)
+		var names []string
+		for j, n := range nodes {
+			if led[j] && leading[j] {
+				reported[j] = true
+				names = append(names, waypost.Clip(n.ID, 64))
+			}
+		}
+		if len(names) > 10 {
+			names = append(names[:10], "…")
+		}
+		if len(names) > 0 {
+			c.p.Add(waypost.DetailOutOfRange, element("nodes", i), "a loop without a delay, a waitForEvent or a waitUntil without lead: %s", strings.Join(names, ", "))
 		}
 	}
-	if t.low[i] != t.order[i] {
-		return
+}
+
+// isNode tells whether references to the id of node i lead there; a missing or doubled
+// id is reported as such.
+func (c *checker) isNode(i int) bool {
+	first, ok := c.d.index[c.d.body.Nodes[i].ID]
+	return ok && first == i
+}
+
+// edges lists the nodes that can follow each node by the edges that count.
+func (c *checker) edges(counts func(i int, e edge, next int) bool) [][]int {
+	after := make([][]int, len(c.d.body.Nodes))
+	for i, n := range c.d.body.Nodes {
+		for _, e := range n.edges() {
+			if next, ok := c.d.index[e.to]; ok && counts(i, e, next) {
+				after[i] = append(after[i], next)
+			}
+		}
 	}
-	at := slices.Index(t.stack, i)
-	component := slices.Sorted(slices.Values(t.stack[at:]))
-	t.stack = t.stack[:at]
-	for _, member := range component {
-		t.onStack[member] = false
+	return after
+}
+
+// reachable tells of each node whether one or more edges lead there from a node; to
+// itself only by a loop.
+func reachable(after [][]int, from int) []bool {
+	reached := make([]bool, len(after))
+	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
+		for _, next := range after[queue[0]] {
+			if !reached[next] {
+				reached[next] = true
+				queue = append(queue, next)
+			}
+		}
 	}
-	if len(component) > 1 || self {
-		t.loops = append(t.loops, component)
-	}
+	return reached
 }

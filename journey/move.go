@@ -12,8 +12,8 @@ import (
 // node of another; Step takes it with the definition to. If both nodes wait in
 // the same way (delays of the same length, waits for an event with the same
 // time-out, the same waitUntil), the wait keeps its end: the time already waited
-// counts. Whoever has moved the end, for a pause, sets Until to its own. Else
-// the node is entered afresh. Reason is what the timeline says of it.
+// counts. A caller that has moved the end, because of a pause, sets Until itself.
+// Otherwise the enrollment enters the node anew. reason is for the timeline.
 //
 // It fails if the enrollment does not wait, in a delay, a waitUntil or for an
 // event, and if there is no such node.

@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"cmp"
 	"time"
 
 	"waypost"
@@ -62,8 +63,8 @@ type Node struct {
 // sinceEnrollment is the one value that Since may have.
 const sinceEnrollment = "enrollment"
 
-// SinceEnrollment tells whether a waitForEvent takes events that were accepted
-// since the enrollment was; otherwise those since the node was entered.
+// SinceEnrollment tells whether a waitForEvent takes events from the acceptance of the
+// enrollment on; otherwise it takes events from the entry of the node on.
 func (n Node) SinceEnrollment() bool { return n.Since == sinceEnrollment }
 
 // Case is one arm of a branch.
@@ -92,44 +93,36 @@ func (n Node) weights() []int {
 // (docs/contract.md, "Values"), so anything shorter would be no wait at all.
 const minWait = time.Millisecond
 
-// waits tells whether an enrollment spends time at the node: a loop needs one
-// that does. A wait for a date of the lead does not if there is no such date, or
-// if it is over: see waitsOn.
+// waits tells whether an enrollment always spends time at the node: a loop needs such a
+// node. At a waitUntil with lead it may not, if the lead has no such date: see waitsOn.
 func (n Node) waits() bool {
 	return n.Type == Delay || n.Type == WaitForEvent || n.Type == WaitUntil && n.Lead == ""
 }
 
 // waitsOn tells whether an enrollment that goes on by an edge of the node has spent
-// time there. Who misses a date of the lead has not; without OnMissed it goes on as
-// if it had come.
+// time there. A lead that has no date to wait for has not: it takes OnMissed, or Next
+// where OnMissed is absent.
 func (n Node) waitsOn(member string) bool {
 	return n.waits() || n.OnMissed != "" && member != "onMissed"
 }
 
 // wait reads For or Timeout: how long an enrollment stays at a node that waits.
 func (n Node) wait() (time.Duration, error) {
-	written := n.For
-	if n.Type == WaitForEvent {
-		written = n.Timeout
-	}
-	d, err := waypost.ParseDuration(written)
+	d, err := waypost.ParseDuration(cmp.Or(n.For, n.Timeout))
 	return time.Duration(d), err
 }
 
 // conditions lists the sources of the node's conditions: one for each case of a
 // branch, or that of a waitForEvent if it has one.
 func (n Node) conditions() []string {
-	switch {
-	case n.Type == WaitForEvent && n.When != "":
-		return []string{n.When}
-	case n.Type == Branch:
-		out := make([]string, len(n.Cases))
-		for i, c := range n.Cases {
-			out[i] = c.When
-		}
-		return out
+	var out []string
+	for _, c := range n.Cases {
+		out = append(out, c.When)
 	}
-	return nil
+	if n.When != "" {
+		out = append(out, n.When)
+	}
+	return out
 }
 
 // edge is a reference to a node that follows; member is its path below the node.

@@ -3,67 +3,36 @@ package journey
 import (
 	"bytes"
 	"encoding/json"
+
+	"waypost"
 )
 
 // Param is one custom parameter of a touchpoint: a string, which is a Liquid
-// template, or a number, whose text is kept as it was written. A draft may hold
+// template, or a number, which keeps its digits as they were written. A draft may hold
 // anything else; Check reports it.
 type Param struct {
-	text   string
-	number json.Number
-	other  string // canonical JSON of what is neither
-	isText bool
+	value any // a string, a json.Number, or what else JSON decodes to
 }
 
 // Text returns the template, and whether the param is one.
-func (p Param) Text() (string, bool) { return p.text, p.isText }
+func (p Param) Text() (string, bool) {
+	text, ok := p.value.(string)
+	return text, ok
+}
 
 // Number returns the number, and whether the param is one.
-func (p Param) Number() (json.Number, bool) { return p.number, p.number != "" }
+func (p Param) Number() (json.Number, bool) {
+	number, ok := p.value.(json.Number)
+	return number, ok
+}
 
 // MarshalJSON writes the param in its canonical form.
-func (p Param) MarshalJSON() ([]byte, error) {
-	switch {
-	case p.isText:
-		return marshal(p.text)
-	case p.number != "":
-		return []byte(p.number), nil
-	case p.other != "":
-		return []byte(p.other), nil
-	}
-	return []byte("null"), nil
-}
+func (p Param) MarshalJSON() ([]byte, error) { return waypost.EncodeJSON(p.value) }
 
 // UnmarshalJSON reads any JSON value.
 func (p *Param) UnmarshalJSON(b []byte) error {
-	*p = Param{}
+	p.value = nil
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case string:
-		p.text, p.isText = v, true
-	case json.Number:
-		p.number = v
-	case nil:
-	default:
-		canonical, err := marshal(v)
-		p.other = string(canonical)
-		return err
-	}
-	return nil
-}
-
-// marshal writes JSON without the escapes that only HTML needs.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return dec.Decode(&p.value)
 }

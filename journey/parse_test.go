@@ -109,7 +109,7 @@ func TestParse_language(t *testing.T) {
 	if len(none.ExitOn()) > 0 || none.QuietHours() != (journey.QuietHours{}) || !none.FrequencyCap().None() || len(none.Journeys()) > 0 {
 		t.Errorf("there is %v, %v, %v, %v", none.ExitOn(), none.QuietHours(), none.FrequencyCap(), none.Journeys())
 	}
-	problems := d.CheckAll(nil, func(id string) bool { return id != "jrn_1" })
+	problems := d.Check(nil, func(id string) bool { return id != "jrn_1" })
 	if len(problems) != 1 || problems[0].Target != "nodes[10].journey" || problems[0].Code != waypost.DetailOutOfRange {
 		t.Errorf("an unknown journey: %v", problems)
 	}
@@ -333,7 +333,7 @@ func TestCheck_limits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, `{"name":"x","start":"n0","nodes":[`+test.nodes+`]}`)
-			problems := d.Check(nil)
+			problems := d.Check(nil, nil)
 			if test.code == "" {
 				if len(problems) > 0 {
 					t.Errorf("problems %v", problems)
@@ -371,7 +371,7 @@ func TestCheck_limits(t *testing.T) {
 		{`"frequencyCap":{"per":"24h"}`, "frequencyCap.touchpoints", waypost.DetailNullValue},
 		{`"frequencyCap":{"touchpoints":-1,"per":"24h"}`, "frequencyCap.touchpoints", waypost.DetailOutOfRange},
 	} {
-		problems := parse(t, `{"name":"x",`+test.members+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil)
+		problems := parse(t, `{"name":"x",`+test.members+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil, nil)
 		if test.code == "" && len(problems) > 0 || test.code != "" && (len(problems) != 1 || problems[0].Code != test.code || problems[0].Target != test.target) {
 			t.Errorf("%.80s: %v, want %s %s", test.members, problems, test.code, test.target)
 		}
@@ -379,7 +379,7 @@ func TestCheck_limits(t *testing.T) {
 	for name, code := range map[string]waypost.DetailCode{
 		"": waypost.DetailNullValue, "a\u0007b": waypost.DetailInvalidFormat, strings.Repeat("é", 201): waypost.DetailTooLong, strings.Repeat("é", 200): "",
 	} {
-		problems := parse(t, `{"name":`+text(name)+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil)
+		problems := parse(t, `{"name":`+text(name)+`,"start":"n0","nodes":[{"id":"n0","type":"exit"}]}`).Check(nil, nil)
 		if code == "" && len(problems) > 0 || code != "" && (len(problems) != 1 || problems[0].Code != code || problems[0].Target != "name") {
 			t.Errorf("name %q: %v, want %s", name, problems, code)
 		}

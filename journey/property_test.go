@@ -132,7 +132,7 @@ func validDefinition(t *rapid.T) *journey.Definition {
 	if len(problems) > 0 {
 		t.Fatalf("Parse %s: %v", body, problems)
 	}
-	if problems := d.Check(nil); len(problems) > 0 {
+	if problems := d.Check(nil, nil); len(problems) > 0 {
 		t.Fatalf("Check %s: %v", body, problems)
 	}
 	return d

@@ -21,20 +21,20 @@ import (
 func (d *Definition) Render(node string, webhookParams map[string]any, f Facts) (map[string]any, error) {
 	n, ok := d.Node(node)
 	if !ok || n.Type != Touchpoint {
-		return nil, fmt.Errorf("render params: %q is no touchpoint", clip(node, 64))
+		return nil, fmt.Errorf("render params: %q is no touchpoint", waypost.Clip(node, 64))
 	}
 	params := maps.Clone(webhookParams)
 	if params == nil {
 		params = map[string]any{}
 	}
 	for name, p := range n.Params {
-		params[name] = p
+		params[name] = p.value
 	}
 	r := renderer{d: d, facts: &f}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		v, err := r.param(params[name])
 		if err != nil {
-			target := "params." + clip(name, 64)
+			target := "params." + waypost.Clip(name, 64)
 			return nil, waypost.Errorf(waypost.CodeUnprocessableEntity, target, "%s: %s", target, err)
 		}
 		params[name] = v
@@ -53,13 +53,6 @@ type renderer struct {
 
 func (r *renderer) param(v any) (any, error) {
 	switch v := v.(type) {
-	case Param:
-		if number, ok := v.Number(); ok {
-			return number, nil
-		}
-		if text, ok := v.Text(); ok {
-			return r.text(text)
-		}
 	case string:
 		return r.text(v)
 	case json.Number, float64, int, int64:
@@ -69,7 +62,7 @@ func (r *renderer) param(v any) (any, error) {
 }
 
 func (r *renderer) text(source string) (string, error) {
-	t, err := r.d.templates.template(source)
+	t, err := r.d.template(source)
 	if err != nil {
 		return "", errors.New("the template does not compile")
 	}
@@ -87,35 +80,11 @@ func (r *renderer) prepare() {
 	if !ok {
 		loc = time.UTC
 	}
-	values := map[string]any{}
-	for name, v := range r.facts.variables() {
-		values[name] = printable(v)
-	}
+	values := r.facts.variables()
 	if now := r.facts.Now; !now.IsZero() {
 		values[varNow] = liquid.Instant(now)
 		values[varToday] = now.In(loc).Format(time.DateOnly)
 	}
 	r.vars = liquid.Vars{Values: values, Now: r.facts.Now, Location: loc}
 	r.budget = liquid.NewBudget()
-}
-
-// printable brings a fact into the types of templates.
-func printable(v any) any {
-	switch v := v.(type) {
-	case object:
-		out := make(map[string]any, len(v))
-		for name, member := range v {
-			out[name] = printable(member)
-		}
-		return out
-	case []any:
-		for i := range v {
-			v[i] = printable(v[i])
-		}
-	case instant:
-		return liquid.Instant(v)
-	case decimal:
-		return float64(v)
-	}
-	return v
 }

@@ -97,7 +97,7 @@ func TestRender_templates(t *testing.T) {
 				t.Fatalf("CheckTemplate: %v", err)
 			}
 			d := touchpoint(t, map[string]any{"p": test.template})
-			if problems := d.Check(nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
 			params, err := d.Render("t", nil, facts())
@@ -151,7 +151,7 @@ func TestCheckTemplate_faults(t *testing.T) {
 		}
 	}
 	// A journey knows its touchpoints, a webhook does not.
-	problems := touchpoint(t, map[string]any{"p": "{{ touchpoints.hello.succeed }}{{ touchpoints.helo.succeed }}"}).Check(nil)
+	problems := touchpoint(t, map[string]any{"p": "{{ touchpoints.hello.succeed }}{{ touchpoints.helo.succeed }}"}).Check(nil, nil)
 	if want := `[{InvalidFormat nodes[1].params.p line 1, column 35: the journey has no touchpoint "helo"}]`; fmt.Sprint(problems) != want {
 		t.Errorf("problems %v, want %s", problems, want)
 	}
@@ -176,7 +176,7 @@ func TestRender_clock(t *testing.T) {
 			f.Lead.CustomFields["timezone"] = test.zone
 		}
 		d := touchpoint(t, map[string]any{"p": test.template})
-		if problems := d.Check(nil); len(problems) > 0 {
+		if problems := d.Check(nil, nil); len(problems) > 0 {
 			t.Errorf("%q: %v", test.template, problems)
 		}
 		if params, err := d.Render("t", nil, f); err != nil || params["p"] != test.want {

@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,11 @@ const (
 	MaxSimulated  = 4 << 20                  // bytes of rendered params
 )
 
-// SimulateOptions say for whom and how a journey is simulated.
+// SimulateOptions say for which lead and how a journey is simulated.
 type SimulateOptions struct {
-	// Facts are those of the lead and of the enrollment that it would be. Touchpoints
-	// are those that were passed already; a simulation of its own copy adds to them.
-	// Their Now is the virtual clock's.
+	// Facts are about the lead and the enrollment that it would be. A copy of
+	// Facts.Touchpoints, which were passed already, gets those of the simulation. Facts.Now
+	// is not used: the virtual clock takes its place.
 	Facts Facts
 	Start time.Time // when it enrolls
 	// Events are what the lead will do, in any order. Those before Start never count.
@@ -33,7 +34,7 @@ type SimulateOptions struct {
 	// WebhookParams returns the params of a webhook, by its id; nil for none.
 	WebhookParams func(webhookID string) map[string]any
 	// Sent are times at which the lead got touchpoints before, from any journey: they
-	// count for the frequency cap. What was given up is not among them.
+	// count for the frequency cap. Touchpoints that were given up are not among them.
 	Sent []time.Time
 	// NoFrequencyCap simulates as if the definition had none.
 	NoFrequencyCap bool
@@ -100,10 +101,10 @@ type SimulatedTouchpoint struct {
 // Simulate runs a definition that Check accepts for one lead, with the same
 // interpreter, conditions and templates as workflows do, on a virtual clock: it
 // sends and enrolls nothing and reads no clock. Messages and decisions take no
-// time, enroll nodes always enroll, nobody pauses or cancels anything, and webhooks
-// hold nothing back. Of what happens at one instant an exitOn event comes first,
-// then an event that is waited for, then the end of a wait. The same arguments give the same run, as long as the
-// libraries and the time zone database stay the same.
+// time, enroll nodes always enroll, nothing is paused or canceled, and webhooks
+// hold nothing back. At one instant an exitOn event comes first, then an event that
+// is waited for, then the end of a wait. The same arguments give the same run, as long
+// as the libraries and the time zone database stay the same.
 //
 // It fails if ctx ends, without a start, and for a definition that cannot be run.
 func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error) {
@@ -111,28 +112,8 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 		return Run{}, errors.New("simulate journey: there is no start time")
 	}
 	s := newSimulation(d, o)
-	in := Input{Kind: InputStart, At: s.now}
-	for steps := 1; ; steps++ {
-		if err := ctx.Err(); err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		command, err := s.step(in)
-		if err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		if command.Kind == "" {
-			break
-		}
-		if steps >= s.maxSteps {
-			s.run.Limit = LimitSteps
-			break
-		}
-		if in, err = s.answer(ctx, command); err != nil {
-			return Run{}, fmt.Errorf("simulate journey: %w", err)
-		}
-		if s.run.Limit != "" {
-			break
-		}
+	if err := s.walk(ctx); err != nil {
+		return Run{}, fmt.Errorf("simulate journey: %w", err)
 	}
 	s.run.Status, s.run.At = s.state.EnrollmentStatus(), s.now
 	return s.run, nil
@@ -140,15 +121,13 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 
 // simulation is a run under way.
 type simulation struct {
-	d        *Definition
-	o        SimulateOptions
-	facts    Facts
-	maxSteps int
-	end      time.Time // of virtual time
-	events   []SimulatedEvent
-	exits    []SimulatedEvent // those of them that end the journey
-	// satisfied says of each node which events satisfied a wait there: none does twice.
-	satisfied map[string]map[int]bool
+	d         *Definition
+	o         SimulateOptions
+	facts     Facts
+	end       time.Time // of virtual time
+	events    []SimulatedEvent
+	exits     *SimulatedEvent    // the first event that ends the journey; nil for none
+	satisfied map[satisfied]bool // an event satisfies a node only once
 	sent      []time.Time
 	rendered  int // bytes
 
@@ -158,46 +137,61 @@ type simulation struct {
 	run   Run
 }
 
+// satisfied is an event, by its index, that satisfied a wait at a node.
+type satisfied struct {
+	node  string
+	event int
+}
+
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	s := &simulation{
-		d: d, o: o, facts: o.Facts, maxSteps: o.Steps, now: o.Start.UTC().Round(0), satisfied: map[string]map[int]bool{},
-		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
+		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0),
+		satisfied: map[satisfied]bool{},
+		run:       Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
-	if s.maxSteps == 0 {
-		s.maxSteps = DefaultSteps
-	}
-	period := o.Period
-	if period == 0 {
-		period = DefaultPeriod
-	}
-	s.end = s.now.Add(period)
-	s.facts.Touchpoints = maps.Clone(o.Facts.Touchpoints)
-	if s.facts.Touchpoints == nil {
-		s.facts.Touchpoints = map[string]TouchpointResult{}
-	}
-	for _, at := range o.Sent {
-		s.sent = append(s.sent, at.UTC())
-	}
-	exitOn := d.ExitOn()
+	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
+	s.facts.Touchpoints = map[string]TouchpointResult{}
+	maps.Copy(s.facts.Touchpoints, o.Facts.Touchpoints)
 	for _, e := range o.Events {
 		if e.At.IsZero() {
 			e.At = s.now.Add(e.After)
 		}
-		if e.At = e.At.UTC().Round(0); e.At.Before(s.now) {
-			continue
+		if e.At = e.At.UTC().Round(0); !e.At.Before(s.now) {
+			s.events = append(s.events, e)
 		}
-		s.events = append(s.events, e)
 	}
 	slices.SortStableFunc(s.events, func(a, b SimulatedEvent) int { return a.At.Compare(b.At) })
-	for _, e := range s.events {
-		if slices.Contains(exitOn, e.Name) {
-			s.exits = append(s.exits, e)
-		}
+	exitOn := d.ExitOn()
+	exits := func(e SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }
+	if first := slices.IndexFunc(s.events, exits); first >= 0 {
+		s.exits = &s.events[first]
 	}
 	return s
 }
 
-// step feeds one input to the interpreter and writes down what came of it.
+// walk takes steps until the journey ends or a limit is reached.
+func (s *simulation) walk(ctx context.Context) error {
+	in := Input{Kind: InputStart, At: s.now}
+	for steps := 1; s.run.Limit == ""; steps++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		command, err := s.step(in)
+		if err != nil || command.Kind == "" {
+			return err
+		}
+		if steps >= cmp.Or(s.o.Steps, DefaultSteps) {
+			s.run.Limit = LimitSteps
+			return nil
+		}
+		if in, err = s.answer(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step feeds one input to the interpreter and records its effect.
 func (s *simulation) step(in Input) (Command, error) {
 	before := s.state
 	after, effect, err := Step(s.d, before, in)
@@ -234,7 +228,7 @@ func (s *simulation) step(in Input) (Command, error) {
 	return effect.Command, nil
 }
 
-// answer finds out what comes of a command: the next input, or a limit.
+// answer carries out a command: it returns the next input, or sets a limit.
 func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	if in, ok := s.exit(s.now); ok {
 		return in, nil
@@ -261,18 +255,20 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 
 // exit returns the exit that an event brings by then.
 func (s *simulation) exit(by time.Time) (Input, bool) {
-	if len(s.exits) == 0 || s.exits[0].At.After(by) {
+	if s.exits == nil || s.exits.At.After(by) {
 		return Input{}, false
 	}
-	at := s.exits[0].At
-	if at.Before(s.now) {
-		at = s.now
-	}
-	return Input{Kind: InputExited, At: at, Reason: "event " + s.exits[0].Name}, true
+	return Input{Kind: InputExited, At: later(s.exits.At, s.now), Reason: "event " + s.exits.Name}, true
 }
 
-// until is what happens at a time, unless the journey is left before or the
-// simulation ends.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// until returns the input of a time, unless an exit comes before or the simulation ends.
 func (s *simulation) until(at time.Time, in Input) Input {
 	if exit, ok := s.exit(at); ok {
 		at, in = exit.At, exit
@@ -284,7 +280,7 @@ func (s *simulation) until(at time.Time, in Input) Input {
 	return in
 }
 
-// send is what comes of a touchpoint.
+// send decides a touchpoint.
 func (s *simulation) send(n Node) (Input, error) {
 	if until, quiet := QuietUntil(s.d.QuietHours(), s.facts.Lead, s.now); quiet {
 		if !s.held {
@@ -366,8 +362,8 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 	return params, err
 }
 
-// await is what comes of a wait for an event: the first one that satisfies the
-// condition, or its time-out. Events that came before are looked at at once.
+// await returns the input that ends a wait for an event: the first event that satisfies
+// the condition, or the time-out. It looks at events that came before at once.
 func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input, error) {
 	since := s.now
 	if n.SinceEnrollment() {
@@ -375,13 +371,10 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 	}
 	reason := ""
 	for i, e := range s.events {
-		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[n.ID][i] {
+		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, i}] {
 			continue
 		}
-		at := e.At
-		if at.Before(s.now) {
-			at = s.now
-		}
+		at := later(e.At, s.now)
 		if err := ctx.Err(); err != nil {
 			return Input{}, err
 		}
@@ -394,10 +387,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		}
 		in := s.until(at, Input{Kind: InputMatched, Reason: why})
 		if in.Kind == InputMatched {
-			if s.satisfied[n.ID] == nil {
-				s.satisfied[n.ID] = map[int]bool{}
-			}
-			s.satisfied[n.ID][i] = true
+			s.satisfied[satisfied{n.ID, i}] = true
 		}
 		return in, nil
 	}

@@ -223,7 +223,7 @@ func TestSimulate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, test.definition)
-			if problems := d.Check(nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatal(problems)
 			}
 			o := test.options
@@ -437,7 +437,7 @@ func TestForecast(t *testing.T) {
 		{"id":"f","type":"touchpoint","webhook":"whk_1","next":"g"},
 		{"id":"g","type":"touchpoint","webhook":"whk_1","next":"end"},
 		{"id":"end","type":"exit"}]}`)
-	if problems := d.Check(nil); len(problems) > 0 {
+	if problems := d.Check(nil, nil); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	leads := sample(10, func(i int, f *journey.Facts) {

@@ -33,7 +33,7 @@ type State struct {
 // MaxPath is the number of visits that a state remembers.
 const MaxPath = 50
 
-// Visit is one node that was passed and what it came to: "delivered", "failed",
+// Visit is one node that was passed and its result: "delivered", "failed",
 // "skipped" (also of a waitUntil with nothing to wait for), "waited", "matched",
 // "timedOut", "case 1" (counted from 1), "otherwise", "arm 1", "enrolled",
 // "notEnrolled", "moved" (to a node of another version) or "exited".
@@ -84,8 +84,8 @@ type Input struct {
 	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided at an enroll node: it was enrolled
 	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise.
 	Arm int `json:"arm,omitempty"`
-	// Until is, of decided at a waitUntil and of changed, when the wait is over, zero if
-	// there is nothing to wait for; of moved, when the wait is over that goes on, zero for a new one.
+	// Until is when the wait is over: of decided at a waitUntil and of changed, zero if there
+	// is nothing to wait for; of moved, zero if the old wait does not go on.
 	Until time.Time `json:"until,omitzero"`
 	Node  string    `json:"node,omitempty"` // of moved: where it goes on
 	// Reason is what the timeline says of it: of sent, skipped, deferred, decided,

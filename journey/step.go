@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -34,7 +35,7 @@ type stepper struct {
 
 func (r *stepper) take(in Input) error {
 	if in.Kind == InputStart && r.s.Phase == "" {
-		return r.start()
+		return r.begin(r.d.Start(), "")
 	}
 	if in.Kind == InputCanceled && r.s.Phase != PhaseDone {
 		r.stop(waypost.EnrollmentCanceled)
@@ -48,139 +49,91 @@ func (r *stepper) take(in Input) error {
 	if in.Kind == InputMoved && r.s.EnrollmentStatus() == waypost.EnrollmentWaiting {
 		return r.moved(in)
 	}
-	n, ok := r.d.Node(r.s.Node)
-	switch expects := (phased{in.Kind, r.s.Phase}); {
-	case r.s.Phase == "" || r.s.Phase == PhaseDone:
+	if r.s.Phase == "" || r.s.Phase == PhaseDone {
 		return fmt.Errorf("unexpected input %q in phase %q", in.Kind, r.s.Phase)
-	case !ok:
+	}
+	n, ok := r.d.Node(r.s.Node)
+	if !ok {
 		return lacks(r.s.Node)
-	case expects == phased{InputSent, PhaseSend} && n.Type == Touchpoint:
-		return r.sent(n, in)
-	case expects == phased{InputDeferred, PhaseSend} && n.Type == Touchpoint:
+	}
+	type expected struct {
+		input InputKind
+		phase Phase
+		node  NodeType
+	}
+	switch (expected{in.Kind, r.s.Phase, n.Type}) {
+	case expected{InputSent, PhaseSend, Touchpoint}:
+		if in.Succeed {
+			return r.leave(n, waypost.WhatSent, in.Reason, "delivered", n.Next)
+		}
+		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", cmp.Or(n.OnFailure, n.Next))
+	case expected{InputDeferred, PhaseSend, Touchpoint}:
 		r.entry(n.ID, waypost.WhatDeferred, "", in.Reason)
 		r.effect.Command = Command{Kind: CommandSend, Node: n.ID, Visit: r.s.Visit}
 		return nil
-	case expects == phased{InputSkipped, PhaseSend} && n.Type == Touchpoint:
-		return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
-	case expects == phased{InputDecided, PhaseDecide}:
-		return r.decided(n, in)
-	case expects == phased{InputElapsed, PhaseWait} && (n.Type == Delay || n.Type == WaitUntil):
-		return r.leave(n.ID, waypost.WhatWaited, "", "waited", n.Next)
-	case expects == phased{InputChanged, PhaseWait} && n.Type == WaitUntil:
-		return r.timed(n, in)
-	case expects == phased{InputMatched, PhaseAwait} && n.Type == WaitForEvent:
-		return r.matched(n, in)
-	case expects == phased{InputElapsed, PhaseAwait} && n.Type == WaitForEvent:
-		return r.timedOut(n, in)
+	case expected{InputSkipped, PhaseSend, Touchpoint}:
+		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
+	case expected{InputDecided, PhaseDecide, Branch},
+		expected{InputDecided, PhaseDecide, Split},
+		expected{InputDecided, PhaseDecide, Enroll}:
+		return r.took(n, in)
+	case expected{InputDecided, PhaseDecide, WaitUntil}, expected{InputChanged, PhaseWait, WaitUntil}:
+		if !in.Until.IsZero() {
+			return r.wait(n, in.Until.UTC().Round(0), in.Reason)
+		}
+		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", cmp.Or(n.OnMissed, n.Next))
+	case expected{InputElapsed, PhaseWait, Delay}, expected{InputElapsed, PhaseWait, WaitUntil}:
+		return r.leave(n, waypost.WhatWaited, "", "waited", n.Next)
+	case expected{InputMatched, PhaseAwait, WaitForEvent}:
+		return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+n.Event), "matched", n.Next)
+	case expected{InputElapsed, PhaseAwait, WaitForEvent}:
+		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", cmp.Or(n.OnTimeout, n.Next))
 	}
 	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
 }
 
-type phased struct {
-	kind  InputKind
-	phase Phase
-}
-
 func lacks(node string) error {
-	return fmt.Errorf("the definition has no node %q", clip(node, 64))
+	return fmt.Errorf("the definition has no node %q", waypost.Clip(node, 64))
 }
 
-// start enters the first node. Its entry is written even where entering a node
-// says nothing, so that a timeline always begins with one.
-func (r *stepper) start() error {
-	n, ok := r.d.Node(r.d.Start())
-	if !ok {
-		return lacks(r.d.Start())
+// begin enters a node that no other one leads to. Its entry is written even where
+// entering a node says nothing: a timeline always begins with one.
+func (r *stepper) begin(id, why string) error {
+	n, ok := r.d.Node(id)
+	if ok && n.Type != Delay && n.Type != WaitForEvent {
+		r.entry(n.ID, waypost.WhatEntered, "", why)
 	}
-	if n.Type != Delay && n.Type != WaitForEvent {
-		r.entry(n.ID, waypost.WhatEntered, "", "")
-	}
-	return r.enter(n.ID, "")
+	return r.enter(id, why)
 }
 
-func (r *stepper) sent(n Node, in Input) error {
-	if in.Succeed {
-		return r.leave(n.ID, waypost.WhatSent, in.Reason, "delivered", n.Next)
-	}
-	next := n.OnFailure
-	if next == "" {
-		next = n.Next
-	}
-	return r.leave(n.ID, waypost.WhatFailed, in.Reason, "failed", next)
-}
-
-func (r *stepper) decided(n Node, in Input) error {
+// took goes on by the arm of a branch or a split, or behind an enroll node.
+func (r *stepper) took(n Node, in Input) error {
 	var result, next string
 	switch n.Type {
 	case Branch:
-		return r.branched(n, in)
-	case WaitUntil:
-		return r.timed(n, in)
+		if in.Arm < -1 || in.Arm >= len(n.Cases) {
+			return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
+		}
+		result, next = "otherwise", n.Otherwise
+		if in.Arm >= 0 {
+			result, next = caseName(in.Arm), n.Cases[in.Arm].Next
+		}
 	case Split:
 		if in.Arm < 0 || in.Arm >= len(n.Arms) {
 			return fmt.Errorf("node %q has no arm %d", n.ID, in.Arm)
 		}
 		result, next = fmt.Sprintf("arm %d", in.Arm+1), n.Arms[in.Arm].Next
-	case Enroll:
+	default:
 		result, next = "notEnrolled", n.Next
 		if in.Succeed {
 			result = "enrolled"
 		}
-	default:
-		return fmt.Errorf("unexpected input %q at a node of type %s", in.Kind, n.Type)
 	}
-	reason := in.Reason
-	if reason == "" {
-		reason = result
-	}
-	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
+	return r.leave(n, waypost.WhatTook, cmp.Or(in.Reason, result), result, next)
 }
 
-// timed waits at a waitUntil, or goes on where there is no date of the lead to wait for.
-func (r *stepper) timed(n Node, in Input) error {
-	if !in.Until.IsZero() {
-		return r.wait(n, in.Until.UTC().Round(0), in.Reason)
-	}
-	next := n.OnMissed
-	if next == "" {
-		next = n.Next
-	}
-	return r.leave(n.ID, waypost.WhatSkipped, in.Reason, "skipped", next)
-}
-
-func (r *stepper) branched(n Node, in Input) error {
-	if in.Arm < -1 || in.Arm >= len(n.Cases) {
-		return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
-	}
-	result, next := "otherwise", n.Otherwise
-	if in.Arm >= 0 {
-		result, next = caseName(in.Arm), n.Cases[in.Arm].Next
-	}
-	reason := in.Reason
-	if reason == "" {
-		reason = result
-	}
-	return r.leave(n.ID, waypost.WhatTook, reason, result, next)
-}
-
-func (r *stepper) matched(n Node, in Input) error {
-	reason := in.Reason
-	if reason == "" {
-		reason = "event " + n.Event
-	}
-	return r.leave(n.ID, waypost.WhatMatched, reason, "matched", n.Next)
-}
-
-func (r *stepper) timedOut(n Node, in Input) error {
-	next := n.OnTimeout
-	if next == "" {
-		next = n.Next
-	}
-	return r.leave(n.ID, waypost.WhatTimedOut, in.Reason, "timedOut", next)
-}
-
-// stop ends the enrollment where it stands. It writes nothing: who canceled it has
-// done so.
+// stop ends the enrollment where it stands. It writes no entry: the request that
+// canceled it has written one.
 func (r *stepper) stop(status waypost.EnrollmentStatus) {
 	r.s.Until = time.Time{}
 	r.s.Phase, r.s.Status = PhaseDone, status
@@ -189,17 +142,14 @@ func (r *stepper) stop(status waypost.EnrollmentStatus) {
 // moved goes on at a node of the definition, which is not the one that the state
 // comes from. A wait that goes on has its own end.
 func (r *stepper) moved(in Input) error {
-	n, ok := r.d.Node(in.Node)
-	if !ok {
-		return lacks(in.Node)
-	}
 	r.passed(r.s.Node, "moved")
 	r.s.Until = time.Time{}
 	if in.Until.IsZero() {
-		if n.Type != Delay && n.Type != WaitForEvent {
-			r.entry(n.ID, waypost.WhatEntered, "", in.Reason)
-		}
-		return r.enter(n.ID, in.Reason)
+		return r.begin(in.Node, in.Reason)
+	}
+	n, ok := r.d.Node(in.Node)
+	if !ok {
+		return lacks(in.Node)
 	}
 	if n.Type != Delay && n.Type != WaitUntil && n.Type != WaitForEvent {
 		return fmt.Errorf("no wait can go on at node %q of type %s", n.ID, n.Type)
@@ -209,20 +159,20 @@ func (r *stepper) moved(in Input) error {
 	return r.wait(n, in.Until.UTC().Round(0), in.Reason)
 }
 
-// leave writes what the node came to and enters the next one.
-func (r *stepper) leave(node, what, reason, result, next string) error {
-	r.entry(node, what, next, reason)
-	r.passed(node, result)
+// leave records the result of a node and enters the next one.
+func (r *stepper) leave(n Node, what, reason, result, next string) error {
+	r.entry(n.ID, what, next, reason)
+	r.passed(n.ID, result)
 	r.s.Until = time.Time{}
 	if next == "" {
-		r.end(node, "no next node")
+		r.end(n.ID, "no next node")
 		return nil
 	}
 	return r.enter(next, "")
 }
 
-// enter begins an execution of a node. Those that say when it will be over also
-// say why it was entered, if there is something to say.
+// enter begins an execution of a node. The entry of a delay and of a waitForEvent says
+// why, if there is something to say.
 func (r *stepper) enter(id, why string) error {
 	n, ok := r.d.Node(id)
 	if !ok {
@@ -260,7 +210,7 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	}
 	kind := CommandWait
 	r.s.Phase = PhaseWait
-	reason := untilTold(until)
+	reason := "until " + until.UTC().Format(waypost.TimeFormat)
 	if n.Type == WaitForEvent {
 		r.s.Phase, kind = PhaseAwait, CommandAwait
 		reason = "event " + n.Event + " " + reason
@@ -277,8 +227,6 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	return nil
 }
 
-func untilTold(t time.Time) string { return "until " + t.UTC().Format(waypost.TimeFormat) }
-
 // end completes the enrollment.
 func (r *stepper) end(node, reason string) {
 	r.s.Phase, r.s.Status = PhaseDone, waypost.EnrollmentCompleted
@@ -288,7 +236,7 @@ func (r *stepper) end(node, reason string) {
 func (r *stepper) entry(node, what, next, reason string) {
 	r.s.Seq++
 	r.effect.Entries = append(r.effect.Entries, waypost.TimelineEntry{
-		Seq: r.s.Seq, At: r.at, NodeID: node, What: what, Next: next, Reason: clip(reason, maxReason),
+		Seq: r.s.Seq, At: r.at, NodeID: node, What: what, Next: next, Reason: waypost.Clip(reason, maxReason),
 	})
 }
 

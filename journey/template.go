@@ -3,11 +3,13 @@ package journey
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"waypost"
 	"waypost/journey/liquid"
 )
 
@@ -15,15 +17,13 @@ import (
 // accepts: its length, its syntax, what it uses that does not exist. The error
 // repeats parts of the template. Which touchpoints a journey has is not known here.
 func CheckTemplate(s string) error {
-	_, err := compileTemplate(s, func(string) bool { return true })
+	_, err := compileTemplate(s, anyTouchpoint)
 	return err
 }
 
-// checkTemplate is CheckTemplate for a param of the journey itself.
-func (d *Definition) checkTemplate(s string) error {
-	_, err := compileTemplate(s, d.hasTouchpoint)
-	return err
-}
+// anyTouchpoint is for templates of webhooks, which may name touchpoints that one journey
+// does not have.
+func anyTouchpoint(string) bool { return true }
 
 func (d *Definition) hasTouchpoint(id string) bool {
 	n, ok := d.Node(id)
@@ -43,7 +43,7 @@ func compileTemplate(source string, touchpoint func(id string) bool) (*liquid.Te
 		return nil, err
 	}
 	var found []string
-	for _, r := range t.References() {
+	for _, r := range t.References {
 		if fault := unknownVariable(r.Path, touchpoint); fault != "" {
 			found = append(found, fmt.Sprintf("line %d, column %d: %s", r.Line, r.Column, fault))
 		}
@@ -65,29 +65,21 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 	switch {
 	case root == varEvent:
 		return "event is known in the condition of a waitForEvent only"
-	case root == varTouchpoints:
-		if len(path) > 1 && !touchpoint(path[1]) {
-			return fmt.Sprintf("the journey has no touchpoint %q", clip(path[1], 64))
-		}
-		if len(path) > 2 && !slices.Contains(touchpointMembers, path[2]) {
-			return fmt.Sprintf("a touchpoint has no member %q, but %s", clip(path[2], 64), strings.Join(touchpointMembers, ", "))
-		}
-		return ""
-	case root == varNow || root == varToday:
-		if len(path) > 1 {
-			return fmt.Sprintf("%s has no member %q", root, clip(path[1], 64))
-		}
-		return ""
-	case !ok:
-		return fmt.Sprintf("there is no variable %q; the variables are %s", clip(root, 64), strings.Join(variableNames(), ", "))
+	case !ok && root != varTouchpoints && root != varNow && root != varToday:
+		return fmt.Sprintf("there is no variable %q; the variables are %s", waypost.Clip(root, 64), variableNames())
 	case len(path) < 2:
 		return ""
+	case root == varNow || root == varToday:
+		return fmt.Sprintf("%s has no member %q", root, waypost.Clip(path[1], 64))
 	}
-	if _, ok := known[path[1]]; !ok {
-		return fmt.Sprintf("%s has no member %q", root, clip(path[1], 64))
+	if fault := unknownMember(root, path[1], touchpoint); fault != "" || len(path) < 3 {
+		return fault
 	}
-	if _, open := known[path[1]].(object); !open && len(path) > 2 && !slices.Contains(valueMembers, path[2]) {
-		return fmt.Sprintf("%s.%s has no member %q", root, path[1], clip(path[2], 64))
+	if root == varTouchpoints {
+		return unknownOfTouchpoint(path[2])
+	}
+	if _, open := known[path[1]].(map[string]any); !open && !slices.Contains(valueMembers, path[2]) {
+		return fmt.Sprintf("%s.%s has no member %q", root, path[1], waypost.Clip(path[2], 64))
 	}
 	return ""
 }
@@ -95,40 +87,30 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 // valueMembers are what every list and text has.
 var valueMembers = []string{"size", "first", "last"}
 
-func variableNames() []string {
-	names := []string{varTouchpoints, varNow, varToday}
-	for name := range members() {
-		names = append(names, name)
-	}
+func variableNames() string {
+	names := slices.AppendSeq([]string{varTouchpoints, varNow, varToday}, maps.Keys(members()))
 	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// templateCache keeps the templates that a definition's deliveries use, the
-// webhooks' included.
-type templateCache struct {
-	known *lru.Cache[string, *liquid.Template]
+	return strings.Join(names, ", ")
 }
 
 // maxCached is more than the templates of any sane journey and its webhooks.
 const maxCached = 1024
 
-func newTemplateCache() templateCache {
-	known, _ := lru.New[string, *liquid.Template](maxCached) // fails for a size below 1 only
-	return templateCache{known}
+func newTemplates() *lru.Cache[string, *liquid.Template] {
+	cache, _ := lru.New[string, *liquid.Template](maxCached) // fails for a size below 1 only
+	return cache
 }
 
-// template compiles a template, or returns the compiled one; nil for a text without
-// any tag.
-func (c *templateCache) template(source string) (*liquid.Template, error) {
-	if t, ok := c.known.Get(source); ok {
+// template compiles a template of the definition or of a webhook, once; nil for a text
+// without any tag.
+func (d *Definition) template(source string) (*liquid.Template, error) {
+	if t, ok := d.templates.Get(source); ok {
 		return t, nil
 	}
-	// A webhook's template may name touchpoints that this journey does not have.
-	t, err := compileTemplate(source, func(string) bool { return true })
+	t, err := compileTemplate(source, anyTouchpoint)
 	if err != nil || t == nil {
 		return nil, err
 	}
-	c.known.Add(source, t)
+	d.templates.Add(source, t)
 	return t, nil
 }

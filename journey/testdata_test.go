@@ -33,7 +33,7 @@ func TestTestdata(t *testing.T) {
 				t.Fatalf("Parse: definition %v, problems %v", d != nil, problems)
 			}
 			if d != nil {
-				problems = d.Check(func(id string) bool { return id == "whk_1" || id == "whk_2" })
+				problems = d.Check(func(id string) bool { return id == "whk_1" || id == "whk_2" }, nil)
 			}
 			if kind == "valid" {
 				if len(problems) > 0 {

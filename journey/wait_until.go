@@ -17,24 +17,23 @@ const (
 	tooFarAhead  = "more than 100 years ahead"
 )
 
-// NextInstant returns when a waitUntil node lets the lead go on who reaches it at
+// NextInstant returns when a waitUntil node lets a lead go on that reaches it at
 // now: the first instant after now at which clocks of the time zone show Time on
 // one of Weekdays. With Lead it is the first one from that date plus Offset on;
 // without Time that instant itself, or the same time of day on the next of
 // Weekdays. The time zone is the node's, else the one that the lead's
 // customFields.timezone names, else UTC.
 //
-// Lead names createdAt, updatedAt or a custom field that holds a date as the date
-// filter of templates reads it, which come once (a day from its midnight in the time
-// zone, a time without a zone in that zone), or birthday or a custom field without a year (--12-31), which come every
-// year: then it is the next one whose instant is not over. One on 29 February
-// is on 28 February in other years, so that it stays in its month. Offset is
-// counted on the clock for what names no zone, so that -24h is a day before whatever daylight
-// saving does, and in real time for instants.
+// Lead names a date that comes once or every year. createdAt, updatedAt and a custom
+// field that the date filter of templates reads come once; a day begins at its
+// midnight in the time zone, and a time without a zone is in that zone. birthday and a
+// custom field without a year (--12-31) come every year: until is of the next one that
+// is not over. 29 February is 28 February in other years, so that it stays in its
+// month. Offset is counted in real time for an instant, otherwise on the clock: -24h
+// is a day before, whatever daylight saving does.
 //
-// A time that clocks jump over is moved to where they jump to, a day that a time
-// zone left out is none of Weekdays, and of a time that comes twice it is the
-// first.
+// A time that clocks jump over is moved to where they jump to. A day that a time zone
+// left out is not one of Weekdays. Of a time that comes twice, the first counts.
 //
 // A zero until says that there is nothing to wait for: reason is then "missing
 // value", "invalid value", "in the past" or "more than 100 years ahead", never a
@@ -83,11 +82,11 @@ func (n Node) Followed() []string {
 	return fields
 }
 
-// Follow returns when a wait at the waitUntil node is over, as NextInstant does,
-// for a lead that may have changed since it began at since and was to end at planned.
-// It is planned if nothing of that has changed. Otherwise a new date counts from the
-// lead's last change on: one that was over by then is missed, or waited for in the
-// next year, and one that came after it, until now, is the end.
+// Follow returns when a wait at the waitUntil node is over, as NextInstant does, for a
+// lead that may have changed. The wait began at since and was to end at planned, which
+// Follow returns if the change does not concern it. Otherwise the new date counts from
+// the lead's last change on: a date that was over by then is missed, or waited for in
+// the next year; a date between the change and now ends the wait.
 func (n Node) Follow(lead waypost.Lead, since, planned, now time.Time) (until time.Time, reason string) {
 	if until, _ = NextInstant(n, lead, since); until.Equal(planned) {
 		return until, ""
@@ -96,10 +95,7 @@ func (n Node) Follow(lead waypost.Lead, since, planned, now time.Time) (until ti
 	if from.After(now) { // by the clock of another process
 		from = now
 	}
-	if from.Before(since) {
-		from = since
-	}
-	if until, reason = NextInstant(n, lead, from); reason == "" {
+	if until, reason = NextInstant(n, lead, later(from, since)); reason == "" {
 		reason = changed
 	}
 	return until, n.dateTold(reason)
@@ -108,8 +104,8 @@ func (n Node) Follow(lead waypost.Lead, since, planned, now time.Time) (until ti
 // changed is what the timeline says of a wait that goes on to another end.
 const changed = "changed"
 
-// dateTold says which date of the lead the node waits for, and why there is nothing
-// to wait for, if so: "customFields.renewalDate -72h: in the past".
+// dateTold says which date of the lead the node waits for, and why there is none to wait
+// for, if why says so: "customFields.renewalDate -72h: in the past".
 func (n Node) dateTold(why string) string {
 	if n.Lead == "" {
 		return why
@@ -132,15 +128,12 @@ func (n Node) offset() (time.Duration, error) {
 	if n.Offset == "" {
 		return 0, nil
 	}
-	amount, negative := strings.CutPrefix(n.Offset, "-")
-	if !negative {
-		amount = strings.TrimPrefix(amount, "+")
-	}
+	amount := strings.TrimLeft(n.Offset, "+-")
 	d, err := waypost.ParseDuration(amount)
-	if err != nil || strings.HasPrefix(amount, "-") || strings.HasPrefix(amount, "+") {
-		return 0, fmt.Errorf("%q is no duration; write it like -72h, 24h or -P3D", clip(n.Offset, 40))
+	if err != nil || len(n.Offset)-len(amount) > 1 {
+		return 0, fmt.Errorf("%q is no duration; write it like -72h, 24h or -P3D", waypost.Clip(n.Offset, 40))
 	}
-	if negative {
+	if n.Offset[0] == '-' {
 		d = -d
 	}
 	return time.Duration(d), nil
@@ -150,7 +143,7 @@ func (n Node) offset() (time.Duration, error) {
 type schedule struct {
 	loc   *time.Location
 	timed bool // at clock, else at any time
-	clock clock
+	clock time.Duration
 	days  [7]bool // by time.Weekday
 }
 
@@ -163,7 +156,7 @@ func (n Node) schedule(lead *waypost.Lead) schedule {
 	}
 	s.clock, s.timed = parseClock(n.Time)
 	for _, name := range n.Weekdays {
-		if day, ok := weekday(name); ok {
+		if day, ok := weekdays[name]; ok {
 			s.days[day] = true
 		}
 	}
@@ -189,7 +182,7 @@ func (s schedule) next(t time.Time, from bool) time.Time {
 		if !s.days[d.Weekday()] || !d.exists(s.loc) {
 			continue
 		}
-		if at := firstAt(d.at(s.clock), s.loc); at.After(t) || from && at.Equal(t) {
+		if at := waypost.FirstAt(d.Add(s.clock), s.loc); at.After(t) || from && at.Equal(t) {
 			return at
 		}
 	}
@@ -198,32 +191,21 @@ func (s schedule) next(t time.Time, from bool) time.Time {
 
 // from returns the first instant from t on that fits; zero if there is none.
 func (s schedule) from(t time.Time) time.Time {
-	if s.timed {
-		return s.next(t, true)
-	}
-	local := t.In(s.loc)
-	if s.days[local.Weekday()] {
-		return t
-	}
-	today := dayOf(local)
-	sinceMidnight := wallOf(local).Sub(today.Time)
-	for i := 1; i < maxDays; i++ {
-		if d := today.add(i); s.days[d.Weekday()] && d.exists(s.loc) {
-			return firstAt(d.Add(sinceMidnight), s.loc)
+	if !s.timed {
+		local := t.In(s.loc)
+		if s.days[local.Weekday()] {
+			return t
 		}
+		// The same time of day on the next day that fits.
+		_, offset := local.Zone()
+		s.timed, s.clock = true, t.Add(time.Duration(offset)*time.Second).Sub(dayOf(local).Time)
 	}
-	return time.Time{}
+	return s.next(t, true)
 }
 
-// wallOf is what clocks show at t, written as UTC.
-func wallOf(t time.Time) time.Time {
-	_, offset := t.Zone()
-	return t.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// occasion is a date of a lead: an instant, a time on a clock, or a day of every year.
+// occasion is a date of a lead: an instant, a time on clocks, or a day of every year.
 type occasion struct {
-	time.Time // of a clock what it shows, written as UTC; of a day its midnight
+	time.Time // the instant, or what clocks show as UTC; of a day its midnight
 	instant   bool
 	yearly    bool
 }
@@ -235,12 +217,12 @@ func (d occasion) after(now time.Time, offset time.Duration, s schedule) time.Ti
 	case d.instant:
 		return s.from(d.Add(offset))
 	case !d.yearly:
-		return s.from(firstAt(d.Add(offset), s.loc))
+		return s.from(waypost.FirstAt(d.Add(offset), s.loc))
 	}
 	var at time.Time
 	// The offset moves a date by a year and a bit at most.
 	for year, last := now.In(s.loc).Year()-2, now.Year()+4; year < last; year++ {
-		if at = s.from(firstAt(d.in(year).Add(offset), s.loc)); at.After(now) {
+		if at = s.from(waypost.FirstAt(d.in(year).Add(offset), s.loc)); at.After(now) {
 			break
 		}
 	}
@@ -248,7 +230,7 @@ func (d occasion) after(now time.Time, offset time.Duration, s schedule) time.Ti
 }
 
 // in is the date in a year. 29 February is the day before in years without it: the
-// date stays in its month, and nobody is congratulated late.
+// date stays in its month, and no birthday is late.
 func (d occasion) in(year int) time.Time {
 	_, month, day := d.Date()
 	at := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
@@ -274,8 +256,8 @@ func isLeadDate(name string) bool {
 	return ok && field != "" && utf8.RuneCountInString(field) <= 64
 }
 
-// Numbers that are taken for seconds since 1970 have nine to eleven digits, from March
-// 1973 on: shorter ones are more likely a day such as 20261231 or a count, longer ones
+// A number is taken for seconds since 1970 if it has nine to eleven digits, from March
+// 1973 on: a shorter one is more likely a day such as 20261231 or a count, a longer one
 // milliseconds.
 const (
 	minUnix = 100_000_000
@@ -297,14 +279,14 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 	var written string
 	switch name {
 	case "createdAt", "updatedAt":
-		d = occasion{Time: lead.CreatedAt, instant: true}
+		at := lead.CreatedAt
 		if name == "updatedAt" {
-			d.Time = lead.UpdatedAt
+			at = lead.UpdatedAt
 		}
-		if d.IsZero() {
+		if at.IsZero() {
 			return occasion{}, missingValue
 		}
-		return d, ""
+		return occasion{Time: at, instant: true}, ""
 	case birthday:
 		written = value(lead.Birthday)
 	default:

@@ -9,79 +9,73 @@ import (
 )
 
 const (
-	// bellWait is how long one call waits for a bell to ring. It is bounded so that a
-	// connection that has died without a word is noticed.
+	// bellWait bounds one wait for a notice, so that a connection that is dead without an
+	// error is noticed.
 	bellWait = 5 * time.Second
-	// bellRings is how many rings wait for somebody to hear them: there is nothing more to
-	// learn from a hundred.
-	bellRings = 16
+	// maxNotices is how many notices Redis keeps while nobody waits for one: a hundred say
+	// no more than one does.
+	maxNotices = 16
 )
 
-// Bell lets one process tell another one that there is something to do; of those who
-// listen, one hears each ring. Rings get lost with Redis: who listens looks now and
-// then anyway. It is safe for concurrent use.
+// Bell carries notices that there is something to do from one process to another. Of the
+// processes that wait, one gets each notice. A notice may be lost with Redis, so every
+// process also looks now and then. It is safe for concurrent use.
 type Bell struct {
+	gate
 	client redis.UniversalClient
 	key    string
-	gate   gate
-	rung   chan struct{}
+	notice chan struct{} // holds a value while Run has one to carry
 	wait   time.Duration // bellWait
 }
 
 // NewBell returns the bell of that name in client, which should have been made with
 // ClientOptions.
 func NewBell(client redis.UniversalClient, name string) *Bell {
-	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, rung: make(chan struct{}, 1), wait: bellWait}
+	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, notice: make(chan struct{}, 1), wait: bellWait}
 }
 
-// Ring rings the bell, once for all who ask while Run does it. It never blocks.
+// Ring gives a notice; several calls before Run carries it are one. It never blocks.
 func (b *Bell) Ring() {
 	select {
-	case b.rung <- struct{}{}:
+	case b.notice <- struct{}{}:
 	default:
 	}
 }
 
-// Run carries rings to Redis until ctx ends.
+// Run carries notices to Redis until ctx ends.
 func (b *Bell) Run(ctx context.Context) {
 	for {
 		select {
-		case <-b.rung:
+		case <-b.notice:
 		case <-ctx.Done():
 			return
 		}
-		// One that does not arrive is made up for by looking.
-		if !b.gate.enter() {
-			continue
-		}
-		_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.RPush(ctx, b.key, 1)
-			p.LTrim(ctx, b.key, -bellRings, -1)
-			return nil
+		b.gate.call(ctx, func() error {
+			_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.RPush(ctx, b.key, 1)
+				p.LTrim(ctx, b.key, -maxNotices, -1)
+				return nil
+			})
+			return err
 		})
-		b.gate.leave(err == nil)
 	}
 }
 
-// Fallbacks tells how many rings and waits Redis did not carry, and how often it went
-// away.
-func (b *Bell) Fallbacks() (calls, outages uint64) { return b.gate.fallbacks() }
-
-// Await waits until somebody has rung, for some seconds, or until ctx ends. An error
-// means that Redis cannot be heard.
-func (b *Bell) Await(ctx context.Context) (rung bool, err error) {
+// Await waits for a notice, for some seconds or until ctx ends. An error means that Redis
+// does not answer.
+func (b *Bell) Await(ctx context.Context) (noticed bool, err error) {
 	if !b.gate.enter() {
 		return false, ErrAway
 	}
-	heard := make(chan error, 1)
-	// The client does not leave an answer that it waits for when ctx ends.
+	answer := make(chan error, 1)
+	// BLPop returns some seconds later than ctx ends, so nobody waits for it.
 	go func() {
 		err := b.client.BLPop(ctx, b.wait, b.key).Err()
 		b.gate.leave(err == nil || errors.Is(err, redis.Nil))
-		heard <- err
+		answer <- err
 	}()
 	select {
-	case err := <-heard:
+	case err := <-answer:
 		if errors.Is(err, redis.Nil) {
 			return false, nil
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ringer is a bell that somebody carries to Redis.
+// ringer is a bell whose notices are carried to Redis.
 func ringer(t *testing.T, client *redis.Client, name string) *Bell {
 	t.Helper()
 	b := NewBell(client, name)
@@ -22,9 +22,9 @@ func ringer(t *testing.T, client *redis.Client, name string) *Bell {
 	return b
 }
 
-// Of those who listen in other processes one hears a ring, and rings of one bell are
-// not heard at another one.
-func TestBellIsHeardOnce(t *testing.T) {
+// Of the processes that wait one gets a notice, and a notice of one bell is not got from
+// another.
+func TestBellWakesOne(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		name := uniqueKey(t)
@@ -39,7 +39,7 @@ func TestBellIsHeardOnce(t *testing.T) {
 			b.wait = time.Minute
 			listeners.Go(func() {
 				for listening.Err() == nil {
-					if rung, _ := b.Await(listening); rung {
+					if noticed, _ := b.Await(listening); noticed {
 						heard.Add(1)
 						first <- struct{}{}
 					}
@@ -51,34 +51,34 @@ func TestBellIsHeardOnce(t *testing.T) {
 		select {
 		case <-first:
 		case <-ctx.Done():
-			t.Fatal("nobody has heard the bell")
+			t.Fatal("no process got the notice")
 		}
-		// A second ring is heard after the first one has had its time to be heard twice.
+		// A second notice comes after the first one has had its time to be got twice.
 		ringer(t, client, name).Ring()
 		select {
 		case <-first:
 		case <-ctx.Done():
-			t.Fatal("nobody has heard the second ring")
+			t.Fatal("no process got the second notice")
 		}
 		stop()
 		began := time.Now()
 		listeners.Wait()
 		if n := heard.Load(); n != 2 {
-			t.Errorf("2 rings were heard %d times", n)
+			t.Errorf("2 notices were got %d times", n)
 		}
 		if took := time.Since(began); took > 30*time.Second {
-			t.Errorf("those who listened left after %s", took)
+			t.Errorf("the processes that waited left after %s", took)
 		}
 	})
 }
 
-// A bell that nobody hears remembers some rings, not all of them.
-func TestBellForgets(t *testing.T) {
+// Redis keeps some notices that no process waits for, not all of them.
+func TestBellKeepsFewNotices(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		name := uniqueKey(t)
 		b := ringer(t, client, name)
-		for left := int64(0); left < bellRings; {
+		for left := int64(0); left < maxNotices; {
 			b.Ring()
 			var err error
 			if left, err = client.LLen(t.Context(), b.key).Result(); err != nil {
@@ -87,17 +87,17 @@ func TestBellForgets(t *testing.T) {
 		}
 		for range 20 {
 			b.Ring()
-			if left, err := client.LLen(t.Context(), b.key).Result(); err != nil || left > bellRings+1 { // between push and trim
-				t.Fatalf("%d rings are kept, %v", left, err)
+			if left, err := client.LLen(t.Context(), b.key).Result(); err != nil || left > maxNotices+1 { // between push and trim
+				t.Fatalf("%d notices are kept, %v", left, err)
 			}
 		}
-		if rung, err := NewBell(client, name).Await(t.Context()); !rung || err != nil {
-			t.Errorf("a ring of before is not heard: %t, %v", rung, err)
+		if noticed, err := NewBell(client, name).Await(t.Context()); !noticed || err != nil {
+			t.Errorf("a notice of before is lost: %t, %v", noticed, err)
 		}
 	})
 }
 
-// Without Redis ringing blocks nobody and listening fails at once; both work again
+// Without Redis giving a notice never blocks and waiting for one fails at once; both work again
 // when it is back.
 func TestBellOutlivesRedis(t *testing.T) {
 	t.Parallel()
@@ -110,8 +110,8 @@ func TestBellOutlivesRedis(t *testing.T) {
 		b.Ring()
 	}
 	for range 2 * tolerated {
-		if rung, err := b.Await(t.Context()); rung || err == nil {
-			t.Errorf("rung %t, error %v; want an error", rung, err)
+		if noticed, err := b.Await(t.Context()); noticed || err == nil {
+			t.Errorf("noticed %t, error %v; want an error", noticed, err)
 		}
 	}
 	if calls, outages := b.Fallbacks(); calls < 2*tolerated || outages != 1 {
@@ -126,12 +126,12 @@ func TestBellOutlivesRedis(t *testing.T) {
 	defer cancel()
 	for {
 		b.Ring()
-		rung, err := b.Await(ctx)
-		if rung {
+		noticed, err := b.Await(ctx)
+		if noticed {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the bell is not heard any more: %v", err)
+			t.Fatalf("no notice comes any more: %v", err)
 		}
 	}
 }

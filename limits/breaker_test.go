@@ -418,7 +418,7 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 		name    string
 		waiting int
 		lost    float64 // part that never comes again
-		rung    bool    // all are told to come, after a minute
+		woken   bool    // all are told to come, after a minute
 		most    int     // visits in half an hour
 	}{
 		{"one batch", 1, 0, false, 80},
@@ -440,15 +440,15 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 				}
 				visits, failed := -tt.waiting, 0
 				var last time.Time
-				rung := !tt.rung
+				woken := !tt.woken
 				for queue.Len() > 0 {
 					v := heap.Pop(queue).(waiter)
-					if ring := begin.Add(time.Minute); !rung && v.at.After(ring) {
-						rung = true
+					if wake := begin.Add(time.Minute); !woken && v.at.After(wake) {
+						woken = true
 						heap.Push(queue, v)
 						for i := range *queue {
 							if !(*queue)[i].probe {
-								(*queue)[i].at = ring
+								(*queue)[i].at = wake
 							}
 						}
 						heap.Init(queue)
@@ -469,7 +469,7 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 					if granted > 0 {
 						// Where those who had turns do not come, or came early, the next one is
 						// somebody with a random time.
-						if gap := now.Sub(last); failed > 7 && tt.lost == 0 && !tt.rung && gap > 2*maxPause || gap > 10*maxPause && failed > 0 {
+						if gap := now.Sub(last); failed > 7 && tt.lost == 0 && !tt.woken && gap > 2*maxPause || gap > 10*maxPause && failed > 0 {
 							t.Errorf("%s between two probes", gap)
 						}
 						last = now
@@ -483,7 +483,7 @@ func TestBreakerIsProbedInTime(t *testing.T) {
 						heap.Push(queue, v)
 					}
 				}
-				if failed < 40 && tt.lost == 0 && !tt.rung || failed < 20 || visits > tt.most {
+				if failed < 40 && tt.lost == 0 && !tt.woken || failed < 20 || visits > tt.most {
 					t.Errorf("%d probes in %d visits", failed, visits)
 				}
 			})
@@ -607,7 +607,7 @@ func TestBreakerTellsThoseOfAnOutage(t *testing.T) {
 func TestBreakerOnRedis(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
-		a, b := NewBreakers(client, silent, nil), NewBreakers(client, silent, nil)
+		a, b := NewBreakers(client, silent, time.Now), NewBreakers(client, silent, time.Now)
 		for try := 1; ; try++ {
 			circuit := fmt.Sprint(uniqueKey(t), "/", try)
 			_, ticket, _ := a.Admit(t.Context(), circuit, 100, time.Minute)

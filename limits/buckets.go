@@ -49,10 +49,10 @@ func (b *buckets) put(key fingerprint, now time.Time, owed time.Duration) {
 	b.full[key] = now.Add(owed)
 }
 
-// evict makes room: of some buckets those that are full, or if there is none the
-// one that will be first. Somebody who comes with many keys gets others some
-// tokens too many; neither the memory nor the time of a call grows. The order of
-// use, which a library's cache goes by, says nothing of which bucket is full.
+// evict makes room: it looks at some buckets, and drops the full ones, or the one that will
+// be full first, which gives that key some tokens too many. So neither the memory nor the
+// time of a call grows with the keys. The order of use, which a library's cache goes by,
+// says nothing of which bucket is full.
 func (b *buckets) evict(now time.Time) {
 	const looked = 16
 	var first fingerprint

@@ -1,7 +1,9 @@
 package limits
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -20,12 +22,34 @@ const probeEvery = 200 * time.Millisecond
 // it is away, one call in probeEvery goes through and the others fail at once.
 type gate struct {
 	now func() time.Time
+	log *slog.Logger // of outages; nil for none
+	// away and back are what is logged, once for each outage.
+	away, back string
 
 	mu       sync.Mutex
 	failures int       // in a row
 	probe    time.Time // the next one while away
 	missed   uint64    // calls that Redis did not answer or was not asked
 	outages  uint64    // how often it went away
+}
+
+// call has ask call Redis, unless that is away, and tells whether Redis answered.
+func (g *gate) call(ctx context.Context, ask func() error) (answered bool) {
+	if !g.enter() {
+		return false
+	}
+	err := ask()
+	if err != nil && ctx.Err() != nil {
+		return false // a caller that leaves says nothing about Redis
+	}
+	switch turned := g.leave(err == nil); {
+	case !turned || g.log == nil:
+	case err != nil:
+		g.log.WarnContext(ctx, g.away, "error", err)
+	default:
+		g.log.InfoContext(ctx, g.back)
+	}
+	return err == nil
 }
 
 // enter tells whether the caller may call Redis; it must then call leave.
@@ -73,7 +97,9 @@ func (g *gate) miss(n int) {
 	g.missed += uint64(n)
 }
 
-func (g *gate) fallbacks() (calls, outages uint64) {
+// Fallbacks tells how many calls Redis did not answer, or was not asked, since the process
+// began, and how often it went away.
+func (g *gate) Fallbacks() (calls, outages uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.missed, g.outages

@@ -33,7 +33,7 @@ type Leases struct {
 // lease is what a process has taken of a key's tokens and not used yet.
 type lease struct {
 	mu      sync.Mutex
-	filling bool // somebody takes more
+	filling bool // a call takes more
 	tokens  int
 	at      time.Time // when they were taken
 	taken   Taken
@@ -55,8 +55,8 @@ func (s *Leases) Take(ctx context.Context, key string, perSecond, burst int) Tak
 		defer l.mu.Unlock()
 		return l.use(now)
 	}
-	// One takes for all; who comes meanwhile takes a token for itself, and waits for
-	// nobody's round trip.
+	// One call takes for all; another one meanwhile takes a token for itself, so that it
+	// waits for its own round trip only.
 	fills := !l.filling
 	l.filling = true
 	l.mu.Unlock()

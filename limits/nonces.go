@@ -22,8 +22,8 @@ var ErrFull = errors.New("the in-process nonce cache is full")
 // Nonces remembers which nonces were used, so that no signed request counts
 // twice. It is safe for concurrent use.
 type Nonces struct {
+	gate
 	client redis.UniversalClient
-	gate   gate
 	now    func() time.Time
 	// mirror holds what this process wrote to Redis, so that it is still refused
 	// when Redis goes away. It may forget. local holds what was used while Redis
@@ -71,9 +71,8 @@ type asked struct {
 	done  chan struct{}
 }
 
-// ask marks key in Redis. Those who ask while a round trip is under way share the
-// next one: a busy gateway spends more on the round trips than on anything else that
-// guards a request.
+// ask marks key in Redis. Calls during a round trip share the next one: a busy gateway
+// spends more on the round trips than on anything else that guards a request.
 func (n *Nonces) ask(ctx context.Context, key string) (fresh bool, err error) {
 	a := &asked{key: key, done: make(chan struct{})}
 	n.mu.Lock()
@@ -92,10 +91,10 @@ func (n *Nonces) ask(ctx context.Context, key string) (fresh bool, err error) {
 	}
 }
 
-// askAll asks until nobody waits.
+// askAll asks until no call waits.
 func (n *Nonces) askAll() {
 	for {
-		// Whoever is about to ask comes first: it costs nobody time, and fills the batch.
+		// Goroutines that are about to ask run first: that costs no time, and fills the batch.
 		runtime.Gosched()
 		n.mu.Lock()
 		batch := n.waiting
@@ -105,9 +104,9 @@ func (n *Nonces) askAll() {
 			return
 		}
 		answers := make([]*redis.BoolCmd, len(batch))
-		// The error is also that of each command. Those who ask may leave; the client's
+		// The error is also that of each command. A caller may leave before; the client's
 		// time-outs bound how long this takes. A round trip that fails is one failure,
-		// however many share it.
+		// however many calls share it.
 		_, err := n.client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
 			for i, a := range batch {
 				answers[i] = p.SetNX(context.Background(), a.key, 1, nonceLifetime)
@@ -138,7 +137,3 @@ func (n *Nonces) UseLocal(key string) (fresh bool, err error) {
 	}
 	return fresh, nil
 }
-
-// Fallbacks tells how many calls of Use Redis has not answered since the process
-// began, and how often Redis went away.
-func (n *Nonces) Fallbacks() (calls, outages uint64) { return n.gate.fallbacks() }

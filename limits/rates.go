@@ -21,7 +21,7 @@ const (
 	// counts must fit a time.Duration.
 	maxSpan = 200 * 365 * 24 * time.Hour
 	// triesInRedis bounds the calls of one Take: one to ask for all, one for what is
-	// there of it, and one more if somebody else took of that in between.
+	// there of it, and one more if another process took of that in between.
 	triesInRedis = 3
 	// setBack is how far Redis's clock may be set back without being noticed.
 	setBack = time.Second
@@ -31,9 +31,8 @@ const (
 // at an even pace up to a burst (GCRA). While Redis is away, every process limits
 // by itself. It is safe for concurrent use.
 type Rates struct {
+	gate
 	limiter *redis_rate.Limiter // nil: there is no Redis
-	gate    gate
-	log     *slog.Logger
 	now     func() time.Time
 	local   *buckets
 }
@@ -46,7 +45,10 @@ func NewRates(client redis.UniversalClient, log *slog.Logger) *Rates {
 }
 
 func newRates(client redis.UniversalClient, log *slog.Logger, now func() time.Time, limit int) *Rates {
-	r := &Rates{gate: gate{now: now}, log: log, now: now, local: newBuckets(limit)}
+	r := &Rates{now: now, local: newBuckets(limit), gate: gate{
+		now: now, log: log,
+		away: "the rate limits' Redis is away: every process limits by itself", back: "the rate limits' Redis is back",
+	}}
 	if client != nil {
 		r.limiter = redis_rate.NewLimiter(client)
 	}
@@ -58,7 +60,7 @@ type Taken struct {
 	Allowed   int           // tokens that were taken, 0 to what was asked for
 	Limit     int           // tokens of a full bucket: the burst
 	Remaining int           // tokens that are left now, 0 to Limit
-	Reset     time.Duration // until the bucket is full again if nobody takes any
+	Reset     time.Duration // until the bucket is full again if no more are taken
 	// RetryAfter is how long it takes at least until there is another token; 0 if
 	// all was allowed that was asked for.
 	RetryAfter time.Duration
@@ -76,30 +78,20 @@ func (r *Rates) Take(ctx context.Context, key string, perSecond float64, burst, 
 	l := limitOf(perSecond, burst)
 	key = fmt.Sprintf("%s/%g/%d", key, perSecond, l.burst)
 	print := fingerprintOf(key)
-	if r.limiter != nil && r.gate.enter() {
-		taken, err := r.ask(ctx, "waypost:"+key, l, n)
-		if err == nil {
-			if r.gate.leave(true) {
-				r.log.LogAttrs(ctx, slog.LevelInfo, "the rate limits' Redis is back")
-			}
-			r.local.set(print, r.now(), taken.Reset)
-			return taken
-		}
-		// A caller that leaves says nothing about Redis.
-		if ctx.Err() == nil && r.gate.leave(false) {
-			r.log.LogAttrs(ctx, slog.LevelWarn, "the rate limits' Redis is away: every process limits by itself",
-				slog.String("error", err.Error()))
-		}
+	var taken Taken
+	ask := func() (err error) {
+		taken, err = r.ask(ctx, "waypost:"+key, l, n)
+		return err
+	}
+	if r.limiter != nil && r.gate.call(ctx, ask) {
+		r.local.set(print, r.now(), taken.Reset)
+		return taken
 	}
 	return r.local.take(print, r.now(), l, n)
 }
 
-// Fallbacks tells how many calls of Take were answered without Redis since the
-// process began, and how often Redis went away.
-func (r *Rates) Fallbacks() (calls, outages uint64) { return r.gate.fallbacks() }
-
 // ask takes tokens in Redis. redis_rate's AllowAtMost is not used: it also takes
-// the fraction of a token that is there, and nobody gets it; of a bucket that is
+// the fraction of a token that is there, which is lost. Of a bucket that is
 // asked for more than it has, as bulk senders do, that costs up to half the rate.
 func (r *Rates) ask(ctx context.Context, key string, l limit, n int) (Taken, error) {
 	shared := redis_rate.Limit{

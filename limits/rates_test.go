@@ -43,7 +43,7 @@ func (s *timed) take(perSecond float64, burst, n int) Taken {
 	return taken
 }
 
-// eachSource runs the test against both places where tokens are counted.
+// eachSource runs the test against both ways of counting tokens.
 func eachSource(t *testing.T, test func(t *testing.T, s *timed)) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()

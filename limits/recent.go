@@ -26,8 +26,7 @@ type recent struct {
 
 	mu      sync.Mutex
 	members map[fingerprint]struct{}
-	queue   []arrival // queue[head:], oldest first
-	head    int
+	queue   []arrival // oldest first
 }
 
 type arrival struct {
@@ -68,16 +67,12 @@ func (r *recent) add(key fingerprint, now time.Time, evict bool) (fresh, added b
 }
 
 func (r *recent) expire(now time.Time) {
-	for r.head < len(r.queue) && now.Sub(r.queue[r.head].at) >= nonceLifetime {
+	for len(r.queue) > 0 && now.Sub(r.queue[0].at) >= nonceLifetime {
 		r.pop()
 	}
 }
 
 func (r *recent) pop() {
-	delete(r.members, r.queue[r.head].key)
-	r.head++
-	if r.head > len(r.queue)/2 {
-		r.queue = append(r.queue[:0], r.queue[r.head:]...)
-		r.head = 0
-	}
+	delete(r.members, r.queue[0].key)
+	r.queue = r.queue[1:]
 }

@@ -5,10 +5,10 @@
 package limits
 
 import (
-	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -33,9 +33,5 @@ func ClientOptions(o *redis.Options) *redis.Options {
 }
 
 // The client writes a line about every failed dial to stderr. The same error
-// reaches the caller, who logs an outage once.
-func init() { redis.SetLogger(quiet{}) }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
+// reaches the caller, which logs an outage once.
+func init() { logging.Disable() }

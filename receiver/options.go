@@ -21,16 +21,16 @@ type Options struct {
 	// other; the last one repeats. Each is 200 to 599. Empty: 200, or 503 for the
 	// attempts that Fail lets fail.
 	Status []int
-	// Fail is the number of attempts of each message that are answered with
-	// Status; the ones after them succeed. 0: Status holds for all.
+	// Fail is the number of first attempts of each message that are answered with Status;
+	// later ones succeed. 0: all are answered with Status.
 	Fail int
 	// Delay is waited before each answer, at most MaxDelay.
 	Delay time.Duration
 	// SucceedFalse makes a 200 say succeed false.
 	SucceedFalse bool
-	// Message is the message of each answer; a fitting one if empty.
+	// Message is the message of each answer; if empty, one that tells the result.
 	Message string
-	// RetryAfter goes with each answer other than 200, in seconds. 0: none.
+	// RetryAfter is the header of each answer other than 200, in seconds. 0: none.
 	RetryAfter int
 	// NoBody leaves the body of each answer empty.
 	NoBody bool
@@ -101,8 +101,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// with returns the options with what the query of a webhook's URL asks for.
-// Parameters that are not ours are left alone: a URL may have others.
+// with returns the options after the query of a webhook's URL has changed them. It ignores
+// other parameters, which a URL may have.
 func (o Options) with(query url.Values) (Options, error) {
 	var err error
 	for name, values := range query {

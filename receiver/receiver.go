@@ -16,8 +16,7 @@ import (
 	"unicode"
 )
 
-// New makes a receiver. It panics on options that are out of their bounds, which
-// Run returns as an error.
+// New makes a receiver. It panics if options are out of bounds; Run returns an error.
 func New(o Options) http.Handler {
 	if err := o.check(); err != nil {
 		panic("receiver: " + err.Error())
@@ -37,8 +36,7 @@ type handler struct {
 	out     sync.Mutex
 }
 
-// ServeHTTP takes a message with POST on any path; GET tells about itself and
-// what it got.
+// ServeHTTP takes a message by POST on any path. GET shows Help and the messages.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost:
@@ -61,7 +59,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// message is what is looked at of a body. Everything may be missing.
+// message holds the members of a body that the receiver reads. All may be missing.
 type message struct {
 	MessageID   string `json:"messageId"`
 	JourneyInfo struct {
@@ -127,7 +125,7 @@ func (h *handler) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wait waits for d and tells whether the sender is still there then.
+// wait waits for d and tells whether the sender is still connected then.
 func wait(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -37,8 +37,8 @@ type Header struct {
 }
 
 // Request is what a signature can cover. Path and Query are the raw bytes before
-// and after the first '?' of the request line, never decoded. Headers holds every
-// header line, Host included, doubled ones twice.
+// and after the first '?' of the request line, never decoded. Headers has every
+// header line, Host included; a header that is sent twice is there twice.
 type Request struct {
 	Method  string
 	Path    string
@@ -63,35 +63,19 @@ func (r Request) Header(name string) (value string, count int) {
 // Canonical is the canonical request over the signed header names, which must be
 // in lower case and sorted, and the body's hash.
 func Canonical(r Request, signed []string, bodyHash string) string {
-	var b strings.Builder
-	b.WriteString(r.Method)
-	b.WriteByte('\n')
-	b.WriteString(r.Path)
-	b.WriteByte('\n')
-	b.WriteString(canonicalQuery(r.Query))
-	b.WriteByte('\n')
+	lines := []string{r.Method, r.Path, canonicalQuery(r.Query)}
 	for _, name := range signed {
 		value, _ := r.Header(name)
-		b.WriteString(name)
-		b.WriteByte(':')
-		b.WriteString(canonicalValue(value))
-		b.WriteByte('\n')
+		lines = append(lines, name+":"+canonicalValue(value))
 	}
-	b.WriteByte('\n')
-	b.WriteString(strings.Join(signed, ";"))
-	b.WriteByte('\n')
-	b.WriteString(bodyHash)
-	return b.String()
+	lines = append(lines, "", strings.Join(signed, ";"), bodyHash)
+	return strings.Join(lines, "\n")
 }
 
 // canonicalQuery sorts the raw pieces of a query bytewise and gives a bare piece
 // its '='.
 func canonicalQuery(raw string) string {
-	if raw == "" {
-		return ""
-	}
-	pieces := strings.Split(raw, "&")
-	pieces = slices.DeleteFunc(pieces, func(p string) bool { return p == "" })
+	pieces := slices.DeleteFunc(strings.Split(raw, "&"), func(p string) bool { return p == "" })
 	for i, p := range pieces {
 		if !strings.Contains(p, "=") {
 			pieces[i] = p + "="
@@ -101,14 +85,10 @@ func canonicalQuery(raw string) string {
 	return strings.Join(pieces, "&")
 }
 
-// canonicalValue trims a header value and writes inner runs of white space as
+// canonicalValue trims a header value and writes inner runs of ASCII white space as
 // one blank.
 func canonicalValue(v string) string {
-	return strings.Join(strings.FieldsFunc(v, isSpace), " ")
-}
-
-func isSpace(r rune) bool {
-	return r == ' ' || r == '\t' || r == '\r' || r == '\n' || r == '\v' || r == '\f'
+	return strings.Join(strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(" \t\r\n\v\f", r) }), " ")
 }
 
 // StringToSign binds a canonical request to its time and nonce.

@@ -1,8 +1,8 @@
 package signature
 
 import (
+	"cmp"
 	"crypto/rand"
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,18 +16,12 @@ type Key struct {
 	SecretKey string
 }
 
-// NewNonce returns a fresh random nonce of 22 characters.
-func NewNonce() string {
-	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		panic(err) // crypto/rand does not fail on the systems that we run on
-	}
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
+// NewNonce returns a fresh random nonce of 26 characters.
+func NewNonce() string { return rand.Text() }
 
-// Sign returns the four headers that make r a signed request: r's Host and every
-// header that must be signed have to be in r.Headers already. The nonce is
-// 16 to 64 of A-Z a-z 0-9 '_' '-', and is used once.
+// Sign returns the four headers that make r a signed request. r.Headers must have Host
+// and every other header that is signed. The nonce is 16 to 64 of A-Z a-z 0-9 '_' '-',
+// and is used once.
 func Sign(r Request, key Key, body []byte, now time.Time, nonce string) []Header {
 	return signHash(r, key, HashBody(body), now, nonce)
 }
@@ -62,13 +56,9 @@ func SignHTTP(req *http.Request, key Key, body []byte, now time.Time, nonce stri
 // lower-case hex SHA-256 of what req.Body will yield.
 func SignHTTPHash(req *http.Request, key Key, bodyHash string, now time.Time, nonce string) {
 	path, query, _ := strings.Cut(req.URL.RequestURI(), "?")
-	host := req.Host
-	if host == "" {
-		host = req.URL.Host
-	}
-	r := Request{Method: req.Method, Path: path, Query: query, Headers: []Header{{"Host", host}}}
-	if r.Method == "" {
-		r.Method = http.MethodGet
+	r := Request{
+		Method: cmp.Or(req.Method, http.MethodGet), Path: path, Query: query,
+		Headers: []Header{{"Host", cmp.Or(req.Host, req.URL.Host)}},
 	}
 	for name, values := range req.Header {
 		for _, v := range values {

@@ -38,11 +38,9 @@ func malformed(header, format string, args ...any) *Error {
 
 // Limits of a signature.
 const (
-	// MaxAge is how far a request's time may be from the verifier's, either way.
+	// MaxAge is how far a request's time may be from the verifier's, either way. A nonce
+	// must be remembered for more than twice as long.
 	MaxAge = 300 * time.Second
-	// NonceLifetime is how long a nonce must be remembered: longer than a request
-	// can be valid, from MaxAge ahead of the clock to MaxAge behind it.
-	NonceLifetime = 660 * time.Second
 
 	maxAccessKey     = 128
 	maxSignedHeaders = 32
@@ -85,7 +83,7 @@ func Parse(r Request) (Claim, error) {
 		return Claim{}, malformed(HeaderTimestamp, "must be the unix time in seconds, such as 1767225600, not in milliseconds")
 	}
 	c.Time = time.Unix(seconds, 0)
-	if len(c.Nonce) < 16 || len(c.Nonce) > 64 || !consistsOf(c.Nonce, isWordByte) {
+	if len(c.Nonce) < 16 || len(c.Nonce) > 64 || !consistsOf(c.Nonce, wordBytes) {
 		return Claim{}, malformed(HeaderNonce, "must be 16 to 64 of A-Z a-z 0-9 _ -")
 	}
 	if !isHash(c.BodyHash) {
@@ -98,19 +96,13 @@ func Parse(r Request) (Claim, error) {
 // spelling, so that a request has exactly one signature.
 func parseHeader(header string) (Claim, error) {
 	want := malformed(HeaderSignature, "must be %s Credential=<access key>, SignedHeaders=<a;b;c>, Signature=<64 hex>", Algorithm)
-	rest, ok := strings.CutPrefix(header, Algorithm+" Credential=")
-	if !ok {
+	rest, begins := strings.CutPrefix(header, Algorithm+" Credential=")
+	accessKey, rest, lists := strings.Cut(rest, ", SignedHeaders=")
+	names, mac, ends := strings.Cut(rest, ", Signature=")
+	if !begins || !lists || !ends {
 		return Claim{}, want
 	}
-	accessKey, rest, ok := strings.Cut(rest, ", SignedHeaders=")
-	if !ok {
-		return Claim{}, want
-	}
-	names, mac, ok := strings.Cut(rest, ", Signature=")
-	if !ok {
-		return Claim{}, want
-	}
-	if accessKey == "" || len(accessKey) > maxAccessKey || !consistsOf(accessKey, isWordByte) {
+	if accessKey == "" || len(accessKey) > maxAccessKey || !consistsOf(accessKey, wordBytes) {
 		return Claim{}, malformed(HeaderSignature, "the credential is no access key")
 	}
 	if !isHash(mac) {
@@ -121,7 +113,7 @@ func parseHeader(header string) (Claim, error) {
 		return Claim{}, malformed(HeaderSignature, "more than %d signed headers", maxSignedHeaders)
 	}
 	for i, name := range signed {
-		if name == "" || !consistsOf(name, isNameByte) {
+		if name == "" || !consistsOf(name, nameBytes) {
 			return Claim{}, malformed(HeaderSignature, "SignedHeaders must be names in lower case joined with ';'")
 		}
 		if i > 0 && signed[i-1] >= name {
@@ -191,24 +183,13 @@ func (c Claim) VerifyHash(sum []byte) bool {
 	return subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum)), []byte(c.BodyHash)) == 1
 }
 
-func consistsOf(s string, allowed func(byte) bool) bool {
-	for i := range len(s) {
-		if !allowed(s[i]) {
-			return false
-		}
-	}
-	return true
-}
+const (
+	hexDigits  = "0123456789abcdef"
+	lowerBytes = "abcdefghijklmnopqrstuvwxyz0123456789"
+	wordBytes  = lowerBytes + "ABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
+	nameBytes  = lowerBytes + "!#$%&'*+-.^_`|~" // of a header name (RFC 9110, "token") in lower case
+)
 
-func isWordByte(b byte) bool {
-	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '_' || b == '-'
-}
+func consistsOf(s, allowed string) bool { return strings.Trim(s, allowed) == "" }
 
-// isNameByte allows the bytes of a header name (RFC 9110, "token") save capitals.
-func isNameByte(b byte) bool {
-	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
-}
-
-func isHash(s string) bool {
-	return len(s) == 64 && consistsOf(s, func(b byte) bool { return '0' <= b && b <= '9' || 'a' <= b && b <= 'f' })
-}
+func isHash(s string) bool { return len(s) == 64 && consistsOf(s, hexDigits) }

@@ -272,7 +272,7 @@ func TestNewNonce(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		n := signature.NewNonce()
-		if len(n) != 22 || seen[n] {
+		if len(n) != 26 || seen[n] {
 			t.Fatalf("nonce %q", n)
 		}
 		seen[n] = true

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -46,7 +48,11 @@ type keyRow struct {
 	RevokedAt     stamp  `bun:"revoked_at"`
 }
 
-func (r keyRow) purpose() string { return "access-key/" + r.AccessKey }
+func (r keyRow) info() waypost.KeyInfo {
+	return waypost.KeyInfo{AccessKey: r.AccessKey, CreatedAt: r.CreatedAt.Time}
+}
+
+func accessKeyPurpose(accessKey string) string { return "access-key/" + accessKey }
 
 // Request limits of an application that names none.
 const (
@@ -57,26 +63,22 @@ const (
 // CreateApplication stores a new application with a first key. ID, keys and
 // CreatedAt are minted here, a limit of 0 becomes the default. The secret in the
 // answer is shown this once; BadRequest if a field is faulty.
-func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) (waypost.Credential, error) {
-	if app.RatePerSecond == 0 {
-		app.RatePerSecond = defaultRatePerSecond
-	}
-	if app.RateBurst == 0 {
-		app.RateBurst = defaultRateBurst
-	}
+func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) (c waypost.Credential, err error) {
+	app.RatePerSecond = cmp.Or(app.RatePerSecond, defaultRatePerSecond)
+	app.RateBurst = cmp.Or(app.RateBurst, defaultRateBurst)
 	if err := app.Validate(); err != nil {
-		return waypost.Credential{}, err
+		return c, err
 	}
+	defer wrap(&err, "create application")
 	grants, err := toJSON(app.Grants)
 	if err != nil {
-		return waypost.Credential{}, err
+		return c, err
 	}
 	now := s.time()
 	row := applicationRow{
 		ID: waypost.NewID(waypost.PrefixApplication, now), Org: app.Org, Name: app.Name, Grants: grants, Disabled: app.Disabled,
 		RatePerSecond: app.RatePerSecond, RateBurst: app.RateBurst, RequireIfMatch: app.RequireIfMatch, CreatedAt: stamp{now},
 	}
-	var c waypost.Credential
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
@@ -84,18 +86,15 @@ func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) 
 		c, err = s.addKey(ctx, tx, row, nil)
 		return err
 	})
-	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("create application: %w", err)
-	}
-	return c, nil
+	return c, err
 }
 
 // RotateKey gives an application another key and returns it with its secret,
 // for the only time. Of two active keys the older one is revoked first. NotFound
 // if there is no such application.
-func (s *Store) RotateKey(ctx context.Context, appID string) (waypost.Credential, error) {
-	var c waypost.Credential
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) RotateKey(ctx context.Context, appID string) (c waypost.Credential, err error) {
+	defer wrap(&err, "rotate key of %s", clip(appID))
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockApplication(ctx, tx, appID)
 		if err != nil {
 			return err
@@ -107,10 +106,7 @@ func (s *Store) RotateKey(ctx context.Context, appID string) (waypost.Credential
 		c, err = s.addKey(ctx, tx, row, keys)
 		return err
 	})
-	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("rotate key of %s: %w", clip(appID), err)
-	}
-	return c, nil
+	return c, err
 }
 
 // addKey adds a key to those that the application ever had, oldest first.
@@ -120,12 +116,7 @@ func (s *Store) addKey(ctx context.Context, tx bun.Tx, row applicationRow, keys 
 		return waypost.Credential{}, err
 	}
 	now := s.time()
-	var active []keyRow
-	for _, k := range keys {
-		if k.RevokedAt.IsZero() {
-			active = append(active, k)
-		}
-	}
+	active := slices.DeleteFunc(slices.Clone(keys), func(k keyRow) bool { return !k.RevokedAt.IsZero() })
 	for len(active) >= waypost.MaxActiveKeys {
 		if _, err := tx.NewUpdate().Model((*keyRow)(nil)).Set("revoked_at = ?", stamp{now}).Where("access_key = ?", active[0].AccessKey).Exec(ctx); err != nil {
 			return waypost.Credential{}, err
@@ -134,43 +125,32 @@ func (s *Store) addKey(ctx context.Context, tx bun.Tx, row applicationRow, keys 
 	}
 	secret := "sk_" + strings.ToLower(rand.Text()+rand.Text())
 	key := keyRow{AccessKey: "AK" + rand.Text(), ApplicationID: row.ID, Number: len(keys) + 1, CreatedAt: stamp{now}}
-	key.Secret = s.seal(secret, key.purpose())
+	key.Secret = s.seal(secret, accessKeyPurpose(key.AccessKey))
 	if _, err := tx.NewInsert().Model(&key).Exec(ctx); err != nil {
 		return waypost.Credential{}, err
 	}
-	for _, k := range append(active, key) {
-		app.Keys = append(app.Keys, waypost.KeyInfo{AccessKey: k.AccessKey, CreatedAt: k.CreatedAt.Time})
-	}
+	app.Keys = mapped(append(active, key), keyRow.info)
 	return waypost.Credential{Application: app, AccessKey: key.AccessKey, SecretKey: secret}, nil
 }
 
-func (s *Store) lockApplication(ctx context.Context, tx bun.Tx, appID string) (row applicationRow, err error) {
-	if !waypost.IsID(waypost.PrefixApplication, appID) {
-		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no application %s", clip(appID))
-	}
-	err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", appID), "app").Scan(ctx)
-	return row, notFound(err, "id", "there is no application %s", appID)
+func (s *Store) lockApplication(ctx context.Context, tx bun.Tx, id string) (row applicationRow, err error) {
+	q := tx.NewSelect().Model(&row).Where("id = ?", cleanText(id))
+	return row, scanOne(ctx, s.lock(q, "app"), "application", id)
 }
 
 // DisableApplication makes all keys of an application useless for good. NotFound
 // if there is no such application.
-func (s *Store) DisableApplication(ctx context.Context, appID string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.lockApplication(ctx, tx, appID); err != nil {
-			return err
-		}
-		_, err := tx.NewUpdate().Model((*applicationRow)(nil)).Set("disabled = ?", true).Where("id = ?", appID).Exec(ctx)
-		return err
+func (s *Store) DisableApplication(ctx context.Context, appID string) (err error) {
+	defer wrap(&err, "disable application %s", clip(appID))
+	return s.updateOne(ctx, "application", appID, func(tx bun.Tx) *bun.UpdateQuery {
+		return tx.NewUpdate().Model((*applicationRow)(nil)).Set("disabled = ?", true)
 	})
-	if err != nil {
-		return fmt.Errorf("disable application %s: %w", clip(appID), err)
-	}
-	return nil
 }
 
 // Applications returns the applications of an organisation, oldest first, with
 // their active keys; of all organisations if org is empty.
-func (s *Store) Applications(ctx context.Context, org string) ([]waypost.Application, error) {
+func (s *Store) Applications(ctx context.Context, org string) (apps []waypost.Application, err error) {
+	defer wrap(&err, "list applications")
 	var rows []applicationRow
 	var keys []keyRow
 	q := s.r.NewSelect().Model(&rows).Order("id")
@@ -178,38 +158,31 @@ func (s *Store) Applications(ctx context.Context, org string) ([]waypost.Applica
 		q.Where("org = ?", org)
 	}
 	if err := q.Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list applications: %w", err)
+		return nil, err
 	}
-	err := s.r.NewSelect().Model(&keys).Column("access_key", "application_id", "created_at").
+	err = s.r.NewSelect().Model(&keys).Column("access_key", "application_id", "created_at").
 		Where("revoked_at IS NULL").Order("application_id", "number").Scan(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list access keys: %w", err)
+		return nil, fmt.Errorf("load access keys: %w", err)
 	}
 	active := map[string][]waypost.KeyInfo{}
 	for _, k := range keys {
-		active[k.ApplicationID] = append(active[k.ApplicationID], waypost.KeyInfo{AccessKey: k.AccessKey, CreatedAt: k.CreatedAt.Time})
+		active[k.ApplicationID] = append(active[k.ApplicationID], k.info())
 	}
-	apps := make([]waypost.Application, len(rows))
-	for i, row := range rows {
-		app, err := row.application()
-		if err != nil {
-			return nil, fmt.Errorf("list applications: %w", err)
-		}
-		app.Keys = active[app.ID]
-		apps[i] = app
+	apps, err = decoded(rows, applicationRow.application)
+	for i := range apps {
+		apps[i].Keys = active[apps[i].ID]
 	}
-	return apps, nil
+	return apps, err
 }
 
 // Application returns an application, disabled or not; NotFound if there is none of
 // this id. Keys stays empty.
-func (s *Store) Application(ctx context.Context, id string) (waypost.Application, error) {
-	if !waypost.IsID(waypost.PrefixApplication, id) {
-		return waypost.Application{}, waypost.Errorf(waypost.CodeNotFound, "id", "there is no application %s", clip(id))
-	}
+func (s *Store) Application(ctx context.Context, id string) (app waypost.Application, err error) {
+	defer wrap(&err, "load application %s", clip(id))
 	var row applicationRow
-	if err := s.r.NewSelect().Model(&row).Where("id = ?", id).Scan(ctx); err != nil {
-		return waypost.Application{}, fmt.Errorf("load application %s: %w", id, notFound(err, "id", "there is no application %s", id))
+	if err := scanOne(ctx, s.r.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "application", id); err != nil {
+		return app, err
 	}
 	return row.application()
 }
@@ -217,30 +190,30 @@ func (s *Store) Application(ctx context.Context, id string) (waypost.Application
 // Credential returns the application and the secret of an access key, in one
 // query. NotFound if the key is unknown or revoked; a disabled application comes
 // with Disabled set. Application.Keys stays empty.
-func (s *Store) Credential(ctx context.Context, accessKey string) (waypost.Credential, error) {
+func (s *Store) Credential(ctx context.Context, accessKey string) (c waypost.Credential, err error) {
+	defer wrap(&err, "load access key")
 	var row struct {
 		applicationRow `bun:",extend"`
 		AccessKey      string `bun:"access_key"`
 		Secret         []byte `bun:"secret"`
 	}
 	if len(accessKey) > 128 || cleanText(accessKey) != accessKey {
-		return waypost.Credential{}, waypost.Errorf(waypost.CodeNotFound, "", "there is no such access key")
+		return c, waypost.Errorf(waypost.CodeNotFound, "", "there is no such access key")
 	}
-	err := s.r.NewSelect().TableExpr("access_keys AS k").Join("JOIN applications AS app ON app.id = k.application_id").
+	err = s.r.NewSelect().TableExpr("access_keys AS k").Join("JOIN applications AS app ON app.id = k.application_id").
 		ColumnExpr("app.*, k.access_key, k.secret").
 		Where("k.access_key = ?", accessKey).Where("k.revoked_at IS NULL").Scan(ctx, &row)
 	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("load access key: %w", notFound(err, "", "there is no such access key"))
+		return c, notFound(err, "", "there is no such access key")
 	}
-	app, err := row.application()
-	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("load access key: %w", err)
+	c.AccessKey = row.AccessKey
+	if c.Application, err = row.application(); err != nil {
+		return c, err
 	}
-	secret, err := s.unseal(row.Secret, keyRow{AccessKey: row.AccessKey}.purpose())
-	if err != nil {
-		return waypost.Credential{}, fmt.Errorf("open secret of an access key of %s: %w", app.ID, err)
+	if c.SecretKey, err = s.unseal(row.Secret, accessKeyPurpose(row.AccessKey)); err != nil {
+		return c, fmt.Errorf("open the secret of a key of %s: %w", row.ID, err)
 	}
-	return waypost.Credential{Application: app, AccessKey: row.AccessKey, SecretKey: secret}, nil
+	return c, nil
 }
 
 // clip bounds input that a message repeats. Ids that we mint are shorter.

@@ -18,8 +18,8 @@ const (
 	// claimLife is waypost.KeyLife of a key that has no answer
 	// (docs/contract.md, "Idempotency keys").
 	claimLife = time.Minute
-	// prunedKeys is how many keys that nobody can use any more a claim deletes: more
-	// than it makes, so that they do not gather.
+	// prunedKeys is how many expired keys a claim deletes: more than it makes, so that they
+	// do not gather.
 	prunedKeys = 10
 )
 
@@ -39,9 +39,9 @@ func answerPurpose(id string) string { return "answer/" + id }
 // does, or returns the answer that an earlier request with the same body got in the
 // last 24 hours. Conflict if the key came with another body, or if the earlier
 // request has no answer yet; without one a claim is free after a minute.
-func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*waypost.Answer, error) {
-	var kept *waypost.Answer
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (kept *waypost.Answer, err error) {
+	defer wrap(&err, "claim an Idempotency-Key")
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		now := s.time()
 		fresh := keyAnswerRow{ID: c.ID, Token: c.Token, Body: hex.EncodeToString(body), ClaimedAt: stamp{now}}
 		if _, err := s.pruneKeys(ctx, tx, stamp{now.Add(-waypost.KeyLife)}, prunedKeys); err != nil {
@@ -49,46 +49,32 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (*w
 		}
 		var row keyAnswerRow
 		for {
-			res, err := tx.NewInsert().Model(&fresh).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx)
-			if err != nil {
-				return err
-			}
-			if n, err := res.RowsAffected(); err != nil || n > 0 {
+			n, err := affected(tx.NewInsert().Model(&fresh).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx))
+			if err != nil || n > 0 {
 				return err
 			}
 			err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", c.ID), "ik").Scan(ctx)
-			if errors.Is(err, sql.ErrNoRows) {
-				continue // it was released in between
+			if err == nil {
+				break
 			}
-			if err != nil {
+			if !errors.Is(err, sql.ErrNoRows) { // it was released in between
 				return err
 			}
-			break
 		}
-		var err error
-		kept, err = s.earlier(row, fresh)
-		if kept != nil || err != nil {
+		if kept, err = s.earlier(row, fresh); kept != nil || err != nil {
 			return err
 		}
-		_, err = tx.NewUpdate().Model(&fresh).WherePK().Exec(ctx)
+		_, err := tx.NewUpdate().Model(&fresh).WherePK().Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("claim an Idempotency-Key: %w", err)
-	}
-	return kept, nil
+	return kept, err
 }
 
-// pruneKeys deletes up to n keys that nobody can use any more, and counts them.
+// pruneKeys deletes up to n keys that have expired, and counts them.
 func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
 	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", before).Order("claimed_at").Limit(int64(n))
 	s.lockFor(old, forDelete+skipLocked) // others prune, too, or take one of them anew
-	res, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", before).Exec(ctx)
-	if err != nil {
-		return 0, err
-	}
-	pruned, err := res.RowsAffected()
-	return int(pruned), err
+	return affected(tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", before).Exec(ctx))
 }
 
 // answerPage lists keys for a sweep: where few come, no claim would prune them.
@@ -148,18 +134,15 @@ func (s *Store) keep(ctx context.Context, tx bun.Tx, result any) error {
 	return nil
 }
 
-func (s *Store) keepAnswer(ctx context.Context, db bun.IDB, c *waypost.Claim, ans waypost.Answer) (int64, error) {
+func (s *Store) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans waypost.Answer) (n int, err error) {
+	defer wrap(&err, "keep an answer")
 	plain, err := json.Marshal(ans)
 	if err != nil {
-		return 0, fmt.Errorf("write an answer: %w", err)
+		return 0, err
 	}
 	// It may hold what is shown only once.
-	res, err := db.NewUpdate().Model((*keyAnswerRow)(nil)).Set("answer = ?", s.keys.Seal(plain, answerPurpose(c.ID))).
-		Where("id = ? AND token = ? AND answer IS NULL", c.ID, c.Token).Exec(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("keep an answer: %w", err)
-	}
-	return res.RowsAffected()
+	return affected(tx.NewUpdate().Model((*keyAnswerRow)(nil)).Set("answer = ?", s.keys.Seal(plain, answerPurpose(c.ID))).
+		Where("id = ? AND token = ? AND answer IS NULL", c.ID, c.Token).Exec(ctx))
 }
 
 // KeepAnswer writes the answer of a claim whose effect did not: of a refusal, or of
@@ -173,13 +156,10 @@ func (s *Store) KeepAnswer(ctx context.Context, c *waypost.Claim, ans waypost.An
 }
 
 // ReleaseKey gives a key free that has no answer yet.
-func (s *Store) ReleaseKey(ctx context.Context, c *waypost.Claim) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) ReleaseKey(ctx context.Context, c *waypost.Claim) (err error) {
+	defer wrap(&err, "release an Idempotency-Key")
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id = ? AND token = ? AND answer IS NULL", c.ID, c.Token).Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("release an Idempotency-Key: %w", err)
-	}
-	return nil
 }

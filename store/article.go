@@ -18,9 +18,8 @@ import (
 type articleRow struct {
 	bun.BaseModel `bun:"table:articles,alias:a"`
 
-	Number      int64  `bun:"number,pk"`
-	Org         string `bun:"org"`
-	Stage       string `bun:"stage"`
+	Number int64 `bun:"number,pk"`
+	waypost.Scope
 	ID          string `bun:"id"`
 	Revision    int64  `bun:"revision"`
 	Size        int    `bun:"size"`
@@ -46,16 +45,12 @@ type channelColumn struct {
 
 func newArticleRow(sc waypost.Scope, a waypost.Article) (articleRow, error) {
 	row := articleRow{
-		Org: sc.Org, Stage: string(sc.Stage), ID: a.ID, TenantID: a.TenantID, Name: a.Name, Identifier: a.Identifier,
+		Scope: sc, ID: a.ID, TenantID: a.TenantID, Name: a.Name, Identifier: a.Identifier,
 		AccessLevel: a.AccessLevel, Published: a.Published, FrontendURL: a.FrontendURL,
 		PublishedAt: stamp{a.PublishedAt.UTC().Truncate(time.Millisecond)}, Content: a.Content,
 	}
-	channels := make([]channelColumn, len(a.Channels))
-	for i, c := range a.Channels {
-		channels[i] = channelColumn(c)
-	}
 	var err error
-	row.Channels, err = toJSON(channels)
+	row.Channels, err = toJSON(mapped(a.Channels, func(c waypost.Channel) channelColumn { return channelColumn(c) }))
 	row.Size = len(row.Content) + len(row.Name) + len(row.Channels)
 	return row, err
 }
@@ -69,10 +64,7 @@ func (r *articleRow) article() (waypost.Article, error) {
 	if err := fromJSON(r.Channels, &channels); err != nil {
 		return a, fmt.Errorf("article %d: %w", r.Number, err)
 	}
-	a.Channels = make([]waypost.Channel, len(channels))
-	for i, c := range channels {
-		a.Channels[i] = waypost.Channel(c)
-	}
+	a.Channels = mapped(channels, func(c channelColumn) waypost.Channel { return waypost.Channel(c) })
 	return a, nil
 }
 
@@ -105,77 +97,80 @@ const articleSmall = 64 << 10
 // member is faulty.
 func (s *Store) PutArticle(ctx context.Context, sc waypost.Scope, a waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error) {
 	if err := a.Validate(); err != nil {
-		return waypost.Article{}, false, err
+		return stored, false, err
 	}
-	fresh, err := newArticleRow(sc, a)
+	defer wrap(&err, "put article %s", a.ID)
+	row, err := newArticleRow(sc, a)
 	if err != nil {
-		return waypost.Article{}, false, err
+		return stored, false, err
 	}
-	for try := 1; ; try++ {
-		row := fresh
-		var refused error
-		err := s.writeRows(ctx, 1+fresh.Size/articleSmall, func(ctx context.Context, tx bun.Tx) (err error) {
-			row = fresh
-			created, refused, err = s.putArticle(ctx, tx, &row, check)
+	err = retryWhile(errRaced, func() error {
+		return s.writeRows(ctx, 1+row.Size/articleSmall, func(ctx context.Context, tx bun.Tx) (err error) {
+			stored, created, err = s.putArticle(ctx, tx, row, check)
 			return err
 		})
-		switch {
-		case refused != nil:
-			return waypost.Article{}, false, refused
-		case errors.Is(err, errRaced) && try < staleTries:
-			continue
-		case err != nil:
-			return waypost.Article{}, false, fmt.Errorf("put article %s: %w", a.ID, err)
-		}
-		stored, err = row.article()
-		return stored, created, err
-	}
+	})
+	return stored, created, err
 }
 
-func (s *Store) putArticle(ctx context.Context, tx bun.Tx, row *articleRow, check func(*waypost.Article) error) (created bool, refused, err error) {
-	current, err := s.lockArticle(ctx, tx, row.Org, row.Stage, row.ID)
+func (s *Store) putArticle(ctx context.Context, tx bun.Tx, row articleRow, check func(*waypost.Article) error) (a waypost.Article, created bool, err error) {
+	current, err := s.lockArticle(ctx, tx, row.Scope, row.ID)
 	if err != nil {
-		return false, nil, err
+		return a, false, err
 	}
 	if check != nil {
 		var present *waypost.Article
 		if current != nil {
-			a, err := current.article()
-			if err != nil {
-				return false, nil, err
+			if a, err = current.article(); err != nil {
+				return a, false, err
 			}
 			present = &a
 		}
 		if err := check(present); err != nil {
-			return false, err, err
+			return a, false, err
 		}
 	}
 	owners, err := s.claimTenants(ctx, tx, row.Org, []string{row.TenantID})
 	if err != nil {
-		return false, nil, err
+		return a, false, err
 	}
 	if owners[row.TenantID] != row.Org {
-		return false, nil, foreignTenant(row.TenantID)
+		return a, false, foreignTenant(row.TenantID)
 	}
 	row.replace(current, s.time())
-	if current == nil {
-		return true, nil, s.writeArticles(ctx, tx, []*articleRow{row}, nil, false)
+	fresh, locked := []*articleRow{&row}, []*articleRow(nil)
+	if current != nil {
+		fresh, locked = locked, fresh
 	}
-	return false, nil, s.writeArticles(ctx, tx, nil, []*articleRow{row}, false)
+	if err := s.writeArticles(ctx, tx, fresh, locked, false); err != nil {
+		return a, false, err
+	}
+	a, err = row.article()
+	return a, current == nil, err
+}
+
+// retryWhile calls fn until its error is not one of another transaction that came between,
+// but not for ever.
+func retryWhile(raced error, fn func() error) error {
+	for try := 1; ; try++ {
+		if err := fn(); try == staleTries || !errors.Is(err, raced) {
+			return err
+		}
+	}
 }
 
 // lockArticle reads an article and keeps others from changing it; nil if there is
 // none.
-func (s *Store) lockArticle(ctx context.Context, tx bun.Tx, org, stage, id string) (*articleRow, error) {
+func (s *Store) lockArticle(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (*articleRow, error) {
 	var row articleRow
-	err := s.lock(tx.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", org, stage, id), "a").Scan(ctx)
+	err := s.lock(tx.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", sc.Org, sc.Stage, id), "a").Scan(ctx)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	return &row, err
 }
 
-// foreignTenant is what befalls an article of another organisation's tenant.
+// foreignTenant refuses an article of another organisation's tenant.
 func foreignTenant(tenant string) *waypost.Error {
 	return waypost.Errorf(waypost.CodeConflict, "tenant_id", "the tenant %s belongs to another organisation", tenant)
 }
@@ -211,7 +206,7 @@ func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, fresh, locked []*a
 	err := insertArticles.apply(ctx, s, tx, len(byID), func(i int) []any {
 		r := byID[i]
 		return []any{
-			r.Number, r.Org, r.Stage, r.ID, r.Revision, r.Size, r.TenantID, r.Name,
+			r.Number, r.Org, string(r.Stage), r.ID, r.Revision, r.Size, r.TenantID, r.Name,
 			r.Identifier, r.AccessLevel, &r.Published, r.FrontendURL, r.Channels, r.PublishedAt, r.Content,
 		}
 	}, func(int) { inserted++ })
@@ -249,23 +244,12 @@ func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, fresh []*articleR
 	return nil
 }
 
-// noArticle is the answer for an id that names no article.
-func noArticle(id string) error {
-	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no article %s", clip(id))
-}
-
 // Article returns an article; NotFound if the scope has none of this id.
-func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (waypost.Article, error) {
-	if !waypost.IsArticleKey(id) {
-		return waypost.Article{}, noArticle(id)
-	}
+func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (a waypost.Article, err error) {
+	defer wrap(&err, "load article %s", clip(id))
 	var row articleRow
-	err := s.r.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", sc.Org, sc.Stage, id).Scan(ctx)
-	if errors.Is(err, sql.ErrNoRows) {
-		return waypost.Article{}, noArticle(id)
-	}
-	if err != nil {
-		return waypost.Article{}, fmt.Errorf("load article %s: %w", id, err)
+	if err := scanByID(ctx, s.r.NewSelect().Model(&row), sc, "article", id); err != nil {
+		return a, err
 	}
 	return row.article()
 }
@@ -274,26 +258,23 @@ func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (waypo
 // sees the article while nobody else can change it; it may run again, and its error
 // ends the deletion and is returned. NotFound if the scope has none of this id. The
 // tenant stays the organisation's.
-func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Article) error) error {
-	if !waypost.IsArticleKey(id) {
-		return noArticle(id)
-	}
-	var refused error
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.lockArticle(ctx, tx, sc.Org, string(sc.Stage), id)
+func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Article) error) (err error) {
+	defer wrap(&err, "delete article %s", clip(id))
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockArticle(ctx, tx, sc, cleanText(id))
 		if err != nil {
 			return err
 		}
 		if row == nil {
-			return noArticle(id)
+			return noSuch("article", id)
 		}
 		if check != nil {
 			a, err := row.article()
 			if err != nil {
 				return err
 			}
-			if refused = check(a); refused != nil {
-				return refused
+			if err := check(a); err != nil {
+				return err
 			}
 		}
 		if _, err := tx.NewDelete().Model(row).WherePK().Exec(ctx); err != nil {
@@ -302,13 +283,6 @@ func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, 
 		row.Revision++
 		return s.noteChanges(ctx, tx, []*articleRow{row}, false)
 	})
-	if refused != nil {
-		return refused
-	}
-	if err != nil {
-		return fmt.Errorf("delete article %s: %w", id, err)
-	}
-	return nil
 }
 
 type tenantRow struct {
@@ -335,7 +309,7 @@ func (s *Store) TenantOrg(ctx context.Context, tenantID string) (string, error) 
 
 // CheckTenants is a Conflict if one of the tenants belongs to another organisation
 // than org, with a detail for each such one: target "tenantIds[1]" is the second of
-// them. Those of nobody pass.
+// them. A tenant without an organisation passes.
 func (s *Store) CheckTenants(ctx context.Context, org string, tenantIDs []string) error {
 	known := slices.DeleteFunc(slices.Clone(tenantIDs), func(id string) bool { return !waypost.IsArticleKey(id) })
 	owners, err := tenantOwners(ctx, s.r, known)
@@ -386,8 +360,7 @@ func (s *Store) claimTenants(ctx context.Context, tx bun.Tx, org string, ids []s
 	if err != nil {
 		return nil, err
 	}
-	free := slices.Sorted(slices.Values(ids))
-	free = slices.DeleteFunc(slices.Compact(free), func(id string) bool { return owners[id] != "" })
+	free := slices.DeleteFunc(distinct(ids), func(id string) bool { return owners[id] != "" })
 	err = insertTenants.apply(ctx, s, tx, len(free), func(i int) []any { return []any{free[i], org} }, func(i int) { owners[free[i]] = org })
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,7 +51,8 @@ const maxIndexBytes = 8 << 20
 // as many as hold about 8 MiB of text together: those of single articles before those
 // of imports, oldest first, what was deferred last. An article may be newer than its
 // Revision, never older.
-func (s *Store) ArticleChanges(ctx context.Context, limit int) ([]waypost.ArticleChange, error) {
+func (s *Store) ArticleChanges(ctx context.Context, limit int) (changes []waypost.ArticleChange, err error) {
+	defer wrap(&err, "look for changed articles")
 	var due []changeRow
 	now := s.time().UnixMicro()
 	for _, bulk := range []bool{false, true} {
@@ -62,47 +63,35 @@ func (s *Store) ArticleChanges(ctx context.Context, limit int) ([]waypost.Articl
 		err := s.r.NewSelect().Model(&some).Where("bulk = ? AND due_at <= ?", bulk, now).
 			Order("due_at", "changed_at", "number").Limit(int64(limit - len(due))).Scan(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look for changed articles: %w", err)
+			return nil, err
 		}
 		due = append(due, some...)
 	}
-	numbers := make([]int64, len(due))
-	for i, c := range due {
-		numbers[i] = c.Number
-	}
-	articles, read, err := s.indexed(ctx, numbers)
-	if err != nil {
-		return nil, fmt.Errorf("load changed articles: %w", err)
-	}
-	changes := make([]waypost.ArticleChange, read)
-	for i, c := range due[:read] {
-		changes[i] = waypost.ArticleChange{Number: c.Number, Revision: c.Revision, Tries: c.Tries, Article: articles[c.Number]}
-	}
-	return changes, nil
+	articles, read, err := s.indexed(ctx, mapped(due, func(c changeRow) int64 { return c.Number }))
+	return mapped(due[:read], func(c changeRow) waypost.ArticleChange {
+		return waypost.ArticleChange{Number: c.Number, Revision: c.Revision, Tries: c.Tries, Article: articles[c.Number]}
+	}), err
 }
 
 // indexed reads the articles of the first numbers, as many as maxIndexBytes permits,
-// and says of how many. Those that there are not are left out.
+// and says of how many. Deleted articles are missing in the answer.
 func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int64]*waypost.IndexedArticle, read int, err error) {
 	articles = map[int64]*waypost.IndexedArticle{}
 	if len(numbers) == 0 {
 		return articles, 0, nil
 	}
-	var heads []articleRow
-	err = s.r.NewSelect().Model(&heads).Column("number", "size").Where("number IN (?)", bun.List(numbers)).Scan(ctx)
+	var rows []articleRow
+	err = s.r.NewSelect().Model(&rows).Column("number", "size").Where("number IN (?)", bun.List(numbers)).Scan(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	sizes := make(map[int64]int, len(heads))
-	for _, h := range heads {
-		sizes[h.Number] = h.Size
-	}
+	heads := keyed(rows, func(r articleRow) int64 { return r.Number })
 	for size := 0; read < len(numbers); read++ {
-		if size += sizes[numbers[read]]; size > maxIndexBytes && read > 0 {
+		if size += heads[numbers[read]].Size; size > maxIndexBytes && read > 0 {
 			break
 		}
 	}
-	var rows []articleRow
+	rows = nil
 	if err := s.r.NewSelect().Model(&rows).Where("number IN (?)", bun.List(numbers[:read])).Scan(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -111,7 +100,7 @@ func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int6
 		if err != nil {
 			return nil, 0, err
 		}
-		articles[rows[i].Number] = &waypost.IndexedArticle{Number: rows[i].Number, Stage: waypost.Stage(rows[i].Stage), Article: a}
+		articles[rows[i].Number] = &waypost.IndexedArticle{Number: rows[i].Number, Stage: rows[i].Stage, Article: a}
 	}
 	return articles, read, nil
 }
@@ -119,16 +108,13 @@ func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int6
 // DoneArticleChanges notes that the index holds what ArticleChanges returned: an
 // article that has changed since stays to be told of. mark is the one that the searched
 // generation was given then, 0 if none. Conflict if holder does not hold the index.
-func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) error {
+func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) (err error) {
+	defer wrap(&err, "note that articles are in the index")
 	if len(done) == 0 {
 		return nil
 	}
-	revisions := make(map[int64]int64, len(done))
-	numbers := make([]int64, len(done))
-	for i, c := range done {
-		revisions[c.Number], numbers[i] = c.Revision, c.Number
-	}
-	err := s.writeRows(ctx, len(done), func(ctx context.Context, tx bun.Tx) error {
+	told := keyed(done, func(c waypost.ArticleChange) int64 { return c.Number })
+	return s.writeRows(ctx, len(done), func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockIndex(ctx, tx, holder)
 		if err != nil {
 			return err
@@ -142,26 +128,18 @@ func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []wa
 		// Locked first, in the order in which writers do it, and then compared: a writer
 		// that is under way makes another revision of it.
 		var rows []changeRow
-		err = s.lock(tx.NewSelect().Model(&rows).Column("number", "revision").Where("number IN (?)", bun.List(numbers)).Order("number"), "ac").Scan(ctx)
-		if err != nil {
+		q := tx.NewSelect().Model(&rows).Column("number", "revision").Order("number").
+			Where("number IN (?)", bun.List(slices.Collect(maps.Keys(told))))
+		if err := s.lock(q, "ac").Scan(ctx); err != nil {
 			return err
 		}
-		var same []int64
-		for _, r := range rows {
-			if r.Revision == revisions[r.Number] {
-				same = append(same, r.Number)
-			}
-		}
-		if len(same) == 0 {
+		rows = slices.DeleteFunc(rows, func(r changeRow) bool { return r.Revision != told[r.Number].Revision })
+		if len(rows) == 0 {
 			return nil
 		}
-		_, err = tx.NewDelete().Model((*changeRow)(nil)).Where("number IN (?)", bun.List(same)).Exec(ctx)
+		_, err = tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("note that articles are in the index: %w", err)
-	}
-	return nil
 }
 
 // Delays of a change that the index has refused: they double from the first to the
@@ -187,11 +165,12 @@ var deferChanges = bulk{
 // DeferArticleChanges has changes that the index has refused told to it again later:
 // after a second, and twice as long after each further try, up to an hour. An article
 // that has changed since is due at once. Conflict if holder does not hold the index.
-func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) error {
+func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) (err error) {
+	defer wrap(&err, "defer articles")
 	if len(failed) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(failed), func(ctx context.Context, tx bun.Tx) error {
+	return s.writeRows(ctx, len(failed), func(ctx context.Context, tx bun.Tx) error {
 		if _, err := s.lockIndex(ctx, tx, holder); err != nil {
 			return err
 		}
@@ -201,10 +180,6 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 			return []any{c.Number, c.Revision, c.Tries + 1, stamp{now.Add(changeDelay(c.Tries))}}
 		}, nil)
 	})
-	if err != nil {
-		return fmt.Errorf("defer articles: %w", err)
-	}
-	return nil
 }
 
 // PendingArticleChanges returns how many articles the index may not hold as they are,
@@ -214,9 +189,7 @@ func (s *Store) PendingArticleChanges(ctx context.Context) (n int, oldest time.T
 		N      int   `bun:"n"`
 		Oldest stamp `bun:"oldest"`
 	}
+	defer wrap(&err, "count changed articles")
 	err = s.r.NewSelect().Model((*changeRow)(nil)).ColumnExpr("count(*) AS n, min(changed_at) AS oldest").Scan(ctx, &row)
-	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("count changed articles: %w", err)
-	}
-	return row.N, row.Oldest.Time, nil
+	return row.N, row.Oldest.Time, err
 }

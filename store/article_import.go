@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -31,8 +33,8 @@ type articleLine struct {
 // one of another organisation's tenant fail by themselves. An error of rows ends it
 // and is returned; what was stored before stays, so that the same import can be sent
 // again. The index is told after the articles that were put alone.
-func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (waypost.ArticleImport, error) {
-	var done waypost.ArticleImport
+func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
+	defer wrap(&err, "import articles")
 	var batch []articleLine
 	size := 0
 	flush := func(last bool) (err error) {
@@ -50,51 +52,42 @@ func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.
 			err = flush(false)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
-			return waypost.ArticleImport{}, fmt.Errorf("import articles: %w", err)
+			return done, err
 		}
 		batch = append(batch, line)
 		size += line.row.Size
 	}
-	if err := flush(true); err != nil {
-		return waypost.ArticleImport{}, fmt.Errorf("import articles: %w", err)
-	}
-	return done, nil
+	err = flush(true)
+	return done, err
 }
 
-func newArticleLine(sc waypost.Scope, row waypost.ArticleRow) (articleLine, error) {
-	line := articleLine{line: row.Line, fault: row.Err}
+func newArticleLine(sc waypost.Scope, row waypost.ArticleRow) (line articleLine, err error) {
+	line = articleLine{line: row.Line, fault: row.Err}
 	if line.fault != nil {
 		return line, nil
 	}
-	if err := row.Article.Validate(); err != nil {
-		if !errors.As(err, &line.fault) {
-			return line, err
-		}
-		return line, nil
+	if err = row.Article.Validate(); err == nil {
+		line.row, err = newArticleRow(sc, row.Article)
+	} else if errors.As(err, &line.fault) {
+		err = nil
 	}
-	var err error
-	line.row, err = newArticleRow(sc, row.Article)
 	return line, err
 }
 
 // importArticles stores a batch and returns the result so far, of which done is that
 // before it. The last batch keeps the answer.
-func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, batch []articleLine, done waypost.ArticleImport, last bool) (waypost.ArticleImport, error) {
-	for try := 1; ; try++ {
-		var result waypost.ArticleImport
-		err := s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, batch []articleLine, done waypost.ArticleImport, last bool) (result waypost.ArticleImport, err error) {
+	err = retryWhile(errRaced, func() error {
+		return s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
 			result = done
-			result.Errors = done.Errors[:len(done.Errors):len(done.Errors)] // another try appends again
+			result.Errors = slices.Clip(done.Errors) // another try appends again
 			if err := s.importBatch(ctx, tx, sc, batch, &result); err != nil || !last {
 				return err
 			}
 			return s.keep(ctx, tx, result)
 		})
-		if errors.Is(err, errRaced) && try < staleTries {
-			continue
-		}
-		return result, err
-	}
+	})
+	return result, err
 }
 
 func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []articleLine, result *waypost.ArticleImport) error {
@@ -130,11 +123,8 @@ func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, ba
 			continue
 		}
 		row := l.row
-		current := present[row.ID]
 		earlier := written[row.ID]
-		if earlier != nil {
-			current = earlier
-		}
+		current := cmp.Or(earlier, present[row.ID])
 		row.replace(current, now)
 		if current == nil {
 			result.Created++

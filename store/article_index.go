@@ -58,9 +58,9 @@ func (r *indexRow) open() bool {
 
 // RequestReindex asks for a reindex, which whoever holds the index begins. One that
 // was asked for or runs is returned as it is.
-func (s *Store) RequestReindex(ctx context.Context) (waypost.Reindex, error) {
-	var reindex waypost.Reindex
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) RequestReindex(ctx context.Context) (reindex waypost.Reindex, err error) {
+	defer wrap(&err, "request a reindex")
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockIndexRow(ctx, tx)
 		if err != nil {
 			return err
@@ -75,50 +75,52 @@ func (s *Store) RequestReindex(ctx context.Context) (waypost.Reindex, error) {
 		reindex = row.reindex()
 		return s.keep(ctx, tx, reindex)
 	})
-	if err != nil {
-		return waypost.Reindex{}, fmt.Errorf("request a reindex: %w", err)
-	}
-	return reindex, nil
+	return reindex, err
 }
 
 // Reindex returns the last reindex as it stands; NotFound if there was none.
 func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
 	row, err := s.indexRow(ctx)
-	if err != nil {
-		return waypost.Reindex{}, fmt.Errorf("load the reindex: %w", err)
+	if err == nil && row.Status == "" {
+		err = waypost.Errorf(waypost.CodeNotFound, "", "there was no reindex")
 	}
-	if row.Status == "" {
-		return waypost.Reindex{}, waypost.Errorf(waypost.CodeNotFound, "", "there was no reindex")
-	}
-	return row.reindex(), nil
+	return row.reindex(), err
 }
 
 // ArticleIndex returns how the search index stands.
 func (s *Store) ArticleIndex(ctx context.Context) (waypost.ArticleIndex, error) {
 	row, err := s.indexRow(ctx)
-	if err != nil {
-		return waypost.ArticleIndex{}, fmt.Errorf("look how the search index stands: %w", err)
-	}
-	return row.index(), nil
+	return row.index(), err
 }
 
 func (s *Store) indexRow(ctx context.Context) (row indexRow, err error) {
-	return row, s.r.NewSelect().Model(&row).Scan(ctx)
+	defer wrap(&err, "look how the search index stands")
+	err = s.r.NewSelect().Model(&row).Scan(ctx)
+	return row, err
 }
 
 func (s *Store) lockIndexRow(ctx context.Context, tx bun.Tx) (row indexRow, err error) {
-	return row, s.lock(tx.NewSelect().Model(&row), "ai").Scan(ctx)
+	err = s.lock(tx.NewSelect().Model(&row), "ai").Scan(ctx)
+	return row, err
 }
 
 // lockIndex keeps others from taking the index over until the transaction ends.
-// Conflict if holder does not hold it. A lease that has run out is still its holder's
-// while nobody else has taken it.
+// Conflict if holder does not hold it.
 func (s *Store) lockIndex(ctx context.Context, tx bun.Tx, holder string) (indexRow, error) {
 	row, err := s.lockIndexRow(ctx, tx)
-	if err == nil && (holder == "" || row.Holder != holder) {
-		err = waypost.Errorf(waypost.CodeConflict, "", "another process writes the search index now")
+	if err == nil {
+		err = row.checkHolder(holder)
 	}
 	return row, err
+}
+
+// checkHolder is a Conflict if holder does not hold the index. A lease that has run out is
+// still its holder's while nobody else has taken it.
+func (r *indexRow) checkHolder(holder string) error {
+	if holder == "" || r.Holder != holder {
+		return waypost.Errorf(waypost.CodeConflict, "", "another process writes the search index now")
+	}
+	return nil
 }
 
 // HoldArticleIndex takes the index for holder, an id that only its process has, or
@@ -141,75 +143,62 @@ func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exc
 	}
 	row, err := s.indexRow(ctx)
 	if err != nil {
-		return ix, false, fmt.Errorf("look who writes the search index: %w", err)
+		return ix, false, err
 	}
 	held, renew := decide(&row)
 	if !renew {
 		return row.index(), held, nil
 	}
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if row, err = s.lockIndexRow(ctx, tx); err != nil {
-			return err
+	defer wrap(&err, "hold the search index")
+	row, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+		if held, renew = decide(r); !renew {
+			return false, nil
 		}
-		if held, renew = decide(&row); !renew {
-			return nil
+		if r.Holder != holder {
+			r.Epoch++
 		}
-		if row.Holder != holder {
-			row.Epoch++
-		}
-		row.Holder, row.HolderEngine, row.HeldUntil = holder, engine, stamp{s.time().Add(ttl)}
-		return updateLease(ctx, tx, row)
+		r.Holder, r.HolderEngine, r.HeldUntil = holder, engine, stamp{s.time().Add(ttl)}
+		return true, nil
 	})
-	if err != nil {
-		return ix, false, fmt.Errorf("hold the search index: %w", err)
-	}
-	return row.index(), held, nil
+	return row.index(), held, err
 }
 
 // ReleaseArticleIndex gives the index back, if holder holds it.
-func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.lockIndexRow(ctx, tx)
-		if err != nil || row.Holder != holder {
-			return err
+func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) (err error) {
+	defer wrap(&err, "release the search index")
+	_, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+		if r.Holder != holder {
+			return false, nil
 		}
-		row.Holder, row.HolderEngine, row.HeldUntil = "", "", stamp{}
-		return updateLease(ctx, tx, row)
+		r.Holder, r.HolderEngine, r.HeldUntil = "", "", stamp{}
+		return true, nil
 	})
-	if err != nil {
-		return fmt.Errorf("release the search index: %w", err)
-	}
-	return nil
-}
-
-func updateLease(ctx context.Context, tx bun.Tx, row indexRow) error {
-	_, err := tx.NewUpdate().Model(&row).Column("holder", "holder_engine", "held_until", "epoch").WherePK().Exec(ctx)
 	return err
 }
 
-// updateIndex changes the row of the index, but for the lease, for its holder: change
-// tells whether there is something to write.
+// updateIndex changes the row of the index for its holder: change tells whether there is
+// something to write.
 func (s *Store) updateIndex(ctx context.Context, holder string, change func(*indexRow) bool) error {
-	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.lockIndex(ctx, tx, holder)
-		if err != nil || !change(&row) {
-			return err
+	_, err := updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+		if err := r.checkHolder(holder); err != nil {
+			return false, err
 		}
-		_, err = tx.NewUpdate().Model(&row).ExcludeColumn("holder", "holder_engine", "held_until", "epoch").WherePK().Exec(ctx)
-		return err
+		return change(r), nil
 	})
+	return err
 }
 
 // BeginReindex notes that a generation is filled from now on, from the first article:
 // for the reindex that was asked for or runs, else for a new one. Where the holder
 // writes another engine than the one whose generations SQL knows, it forgets those:
 // they miss changes from now on. Conflict if holder does not hold the index.
-func (s *Store) BeginReindex(ctx context.Context, holder, generation string) error {
+func (s *Store) BeginReindex(ctx context.Context, holder, generation string) (err error) {
+	defer wrap(&err, "begin a reindex")
 	total, err := s.r.NewSelect().Model((*articleRow)(nil)).Count(ctx)
 	if err != nil {
 		return fmt.Errorf("count articles: %w", err)
 	}
-	err = s.updateIndex(ctx, holder, func(r *indexRow) bool {
+	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		now := stamp{s.time()}
 		if !r.open() {
 			r.CreatedAt = now
@@ -222,38 +211,28 @@ func (s *Store) BeginReindex(ctx context.Context, holder, generation string) err
 		r.StartedAt, r.EndedAt = now, stamp{}
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("begin a reindex: %w", err)
-	}
-	return nil
 }
 
 // ReindexPage returns articles of all organisations and stages whose numbers are
 // higher than after, by number: at most limit, and as many as hold about 8 MiB of text
 // together; none after the last. An article that is stored at the same time may be
 // missing, but then it is among ArticleChanges.
-func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) ([]waypost.IndexedArticle, error) {
+func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) (page []waypost.IndexedArticle, err error) {
+	defer wrap(&err, "load articles")
 	for {
 		var numbers []int64
 		err := s.r.NewSelect().Model((*articleRow)(nil)).Column("number").Where("number > ?", after).Order("number").Limit(int64(limit)).Scan(ctx, &numbers)
-		if err != nil {
-			return nil, fmt.Errorf("look for articles: %w", err)
-		}
-		if len(numbers) == 0 {
-			return nil, nil
+		if err != nil || len(numbers) == 0 {
+			return nil, err
 		}
 		articles, read, err := s.indexed(ctx, numbers)
-		if err != nil {
-			return nil, fmt.Errorf("load articles: %w", err)
-		}
-		var page []waypost.IndexedArticle
 		for _, n := range numbers[:read] {
 			if a := articles[n]; a != nil {
 				page = append(page, *a)
 			}
 		}
-		if len(page) > 0 {
-			return page, nil
+		if err != nil || len(page) > 0 {
+			return page, err
 		}
 		after = numbers[read-1] // all of them were deleted meanwhile: that is not the end
 	}
@@ -262,8 +241,9 @@ func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) ([]wayp
 // AdvanceReindex notes that the generation holds the articles up to cursor, and that
 // these were so many more. A second call changes nothing. Conflict if holder does not
 // hold the index.
-func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) error {
-	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) (err error) {
+	defer wrap(&err, "note the place of the reindex")
+	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if r.Building == "" || cursor <= r.Cursor {
 			return false
 		}
@@ -271,17 +251,14 @@ func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64,
 		r.Processed += processed
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("note the place of the reindex: %w", err)
-	}
-	return nil
 }
 
 // FinishReindex notes that searches use the generation that was filled, on engine,
 // and which mark it has, and that the reindex has succeeded. A second call changes
 // nothing. Conflict if holder does not hold the index.
-func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark int64) error {
-	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark int64) (err error) {
+	defer wrap(&err, "finish the reindex")
+	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if r.Building == "" {
 			return false
 		}
@@ -289,17 +266,14 @@ func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark i
 		r.Status, r.EndedAt = string(waypost.ReindexSucceeded), stamp{s.time()}
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("finish the reindex: %w", err)
-	}
-	return nil
 }
 
 // FailReindex ends the reindex that was asked for or runs, if there is one, as failed;
 // message says why, without data of an article. Conflict if holder does not hold the
 // index.
-func (s *Store) FailReindex(ctx context.Context, holder, message string) error {
-	err := s.updateIndex(ctx, holder, func(r *indexRow) bool {
+func (s *Store) FailReindex(ctx context.Context, holder, message string) (err error) {
+	defer wrap(&err, "end the reindex")
+	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if !r.open() {
 			return false
 		}
@@ -307,8 +281,4 @@ func (s *Store) FailReindex(ctx context.Context, holder, message string) error {
 		r.Status, r.Message, r.EndedAt = string(waypost.ReindexFailed), cleanText(message), stamp{s.time()}
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("end the reindex: %w", err)
-	}
-	return nil
 }

@@ -38,32 +38,24 @@ type holdRow struct {
 	WorkflowID string `bun:"workflow_id,pk"`
 }
 
-// Controls returns what was decided about enrollments, by their ids; those that
-// nothing was decided about are missing. Among the pauses can be some that ended
-// before an enrollment was made. A cancel of a journey counts for enrollments
-// without a launch that were made by then; its launches get cancels of their own.
-// It is one indexed query, and a second one where a journey was ever canceled (and,
-// rarely, one where hundreds of neighbours have controls).
-func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
-	var controls map[string]waypost.Controls
-	rows, err := s.controlsNow(ctx, of)
-	if err == nil {
-		controls, err = s.byEnrollment(ctx, s.r, rows, of)
+// Controls returns what was decided about enrollments, by their ids. An enrollment is
+// missing if nothing was. Among the pauses can be some that ended before an enrollment was
+// made. A cancel of a journey counts for enrollments without a launch that were made by
+// then; its launches get cancels of their own. It is one indexed query, and a second one
+// where a journey was ever canceled (and, rarely, one where hundreds of neighbours have
+// controls).
+func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (controls map[string]waypost.Controls, err error) {
+	defer wrap(&err, "load controls")
+	var rows []controlRow
+	if len(of.EnrollmentIDs) > 1 {
+		rows, err = controlRows(ctx, s.r, of, false)
+	} else { // planning would take longer than reading
+		rows, err = rowsByID[controlRow](ctx, s, "target", append([]string{of.JourneyID, of.LaunchID}, of.EnrollmentIDs...))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load controls: %w", err)
+		return nil, err
 	}
-	return controls, nil
-}
-
-// controlsNow is controlRows outside of a transaction. For a single enrollment planning
-// would take longer than reading.
-func (s *Store) controlsNow(ctx context.Context, of waypost.ControlTargets) ([]controlRow, error) {
-	if len(of.EnrollmentIDs) > 1 {
-		return controlRows(ctx, s.r, of, false)
-	}
-	rows, err := rowsByID[controlRow](ctx, s, "target", append([]string{of.JourneyID, of.LaunchID}, of.EnrollmentIDs...))
-	return inOrder(rows), err
+	return s.byEnrollment(ctx, s.r, inOrder(rows), of)
 }
 
 // controlsOf is Controls within a transaction. The id of a launch can stand among the
@@ -84,14 +76,11 @@ func (s *Store) stopped(ctx context.Context, tx bun.Tx, of waypost.ControlTarget
 		return nil, err
 	}
 	controls, err := s.byEnrollment(ctx, tx, rows, of)
-	if err != nil {
-		return nil, err
-	}
 	ids := make(map[string]bool, len(controls))
 	for id := range controls {
 		ids[id] = true
 	}
-	return ids, nil
+	return ids, err
 }
 
 // maxNeighbours is how many controls a range of ids may hold before it is better
@@ -176,18 +165,16 @@ func (s *Store) byEnrollment(ctx context.Context, db bun.IDB, rows []controlRow,
 	return controls, nil
 }
 
-// Hold registers a workflow for a notice on the resume of those of the targets
-// that are paused at this moment, and returns these. A workflow that gets none
-// back must look at the controls again: the pause has just ended.
+// Hold registers a workflow for a notice when a paused target is resumed, and returns the
+// targets that are paused at this moment. A workflow that gets none back must look at the
+// controls again: the pause has just ended.
 func (s *Store) Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error) {
+	defer wrap(&err, "hold workflow %s", workflowID)
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		held, err = s.hold(ctx, tx, workflowID, targets)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("hold workflow %s: %w", workflowID, err)
-	}
-	return held, nil
+	return held, err
 }
 
 // hold locks the pauses that it sees open: a resume of one of them waits for this
@@ -203,34 +190,48 @@ func (s *Store) hold(ctx context.Context, tx bun.Tx, workflowID string, targets 
 	if err := s.lockFor(q, forShare).Scan(ctx, &held); err != nil || len(held) == 0 {
 		return nil, err
 	}
-	rows := make([]holdRow, len(held))
-	for i, target := range held {
-		rows[i] = holdRow{Target: target, WorkflowID: workflowID}
-	}
+	rows := mapped(held, func(target string) holdRow { return holdRow{Target: target, WorkflowID: workflowID} })
 	slices.SortFunc(rows, func(a, b holdRow) int { return cmp.Compare(a.Target, b.Target) })
 	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Exec(ctx)
 	return held, err
 }
 
-// pause and resume are called while the row of the target is locked.
-func (s *Store) pause(ctx context.Context, tx bun.Tx, target string) error {
-	row := controlRow{Target: target, Kind: waypost.ControlPause, From: stamp{s.time()}}
-	_, err := tx.NewInsert().Model(&row).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx)
+// decision is what people decide about targets whose rows are locked: pause, a resumption,
+// or cancelLaunches.
+type decision func(ctx context.Context, tx bun.Tx, targets []string) error
+
+func (s *Store) pause(ctx context.Context, tx bun.Tx, targets []string) error {
+	rows := mapped(targets, func(target string) controlRow {
+		return controlRow{Target: target, Kind: waypost.ControlPause, From: stamp{s.time()}}
+	})
+	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx)
 	return err
 }
 
-// resume ends the pause of a target, if there is one, and tells the workflows that
-// wait for that; enrollment is the target if it is an enrollment, else "".
-func (s *Store) resume(ctx context.Context, tx bun.Tx, target, enrollment string, shift bool) error {
+// resumption ends the pauses of targets, where there are some, and tells the workflows that
+// wait for that.
+func (s *Store) resumption(shift bool) decision {
+	return func(ctx context.Context, tx bun.Tx, targets []string) error {
+		for _, target := range targets {
+			if err := s.resume(ctx, tx, target, shift); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool) error {
 	now := stamp{s.time()}
-	res, err := tx.NewUpdate().Model((*controlRow)(nil)).
+	n, err := affected(tx.NewUpdate().Model((*controlRow)(nil)).
 		Set("until_at = CASE WHEN from_at > ? THEN from_at ELSE ? END", now, now). // clocks of processes disagree
-		Set("shift = ?", shift).Where("target = ? AND kind = 'pause' AND until_at IS NULL", target).Exec(ctx)
-	if err != nil {
+		Set("shift = ?", shift).Where("target = ? AND kind = 'pause' AND until_at IS NULL", target).Exec(ctx))
+	if err != nil || n == 0 {
 		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return err
+	enrollment := ""
+	if waypost.IsID(waypost.PrefixEnrollment, target) {
+		enrollment = target
 	}
 	// A statement of its own sees the holds of those that the update waited for.
 	_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
@@ -245,18 +246,18 @@ func (s *Store) resume(ctx context.Context, tx bun.Tx, target, enrollment string
 // PauseEnrollment pauses an enrollment; one that is paused stays so. NotFound if
 // the scope has none of this id, Conflict if it has ended.
 func (s *Store) PauseEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, sc, id, "pause", func(ctx context.Context, tx bun.Tx) error { return s.pause(ctx, tx, id) })
+	return s.controlEnrollment(ctx, sc, id, "pause", s.pause)
 }
 
 // ResumeEnrollment ends the pause of an enrollment, but not one of its launch or
 // its journey; shift is waypost.Control's. One that is not paused stays as it is.
 // NotFound if the scope has none of this id, Conflict if it has ended.
 func (s *Store) ResumeEnrollment(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, sc, id, "resume", func(ctx context.Context, tx bun.Tx) error { return s.resume(ctx, tx, id, id, shift) })
+	return s.controlEnrollment(ctx, sc, id, "resume", s.resumption(shift))
 }
 
 // controlEnrollment carries out what needs an enrollment that has not ended.
-func (s *Store) controlEnrollment(ctx context.Context, sc waypost.Scope, id, verb string, fn func(ctx context.Context, tx bun.Tx) error) (waypost.Enrollment, error) {
+func (s *Store) controlEnrollment(ctx context.Context, sc waypost.Scope, id, verb string, decide decision) (waypost.Enrollment, error) {
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.enrollmentRow(ctx, tx, sc, id)
 		if err != nil {
@@ -272,7 +273,7 @@ func (s *Store) controlEnrollment(ctx context.Context, sc waypost.Scope, id, ver
 		if _, canceled := controls[id].Canceled(); canceled { // and not swept yet
 			return endedConflict(waypost.EnrollmentCanceled)
 		}
-		return fn(ctx, tx)
+		return decide(ctx, tx, []string{id})
 	})
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("%s enrollment %s: %w", verb, clip(id), err)
@@ -287,24 +288,15 @@ func endedConflict(status waypost.EnrollmentStatus) error {
 
 // enrollmentRow reads an enrollment and locks it.
 func (s *Store) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row enrollmentRow, err error) {
-	if !waypost.IsID(waypost.PrefixEnrollment, id) {
-		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no enrollment %s", clip(id))
-	}
-	q := tx.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
-	return row, notFound(s.lock(q, "e").Scan(ctx), "id", "there is no enrollment %s", id)
+	err = scanByID(ctx, s.lock(tx.NewSelect().Model(&row), "e"), sc, "enrollment", id)
+	return row, err
 }
 
 // PauseLaunch pauses a launch and all its enrollments, and the occurrences of one that
-// recurs, which opens none meanwhile; one that is paused stays so. NotFound if the scope has none of this id, Conflict if it has ended.
+// recurs, which opens none meanwhile; one that is paused stays so. NotFound if the scope
+// has none of this id, Conflict if it has ended.
 func (s *Store) PauseLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "pause", func(ctx context.Context, tx bun.Tx, ids []string) error {
-		for _, id := range ids {
-			if err := s.pause(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return s.controlLaunch(ctx, sc, id, "pause", s.pause)
 }
 
 // ResumeLaunch ends the pause of a launch, but not one of its journey or of one of
@@ -312,14 +304,7 @@ func (s *Store) PauseLaunch(ctx context.Context, sc waypost.Scope, id string) (w
 // waypost.Control's. One that is not paused stays as it is. NotFound if the scope has
 // none of this id, Conflict if it has ended.
 func (s *Store) ResumeLaunch(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "resume", func(ctx context.Context, tx bun.Tx, ids []string) error {
-		for _, id := range ids {
-			if err := s.resume(ctx, tx, id, "", shift); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return s.controlLaunch(ctx, sc, id, "resume", s.resumption(shift))
 }
 
 // CancelLaunch cancels a launch and all its enrollments: it enrolls nobody more,
@@ -333,7 +318,7 @@ func (s *Store) CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (
 // controlLaunch carries out what needs a launch that has not ended, and those of its
 // occurrences that have not, while their rows are locked: no step of enrolling their
 // audience is under way then, and none is opened.
-func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb string, fn func(ctx context.Context, tx bun.Tx, ids []string) error) (waypost.Launch, error) {
+func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb string, decide decision) (waypost.Launch, error) {
 	launch, err := s.Launch(ctx, sc, id)
 	if err != nil {
 		return waypost.Launch{}, err
@@ -358,7 +343,7 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 			if err != nil {
 				return err
 			}
-			return fn(ctx, tx, ids)
+			return decide(ctx, tx, ids)
 		case verb == "cancel":
 			return nil
 		}
@@ -371,10 +356,22 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 }
 
 func (s *Store) lockLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
 	return s.lockRows(ctx, tx.NewSelect().Model((*launchRow)(nil)).Where("id IN (?)", bun.List(ids)).Order("id"), forChange)
+}
+
+// lockLive locks those of the launches (alias l) of a condition that have not ended.
+func (s *Store) lockLive(ctx context.Context, tx bun.Tx, of string, args ...any) (live []string, err error) {
+	err = tx.NewRaw(`SELECT l.id FROM launches AS l WHERE `+of+`
+		AND (l.done_at IS NULL OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL))
+		AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel') ORDER BY l.id`, args...).Scan(ctx, &live)
+	if err != nil || len(live) == 0 {
+		return nil, err
+	}
+	if err := s.lockLaunches(ctx, tx, live); err != nil {
+		return nil, err
+	}
+	canceled, err := s.canceledLaunches(ctx, tx, live) // by another call meanwhile
+	return slices.DeleteFunc(live, func(id string) bool { return slices.Contains(canceled, id) }), err
 }
 
 // canceledLaunches returns those of the launches that are canceled.
@@ -391,31 +388,26 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) err
 		return nil
 	}
 	now := s.time()
-	rows := make([]controlRow, len(ids))
-	notices := make([]waypost.Notice, len(ids))
-	for i, id := range ids {
-		rows[i] = newCancel(id, now)
-		rows[i].SweepAt = stamp{now}
-		notices[i] = waypost.Notice{WorkflowID: id}
-	}
+	rows := mapped(ids, func(id string) controlRow { return sweptCancel(id, now) })
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {
 		return err
 	}
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
 		return err
 	}
-	return s.notify(ctx, tx, notices, false)
+	return s.notifyWhole(ctx, tx, ids)
 }
 
-func newCancel(target string, at time.Time) controlRow {
-	return controlRow{Target: target, Kind: waypost.ControlCancel, From: stamp{at}}
+// sweptCancel is a cancel of a launch or a journey, which SweepCanceled carries out.
+func sweptCancel(target string, at time.Time) controlRow {
+	return controlRow{Target: target, Kind: waypost.ControlCancel, From: stamp{at}, SweepAt: stamp{at}}
 }
 
 // PauseJourney pauses a journey: all its enrollments and launches, those too that
 // come during the pause. One that is paused stays so, one that is archived stays
 // that. NotFound if the scope has none of this id, Conflict if it is a draft.
 func (s *Store) PauseJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "pause", waypost.JourneyPaused, func(ctx context.Context, tx bun.Tx) error { return s.pause(ctx, tx, id) })
+	return s.controlJourney(ctx, sc, id, "pause", waypost.JourneyPaused, s.pause)
 }
 
 // ResumeJourney ends the pause of a journey, but not those of its launches and
@@ -423,33 +415,22 @@ func (s *Store) PauseJourney(ctx context.Context, sc waypost.Scope, id string) (
 // archived stays that. NotFound if the scope has none of this id, Conflict if it is a
 // draft.
 func (s *Store) ResumeJourney(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "resume", waypost.JourneyActive, func(ctx context.Context, tx bun.Tx) error { return s.resume(ctx, tx, id, "", shift) })
+	return s.controlJourney(ctx, sc, id, "resume", waypost.JourneyActive, s.resumption(shift))
 }
 
 // CancelJourney cancels the enrollments and launches that a journey has at this
 // moment: SweepCanceled ends them. The journey itself stays as it is. NotFound if
 // the scope has none of this id, Conflict if it is a draft.
 func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "cancel", "", func(ctx context.Context, tx bun.Tx) error {
-		var live []string
-		err := tx.NewRaw(`SELECT l.id FROM launches AS l WHERE l.journey_id = ?
-			AND (l.done_at IS NULL OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL))
-			AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel') ORDER BY l.id`, id).Scan(ctx, &live)
-		if err != nil {
-			return err
-		}
+	return s.controlJourney(ctx, sc, id, "cancel", "", func(ctx context.Context, tx bun.Tx, _ []string) error {
 		// Steps of enrolling that are under way end before the cancel's time.
-		if err := s.lockLaunches(ctx, tx, live); err != nil {
+		live, err := s.lockLive(ctx, tx, "l.journey_id = ?", id)
+		if err != nil {
 			return err
 		}
 		if live, err = s.withOccurrences(ctx, tx, live); err != nil { // that were opened meanwhile
 			return err
 		}
-		canceled, err := s.canceledLaunches(ctx, tx, live) // by another call meanwhile
-		if err != nil {
-			return err
-		}
-		live = slices.DeleteFunc(live, func(id string) bool { return slices.Contains(canceled, id) })
 		if err := s.cancelLaunches(ctx, tx, live); err != nil {
 			return err
 		}
@@ -461,8 +442,7 @@ func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) 
 		if newest.After(at) { // stored by a process whose clock is ahead
 			at = newest.Time
 		}
-		row := newCancel(id, at)
-		row.SweepAt = row.From
+		row := sweptCancel(id, at)
 		_, err = tx.NewInsert().Model(&row).Returning("NULL").Exec(ctx)
 		return err
 	})
@@ -480,10 +460,11 @@ func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest sta
 
 // controlJourney carries out what needs a journey that runs, and gives it the
 // status, unless that is "".
-func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb string, status waypost.JourneyStatus, fn func(ctx context.Context, tx bun.Tx) error) (waypost.Journey, error) {
+func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb string, status waypost.JourneyStatus, decide decision) (_ waypost.Journey, err error) {
+	defer wrap(&err, "%s journey %s", verb, clip(id))
 	var row journeyRow
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		if row, err = s.journeyRow(ctx, tx, sc, id); err != nil {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		if row, err = s.lockJourney(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		now := waypost.JourneyStatus(row.Status)
@@ -491,17 +472,12 @@ func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb s
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey is a draft")
 		}
 		// What still runs of an archived one is controlled; it stays archived.
-		if err := fn(ctx, tx); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
+		if err := decide(ctx, tx, []string{id}); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
 			return err
 		}
-		row.Status, row.UpdatedAt = string(status), stamp{s.time()}
-		_, err = tx.NewUpdate().Model(&row).Column("status", "updated_at").WherePK().Exec(ctx)
-		return err
+		return s.setStatus(ctx, tx, &row, status)
 	})
-	if err != nil {
-		return waypost.Journey{}, fmt.Errorf("%s journey %s: %w", verb, clip(id), err)
-	}
-	return row.journey(), nil
+	return row.journey(), err
 }
 
 // CancelEnrollment cancels an enrollment at once: its entry is free, its
@@ -541,20 +517,20 @@ func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id strin
 	return e, err
 }
 
-// CancelEnrollments does what CancelEnrollment does for those of the ids that have
-// not ended, all in one transaction. It is for a workflow that ends before them; told
-// are those that an enrollment has moved to meanwhile, and nobody minds who is told in
-// vain.
-func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
+// CancelEnrollments does what CancelEnrollment does for all of the enrollments that have
+// not ended, in one transaction. It is for a workflow that ends before them. It also
+// notifies workflows that an enrollment has moved to; a superfluous notice is harmless.
+func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error) {
+	defer wrap(&err, "cancel %d enrollments", len(ids))
 	if len(ids) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+	return s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
 		ended, err := s.cancelEach(ctx, tx, ids, s.time())
 		if err != nil {
 			return err
 		}
-		// Of those who were enrolled while their lead was being deleted.
+		// The deletion of a lead misses an enrollment that is made at the same time.
 		_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?) AND params <> '{}'", bun.List(ids)).
 			Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = e.leads_id)").Exec(ctx)
 		if err != nil {
@@ -562,16 +538,12 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) error {
 		}
 		return s.notify(ctx, tx, noticesOf(ended, false), false)
 	})
-	if err != nil {
-		return fmt.Errorf("cancel %d enrollments: %w", len(ids), err)
-	}
-	return nil
 }
 
 // cancelEach notes a cancel of its own, of the given time, for each of the
 // enrollments that has not ended, and carries it out.
 func (s *Store) cancelEach(ctx context.Context, tx bun.Tx, ids []string, at time.Time) ([]enrollmentRow, error) {
-	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, newCancel("", at))
+	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, controlRow{Kind: waypost.ControlCancel, From: stamp{at}})
 }
 
 // endEach notes a control of its own for each of the enrollments that has not ended,
@@ -581,12 +553,12 @@ func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status way
 	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
-	rows := make([]controlRow, len(ended))
-	targets := make([]string, len(ended))
-	for i, e := range ended {
-		rows[i], targets[i] = control, e.ID
-		rows[i].Target = e.ID
-	}
+	targets := mapped(ended, enrollmentRow.id)
+	rows := mapped(targets, func(target string) controlRow {
+		row := control
+		row.Target = target
+		return row
+	})
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {
 		return nil, err
 	}
@@ -594,10 +566,10 @@ func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status way
 	return ended, err
 }
 
-// endEarly ends those of the enrollments that have not ended, with this status at
-// the given time, and returns them. If they are those of a launch that is canceled,
-// cohorts that no pump has claimed will never start. Rows are locked in the order
-// that everybody keeps: deliveries, enrollments, entries, waits.
+// endEarly ends the enrollments that have not ended, with this status at the given time,
+// and returns them. With a launch, which is canceled, cohorts that no pump has claimed
+// will never start. All transactions lock rows in this order: deliveries, enrollments,
+// entries, waits.
 func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at time.Time, launch string) ([]enrollmentRow, error) {
 	open, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) { q.Where("d.enrollment_id IN (?)", bun.List(ids)) })
 	if err != nil {
@@ -615,11 +587,10 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 		}
 	}
 	now := stamp{at}
-	live := make([]string, len(rows))
-	ended := map[endedRow]int{}
-	for i, e := range rows {
-		live[i] = e.ID
-		ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
+	live := mapped(rows, enrollmentRow.id)
+	ended := map[entry]int{}
+	for _, e := range rows {
+		ended[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
 	}
 	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?, move = NULL", status).
 		Set("ended_at = CASE WHEN created_at > ? THEN created_at ELSE ? END", now, now). // clocks of processes disagree
@@ -640,8 +611,8 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	return rows, s.dropWaits(ctx, tx, live)
 }
 
-// retireCohorts takes cohorts that nobody has claimed from the pump, and those of
-// the enrollments out that are in such a one: they have no workflow and never will.
+// retireCohorts keeps the pump from claiming the cohorts of a canceled launch, and takes the
+// enrollments out of a retired cohort: they have no workflow and never will.
 func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, rows []enrollmentRow) error {
 	var cohorts []string
 	for _, e := range rows {
@@ -649,31 +620,20 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 			cohorts = append(cohorts, *e.CohortID)
 		}
 	}
-	slices.Sort(cohorts)
-	cohorts = slices.Compact(cohorts)
 	if len(cohorts) == 0 {
 		return nil
 	}
-	var found []cohortRow // those of earlier steps too
-	q := tx.NewSelect().Model(&found).Column("id", "claimed_at").
-		Where("id IN (?) AND launch_id = ? AND (claimed_at IS NULL OR retired)", bun.List(cohorts), launch).Order("id")
-	if err := s.lock(q, "c").Scan(ctx); err != nil {
+	var retired []string // by earlier steps too
+	q := tx.NewSelect().Model((*cohortRow)(nil)).Column("id").
+		Where("id IN (?) AND launch_id = ? AND (claimed_at IS NULL OR retired)", bun.List(distinct(cohorts)), launch).Order("id")
+	if err := s.lock(q, "c").Scan(ctx, &retired); err != nil || len(retired) == 0 {
 		return err
 	}
-	var ready, retired []string
-	for _, c := range found {
-		retired = append(retired, c.ID)
-		if c.ClaimedAt.IsZero() {
-			ready = append(ready, c.ID)
-		}
-	}
 	now := stamp{s.time()}
-	if len(ready) > 0 {
-		_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, retired = TRUE", now, now).
-			Where("id IN (?)", bun.List(ready)).Exec(ctx)
-		if err != nil {
-			return err
-		}
+	_, err := tx.NewUpdate().Model((*cohortRow)(nil)).Set("claimed_at = ?, started_at = ?, members = NULL, retired = TRUE", now, now).
+		Where("id IN (?) AND claimed_at IS NULL", bun.List(retired)).Exec(ctx)
+	if err != nil {
+		return err
 	}
 	var out []string
 	left := map[string]int{}
@@ -741,11 +701,12 @@ func (s *Store) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpoin
 
 // CancelDeliveries cancels those of the touchpoints' deliveries that are not final
 // and have no open attempt, but no redelivery.
-func (s *Store) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error {
+func (s *Store) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) (err error) {
+	defer wrap(&err, "cancel %d deliveries", len(touchpoints))
 	if len(touchpoints) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(touchpoints), func(ctx context.Context, tx bun.Tx) error {
+	return s.writeRows(ctx, len(touchpoints), func(ctx context.Context, tx bun.Tx) error {
 		keys := sortedKeys(touchpoints)
 		rows, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) {
 			q.With("u", tx.NewValues(&keys)).TableExpr("u").Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit")
@@ -755,10 +716,6 @@ func (s *Store) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touc
 		}
 		return s.cancelUndecided(ctx, tx, rows)
 	})
-	if err != nil {
-		return fmt.Errorf("cancel %d deliveries: %w", len(touchpoints), err)
-	}
-	return nil
 }
 
 // sweepAgain is how long after a cancel of a launch or a journey it is swept a
@@ -771,6 +728,7 @@ const sweepAgain = time.Minute
 // can run in several processes at once: each takes another cancel. Enrollments
 // that it has not come to yet count as canceled already.
 func (s *Store) SweepCanceled(ctx context.Context, limit int) (more bool, err error) {
+	defer wrap(&err, "sweep canceled enrollments")
 	// Without a lock first: with nothing to do it costs one read.
 	if more, err = sweepable(s.r.NewSelect().Model((*controlRow)(nil)), s.time()).Exists(ctx); err == nil && more {
 		err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -778,10 +736,7 @@ func (s *Store) SweepCanceled(ctx context.Context, limit int) (more bool, err er
 			return err
 		})
 	}
-	if err != nil {
-		return false, fmt.Errorf("sweep canceled enrollments: %w", err)
-	}
-	return more, nil
+	return more, err
 }
 
 func sweepable(q *bun.SelectQuery, now time.Time) *bun.SelectQuery {
@@ -826,7 +781,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 	return true, err
 }
 
-// canceledOfLaunch needs no cursor: who has ended leaves the index.
+// canceledOfLaunch needs no cursor: enrollments that have ended are not in the index.
 func canceledOfLaunch(ctx context.Context, tx bun.Tx, c *controlRow, limit int) (ids []string, done bool, err error) {
 	err = tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").Where("launch_id = ? AND ended_at IS NULL", c.Target).
 		Limit(int64(limit)).Scan(ctx, &ids)

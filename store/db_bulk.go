@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -27,8 +28,8 @@ type bulk struct {
 	unique int
 	// An update changes the rows whose first keys columns match. set lists further
 	// assignments; in exprs, the value of a column is written as $. An ordered one
-	// locks the rows in the order of their keys: of those that nothing else keeps
-	// from being changed in another order at the same time.
+	// locks the rows in the order of their keys first, where no other lock orders the
+	// transactions that change them.
 	keys    int
 	set     string
 	exprs   map[string]string
@@ -46,8 +47,8 @@ func (b *bulk) texts() (postgres, sqlite string) {
 	return b.forPostgres, b.forSQLite
 }
 
-// args returns the values of a row in the order of the columns: string, int,
-// int64, []byte, stamp, and *bool, *int64 or *string, nil for NULL.
+// rowArgs returns the values of a row in the order of the columns: string, int, int64,
+// []byte, stamp, and *bool, *int64 or *string, nil for NULL.
 type rowArgs func(i int) []any
 
 // run writes n rows and calls scan for each row that RETURNING gives.
@@ -236,11 +237,15 @@ func (b *bulk) sqlite() string {
 	return "UPDATE " + b.table + " SET " + b.assignments(given) + " WHERE " + b.match(alias, given)
 }
 
-// plain is a value as the driver takes it, without the detours of database/sql.
+// plain is a value as both drivers take it, without the detours of database/sql.
 func plain(v any) any {
 	switch v := v.(type) {
 	case int:
 		return int64(v)
+	case []byte:
+		if v == nil {
+			return nil
+		}
 	case stamp:
 		if v.IsZero() {
 			return nil
@@ -267,70 +272,41 @@ func plain(v any) any {
 
 // arrays turns rows into one typed array a column.
 func (b *bulk) arrays(n int, args rowArgs) ([]any, error) {
+	rows := make([][]any, n)
+	for i := range rows {
+		rows[i] = args(i)
+	}
 	arrays := make([]any, len(b.columns))
 	for c, column := range b.columns {
+		err := errors.New("the type is unknown")
 		switch _, kind, _ := strings.Cut(column, " "); kind {
 		case "text":
-			arrays[c] = make([]*string, n)
+			arrays[c], err = array[string](rows, c)
 		case "bigint":
-			arrays[c] = make([]*int64, n)
+			arrays[c], err = array[int64](rows, c)
 		case "boolean":
-			arrays[c] = make([]*bool, n)
+			arrays[c], err = array[bool](rows, c)
 		case "bytea":
-			arrays[c] = make([][]byte, n)
-		default:
-			return nil, fmt.Errorf("column %s has no known type", column)
+			arrays[c], err = array[[]byte](rows, c)
 		}
-	}
-	for i := range n {
-		for c, v := range args(i) {
-			if !put(arrays[c], i, v) {
-				return nil, fmt.Errorf("column %s got %T", b.columns[c], v)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", column, err)
 		}
 	}
 	return arrays, nil
 }
 
-// put sets an element of an array; false if the value is of another type.
-func put(array any, i int, v any) bool {
-	switch array := array.(type) {
-	case []*string:
-		switch v := v.(type) {
-		case string:
-			array[i] = &v
-		case *string:
-			array[i] = v
+// array holds the values of a column, nil for NULL.
+func array[T any](rows [][]any, column int) ([]*T, error) {
+	values := make([]*T, len(rows))
+	for i, row := range rows {
+		switch v := plain(row[column]).(type) {
+		case nil:
+		case T:
+			values[i] = &v
 		default:
-			return false
+			return nil, fmt.Errorf("a value is a %T", v)
 		}
-		return true
-	case []*bool:
-		flag, ok := v.(*bool)
-		array[i] = flag
-		return ok
-	case [][]byte:
-		data, ok := v.([]byte)
-		array[i] = data
-		return ok
-	case []*int64:
-		switch v := v.(type) {
-		case int:
-			number := int64(v)
-			array[i] = &number
-		case int64:
-			array[i] = &v
-		case *int64:
-			array[i] = v
-		case stamp:
-			if !v.IsZero() {
-				micros := v.UnixMicro()
-				array[i] = &micros
-			}
-		default:
-			return false
-		}
-		return true
 	}
-	return false
+	return values, nil
 }

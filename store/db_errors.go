@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -28,6 +29,15 @@ const (
 	sqliteNotADB   = 26
 	sqliteUnique   = 2067 // an extended one
 )
+
+// wrap adds to the error of a method, when it returns, what was tried:
+//
+//	defer wrap(&err, "load launch %s", clip(id))
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
 
 // Away tells whether an error of this package means that the database cannot be used
 // for the moment: it is not there, it stops, its disk is full. What failed so may be

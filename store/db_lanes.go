@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// lanes lets one writer in at a time, small writes before large ones: a customer
-// who enrolls does not wait for the chunks of a launch that queue up.
+// lanes lets one writer in at a time, small writes before large ones: a single enrollment
+// does not wait for the steps of a launch that queue up.
 type lanes struct {
 	mu      sync.Mutex
 	busy    bool

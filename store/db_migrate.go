@@ -16,7 +16,7 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// versionTable is where goose notes which files a database has been through. Builds before
+// versionTable is where goose notes which files it has applied to a database. Builds before
 // the one schema file noted that in earlierTable, goose's own choice.
 const (
 	versionTable = "schema_version"

@@ -6,12 +6,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What a delivery needs on its way is done in one statement on PostgreSQL, where it
-// would take a transaction of several: each costs a round trip, and half a millisecond
-// of planning, which is done once for each connection here. These statements know the
-// usual case only, in which nobody else is at the same rows. Where anything is in their way
-// nothing has happened, and the transaction, which is all that SQLite has, finds out what it
-// is. The functions …InOneStatement stand beside their transactions; a test compares both.
+// On PostgreSQL, each step of a delivery is one statement instead of a transaction of
+// several: each of those would cost a round trip, and half a millisecond of planning, which
+// is done once for each connection here. These statements handle the usual case only, in
+// which no other transaction changes the same rows. In any other case they change nothing,
+// and the transaction, which is all that SQLite has, finds out what it is. The functions
+// …InOneStatement stand beside their transactions; a test compares both.
 
 // inOneStatement tells whether the database can do that.
 func (s *Store) inOneStatement() bool { return s.planned != nil }

@@ -100,18 +100,3 @@ func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any)
 	}
 	return stmt.QueryContext(context.WithoutCancel(ctx), args...)
 }
-
-// rowsByID reads the rows of a table of which a column, that tells them apart, is one of
-// ids.
-func rowsByID[T, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []T, err error) {
-	q := s.r.NewSelect().Model(&rows)
-	if !s.postgres {
-		return rows, q.Where("? IN (?)", bun.Ident(column), bun.List(ids)).Scan(ctx)
-	}
-	found, err := s.query(ctx, nil, q.Where("? = ANY ($1)", bun.Ident(column)).String(), ids)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	return rows, s.r.ScanRows(ctx, found, &rows)
-}

@@ -17,10 +17,9 @@ import (
 type deliveryRow struct {
 	bun.BaseModel `bun:"table:deliveries,alias:d"`
 
-	EnrollmentID   string  `bun:"enrollment_id,pk"`
-	Visit          int     `bun:"visit,pk"`
-	Org            string  `bun:"org"`
-	Stage          string  `bun:"stage"`
+	EnrollmentID string `bun:"enrollment_id,pk"`
+	Visit        int    `bun:"visit,pk"`
+	waypost.Scope
 	MessageID      string  `bun:"message_id"`
 	JourneyID      string  `bun:"journey_id"`
 	JourneyVersion int     `bun:"journey_version"`
@@ -58,7 +57,7 @@ func messagePurpose(id string) string { return "message/" + id }
 // newDeliveryRow is the row of a touchpoint that has none yet.
 func newDeliveryRow(key waypost.Touchpoint, sc waypost.Scope, d waypost.Delivery) deliveryRow {
 	return deliveryRow{
-		MessageID: d.MessageID, Org: sc.Org, Stage: string(sc.Stage), EnrollmentID: key.EnrollmentID, Visit: key.Visit,
+		MessageID: d.MessageID, Scope: sc, EnrollmentID: key.EnrollmentID, Visit: key.Visit,
 		JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion, NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID,
 		LaunchID: nullable(d.LaunchID), Status: waypost.DeliveryPending, Round: 1,
 	}
@@ -72,11 +71,13 @@ func nullable(text string) *string {
 	return &text
 }
 
-func (r *deliveryRow) touchpoint() waypost.Touchpoint {
+func (r deliveryRow) touchpoint() waypost.Touchpoint {
 	return waypost.Touchpoint{EnrollmentID: r.EnrollmentID, Visit: r.Visit}
 }
 
-func (s *Store) delivery(r *deliveryRow) waypost.Delivery {
+func (r deliveryRow) key() touchpointRow { return touchpointRow(r.touchpoint()) }
+
+func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 	message, _ := s.showResponse(r.touchpoint(), r.Response)
 	var gaveUp waypost.GaveUp
 	if r.Status == waypost.DeliveryFailed { // the last attempt may be of an earlier round
@@ -167,25 +168,16 @@ type touchpointRow struct {
 
 // sortedKeys returns the distinct keys in the order in which rows are locked.
 func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
-	keys = slices.Clone(keys)
-	slices.SortFunc(keys, compareTouchpoints)
-	keys = slices.Compact(keys)
-	rows := make([]touchpointRow, len(keys))
-	for i, key := range keys {
-		rows[i] = touchpointRow(key)
-	}
-	return rows
+	keys = slices.Compact(slices.SortedFunc(slices.Values(keys), compareTouchpoints))
+	return mapped(keys, func(key waypost.Touchpoint) touchpointRow { return touchpointRow(key) })
 }
 
 // Sendings returns what is stored about these touchpoints as their journey sees it,
 // for which a redelivery changes nothing; those that have no delivery yet are
 // missing in the answer.
 func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
-	rounds := make([]waypost.Round, len(keys))
-	for i, key := range keys {
-		rounds[i] = waypost.Round{Touchpoint: key, Round: 1}
-	}
-	return s.SendingsOfRounds(ctx, rounds)
+	first := func(key waypost.Touchpoint) waypost.Round { return waypost.Round{Touchpoint: key, Round: 1} }
+	return s.SendingsOfRounds(ctx, mapped(keys, first))
 }
 
 func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {
@@ -206,7 +198,7 @@ func (s *Store) lockDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.To
 	if err != nil {
 		return nil, err
 	}
-	deliveries := make(map[waypost.Touchpoint]*deliveryRow, len(keys))
+	deliveries := make(map[waypost.Touchpoint]*deliveryRow, len(rows))
 	for i := range rows {
 		deliveries[rows[i].touchpoint()] = &rows[i].deliveryRow
 	}
@@ -234,7 +226,7 @@ func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []delivery
 	err := insertDelivery.apply(ctx, s, tx, len(rows), func(i int) []any {
 		r := &rows[i]
 		return []any{
-			r.EnrollmentID, r.Visit, r.Org, r.Stage, r.MessageID, r.JourneyID, r.JourneyVersion,
+			r.EnrollmentID, r.Visit, r.Org, string(r.Stage), r.MessageID, r.JourneyID, r.JourneyVersion,
 			r.NodeID, r.WebhookID, r.LeadsID, r.LaunchID, string(r.Status), r.FirstAttemptAt,
 			r.OpenAttempt, r.OpenAt, r.OpenBy, r.DeferredReason, r.DeferredSince, r.NextAttemptAt,
 		}
@@ -272,19 +264,20 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 // TouchpointResults returns, for each enrollment, how the latest decided message
 // of each node ended: what conditions and templates can ask about. Redeliveries
 // change nothing of it, and what was skipped is none.
-func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error) {
-	results := make(map[string]map[string]waypost.TouchpointResult, len(enrollmentIDs))
+func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (results map[string]map[string]waypost.TouchpointResult, err error) {
+	defer wrap(&err, "load touchpoint results")
+	results = make(map[string]map[string]waypost.TouchpointResult, len(enrollmentIDs))
 	if len(enrollmentIDs) == 0 {
 		return results, nil
 	}
 	var rows []deliveryRow
-	err := s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "response", "attempts").
+	err = s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "response", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
 		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
 		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("load touchpoint results: %w", err)
+		return nil, err
 	}
 	var second []waypost.Round
 	for _, row := range rows {
@@ -294,7 +287,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 	}
 	begun, err := s.rounds(ctx, s.r, second)
 	if err != nil {
-		return nil, fmt.Errorf("load touchpoint results: %w", err)
+		return nil, err
 	}
 	for _, row := range rows {
 		if next, redelivered := begun[waypost.Round{Touchpoint: row.touchpoint(), Round: 2}]; redelivered {
@@ -315,7 +308,6 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 // launchOutcomes counts the messages of launches of a journey by where their deliveries
 // stand, or stood when they were dropped. It reads all of them.
 func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of condition) (waypost.OutcomeCounts, error) {
-	var counts waypost.OutcomeCounts
 	var rows []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
@@ -326,42 +318,28 @@ func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of conditi
 		"UNION ALL SELECT status, n FROM dropped WHERE journey_id = ? AND kind = ? AND "+of.text+") AS o GROUP BY o.status",
 		slices.Concat(of.args, []any{journeyID, waypost.DropDelivery}, of.args)...).Scan(ctx, &rows)
 	if err != nil {
-		return counts, fmt.Errorf("count outcomes: %w", err)
+		return waypost.OutcomeCounts{}, fmt.Errorf("count outcomes: %w", err)
 	}
+	n := map[waypost.DeliveryStatus]int{}
 	for _, row := range rows {
-		switch row.Status {
-		case waypost.DeliveryPending:
-			counts.Pending = row.N
-		case waypost.DeliveryRetrying:
-			counts.Retrying = row.N
-		case waypost.DeliveryDeferred:
-			counts.Deferred = row.N
-		case waypost.DeliverySucceeded:
-			counts.Succeeded = row.N
-		case waypost.DeliveryFailed:
-			counts.Failed = row.N
-		case waypost.DeliveryCanceled:
-			counts.Canceled = row.N
-		}
+		n[row.Status] = row.N
 	}
-	return counts, nil
+	return waypost.OutcomeCounts{
+		Pending: n[waypost.DeliveryPending], Retrying: n[waypost.DeliveryRetrying], Deferred: n[waypost.DeliveryDeferred],
+		Succeeded: n[waypost.DeliverySucceeded], Failed: n[waypost.DeliveryFailed], Canceled: n[waypost.DeliveryCanceled],
+	}, nil
 }
 
 // ListDeliveries returns the scope's deliveries that match the filter, newest
 // first. From and To are compared, in milliseconds, with the time in the message's
 // id.
-func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error) {
+func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) (_ []waypost.Delivery, err error) {
+	defer wrap(&err, "list deliveries")
 	var rows []deliveryRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "message_id", page)
 	filterDeliveries(q, f)
-	if err := q.Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	list := make([]waypost.Delivery, len(rows))
-	for i := range rows {
-		list[i] = s.delivery(&rows[i])
-	}
-	return list, nil
+	err = q.Scan(ctx)
+	return mapped(rows, s.delivery), err
 }
 
 // filterDeliveries restricts q to the deliveries that match the filter.
@@ -405,36 +383,27 @@ func firstMessageAt(t time.Time) string {
 	if t.Before(time.UnixMilli(0)) { // ids hold no time before it
 		t = time.UnixMilli(0)
 	}
-	id := waypost.NewID(waypost.PrefixMessage, t)
-	// Ten characters hold 50 bits: 48 of the time and 2 of the random part.
-	const timeChars = len(waypost.PrefixMessage) + 9
-	last := id[timeChars]
-	const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-	for i := range len(alphabet) {
-		if alphabet[i] == last {
-			return id[:timeChars] + string(alphabet[i&^3])
-		}
-	}
-	return id[:timeChars]
+	return waypost.FirstID(waypost.PrefixMessage, t)
 }
 
 // Delivery returns a delivery, its attempts in order and the body of its message,
 // nil if it was never rendered or is unreadable. NotFound if the scope has no such message.
 func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
+	defer wrap(&err, "load delivery %s", clip(messageID))
 	var row struct {
 		deliveryRow `bun:",extend"`
 		Body        []byte `bun:"body,scanonly"`
 	}
-	err = s.r.NewSelect().Model(&row).ColumnExpr("?TableColumns").
+	q := s.r.NewSelect().Model(&row).ColumnExpr("?TableColumns").
 		ColumnExpr("(SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) AS body").
-		Where("d.org = ? AND d.stage = ? AND d.message_id = ?", sc.Org, sc.Stage, cleanText(messageID)).Scan(ctx)
-	if err != nil {
-		return d, nil, nil, fmt.Errorf("load delivery %s: %w", clip(messageID), notFound(err, "id", "there is no message %s", clip(messageID)))
+		Where("d.org = ? AND d.stage = ? AND d.message_id = ?", sc.Org, sc.Stage, cleanText(messageID))
+	if err := scanOne(ctx, q, "message", messageID); err != nil {
+		return d, nil, nil, err
 	}
 	body, unreadable := s.openBody(row.MessageID, row.Body)
 	var rows []attemptRow
 	if err := s.r.NewSelect().Model(&rows).Where("enrollment_id = ? AND visit = ?", row.EnrollmentID, row.Visit).Scan(ctx); err != nil {
-		return d, nil, nil, fmt.Errorf("load attempts of %s: %w", messageID, err)
+		return d, nil, nil, fmt.Errorf("load attempts: %w", err)
 	}
 	for _, last := range row.last() {
 		if !slices.ContainsFunc(rows, func(r attemptRow) bool { return r.key() == last.key() }) {
@@ -444,11 +413,7 @@ func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string
 	slices.SortFunc(rows, func(a, b attemptRow) int {
 		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	attempts = make([]waypost.Attempt, len(rows))
-	for i, r := range rows {
-		attempts[i] = s.attempt(r)
-	}
-	d = s.delivery(&row.deliveryRow)
+	d = s.delivery(row.deliveryRow)
 	d.BodyUnreadable = unreadable != nil
-	return d, attempts, body, nil
+	return d, mapped(rows, s.attempt), body, nil
 }

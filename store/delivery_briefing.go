@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,14 +18,13 @@ type briefingRow struct {
 }
 
 // Briefing reads what the first messages of a touchpoint need to know, in one statement.
-func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
-	b := waypost.Briefing{
-		Enrollments: make(map[string]waypost.Enrollment, len(of.EnrollmentIDs)),
-		Leads:       make(map[int64]waypost.Lead, len(of.EnrollmentIDs)),
-	}
+func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (b waypost.Briefing, err error) {
+	defer wrap(&err, "load enrollments and leads")
+	b.Enrollments = make(map[string]waypost.Enrollment, len(of.EnrollmentIDs))
+	b.Leads = make(map[int64]waypost.Lead, len(of.EnrollmentIDs))
 	rows, err := s.briefingRows(ctx, sc, webhookID, of)
 	if err != nil {
-		return b, fmt.Errorf("load enrollments and leads: %w", err)
+		return b, err
 	}
 	for _, row := range rows {
 		b.Controlled, b.WebhookUpdatedAt = row.Controlled, row.HookUpdatedAt.Time
@@ -34,13 +32,13 @@ func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string
 			continue
 		}
 		if b.Enrollments[row.ID], err = row.enrollment(); err != nil {
-			return b, fmt.Errorf("load enrollment %s: %w", row.ID, err)
+			return b, err
 		}
-		if row.Lead.Org != sc.Org || row.Lead.Stage != string(sc.Stage) {
+		if row.Lead.Scope != sc {
 			continue
 		}
 		if b.Leads[row.LeadsID], err = row.Lead.lead(); err != nil {
-			return b, fmt.Errorf("load lead %d: %w", row.LeadsID, err)
+			return b, err
 		}
 	}
 	return b, nil
@@ -59,8 +57,8 @@ func (s *Store) briefingRows(ctx context.Context, sc waypost.Scope, webhookID st
 	if err != nil {
 		return nil, err
 	}
-	defer found.Close()
-	return rows, s.r.ScanRows(ctx, found, &rows)
+	err = s.r.ScanRows(ctx, found, &rows)
+	return rows, err
 }
 
 // briefingText is the statement of Briefing. There is a row for what is true of all, even if

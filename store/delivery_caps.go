@@ -13,24 +13,24 @@ import (
 	"waypost"
 )
 
-// SkipCapped skips those of the openings that a frequency cap forbids at this
-// moment, as OpenAttempts would, and opens none. The answer has the skipped ones
-// only. It spares those who have reached the cap all that comes before an attempt;
-// whoever is not among them may be forbidden a moment later.
-func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+// SkipCapped skips the openings that a frequency cap forbids at this moment, as
+// OpenAttempts would, and opens none, so that their messages are not rendered. The answer
+// has the skipped ones only; another opening can be forbidden a moment later.
+func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+	defer wrap(&err, "skip capped touchpoints")
 	first := firstOpenings(openings)
 	capped := cappable(first, nil)
 	// Without a lock first: usually nobody has reached the cap.
 	counts, err := s.touchpoints(ctx, s.r, capped)
 	if err != nil {
-		return nil, fmt.Errorf("skip capped touchpoints: %w", err)
+		return nil, err
 	}
 	for _, o := range capped {
 		if counts[capWindow(o)][o.Delivery.LeadsID] < o.Cap.Touchpoints {
 			delete(first, o.Touchpoint)
 		}
 	}
-	sendings := map[waypost.Touchpoint]waypost.Sending{}
+	sendings = map[waypost.Touchpoint]waypost.Sending{}
 	if len(cappable(first, nil)) == 0 {
 		return sendings, nil
 	}
@@ -45,10 +45,7 @@ func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (map
 		}
 		return s.skipCapped(ctx, tx, first, stopped, sendings)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("skip capped touchpoints: %w", err)
-	}
-	return sendings, nil
+	return sendings, err
 }
 
 // cappable lists the openings that a frequency cap can forbid, in the order of their
@@ -83,8 +80,7 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.
 	}
 	counts := make(map[int64]map[int64]int, len(windows))
 	for since, leads := range windows {
-		slices.Sort(leads)
-		list := bun.List(slices.Compact(leads))
+		list := bun.List(distinct(leads))
 		var rows []struct {
 			LeadsID int64 `bun:"leads_id"`
 			N       int   `bun:"n"`
@@ -113,9 +109,8 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.
 	return counts, nil
 }
 
-// skipCapped skips those of the openings that a frequency cap forbids, records that,
-// and adds them to sendings. lockCapped was called before, so those that are not
-// skipped can be opened.
+// skipCapped skips the openings that a frequency cap forbids, records that, and adds them
+// to sendings. lockCapped was called before, so the others can be opened.
 func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
 	capped := cappable(openings, stopped)
 	if len(capped) == 0 {
@@ -172,21 +167,14 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 // the transaction ends. It comes first: what is read after it tells of events that
 // it has waited for.
 func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) error {
-	capped := cappable(openings, nil)
-	leads := make([]int64, len(capped))
-	for i, o := range capped {
-		leads[i] = o.Delivery.LeadsID
-	}
+	leads := mapped(cappable(openings, nil), func(o waypost.Opening) int64 { return o.Delivery.LeadsID })
 	return s.lockLeads(ctx, tx, leads, forChange)
 }
 
 // skippedBefore tells which of the touchpoints an earlier run has skipped, if they
 // have no delivery: the enrollment's progress is past them.
 func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]bool, error) {
-	ids := make([]string, len(openings))
-	for i, o := range openings {
-		ids[i] = o.EnrollmentID
-	}
+	ids := mapped(openings, func(o waypost.Opening) string { return o.EnrollmentID })
 	var rows []enrollmentRow
 	if err := tx.NewSelect().Model(&rows).Column("id", "last_seq").Where("id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
 		return nil, fmt.Errorf("look for skipped touchpoints: %w", err)
@@ -207,15 +195,14 @@ func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (
 // scopeCap is since when messages of an organisation's stage may still count for a
 // frequency cap, in microseconds.
 type scopeCap struct {
-	Org   string `json:"org" bun:"org,type:text"`
-	Stage string `json:"stage" bun:"stage,type:text"`
-	Since int64  `json:"since" bun:"since,type:bigint"`
+	Org   string        `json:"org" bun:"org,type:text"`
+	Stage waypost.Stage `json:"stage" bun:"stage,type:text"`
+	Since int64         `json:"since" bun:"since,type:bigint"`
 }
 
 // cappedVersion is a journey version with a frequency cap.
 type cappedVersion struct {
-	Org        string        `bun:"org"`
-	Stage      string        `bun:"stage"`
+	waypost.Scope
 	JourneyID  string        `bun:"journey_id"`
 	Version    int           `bun:"version"`
 	Definition string        `bun:"definition"`
@@ -247,18 +234,17 @@ func (s *Store) longerCaps(ctx context.Context, now time.Time, age time.Duration
 	}
 	versions = slices.DeleteFunc(versions, func(v cappedVersion) bool { return v.Per <= age })
 	slices.SortStableFunc(versions, func(a, b cappedVersion) int { return cmp.Compare(b.Per, a.Per) })
-	found := map[[2]string]bool{}
+	found := map[waypost.Scope]bool{}
 	for _, v := range versions {
-		scope := [2]string{v.Org, v.Stage}
-		if found[scope] {
+		if found[v.Scope] {
 			continue
 		}
-		if found[scope] = v.Current; !v.Current {
-			if found[scope], err = s.goesOn(ctx, v); err != nil {
+		if found[v.Scope] = v.Current; !v.Current {
+			if found[v.Scope], err = s.goesOn(ctx, v); err != nil {
 				return nil, fmt.Errorf("look for enrollments of journey %s/%d: %w", v.JourneyID, v.Version, err)
 			}
 		}
-		if found[scope] {
+		if found[v.Scope] {
 			longest = append(longest, scopeCap{Org: v.Org, Stage: v.Stage, Since: now.Add(-v.Per).UnixMicro()})
 		}
 	}
@@ -309,9 +295,5 @@ func (s *Store) RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID
 	if err != nil {
 		return nil, fmt.Errorf("look for touchpoints of lead %d: %w", leadsID, err)
 	}
-	times := make([]time.Time, len(rows))
-	for i, at := range rows {
-		times[i] = time.UnixMicro(at).UTC()
-	}
-	return times, nil
+	return mapped(rows, func(at int64) time.Time { return time.UnixMicro(at).UTC() }), nil
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -14,22 +13,16 @@ import (
 // the deferral's At stays as it is, and so does its enrollment. One that is
 // deferred already keeps the time since when; one whose enrollment was canceled or
 // has exited is canceled. Of several deferrals of one touchpoint the first counts.
-func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
+func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) (err error) {
+	defer wrap(&err, "record deferrals")
 	if len(deferrals) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(deferrals), func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
-	if err != nil {
-		return fmt.Errorf("record deferrals: %w", err)
-	}
-	return nil
+	return s.writeRows(ctx, len(deferrals), func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
 }
 
 func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []waypost.Deferral) error {
-	keys := make([]waypost.Touchpoint, len(deferrals))
-	for i, d := range deferrals {
-		keys[i] = d.Touchpoint
-	}
+	keys := mapped(deferrals, func(d waypost.Deferral) waypost.Touchpoint { return d.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err

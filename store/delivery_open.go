@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"waypost"
 )
 
-// othersTime is how long attempts that are open wait for those that take a transaction.
+// othersTime is how long open attempts wait for the ones that take a transaction.
 const othersTime = time.Second
 
 // OpenAttempts opens attempts before their POSTs, in one or two transactions, and
@@ -27,16 +26,14 @@ const othersTime = time.Second
 // final; that for an opening that its Cap forbids is Capped. Neither has a MessageID
 // where there is no delivery. A touchpoint without an answer was not looked at, because
 // the database failed in between.
-func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+	defer wrap(&err, "open attempts")
 	if len(openings) == 0 {
 		return map[waypost.Touchpoint]waypost.Sending{}, nil
 	}
 	opened, err := s.openInOneStatement(ctx, openings)
-	if err != nil {
-		return nil, fmt.Errorf("open attempts: %w", err)
-	}
-	if len(opened) == len(openings) {
-		return opened, nil
+	if err != nil || len(opened) == len(openings) {
+		return opened, err
 	}
 	if len(opened) > 0 {
 		// What is open is the caller's, to be POSTed now and whatever becomes of the others.
@@ -45,7 +42,6 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (m
 		defer cancel()
 	}
 	openings = slices.DeleteFunc(slices.Clone(openings), func(o waypost.Opening) bool { _, done := opened[o.Touchpoint]; return done })
-	var sendings map[waypost.Touchpoint]waypost.Sending
 	err = s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) (err error) {
 		sendings, err = s.openAttempts(ctx, tx, openings)
 		return err
@@ -54,7 +50,7 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (m
 		return opened, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open attempts: %w", err)
+		return nil, err
 	}
 	maps.Copy(sendings, opened)
 	return sendings, nil
@@ -93,7 +89,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 		}
 		body := first[key].Body
 		if body != nil {
-			messages = append(messages, message{row.touchpoint(), row.MessageID, body})
+			messages = append(messages, message{key, row.MessageID, body})
 		}
 		sendings[key] = row.sending(body)
 	}
@@ -221,10 +217,7 @@ func (s *Store) insertMessages(ctx context.Context, tx bun.Tx, messages []messag
 
 // mayOpen is the rule of waypost.Opening.
 func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
-	if r.Status.Final() {
-		return false
-	}
-	if r.Round != max(o.Round, 1) {
+	if r.Status.Final() || r.Round != max(o.Round, 1) {
 		return false
 	}
 	if r.OpenAttempt > 0 {
@@ -233,8 +226,8 @@ func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
 	return r.Attempts == o.Attempt-1
 }
 
-// interrupt closes the open attempt as one whose end nobody saw, and returns the
-// attempt that it supersedes, if there is one.
+// interrupt closes the open attempt, whose process ended before it, and returns the attempt
+// that it supersedes, if there is one.
 func (s *Store) interrupt(r *deliveryRow) []attemptRow {
 	superseded := r.last()
 	r.setLast(attemptRow{
@@ -260,9 +253,9 @@ func (r *deliveryRow) open(o waypost.Opening) {
 	}
 }
 
-// openInOneStatement opens first attempts of messages that are new, or later ones of those that
-// failed and wait to be retried, all of one journey, one launch and one time. It returns
-// those that it has opened.
+// openInOneStatement opens first attempts of new messages, or later attempts of messages that
+// wait for a retry, all of one journey, one launch and one time. It returns what it has
+// opened.
 func (s *Store) openInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	if !s.inOneStatement() || !alike(openings) {
 		return nil, nil

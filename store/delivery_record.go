@@ -20,29 +20,17 @@ import (
 // A touchpoint without a delivery gets one from Delivery (render failures). What
 // would be retried is canceled if its enrollment was or has exited; a redelivery is
 // not.
-func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
-	if len(records) == 0 {
-		return nil
+func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) (err error) {
+	defer wrap(&err, "record attempts")
+	records, err = s.recordInOneStatement(ctx, records)
+	if err != nil || len(records) == 0 {
+		return err
 	}
-	records, err := s.recordInOneStatement(ctx, records)
-	if err != nil {
-		return fmt.Errorf("record attempts: %w", err)
-	}
-	if len(records) == 0 {
-		return nil
-	}
-	err = s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
-	if err != nil {
-		return fmt.Errorf("record attempts: %w", err)
-	}
-	return nil
+	return s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
 }
 
 func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost.AttemptRecord) error {
-	keys := make([]waypost.Touchpoint, len(records))
-	for i, r := range records {
-		keys[i] = r.Touchpoint
-	}
+	keys := mapped(records, func(r waypost.AttemptRecord) waypost.Touchpoint { return r.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
@@ -270,8 +258,8 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 	}, nil)
 }
 
-// ends are attempts that have ended, and where that leaves the enrollments: moved_to is
-// NULL for those that stay where they are.
+// ends are attempts that have ended, and the progress of their enrollments: moved_to is
+// NULL where there is none.
 var ends = bulk{columns: []string{
 	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
 	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
@@ -335,51 +323,37 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 	if !s.inOneStatement() {
 		return all, nil
 	}
-	// Those that move their enrollments are apart from those that do not: the statement
-	// locks the ones after the others, and each in the order in which everybody does.
-	var firsts, laters, staying, stayingLater []int
+	// Records with progress are apart from records without: the statement locks the
+	// enrollments of the ones after those of the others, and each group in the order of ids.
+	type group struct{ later, stays bool }
+	groups := map[group][]waypost.AttemptRecord{}
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
-	for i, r := range all {
+	for _, r := range all {
 		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
-		switch {
-		case !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID]:
-		case r.Attempt == 1 && r.Progress != nil:
-			firsts = append(firsts, i)
-		case r.Attempt == 1:
-			staying = append(staying, i)
-		case r.Progress != nil:
-			laters = append(laters, i)
-		default:
-			stayingLater = append(stayingLater, i)
+		if !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID] {
+			rest = append(rest, r)
+		} else {
+			g := group{later: r.Attempt > 1, stays: r.Progress == nil}
+			groups[g] = append(groups[g], r)
 		}
 		seen[r.EnrollmentID] = true
 	}
-	done := make([]bool, len(all))
-	for _, group := range []struct {
-		text string
-		at   []int
-	}{{recordFirst, firsts}, {recordFirst, staying}, {recordLater, laters}, {recordLater, stayingLater}} {
-		if len(group.at) == 0 {
-			continue
+	var left []waypost.AttemptRecord
+	for g, records := range groups {
+		text := recordFirst
+		if g.later {
+			text = recordLater
 		}
-		records := make([]waypost.AttemptRecord, len(group.at))
-		for i, at := range group.at {
-			records[i] = all[at]
-		}
-		recorded, err := s.recordGroup(ctx, group.text, records)
+		done, err := s.recordGroup(ctx, text, records)
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range group.at {
-			done[at] = recorded
+		if !done {
+			left = append(left, records...)
 		}
 	}
-	for i, r := range all {
-		if !done[i] {
-			rest = append(rest, r)
-		}
-	}
-	return rest, nil
+	// In this order: what an enrollment has more of comes after its first.
+	return append(left, rest...), nil
 }
 
 // recordGroup records all of the attempts or, if anything is in the way of one, none.

@@ -13,11 +13,12 @@
 //	db_migrate.go        Migrate, versions of the schema
 //	db_tx.go             write, writeRows, query; retries, prepared statements
 //	db_lanes.go          SQLite's one writer: small writes before large ones
+//	db_rows.go           rows by id, pages, lists of what rows hold
 //	db_bulk.go           statements that write many rows of one shape
 //	db_dialect.go        lockFor, list, in, …: what the databases say differently
 //	db_one_statement.go  operations that are one statement on PostgreSQL
 //	db_columns.go        times, JSON and secrets as columns
-//	db_errors.go         error codes, Away
+//	db_errors.go         error codes, Away, wrap
 //
 // Whom messages go to, and who may use the API.
 //

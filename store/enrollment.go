@@ -36,12 +36,17 @@ type enrollmentRow struct {
 	EndedAt   stamp   `bun:"ended_at"`
 }
 
+func (r enrollmentRow) id() string { return r.ID }
+
 func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 	e := waypost.Enrollment{
 		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, LeadsID: r.LeadsID, LaunchID: text(r.LaunchID), AppID: r.AppID, EntryKey: r.EntryKey,
 		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, CreatedAt: r.CreatedAt.Time, EndedAt: r.EndedAt.pointer(),
 	}
-	return e, fromJSON(r.Params, &e.Params)
+	if err := fromJSON(r.Params, &e.Params); err != nil {
+		return e, fmt.Errorf("enrollment %s: %w", r.ID, err)
+	}
+	return e, nil
 }
 
 // startedRow is an enrollment with the start of its cohort.
@@ -91,21 +96,11 @@ type entryRow struct {
 // scope has none of this id. What was decided about it is derived: the statuses
 // paused and canceled, and the entries (of Seq 0) paused, resumed and, for a
 // cancel or an event that it exited on, exited.
-func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error) {
-	e, entries, err := s.enrollmentWithTimeline(ctx, sc, id)
-	if err != nil {
-		return waypost.Enrollment{}, nil, fmt.Errorf("load enrollment %s: %w", clip(id), err)
-	}
-	return e, entries, nil
-}
-
-func (s *Store) enrollmentWithTimeline(ctx context.Context, sc waypost.Scope, id string) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
-	if !waypost.IsID(waypost.PrefixEnrollment, id) {
-		return e, nil, waypost.Errorf(waypost.CodeNotFound, "id", "there is no enrollment %s", clip(id))
-	}
+func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
+	defer wrap(&err, "load enrollment %s", clip(id))
 	var row startedRow
-	if err := started(s.r, &row).Where("e.id = ? AND e.org = ? AND e.stage = ?", id, sc.Org, sc.Stage).Scan(ctx); err != nil {
-		return e, nil, notFound(err, "id", "there is no enrollment %s", id)
+	if err := scanByID(ctx, started(s.r, &row), sc, "enrollment", id); err != nil {
+		return e, nil, err
 	}
 	if e, err = row.enrollment(); err != nil {
 		return e, nil, err
@@ -224,25 +219,15 @@ func kindOfTarget(id string) string {
 	return "enrollment"
 }
 
-// EnrollmentsByID returns the enrollments of these ids as they are recorded, of
-// any scope: it is not for what an API caller asks. WorkflowID is left out, and
-// what was decided about them (Controls) does not show. Those that are not there
-// are missing in the answer.
-func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error) {
-	list := make(map[string]waypost.Enrollment, len(ids))
-	if len(ids) == 0 {
-		return list, nil
-	}
+// EnrollmentsByID returns the enrollments of these ids as they are recorded, of any scope:
+// it is not for what an API caller asks. WorkflowID is left out, and what was decided about
+// them (Controls) does not show. Unknown ids are missing in the answer.
+func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (_ map[string]waypost.Enrollment, err error) {
+	defer wrap(&err, "load enrollments")
 	rows, err := rowsByID[enrollmentRow](ctx, s, "id", ids)
 	if err != nil {
-		return nil, fmt.Errorf("load enrollments: %w", err)
+		return nil, err
 	}
-	for _, row := range rows {
-		e, err := row.enrollment()
-		if err != nil {
-			return nil, fmt.Errorf("load enrollment %s: %w", row.ID, err)
-		}
-		list[e.ID] = e
-	}
-	return list, nil
+	list, err := decoded(rows, enrollmentRow.enrollment)
+	return keyed(list, func(e waypost.Enrollment) string { return e.ID }), err
 }

@@ -32,22 +32,18 @@ const moveStep = 500
 
 // MigrateEnrollments orders the enrollments of a migration to move, and tells their
 // workflows, which let them go one look later; a dry run only counts them. It goes step
-// by step, each a transaction: who calls again after it was cut off orders all that still wait.
+// by step, each a transaction: if it was cut off, another call orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
-func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (waypost.Migrated, error) {
-	var done waypost.Migrated
-	_, err := s.journeyRow(ctx, s.r, sc, m.JourneyID)
-	switch {
-	case err != nil:
-	case dryRun:
+func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
+	defer wrap(&err, "migrate journey %s", clip(m.JourneyID))
+	if _, err := s.journeyRow(ctx, sc, m.JourneyID); err != nil {
+		return done, err
+	}
+	if dryRun {
 		done.Matched, err = s.countMovable(ctx, m)
-	default:
-		done, err = s.orderMoves(ctx, m)
+		return done, err
 	}
-	if err != nil {
-		return waypost.Migrated{}, fmt.Errorf("migrate journey %s: %w", clip(m.JourneyID), err)
-	}
-	return done, nil
+	return s.orderMoves(ctx, m)
 }
 
 func (s *Store) orderMoves(ctx context.Context, m waypost.Migration) (done waypost.Migrated, err error) {
@@ -150,27 +146,25 @@ func (s *Store) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, i
 // Moves returns where enrollments of a version are ordered to go on, by their ids. seqs
 // says how far each of them got: an order for where it stood before does not count. Of
 // one that is in another version already it returns the zero Move.
-func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (map[string]waypost.Move, error) {
-	moves := map[string]waypost.Move{}
+func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (moves map[string]waypost.Move, err error) {
+	defer wrap(&err, "look for moves")
+	moves = map[string]waypost.Move{}
 	if len(seqs) == 0 {
 		return moves, nil
 	}
 	var rows []moveRow
-	err := s.r.NewSelect().Model(&rows).Where("e.id IN (?)", bun.List(slices.Sorted(maps.Keys(seqs)))).
+	err = s.r.NewSelect().Model(&rows).Where("e.id IN (?)", bun.List(slices.Sorted(maps.Keys(seqs)))).
 		Where("(e.move IS NOT NULL OR e.version <> ?)", version).Scan(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look for moves: %w", err)
+		return nil, err
 	}
 	for _, row := range rows {
 		if row.Version != version {
 			moves[row.ID] = waypost.Move{}
-			continue
-		}
-		if row.LastSeq != seqs[row.ID] {
-			continue
-		}
-		if moves[row.ID], err = row.move(); err != nil {
-			return nil, fmt.Errorf("look for moves: %w", err)
+		} else if row.LastSeq == seqs[row.ID] {
+			if moves[row.ID], err = row.move(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return moves, nil
@@ -183,6 +177,7 @@ func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (ma
 // that another order is for, or that an event has come for which its workflow has not
 // looked at.
 func (s *Store) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[string]bool, err error) {
+	defer wrap(&err, "let %d enrollments go", len(b.Items))
 	if len(b.Items) == 0 {
 		return nil, nil
 	}
@@ -190,18 +185,14 @@ func (s *Store) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[str
 		left, err = s.letGo(ctx, tx, b)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("let %d enrollments go: %w", len(b.Items), err)
-	}
-	return left, nil
+	return left, err
 }
 
 func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (map[string]bool, error) {
-	leads := make([]int64, len(b.Items))
-	ids := make([]string, len(b.Items))
+	leads := mapped(b.Items, func(item waypost.Leaving) int64 { return item.LeadsID })
+	ids := mapped(b.Items, enrollmentOfLeaving)
 	exits := map[int]bool{} // by the new version
-	for i, item := range b.Items {
-		leads[i], ids[i] = item.LeadsID, item.EnrollmentID
+	for _, item := range b.Items {
 		if item.Move.To > 0 {
 			exits[item.Move.To] = false
 		}
@@ -221,10 +212,7 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	if err := s.lock(tx.NewSelect().Model(&rows).Where("e.id IN (?)", bun.List(ids)).Order("e.id"), "e").Scan(ctx); err != nil {
 		return nil, err
 	}
-	byID := make(map[string]moveRow, len(rows))
-	for _, row := range rows {
-		byID[row.ID] = row
-	}
+	byID := keyed(rows, func(r moveRow) string { return r.ID })
 	left := map[string]bool{}
 	var going []waypost.Leaving
 	for _, item := range b.Items {
@@ -263,8 +251,10 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	return left, s.leaveCohorts(ctx, tx, cohorts)
 }
 
-// unseenStay leaves out those that wait for an event, and one has come that their
-// workflow has not looked at: it has been told, or will be when a pause ends.
+func enrollmentOfLeaving(item waypost.Leaving) string { return item.EnrollmentID }
+
+// unseenStay leaves out an enrollment that waits for an event if one has come that its
+// workflow has not looked at: the workflow has been told, or will be when a pause ends.
 func (s *Store) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leaving) ([]waypost.Leaving, error) {
 	var waits []waypost.Wait
 	var keys []waypost.Touchpoint
@@ -278,7 +268,7 @@ func (s *Store) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leavi
 	if len(waits) == 0 {
 		return items, nil
 	}
-	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	rows, err := s.waitsOf(ctx, tx, keys, true)
 	if err != nil {
 		return nil, err
 	}
@@ -298,22 +288,16 @@ var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // of its own, even for a single enrollment, whose workflow has the enrollment's.
 func (s *Store) goOn(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch, version int, exits bool, items []waypost.Leaving) error {
 	now := s.time()
-	members := make([]waypost.CohortMember, len(items))
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.EnrollmentID
-		members[i] = waypost.CohortMember{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Carried: json.RawMessage(item.Carried)}
-	}
-	packed, err := toJSON(members)
+	ids := mapped(items, enrollmentOfLeaving)
+	packed, err := toJSON(mapped(items, func(item waypost.Leaving) waypost.CohortMember {
+		return waypost.CohortMember{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Carried: json.RawMessage(item.Carried)}
+	}))
 	if err != nil {
 		return err
 	}
 	c := cohortRow{
 		ID: waypost.NewID(waypost.PrefixCohort, now), JourneyID: b.JourneyID, Version: version,
-		AcceptedAt: stamp{now}, Size: len(members), Members: &packed,
-	}
-	if b.LaunchID != "" {
-		c.LaunchID = &b.LaunchID
+		LaunchID: nullable(b.LaunchID), AcceptedAt: stamp{now}, Size: len(items), Members: &packed,
 	}
 	if _, err := tx.NewInsert().Model(&c).Exec(ctx); err != nil {
 		return err

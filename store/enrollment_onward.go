@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -15,25 +16,22 @@ import (
 	"waypost"
 )
 
-// EnrollOnward enrolls leads that stand at an enroll node in the journey that it
-// names, all in one transaction, and says of each what came of it. The enrollments
-// are pending, for the pump to start; they have the application of those that they
-// are made for, no entry key and no params, and are of no launch. Calling again for
-// a visit that has enrolled gives the same enrollment; of calls at the same time one
-// makes it. A lead that the re-entry rule forbids, or that is gone, is refused, and
-// so are all if the scope lacks the journey, if it is archived or has no version, and
-// those for whom it would be too much (waypost.MaxEnrollDepth and MaxEnrolledAtOnce).
+// EnrollOnward enrolls leads that are at an enroll node in the journey that it names, all
+// in one transaction, and says of each what came of it. The enrollments are pending, for
+// the pump to start; they have the application of the enrollment at the node, no entry
+// key, no params and no launch. Calling again for a visit that has enrolled gives the same
+// enrollment; of calls at the same time one makes it. A lead is refused if the re-entry
+// rule forbids it, if it was deleted, or at waypost.MaxEnrollDepth or MaxEnrolledAtOnce.
+// All are refused if the scope lacks the journey, or if it is archived or has no version.
 // A journey that is paused takes leads, whose enrollments are paused.
-func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
+func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[waypost.Touchpoint]waypost.OnwardResult, err error) {
+	defer wrap(&err, "enroll in journey %s", clip(b.Into))
 	var o onward
-	err := s.writeRows(ctx, len(b.Items), func(ctx context.Context, tx bun.Tx) error {
+	err = s.writeRows(ctx, len(b.Items), func(ctx context.Context, tx bun.Tx) error {
 		o = onward{Store: s, tx: tx, batch: b, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
 		return o.run(ctx)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("enroll in journey %s: %w", clip(b.Into), err)
-	}
-	return o.results, nil
+	return o.results, err
 }
 
 // onward is one transaction of EnrollOnward.
@@ -54,10 +52,7 @@ func (o *onward) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leadIDs := make([]int64, len(o.batch.Items))
-	for i, item := range o.batch.Items {
-		leadIDs[i] = item.LeadsID
-	}
+	leadIDs := mapped(o.batch.Items, func(item waypost.Onward) int64 { return item.LeadsID })
 	if o.exiting, err = o.exits(ctx, o.tx, o.batch.Into, o.batch.Version, leadIDs); err != nil {
 		return err
 	}
@@ -72,7 +67,7 @@ func (o *onward) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leads, err := o.leads(ctx)
+	leads, err := o.leads(ctx, leadIDs)
 	if err != nil {
 		return err
 	}
@@ -91,7 +86,7 @@ func (o *onward) run(ctx context.Context) error {
 			o.results[item.Touchpoint] = waypost.OnwardResult{Stopped: true}
 		case closed != "":
 			o.refuse(item, closed)
-		case !leads[item.LeadsID]:
+		case !slices.Contains(leads, item.LeadsID):
 			o.refuse(item, "the lead was deleted")
 		case e.depth > waypost.MaxEnrollDepth:
 			o.refuse(item, "too many journeys in a row")
@@ -113,6 +108,8 @@ type entrant struct {
 	appID string
 	depth int
 }
+
+func (e entrant) lead() int64 { return e.LeadsID }
 
 // oncePerLead divides entrants into groups that have no lead twice, in the order of
 // the leads: a statement can note one entry a lead.
@@ -137,11 +134,7 @@ func (o *onward) refuse(item waypost.Onward, why string) {
 }
 
 func (o *onward) ids() []string {
-	ids := make([]string, len(o.batch.Items))
-	for i, item := range o.batch.Items {
-		ids[i] = item.EnrollmentID
-	}
-	return ids
+	return mapped(o.batch.Items, func(item waypost.Onward) string { return item.EnrollmentID })
 }
 
 // closed says why nobody can enter the journey now, "" if leads can. It keeps the
@@ -171,11 +164,7 @@ func (o *onward) sources(ctx context.Context) (map[string]enrollmentRow, error) 
 	if err := o.lock(q, "e").Scan(ctx); err != nil {
 		return nil, fmt.Errorf("read enrollments: %w", err)
 	}
-	sources := make(map[string]enrollmentRow, len(rows))
-	for _, row := range rows {
-		sources[row.ID] = row
-	}
-	return sources, nil
+	return keyed(rows, enrollmentRow.id), nil
 }
 
 // sourceOf names a visit in the column source.
@@ -183,72 +172,50 @@ func sourceOf(t waypost.Touchpoint) string { return t.EnrollmentID + "/" + strco
 
 // before finds what was enrolled for these visits before.
 func (o *onward) before(ctx context.Context) error {
-	visits := make(map[string]waypost.Touchpoint, len(o.batch.Items))
-	names := make([]string, len(o.batch.Items))
-	for i, item := range o.batch.Items {
-		names[i] = sourceOf(item.Touchpoint)
-		visits[names[i]] = item.Touchpoint
-	}
+	visits := keyed(o.batch.Items, func(item waypost.Onward) string { return sourceOf(item.Touchpoint) })
 	var rows []enrollmentRow
-	if err := o.tx.NewSelect().Model(&rows).Column("id", "source").Where("source IN (?)", bun.List(names)).Scan(ctx); err != nil {
+	err := o.tx.NewSelect().Model(&rows).Column("id", "source").Where("source IN (?)", bun.List(slices.Collect(maps.Keys(visits)))).Scan(ctx)
+	if err != nil {
 		return fmt.Errorf("look for what was enrolled before: %w", err)
 	}
 	for _, row := range rows {
-		o.results[visits[text(row.Source)]] = waypost.OnwardResult{EnrollmentID: row.ID}
+		o.results[visits[text(row.Source)].Touchpoint] = waypost.OnwardResult{EnrollmentID: row.ID}
 	}
 	return nil
 }
 
-// leads tells which of the leads there are.
-func (o *onward) leads(ctx context.Context) (map[int64]bool, error) {
-	asked := make([]int64, len(o.batch.Items))
-	for i, item := range o.batch.Items {
-		asked[i] = item.LeadsID
-	}
-	var found []int64
-	err := o.tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
-		Where("l.leads_id IN (?) AND l.org = ? AND l.stage = ?", bun.List(asked), o.batch.Scope.Org, o.batch.Scope.Stage).Scan(ctx, &found)
+// leads returns those of the leads that there are.
+func (o *onward) leads(ctx context.Context, ids []int64) (found []int64, err error) {
+	err = o.tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
+		Where("l.leads_id IN (?) AND l.org = ? AND l.stage = ?", bun.List(ids), o.batch.Scope.Org, o.batch.Scope.Stage).Scan(ctx, &found)
 	if err != nil {
 		return nil, fmt.Errorf("look for leads: %w", err)
 	}
-	leads := make(map[int64]bool, len(found))
-	for _, id := range found {
-		leads[id] = true
-	}
-	return leads, nil
+	return found, nil
 }
 
-// enter enrolls those of a group, which has no lead twice, whom the re-entry rule
-// lets in.
+// enter enrolls the leads of a group that the re-entry rule allows. It has no lead twice.
 func (o *onward) enter(ctx context.Context, group []entrant) error {
-	leads := make([]int64, len(group))
-	for i, e := range group {
-		leads[i] = e.LeadsID
-	}
 	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
-	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(leads, o.now), o.now)
+	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(mapped(group, entrant.lead), o.now), o.now)
 	if err != nil {
 		return fmt.Errorf("note entries: %w", err)
 	}
-	entered := make(map[int64]string, len(members))
-	for _, m := range members {
-		entered[m.LeadsID] = m.EnrollmentID
-	}
+	entered := keyed(members, func(m waypost.CohortMember) int64 { return m.LeadsID })
 	var rows []enrollmentRow
 	var refused []entrant
 	for _, e := range group {
-		id, ok := entered[e.LeadsID]
+		member, ok := entered[e.LeadsID]
 		if !ok {
 			refused = append(refused, e)
 			continue
 		}
-		source := sourceOf(e.Touchpoint)
 		rows = append(rows, enrollmentRow{
-			ID: id, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
+			ID: member.EnrollmentID, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
-			Source: &source, Depth: e.depth, Exits: o.exiting, CreatedAt: stamp{o.now},
+			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, CreatedAt: stamp{o.now},
 		})
-		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: id}
+		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID}
 	}
 	if len(rows) > 0 {
 		if _, err := o.tx.NewInsert().Model(&rows).Exec(ctx); err != nil {
@@ -263,22 +230,17 @@ func (o *onward) explain(ctx context.Context, refused []entrant) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	leads := make([]int64, len(refused))
-	for i, e := range refused {
-		leads[i] = e.LeadsID
-	}
-	var entries []entryRow
-	err := o.tx.NewSelect().Model(&entries).Where("journey_id = ? AND entry_key = '' AND leads_id IN (?)", o.batch.Into, bun.List(leads)).Scan(ctx)
+	var rows []entryRow
+	err := o.tx.NewSelect().Model(&rows).
+		Where("journey_id = ? AND entry_key = '' AND leads_id IN (?)", o.batch.Into, bun.List(mapped(refused, entrant.lead))).Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("read entries: %w", err)
 	}
+	entries, r := keyed(rows, func(r entryRow) int64 { return r.LeadsID }), o.batch.Reentry
 	for _, e := range refused {
-		i := slices.IndexFunc(entries, func(entry entryRow) bool { return entry.LeadsID == e.LeadsID })
-		if i < 0 {
+		switch entry, known := entries[e.LeadsID]; {
+		case !known:
 			return fmt.Errorf("lead %d may not enter, but has no entry", e.LeadsID)
-		}
-		entry, r := entries[i], o.batch.Reentry
-		switch {
 		case r.Policy == waypost.ReentryNever:
 			o.refuse(e.Onward, "the lead has entered before, with enrollment "+entry.EnrollmentID)
 		case r.Policy == waypost.ReentryAlways && entry.Active >= waypost.MaxEnrolledAtOnce:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,12 +36,11 @@ var freeEntry = bulk{
 	ordered: true,
 }
 
-// endedRow counts the enrollments of one entry that end together.
-type endedRow struct {
+// entry is the key of an entryRow.
+type entry struct {
 	JourneyID string
 	LeadsID   int64
 	EntryKey  string
-	N         int
 }
 
 // RecordProgress writes down how far enrollments got, all in one transaction.
@@ -48,23 +48,16 @@ type endedRow struct {
 // status with a LastSeq that is not above the recorded one is ignored. An
 // enrollment that ended stays ended, and frees its re-entry. An enrollment that
 // is not there (any more) is passed over.
-func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress) error {
+func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress) (err error) {
+	defer wrap(&err, "record progress")
 	if len(progress) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(progress), func(ctx context.Context, tx bun.Tx) error { return s.recordProgress(ctx, tx, progress) })
-	if err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
+	return s.writeRows(ctx, len(progress), func(ctx context.Context, tx bun.Tx) error { return s.recordProgress(ctx, tx, progress) })
 }
 
 func (s *Store) recordProgress(ctx context.Context, tx bun.Tx, progress []waypost.Progress) error {
-	ids := make([]string, len(progress))
-	for i, p := range progress {
-		ids[i] = p.EnrollmentID
-	}
-	enrollments, err := s.lockEnrollments(ctx, tx, ids)
+	enrollments, err := s.lockEnrollments(ctx, tx, mapped(progress, func(p waypost.Progress) string { return p.EnrollmentID }))
 	if err != nil {
 		return err
 	}
@@ -90,17 +83,13 @@ func (e enrollmentState) left() bool {
 
 // enrollmentsOf returns whose touchpoints these are.
 func enrollmentsOf(keys []waypost.Touchpoint) []string {
-	ids := make([]string, len(keys))
-	for i, key := range keys {
-		ids[i] = key.EnrollmentID
-	}
-	return ids
+	return mapped(keys, func(key waypost.Touchpoint) string { return key.EnrollmentID })
 }
 
 // lockEnrollments reads enrollments and keeps other transactions from changing
 // them. Those that are not there are missing in the answer.
 func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (map[string]enrollmentState, error) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	ids = distinct(ids)
 	states := make(map[string]enrollmentState, len(ids))
 	if len(ids) == 0 {
 		return states, nil
@@ -161,7 +150,7 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 		entries[p.EnrollmentID] = append(entries[p.EnrollmentID], p.Entries...)
 	}
 	moves := make([]move, 0, len(latest))
-	ended := map[endedRow]int{}
+	ended := map[entry]int{}
 	var timeline []timelineRow
 	for id, p := range latest {
 		rows, err := s.timelineRows(id, entries[id])
@@ -173,7 +162,7 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 			var m move
 			m, rows = s.newMove(p, rows)
 			if p.Status.Ended() {
-				ended[endedRow{JourneyID: e.JourneyID, LeadsID: e.LeadsID, EntryKey: e.EntryKey}]++
+				ended[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
 			}
 			moves = append(moves, m)
 		}
@@ -204,18 +193,14 @@ func (s *Store) endOf(p waypost.Progress) stamp {
 	return end
 }
 
-func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[endedRow]int) error {
-	rows := make([]endedRow, 0, len(ended))
-	for row, n := range ended {
-		row.N = n
-		rows = append(rows, row)
-	}
-	slices.SortFunc(rows, func(a, b endedRow) int {
+// freeEntries takes the enrollments that ended, so many of each entry, from the active ones.
+func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[entry]int) error {
+	entries := slices.SortedFunc(maps.Keys(ended), func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.JourneyID, b.JourneyID), cmp.Compare(a.LeadsID, b.LeadsID), cmp.Compare(a.EntryKey, b.EntryKey))
 	})
-	return freeEntry.run(ctx, s, tx, len(rows), func(i int) []any {
-		r := rows[i]
-		return []any{r.JourneyID, r.LeadsID, r.EntryKey, r.N}
+	return freeEntry.run(ctx, s, tx, len(entries), func(i int) []any {
+		e := entries[i]
+		return []any{e.JourneyID, e.LeadsID, e.EntryKey, ended[e]}
 	}, nil)
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -45,54 +44,39 @@ var updateWait = bulk{
 	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text"},
 }
 
-// Await registers waits for events, those that are not registered yet, and returns
-// where each of them stands, in one transaction: an event that is accepted at the
-// same time is among the returned ones, or rings the workflow. An event that
-// satisfied an earlier visit of the enrollment to the same node is not among them.
-// What the wait of a later call says about Since, Until and Expired counts, not
-// what an earlier one said. Of several waits of one touchpoint the first counts.
-func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
-	first := make(map[waypost.Touchpoint]waypost.Wait, len(waits))
-	for _, w := range waits {
-		if _, doubled := first[w.Touchpoint]; !doubled {
-			first[w.Touchpoint] = w
-		}
-	}
-	if len(first) == 0 {
+// Await registers waits for events, unless they are registered, and returns the state of
+// each, in one transaction: an event that is accepted at the same time is among the
+// returned ones, or wakes the workflow. An event that satisfied an earlier visit of the
+// enrollment to the same node is not among them. Since, Until and Expired of the last call
+// count. Of several waits of one touchpoint the first counts.
+func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (states map[waypost.Touchpoint]waypost.WaitState, err error) {
+	defer wrap(&err, "await events")
+	if len(waits) == 0 {
 		return map[waypost.Touchpoint]waypost.WaitState{}, nil
 	}
-	waits = slices.SortedFunc(maps.Values(first), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
-	var states map[waypost.Touchpoint]waypost.WaitState
-	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) (err error) {
+	waits = slices.SortedStableFunc(slices.Values(waits), compareWaits)
+	waits = slices.CompactFunc(waits, func(a, b waypost.Wait) bool { return a.Touchpoint == b.Touchpoint })
+	err = s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) (err error) {
 		states, err = s.await(ctx, tx, waits)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("await events: %w", err)
-	}
-	return states, nil
+	return states, err
 }
+
+func compareWaits(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) }
 
 func compareTouchpoints(a, b waypost.Touchpoint) int {
 	return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
 }
 
 func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
-	leads := make([]int64, len(waits))
-	for i, w := range waits {
-		leads[i] = w.LeadsID
-	}
-	if err := s.shareLeads(ctx, tx, leads); err != nil {
+	if err := s.shareLeads(ctx, tx, mapped(waits, leadOfWait)); err != nil {
 		return nil, err
 	}
 	if err := s.insertWaits(ctx, tx, waits); err != nil {
 		return nil, err
 	}
-	keys := make([]waypost.Touchpoint, len(waits))
-	for i, w := range waits {
-		keys[i] = w.Touchpoint
-	}
-	rows, err := waitsOf(ctx, tx, keys, nil)
+	rows, err := s.waitsOf(ctx, tx, mapped(waits, func(w waypost.Wait) waypost.Touchpoint { return w.Touchpoint }), false)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +109,7 @@ func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 	if len(keys) == 0 {
 		return nil
 	}
-	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	rows, err := s.waitsOf(ctx, tx, keys, true)
 	if err != nil {
 		return err
 	}
@@ -154,25 +138,20 @@ func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error 
 	return s.lockLeads(ctx, tx, leads, forShare)
 }
 
-func (s *Store) lockWaits(q *bun.SelectQuery) { s.lock(q, "wt") }
+func leadOfWait(w waypost.Wait) int64 { return w.LeadsID }
 
-// waitsOf reads the waits of touchpoints, in the order of their keys.
-func waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, lock func(*bun.SelectQuery)) (map[waypost.Touchpoint]waitRow, error) {
+// waitsOf reads the waits of touchpoints, and locks them if asked to, in the order of their
+// keys.
+func (s *Store) waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, locked bool) (map[waypost.Touchpoint]waitRow, error) {
 	values := sortedKeys(keys)
 	var list []waitRow
 	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&list).ColumnExpr("?TableColumns").TableExpr("u").
 		Where("wt.enrollment_id = u.enrollment_id AND wt.visit = u.visit").Order("wt.enrollment_id", "wt.visit")
-	if lock != nil {
-		lock(q)
+	if locked {
+		s.lock(q, "wt")
 	}
-	if err := q.Scan(ctx); err != nil {
-		return nil, err
-	}
-	rows := make(map[waypost.Touchpoint]waitRow, len(list))
-	for _, row := range list {
-		rows[row.touchpoint()] = row
-	}
-	return rows, nil
+	err := q.Scan(ctx)
+	return keyed(list, waitRow.touchpoint), err
 }
 
 // soughtRow is what an open wait asks of events.
@@ -201,7 +180,7 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 		if row := rows[w.Touchpoint]; !row.Closed {
 			sought = append(sought, soughtRow{
 				EnrollmentID: w.EnrollmentID, Visit: w.Visit, NodeID: row.NodeID, LeadsID: row.LeadsID, Event: row.Event, Seen: row.Seen,
-				Since: microsUp(w.Since), Until: w.Until.UnixMicro(),
+				Since: stampUp(w.Since).UnixMicro(), Until: w.Until.UnixMicro(),
 			})
 		}
 	}
@@ -231,37 +210,22 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 	return events, nil
 }
 
-// microsUp is the first microsecond that is not before t.
-func microsUp(t time.Time) int64 {
-	micros := t.UnixMicro()
-	if time.UnixMicro(micros).Before(t) {
-		micros++
-	}
-	return micros
-}
-
 // RecordWaits notes what was found out about the events of waits, all in one
 // transaction: a match or Close closes a wait, Seen moves on. A wait that is closed
 // stays as it is, and so does one whose match satisfied another visit of the
 // enrollment to the same node, save for Seen and Close. Waits that are not
 // registered are passed over. Of several results of one touchpoint the first counts.
-func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) error {
+func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) (err error) {
+	defer wrap(&err, "record waits")
 	if len(results) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(results), func(ctx context.Context, tx bun.Tx) error { return s.recordWaits(ctx, tx, results) })
-	if err != nil {
-		return fmt.Errorf("record waits: %w", err)
-	}
-	return nil
+	return s.writeRows(ctx, len(results), func(ctx context.Context, tx bun.Tx) error { return s.recordWaits(ctx, tx, results) })
 }
 
 func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
-	keys := make([]waypost.Touchpoint, len(results))
-	for i, r := range results {
-		keys[i] = r.Touchpoint
-	}
-	rows, err := waitsOf(ctx, tx, keys, s.lockWaits)
+	keys := mapped(results, func(r waypost.WaitResult) waypost.Touchpoint { return r.Touchpoint })
+	rows, err := s.waitsOf(ctx, tx, keys, true)
 	if err != nil {
 		return err
 	}
@@ -311,41 +275,30 @@ func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (m
 	return used, err
 }
 
-// Follow registers waits that depend on their leads, those that are not registered
-// yet, and returns the leads, in one transaction: a change of a lead at the same time
-// is in what it returns, or tells the workflow. Leads that the scope does not have are
-// left out.
-func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (map[int64]waypost.Lead, error) {
+// Follow registers waits that depend on their leads, unless they are registered, and
+// returns the leads, in one transaction: a change of a lead at the same time is in what it
+// returns, or the workflow is told. Leads that the scope does not have are left out.
+func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (leads map[int64]waypost.Lead, err error) {
+	defer wrap(&err, "follow leads")
 	if len(waits) == 0 {
 		return nil, nil
 	}
-	waits = slices.SortedFunc(slices.Values(waits), func(a, b waypost.Wait) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
-	ids := make([]int64, len(waits))
-	for i, w := range waits {
-		ids[i] = w.LeadsID
-	}
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	leads := make(map[int64]waypost.Lead, len(ids))
-	err := s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) error {
-		clear(leads)
+	waits = slices.SortedFunc(slices.Values(waits), compareWaits)
+	ids := distinct(mapped(waits, leadOfWait))
+	err = s.writeRows(ctx, len(waits), func(ctx context.Context, tx bun.Tx) error {
 		var rows []leadRow
 		q := tx.NewSelect().Model(&rows).Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(ids), sc.Org, sc.Stage).Order("leads_id")
 		if err := s.lockFor(q, forShare).Scan(ctx); err != nil {
 			return err
 		}
-		for _, row := range rows {
-			lead, err := row.lead()
-			if err != nil {
-				return fmt.Errorf("lead %d: %w", row.LeadsID, err)
-			}
-			leads[row.LeadsID] = lead
+		list, err := decoded(rows, leadRow.lead)
+		if err != nil {
+			return err
 		}
+		leads = keyed(list, idOfLead)
 		return s.insertWaits(ctx, tx, waits)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("follow leads: %w", err)
-	}
-	return leads, nil
+	return leads, err
 }
 
 // leadChange is a lead before and after a change.
@@ -400,7 +353,7 @@ func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChan
 	for _, row := range rows {
 		changed, err := byLead[row.LeadsID].fields()
 		if err != nil {
-			return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+			return err
 		}
 		if slices.ContainsFunc(strings.Split(row.Fields, "\n"), func(field string) bool { return changed[field] }) {
 			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID})

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -72,7 +71,8 @@ func checkJourney(name string, draft []byte) error {
 
 // CreateJourney stores a new journey with its draft (JSON) under an id minted
 // here.
-func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error) {
+func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (_ waypost.Journey, err error) {
+	defer wrap(&err, "create journey")
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
@@ -81,64 +81,52 @@ func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string
 		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, Draft: string(draft),
 		Status: string(waypost.JourneyDraft), CreatedAt: stamp{now}, UpdatedAt: stamp{now},
 	}
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, row.journey())
 	})
-	if err != nil {
-		return waypost.Journey{}, fmt.Errorf("create journey: %w", err)
-	}
-	return row.journey(), nil
+	return row.journey(), err
 }
 
 // Journey returns a journey with its draft; NotFound if the scope has none of
 // this id.
-func (s *Store) Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	row, err := s.journeyRow(ctx, s.r, sc, id)
-	if err != nil {
-		return waypost.Journey{}, fmt.Errorf("load journey %s: %w", clip(id), err)
-	}
-	return row.journey(), nil
+func (s *Store) Journey(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Journey, err error) {
+	defer wrap(&err, "load journey %s", clip(id))
+	row, err := s.journeyRow(ctx, sc, id)
+	return row.journey(), err
 }
 
-// journeyRow reads a journey; in a transaction of the writer it locks it.
-func (s *Store) journeyRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id string) (row journeyRow, err error) {
-	if !waypost.IsID(waypost.PrefixJourney, id) {
-		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(id))
-	}
-	if _, inTx := db.(bun.Tx); !inTx {
-		row, err := rowByID[journeyRow](ctx, s, sc, id)
-		return row, notFound(err, "id", "there is no journey %s", id)
-	}
-	q := s.lock(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), "j")
-	return row, notFound(q.Scan(ctx), "id", "there is no journey %s", id)
+func (s *Store) journeyRow(ctx context.Context, sc waypost.Scope, id string) (journeyRow, error) {
+	row, err := rowByID[journeyRow](ctx, s, sc, "id", cleanText(id))
+	return row, notFound(err, "id", "there is no journey %s", clip(id))
+}
+
+func (s *Store) lockJourney(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row journeyRow, err error) {
+	err = scanByID(ctx, s.lock(tx.NewSelect().Model(&row), "j"), sc, "journey", id)
+	return row, err
 }
 
 // ListJourneys returns the journeys of the scope with their drafts, newest first.
-func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error) {
+func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Journey, err error) {
+	defer wrap(&err, "list journeys")
 	var rows []journeyRow
-	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list journeys: %w", err)
-	}
-	list := make([]waypost.Journey, len(rows))
-	for i, row := range rows {
-		list[i] = row.journey()
-	}
-	return list, nil
+	err = pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx)
+	return mapped(rows, journeyRow.journey), err
 }
 
-// UpdateJourneyDraft replaces a journey's name and draft unless check, if there
-// is one, which sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
+// UpdateJourneyDraft replaces a journey's name and draft unless check (unless nil), which
+// sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
 // no journey of this id.
-func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error) {
+func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (_ waypost.Journey, err error) {
+	defer wrap(&err, "update journey %s", clip(id))
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
 	var row journeyRow
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		if row, err = s.journeyRow(ctx, tx, sc, id); err != nil {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		if row, err = s.lockJourney(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		if check != nil {
@@ -150,18 +138,16 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 		_, err = tx.NewUpdate().Model(&row).Column("name", "draft", "updated_at").WherePK().Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return waypost.Journey{}, fmt.Errorf("update journey %s: %w", clip(id), err)
-	}
-	return row.journey(), nil
+	return row.journey(), err
 }
 
-// DeleteJourney deletes a journey that was never published, unless check, if
-// there is one, which sees it as it is, refuses; another is a Conflict. NotFound if the scope has none of
-// this id.
-func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.journeyRow(ctx, tx, sc, id)
+// DeleteJourney deletes a journey that was never published, unless check (unless nil),
+// which sees it as it is, refuses; a published one is a Conflict. NotFound if the scope
+// has none of this id.
+func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) (err error) {
+	defer wrap(&err, "delete journey %s", clip(id))
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockJourney(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -176,23 +162,19 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, 
 		_, err = tx.NewDelete().Model(&row).WherePK().Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("delete journey %s: %w", clip(id), err)
-	}
-	return nil
 }
 
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
 // events end enrollments. If the hash is the newest version's, that version is returned,
 // and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
 // no journey of this id, BadRequest if it lacks one of the webhooks.
-func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (waypost.JourneyVersion, error) {
-	var v waypost.JourneyVersion
+func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
+	defer wrap(&err, "publish journey %s", clip(id))
 	if err := checkJourney(p.Name, p.Definition); err != nil {
 		return v, err
 	}
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		journey, err := s.journeyRow(ctx, tx, sc, id)
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		journey, err := s.lockJourney(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -225,10 +207,7 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 		v.Fresh = true
 		return s.keep(ctx, tx, v)
 	})
-	if err != nil {
-		return waypost.JourneyVersion{}, fmt.Errorf("publish journey %s: %w", clip(id), err)
-	}
-	return v, nil
+	return v, err
 }
 
 func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row versionRow, webhooks []string) error {
@@ -249,14 +228,9 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 	if err := addExits(ctx, tx, row); err != nil {
 		return err
 	}
-	var names []journeyWebhookRow
-	seen := map[string]bool{}
-	for _, webhook := range webhooks {
-		if !seen[webhook] {
-			seen[webhook] = true
-			names = append(names, journeyWebhookRow{WebhookID: webhook, JourneyID: row.JourneyID, Version: row.Version})
-		}
-	}
+	names := mapped(distinct(webhooks), func(webhook string) journeyWebhookRow {
+		return journeyWebhookRow{WebhookID: webhook, JourneyID: row.JourneyID, Version: row.Version}
+	})
 	if len(names) > 0 {
 		if _, err := tx.NewInsert().Model(&names).Exec(ctx); err != nil {
 			return err
@@ -273,16 +247,10 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 
 // JourneyVersion returns a published version; NotFound if the scope has no such
 // journey or the journey no such version.
-func (s *Store) JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error) {
+func (s *Store) JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (_ waypost.JourneyVersion, err error) {
+	defer wrap(&err, "load journey %s", clip(id))
 	var row versionRow
-	err := error(waypost.Errorf(waypost.CodeNotFound, "version", "there is no version %d of journey %s", version, clip(id)))
-	if waypost.IsID(waypost.PrefixJourney, id) {
-		q := s.r.NewSelect().Model(&row).Join("JOIN journeys AS j ON j.id = v.journey_id").
-			Where("v.journey_id = ? AND v.version = ? AND j.org = ? AND j.stage = ?", id, version, sc.Org, sc.Stage)
-		err = notFound(q.Scan(ctx), "version", "there is no version %d of journey %s", version, id)
-	}
-	if err != nil {
-		return waypost.JourneyVersion{}, fmt.Errorf("load journey %s: %w", clip(id), err)
-	}
-	return row.version(sc), nil
+	err = s.r.NewSelect().Model(&row).Join("JOIN journeys AS j ON j.id = v.journey_id").
+		Where("v.journey_id = ? AND v.version = ? AND j.org = ? AND j.stage = ?", cleanText(id), version, sc.Org, sc.Stage).Scan(ctx)
+	return row.version(sc), notFound(err, "version", "there is no version %d of journey %s", version, clip(id))
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/uptrace/bun"
@@ -15,9 +13,10 @@ import (
 // without their definitions, which can be large. page.After is a version's number.
 // NotFound if the scope has no such journey, BadRequest of "cursor" for an After
 // that is no number.
-func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.JourneyVersion, error) {
-	if _, err := s.journeyRow(ctx, s.r, sc, id); err != nil {
-		return nil, fmt.Errorf("list versions of journey %s: %w", clip(id), err)
+func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) (_ []waypost.JourneyVersion, err error) {
+	defer wrap(&err, "list versions of journey %s", clip(id))
+	if _, err := s.journeyRow(ctx, sc, id); err != nil {
+		return nil, err
 	}
 	var rows []versionRow
 	q := s.r.NewSelect().Model(&rows).Column("journey_id", "version", "name", "hash", "published_at").
@@ -29,25 +28,23 @@ func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, p
 		}
 		q.Where("version < ?", after)
 	}
-	if err := q.Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list versions of journey %s: %w", id, err)
-	}
-	list := make([]waypost.JourneyVersion, len(rows))
-	for i, row := range rows {
-		list[i] = row.version(sc)
-		list[i].Definition = nil
-	}
-	return list, nil
+	err = q.Scan(ctx)
+	return mapped(rows, func(r versionRow) waypost.JourneyVersion {
+		v := r.version(sc)
+		v.Definition = nil
+		return v
+	}), err
 }
 
 // ArchiveJourney takes a journey out of use: there are no new enrollments and
 // launches of it, and those that it has go on. One that is archived stays so;
 // publishing it again ends that. NotFound if the scope has none of this id, Conflict
 // if it was never published.
-func (s *Store) ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
+func (s *Store) ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Journey, err error) {
+	defer wrap(&err, "archive journey %s", clip(id))
 	var row journeyRow
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		if row, err = s.journeyRow(ctx, tx, sc, id); err != nil {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		if row, err = s.lockJourney(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		switch waypost.JourneyStatus(row.Status) {
@@ -61,10 +58,7 @@ func (s *Store) ArchiveJourney(ctx context.Context, sc waypost.Scope, id string)
 		}
 		return s.keep(ctx, tx, row.journey())
 	})
-	if err != nil {
-		return waypost.Journey{}, fmt.Errorf("archive journey %s: %w", clip(id), err)
-	}
-	return row.journey(), nil
+	return row.journey(), err
 }
 
 func (s *Store) setStatus(ctx context.Context, tx bun.Tx, row *journeyRow, status waypost.JourneyStatus) error {
@@ -98,21 +92,7 @@ func refuseArchived(ctx context.Context, tx bun.Tx, id string) error {
 
 // MissingJourneys returns those of ids that the scope has no journey for, sorted
 // and without duplicates.
-func (s *Store) MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
-	missing := slices.Compact(slices.Sorted(slices.Values(ids)))
-	var known, there []string
-	for _, id := range missing {
-		if waypost.IsID(waypost.PrefixJourney, id) {
-			known = append(known, id)
-		}
-	}
-	if len(known) == 0 {
-		return missing, nil
-	}
-	err := s.r.NewSelect().Model((*journeyRow)(nil)).Column("id").
-		Where("id IN (?) AND org = ? AND stage = ?", bun.List(known), sc.Org, sc.Stage).Scan(ctx, &there)
-	if err != nil {
-		return nil, fmt.Errorf("look for journeys: %w", err)
-	}
-	return slices.DeleteFunc(missing, func(id string) bool { return slices.Contains(there, id) }), nil
+func (s *Store) MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) (_ []string, err error) {
+	defer wrap(&err, "look for journeys")
+	return missing(ctx, s.r.NewSelect().Model((*journeyRow)(nil)), sc, ids)
 }

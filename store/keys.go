@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ type sealedColumn struct {
 // sealedColumns are all of them. Values move from deliveries to attempts and to
 // delivery_rounds, so these come after it.
 var sealedColumns = []sealedColumn{
-	{table: "access_keys", column: "secret", keys: []string{"access_key"}, purpose: func(r sealedRow) string { return keyRow{AccessKey: r.id}.purpose() }},
+	{table: "access_keys", column: "secret", keys: []string{"access_key"}, purpose: func(r sealedRow) string { return accessKeyPurpose(r.id) }},
 	{table: "webhooks", column: "basic_password", keys: []string{"id"}, purpose: func(r sealedRow) string { return passwordPurpose(r.id) }},
 	{table: "webhooks", column: "signing_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return signingPurpose(r.id) }},
 	{table: "webhooks", column: "previous_signing_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return previousPurpose(r.id) }},
@@ -79,21 +80,16 @@ func (s *Store) KeyUses(ctx context.Context) ([]waypost.KeyUse, error) {
 			return nil, fmt.Errorf("count what is sealed in %s: %w", c.table, err)
 		}
 		for _, f := range found {
-			uses = addUse(uses, waypost.KeyUse{Key: waypost.KeyOf(f.Key), Table: c.table, Values: f.N})
+			key := waypost.KeyOf(f.Key)
+			// Of a key and a table with several columns there is one count.
+			at := slices.IndexFunc(uses, func(u waypost.KeyUse) bool { return u.Key == key && u.Table == c.table })
+			if at < 0 {
+				at, uses = len(uses), append(uses, waypost.KeyUse{Key: key, Table: c.table})
+			}
+			uses[at].Values += f.N
 		}
 	}
 	return uses, nil
-}
-
-// addUse adds a count to that of the same key and table.
-func addUse(uses []waypost.KeyUse, use waypost.KeyUse) []waypost.KeyUse {
-	for i := range uses {
-		if uses[i].Key == use.Key && uses[i].Table == use.Table {
-			uses[i].Values += use.Values
-			return uses
-		}
-	}
-	return append(uses, use)
 }
 
 const (
@@ -133,7 +129,7 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 	update := c.update()
 	after := sealedRow{numbers: make([]int64, len(c.keys)-1)}
 	for {
-		rows, err := s.sealedBefore(ctx, c, after)
+		rows, err := s.sealedAfter(ctx, c, after)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -159,8 +155,8 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 			return err
 		}
 		tell(len(opened))
-		// SQLite lets those in who happen to ask while nobody writes: other processes
-		// get half of the time.
+		// SQLite has no queue for the writers of several processes: this leaves others half
+		// of the time.
 		if err := s.rest(ctx, time.Since(began)); err != nil {
 			return err
 		}
@@ -181,8 +177,8 @@ func (c sealedColumn) update() *bulk {
 	return b
 }
 
-// sealedBefore reads the next values after a row that the first key has not sealed.
-func (s *Store) sealedBefore(ctx context.Context, c sealedColumn, after sealedRow) ([]sealedRow, error) {
+// sealedAfter reads the next values after a row that another key than the first has sealed.
+func (s *Store) sealedAfter(ctx context.Context, c sealedColumn, after sealedRow) (list []sealedRow, err error) {
 	keys := "t." + strings.Join(c.keys, ", t.")
 	messageID := "''"
 	if c.messageID {
@@ -195,7 +191,6 @@ func (s *Store) sealedBefore(ctx context.Context, c sealedColumn, after sealedRo
 	if err != nil {
 		return nil, err
 	}
-	var list []sealedRow
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		r := sealedRow{numbers: make([]int64, len(c.keys)-1)}
 		dest := []any{&r.id}

@@ -16,9 +16,8 @@ import (
 type launchRow struct {
 	bun.BaseModel `bun:"table:launches,alias:la"`
 
-	ID            string  `bun:"id,pk"`
-	Org           string  `bun:"org"`
-	Stage         string  `bun:"stage"`
+	ID string `bun:"id,pk"`
+	waypost.Scope
 	JourneyID     string  `bun:"journey_id"`
 	Version       int     `bun:"version"`
 	AppID         string  `bun:"app_id"`
@@ -48,10 +47,6 @@ type launchRow struct {
 	Skipped   int    `bun:"skipped"`
 	HeldOut   int    `bun:"held_out"`
 	DoneAt    stamp  `bun:"done_at"` // nobody is left
-}
-
-func (r launchRow) scope() waypost.Scope {
-	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
 }
 
 func (r launchRow) filter() (f waypost.LeadFilter, err error) {
@@ -85,10 +80,11 @@ func (r launchRow) at(other launchRow) bool {
 // archived; BadRequest if the audience is not exactly one of filter and list, or more
 // than waypost.MaxAudience are listed. The answer, as all launches that are read,
 // leaves out the list.
-func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error) {
+func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (created waypost.Launch, err error) {
+	defer wrap(&err, "create launch")
 	now := s.time()
 	row := launchRow{
-		ID: waypost.NewID(waypost.PrefixLaunch, now), Org: sc.Org, Stage: string(sc.Stage), JourneyID: l.JourneyID,
+		ID: waypost.NewID(waypost.PrefixLaunch, now), Scope: sc, JourneyID: l.JourneyID,
 		Version: l.Version, AppID: l.AppID, RatePerSecond: l.RatePerSecond, ControlGroup: l.ControlGroup, CreatedAt: stamp{now},
 	}
 	if l.Schedule != nil {
@@ -97,29 +93,28 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 	if l.StartAt != nil {
 		row.StartAt = stamp{*l.StartAt}
 	}
-	leads := slices.Compact(slices.Sorted(slices.Values(l.Audience.LeadsIDs)))
+	leads := distinct(l.Audience.LeadsIDs)
 	row.Total = len(leads)
 	if err := checkLaunch(l, len(leads)); err != nil {
-		return waypost.Launch{}, err
+		return created, err
 	}
-	if l.Audience.Filter != nil {
-		filter, err := toJSON(l.Audience.Filter)
+	if f := l.Audience.Filter; f != nil {
+		filter, err := toJSON(f)
 		if err != nil {
-			return waypost.Launch{}, err
+			return created, err
 		}
-		row.Filter, row.Personal = &filter, impersonal(*l.Audience.Filter) != *l.Audience.Filter
+		row.Filter, row.Personal = &filter, impersonal(*f) != *f
 	}
 	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
 	if err != nil {
-		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+		return created, err
 	}
 	if row.Reentry, err = reentryOf(string(v.Definition)); err != nil {
-		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+		return created, err
 	}
 	parts := newParts(row.ID, leads)
-	created, err := standingRow{launchRow: row}.launch(nil, now)
-	if err != nil {
-		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
+	if created, err = (standingRow{launchRow: row}).launch(nil, now); err != nil {
+		return created, err
 	}
 	err = s.writeRows(ctx, len(parts), func(ctx context.Context, tx bun.Tx) error {
 		if err := refuseArchived(ctx, tx, row.JourneyID); err != nil {
@@ -135,10 +130,7 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 		}
 		return s.keep(ctx, tx, created)
 	})
-	if err != nil {
-		return waypost.Launch{}, fmt.Errorf("create launch: %w", err)
-	}
-	return created, nil
+	return created, err
 }
 
 // reentryOf takes the one member out of a definition that enrolling needs.
@@ -243,33 +235,17 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 // if the scope has none of this id. It counts the enrollments that have not ended
 // and the messages, so it takes longer the larger the launch is: some tenths of a
 // second for a million leads.
-func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	l, err := s.launchWithCounts(ctx, sc, id)
-	if err != nil {
-		return waypost.Launch{}, fmt.Errorf("load launch %s: %w", clip(id), err)
-	}
-	return l, nil
-}
-
-func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id string) (l waypost.Launch, err error) {
-	if !waypost.IsID(waypost.PrefixLaunch, id) {
-		return l, waypost.Errorf(waypost.CodeNotFound, "id", "there is no launch %s", clip(id))
-	}
+func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (l waypost.Launch, err error) {
+	defer wrap(&err, "load launch %s", clip(id))
 	var row standingRow
-	err = standing(s.r, &row).Where("la.id = ? AND la.org = ? AND la.stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
-	if err != nil {
-		return l, notFound(err, "id", "there is no launch %s", id)
-	}
-	if err := s.readOccurrences(ctx, []*standingRow{&row}); err != nil {
+	if err := scanByID(ctx, standing(s.r, &row), sc, "launch", id); err != nil {
 		return l, err
 	}
-	controls, err := s.launchControls(ctx, s.r, row.launchRow)
+	launches, err := s.launches(ctx, []standingRow{row})
 	if err != nil {
 		return l, err
 	}
-	if l, err = row.launch(controls[id], s.time()); err != nil {
-		return l, err
-	}
+	l = launches[0]
 	of := condition{"launch_id = ?", []any{id}}
 	if row.Cron != nil {
 		of = condition{"launch_id IN (SELECT id FROM launches WHERE recurring_id = ?)", []any{id}}
@@ -287,7 +263,8 @@ func (s *Store) launchWithCounts(ctx context.Context, sc waypost.Scope, id strin
 
 // ListLaunches returns the scope's launches that match the filter, newest first.
 // Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
-func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) ([]waypost.Launch, error) {
+func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) (_ []waypost.Launch, err error) {
+	defer wrap(&err, "list launches")
 	var rows []standingRow
 	q := pageOf(standing(s.r, &rows), sc, "id", page)
 	if f.JourneyID != "" {
@@ -297,114 +274,93 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 		q.Where("la.recurring_id = ?", cleanText(f.RecurringID))
 	}
 	if err := q.Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list launches: %w", err)
+		return nil, err
 	}
-	launches, all := make([]launchRow, len(rows)), make([]*standingRow, len(rows))
-	for i := range rows {
-		launches[i], all[i] = rows[i].launchRow, &rows[i]
+	return s.launches(ctx, rows)
+}
+
+// launches derives how launches stand now, without the counts that Launch makes.
+func (s *Store) launches(ctx context.Context, rows []standingRow) ([]waypost.Launch, error) {
+	if err := s.readOccurrences(ctx, rows); err != nil {
+		return nil, err
 	}
-	if err := s.readOccurrences(ctx, all); err != nil {
-		return nil, fmt.Errorf("list launches: %w", err)
-	}
-	controls, err := s.launchControls(ctx, s.r, launches...)
+	controls, err := s.launchControls(ctx, s.r, mapped(rows, func(r standingRow) launchRow { return r.launchRow })...)
 	if err != nil {
-		return nil, fmt.Errorf("list launches: %w", err)
+		return nil, err
 	}
 	now := s.time()
-	list := make([]waypost.Launch, len(rows))
-	for i, row := range rows {
-		if list[i], err = row.launch(controls[row.ID], now); err != nil {
-			return nil, fmt.Errorf("list launches: %w", err)
-		}
-	}
-	return list, nil
+	return decoded(rows, func(r standingRow) (waypost.Launch, error) { return r.launch(controls[r.ID], now) })
 }
 
-// UnstartedLaunches returns up to limit launches that no workflow was started
-// for, or no Schedule made for those that recur: new ones, and those that were claimed
-// before the given time and not marked since. It stamps their claim, so that of two
-// callers one gets them; none waits for another. Only what a workflow needs is filled in: ID, JourneyID, Version,
-// AppID, StartAt, RatePerSecond, Schedule and CreatedAt.
-func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
-	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchID)
-	if err != nil {
-		return nil, fmt.Errorf("look for launches: %w", err)
-	}
-	return unstarted(rows), nil
+// UnstartedLaunches claims up to limit launches that no workflow was started for, or no
+// Schedule made for if they recur; see claimUnstarted. Only ID, Scope, JourneyID, Version,
+// AppID, StartAt, RatePerSecond, Schedule and CreatedAt are filled in.
+func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
+	defer wrap(&err, "look for launches")
+	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchRow.id)
+	return mapped(rows, launchRow.unstarted), err
 }
 
-// AgedLaunches returns up to limit recurring launches whose Schedule was made or renewed
+// AgedLaunches claims up to limit recurring launches whose Schedule was made or renewed
 // more than renewAfter ago, as UnstartedLaunches does.
-func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Launch, error) {
-	rows, err := claim(ctx, s, s.agedSchedules(), claimedBefore, limit, launchID)
-	if err != nil {
-		return nil, fmt.Errorf("look for schedules to renew: %w", err)
-	}
-	return unstarted(rows), nil
+func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
+	defer wrap(&err, "look for schedules to renew")
+	rows, err := claim(ctx, s, s.agedSchedules(), claimedBefore, limit, launchRow.id)
+	return mapped(rows, launchRow.unstarted), err
 }
 
-func launchID(r launchRow) string { return r.ID }
+func (r launchRow) id() string { return r.ID }
 
-// unstarted are launches as their workflow or their Schedule needs them.
-func unstarted(rows []launchRow) []waypost.Launch {
-	launches := make([]waypost.Launch, len(rows))
-	for i, r := range rows {
-		launches[i] = waypost.Launch{
-			ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
-			RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), CreatedAt: r.CreatedAt.Time,
-		}
+// unstarted is a launch as its workflow or its Schedule needs it.
+func (r launchRow) unstarted() waypost.Launch {
+	return waypost.Launch{
+		ID: r.ID, Scope: r.Scope, JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
+		RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), CreatedAt: r.CreatedAt.Time,
 	}
-	return launches
 }
 
 // MarkLaunchStarted notes that the workflow of a launch runs (its id is the launch's),
 // which a second call does not change, or that the Schedule of one that recurs holds the
 // times from now on: what was due before and was not opened is opened then. NotFound if
 // there is no such launch.
-func (s *Store) MarkLaunchStarted(ctx context.Context, id string) error {
-	recurs, err := s.markScheduled(ctx, id)
-	if err == nil && !recurs {
-		err = markStarted[launchRow](ctx, s, id, "launch")
+func (s *Store) MarkLaunchStarted(ctx context.Context, id string) (err error) {
+	defer wrap(&err, "mark launch %s as started", clip(id))
+	if recurs, err := s.markScheduled(ctx, id); err != nil || recurs {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("mark launch %s as started: %w", clip(id), err)
-	}
-	return nil
+	return s.updateOne(ctx, "launch", id, func(tx bun.Tx) *bun.UpdateQuery { return s.workflowStarted(tx, (*launchRow)(nil)) })
 }
 
 // maxStep is the largest number of leads that one step enrolls: it keeps the
 // database's writer for some hundredths of a second.
 const maxStep = 1000
 
-// EnrollAudience enrolls the next leads of a launch's audience, at most n and at
-// most 1000, in one transaction with the launch's place in the audience: a crash
-// neither loses nor repeats a lead, and calls at the same time share the work. The
-// first call counts the audience of a filter and finds its end: leads that come
-// later do not belong to it. Leads of the control group are held out. Leads that the re-entry rule forbids and listed ones
-// that do not exist are skipped; so are, at the end, those that the filter matched
-// at first and no longer. A launch that is canceled or paused, as such or with its
-// journey, enrolls nobody; the resume of a paused one is told to the workflow of
-// the launch's id. Those enrolled are divided into cohorts for ClaimLaunchCohorts.
-// With n 0 it only tells whether the launch is canceled or paused.
-func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error) {
+// EnrollAudience enrolls the next leads of a launch's audience, at most n and at most 1000,
+// in one transaction with the launch's place in the audience: a crash neither loses nor
+// repeats a lead, and calls at the same time share the work. The first call counts the
+// audience of a filter and finds its end: leads that come later do not belong to it. Leads
+// of the control group are held out. Skipped are leads that the re-entry rule forbids,
+// listed ones that do not exist, and, at the end, leads that the filter matched at first
+// and no longer. A launch that is canceled or paused, as such or with its journey, enrolls
+// no lead; its workflow gets a notice of the resume. The enrollments are divided into
+// cohorts for ClaimLaunchCohorts. With n 0 it only tells whether the launch is canceled or
+// paused.
+func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (_ waypost.LaunchStep, err error) {
+	defer wrap(&err, "enroll the audience of launch %s", clip(launchID))
 	for {
 		step, done, err := s.tryStep(ctx, launchID, min(max(n, 0), maxStep))
-		if err != nil {
-			return waypost.LaunchStep{}, fmt.Errorf("enroll the audience of launch %s: %w", clip(launchID), err)
-		}
-		if done {
-			return step, nil
+		if err != nil || done {
+			return step, err
 		}
 	}
 }
 
-// tryStep looks who is next, which can take long and so is done without a lock,
-// and enrolls them unless another call has done so meanwhile.
+// tryStep looks for the next leads, which can take long and so is done without a lock, and
+// enrolls them unless another call has done so meanwhile.
 func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypost.LaunchStep, done bool, err error) {
 	var seen launchRow
-	err = s.r.NewSelect().Model(&seen).Where("id = ?", cleanText(launchID)).Scan(ctx)
-	if err != nil {
-		return step, false, notFound(err, "id", "there is no launch %s", clip(launchID))
+	if err := scanOne(ctx, s.r.NewSelect().Model(&seen).Where("id = ?", cleanText(launchID)), "launch", launchID); err != nil {
+		return step, false, err
 	}
 	if !seen.DoneAt.IsZero() {
 		return waypost.LaunchStep{Done: true}, true, nil
@@ -473,9 +429,8 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 	for _, l := range launches {
 		targets = append(targets, l.ID, l.JourneyID)
 	}
-	slices.Sort(targets)
 	var rows []controlRow
-	err := db.NewSelect().Model(&rows).Where("target IN (?)", bun.List(slices.Compact(targets))).Order("id").Scan(ctx)
+	err := db.NewSelect().Model(&rows).Where("target IN (?)", bun.List(distinct(targets))).Order("id").Scan(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read controls: %w", err)
 	}
@@ -490,7 +445,7 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 	return list, nil
 }
 
-// enrollBatch enrolls those of a batch whom the re-entry rule lets in.
+// enrollBatch enrolls the leads of a batch that the re-entry rule allows.
 func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) (step waypost.LaunchStep, err error) {
 	now := s.time()
 	var r waypost.Reentry
@@ -536,10 +491,7 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audie
 // newMembers mints enrollments for leads in ascending order; their ids ascend too,
 // so that their rows are written one beside the other.
 func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
-	ids := make([]string, len(leads))
-	for i := range ids {
-		ids[i] = waypost.NewID(waypost.PrefixEnrollment, now)
-	}
+	ids := mapped(leads, func(int64) string { return waypost.NewID(waypost.PrefixEnrollment, now) })
 	slices.Sort(ids)
 	list := make([]waypost.CohortMember, len(leads))
 	for i, lead := range leads {
@@ -548,8 +500,8 @@ func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
 	return list
 }
 
-// enterAll notes the entries of enrollments of different leads, as enter does for
-// one, and returns those that the re-entry rule (see onReentry) lets in.
+// enterAll notes the entries of enrollments of different leads, as enter does for one, and
+// returns the enrollments that the re-entry rule (see onReentry) allows.
 func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil

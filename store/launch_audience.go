@@ -146,7 +146,7 @@ func (r partRow) leads() ([]int64, error) {
 	return leads, nil
 }
 
-// audienceBatch is who is next in an audience.
+// audienceBatch is the next leads of an audience.
 type audienceBatch struct {
 	leads   []int64 // ascending; all of them exist
 	missing int     // listed ones that do not
@@ -176,7 +176,7 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 	if l.Filter == nil && len(b.leads) > 0 {
 		listed := b.leads
 		b.leads = nil
-		err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.scope(), waypost.LeadFilter{}).
+		err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
 			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
 		b.missing = len(listed) - len(b.leads)
 	}
@@ -193,7 +193,7 @@ func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []i
 	if err != nil {
 		return nil, err
 	}
-	walk := leadWalk{sc: l.scope(), f: f, upTo: &l.Highest, n: n}
+	walk := leadWalk{sc: l.Scope, f: f, upTo: &l.Highest, n: n}
 	if l.Reached != nil {
 		walk.after = []int64{*l.Reached}
 	}
@@ -247,14 +247,14 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 		Highest int64 `bun:"highest"`
 	}
 	q := s.r.NewSelect().Model((*leadRow)(nil)).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest")
-	if err := leadFilter(q, l.scope(), f).Scan(ctx, &found); err != nil {
+	if err := leadFilter(q, l.Scope, f).Scan(ctx, &found); err != nil {
 		return 0, 0, fmt.Errorf("measure the audience: %w", err)
 	}
 	return found.Total, found.Highest, nil
 }
 
-// audiencePage tells which lists of leads nobody reads any more: those of launches that are
-// through with them, or are canceled, with their occurrences.
+// audiencePage tells which lists of leads are no longer read: their launches, with their
+// occurrences, have done with them or are canceled.
 func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("launch_leads", "launch_id", "last", p, waypost.PrefixLaunch)
 	return q.ColumnExpr(`COALESCE(la.cron IS NULL AND la.done_at < ?0
@@ -264,14 +264,6 @@ func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
 
 // dropAudiences drops parts of such lists.
 func (s *Store) dropAudiences(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
-	parts := make([]partRow, len(rows))
-	for i, r := range rows {
-		parts[i] = partRow{LaunchID: r.ID, Last: r.Number}
-	}
-	res, err := tx.NewDelete().Model(&parts).WherePK().Exec(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	parts := mapped(rows, func(r sweepRow) partRow { return partRow{LaunchID: r.ID, Last: r.Number} })
+	return affected(tx.NewDelete().Model(&parts).WherePK().Exec(ctx))
 }

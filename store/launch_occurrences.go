@@ -42,12 +42,11 @@ func (o occurrences) tell(l *waypost.Launch, r launchRow, now time.Time) {
 }
 
 // readOccurrences fills in what became of those launches that recur.
-func (s *Store) readOccurrences(ctx context.Context, launches []*standingRow) error {
-	byID := map[string]*standingRow{}
+func (s *Store) readOccurrences(ctx context.Context, launches []standingRow) error {
 	var ids []string
 	for _, l := range launches {
 		if l.Cron != nil {
-			byID[l.ID], ids = l, append(ids, l.ID)
+			ids = append(ids, l.ID)
 		}
 	}
 	if len(ids) == 0 {
@@ -61,35 +60,34 @@ func (s *Store) readOccurrences(ctx context.Context, launches []*standingRow) er
 	if err != nil {
 		return fmt.Errorf("count occurrences: %w", err)
 	}
-	for _, row := range rows {
-		byID[row.RecurringID].opened = row
+	opened := keyed(rows, func(o occurrences) string { return o.RecurringID })
+	for i := range launches {
+		launches[i].opened = opened[launches[i].ID]
 	}
 	return nil
 }
 
 // OpenOccurrence opens the occurrence of a recurring launch that is due at a time: a
 // launch of the journey's newest version, with the audience, rate and control group
-// of the recurring one. One that was opened is not opened again. None is at a
-// time that the schedule has no longer, which is the zero Occurrence, nor while the
-// recurring launch or its journey is paused, or if it was at that time, or once one of
-// them has ended or the time is past by more than waypost.OccurrenceWindow: it is skipped, and the recurring
-// launch tells so. NotFound if there is no such launch.
+// of the recurring one. One that was opened is not opened again. At a time that the
+// schedule no longer has there is none: the zero Occurrence. It is skipped, and the
+// recurring launch tells so, if the launch or its journey was paused at that time or has
+// ended, or if the time is past by more than waypost.OccurrenceWindow. NotFound if there is
+// no such launch.
 func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
+	defer wrap(&err, "open an occurrence of launch %s", clip(recurringID))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		o, err = s.openOccurrence(ctx, tx, recurringID, at)
 		return err
 	})
-	if err != nil {
-		return waypost.Occurrence{}, fmt.Errorf("open an occurrence of launch %s: %w", clip(recurringID), err)
-	}
-	return o, nil
+	return o, err
 }
 
 func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	var parent launchRow
 	q := tx.NewSelect().Model(&parent).Where("id = ? AND cron IS NOT NULL", cleanText(recurringID))
-	if err := s.lock(q, "la").Scan(ctx); err != nil {
-		return o, notFound(err, "id", "there is no recurring launch %s", clip(recurringID))
+	if err := scanOne(ctx, s.lock(q, "la"), "recurring launch", recurringID); err != nil {
+		return o, err
 	}
 	if mistimed(*parent.schedule(), at) {
 		return o, nil
@@ -111,7 +109,7 @@ func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID strin
 	}
 	now := s.time()
 	row := launchRow{
-		ID: waypost.NewID(waypost.PrefixLaunch, now), Org: parent.Org, Stage: parent.Stage, JourneyID: parent.JourneyID, Version: j.PublishedVersion,
+		ID: waypost.NewID(waypost.PrefixLaunch, now), Scope: parent.Scope, JourneyID: parent.JourneyID, Version: j.PublishedVersion,
 		AppID: parent.AppID, Filter: parent.Filter, Personal: parent.Personal, RatePerSecond: parent.RatePerSecond, ControlGroup: parent.ControlGroup,
 		RecurringID: &parent.ID, OccursAt: stamp{at}, CreatedAt: stamp{now}, Total: parent.Total,
 	}
@@ -226,72 +224,42 @@ func (s *Store) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var live []string
-	err := tx.NewRaw(`SELECT l.id FROM launches AS l WHERE l.recurring_id IN (?)
-		AND (l.done_at IS NULL OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL))
-		AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel') ORDER BY l.id`, bun.List(ids)).Scan(ctx, &live)
-	if err != nil {
-		return nil, fmt.Errorf("find occurrences: %w", err)
-	}
-	if err := s.lockLaunches(ctx, tx, live); err != nil || len(live) == 0 {
-		return ids, err
-	}
-	canceled, err := s.canceledLaunches(ctx, tx, live) // by another call meanwhile
-	if err != nil {
-		return nil, err
-	}
-	live = slices.DeleteFunc(live, func(id string) bool { return slices.Contains(canceled, id) })
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(ids, live)))), nil
+	live, err := s.lockLive(ctx, tx, "l.recurring_id IN (?)", bun.List(ids))
+	return distinct(slices.Concat(ids, live)), err
 }
 
+// hasSchedule says that a launch (alias la) recurs and its Schedule exists.
+const hasSchedule = "la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL"
+
 // ScheduledLaunches returns up to limit recurring launches whose Schedule exists and
-// stays, those after an id in the order of their ids. Only ID, Scope and JourneyID are
+// stays, after an id and in the order of their ids. Only ID, Scope and JourneyID are
 // filled in.
-func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error) {
+func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) (_ []waypost.Launch, err error) {
+	defer wrap(&err, "look for schedules")
 	var rows []launchRow
-	err := s.r.NewSelect().Model(&rows).Column("id", "org", "stage", "journey_id").
-		Where("la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL AND la.id > ?", cleanText(after)).
+	err = s.r.NewSelect().Model(&rows).Column("id", "org", "stage", "journey_id").Where(hasSchedule).Where("la.id > ?", cleanText(after)).
 		Where("NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')").
 		Order("la.id").Limit(int64(limit)).Scan(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("look for schedules: %w", err)
-	}
-	launches := make([]waypost.Launch, len(rows))
-	for i, r := range rows {
-		launches[i] = waypost.Launch{ID: r.ID, Scope: r.scope(), JourneyID: r.JourneyID}
-	}
-	return launches, nil
+	return mapped(rows, func(r launchRow) waypost.Launch {
+		return waypost.Launch{ID: r.ID, Scope: r.Scope, JourneyID: r.JourneyID}
+	}), err
 }
 
 // CanceledSchedules returns up to limit launches that recurred and are canceled, while
 // their Schedule exists.
 func (s *Store) CanceledSchedules(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.r.NewSelect().Model((*launchRow)(nil)).Column("id").
-		Where("la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_started_at IS NOT NULL").
+	defer wrap(&err, "look for canceled schedules")
+	err = s.r.NewSelect().Model((*launchRow)(nil)).Column("id").Where(hasSchedule).
 		Where("EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')").
 		Order("la.id").Limit(int64(limit)).Scan(ctx, &ids)
-	if err != nil {
-		return nil, fmt.Errorf("look for canceled schedules: %w", err)
-	}
-	return ids, nil
+	return ids, err
 }
 
 // MarkScheduleDeleted notes that the Schedule of a canceled launch exists no more. A
 // second call changes nothing. NotFound if there is no such launch.
-func (s *Store) MarkScheduleDeleted(ctx context.Context, id string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		res, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("done_at = COALESCE(done_at, ?)", stamp{s.time()}).
-			Where("id = ? AND cron IS NOT NULL", cleanText(id)).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, waypost.Errorf(waypost.CodeNotFound, "id", "there is no recurring launch %s", clip(id)))
-		}
-		return nil
+func (s *Store) MarkScheduleDeleted(ctx context.Context, id string) (err error) {
+	defer wrap(&err, "mark the schedule of launch %s as deleted", clip(id))
+	return s.updateOne(ctx, "recurring launch", id, func(tx bun.Tx) *bun.UpdateQuery {
+		return tx.NewUpdate().Model((*launchRow)(nil)).Set("done_at = COALESCE(done_at, ?)", stamp{s.time()}).Where("cron IS NOT NULL")
 	})
-	if err != nil {
-		return fmt.Errorf("mark the schedule of launch %s as deleted: %w", clip(id), err)
-	}
-	return nil
 }

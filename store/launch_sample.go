@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -19,7 +18,8 @@ import (
 // it looks at all leads that match: one or two seconds for a million of them.
 // BadRequest if the audience is not exactly one of filter and list.
 func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error) {
-	listed := slices.Compact(slices.Sorted(slices.Values(a.LeadsIDs)))
+	defer wrap(&err, "sample an audience")
+	listed := distinct(a.LeadsIDs)
 	if err := checkLaunch(waypost.Launch{Audience: a}, len(listed)); err != nil {
 		return nil, 0, err
 	}
@@ -39,7 +39,7 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 		found, err = s.LeadsByID(ctx, sc, ids)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("sample an audience: %w", err)
+		return nil, 0, err
 	}
 	for _, id := range ids {
 		if lead, there := found[id]; there {

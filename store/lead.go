@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,9 +20,8 @@ import (
 type leadRow struct {
 	bun.BaseModel `bun:"table:leads,alias:l"`
 
-	LeadsID        int64   `bun:"leads_id,pk,autoincrement"`
-	Org            string  `bun:"org"`
-	Stage          string  `bun:"stage"`
+	LeadsID int64 `bun:"leads_id,pk,autoincrement"`
+	waypost.Scope
 	LeadsGroup     *int64  `bun:"leads_group"`
 	Region         *int64  `bun:"region"`
 	Address        *string `bun:"address"`
@@ -47,6 +47,8 @@ type leadRow struct {
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
+func (r leadRow) scope() waypost.Scope { return r.Scope }
+
 func (r leadRow) lead() (waypost.Lead, error) {
 	lead := waypost.Lead{
 		LeadsID: r.LeadsID, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
@@ -57,17 +59,15 @@ func (r leadRow) lead() (waypost.Lead, error) {
 			CompanyWebsite: r.CompanyWebsite, ExternalID: r.ExternalID, OpenID: r.OpenID,
 		},
 	}
-	err := fromJSON(r.MobilePhone, &lead.MobilePhone)
-	if r.CustomFields != nil {
-		err = errors.Join(err, fromJSON(*r.CustomFields, &lead.CustomFields))
+	if err := errors.Join(fromJSON(r.MobilePhone, &lead.MobilePhone), fromJSON(text(r.CustomFields), &lead.CustomFields)); err != nil {
+		return lead, fmt.Errorf("lead %d: %w", r.LeadsID, err)
 	}
-	return lead, err
+	return lead, nil
 }
 
 func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 	row := leadRow{
-		Org: sc.Org, Stage: string(sc.Stage),
-		LeadsGroup: f.LeadsGroup, Region: f.Region, Address: f.Address, Remark: f.Remark, Name: f.Name,
+		Scope: sc, LeadsGroup: f.LeadsGroup, Region: f.Region, Address: f.Address, Remark: f.Remark, Name: f.Name,
 		Gender: f.Gender, Birthday: f.Birthday, Email: f.Email, Wechat: f.Wechat, QQ: f.QQ,
 		Telephone: f.Telephone, Company: f.Company, CompanyPhone: f.CompanyPhone, CompanyEmail: f.CompanyEmail,
 		CompanyWebsite: f.CompanyWebsite, ExternalID: f.ExternalID, OpenID: f.OpenID,
@@ -77,8 +77,7 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 	}
 	row.NameFolded = foldText(row.Name)
 	if row.Email != nil {
-		folded := foldText(*row.Email)
-		row.EmailFolded = &folded
+		row.EmailFolded = new(foldText(*row.Email))
 	}
 	var err error
 	if f.MobilePhone == nil {
@@ -115,10 +114,10 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 type phoneRow struct {
 	bun.BaseModel `bun:"table:lead_phones,alias:p"`
 
-	Org     string `bun:"org,pk"`
-	Stage   string `bun:"stage,pk"`
-	Phone   string `bun:"phone,pk"`
-	LeadsID int64  `bun:"leads_id"`
+	Org     string        `bun:"org,pk"`
+	Stage   waypost.Stage `bun:"stage,pk"`
+	Phone   string        `bun:"phone,pk"`
+	LeadsID int64         `bun:"leads_id"`
 }
 
 // errDuplicate ends the transaction of a lead that another one stands in the
@@ -130,15 +129,15 @@ var errDuplicate = errors.New("duplicate lead")
 // externalId or one of the numbers is a Conflict (docs/contract.md, "Lead validation"): target
 // "externalId" or "mobilePhone", a detail Duplicate for each ("mobilePhone[1]")
 // whose message holds the other's leadsId.
-func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error) {
+func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (lead waypost.Lead, err error) {
+	defer wrap(&err, "create lead")
 	row, err := newLeadRow(sc, f)
 	if err != nil {
-		return waypost.Lead{}, err
+		return lead, err
 	}
 	now := s.time()
 	row.CreatedAt, row.UpdatedAt = stamp{now}, stamp{now}
-	var lead waypost.Lead
-	for range maxTries {
+	err = s.storeUnique(ctx, func() (leadRow, []string, error) {
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 			if err := insertLead(ctx, tx, &row, phones); err != nil {
 				return err
@@ -148,38 +147,37 @@ func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.Lead
 			}
 			return s.keep(ctx, tx, lead)
 		})
-		if err == nil {
-			return lead, nil
-		}
-		if !errors.Is(err, errDuplicate) {
-			return waypost.Lead{}, fmt.Errorf("create lead: %w", err)
-		}
-		row.LeadsID = 0 // nobody's
-		if err := s.duplicate(ctx, row, phones); err != nil {
-			return waypost.Lead{}, fmt.Errorf("create lead: %w", err)
-		}
-		// The other lead was deleted meanwhile: the way is free.
-	}
-	return waypost.Lead{}, fmt.Errorf("create lead: %w", errFleeting)
+		row.LeadsID = 0 // nobody's, if there was an error
+		return row, phones, err
+	})
+	return lead, err
 }
 
-// errFleeting says that others stood in the way at every try, and were gone when
-// they were looked for.
-var errFleeting = errors.New("duplicates come and go")
+// storeUnique calls store, which returns what it stores, or errDuplicate with it. If another
+// lead is in the way then, it returns the Conflict; one that was deleted meanwhile is not.
+func (s *Store) storeUnique(ctx context.Context, store func() (row leadRow, phones []string, err error)) error {
+	for range maxTries {
+		row, phones, err := store()
+		if !errors.Is(err, errDuplicate) {
+			return err
+		}
+		if err := s.duplicate(ctx, row, phones); err != nil {
+			return err
+		}
+	}
+	return errors.New("duplicates come and go")
+}
 
-// UpdateLead replaces the fields of a lead. change sees it as it is, while nobody
-// else can change it, and returns its new fields and mobile numbers (as CreateLead
-// takes them; nil for those that it has); it may run again and must not keep anything. An error of change ends
-// the update and is returned. updatedAt moves on by a millisecond at least.
+// UpdateLead replaces the fields of a lead. change sees it as it is, while nobody else can
+// change it, and returns its new fields and mobile numbers (as CreateLead takes them; nil
+// leaves them as they are); it may run again and must not keep anything. An error of
+// change ends the update and is returned. updatedAt moves on by a millisecond at least.
 // NotFound if the scope has none of this id; what another lead has is a Conflict, as
 // CreateLead reports it.
-func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (waypost.Lead, error) {
-	for range maxTries {
-		var lead waypost.Lead
-		var row leadRow
-		var phones []string
-		var refused error
-		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (lead waypost.Lead, err error) {
+	defer wrap(&err, "update lead %d", id)
+	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
+		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 			stored, err := s.lockLead(ctx, tx, sc, id, forChange)
 			if err != nil {
 				return err
@@ -189,8 +187,8 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 				return err
 			}
 			var f waypost.LeadFields
-			if f, phones, refused = change(before); refused != nil {
-				return refused
+			if f, phones, err = change(before); err != nil {
+				return err
 			}
 			if row, err = newLeadRow(sc, f); err != nil {
 				return err
@@ -205,19 +203,9 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 			lead, err = row.lead()
 			return err
 		})
-		switch {
-		case err == nil:
-			return lead, nil
-		case refused != nil:
-			return waypost.Lead{}, refused
-		case !errors.Is(err, errDuplicate):
-			return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, err)
-		}
-		if err := s.duplicate(ctx, row, phones); err != nil {
-			return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, err)
-		}
-	}
-	return waypost.Lead{}, fmt.Errorf("update lead %d: %w", id, errFleeting)
+		return row, phones, err
+	})
+	return lead, err
 }
 
 // later is now, or a moment after before if both are shown alike.
@@ -238,14 +226,8 @@ func (s *Store) lockLeads(ctx context.Context, tx bun.Tx, ids []int64, how strin
 
 // lockLead reads a lead and locks it.
 func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, how string) (row leadRow, err error) {
-	err = s.lockFor(tx.NewSelect().Model(&row).Where("leads_id = ?", id), how).Scan(ctx)
-	if err == nil && (row.Org != sc.Org || row.Stage != string(sc.Stage)) {
-		err = sql.ErrNoRows
-	}
-	if err != nil {
-		return leadRow{}, notFound(err, "leadsId", "there is no lead %d", id)
-	}
-	return row, nil
+	q := tx.NewSelect().Model(&row).Where("leads_id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
+	return row, notFound(s.lockFor(q, how).Scan(ctx), "leadsId", "there is no lead %d", id)
 }
 
 // updateLead writes a lead that is locked, and its numbers; errDuplicate if another
@@ -296,15 +278,15 @@ func isDuplicate(err error) bool {
 	return false
 }
 
-// DeleteLead deletes a lead with its numbers and events, and cancels its enrollments
-// that have not ended, as CancelEnrollment does it, and its redeliveries. It erases the
-// params of all its enrollments, and its messages with what was answered; of one whose
-// attempt is under way that is done when the attempt has ended. Its leadsId is never used again.
-// check (unless nil) sees the lead while nobody else can change it; its error ends
+// DeleteLead deletes a lead with its numbers and events, and cancels its enrollments that
+// have not ended, as CancelEnrollment does it, and its redeliveries. It erases the params
+// of all its enrollments, and its messages with what was answered; while an attempt is
+// under way its message stays until the attempt has ended. Its leadsId is never used
+// again. check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
-func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error {
-	var refused error
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) (err error) {
+	defer wrap(&err, "delete lead %d", id)
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockLead(ctx, tx, sc, id, forDelete)
 		if err != nil {
 			return err
@@ -314,8 +296,8 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 			return err
 		}
 		if check != nil {
-			if refused = check(lead); refused != nil {
-				return refused
+			if err := check(lead); err != nil {
+				return err
 			}
 		}
 		// Deliveries before enrollments, as everybody locks them. Whoever records an attempt
@@ -345,13 +327,6 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 		_, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx)
 		return err
 	})
-	if refused != nil {
-		return refused
-	}
-	if err != nil {
-		return fmt.Errorf("delete lead %d: %w", id, err)
-	}
-	return nil
 }
 
 // runningEnrollments lists a lead's enrollments that have not ended. They are found
@@ -385,8 +360,7 @@ func runningEnrollments(ctx context.Context, tx bun.Tx, sc waypost.Scope, lead i
 		}
 		ids = append(ids, several...)
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	return distinct(ids), nil
 }
 
 // insertLead waits for a concurrent create of the same externalId or number to
@@ -410,19 +384,14 @@ func addPhones(ctx context.Context, tx bun.Tx, row leadRow, phones []string) err
 		return nil
 	}
 	// In the order of the key, so that two creates never wait for each other.
-	sorted := slices.Compact(slices.Sorted(slices.Values(phones)))
-	rows := make([]phoneRow, len(sorted))
-	for i, phone := range sorted {
-		rows[i] = phoneRow{Org: row.Org, Stage: row.Stage, Phone: phone, LeadsID: row.LeadsID}
+	rows := mapped(distinct(phones), func(phone string) phoneRow {
+		return phoneRow{Org: row.Org, Stage: row.Stage, Phone: phone, LeadsID: row.LeadsID}
+	})
+	n, err := affected(tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx))
+	if err == nil && n != len(rows) {
+		err = errDuplicate
 	}
-	res, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx)
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil || int(n) != len(rows) {
-		return errors.Join(err, errDuplicate)
-	}
-	return nil
+	return err
 }
 
 // duplicate returns the Conflict with all other leads that stand in row's way, nil
@@ -430,18 +399,14 @@ func addPhones(ctx context.Context, tx bun.Tx, row leadRow, phones []string) err
 func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) error {
 	var details []waypost.Detail
 	add := func(target string, other int64) {
-		details = append(details, waypost.Detail{
-			Code: waypost.DetailDuplicate, Target: target, Message: fmt.Sprintf("lead %d has it already", other),
-		})
+		details = append(details, waypost.Detail{Target: target, Message: fmt.Sprintf("lead %d has it already", other)})
 	}
-	target := "mobilePhone"
 	other, err := externalIDHolder(ctx, s.r, row)
 	if err != nil {
 		return err
 	}
 	if other > 0 {
-		target = "externalId"
-		add(target, other)
+		add("externalId", other)
 	}
 	var taken []phoneRow
 	if len(phones) > 0 {
@@ -458,9 +423,19 @@ func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) err
 			}
 		}
 	}
+	return duplicateLead(details)
+}
+
+// duplicateLead is the Conflict with the leads that details tell of, the one of the externalId
+// first; nil if there are none.
+func duplicateLead(details []waypost.Detail) error {
 	if len(details) == 0 {
 		return nil
 	}
+	for i := range details {
+		details[i].Code = waypost.DetailDuplicate
+	}
+	target, _, _ := strings.Cut(details[0].Target, "[")
 	return &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: target, Details: details}
 }
 
@@ -477,52 +452,27 @@ func externalIDHolder(ctx context.Context, db bun.IDB, row leadRow) (leadsID int
 	return leadsID, err
 }
 
-// leadQuery reads one lead: of all queries, clients ask this one most often.
-const leadQuery = `SELECT leads_id, org, stage, leads_group, region, address, remark, name, mobile_phone, gender, birthday, email, wechat, qq,
-	telephone, company, company_phone, company_email, company_website, external_id, open_id, custom_fields, created_at, updated_at
-	FROM leads WHERE leads_id = $1`
-
 // Lead returns a lead; NotFound if the scope has none of this id.
-func (s *Store) Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error) {
-	rows, err := s.query(ctx, nil, leadQuery, id)
+func (s *Store) Lead(ctx context.Context, sc waypost.Scope, id int64) (lead waypost.Lead, err error) {
+	defer wrap(&err, "load lead %d", id)
+	row, err := rowByID[leadRow](ctx, s, sc, "leads_id", id)
 	if err != nil {
-		return waypost.Lead{}, fmt.Errorf("load lead: %w", err)
+		return lead, notFound(err, "leadsId", "there is no lead %d", id)
 	}
-	defer rows.Close()
-	var found []leadRow
-	if err := s.r.ScanRows(ctx, rows, &found); err != nil {
-		return waypost.Lead{}, fmt.Errorf("load lead: %w", err)
-	}
-	if len(found) == 0 || found[0].Org != sc.Org || found[0].Stage != string(sc.Stage) {
-		return waypost.Lead{}, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", id)
-	}
-	lead, err := found[0].lead()
-	if err != nil {
-		return waypost.Lead{}, fmt.Errorf("load lead %d: %w", id, err)
-	}
-	return lead, nil
+	return row.lead()
 }
 
 // LeadsByID returns the leads of these ids; those that the scope does not have
 // are missing in the answer.
-func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error) {
-	leads := make(map[int64]waypost.Lead, len(ids))
-	if len(ids) == 0 {
-		return leads, nil
-	}
+func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (_ map[int64]waypost.Lead, err error) {
+	defer wrap(&err, "load leads")
 	rows, err := rowsByID[leadRow](ctx, s, "leads_id", ids)
 	if err != nil {
-		return nil, fmt.Errorf("load leads: %w", err)
+		return nil, err
 	}
-	for _, row := range rows {
-		if row.Org != sc.Org || row.Stage != string(sc.Stage) {
-			continue
-		}
-		lead, err := row.lead()
-		if err != nil {
-			return nil, fmt.Errorf("load lead %d: %w", row.LeadsID, err)
-		}
-		leads[lead.LeadsID] = lead
-	}
-	return leads, nil
+	rows = slices.DeleteFunc(rows, func(r leadRow) bool { return r.Scope != sc })
+	leads, err := decoded(rows, leadRow.lead)
+	return keyed(leads, idOfLead), err
 }
+
+func idOfLead(l waypost.Lead) int64 { return l.LeadsID }

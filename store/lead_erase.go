@@ -3,10 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/uptrace/bun"
-
-	"waypost"
 )
 
 // erasePage bounds what one statement of a lead's deletion changes. A lead that a
@@ -35,18 +34,14 @@ func eachPageOfLead(ctx context.Context, tx bun.Tx, lead int64, each func([]deli
 	}
 }
 
-// lockDeliveriesOfLead waits for those who are about to record something of a lead's
-// deliveries, and keeps them waiting until the transaction ends.
+// lockDeliveriesOfLead waits for transactions that record something of a lead's
+// deliveries, and keeps new ones waiting until this one ends.
 func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	if !s.othersWrite() {
 		return nil
 	}
 	return eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
-		keys := make([]waypost.Touchpoint, len(page))
-		for i := range page {
-			keys[i] = page[i].touchpoint()
-		}
-		_, err := s.lockDeliveries(ctx, tx, keys)
+		_, err := s.lockDeliveries(ctx, tx, mapped(page, deliveryRow.touchpoint))
 		return err
 	})
 }
@@ -55,29 +50,21 @@ func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64)
 // enrollments' params.
 func eraseLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	err := eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
-		var final []touchpointRow
-		for i := range page {
-			if page[i].Status.Final() {
-				final = append(final, touchpointRow(page[i].touchpoint()))
-			}
-		}
-		if len(final) == 0 {
-			return nil
-		}
-		_, err := clearPayloads(ctx, tx, final)
+		page = slices.DeleteFunc(page, func(d deliveryRow) bool { return !d.Status.Final() })
+		_, err := clearPayloads(ctx, tx, mapped(page, deliveryRow.key))
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for {
-		res, err := tx.NewRaw(`UPDATE enrollments SET params = '{}' WHERE id IN (
-			SELECT id FROM enrollments WHERE leads_id = ? AND params <> '{}' ORDER BY id LIMIT ?)`, lead, erasePage).Exec(ctx)
+		n, err := affected(tx.NewRaw(`UPDATE enrollments SET params = '{}' WHERE id IN (
+			SELECT id FROM enrollments WHERE leads_id = ? AND params <> '{}' ORDER BY id LIMIT ?)`, lead, erasePage).Exec(ctx))
 		if err != nil {
 			return fmt.Errorf("empty params: %w", err)
 		}
-		if n, err := res.RowsAffected(); err != nil || n < erasePage {
-			return err
+		if n < erasePage {
+			return nil
 		}
 	}
 }
@@ -94,9 +81,6 @@ func eraseLeadless(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
 		Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)").Scan(ctx, &leadless)
 	if err != nil {
 		return fmt.Errorf("look for deleted leads: %w", err)
-	}
-	if len(leadless) == 0 {
-		return nil
 	}
 	_, err = clearPayloads(ctx, tx, leadless)
 	return err

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -12,9 +11,8 @@ import (
 type eventRow struct {
 	bun.BaseModel `bun:"table:events,alias:ev"`
 
-	Seq        int64  `bun:"seq,pk,autoincrement"`
-	Org        string `bun:"org"`
-	Stage      string `bun:"stage"`
+	Seq int64 `bun:"seq,pk,autoincrement"`
+	waypost.Scope
 	EventID    string `bun:"event_id"`
 	Name       string `bun:"name"`
 	LeadsID    int64  `bun:"leads_id"`
@@ -33,6 +31,7 @@ func (r eventRow) event() (waypost.Event, error) {
 // is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead.
 func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
+	defer wrap(&err, "accept event")
 	var p waypost.Problems
 	checkText(&p, "eventId", e.EventID)
 	checkText(&p, "name", e.Name)
@@ -48,20 +47,14 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		// Await locks the lead too: either it sees this event, or this sees its waits.
-		var lead int64
-		q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id = ? AND org = ? AND stage = ?", e.LeadsID, sc.Org, sc.Stage)
-		if err := s.lock(q, "l").Scan(ctx, &lead); err != nil {
-			return notFound(err, "leadsId", "there is no lead %d", e.LeadsID)
-		}
-		row := eventRow{
-			Org: sc.Org, Stage: string(sc.Stage), EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID,
-			Properties: properties, AcceptedAt: stamp{s.time()},
-		}
-		res, err := tx.NewInsert().Model(&row).On("CONFLICT (org, stage, event_id) DO NOTHING").Returning("NULL").Exec(ctx)
-		if err != nil {
+		if _, err := s.lockLead(ctx, tx, sc, e.LeadsID, forChange); err != nil {
 			return err
 		}
-		n, err := res.RowsAffected()
+		row := eventRow{
+			Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID,
+			Properties: properties, AcceptedAt: stamp{s.time()},
+		}
+		n, err := affected(tx.NewInsert().Model(&row).On("CONFLICT (org, stage, event_id) DO NOTHING").Returning("NULL").Exec(ctx))
 		if err != nil {
 			return err
 		}
@@ -79,8 +72,5 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 		}
 		return s.keep(ctx, tx, fresh)
 	})
-	if err != nil {
-		return false, fmt.Errorf("accept event: %w", err)
-	}
-	return fresh, nil
+	return fresh, err
 }

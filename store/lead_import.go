@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -16,22 +15,21 @@ import (
 type importRow struct {
 	bun.BaseModel `bun:"table:imports,alias:i"`
 
-	ID          string `bun:"id,pk"`
-	Org         string `bun:"org"`
-	Stage       string `bun:"stage"`
-	AppID       string `bun:"app_id"`
-	Mode        string `bun:"mode"`
-	DryRun      bool   `bun:"dry_run"`
-	PhoneRegion string `bun:"phone_region"`
-	Status      string `bun:"status"`
-	Message     string `bun:"message"`
-	Total       int    `bun:"total"`
-	Created     int    `bun:"created"`
-	Updated     int    `bun:"updated"`
-	Failed      int    `bun:"failed"`
-	Parts       int    `bun:"parts"`
-	PartsDone   int    `bun:"parts_done"`
-	CreatedAt   stamp  `bun:"created_at"`
+	ID string `bun:"id,pk"`
+	waypost.Scope
+	AppID       string               `bun:"app_id"`
+	Mode        waypost.ImportMode   `bun:"mode"`
+	DryRun      bool                 `bun:"dry_run"`
+	PhoneRegion string               `bun:"phone_region"`
+	Status      waypost.ImportStatus `bun:"status"`
+	Message     string               `bun:"message"`
+	Total       int                  `bun:"total"`
+	Created     int                  `bun:"created"`
+	Updated     int                  `bun:"updated"`
+	Failed      int                  `bun:"failed"`
+	Parts       int                  `bun:"parts"`
+	PartsDone   int                  `bun:"parts_done"`
+	CreatedAt   stamp                `bun:"created_at"`
 
 	ClaimedAt         stamp `bun:"claimed_at"`
 	WorkflowStartedAt stamp `bun:"workflow_started_at"`
@@ -40,16 +38,10 @@ type importRow struct {
 	EndedAt   stamp `bun:"ended_at"`
 }
 
-func (r importRow) scope() waypost.Scope {
-	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
-}
-
-func (r importRow) ended() bool { return waypost.ImportStatus(r.Status).Ended() }
-
 func (r importRow) imported() waypost.Import {
 	return waypost.Import{
-		ID: r.ID, Scope: r.scope(), AppID: r.AppID, Mode: waypost.ImportMode(r.Mode), DryRun: r.DryRun, PhoneRegion: r.PhoneRegion,
-		Status: waypost.ImportStatus(r.Status), Message: r.Message, Total: r.Total, Processed: r.Created + r.Updated + r.Failed,
+		ID: r.ID, Scope: r.Scope, AppID: r.AppID, Mode: r.Mode, DryRun: r.DryRun, PhoneRegion: r.PhoneRegion,
+		Status: r.Status, Message: r.Message, Total: r.Total, Processed: r.Created + r.Updated + r.Failed,
 		Created: r.Created, Updated: r.Updated, Failed: r.Failed,
 		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(), EndedAt: r.EndedAt.pointer(),
 	}
@@ -60,33 +52,36 @@ func (r importRow) imported() waypost.Import {
 // compressed in memory before its transaction begins; an error among them ends it
 // and is returned. A row of more than 1 MiB is stored as one that fails. An import
 // without rows has succeeded at once. BadRequest if there is no such mode.
-func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (waypost.Import, error) {
+func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (made waypost.Import, err error) {
+	defer wrap(&err, "create import")
 	switch im.Mode {
 	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
 	default:
-		return waypost.Import{}, waypost.Errorf(waypost.CodeBadRequest, "mode", "mode must be create, update or upsert")
+		return made, waypost.Errorf(waypost.CodeBadRequest, "mode", "mode must be create, update or upsert")
 	}
-	parts := newImportParts()
+	var parts importParts
 	for row, err := range rows {
 		if err == nil {
 			err = errors.Join(ctx.Err(), parts.add(row))
 		}
 		if err != nil {
-			return waypost.Import{}, fmt.Errorf("create import: %w", err)
+			return made, err
 		}
 	}
-	parts.end()
+	if err := parts.end(); err != nil {
+		return made, err
+	}
 	now := s.time()
 	row := importRow{
-		ID: waypost.NewID(waypost.PrefixImport, now), Org: sc.Org, Stage: string(sc.Stage), AppID: im.AppID, Mode: string(im.Mode),
-		DryRun: im.DryRun, PhoneRegion: im.PhoneRegion, Status: string(waypost.ImportPending), Total: parts.rows, Parts: len(parts.list),
+		ID: waypost.NewID(waypost.PrefixImport, now), Scope: sc, AppID: im.AppID, Mode: im.Mode,
+		DryRun: im.DryRun, PhoneRegion: im.PhoneRegion, Status: waypost.ImportPending, Total: parts.total, Parts: len(parts.list),
 		CreatedAt: stamp{now},
 	}
 	if row.Parts == 0 {
-		row.Status, row.EndedAt = string(waypost.ImportSucceeded), stamp{now}
+		row.Status, row.EndedAt = waypost.ImportSucceeded, stamp{now}
 	}
-	made := row.imported()
-	err := s.writeRows(ctx, parts.rows, func(ctx context.Context, tx bun.Tx) error {
+	made = row.imported()
+	err = s.writeRows(ctx, parts.total, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
@@ -95,51 +90,36 @@ func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.I
 		}
 		return s.keep(ctx, tx, made)
 	})
-	if err != nil {
-		return waypost.Import{}, fmt.Errorf("create import: %w", err)
-	}
-	return made, nil
-}
-
-// noImport is the answer for an id that names no import.
-func noImport(id string) error {
-	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no import %s", clip(id))
+	return made, err
 }
 
 // Import returns an import as it stands; NotFound if the scope has none of this id.
-func (s *Store) Import(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error) {
+func (s *Store) Import(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Import, err error) {
+	defer wrap(&err, "load import %s", clip(id))
 	row, err := s.importOf(ctx, sc, id)
-	if err != nil {
-		return waypost.Import{}, fmt.Errorf("load import %s: %w", clip(id), err)
-	}
-	return row.imported(), nil
+	return row.imported(), err
 }
 
 func (s *Store) importOf(ctx context.Context, sc waypost.Scope, id string) (row importRow, err error) {
-	if !waypost.IsID(waypost.PrefixImport, id) {
-		return row, noImport(id)
-	}
-	err = s.r.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
-	return row, notFound(err, "id", "there is no import %s", id)
+	err = scanByID(ctx, s.r.NewSelect().Model(&row), sc, "import", id)
+	return row, err
 }
 
 // CancelImport ends an import: rows that were processed stay, the others are
 // deleted. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id; Conflict if it has succeeded or failed.
 func (s *Store) CancelImport(ctx context.Context, sc waypost.Scope, id string) (im waypost.Import, err error) {
-	if !waypost.IsID(waypost.PrefixImport, id) {
-		return im, fmt.Errorf("cancel import %s: %w", clip(id), noImport(id))
-	}
+	defer wrap(&err, "cancel import %s", clip(id))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockImport(ctx, tx, id)
 		switch {
 		case err != nil:
 			return err
-		case row.scope() != sc:
-			return noImport(id)
-		case !row.ended():
+		case row.Scope != sc:
+			return noSuch("import", id)
+		case !row.Status.Ended():
 			err = s.endImport(ctx, tx, &row, waypost.ImportCanceled, "")
-		case waypost.ImportStatus(row.Status) != waypost.ImportCanceled:
+		case row.Status != waypost.ImportCanceled:
 			return waypost.Errorf(waypost.CodeConflict, "status", "the import has %s", row.Status)
 		}
 		if err != nil {
@@ -148,37 +128,31 @@ func (s *Store) CancelImport(ctx context.Context, sc waypost.Scope, id string) (
 		im = row.imported()
 		return s.keep(ctx, tx, im)
 	})
-	if err != nil {
-		return waypost.Import{}, fmt.Errorf("cancel import %s: %w", id, err)
-	}
-	return im, nil
+	return im, err
 }
 
 // FailImport ends an import that cannot go on, as CancelImport does; message says
 // why, without data of a row. One that has ended is left as it is. NotFound if there
 // is no such import.
-func (s *Store) FailImport(ctx context.Context, id, message string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) FailImport(ctx context.Context, id, message string) (err error) {
+	defer wrap(&err, "mark import %s as failed", clip(id))
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockImport(ctx, tx, id)
-		if err != nil || row.ended() {
+		if err != nil || row.Status.Ended() {
 			return err
 		}
 		return s.endImport(ctx, tx, &row, waypost.ImportFailed, message)
 	})
-	if err != nil {
-		return fmt.Errorf("mark import %s as failed: %w", clip(id), err)
-	}
-	return nil
 }
 
 func (s *Store) lockImport(ctx context.Context, tx bun.Tx, id string) (row importRow, err error) {
-	err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "i").Scan(ctx)
-	return row, notFound(err, "id", "there is no import %s", clip(id))
+	err = scanOne(ctx, s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "i"), "import", id)
+	return row, err
 }
 
 // endImport ends an import before all of its rows are processed.
 func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status waypost.ImportStatus, message string) error {
-	row.Status, row.Message, row.EndedAt = string(status), cleanText(message), stamp{s.time()}
+	row.Status, row.Message, row.EndedAt = status, cleanText(message), stamp{s.time()}
 	if _, err := tx.NewUpdate().Model(row).Column("status", "message", "ended_at").WherePK().Exec(ctx); err != nil {
 		return err
 	}
@@ -189,15 +163,8 @@ func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status
 // ImportErrors calls each for every row of an import that has failed so far, by
 // line. Its error ends it and is returned. It holds those of one step at a time.
 // NotFound if the scope has no import of this id, or if they were dropped.
-func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
-	err := s.importErrors(ctx, sc, id, each)
-	if err != nil {
-		return fmt.Errorf("read failed rows of import %s: %w", clip(id), err)
-	}
-	return nil
-}
-
-func (s *Store) importErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error {
+func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) (err error) {
+	defer wrap(&err, "read failed rows of import %s", clip(id))
 	row, err := s.importOf(ctx, sc, id)
 	if err != nil {
 		return err
@@ -212,35 +179,31 @@ func (s *Store) importErrors(ctx context.Context, sc waypost.Scope, id string, e
 			return err
 		}
 		after = rows[0].Part
-		if err := rows[0].eachError(each); err != nil {
+		var failed []waypost.ImportError
+		if err := unpack(rows[0].Data, &failed); err != nil {
 			return err
+		}
+		for _, e := range failed {
+			if err := each(e); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// UnstartedImports returns up to limit imports that have not ended and that no
-// workflow was started for: new ones, and those that were claimed before the given
-// time and not marked since. It stamps their claim, so that of two callers one gets
-// them; none waits for another.
-func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Import, error) {
+// UnstartedImports claims up to limit imports that have not ended and that no workflow was
+// started for; see claimUnstarted.
+func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Import, err error) {
+	defer wrap(&err, "look for imports")
 	rows, err := claimUnstarted(ctx, s, "ended_at IS NULL", claimedBefore, limit, func(r importRow) string { return r.ID })
-	if err != nil {
-		return nil, fmt.Errorf("look for imports: %w", err)
-	}
-	imports := make([]waypost.Import, len(rows))
-	for i, row := range rows {
-		imports[i] = row.imported()
-	}
-	return imports, nil
+	return mapped(rows, importRow.imported), err
 }
 
 // MarkImportStarted notes that the workflow of an import runs (its id is the
 // import's). A second call changes nothing. NotFound if there is no such import.
-func (s *Store) MarkImportStarted(ctx context.Context, id string) error {
-	if err := markStarted[importRow](ctx, s, id, "import"); err != nil {
-		return fmt.Errorf("mark import %s as started: %w", clip(id), err)
-	}
-	return nil
+func (s *Store) MarkImportStarted(ctx context.Context, id string) (err error) {
+	defer wrap(&err, "mark import %s as started", clip(id))
+	return s.updateOne(ctx, "import", id, func(tx bun.Tx) *bun.UpdateQuery { return s.workflowStarted(tx, (*importRow)(nil)) })
 }
 
 // staleTries bounds how often a step begins again because of leads that others
@@ -253,7 +216,8 @@ const staleTries = 20
 // rows. It returns the import as it stands then; one that has ended is returned as
 // it is. An import whose rows are damaged is marked as failed. NotFound if there is
 // no such import; other errors are worth another try.
-func (s *Store) ImportStep(ctx context.Context, id string) (waypost.Import, error) {
+func (s *Store) ImportStep(ctx context.Context, id string) (_ waypost.Import, err error) {
+	defer wrap(&err, "process import %s", clip(id))
 	for try := 1; ; {
 		im, err := s.tryImport(ctx, id)
 		switch {
@@ -264,10 +228,8 @@ func (s *Store) ImportStep(ctx context.Context, id string) (waypost.Import, erro
 		case errors.Is(err, errOvertaken):
 		case errors.Is(err, errStale) && try < staleTries:
 			try++
-		case err != nil:
-			return waypost.Import{}, fmt.Errorf("process import %s: %w", clip(id), err)
 		default:
-			return im, nil
+			return im, err
 		}
 	}
 }
@@ -295,11 +257,11 @@ func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, er
 	if err != nil {
 		return im, notFound(err, "id", "there is no import %s", clip(id))
 	}
-	if seen.ended() {
+	if seen.Status.Ended() {
 		return seen.imported(), nil
 	}
-	rows, err := readImportPart(seen.Data)
-	if err != nil {
+	var rows []waypost.ImportRow
+	if err := unpack(seen.Data, &rows); err != nil {
 		return im, err
 	}
 	lines, err := readLines(seen.importRow, rows, s.now())
@@ -311,7 +273,7 @@ func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, er
 		if err != nil {
 			return err
 		}
-		if row.ended() || row.PartsDone != seen.PartsDone {
+		if row.Status.Ended() || row.PartsDone != seen.PartsDone {
 			return errOvertaken
 		}
 		now := s.time()
@@ -326,33 +288,32 @@ func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, er
 }
 
 // recordPart notes what became of the rows of a part and deletes them.
-func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *importBatch, now time.Time) (waypost.Import, error) {
+func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *importBatch, now time.Time) (im waypost.Import, err error) {
 	row.PartsDone++
 	part := importPartRow{ImportID: row.ID, Number: row.PartsDone}
 	if _, err := tx.NewDelete().Model(&part).WherePK().Exec(ctx); err != nil {
-		return waypost.Import{}, err
+		return im, err
 	}
 	if len(b.failures) > 0 {
-		packed, err := packErrors(b.errors())
-		if err != nil {
-			return waypost.Import{}, err
+		failed := importErrorsRow{ImportID: row.ID, Part: row.PartsDone}
+		if failed.Data, err = pack(b.errors()); err != nil {
+			return im, err
 		}
-		failed := importErrorsRow{ImportID: row.ID, Part: row.PartsDone, Data: packed}
 		if _, err := tx.NewInsert().Model(&failed).Exec(ctx); err != nil {
-			return waypost.Import{}, err
+			return im, err
 		}
 	}
 	row.Created += b.created
 	row.Updated += b.updated
 	row.Failed += len(b.failures)
-	row.Status = string(waypost.ImportRunning)
+	row.Status = waypost.ImportRunning
 	if row.StartedAt.IsZero() {
 		row.StartedAt = stamp{now}
 	}
 	if row.PartsDone == row.Parts {
-		row.Status, row.EndedAt = string(waypost.ImportSucceeded), stamp{now}
+		row.Status, row.EndedAt = waypost.ImportSucceeded, stamp{now}
 	}
-	_, err := tx.NewUpdate().Model(&row).
+	_, err = tx.NewUpdate().Model(&row).
 		Column("status", "created", "updated", "failed", "parts_done", "started_at", "ended_at").WherePK().Exec(ctx)
 	return row.imported(), err
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func readLines(im importRow, rows []waypost.ImportRow, now time.Time) ([]importL
 		wg.Go(func() {
 			for i := from; i < min(from+share, len(rows)); i++ {
 				lines[i] = importLine{line: rows[i].Line, region: im.PhoneRegion, now: now}
-				errs[i] = lines[i].read(waypost.ImportMode(im.Mode), rows[i])
+				errs[i] = lines[i].read(im.Mode, rows[i])
 			}
 		})
 	}
@@ -165,7 +166,7 @@ func (b *importBatch) process(ctx context.Context, lines []importLine) error {
 	if err := b.s.withoutPlan(ctx, b.tx, "sort"); err != nil {
 		return err
 	}
-	if b.im.Mode != string(waypost.ImportCreate) {
+	if b.im.Mode != waypost.ImportCreate {
 		if err := b.lockLeads(ctx, lines); err != nil {
 			return fmt.Errorf("lock leads: %w", err)
 		}
@@ -195,49 +196,39 @@ func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
 	var ids []int64
 	var externals []string
 	for _, l := range lines {
-		switch {
-		case l.fault != nil:
-		default:
-			if l.LeadsID != nil {
-				ids = append(ids, *l.LeadsID)
-			}
-			if e := l.Fields.ExternalID; e != nil {
-				externals = append(externals, *e)
-			}
+		if l.fault != nil {
+			continue
+		}
+		if l.LeadsID != nil {
+			ids = append(ids, *l.LeadsID)
+		}
+		if e := l.Fields.ExternalID; e != nil {
+			externals = append(externals, *e)
 		}
 	}
-	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.scope(), externals, func(_ string, id int64) { ids = append(ids, id) })
+	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.Scope, externals, func(_ string, id int64) { ids = append(ids, id) })
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
 	var rows []leadRow
-	err = b.s.lock(b.tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Order("leads_id"), "l").Scan(ctx)
-	if err != nil {
+	q := b.tx.NewSelect().Model(&rows).Order("leads_id").
+		Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(distinct(ids)), b.im.Org, b.im.Stage)
+	if err := b.s.lock(q, "l").Scan(ctx); err != nil || len(rows) == 0 {
 		return err
 	}
-	ids = ids[:0]
 	for _, row := range rows {
-		if row.Org != b.im.Org || row.Stage != b.im.Stage {
-			continue
-		}
 		lead, err := row.lead()
 		if err != nil {
-			return fmt.Errorf("lead %d: %w", row.LeadsID, err)
+			return err
 		}
 		l := &batchLead{id: row.LeadsID, fields: lead.LeadFields, row: row, stored: &row, held: true}
 		b.leads[l.id] = l
 		if row.ExternalID != nil {
 			b.external[*row.ExternalID] = l
 		}
-		ids = append(ids, l.id)
-	}
-	if len(ids) == 0 {
-		return nil
 	}
 	var phones []phoneRow
-	if err := b.tx.NewSelect().Model(&phones).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+	if err := b.tx.NewSelect().Model(&phones).Where("leads_id IN (?)", bun.List(slices.Collect(maps.Keys(b.leads)))).Scan(ctx); err != nil {
 		return err
 	}
 	for _, p := range phones {
@@ -267,11 +258,11 @@ func (b *importBatch) findHolders(ctx context.Context, lines []importLine) error
 			}
 		}
 	}
-	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.scope(), externals, func(key string, id int64) { b.external[key] = b.holder(id) })
+	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.Scope, externals, func(key string, id int64) { b.external[key] = b.holder(id) })
 	if err != nil {
 		return err
 	}
-	return b.s.eachHolder(ctx, b.tx, holdersByPhone, b.im.scope(), phones, func(key string, id int64) { b.phone[key] = b.holder(id) })
+	return b.s.eachHolder(ctx, b.tx, holdersByPhone, b.im.Scope, phones, func(key string, id int64) { b.phone[key] = b.holder(id) })
 }
 
 func (b *importBatch) holder(id int64) *batchLead {
@@ -342,7 +333,7 @@ func (b *importBatch) decide(l *importLine) error {
 	}
 	var row leadRow
 	if err == nil {
-		row, err = newLeadRow(b.im.scope(), fields)
+		row, err = newLeadRow(b.im.Scope, fields)
 	}
 	var holders []*batchLead
 	if err == nil {
@@ -369,28 +360,24 @@ func (b *importBatch) decide(l *importLine) error {
 
 // target finds the lead that a row means, nil for one that is to be made.
 func (b *importBatch) target(l *importLine) (*batchLead, error) {
-	mode := waypost.ImportMode(b.im.Mode)
 	switch {
 	case l.fault != nil:
 		return nil, l.fault
-	case mode == waypost.ImportCreate:
+	case b.im.Mode == waypost.ImportCreate:
 		return nil, nil
 	}
 	if l.LeadsID != nil {
 		if lead := b.leads[*l.LeadsID]; lead != nil {
 			return lead, nil
 		}
-		if mode == waypost.ImportUpdate {
+		if b.im.Mode == waypost.ImportUpdate {
 			return nil, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", *l.LeadsID)
 		}
 	}
-	external := ""
-	if l.Fields.ExternalID != nil {
-		external = *l.Fields.ExternalID
-	}
+	external := text(l.Fields.ExternalID)
 	lead := b.external[external]
 	switch {
-	case lead != nil || mode == waypost.ImportUpsert:
+	case lead != nil || b.im.Mode == waypost.ImportUpsert:
 		return lead, nil
 	case strings.TrimSpace(external) == "":
 		return nil, &waypost.Error{
@@ -404,28 +391,18 @@ func (b *importBatch) target(l *importLine) (*batchLead, error) {
 // conflict is the Conflict of a lead with others that have its externalId or its
 // numbers, and those others, one for each detail.
 func (b *importBatch) conflict(lead *batchLead, external *string, phones []string) (holders []*batchLead, err error) {
-	var targets []string
+	var details []waypost.Detail
 	if external != nil {
 		if other := b.external[*external]; other != nil && other != lead {
-			holders, targets = append(holders, other), append(targets, "externalId")
+			holders, details = append(holders, other), append(details, waypost.Detail{Target: "externalId"})
 		}
 	}
 	for i, p := range phones {
 		if other := b.phone[p]; other != nil && other != lead {
-			holders, targets = append(holders, other), append(targets, fmt.Sprintf("mobilePhone[%d]", i))
+			holders, details = append(holders, other), append(details, waypost.Detail{Target: fmt.Sprintf("mobilePhone[%d]", i)})
 		}
 	}
-	if len(holders) == 0 {
-		return nil, nil
-	}
-	fault := &waypost.Error{Code: waypost.CodeConflict, Message: "there is such a lead already", Target: "mobilePhone"}
-	if targets[0] == "externalId" {
-		fault.Target = "externalId"
-	}
-	for _, target := range targets {
-		fault.Details = append(fault.Details, waypost.Detail{Code: waypost.DetailDuplicate, Target: target})
-	}
-	return holders, fault
+	return holders, duplicateLead(details)
 }
 
 // put gives a lead its fields, externalId and numbers, and frees those it had.
@@ -489,10 +466,7 @@ func (b *importBatch) write(ctx context.Context) error {
 	if err := b.writePhones(ctx, changed); err != nil {
 		return err
 	}
-	changes := make([]leadChange, len(changed))
-	for i, l := range changed {
-		changes[i] = leadChange{l.stored, &l.row}
-	}
+	changes := mapped(changed, func(l *batchLead) leadChange { return leadChange{l.stored, &l.row} })
 	return b.s.tellFollowers(ctx, b.tx, changes, true)
 }
 
@@ -551,8 +525,8 @@ var (
 	}
 )
 
-// update writes leads that there were. Those whose externalId changes lose it
-// first: another of them may get it.
+// update writes leads that were there. An externalId that changes is cleared first:
+// another lead of the batch may get it.
 func (b *importBatch) update(ctx context.Context, changed []*batchLead, unnamed []int64) error {
 	if len(unnamed) > 0 {
 		_, err := b.tx.NewUpdate().Model((*leadRow)(nil)).Set("external_id = NULL").Where("leads_id IN (?)", bun.List(unnamed)).Exec(ctx)
@@ -570,7 +544,7 @@ func (b *importBatch) insert(ctx context.Context) error {
 	stored := 0
 	err := insertLeads.apply(ctx, b.s, b.tx, len(leads), func(i int) []any {
 		r := &leads[i].row
-		return r.args(r.CreatedAt, r.Org, r.Stage)
+		return r.args(r.CreatedAt, r.Org, string(r.Stage))
 	}, func(int) { stored++ })
 	if err == nil && stored != len(leads) {
 		err = errStale
@@ -609,7 +583,7 @@ func (b *importBatch) writePhones(ctx context.Context, changed []*batchLead) err
 	}
 	args := func(rows []phoneRow) rowArgs {
 		slices.SortFunc(rows, func(x, y phoneRow) int { return cmp.Compare(x.Phone, y.Phone) })
-		return func(i int) []any { return []any{rows[i].Org, rows[i].Stage, rows[i].Phone, rows[i].LeadsID} }
+		return func(i int) []any { return []any{rows[i].Org, string(rows[i].Stage), rows[i].Phone, rows[i].LeadsID} }
 	}
 	stored := 0
 	if err := insertPhones.apply(ctx, b.s, b.tx, len(fresh), args(fresh), func(int) { stored++ }); err != nil {

@@ -20,7 +20,8 @@ import (
 // ListLeads returns the scope's leads that match, in the order of q.Sort: at most
 // q.Page.Limit (and MaxPageSize+1) that follow q.Page.After. A malformed After is a
 // BadRequest of "cursor", an unknown order one of "sort".
-func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) ([]waypost.Lead, error) {
+func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) (_ []waypost.Lead, err error) {
+	defer wrap(&err, "list leads")
 	walk, err := newLeadWalk(sc, q)
 	if err != nil {
 		return nil, err
@@ -32,15 +33,9 @@ func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQ
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list leads: %w", err)
+		return nil, err
 	}
-	leads := make([]waypost.Lead, len(rows))
-	for i, row := range rows {
-		if leads[i], err = row.lead(); err != nil {
-			return nil, fmt.Errorf("load lead %d: %w", row.LeadsID, err)
-		}
-	}
-	return leads, nil
+	return decoded(rows, leadRow.lead)
 }
 
 const (
@@ -61,7 +56,8 @@ const (
 // ends with the first error of begin, of each or of ctx. At most four exports of a
 // process run at a time: others are ServiceUnavailable after some seconds. With begin,
 // leads with more than 2,000 different custom fields are UnprocessableEntity.
-func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error {
+func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) (err error) {
+	defer wrap(&err, "export leads")
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
 	if err != nil {
 		return err
@@ -79,7 +75,7 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 		if begin != nil {
 			names, err := s.customFields(ctx, tx, walk)
 			if err != nil {
-				return fmt.Errorf("export leads: %w", err)
+				return err
 			}
 			if err := begin(names); err != nil {
 				return err
@@ -88,12 +84,12 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 		for {
 			rows, err := s.leadRows(ctx, tx, walk)
 			if err != nil {
-				return fmt.Errorf("export leads: %w", err)
+				return err
 			}
 			for _, row := range rows {
 				lead, err := row.lead()
 				if err != nil {
-					return fmt.Errorf("export lead %d: %w", row.LeadsID, err)
+					return err
 				}
 				if err := each(lead); err != nil {
 					return err
@@ -230,7 +226,7 @@ func (w leadWalk) place(row leadRow) []int64 {
 const leadsByScope = "leads_by_scope"
 
 // index names the index whose order is the walk's, and divides the filter into what
-// that index looks up and the rest. The names are those of migrations 5 and 9.
+// that index looks up and the rest.
 func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	rest, name = w.f, "leads_by"
 	switch {

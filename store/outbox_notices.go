@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -42,23 +41,22 @@ func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice,
 	if len(notices) == 0 {
 		return nil
 	}
-	rows := make([]noticeRow, len(notices))
-	for i, n := range notices {
-		rows[i] = noticeRow{WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID, CreatedAt: stamp{s.time()}, Bulk: bulk}
-	}
+	rows := mapped(notices, func(n waypost.Notice) noticeRow {
+		return noticeRow{WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID, CreatedAt: stamp{s.time()}, Bulk: bulk}
+	})
 	_, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx)
 	return err
 }
 
-// ClaimNotices takes notices, those of the workflow that waits longest first: in bulk
-// those that one change has made for all who waited for it, of a webhook, a launch or a
-// journey, else the others. All
-// that has gathered for a workflow comes together, at most 100: the last one can
-// make the answer longer than limit. For a workflow of several enrollments they
-// gather for 200 ms; those for a cohort that was not marked as started yet wait for
-// that. A claim lasts 10 s. Concurrent calls never take the same notice, and none
-// waits for another.
-func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error) {
+// ClaimNotices takes notices, of the workflow that waits longest first. In bulk it takes
+// notices that one change of a webhook, a launch or a journey has made for many workflows,
+// else the others. All that has gathered for a workflow comes together, at most 100: the
+// last workflow can make the answer longer than limit. For a workflow of several
+// enrollments they gather for 200 ms; for a cohort they wait until it is marked as started.
+// A claim lasts 10 s. Concurrent calls never take the same notice, and none waits for
+// another.
+func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices []waypost.Notice, err error) {
+	defer wrap(&err, "claim notices")
 	limit = max(1, limit)
 	// Without a lock first, and without planning: an idle pump costs one read.
 	found, err := s.anyNotice(ctx, bulk)
@@ -66,14 +64,13 @@ func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypo
 		found, err = s.dueNotices(s.r, limit, bulk).Exists(ctx)
 	}
 	if err != nil || !found {
-		return nil, noticeError(err)
+		return nil, err
 	}
-	var notices []waypost.Notice
 	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
 		notices, err = s.claimNotices(ctx, tx, limit, bulk)
 		return err
 	})
-	return notices, noticeError(err)
+	return notices, err
 }
 
 // anyNotice tells whether there are notices that nobody has claimed, due or not.
@@ -87,13 +84,6 @@ func (s *Store) anyNotice(ctx context.Context, bulk bool) (found bool, err error
 		return rows.Scan(new(int64))
 	})
 	return found, err
-}
-
-func noticeError(err error) error {
-	if err != nil {
-		return fmt.Errorf("claim notices: %w", err)
-	}
-	return nil
 }
 
 // dueNotices is the query for the oldest notice of each workflow that something is
@@ -144,33 +134,28 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk boo
 	for _, row := range rows {
 		gathered[row.WorkflowID] = append(gathered[row.WorkflowID], row)
 	}
-	var notices []waypost.Notice
-	var ids []int64
+	rows = nil
 	for _, workflow := range workflows {
-		if len(notices) >= limit {
-			break
-		}
-		for _, n := range gathered[workflow] {
-			notices = append(notices, waypost.Notice{ID: n.ID, WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID})
-			ids = append(ids, n.ID)
+		if len(rows) < limit {
+			rows = append(rows, gathered[workflow]...)
 		}
 	}
+	ids := mapped(rows, func(n noticeRow) int64 { return n.ID })
 	_, err = tx.NewUpdate().Model((*noticeRow)(nil)).Set("claimed_until = ?", stamp{now.Add(noticeClaim)}).
 		Where("id IN (?)", bun.List(ids)).Exec(ctx)
-	return notices, err
+	return mapped(rows, func(n noticeRow) waypost.Notice {
+		return waypost.Notice{ID: n.ID, WorkflowID: n.WorkflowID, EnrollmentID: n.EnrollmentID, EventID: n.EventID}
+	}), err
 }
 
-// DeleteNotices deletes notices that were heard, or that nobody is left to hear.
-func (s *Store) DeleteNotices(ctx context.Context, ids []int64) error {
+// DeleteNotices deletes notices that were delivered, or whose workflow has ended.
+func (s *Store) DeleteNotices(ctx context.Context, ids []int64) (err error) {
+	defer wrap(&err, "delete %d notices", len(ids))
 	if len(ids) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
+	return s.writeRows(ctx, len(ids), func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewDelete().Model((*noticeRow)(nil)).Where("id IN (?)", bun.List(ids)).Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("delete %d notices: %w", len(ids), err)
-	}
-	return nil
 }

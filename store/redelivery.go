@@ -1,8 +1,8 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +15,8 @@ import (
 type redeliveryRow struct {
 	bun.BaseModel `bun:"table:redeliveries,alias:rd"`
 
-	ID          string `bun:"id,pk"`
-	Org         string `bun:"org"`
-	Stage       string `bun:"stage"`
+	ID string `bun:"id,pk"`
+	waypost.Scope
 	AppID       string `bun:"app_id"`
 	Filter      string `bun:"filter"`
 	Message     string `bun:"message"`
@@ -38,13 +37,9 @@ type redeliveryRow struct {
 	Canceled  int   `bun:"canceled"`
 }
 
-func (r redeliveryRow) scope() waypost.Scope {
-	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
-}
-
 func (r redeliveryRow) redelivery() (waypost.Redelivery, error) {
 	list := waypost.Redelivery{
-		ID: r.ID, Scope: r.scope(), AppID: r.AppID, Message: r.Message, Total: r.Total, Redelivered: r.Redelivered, Skipped: r.Skipped,
+		ID: r.ID, Scope: r.Scope, AppID: r.AppID, Message: r.Message, Total: r.Total, Redelivered: r.Redelivered, Skipped: r.Skipped,
 		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
 	}
 	return list, fromJSON(r.Filter, &list.Filter)
@@ -56,10 +51,9 @@ type redeliveryBatchRow struct {
 
 	ID           string  `bun:"id,pk"`
 	RedeliveryID *string `bun:"redelivery_id"`
-	Org          string  `bun:"org"`
-	Stage        string  `bun:"stage"`
-	Members      *string `bun:"members"`
-	CreatedAt    stamp   `bun:"created_at"`
+	waypost.Scope
+	Members   *string `bun:"members"`
+	CreatedAt stamp   `bun:"created_at"`
 
 	ClaimedAt         stamp `bun:"claimed_at"`
 	WorkflowStartedAt stamp `bun:"workflow_started_at"`
@@ -69,24 +63,22 @@ type redeliveryBatchRow struct {
 // and are decided by now, for the pump to carry out. The filter's status is one of
 // succeeded, failed and canceled; without one it is failed. BadRequest for another
 // status.
-func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (waypost.Redelivery, error) {
-	if f.Status == "" {
-		f.Status = waypost.DeliveryFailed
-	}
+func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (made waypost.Redelivery, err error) {
+	defer wrap(&err, "create redelivery")
+	f.Status = cmp.Or(f.Status, waypost.DeliveryFailed)
 	if !f.Status.Final() {
-		return waypost.Redelivery{}, waypost.Errorf(waypost.CodeBadRequest, "status", "status must be failed, succeeded or canceled: only what is decided can be redelivered")
+		return made, waypost.Errorf(waypost.CodeBadRequest, "status", "status must be failed, succeeded or canceled: only what is decided can be redelivered")
 	}
 	filter, err := toJSON(f)
 	if err != nil {
-		return waypost.Redelivery{}, err
+		return made, err
 	}
 	now := s.time()
 	row := redeliveryRow{
-		ID: waypost.NewID(waypost.PrefixRedelivery, now), Org: sc.Org, Stage: string(sc.Stage), AppID: appID, Filter: filter, CreatedAt: stamp{now},
+		ID: waypost.NewID(waypost.PrefixRedelivery, now), Scope: sc, AppID: appID, Filter: filter, CreatedAt: stamp{now},
 	}
-	made, err := row.redelivery()
-	if err != nil {
-		return waypost.Redelivery{}, err
+	if made, err = row.redelivery(); err != nil {
+		return made, err
 	}
 	made.Status = waypost.RedeliveryPending
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -95,63 +87,42 @@ func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypos
 		}
 		return s.keep(ctx, tx, made)
 	})
-	if err != nil {
-		return waypost.Redelivery{}, fmt.Errorf("create redelivery: %w", err)
-	}
-	return made, nil
+	return made, err
 }
 
 // Redelivery returns a bulk redelivery as it stands; NotFound if the scope has none
 // of this id. Until it has ended it counts the messages that it has begun, so it takes
 // longer the more they are.
-func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (waypost.Redelivery, error) {
+func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
+	defer wrap(&err, "load redelivery %s", clip(id))
 	var row redeliveryRow
-	err := noRedelivery(id)
-	if waypost.IsID(waypost.PrefixRedelivery, id) {
-		err = s.r.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage).Scan(ctx)
-		err = notFound(err, "id", "there is no redelivery %s", id)
+	if err := scanByID(ctx, s.r.NewSelect().Model(&row), sc, "redelivery", id); err != nil {
+		return r, err
 	}
-	var r waypost.Redelivery
-	if err == nil {
-		r, err = s.countedRedelivery(ctx, &row)
-	}
-	if err != nil {
-		return waypost.Redelivery{}, fmt.Errorf("load redelivery %s: %w", clip(id), err)
-	}
-	return r, nil
+	return s.countedRedelivery(ctx, row)
 }
 
 // ListRedeliveries returns the scope's bulk redeliveries, newest first. It counts the
 // messages of each that has not ended, as Redelivery does.
-func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Redelivery, error) {
+func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Redelivery, err error) {
+	defer wrap(&err, "list redeliveries")
 	var rows []redeliveryRow
 	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list redeliveries: %w", err)
+		return nil, err
 	}
-	list := make([]waypost.Redelivery, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = s.countedRedelivery(ctx, &rows[i]); err != nil {
-			return nil, fmt.Errorf("list redeliveries: %w", err)
-		}
-	}
-	return list, nil
-}
-
-func noRedelivery(id string) error {
-	return waypost.Errorf(waypost.CodeNotFound, "id", "there is no redelivery %s", clip(id))
+	return decoded(rows, func(r redeliveryRow) (waypost.Redelivery, error) { return s.countedRedelivery(ctx, r) })
 }
 
 // countedRedelivery says how a redelivery stands, and keeps the counts of one that
 // has ended.
-func (s *Store) countedRedelivery(ctx context.Context, row *redeliveryRow) (waypost.Redelivery, error) {
+func (s *Store) countedRedelivery(ctx context.Context, row redeliveryRow) (waypost.Redelivery, error) {
 	known := !row.EndedAt.IsZero()
-	r, err := s.standingRedelivery(ctx, s.r, row)
+	r, err := s.standingRedelivery(ctx, s.r, &row)
 	if err != nil || known || row.EndedAt.IsZero() {
 		return r, err
 	}
 	return r, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewUpdate().Model(row).Column("ended_at", "succeeded", "failed", "canceled").WherePK().Exec(ctx)
+		_, err := tx.NewUpdate().Model(&row).Column("ended_at", "succeeded", "failed", "canceled").WherePK().Exec(ctx)
 		return err
 	})
 }
@@ -229,16 +200,14 @@ func (s *Store) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow)
 // they do. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id, Conflict if it has ended otherwise.
 func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
-	if !waypost.IsID(waypost.PrefixRedelivery, id) {
-		return r, fmt.Errorf("cancel redelivery %s: %w", clip(id), noRedelivery(id))
-	}
+	defer wrap(&err, "cancel redelivery %s", clip(id))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockRedelivery(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if row.scope() != sc {
-			return noRedelivery(id)
+		if row.Scope != sc {
+			return noSuch("redelivery", id)
 		}
 		if r, err = s.standingRedelivery(ctx, tx, &row); err != nil {
 			return err
@@ -254,10 +223,7 @@ func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id strin
 		}
 		return s.keep(ctx, tx, r)
 	})
-	if err != nil {
-		return waypost.Redelivery{}, fmt.Errorf("cancel redelivery %s: %w", id, err)
-	}
-	return r, nil
+	return r, err
 }
 
 func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redeliveryRow) error {
@@ -274,8 +240,8 @@ func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redelivery
 }
 
 func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {
-	err = s.lock(tx.NewSelect().Model(&row).Where("id = ?", id), "rd").Scan(ctx)
-	return row, notFound(err, "id", "there is no redelivery %s", id)
+	err = scanOne(ctx, s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "rd"), "redelivery", id)
+	return row, err
 }
 
 // RedeliveryStep looks at the next messages, at most waypost.MaxCohort, of the bulk
@@ -284,19 +250,16 @@ func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row r
 // message, and calls at the same time share the work. more is false if no
 // redelivery looks for messages any more.
 func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
+	defer wrap(&err, "work through redeliveries")
 	var rows []redeliveryRow
 	err = s.r.NewSelect().Model(&rows).Where("done_at IS NULL").Order("stepped_at", "id").Limit(1).Scan(ctx)
-	if err == nil && len(rows) > 0 {
-		more = true
-		err = s.stepRedelivery(ctx, rows[0])
+	if err != nil || len(rows) == 0 {
+		return false, err
 	}
-	if err != nil {
-		return false, fmt.Errorf("work through redeliveries: %w", err)
-	}
-	return more, nil
+	return true, s.stepRedelivery(ctx, rows[0])
 }
 
-// stepRedelivery looks who is next, which can take long and so is done without a
+// stepRedelivery looks for the next messages, which can take long and so is done without a
 // lock, and begins their rounds unless another call has done so meanwhile.
 func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 	r, err := seen.redelivery()
@@ -323,17 +286,14 @@ func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 	if err != nil {
 		return err
 	}
-	keys, rounds := make([]waypost.Touchpoint, len(next)), make(map[waypost.Touchpoint]int, len(next))
-	for i := range next {
-		keys[i] = next[i].touchpoint()
-		rounds[keys[i]] = next[i].Round
-	}
+	keys := mapped(next, deliveryRow.touchpoint)
+	read := keyed(next, deliveryRow.touchpoint)
 	return s.writeRows(ctx, len(keys), func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockRedelivery(ctx, tx, seen.ID)
 		if err != nil || !row.DoneAt.IsZero() || row.Reached != seen.Reached || !row.StartedAt.Equal(seen.StartedAt.Time) {
 			return err
 		}
-		begun, _, err := s.beginRounds(ctx, tx, row.scope(), keys, rounds, &row.ID)
+		begun, _, err := s.beginRounds(ctx, tx, row.Scope, keys, read, &row.ID)
 		if err != nil {
 			return err
 		}
@@ -346,7 +306,7 @@ func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 		row.Skipped += len(keys) - len(begun)
 		if len(keys) < waypost.MaxCohort {
 			row.DoneAt = now
-			// Those that were being delivered again before it came to them.
+			// The count had messages that another redelivery has begun since.
 			row.Skipped = max(row.Skipped, row.Total-row.Redelivered)
 			row.Total = row.Redelivered + row.Skipped
 		} else {
@@ -384,41 +344,26 @@ func (s *Store) failRedelivery(ctx context.Context, id, message string) error {
 	})
 }
 
-// UnstartedRedeliveries returns up to limit batches of messages to redeliver that
-// no workflow was started for: new ones, and those that were claimed before the
-// given time and not marked since. It stamps their claim, so that of two callers
-// one gets them; none waits for another.
-func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.RedeliveryBatch, error) {
+// UnstartedRedeliveries claims up to limit batches of messages to redeliver that no
+// workflow was started for; see claimUnstarted.
+func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.RedeliveryBatch, err error) {
+	defer wrap(&err, "look for redeliveries")
 	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r redeliveryBatchRow) string { return r.ID })
-	batches := make([]waypost.RedeliveryBatch, len(rows))
-	for i, r := range rows {
-		batches[i] = waypost.RedeliveryBatch{
-			ID: r.ID, RedeliveryID: text(r.RedeliveryID), Scope: waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)},
-		}
-		err = errors.Join(err, fromJSON(text(r.Members), &batches[i].Members))
-	}
 	if err != nil {
-		return nil, fmt.Errorf("look for redeliveries: %w", err)
+		return nil, err
 	}
-	return batches, nil
+	return decoded(rows, func(r redeliveryBatchRow) (waypost.RedeliveryBatch, error) {
+		b := waypost.RedeliveryBatch{ID: r.ID, RedeliveryID: text(r.RedeliveryID), Scope: r.Scope}
+		err := fromJSON(text(r.Members), &b.Members)
+		return b, err
+	})
 }
 
 // MarkRedeliveryStarted notes that the workflow of a batch runs (its id is the
 // batch's). A second call changes nothing. NotFound if there is no such batch.
-func (s *Store) MarkRedeliveryStarted(ctx context.Context, id string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		res, err := tx.NewUpdate().Model((*redeliveryBatchRow)(nil)).Set("members = NULL").
-			Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()}).Where("id = ?", cleanText(id)).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, waypost.Errorf(waypost.CodeNotFound, "id", "there is no redelivery batch %s", clip(id)))
-		}
-		return nil
+func (s *Store) MarkRedeliveryStarted(ctx context.Context, id string) (err error) {
+	defer wrap(&err, "mark redelivery batch %s as started", clip(id))
+	return s.updateOne(ctx, "redelivery batch", id, func(tx bun.Tx) *bun.UpdateQuery {
+		return s.workflowStarted(tx, (*redeliveryBatchRow)(nil)).Set("members = NULL")
 	})
-	if err != nil {
-		return fmt.Errorf("mark redelivery batch %s as started: %w", clip(id), err)
-	}
-	return nil
 }

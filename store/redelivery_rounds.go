@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,19 +48,10 @@ type roundKey struct {
 
 // roundKeys returns the distinct rounds in the order in which rows are locked.
 func roundKeys(rounds []waypost.Round) []roundKey {
-	rounds = slices.Clone(rounds)
-	slices.SortFunc(rounds, func(a, b waypost.Round) int {
-		if by := compareTouchpoints(a.Touchpoint, b.Touchpoint); by != 0 {
-			return by
-		}
-		return a.Round - b.Round
+	rounds = slices.SortedFunc(slices.Values(rounds), func(a, b waypost.Round) int {
+		return cmp.Or(compareTouchpoints(a.Touchpoint, b.Touchpoint), cmp.Compare(a.Round, b.Round))
 	})
-	rounds = slices.Compact(rounds)
-	rows := make([]roundKey, len(rounds))
-	for i, r := range rounds {
-		rows[i] = roundKey{r.EnrollmentID, r.Visit, r.Round}
-	}
-	return rows
+	return mapped(slices.Compact(rounds), func(r waypost.Round) roundKey { return roundKey{r.EnrollmentID, r.Visit, r.Round} })
 }
 
 func (r roundRow) key() waypost.Round {
@@ -77,9 +70,8 @@ func (r roundRow) before(d deliveryRow) deliveryRow {
 
 // rounds reads those of the rounds that are there.
 func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (map[waypost.Round]roundRow, error) {
-	found := make(map[waypost.Round]roundRow, len(keys))
 	if len(keys) == 0 {
-		return found, nil
+		return nil, nil
 	}
 	values := roundKeys(keys)
 	var rows []roundRow
@@ -88,26 +80,22 @@ func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (m
 	if err != nil {
 		return nil, fmt.Errorf("load rounds: %w", err)
 	}
-	for _, row := range rows {
-		found[row.key()] = row
-	}
-	return found, nil
+	return keyed(rows, roundRow.key), nil
 }
 
 // SendingsOfRounds returns what is stored about these rounds, at most one of a
-// touchpoint. Of a round that another one has followed it is how that round ended.
-// Those that have not begun are missing in the answer.
+// touchpoint: of a superseded round, its final state. A round that has not begun is
+// missing in the answer.
 func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error) {
 	list := make(map[waypost.Touchpoint]waypost.Sending, len(rounds))
 	if len(rounds) == 0 {
 		return list, nil
 	}
 	asked := make(map[waypost.Touchpoint]int, len(rounds))
-	keys := make([]waypost.Touchpoint, len(rounds))
-	for i, r := range rounds {
-		keys[i], asked[r.Touchpoint] = r.Touchpoint, r.Round
+	for _, r := range rounds {
+		asked[r.Touchpoint] = r.Round
 	}
-	rows, err := s.loadDeliveries(ctx, nil, s.deliveriesQuery(true, false), keys)
+	rows, err := s.loadDeliveries(ctx, nil, s.deliveriesQuery(true, false), slices.Collect(maps.Keys(asked)))
 	if err != nil {
 		return nil, fmt.Errorf("load deliveries: %w", err)
 	}
@@ -166,9 +154,9 @@ func (r *deliveryRow) refusal(now time.Time) error {
 
 // beginRounds begins a new round of those of the deliveries that can have one, for
 // the workflow of a batch that it stores. why says of the others why not; those
-// that are not there are in neither. With seen, the round of each that the caller has
-// seen, it leaves out those that have gone on since.
-func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, seen map[waypost.Touchpoint]int, redelivery *string) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
+// that are not there are in neither. With seen, the deliveries as the caller has seen
+// them, it leaves out those that were redelivered since.
+func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, seen map[waypost.Touchpoint]deliveryRow, redelivery *string) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
 	why = map[waypost.Touchpoint]error{}
 	if len(keys) == 0 {
 		return nil, why, nil
@@ -183,7 +171,7 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 	}
 	now := s.time()
 	batch := redeliveryBatchRow{
-		ID: waypost.NewID(waypost.PrefixRedeliveryBatch, now), RedeliveryID: redelivery, Org: sc.Org, Stage: string(sc.Stage), CreatedAt: stamp{now},
+		ID: waypost.NewID(waypost.PrefixRedeliveryBatch, now), RedeliveryID: redelivery, Scope: sc, CreatedAt: stamp{now},
 	}
 	var members []waypost.RedeliveryMember
 	var rounds []roundRow
@@ -196,7 +184,7 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 		}
 		done[key] = true
 		refused := row.refusal(now)
-		if refused == nil && seen != nil && row.Round != seen[key] {
+		if refused == nil && seen != nil && row.Round != seen[key].Round {
 			refused = waypost.Errorf(waypost.CodeConflict, "status", "message %s was redelivered meanwhile", row.MessageID)
 		}
 		if refused == nil {
@@ -259,13 +247,12 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 	if len(deliveries) == 0 {
 		return absent, nil
 	}
-	var keys []waypost.Touchpoint
 	var webhooks []string
 	var leads []int64
-	for key, row := range deliveries {
-		keys, webhooks, leads = append(keys, key), append(webhooks, row.WebhookID), append(leads, row.LeadsID)
+	for _, row := range deliveries {
+		webhooks, leads = append(webhooks, row.WebhookID), append(leads, row.LeadsID)
 	}
-	values := sortedKeys(keys)
+	values := sortedKeys(slices.Collect(maps.Keys(deliveries)))
 	var rendered []touchpointRow
 	err := tx.NewSelect().With("u", tx.NewValues(&values)).ColumnExpr("m.enrollment_id, m.visit").TableExpr("u").
 		Join("JOIN messages AS m ON m.enrollment_id = u.enrollment_id AND m.visit = u.visit").Scan(ctx, &rendered)
@@ -303,6 +290,7 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 // be, because it was never made or is no longer kept, or its lead or webhook was deleted. If it is being
 // redelivered, the workflow is told to look, so that one that is gone is found out.
 func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, err error) {
+	defer wrap(&err, "redeliver message %s", clip(messageID))
 	var refused error
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var found []touchpointRow
@@ -326,16 +314,10 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 		if len(begun) == 0 { // its time was over, and it was dropped since it was found
 			return absent
 		}
-		d = s.delivery(begun[0])
+		d = s.delivery(*begun[0])
 		return s.keep(ctx, tx, d)
 	})
-	if err == nil {
-		err = refused
-	}
-	if err != nil {
-		return waypost.Delivery{}, fmt.Errorf("redeliver message %s: %w", clip(messageID), err)
-	}
-	return d, nil
+	return d, cmp.Or(err, refused)
 }
 
 // StoppedRounds tells which of the rounds are to make no further attempt: those of
@@ -367,21 +349,18 @@ func (s *Store) stoppedRounds(ctx context.Context, db bun.IDB, rounds []waypost.
 
 // CancelRounds cancels those of the rounds that are not decided and have no open
 // attempt.
-func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) error {
+func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) (err error) {
+	defer wrap(&err, "cancel %d redeliveries", len(rounds))
 	if len(rounds) == 0 {
 		return nil
 	}
-	err := s.writeRows(ctx, len(rounds), func(ctx context.Context, tx bun.Tx) error {
+	return s.writeRows(ctx, len(rounds), func(ctx context.Context, tx bun.Tx) error {
 		values := roundKeys(rounds)
 		return s.cancelRounds(ctx, tx, func(q *bun.SelectQuery) {
 			q.With("u", tx.NewValues(&values)).TableExpr("u").
 				Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.round = u.round")
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("cancel %d redeliveries: %w", len(rounds), err)
-	}
-	return nil
 }
 
 // lockBatches locks the batches that rounds of touchpoints belong to.
@@ -411,8 +390,9 @@ func dropBatches(ctx context.Context, tx bun.Tx, ids []string) error {
 // workflow has ended without them: an operator has terminated it. Attempts that may
 // be under way are left, for a later call. Before the batch was marked as started it
 // does nothing.
-func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) error {
-	err := s.writeRows(ctx, waypost.MaxCohort, func(ctx context.Context, tx bun.Tx) error {
+func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) (err error) {
+	defer wrap(&err, "cancel what %s has left", clip(batchID))
+	return s.writeRows(ctx, waypost.MaxCohort, func(ctx context.Context, tx bun.Tx) error {
 		started, err := tx.NewSelect().Model((*redeliveryBatchRow)(nil)).Column("id").
 			Where("id = ? AND workflow_started_at IS NOT NULL", cleanText(batchID)).Exists(ctx)
 		if err != nil || !started {
@@ -442,10 +422,6 @@ func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) error {
 		}
 		return s.cancelRounds(ctx, tx, left)
 	})
-	if err != nil {
-		return fmt.Errorf("cancel what %s has left: %w", clip(batchID), err)
-	}
-	return nil
 }
 
 var cancelRound = bulk{
@@ -463,10 +439,7 @@ func (s *Store) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.Sel
 	if err := s.lock(q, "d").Scan(ctx, &rows); err != nil || len(rows) == 0 {
 		return err
 	}
-	deliveries := make([]touchpointRow, len(rows))
-	for i, r := range rows {
-		deliveries[i] = touchpointRow{r.EnrollmentID, r.Visit}
-	}
+	deliveries := mapped(rows, func(r roundKey) touchpointRow { return touchpointRow{r.EnrollmentID, r.Visit} })
 	if err := s.cancelUndecided(ctx, tx, deliveries); err != nil {
 		return err
 	}
@@ -506,9 +479,5 @@ func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, bulk bool, which st
 
 // notifyWhole tells workflows to look at everything.
 func (s *Store) notifyWhole(ctx context.Context, tx bun.Tx, workflows []string) error {
-	notices := make([]waypost.Notice, len(workflows))
-	for i, id := range workflows {
-		notices[i] = waypost.Notice{WorkflowID: id}
-	}
-	return s.notify(ctx, tx, notices, false)
+	return s.notify(ctx, tx, mapped(workflows, func(id string) waypost.Notice { return waypost.Notice{WorkflowID: id} }), false)
 }

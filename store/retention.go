@@ -28,6 +28,7 @@ type retentionRow struct {
 // while another holds it, and for the time every after a sweep that was ended. A hold
 // that has run out is free. It writes only where something is to change.
 func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error) {
+	defer wrap(&err, "hold the sweep")
 	decide := func(r *retentionRow) (held, renew bool) {
 		now := s.time()
 		left := r.HeldUntil.Sub(now)
@@ -42,48 +43,36 @@ func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Du
 	}
 	var row retentionRow
 	if err := s.r.NewSelect().Model(&row).Scan(ctx); err != nil {
-		return false, fmt.Errorf("look who sweeps: %w", err)
+		return false, err
 	}
 	held, renew := decide(&row)
 	if !renew {
 		return held, nil
 	}
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if err := s.lock(tx.NewSelect().Model(&row), "rt").Scan(ctx); err != nil {
-			return err
+	_, err = updateOnly(ctx, s, "rt", func(r *retentionRow) (bool, error) {
+		if held, renew = decide(r); renew {
+			r.Holder, r.HeldUntil = holder, stamp{s.time().Add(ttl)}
 		}
-		if held, renew = decide(&row); !renew {
-			return nil
-		}
-		row.Holder, row.HeldUntil = holder, stamp{s.time().Add(ttl)}
-		_, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
-		return err
+		return renew, nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("hold the sweep: %w", err)
-	}
-	return held, nil
+	return held, err
 }
 
 // EndSweep gives the sweep back, if holder holds it. done says that it has come to its
 // end.
-func (s *Store) EndSweep(ctx context.Context, holder string, done bool) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		var row retentionRow
-		if err := s.lock(tx.NewSelect().Model(&row), "rt").Scan(ctx); err != nil || row.Holder != holder {
-			return err
+func (s *Store) EndSweep(ctx context.Context, holder string, done bool) (err error) {
+	defer wrap(&err, "end the sweep")
+	_, err = updateOnly(ctx, s, "rt", func(r *retentionRow) (bool, error) {
+		if r.Holder != holder {
+			return false, nil
 		}
-		row.Holder, row.HeldUntil = "", stamp{}
+		r.Holder, r.HeldUntil = "", stamp{}
 		if done {
-			row.SweptAt = stamp{s.time()}
+			r.SweptAt = stamp{s.time()}
 		}
-		_, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx)
-		return err
+		return true, nil
 	})
-	if err != nil {
-		return fmt.Errorf("end the sweep: %w", err)
-	}
-	return nil
+	return err
 }
 
 // sweepPlace is how far a sweep got. What is dropped is gone, so each sweep begins at
@@ -133,20 +122,17 @@ func (r sweepRow) touchpoint() touchpointRow {
 // or taken twice drops nothing that is not over and counts nothing twice. It leaves
 // alone what does not have its end yet, or what belongs to such, and what others
 // have locked. Nothing is dropped that a frequency cap may still have to count.
-func (s *Store) DropStep(ctx context.Context, keep waypost.Retention, at string) (waypost.Dropped, error) {
+func (s *Store) DropStep(ctx context.Context, keep waypost.Retention, at string) (step waypost.Dropped, err error) {
+	defer wrap(&err, "drop what is over")
 	var p sweepPlace
-	err := fromJSON(at, &p)
+	err = fromJSON(at, &p)
 	if err == nil && at == "" {
 		p, err = s.beginSweep(ctx, keep, waypost.DropKinds)
 	}
-	var step waypost.Dropped
-	if err == nil && p.Kind != "" {
-		step, err = s.dropStep(ctx, keep, p)
+	if err != nil || p.Kind == "" {
+		return step, err
 	}
-	if err != nil {
-		return waypost.Dropped{}, fmt.Errorf("drop what is over: %w", err)
-	}
-	return step, nil
+	return s.dropStep(ctx, keep, p)
 }
 
 // beginSweep is the place before the first of the kinds that are dropped at all, the
@@ -176,9 +162,9 @@ func (s *Store) settleRedeliveries(ctx context.Context, before stamp) error {
 	if err := s.r.NewSelect().Model(&rows).Where("ended_at IS NULL AND done_at < ?", before).Scan(ctx); err != nil {
 		return fmt.Errorf("look for redeliveries: %w", err)
 	}
-	for i := range rows {
-		if _, err := s.countedRedelivery(ctx, &rows[i]); err != nil {
-			return fmt.Errorf("settle redelivery %s: %w", rows[i].ID, err)
+	for _, row := range rows {
+		if _, err := s.countedRedelivery(ctx, row); err != nil {
+			return fmt.Errorf("settle redelivery %s: %w", row.ID, err)
 		}
 	}
 	return nil
@@ -255,11 +241,20 @@ func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string)
 	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id", "k.number").Order("k.id", "k.number")
 }
 
+// pageOfIDs is pageAfter for rows of a table (with its alias) that match and have an id
+// alone, and tells of which of them over is true.
+func (s *Store) pageOfIDs(table, match string, p sweepPlace, prefix, over string) *bun.SelectQuery {
+	q := s.r.NewSelect().TableExpr(table).Column("id").
+		Where(match+" AND id > ? AND id < ?", p.ID, p.born(prefix)).Order("id").Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
+		ColumnExpr("COALESCE("+over+", FALSE) AS is_over", p.before()).Join("JOIN " + table + " USING (id)").Order("k.id")
+}
+
 // deliveryOver says that a delivery (alias d) and its enrollment (alias e) ended before
 // a time: nothing is sent, and no workflow asks for it any more. A redelivery that was
-// begun later is one that ended later. What ended with an attempt that nobody closed is over,
-// too, decided or not: the worker was killed, and the workflow terminated. A redelivery has
-// its own workflow, which may be at work long after the enrollment's end.
+// begun later ended later. With an attempt that was opened and not closed by then, a
+// delivery is over, decided or not: the worker was killed, and the workflow terminated. A
+// redelivery has its own workflow, which may be at work long after the enrollment's end.
 const deliveryOver = `e.ended_at < ?0 AND (d.round = 1 OR d.status IN ('succeeded', 'failed', 'canceled'))
 	AND (d.open_attempt = 0 OR d.open_at < ?0) AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
 	AND (d.round = 1 OR NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
@@ -288,14 +283,10 @@ func (s *Store) deliveryPage(p sweepPlace) *bun.SelectQuery {
 	return ofDeliveries(s.pageAfter("deliveries", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, " AND "+deliveryCounted)
 }
 
-// lockOver locks those of the rows' deliveries that are still over, in the order of
-// their keys, and passes over those that somebody else has locked: a redelivery of
-// them may begin.
+// lockOver locks the rows' deliveries that are still over, in the order of their keys, and
+// passes over what another transaction has locked: a redelivery may begin.
 func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (deliveries []deliveryRow, keys []touchpointRow, err error) {
-	values := make([]touchpointRow, len(rows))
-	for i, r := range rows {
-		values[i] = r.touchpoint()
-	}
+	values := mapped(rows, sweepRow.touchpoint)
 	q := p.withCaps(tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
 		Column("d.enrollment_id", "d.visit", "d.journey_id", "d.launch_id", "d.status").TableExpr("u").
 		Join("JOIN enrollments AS e ON e.id = u.enrollment_id")).
@@ -304,11 +295,7 @@ func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sw
 	if err := s.lockFor(q, forDelete+" OF d"+skipLocked).Scan(ctx); err != nil {
 		return nil, nil, err
 	}
-	keys = make([]touchpointRow, len(deliveries))
-	for i := range deliveries {
-		keys[i] = touchpointRow(deliveries[i].touchpoint())
-	}
-	return deliveries, keys, nil
+	return deliveries, mapped(deliveries, deliveryRow.key), nil
 }
 
 // ofKeys restricts a statement to the rows of touchpoints.
@@ -316,18 +303,17 @@ const ofKeys = "(enrollment_id, visit) IN (SELECT u.enrollment_id, u.visit FROM 
 
 // deleteOf deletes the rows of touchpoints from a table.
 func deleteOf(ctx context.Context, tx bun.Tx, table string, keys []touchpointRow) (int, error) {
-	res, err := tx.NewDelete().With("u", tx.NewValues(&keys)).TableExpr(table).Where(ofKeys).Exec(ctx)
+	n, err := affected(tx.NewDelete().With("u", tx.NewValues(&keys)).TableExpr(table).Where(ofKeys).Exec(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("delete %s: %w", table, err)
 	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	return n, nil
 }
 
 // dropPayloads drops messages, and what the receivers answered, of all rounds.
 func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	_, keys, err := s.lockOver(ctx, tx, p, rows, "")
-	if err != nil || len(keys) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	return clearPayloads(ctx, tx, keys)
@@ -336,6 +322,9 @@ func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 // clearPayloads drops the messages of touchpoints, which it counts, and what the
 // receivers answered.
 func clearPayloads(ctx context.Context, tx bun.Tx, keys []touchpointRow) (int, error) {
+	if len(keys) == 0 {
+		return 0, nil
+	}
 	for _, table := range []string{"deliveries", "attempts", "delivery_rounds"} {
 		_, err := tx.NewUpdate().With("u", tx.NewValues(&keys)).TableExpr(table).Set("response = NULL").Where(ofKeys).Where("response IS NOT NULL").Exec(ctx)
 		if err != nil {
@@ -389,15 +378,11 @@ var enrollmentOver = fmt.Sprintf(`e.ended_at < ?0 AND NOT EXISTS (SELECT 1 FROM 
 	len(waypost.NewID(waypost.PrefixEnrollment, time.Now())))
 
 func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
-	q := s.r.NewSelect().TableExpr("enrollments").Column("id").Where("id > ? AND id < ?", p.ID, p.born(waypost.PrefixEnrollment)).
-		Order("id").Limit(s.sweepPage())
-	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
-		ColumnExpr("COALESCE("+enrollmentOver+", FALSE) AS is_over", p.before()).
-		Join("JOIN enrollments AS e ON e.id = k.id").Order("k.id")
+	return s.pageOfIDs("enrollments AS e", "TRUE", p, waypost.PrefixEnrollment, enrollmentOver)
 }
 
 // dropEnrollments drops enrollments with their timelines, waits, controls and cohorts. Their
-// entries stay: those are what forbids a lead to enter again.
+// entries stay: they forbid a lead to enter again.
 func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var enrollments []enrollmentRow
 	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "cohort_id", "ended_at").
@@ -473,17 +458,15 @@ func (s *Store) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey
 
 // JourneyDropped counts what was dropped of a journey because its time was over, of all
 // its launches and of none; nil if nothing was.
-func (s *Store) JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error) {
+func (s *Store) JourneyDropped(ctx context.Context, id string) (counts *waypost.DroppedCounts, err error) {
+	defer wrap(&err, "count what was dropped of journey %s", clip(id))
 	var rows []droppedRow
-	err := s.r.NewSelect().Model(&rows).Column("kind", "status").ColumnExpr("CAST(SUM(n) AS BIGINT) AS n").
+	err = s.r.NewSelect().Model(&rows).Column("kind", "status").ColumnExpr("CAST(SUM(n) AS BIGINT) AS n").
 		Where("journey_id = ?", cleanText(id)).Group("kind", "status").Scan(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count what was dropped of journey %s: %w", clip(id), err)
+	if err != nil || len(rows) == 0 {
+		return nil, err
 	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	counts := &waypost.DroppedCounts{Enrollments: map[waypost.EnrollmentStatus]int{}, Deliveries: map[waypost.DeliveryStatus]int{}}
+	counts = &waypost.DroppedCounts{Enrollments: map[waypost.EnrollmentStatus]int{}, Deliveries: map[waypost.DeliveryStatus]int{}}
 	for _, row := range rows {
 		switch row.Kind {
 		case waypost.DropEnrollment:
@@ -507,24 +490,14 @@ func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
 }
 
 func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
-	numbers := make([]int64, len(rows))
-	for i, r := range rows {
-		numbers[i] = r.Number
-	}
-	res, err := tx.NewDelete().Model((*eventRow)(nil)).Where("seq IN (?)", bun.List(numbers)).Exec(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	events := mapped(rows, func(r sweepRow) eventRow { return eventRow{Seq: r.Number} })
+	return affected(tx.NewDelete().Model(&events).WherePK().Exec(ctx))
 }
 
 // paramsPage lists enrollments that have params. Nothing is rendered or decided by them
 // once the enrollment has ended.
 func (s *Store) paramsPage(p sweepPlace) *bun.SelectQuery {
-	return s.r.NewSelect().TableExpr("enrollments").Column("id").ColumnExpr("0 AS number").
-		ColumnExpr("COALESCE(ended_at < ?, FALSE) AS is_over", p.before()).
-		Where("params <> '{}' AND id > ? AND id < ?", p.ID, p.born(waypost.PrefixEnrollment)).Order("id").Limit(s.sweepPage())
+	return s.pageOfIDs("enrollments AS e", "params <> '{}'", p, waypost.PrefixEnrollment, "ended_at < ?0")
 }
 
 // dropParams empties the params of enrollments, which stay otherwise.
@@ -539,16 +512,10 @@ func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []
 	return len(ids), err
 }
 
-func idsOf(rows []sweepRow) []string {
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-	}
-	return ids
-}
+func idsOf(rows []sweepRow) []string { return mapped(rows, func(r sweepRow) string { return r.ID }) }
 
 // launchOver says that a launch (alias la) ended before a time, as standingRow has it:
-// its filter selects nobody any more. One that recurs ends by its cancel.
+// its filter is not read any more. One that recurs ends by its cancel.
 const launchOver = `EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel' AND c.from_at < ?0)
 	OR la.cron IS NULL AND la.done_at < ?0
 	AND NOT EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL)
@@ -557,10 +524,7 @@ const launchOver = `EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id A
 
 // filterPage lists launches whose filter has personal data.
 func (s *Store) filterPage(p sweepPlace) *bun.SelectQuery {
-	q := s.r.NewSelect().TableExpr("launches").Column("id").Where("personal AND id > ? AND id < ?", p.ID, p.born(waypost.PrefixLaunch)).
-		Order("id").Limit(s.sweepPage())
-	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
-		ColumnExpr("COALESCE("+launchOver+", FALSE) AS is_over", p.before()).Join("JOIN launches AS la ON la.id = k.id").Order("k.id")
+	return s.pageOfIDs("launches AS la", "personal", p, waypost.PrefixLaunch, launchOver)
 }
 
 var updateFilter = bulk{
@@ -620,14 +584,6 @@ func (s *Store) importErrorPage(p sweepPlace) *bun.SelectQuery {
 
 // dropImportErrors drops why rows of imports failed. How many have stays.
 func (s *Store) dropImportErrors(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
-	var parts []importErrorsRow
-	for _, r := range rows {
-		parts = append(parts, importErrorsRow{ImportID: r.ID, Part: int(r.Number)})
-	}
-	res, err := tx.NewDelete().Model(&parts).WherePK().Exec(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	parts := mapped(rows, func(r sweepRow) importErrorsRow { return importErrorsRow{ImportID: r.ID, Part: int(r.Number)} })
+	return affected(tx.NewDelete().Model(&parts).WherePK().Exec(ctx))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -21,9 +20,8 @@ type Store struct {
 	r, w     *bun.DB
 	planned  *sql.DB // of PostgreSQL alone, see query
 	postgres bool    // only files db_* ask
-	// On SQLite, lanes order those who write. Who is in has the statements that are
-	// prepared for the connection of w, by their texts, and the texts of others that
-	// were needed.
+	// On SQLite, lanes orders the writers. The one that writes has the statements that are
+	// prepared for the connection of w, by their texts, and notes the texts that it missed.
 	lanes    lanes
 	prepared map[string]*sql.Stmt
 	missed   []string
@@ -89,42 +87,11 @@ func (s *Store) Close() error {
 }
 
 // Ping tells whether the database answers.
-func (s *Store) Ping(ctx context.Context) error {
-	var one int
-	if err := s.r.NewRaw("SELECT 1").Scan(ctx, &one); err != nil {
-		return fmt.Errorf("ping database: %w", err)
-	}
-	return nil
+func (s *Store) Ping(ctx context.Context) (err error) {
+	defer wrap(&err, "ping database")
+	_, err = s.r.ExecContext(ctx, "SELECT 1")
+	return err
 }
 
 // time is the current time as the database holds it.
 func (s *Store) time() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
-
-// rowByID reads one row by its id; sql.ErrNoRows if the scope has none.
-func rowByID[T interface{ scope() waypost.Scope }](ctx context.Context, s *Store, sc waypost.Scope, id string) (row T, err error) {
-	rows, err := rowsByID[T](ctx, s, "id", []string{id})
-	if err != nil {
-		return row, err
-	}
-	if len(rows) == 0 || rows[0].scope() != sc {
-		return row, sql.ErrNoRows
-	}
-	return rows[0], nil
-}
-
-// notFound turns "no rows" into a NotFound of what was looked for.
-func notFound(err error, target, format string, args ...any) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return waypost.Errorf(waypost.CodeNotFound, target, format, args...)
-	}
-	return err
-}
-
-// pageSize bounds how many rows one page can hold: one more than a client may
-// ask for, so that the caller can look whether another page follows.
-func pageSize(p waypost.Page) int64 {
-	if p.Limit <= 0 {
-		return waypost.DefaultPageSize
-	}
-	return int64(min(p.Limit, waypost.MaxPageSize+1))
-}

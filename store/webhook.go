@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -15,9 +14,8 @@ import (
 type webhookRow struct {
 	bun.BaseModel `bun:"table:webhooks,alias:w"`
 
-	ID             string  `bun:"id,pk"`
-	Org            string  `bun:"org"`
-	Stage          string  `bun:"stage"`
+	ID string `bun:"id,pk"`
+	waypost.Scope
 	Name           string  `bun:"name"`
 	URL            string  `bun:"url"`
 	BasicUsername  *string `bun:"basic_username"`
@@ -40,9 +38,7 @@ type webhookRow struct {
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
 
-func (r webhookRow) scope() waypost.Scope {
-	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
-}
+func (r webhookRow) scope() waypost.Scope { return r.Scope }
 
 func passwordPurpose(id string) string  { return "webhook/" + id + "/password" }
 func signingPurpose(id string) string   { return "webhook/" + id + "/signing-secret" }
@@ -51,7 +47,7 @@ func previousPurpose(id string) string  { return "webhook/" + id + "/previous-si
 
 func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
-		ID: w.ID, Org: sc.Org, Stage: string(sc.Stage), Name: w.Name, URL: w.URL,
+		ID: w.ID, Scope: sc, Name: w.Name, URL: w.URL,
 		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
 		SigningSecret:  s.seal(w.SigningSecret, signingPurpose(w.ID)),
 		SigningOverlap: int64(w.SigningOverlap), RotatedAt: stamp{w.SigningRotatedAt},
@@ -82,9 +78,8 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 	row.Params, err = toJSON(w.Params)
 	row.Retry, err2 = toJSON(w.Retry)
 	if w.RateLimit != nil {
-		var limit string
-		limit, err3 = toJSON(w.RateLimit)
-		row.RateLimit = &limit
+		row.RateLimit = new("")
+		*row.RateLimit, err3 = toJSON(w.RateLimit)
 	}
 	return row, errors.Join(err, err2, err3)
 }
@@ -95,12 +90,12 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 		Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
 		SigningOverlap: waypost.Duration(r.SigningOverlap), SigningRotatedAt: r.RotatedAt.Time,
 	}
-	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry))
-	if r.RateLimit != nil {
-		err = errors.Join(err, fromJSON(*r.RateLimit, &w.RateLimit))
+	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry), fromJSON(text(r.RateLimit), &w.RateLimit))
+	if err != nil {
+		return w, fmt.Errorf("webhook %s: %w", r.ID, err)
 	}
-	// A secret that cannot be read is none of these errors: with it the webhook could be
-	// neither shown nor mended.
+	// A secret that cannot be read is no error: with it the webhook could be neither shown
+	// nor mended.
 	if r.BasicUsername != nil {
 		w.BasicAuth = &waypost.BasicAuth{Username: *r.BasicUsername}
 		w.BasicAuth.Password, w.Unreadable.Password = s.unseal(r.BasicPassword, passwordPurpose(r.ID))
@@ -111,7 +106,7 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	}
 	w.SigningSecret, w.Unreadable.SigningSecret = s.unseal(r.SigningSecret, signingPurpose(r.ID))
 	w.PreviousSigningSecret, w.Unreadable.PreviousSigningSecret = s.unseal(r.PreviousSecret, previousPurpose(r.ID))
-	return w, err
+	return w, nil
 }
 
 // keepUnreadable leaves what could not be read as it was stored, in the row of an update
@@ -131,16 +126,16 @@ func (r *webhookRow) keepUnreadable(before webhookRow, w *waypost.Webhook) {
 }
 
 // CreateWebhook stores a new webhook under an id minted here and returns it.
-func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error) {
+func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (created waypost.Webhook, err error) {
+	defer wrap(&err, "create webhook")
 	now := s.time()
 	w.ID, w.CreatedAt, w.UpdatedAt = waypost.NewID(waypost.PrefixWebhook, now), now, now
 	row, err := s.newWebhookRow(sc, w)
 	if err != nil {
-		return w, fmt.Errorf("create webhook: %w", err)
+		return w, err
 	}
-	created, err := s.webhook(row)
-	if err != nil {
-		return w, fmt.Errorf("create webhook: %w", err)
+	if created, err = s.webhook(row); err != nil {
+		return w, err
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
@@ -148,63 +143,38 @@ func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.W
 		}
 		return s.keep(ctx, tx, created)
 	})
-	if err != nil {
-		return w, fmt.Errorf("create webhook: %w", err)
-	}
-	return created, nil
+	return created, err
 }
 
 // Webhook returns a webhook, its secrets in the clear, save those that are Unreadable;
 // NotFound if the scope has none of this id.
-func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error) {
-	row, err := s.webhookRow(ctx, s.r, sc, id)
+func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (w waypost.Webhook, err error) {
+	defer wrap(&err, "load webhook %s", clip(id))
+	row, err := s.webhookRow(ctx, sc, id)
 	if err != nil {
-		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", clip(id), err)
+		return w, err
 	}
-	w, err := s.webhook(row)
-	if err != nil {
-		return waypost.Webhook{}, fmt.Errorf("load webhook %s: %w", id, err)
-	}
-	return w, nil
+	return s.webhook(row)
 }
 
-// webhookRow reads a webhook; in a transaction of the writer it locks it.
-func (s *Store) webhookRow(ctx context.Context, db bun.IDB, sc waypost.Scope, id string) (row webhookRow, err error) {
-	if !waypost.IsID(waypost.PrefixWebhook, id) {
-		return row, waypost.Errorf(waypost.CodeNotFound, "id", "there is no webhook %s", clip(id))
-	}
-	if _, inTx := db.(bun.Tx); !inTx {
-		row, err := rowByID[webhookRow](ctx, s, sc, id)
-		return row, notFound(err, "id", "there is no webhook %s", id)
-	}
-	q := s.lockFor(db.NewSelect().Model(&row).Where("id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage), forDelete)
-	return row, notFound(q.Scan(ctx), "id", "there is no webhook %s", id)
+func (s *Store) webhookRow(ctx context.Context, sc waypost.Scope, id string) (webhookRow, error) {
+	row, err := rowByID[webhookRow](ctx, s, sc, "id", cleanText(id))
+	return row, notFound(err, "id", "there is no webhook %s", clip(id))
+}
+
+func (s *Store) lockWebhook(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row webhookRow, err error) {
+	err = scanByID(ctx, s.lockFor(tx.NewSelect().Model(&row), forDelete), sc, "webhook", id)
+	return row, err
 }
 
 // ListWebhooks returns the webhooks of the scope, newest first.
-func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error) {
+func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Webhook, err error) {
+	defer wrap(&err, "list webhooks")
 	var rows []webhookRow
 	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", err)
+		return nil, err
 	}
-	list := make([]waypost.Webhook, len(rows))
-	for i, row := range rows {
-		w, err := s.webhook(row)
-		if err != nil {
-			return nil, fmt.Errorf("load webhook %s: %w", row.ID, err)
-		}
-		list[i] = w
-	}
-	return list, nil
-}
-
-// pageOf restricts q to a page of the scope's rows, newest first by their id.
-func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) *bun.SelectQuery {
-	q.Where("org = ? AND stage = ?", sc.Org, sc.Stage)
-	if page.After != "" {
-		q.Where("? < ?", bun.Ident(id), cleanText(page.After))
-	}
-	return q.OrderExpr("? DESC", bun.Ident(id)).Limit(pageSize(page))
+	return decoded(rows, s.webhook)
 }
 
 // UpdateWebhook changes a webhook in one transaction and returns what it is now.
@@ -212,10 +182,10 @@ func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) 
 // the workflows of deliveries that are deferred because of them are told. change may set
 // everything but ID and times; it must not call the Store, and its error ends the update
 // and is returned. NotFound if the scope has none of this id.
-func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error) {
-	var w waypost.Webhook
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.webhookRow(ctx, tx, sc, id)
+func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (w waypost.Webhook, err error) {
+	defer wrap(&err, "update webhook %s", clip(id))
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockWebhook(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -248,10 +218,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		}
 		return s.release(ctx, tx, sc, id, released(before, w))
 	})
-	if err != nil {
-		return waypost.Webhook{}, fmt.Errorf("update webhook %s: %w", clip(id), err)
-	}
-	return w, nil
+	return w, err
 }
 
 // released lists the reasons of deferrals that may have ended with an update.
@@ -277,17 +244,17 @@ func released(before, after waypost.Webhook) (reasons []string) {
 	return reasons
 }
 
-// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred
-// for the reason that it has ended, those that wait longest first.
+// ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred for a
+// reason that it has ended, in the order of the deferrals.
 func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		return s.release(ctx, tx, sc, webhookID, []string{reason})
 	})
 }
 
-// release tells the workflows of a webhook's deliveries that are deferred for one
-// of the reasons, those that wait longest first. What is being deferred at the same time can be missed: it looks
-// again by itself after some seconds.
+// release tells the workflows of a webhook's deliveries that are deferred for one of the
+// reasons, in the order of the deferrals. A delivery that is being deferred at the same
+// time can be missed: its workflow looks again after some seconds.
 func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
 	if len(reasons) == 0 {
 		return nil
@@ -309,9 +276,10 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 // DisableWebhook switches a webhook off because of reason ("410"), if it is still as
 // w is: what a receiver has said of another URL, or before somebody has enabled it
 // again, does not count. NotFound if the scope has none of this id.
-func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.webhookRow(ctx, tx, sc, w.ID)
+func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) (err error) {
+	defer wrap(&err, "disable webhook %s", clip(w.ID))
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockWebhook(ctx, tx, sc, w.ID)
 		if err != nil || !row.Enabled || row.URL != w.URL || !row.UpdatedAt.Equal(w.UpdatedAt) {
 			return err
 		}
@@ -319,19 +287,15 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.
 		_, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("disable webhook %s: %w", clip(w.ID), err)
-	}
-	return nil
 }
 
-// DeleteWebhook deletes a webhook unless check, if there is one, which
-// sees it as it is, refuses.
-// Conflict if a published version names it, NotFound if the scope has none of this
-// id.
-func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error {
-	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.webhookRow(ctx, tx, sc, id)
+// DeleteWebhook deletes a webhook unless check (unless nil), which sees it as it is,
+// refuses. Conflict if a published version names it, NotFound if the scope has none of
+// this id.
+func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) (err error) {
+	defer wrap(&err, "delete webhook %s", clip(id))
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockWebhook(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -355,10 +319,6 @@ func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		_, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", clip(id), err)
-	}
-	return nil
 }
 
 // MissingWebhooks returns those of ids that the scope has no webhook for, sorted
@@ -367,26 +327,13 @@ func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []str
 	return s.missingWebhooks(ctx, s.r, sc, ids)
 }
 
-// missingWebhooks locks those that are there when it runs in a transaction, so that none
-// of them is deleted before it ends.
-func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) ([]string, error) {
-	missing := slices.Compact(slices.Sorted(slices.Values(ids)))
-	var known, there []string
-	for _, id := range missing {
-		if waypost.IsID(waypost.PrefixWebhook, id) {
-			known = append(known, id)
-		}
-	}
-	if len(known) == 0 {
-		return missing, nil
-	}
-	q := db.NewSelect().Model((*webhookRow)(nil)).Column("id").
-		Where("id IN (?) AND org = ? AND stage = ?", bun.List(known), sc.Org, sc.Stage).Order("id")
+// missingWebhooks locks, in a transaction, the webhooks that are there: none of them is
+// deleted before it ends.
+func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
+	defer wrap(&err, "look for webhooks")
+	q := db.NewSelect().Model((*webhookRow)(nil))
 	if _, inTx := db.(bun.Tx); inTx {
 		s.lockFor(q, forKey)
 	}
-	if err := q.Scan(ctx, &there); err != nil {
-		return nil, fmt.Errorf("look for webhooks: %w", err)
-	}
-	return slices.DeleteFunc(missing, func(id string) bool { return slices.Contains(there, id) }), nil
+	return missing(ctx, q, sc, ids)
 }

@@ -33,16 +33,9 @@ type healthRow struct {
 
 // WebhookTraffic returns what waits for a webhook and how its attempts have ended
 // in the last hour and the last 24 hours. NotFound if the scope has none of this id.
-func (s *Store) WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (waypost.WebhookTraffic, error) {
-	t, err := s.webhookTraffic(ctx, sc, id)
-	if err != nil {
-		return t, fmt.Errorf("read traffic of webhook %s: %w", clip(id), err)
-	}
-	return t, nil
-}
-
-func (s *Store) webhookTraffic(ctx context.Context, sc waypost.Scope, id string) (t waypost.WebhookTraffic, err error) {
-	if _, err := s.webhookRow(ctx, s.r, sc, id); err != nil {
+func (s *Store) WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (t waypost.WebhookTraffic, err error) {
+	defer wrap(&err, "read traffic of webhook %s", clip(id))
+	if _, err := s.webhookRow(ctx, sc, id); err != nil {
 		return t, err
 	}
 	if t.Deferred, err = s.waiting(ctx, id, waypost.DeliveryDeferred); err != nil {
@@ -63,11 +56,8 @@ func (s *Store) webhookTraffic(ctx context.Context, sc waypost.Scope, id string)
 	t.SampledSince = since
 	t.Day = statsOf(rows)
 	t.Hour = statsOf(rows[:countSince(rows, now.Add(-time.Hour))])
-	for _, r := range rows {
-		if r.ErrorClass == "" {
-			t.LastSuccess = r.At.Time
-			break
-		}
+	if last := slices.IndexFunc(rows, func(r healthRow) bool { return r.ErrorClass == "" }); last >= 0 {
+		t.LastSuccess = rows[last].At.Time
 	}
 	t.LastErrors, err = s.newestErrors(ctx, id, rows)
 	return t, err
@@ -213,12 +203,9 @@ func (s *Store) newestErrors(ctx context.Context, id string, rows []healthRow) (
 		})
 		failed = slices.Compact(failed)
 	}
-	last := make([]waypost.FailedAttempt, min(len(failed), healthErrors))
-	for i := range last {
-		r := failed[i]
-		last[i] = waypost.FailedAttempt{
+	return mapped(failed[:min(len(failed), healthErrors)], func(r healthRow) waypost.FailedAttempt {
+		return waypost.FailedAttempt{
 			MessageID: r.MessageID, Attempt: r.Attempt, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass, DurationMs: r.DurationMs,
 		}
-	}
-	return last, nil
+	}), nil
 }

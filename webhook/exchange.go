@@ -94,8 +94,8 @@ func (x *exchange) cause(err error) error {
 	if secured.ConnectionState().NegotiatedProtocol == "h2" && !strings.Contains(err.Error(), "could not be established") {
 		return err
 	}
-	// It is closed by now, so that this returns what ended the reading before. Should it
-	// not be, nobody waits for it.
+	// The connection is closed by now, so Read returns what ended the reading before. If it
+	// is not, the deadline ends the Read at once.
 	_ = secured.SetReadDeadline(time.Unix(1, 0))
 	if _, ended := secured.Read(make([]byte, 1)); ended != nil && tlsFault(ended) != "" {
 		return ended
@@ -103,7 +103,7 @@ func (x *exchange) cause(err error) error {
 	return err
 }
 
-// got is told which connection the POST goes out on.
+// got notes which connection the POST goes out on.
 func (x *exchange) got(ctx context.Context, c httptrace.GotConnInfo) {
 	x.kept.Store(c.Reused)
 	inner, http2 := c.Conn, false
@@ -159,7 +159,7 @@ func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, 
 	return &conn{Conn: made, reading: make(chan struct{})}, nil
 }
 
-// conn is a connection that knows whether somebody waits for bytes of it.
+// conn is a connection that knows whether a Read waits for bytes of it.
 type conn struct {
 	net.Conn
 

@@ -59,23 +59,18 @@ func faultOf(ctx context.Context, err error) *fault {
 }
 
 func tlsFault(err error) string {
-	var (
-		host      x509.HostnameError
-		authority x509.UnknownAuthorityError
-		invalid   x509.CertificateInvalidError
-		record    tls.RecordHeaderError
-		op        *net.OpError
-	)
+	var invalid x509.CertificateInvalidError
+	var op *net.OpError
 	switch {
-	case errors.As(err, &host):
+	case errors.As(err, new(x509.HostnameError)):
 		return "the certificate is for another host name"
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return "the certificate is not signed by a known authority"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "the certificate has expired or is not valid yet"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "the certificate is not valid"
-	case errors.As(err, &record):
+	case errors.As(err, new(tls.RecordHeaderError)):
 		return "the receiver does not speak TLS"
 	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
 		return "the receiver misses a client certificate, or refuses it" // alerts have no types; only the wording depends on theirs

@@ -22,7 +22,7 @@ type proxyError struct{ text string }
 func (e *proxyError) Error() string { return e.text }
 
 // dialProxy has the proxy make a connection to an address that the guard lets through.
-// The proxy is told no name: when it looked it up, it could lead elsewhere.
+// The proxy gets no name: looked up by the proxy, it could lead elsewhere.
 func (o *Options) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ func (s *Sender) request(ctx context.Context, w *waypost.Webhook, messageID stri
 	}
 	req.Header = http.Header{
 		"Content-Type": {"application/json"},
-		"User-Agent":   {s.options.UserAgent},
+		"User-Agent":   {"Waypost/" + waypost.ProductVersion},
 		"Connection":   {"keep-alive"}, // implied by HTTP/1.1, but documented
 	}
 	if w.BasicAuth != nil {

@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,11 +16,8 @@ import (
 // one that cannot be read.
 func retryAfter(h http.Header, now func() time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
-	if value == "" {
-		return 0
-	}
-	if strings.Trim(value, "0123456789") == "" {
-		return seconds(value)
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) {
+		return min(time.Duration(seconds)*time.Second, waypost.MaxRetryAfter)
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
@@ -29,16 +28,4 @@ func retryAfter(h http.Header, now func() time.Time) time.Duration {
 		from = now()
 	}
 	return min(max(at.Sub(from), 0), waypost.MaxRetryAfter)
-}
-
-// seconds reads digits, however many, and stops where the cap is reached.
-func seconds(digits string) time.Duration {
-	var d time.Duration
-	for _, c := range []byte(digits) {
-		d = 10*d + time.Duration(c-'0')*time.Second
-		if d >= waypost.MaxRetryAfter {
-			return waypost.MaxRetryAfter
-		}
-	}
-	return d
 }

@@ -23,8 +23,6 @@ type Options struct {
 	// Proxy, an http URL with a port, and a user and a password if it asks for them, makes
 	// the connections (CONNECT), to addresses that were checked before. Nil: none does.
 	Proxy *url.URL
-	// UserAgent is "Waypost/" and the version by default.
-	UserAgent string
 	// MaxIdle bounds the connections that are kept; 2,048 by default and at most.
 	MaxIdle int
 	// Now is the clock of Outcome.At, of signatures and of what is not used for long;
@@ -63,9 +61,6 @@ type Sender struct {
 
 // NewSender makes a Sender. Its user calls Close in the end.
 func NewSender(o Options) *Sender {
-	if o.UserAgent == "" {
-		o.UserAgent = "Waypost/" + waypost.ProductVersion
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

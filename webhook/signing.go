@@ -17,14 +17,12 @@ const (
 	maxSecret = 64
 )
 
-var errSecret = errors.New("the signing secret must be whsec_ and 24 to 64 bytes in base64")
-
 // secretKey reads "whsec_" and base64, the form that Webhook.Validate asks for.
 func secretKey(secret string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
-		return nil, errSecret
+		return nil, errors.New("the signing secret must be whsec_ and 24 to 64 bytes in base64")
 	}
 	return key, nil
 }

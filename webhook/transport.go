@@ -38,9 +38,9 @@ func (o *Options) newTransport(setting *tls.Config, idle int) *http.Transport {
 	}
 }
 
-// ownTransports are the connections of webhooks with a TLS setting of their own. Each
-// setting has its own: whoever trusts another authority, or shows another certificate,
-// must not get a connection that this one would not have been given.
+// ownTransports are the connections of webhooks with a TLS setting of their own. Settings
+// share none: a webhook must not use a connection that was made with another authority or
+// certificate.
 type ownTransports struct {
 	options *Options
 
@@ -88,8 +88,8 @@ func (o *ownTransports) give(setting waypost.TLS, own *ownTransport) {
 	}
 }
 
-// sweep drops, now and then, what nobody has used for so long that its connections
-// are gone: a key that was replaced does not stay in memory.
+// sweep drops, now and then, transports that were not used for so long that their
+// connections are gone: a key that was replaced does not stay in memory.
 func (o *ownTransports) sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -59,11 +60,8 @@ func checkCharacters(raw string) string {
 		begin = utf8.RuneCountInString(raw[:i]) + 3
 	}
 	end := len(characters) // of the host
-	for i, r := range characters[begin:] {
-		if strings.ContainsRune("/?#", r) {
-			end = begin + i
-			break
-		}
+	if i := slices.IndexFunc(characters[begin:], func(r rune) bool { return strings.ContainsRune("/?#", r) }); i >= 0 {
+		end = begin + i
 	}
 	for i, r := range characters {
 		at := fmt.Sprintf("%s at character %d", nameOf(r), i+1)
@@ -189,10 +187,9 @@ func notInName(r rune) bool {
 // isNumber tells whether a resolver might read label as a number.
 func isNumber(label string) bool {
 	rest, hex := strings.CutPrefix(strings.ToLower(label), "0x")
-	for _, c := range []byte(rest) {
-		if (c < '0' || c > '9') && !(hex && 'a' <= c && c <= 'f') {
-			return false
-		}
+	digits := "0123456789"
+	if hex {
+		digits += "abcdef"
 	}
-	return true
+	return strings.Trim(rest, digits) == ""
 }

@@ -360,7 +360,7 @@ func samePath(result workflows.JourneyResult, run journey.Run) bool {
 		return false
 	}
 	for i, step := range steps {
-		if (workflows.PathStep{Node: step.NodeID, Result: step.Result}) != result.Path[i] {
+		if (journey.Visit{Node: step.NodeID, Result: step.Result}) != result.Path[i] {
 			return false
 		}
 	}

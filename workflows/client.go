@@ -19,8 +19,7 @@ import (
 	"waypost"
 )
 
-// Client starts workflows. It hides the SDK from those who only want a journey
-// to run.
+// Client starts workflows, and hides the SDK.
 type Client struct {
 	// Now may be set before the first call; it is time.Now otherwise.
 	Now func() time.Time
@@ -39,9 +38,9 @@ const maxFairnessKey = 64
 // Priorities of what competes for workers; lower goes first.
 const (
 	prioritySingle = 2
-	priorityCohort = 3
-	priorityLaunch = 4
-	priorityBulk   = 5
+	priorityCohort = 3 // and launches and imports, which work in the background
+	priorityLaunch = 4 // the cohorts of launches
+	priorityBulk   = 5 // bulk redeliveries
 )
 
 // singleTaskTimeout is the time of a workflow task of enrollments of the API, half of
@@ -68,7 +67,7 @@ func (c *Client) StartCohort(ctx context.Context, cohort waypost.Cohort) error {
 		WorkflowTaskTimeout:   taskTimeout,
 		TypedSearchAttributes: attributes,
 		StaticSummary:         summary(in.Name, in.Version, len(in.Members)),
-		Priority:              priority(in.Scope.Org, in.LaunchID, len(in.Members)),
+		Priority:              cohortPriority(in),
 	}, TypeJourney, in)
 }
 
@@ -86,7 +85,7 @@ func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
 		ID:                    l.ID,
 		TypedSearchAttributes: attributesOf(l.Scope, AttrJourney.ValueSet(l.JourneyID)),
 		StaticSummary:         "Launch of journey " + l.JourneyID,
-		Priority:              backgroundPriority(l.Scope),
+		Priority:              priority(l.Scope, priorityCohort),
 	}, TypeLaunch, in)
 }
 
@@ -101,7 +100,7 @@ func (c *Client) StartImport(ctx context.Context, im waypost.Import) error {
 		ID:                    im.ID,
 		TypedSearchAttributes: attributesOf(im.Scope),
 		StaticSummary:         title,
-		Priority:              backgroundPriority(im.Scope),
+		Priority:              priority(im.Scope, priorityCohort),
 	}, TypeLeadImport, ImportInput{Scope: im.Scope, ImportID: im.ID})
 }
 
@@ -160,9 +159,8 @@ func attributesOf(sc waypost.Scope, more ...temporal.SearchAttributeUpdate) temp
 	return temporal.NewSearchAttributes(append(more, AttrOrg.ValueSet(sc.Org), AttrStage.ValueSet(string(sc.Stage)))...)
 }
 
-// Wake tells a workflow that something has changed that it should look at. One
-// that has ended, or was not started yet, cannot be told: runs is false, which is no
-// error.
+// Wake tells a workflow that something has changed that it should look at. runs is false,
+// without an error, if the workflow has ended or was not started yet.
 func (c *Client) Wake(ctx context.Context, workflowID string, wake Wake) (runs bool, err error) {
 	err = c.temporal.SignalWorkflow(ctx, workflowID, "", SignalWake, wake)
 	if ended := (*serviceerror.NotFound)(nil); errors.As(err, &ended) {
@@ -174,8 +172,8 @@ func (c *Client) Wake(ctx context.Context, workflowID string, wake Wake) (runs b
 	return true, nil
 }
 
-// LastPoll tells by Temporal's clock when it last heard of a worker of the task queue, the
-// zero time if of none. It remembers each for some minutes.
+// LastPoll tells, by Temporal's clock, when a worker of the task queue last asked for work.
+// Temporal remembers that for some minutes; it is the zero time after that.
 func (c *Client) LastPoll(ctx context.Context) (last time.Time, err error) {
 	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
 		queue, err := c.temporal.DescribeTaskQueue(ctx, c.taskQueue, kind)
@@ -191,37 +189,32 @@ func (c *Client) LastPoll(ctx context.Context) (last time.Time, err error) {
 	return last, nil
 }
 
-func priority(org, launch string, members int) temporal.Priority {
-	p := temporal.Priority{PriorityKey: prioritySingle, FairnessKey: org}
-	if len(org) > maxFairnessKey {
-		sum := sha256.Sum256([]byte(org))
+// priority has organisations take turns within one of the priorities.
+func priority(sc waypost.Scope, key int) temporal.Priority {
+	p := temporal.Priority{PriorityKey: key, FairnessKey: sc.Org}
+	if len(sc.Org) > maxFairnessKey {
+		sum := sha256.Sum256([]byte(sc.Org))
 		p.FairnessKey = hex.EncodeToString(sum[:16])
 	}
+	return p
+}
+
+func cohortPriority(in JourneyInput) temporal.Priority {
 	switch {
-	case launch != "":
-		p.PriorityKey = priorityLaunch
-	case members > 1:
-		p.PriorityKey = priorityCohort
+	case in.LaunchID != "":
+		return priority(in.Scope, priorityLaunch)
+	case len(in.Members) > 1:
+		return priority(in.Scope, priorityCohort)
 	}
-	return p
+	return priority(in.Scope, prioritySingle)
 }
 
-// redeliveryPriority is that of redeliveries: somebody waits for a single one; those
-// of a bulk redelivery give way to everything else.
-func redeliveryPriority(sc waypost.Scope, redelivery string) temporal.Priority {
-	p := priority(sc.Org, "", 1)
-	if redelivery != "" {
-		p.PriorityKey = priorityBulk
+// redeliveryPriority is high for a single redelivery, because a person waits for it.
+func redeliveryPriority(sc waypost.Scope, bulkID string) temporal.Priority {
+	if bulkID != "" {
+		return priority(sc, priorityBulk)
 	}
-	return p
-}
-
-// backgroundPriority is that of workflows in which nobody waits for a single
-// result.
-func backgroundPriority(sc waypost.Scope) temporal.Priority {
-	p := priority(sc.Org, "", 1)
-	p.PriorityKey = priorityCohort
-	return p
+	return priority(sc, prioritySingle)
 }
 
 // InputOf makes the start input of a cohort and its first search
@@ -241,7 +234,7 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 		in.Members = append(in.Members, member)
 		leads[i] = strconv.FormatInt(m.LeadsID, 10)
 	}
-	def, err := published.definition(v.JourneyID, v.Version, v.Definition)
+	def, err := definitionOf(v.JourneyID, v.Version, v.Definition)
 	if err != nil {
 		return in, temporal.SearchAttributes{}, err
 	}

@@ -1,13 +1,10 @@
 package workflows
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
-	"sync"
 
+	"github.com/klauspost/compress/zstd"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
@@ -22,18 +19,22 @@ const (
 	// payloadPurpose binds ciphertexts to their use: a database value does not
 	// open as a payload.
 	payloadPurpose = "temporal/payload"
-	// Smaller payloads gain nothing from compression.
-	compressFrom = 256
 	// maxPayload bounds what a compressed payload may grow to; Temporal takes 2 MiB.
 	maxPayload = 16 << 20
+	// packWindow is far enough back for the repetitions of a payload, and keeps the memory
+	// of a compression at some hundred kilobytes.
+	packWindow = 128 << 10
+)
 
-	formPlain   = 0
-	formGzipped = 1
+// Payloads are compressed at the fastest level: others make them hardly smaller.
+var (
+	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow), zstd.WithEncoderCRC(false))
+	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxPayload))
 )
 
 // NewCodec returns the codec that every payload passes on its way to Temporal:
-// compressed where that helps, then encrypted. With it in the Web UI's codec
-// endpoint the payloads are readable there.
+// compressed, then encrypted. With it in the Web UI's codec endpoint the payloads are
+// readable there.
 func NewCodec(keys *waypost.Keyring) converter.PayloadCodec { return codec{keys} }
 
 // NewDataConverter returns Temporal's default converter behind NewCodec.
@@ -83,13 +84,9 @@ func (c codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 		if err != nil {
 			return nil, fmt.Errorf("encode payload: %w", err)
 		}
-		form, err := pack(plain)
-		if err != nil {
-			return nil, fmt.Errorf("compress payload: %w", err)
-		}
 		out[i] = &commonpb.Payload{
 			Metadata: map[string][]byte{encodingMetadata: []byte(encodingEncrypted)},
-			Data:     c.keys.Seal(form, payloadPurpose),
+			Data:     c.keys.Seal(packer.EncodeAll(plain, nil), payloadPurpose),
 		}
 	}
 	return out, nil
@@ -103,11 +100,11 @@ func (c codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 			out[i] = p
 			continue
 		}
-		form, err := c.keys.Open(p.GetData(), payloadPurpose)
+		packed, err := c.keys.Open(p.GetData(), payloadPurpose)
 		if err != nil {
 			return nil, fmt.Errorf("decode payload: %w", err)
 		}
-		plain, err := unpack(form)
+		plain, err := unpacker.DecodeAll(packed, nil)
 		if err != nil {
 			return nil, fmt.Errorf("decompress payload: %w", err)
 		}
@@ -117,55 +114,4 @@ func (c codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 		}
 	}
 	return out, nil
-}
-
-// packers are used again: a new one costs more than a payload of a few kilobytes.
-// The fastest level makes them hardly larger and takes a third of the time.
-var packers = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // only for a level that does not exist
-	}
-	return w
-}}
-
-func pack(plain []byte) ([]byte, error) {
-	if len(plain) >= compressFrom {
-		b := bytes.NewBuffer(make([]byte, 0, len(plain)))
-		b.WriteByte(formGzipped)
-		w := packers.Get().(*gzip.Writer)
-		defer packers.Put(w)
-		w.Reset(b)
-		if _, err := w.Write(plain); err != nil {
-			return nil, err
-		}
-		if err := w.Close(); err != nil {
-			return nil, err
-		}
-		if b.Len() < len(plain) {
-			return b.Bytes(), nil
-		}
-	}
-	return append([]byte{formPlain}, plain...), nil
-}
-
-var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
-
-func unpack(form []byte) ([]byte, error) {
-	if len(form) == 0 {
-		return nil, io.ErrUnexpectedEOF
-	}
-	if form[0] == formPlain {
-		return form[1:], nil
-	}
-	r := unpackers.Get().(*gzip.Reader)
-	defer unpackers.Put(r)
-	if err := r.Reset(bytes.NewReader(form[1:])); err != nil {
-		return nil, err
-	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxPayload+1))
-	if err == nil && len(plain) > maxPayload {
-		err = fmt.Errorf("larger than %d bytes", maxPayload)
-	}
-	return plain, err
 }

@@ -2,18 +2,12 @@ package workflows_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
-
 	"waypost"
-	"waypost/workflows"
 )
 
 const waiting = `{"name":"Waiting","start":"wait","nodes":[
@@ -156,8 +150,7 @@ func TestContinueAsNewWithEvents(t *testing.T) {
 		{"id":"end","type":"exit"}]}`)
 	enrolled := w.enroll(v, 4)
 	begin := w.env.Now()
-	in, runs := w.claim(), 0
-	happen := func() {
+	runs := w.runInPieces(func() {
 		elapsed := w.env.Now().Sub(begin)
 		for _, h := range []struct {
 			at time.Duration
@@ -178,29 +171,7 @@ func TestContinueAsNewWithEvents(t *testing.T) {
 				w.env.RegisterDelayedCallback(w.tell, time.Second)
 			}
 		}
-	}
-	for {
-		runs++
-		if runs > 100 {
-			t.Fatal("the workflow never ends")
-		}
-		suggest := func() { w.env.SetContinueAsNewSuggested(true) }
-		w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { suggest() })
-		w.env.SetOnLocalActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { suggest() })
-		w.env.SetOnTimerFiredListener(func(string) { suggest() })
-		happen()
-		w.env.ExecuteWorkflow(workflows.TypeJourney, in)
-		err := w.env.GetWorkflowError()
-		var again *workflow.ContinueAsNewError
-		if !errors.As(err, &again) {
-			must(t, err)
-			break
-		}
-		in = workflows.JourneyInput{}
-		must(t, w.dataConverter().FromPayloads(again.Input, &in))
-		w.newEnvironment()
-		w.register()
-	}
+	})
 	if runs < 8 {
 		t.Errorf("only %d runs: it did not continue as new often enough", runs)
 	}

@@ -1,7 +1,7 @@
 package workflows
 
 var (
-	Priority           = priority
+	CohortPriority     = cohortPriority
 	RedeliveryPriority = redeliveryPriority
 	Thousands          = thousands
 	ScheduleSpec       = scheduleSpec

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -104,16 +105,15 @@ func newCohort(in JourneyInput) *cohort {
 	// The checker follows the JSON decoder down to the runtime's garbage collector;
 	// what Parse returns depends on the bytes alone, which its property tests show.
 	//workflowcheck:ignore
-	def, err := published.definition(in.JourneyID, in.Version, in.Definition)
+	def, err := definitionOf(in.JourneyID, in.Version, in.Definition)
 	if err != nil {
 		panic(err.Error()) // see run for why
 	}
-	n := len(in.Members)
-	return &cohort{in: in, def: def, loop: newLoop(n, priority(in.Scope.Org, in.LaunchID, n)), reached: in.Shown}
+	return &cohort{in: in, def: def, loop: newLoop(len(in.Members), cohortPriority(in)), reached: in.Shown}
 }
 
-// start enters the journey with those who have not begun, and goes on with those who
-// come from another version.
+// start enters the journey with the members that have not begun, and goes on with those
+// that come from another version.
 func (c *cohort) start(ctx workflow.Context) {
 	for i := range c.in.Members {
 		var err error
@@ -129,14 +129,22 @@ func (c *cohort) start(ctx workflow.Context) {
 	}
 }
 
-// woken notes who is to be looked at.
+// woken notes which members are to be looked at.
 func (c *cohort) woken(_ workflow.Context, w Wake) {
-	for i := range c.in.Members {
+	for _, i := range c.left() {
 		m := &c.in.Members[i]
-		if m.State.Phase != journey.PhaseDone && (len(w.Enrollments) == 0 || slices.Contains(w.Enrollments, m.EnrollmentID)) {
-			m.Woken = true
+		m.Woken = m.Woken || len(w.Enrollments) == 0 || slices.Contains(w.Enrollments, m.EnrollmentID)
+	}
+}
+
+// left are the members that are not done.
+func (c *cohort) left() (left []int) {
+	for i := range c.in.Members {
+		if c.in.Members[i].State.Phase != journey.PhaseDone {
+			left = append(left, i)
 		}
 	}
+	return left
 }
 
 func (c *cohort) continueAsNew(ctx workflow.Context) error {
@@ -145,23 +153,13 @@ func (c *cohort) continueAsNew(ctx workflow.Context) error {
 }
 
 func (c *cohort) cancel(ctx workflow.Context) error {
-	var left []int
-	for i := range c.in.Members {
-		if c.in.Members[i].State.Phase != journey.PhaseDone {
-			left = append(left, i)
-		}
-	}
+	left := c.left()
 	return c.cancelMembers(ctx, "cancel "+count(len(left), "lead"), activitiesOf.CancelBatch, c.batch("", left))
 }
 
 func (c *cohort) ended(workflow.Context) bool {
-	for i := range c.in.Members {
-		m := &c.in.Members[i]
-		if m.State.Phase != journey.PhaseDone || len(m.Unrecorded) > 0 {
-			return false
-		}
-	}
-	return true
+	unrecorded := func(m Member) bool { return len(m.Unrecorded) > 0 }
+	return len(c.left()) == 0 && !slices.ContainsFunc(c.in.Members, unrecorded)
 }
 
 func (c *cohort) setTimer(ctx workflow.Context) {
@@ -214,9 +212,9 @@ func (c *cohort) step(i int, in journey.Input) error {
 	return nil
 }
 
-// wave is when a wait ends: in a cohort with those that end at nearly the same
-// time. A waitUntil ends when the clock says so, or within a second: those who wait
-// for one time of day end together as it is.
+// wave is when a wait ends: in a cohort together with waits that end at nearly the same
+// time. A waitUntil ends within a second of its time, because its members wait for the same
+// time of day and end together anyway.
 func (c *cohort) wave(node string, since, due time.Time) time.Time {
 	if len(c.in.Members) == 1 {
 		return due
@@ -273,20 +271,17 @@ func (c *cohort) dispatch(ctx workflow.Context) {
 }
 
 func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
-	webhook := ""
-	if n, ok := c.def.Node(node); ok {
-		webhook = n.Webhook
-	}
-	title := fmt.Sprintf("%s → %s, %s", node, webhook, count(len(members), "lead"))
+	n, _ := c.def.Node(node)
+	title := fmt.Sprintf("%s → %s, %s", node, n.Webhook, count(len(members), "lead"))
 	if attempt := c.in.Members[members[0]].Attempt; attempt > 0 {
-		title = fmt.Sprintf("%s → %s, attempt %d, %s", node, webhook, attempt+1, count(len(members), "lead"))
+		title = fmt.Sprintf("%s → %s, attempt %d, %s", node, n.Webhook, attempt+1, count(len(members), "lead"))
 	}
 	send := call{
-		activity: activitiesOf.DeliverBatch, title: title, webhook: webhook, batch: c.batch(node, members), members: members,
+		activity: activitiesOf.DeliverBatch, title: title, webhook: n.Webhook, batch: c.batch(node, members), members: members,
 		answered: forEach(members, c.delivered),
 	}
 	// Most receivers have answered before a regular activity would have been dispatched.
-	if slices.ContainsFunc(members, func(i int) bool { return c.lasting(i) }) {
+	if slices.ContainsFunc(members, c.lasting) {
 		c.regular(ctx, send)
 		return
 	}
@@ -360,8 +355,8 @@ func (m *Member) quiet() bool {
 	return m.Outcome == delivery.OutcomeDeferred && m.Reason == waypost.DeferQuietHours
 }
 
-// look has an activity find out how members go on: who is woken, whose wait
-// is over, and who begins to wait for an event or for a time that depends on the lead.
+// look has an activity find out how members go on that are woken, whose wait is over, or
+// that begin to wait for an event or for a time that depends on the lead.
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)
@@ -390,7 +385,7 @@ func (c *cohort) look(ctx workflow.Context, members []int) {
 // found takes over what a look found out about a member.
 func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error {
 	m := &c.in.Members[i]
-	m.Unrecorded, m.Paused = nil, false // what there was is written
+	m.Unrecorded, m.Paused = nil, false // LookBatch has written the entries
 	at := workflow.Now(ctx)
 	switch f.Outcome {
 	case delivery.OutcomeCanceled:
@@ -406,15 +401,9 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 	case activities.FoundMatched:
 		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at, Reason: f.Reason})
 	case activities.FoundOver, activities.FoundTimedOut:
-		reason := m.Reason
-		if f.Reason != "" {
-			reason = f.Reason
-		}
-		return c.step(i, journey.Input{Kind: journey.InputElapsed, At: at, Reason: reason})
+		return c.step(i, journey.Input{Kind: journey.InputElapsed, At: at, Reason: cmp.Or(f.Reason, m.Reason)})
 	default:
-		if f.Reason != "" {
-			m.Reason = f.Reason // told when the time has run out
-		}
+		m.Reason = cmp.Or(f.Reason, m.Reason) // for the timeline, if the time runs out
 		m.Due, m.Ending = f.Due, f.Ending
 		if m.State.EnrollmentStatus() == waypost.EnrollmentWaiting {
 			m.Due = c.wave(m.State.Node, m.Since, f.Due)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -15,10 +14,8 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
 
 	"waypost"
-	"waypost/workflows"
 )
 
 const oneTouchpoint = `{"name":"Welcome","start":"hello","nodes":[
@@ -335,28 +332,7 @@ func TestContinueAsNew(t *testing.T) {
 		{"id":"wait","type":"delay","for":"1h","next":"check"},
 		{"id":"check","type":"branch","cases":[{"when":"touchpoints.hello.attempts == 3","next":"again"}]},
 		{"id":"again","type":"touchpoint","webhook":"WEBHOOK"}]}`), 2)
-	in, runs := w.claim(), 0
-	for {
-		runs++
-		if runs > 50 {
-			t.Fatal("the workflow never ends")
-		}
-		// The first thing that the run does is let through, then it must continue.
-		w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
-		w.env.SetOnTimerFiredListener(func(string) { w.env.SetContinueAsNewSuggested(true) })
-		w.env.ExecuteWorkflow(workflows.TypeJourney, in)
-		err := w.env.GetWorkflowError()
-		var again *workflow.ContinueAsNewError
-		if !errors.As(err, &again) {
-			must(t, err)
-			break
-		}
-		in = workflows.JourneyInput{}
-		must(t, w.dataConverter().FromPayloads(again.Input, &in))
-		w.newEnvironment()
-		w.register()
-	}
-	if runs < 5 {
+	if runs := w.runInPieces(func() {}); runs < 5 {
 		t.Errorf("only %d runs: it did not continue as new often enough", runs)
 	}
 	for i, e := range enrolled {

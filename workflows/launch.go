@@ -37,8 +37,8 @@ type LaunchResult struct {
 
 // Launch enrolls the audience of a launch, once it is time, and waits while the
 // launch is paused. Where it stands is in the database: a run that is cut off goes
-// on where its last step ended. The counts are of what activities answered, and may
-// lack what one did that was cut off.
+// on where its last step ended. The counts are those that activities answered; an activity
+// that was cut off is not in them.
 func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 	wakes := workflow.GetSignalChannel(ctx, SignalWake)
 	result := func(canceled bool) LaunchResult {
@@ -68,7 +68,7 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 			show("Enrolls its audience")
 		}
 		var p activities.AudienceProgress
-		// Who wakes it before it is time may have canceled it: that is all it asks.
+		// Woken before its time, it asks only whether it is canceled.
 		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Credit: in.Credit, Early: early}
 		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
 			return result(true), canceled(err)
@@ -124,8 +124,8 @@ func cancelApart(ctx workflow.Context, cancel, input any) error {
 }
 
 // tireless are the options of an activity that fails only when it cannot reach
-// what it needs. Nobody is lost by that, however long it lasts: it is tried until
-// it works. Its heartbeats tell within seconds that its process has died.
+// what it needs: it is tried until it works, however long that takes. Its heartbeats show
+// within seconds that its process has died.
 func tireless(timeout time.Duration, summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: timeout,
@@ -141,8 +141,8 @@ func tireless(timeout time.Duration, summary string) workflow.ActivityOptions {
 // minutes.
 const audienceTimeout = 15 * time.Minute
 
-// receive waits until somebody wakes the workflow, the time has come, or the workflow is
-// canceled. The zero time never comes. The timer says what it is for.
+// receive waits until the workflow is woken or canceled, or the time has come; the zero
+// time never comes. The timer says what it is for.
 func receive(ctx workflow.Context, wakes workflow.ReceiveChannel, until time.Time, what string) error {
 	timing, stop := workflow.WithCancel(ctx)
 	defer stop()

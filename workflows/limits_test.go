@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey"
 	"waypost/workflows"
 )
 
@@ -189,7 +190,7 @@ func TestFrequencyCap(t *testing.T) {
 				t.Errorf("%d POSTs", posts)
 			}
 			if n == 1 {
-				if i := slices.IndexFunc(result.Path, func(s workflows.PathStep) bool { return s.Node == "two" }); i < 0 || result.Path[i].Result != "skipped" {
+				if i := slices.IndexFunc(result.Path, func(s journey.Visit) bool { return s.Node == "two" }); i < 0 || result.Path[i].Result != "skipped" {
 					t.Errorf("result %+v", result)
 				}
 				return

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,9 +13,9 @@ import (
 )
 
 // loop is what Journey and Redelivery have in common. They drive several members at a
-// time: those that are due go out in activities, side by side, whose answers say what each
-// needs next; one timer is for what is due first, and a signal (SignalWake) has members
-// looked at before.
+// time: activities for the members that are due run side by side, and their answers say
+// what each member needs next; one timer is for what is due first, and a signal (SignalWake)
+// has members looked at before.
 type loop struct {
 	priority temporal.Priority // of its activities
 	busy     []bool            // by member: it is in an activity that has not answered
@@ -52,20 +53,19 @@ func newLoop(members int, p temporal.Priority) loop {
 // work is what a loop does for its members. All of it takes a context: workflowcheck looks
 // at the functions that do, and follows neither interfaces nor method values.
 type work interface {
-	woken(workflow.Context, Wake)         // notes who is to be looked at
-	dispatch(workflow.Context)            // starts the activities of those that are due
+	woken(workflow.Context, Wake)         // notes which members are to be looked at
+	dispatch(workflow.Context)            // starts the activities of the members that are due
 	show(workflow.Context) error          // keeps the search attributes and the Web UI's details true
 	setTimer(workflow.Context)            // for what is due first
 	ended(workflow.Context) bool          // tells whether nothing is left to do
-	cancel(workflow.Context) error        // cancels who is left: an operator canceled the workflow
+	cancel(workflow.Context) error        // cancels the members left: an operator canceled the workflow
 	continueAsNew(workflow.Context) error // goes on in a new run
 }
 
 // run works until all members have ended. Its error says why the run ends before: it is
-// canceled, or continues as new. Any other error no journey can cause: this build cannot go
-// on with what another one wrote, or the other way round. So run panics with it, which
-// fails the task, and not the workflow: the task is tried again until a build can go on,
-// and nobody is lost.
+// canceled, or continues as new. No journey can cause any other error: it means that this
+// build cannot go on with what another one wrote. So run panics with it, which fails the
+// task and not the workflow: Temporal tries the task again until a build can go on.
 func (l *loop) run(ctx workflow.Context, w work) error {
 	err := l.drive(ctx, w)
 	var again *workflow.ContinueAsNewError
@@ -105,7 +105,7 @@ func (l *loop) drive(ctx workflow.Context, w work) error {
 	}
 }
 
-// listen begins to wait for activities, for who wakes the workflow, and for its cancel.
+// listen begins to wait for activities, for signals, and for a cancel of the workflow.
 func (l *loop) listen(ctx workflow.Context, woken func(workflow.Context, Wake)) {
 	l.selector, l.taskBegan = workflow.NewSelector(ctx), workflow.Now(ctx)
 	l.selector.AddReceive(workflow.GetSignalChannel(ctx, SignalWake), func(signals workflow.ReceiveChannel, _ bool) {
@@ -162,7 +162,7 @@ func (l *loop) regular(ctx workflow.Context, c call) {
 	})
 }
 
-// options are those of regular activities. Those that send take turns by webhook.
+// options are those of regular activities. Activities that send take turns by webhook.
 func (l *loop) options(ctx workflow.Context, title, webhook string) workflow.Context {
 	options := tireless(batchTimeout, title)
 	options.Priority = l.priority
@@ -200,13 +200,12 @@ type group struct {
 }
 
 func (g *groups) add(key string, member int) {
-	for i := range *g {
-		if (*g)[i].key == key {
-			(*g)[i].members = append((*g)[i].members, member)
-			return
-		}
+	i := slices.IndexFunc(*g, func(of group) bool { return of.key == key })
+	if i < 0 {
+		i = len(*g)
+		*g = append(*g, group{key: key})
 	}
-	*g = append(*g, group{key, []int{member}})
+	(*g)[i].members = append((*g)[i].members, member)
 }
 
 // expect has done called when the future is ready; the members are busy until then.
@@ -236,8 +235,8 @@ func (l *loop) wait(ctx workflow.Context) error {
 	return l.err
 }
 
-// soonest finds the member that is due first of those that are not busy; -1 if there is
-// none. due tells whether a member waits for a time, and for which.
+// soonest finds the member that is due first and not busy; -1 if there is none. due tells
+// whether a member waits for a time, and for which.
 func (l *loop) soonest(due func(i int) (at time.Time, waits bool)) int {
 	member, soonest := -1, time.Time{}
 	for i, busy := range l.busy {
@@ -268,7 +267,7 @@ func (l *loop) wakeAt(ctx workflow.Context, at time.Time, what string) {
 	})
 }
 
-// cancelMembers has an activity cancel who is left.
+// cancelMembers has an activity cancel the members of the batch.
 func (l *loop) cancelMembers(ctx workflow.Context, title string, activity any, batch delivery.Batch) error {
 	if len(batch.Items) == 0 {
 		return ctx.Err()
@@ -287,12 +286,11 @@ type Turn struct {
 	Woken bool `json:"woken,omitempty"`
 }
 
-// next is when a batch is to name the member again, which is not decided.
+// next is when another batch is to have the member, which is not decided.
 func (t *Turn) next(ctx workflow.Context, d delivery.Result) time.Time {
 	if now := workflow.Now(ctx); d.Attempt == t.Attempt && !d.Next.After(now) {
-		// No attempt was made, because it is not due by the worker's clock, which is
-		// behind the server's: asking again at once would be answered in the same way
-		// until it has caught up.
+		// No attempt was made: it is not due by the worker's clock, which is behind the
+		// server's. Until that clock has caught up, another batch would get the same answer.
 		return now.Add(max(0, d.Next.Sub(d.At).Truncate(time.Millisecond)))
 	}
 	return d.Next

@@ -13,11 +13,11 @@ import (
 )
 
 // statusMoved is what this workflow shows of an enrollment that went on in another
-// one, of another version. Nobody else knows it as a status.
+// one, of another version. It is no status anywhere else.
 const statusMoved waypost.EnrollmentStatus = "moved"
 
-// move has an activity take members out of this workflow that people have ordered into
-// another version.
+// move has an activity take members out of this workflow that are to go on in another
+// version.
 func (c *cohort) move(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)

@@ -20,7 +20,7 @@ import (
 func (w *world) publishNext(v waypost.JourneyVersion, definition string) waypost.JourneyVersion {
 	w.t.Helper()
 	def, problems := journey.Parse([]byte(strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)))
-	problems = append(problems, def.Check(func(id string) bool { return id == w.webhook.ID })...)
+	problems = append(problems, def.Check(func(id string) bool { return id == w.webhook.ID }, nil)...)
 	must(w.t, problems.Err("definition"))
 	next, err := w.store.PublishJourney(context.Background(), scope, v.JourneyID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
 	must(w.t, err)

@@ -7,32 +7,21 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// TypeJourney is the workflow type of a cohort's way through a journey
-// (docs/contract.md, "In the Temporal Web UI").
-const TypeJourney = "Journey"
-
-// TypeLaunch is the workflow type that enrolls the audience of a launch; its id is
-// the launch's.
-const TypeLaunch = "Launch"
-
-// TypeLaunchOccurrence is the workflow type that opens an occurrence of a recurring
-// launch; its id is the launch's with the time.
-const TypeLaunchOccurrence = "LaunchOccurrence"
-
-// TypeLeadImport is the workflow type that processes the rows of an import; its id
-// is the import's.
-const TypeLeadImport = "LeadImport"
-
-// TypeRedelivery is the workflow type that sends a batch of messages once more; its
-// id is the batch's.
-const TypeRedelivery = "Redelivery"
+// The workflow types (docs/contract.md, "In the Temporal Web UI").
+const (
+	TypeJourney          = "Journey"          // a cohort's way through a journey; its id is the cohort's
+	TypeLaunch           = "Launch"           // enrolls the audience of a launch; its id is the launch's
+	TypeLaunchOccurrence = "LaunchOccurrence" // opens one of a recurring launch; its id is the launch's with the time
+	TypeLeadImport       = "LeadImport"       // processes the rows of an import; its id is the import's
+	TypeRedelivery       = "Redelivery"       // sends a batch of messages once more; its id is the batch's
+)
 
 // SignalWake tells a workflow to look at what is recorded: something has changed
 // there. It carries a Wake.
 const SignalWake = "wake"
 
-// Wake is what a SignalWake carries: who is to be looked at, and which events are
-// the reason. Without enrollments, all are.
+// Wake is what a SignalWake carries: which enrollments are to be looked at, all if none is
+// named, and which events are the reason.
 type Wake struct {
 	Enrollments []string `json:"enrollments,omitempty"`
 	Events      []string `json:"events,omitempty"`
@@ -63,13 +52,9 @@ func summary(name string, version, members int) string {
 // SearchAttributes lists the search attributes by name with their types, for
 // registering them.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
-	return map[string]enumspb.IndexedValueType{
-		AttrJourney.GetName(): AttrJourney.GetValueType(),
-		AttrLead.GetName():    AttrLead.GetValueType(),
-		AttrWebhook.GetName(): AttrWebhook.GetValueType(),
-		AttrOrg.GetName():     AttrOrg.GetValueType(),
-		AttrStage.GetName():   AttrStage.GetValueType(),
-		AttrNode.GetName():    AttrNode.GetValueType(),
-		AttrOutcome.GetName(): AttrOutcome.GetValueType(),
+	types := map[string]enumspb.IndexedValueType{}
+	for _, a := range []temporal.SearchAttributeKey{AttrJourney, AttrLead, AttrWebhook, AttrOrg, AttrStage, AttrNode, AttrOutcome} {
+		types[a.GetName()] = a.GetValueType()
 	}
+	return types
 }

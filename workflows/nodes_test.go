@@ -12,15 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
-
 	"waypost"
 	"waypost/journey"
 	"waypost/store"
 	"waypost/store/storetest"
-	"waypost/workflows"
 )
 
 // lead makes a lead with custom fields.
@@ -355,7 +350,7 @@ func TestEnrollInItself(t *testing.T) {
 				start = "wait"
 			}
 			def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"Again","start":%q,"reentry":{"policy":"always"},"nodes":[%s{"id":"on","type":"enroll","journey":%q}]}`, start, tt.wait, j.ID))
-			must(t, append(problems, def.Check(nil)...).Err(""))
+			must(t, append(problems, def.Check(nil, nil)...).Err(""))
 			v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: "Again", Hash: def.Hash(), Definition: def.Canonical()})
 			must(t, err)
 			e := w.enter(v, w.lead(nil))
@@ -404,14 +399,8 @@ func TestLoopContinuesAsNew(t *testing.T) {
 			start := w.env.Now()
 			// They are reminded on the first four days; the payment comes after the last.
 			payment := start.Add(3*24*time.Hour + 4*time.Hour)
-			paid, in, runs := false, w.claim(), 0
-			for {
-				if runs++; runs > 100 {
-					t.Fatal("the workflow never ends")
-				}
-				w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
-				w.env.SetOnLocalActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { w.env.SetContinueAsNewSuggested(true) })
-				w.env.SetOnTimerFiredListener(func(string) { w.env.SetContinueAsNewSuggested(true) })
+			paid := false
+			runs := w.runInPieces(func() {
 				if !paid {
 					w.env.RegisterDelayedCallback(func() {
 						paid = true
@@ -421,18 +410,7 @@ func TestLoopContinuesAsNew(t *testing.T) {
 					}, payment.Sub(w.env.Now()))
 				}
 				w.env.RegisterDelayedCallback(w.tell, max(0, payment.Sub(w.env.Now()))+time.Second)
-				w.env.ExecuteWorkflow(workflows.TypeJourney, in)
-				err := w.env.GetWorkflowError()
-				var again *workflow.ContinueAsNewError
-				if !errors.As(err, &again) {
-					must(t, err)
-					break
-				}
-				in = workflows.JourneyInput{}
-				must(t, w.dataConverter().FromPayloads(again.Input, &in))
-				w.newEnvironment()
-				w.register()
-			}
+			})
 			round := []string{"remind sent paid", "paid entered", "paid timedOut morning", "morning entered", "morning waited rest", "rest entered", "rest waited remind"}
 			want := []string{"remind entered"}
 			for range 3 {

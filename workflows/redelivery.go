@@ -47,7 +47,7 @@ type redelivery struct {
 	loop
 }
 
-// woken has whoever is left looked at.
+// woken has all messages looked at that are not decided.
 func (r *redelivery) woken(workflow.Context, Wake) {
 	for _, i := range r.left() {
 		r.in.Members[i].Woken = true

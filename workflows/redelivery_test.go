@@ -285,8 +285,8 @@ func TestRedeliveryInput(t *testing.T) {
 	if _, attributes = workflows.RedeliveryInputOf(b); attributes.ContainsKey(workflows.AttrJourney) {
 		t.Error("a journey stands for messages of several")
 	}
-	if bulk, single := workflows.RedeliveryPriority(scope, "rdl_1"), workflows.RedeliveryPriority(scope, ""); bulk.PriorityKey <= workflows.Priority("acme", "lch_1", 100).PriorityKey ||
-		single.PriorityKey != workflows.Priority("acme", "", 1).PriorityKey {
+	if bulk, single := workflows.RedeliveryPriority(scope, "rdl_1"), workflows.RedeliveryPriority(scope, ""); bulk.PriorityKey <= workflows.CohortPriority(workflows.JourneyInput{Scope: scope, LaunchID: "lch_1"}).PriorityKey ||
+		single.PriorityKey != workflows.CohortPriority(workflows.JourneyInput{Scope: scope}).PriorityKey {
 		t.Errorf("priorities %+v and %+v", bulk, single)
 	}
 }

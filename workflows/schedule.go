@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,8 +18,8 @@ import (
 // keepSchedule makes the Schedule of a recurring launch, or has the one that exists hold
 // the times from now on. Temporal opens the occurrences: they are short workflows that
 // do not wait for one another. The Schedule is never paused, since the launch's row
-// decides whether an occurrence is opened: one that is due right after a resume takes
-// place even if Temporal could not have been told yet.
+// decides whether an occurrence is opened: one that is due right after a resume is opened
+// although Temporal may not know of the resume yet.
 //
 // Temporal drops what was due before an update and has not fired yet; the store opens it
 // when the launch is marked as started.
@@ -37,7 +37,7 @@ func (c *Client) keepSchedule(ctx context.Context, l waypost.Launch) error {
 			TaskQueue:             c.taskQueue,
 			TypedSearchAttributes: attributes,
 			StaticSummary:         "Occurrence of a launch of journey " + l.JourneyID,
-			Priority:              backgroundPriority(l.Scope),
+			Priority:              priority(l.Scope, priorityCohort),
 		},
 		Overlap:               enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
 		CatchupWindow:         waypost.OccurrenceWindow,
@@ -114,9 +114,9 @@ func (c *Client) DeleteSchedule(ctx context.Context, launchID string) error {
 	return nil
 }
 
-// How many times a Schedule holds: all of the next year, but at most maxTimes, which is
-// more than a day of a launch that recurs every minute, and at least one, but none that
-// maxCalendars cannot say. Temporal knows years up to lastYear.
+// A Schedule holds the times of the next year: at least one, and at most maxTimes, which is
+// more than a day of a launch that recurs every minute, and what maxCalendars can say.
+// Temporal knows years up to lastYear.
 const (
 	timesAhead   = 366 * 24 * time.Hour
 	maxTimes     = 2000
@@ -124,86 +124,54 @@ const (
 	lastYear     = 2100
 )
 
-// scheduleSpec tells Temporal the next times of a schedule as they are in UTC. What
-// Temporal makes of a cron expression where clocks change depends on the zone: it leaves
-// out what they jump over, days whose midnight does not exist among it, and fires twice
-// what they show twice, or once.
+// scheduleSpec tells Temporal the next times of a schedule, in UTC. Temporal's own cron
+// expressions are wrong where clocks change: it leaves out times that the clock jumps over,
+// and days without a midnight, and fires once or twice, by zone, at times that come twice.
 func scheduleSpec(s waypost.Schedule, startAt *time.Time, now time.Time) client.ScheduleSpec {
 	after := now
 	if startAt != nil && startAt.After(now) {
 		after = startAt.Add(-1) // it may be the first time itself
 	}
-	var hours []calendar
-	n := 0
+	var times []calendar
 	for at := range s.Times(after) {
-		if at.Year() > lastYear || n == maxTimes || n > 0 && at.After(after.Add(timesAhead)) {
+		if n := len(times); at.Year() > lastYear || n == maxTimes || n > 0 && at.After(after.Add(timesAhead)) {
 			break
 		}
-		n++
-		next := calendar{at.Year(), at.Month(), []int{at.Day()}, []int{at.Hour()}, []int{at.Minute()}, at.Second()}
-		if last := len(hours) - 1; last >= 0 && hours[last].sameHour(next) {
-			hours[last].minutes = append(hours[last].minutes, at.Minute())
-			continue
-		}
-		hours = append(hours, next)
-	}
-	days := joined(hours, func(a, b calendar) bool { return a.sameDay(b) && slices.Equal(a.minutes, b.minutes) },
-		func(a *calendar, b calendar) { a.hours = append(a.hours, b.hours...) })
-	months := joined(days, func(a, b calendar) bool {
-		return a.sameMonth(b) && slices.Equal(a.hours, b.hours) && slices.Equal(a.minutes, b.minutes)
-	}, func(a *calendar, b calendar) { a.days = append(a.days, b.days...) })
-	spec := client.ScheduleSpec{TimeZoneName: "UTC"}
-	for _, c := range months[:min(len(months), maxCalendars)] {
-		spec.Calendars = append(spec.Calendars, client.ScheduleCalendarSpec{
-			Second: ranges([]int{c.second}), Minute: ranges(c.minutes), Hour: ranges(c.hours), DayOfMonth: ranges(c.days),
-			Month: ranges([]int{int(c.month)}), Year: ranges([]int{c.year}),
+		times = append(times, calendar{
+			Second: only(at.Second()), Minute: only(at.Minute()), Hour: only(at.Hour()),
+			DayOfMonth: only(at.Day()), Month: only(int(at.Month())), Year: only(at.Year()),
 		})
 	}
-	return spec
+	hours := joined(times, func(c *calendar) *[]client.ScheduleRange { return &c.Minute })
+	days := joined(hours, func(c *calendar) *[]client.ScheduleRange { return &c.Hour })
+	months := joined(days, func(c *calendar) *[]client.ScheduleRange { return &c.DayOfMonth })
+	return client.ScheduleSpec{TimeZoneName: "UTC", Calendars: months[:min(len(months), maxCalendars)]}
 }
 
-// calendar holds the times in a month of which day, hour and minute are listed.
-type calendar struct {
-	year                 int
-	month                time.Month
-	days, hours, minutes []int
-	second               int // of zones that once were not whole minutes from UTC
-}
+type calendar = client.ScheduleCalendarSpec
 
-func (c calendar) sameMonth(other calendar) bool {
-	return c.year == other.year && c.month == other.month && c.second == other.second
-}
+func only(n int) []client.ScheduleRange { return []client.ScheduleRange{{Start: n, End: n}} }
 
-func (c calendar) sameDay(other calendar) bool {
-	return c.sameMonth(other) && slices.Equal(c.days, other.days)
-}
-
-func (c calendar) sameHour(other calendar) bool {
-	return c.sameDay(other) && slices.Equal(c.hours, other.hours)
-}
-
-// joined joins neighbors that go together.
-func joined(list []calendar, together func(a, b calendar) bool, join func(a *calendar, b calendar)) []calendar {
-	var result []calendar
+// joined joins neighbors that differ in one field only, in which each is a single number.
+func joined(list []calendar, field func(*calendar) *[]client.ScheduleRange) (result []calendar) {
 	for _, next := range list {
-		if last := len(result) - 1; last >= 0 && together(result[last], next) {
-			join(&result[last], next)
+		last := len(result) - 1
+		if last < 0 || !sameBut(result[last], next, field) {
+			result = append(result, next)
 			continue
 		}
-		result = append(result, next)
+		ranges, number := field(&result[last]), *field(&next)
+		if end := &(*ranges)[len(*ranges)-1]; end.End == number[0].Start-1 {
+			end.End = number[0].End
+		} else {
+			*ranges = append(*ranges, number...)
+		}
 	}
 	return result
 }
 
-// ranges writes ascending numbers as ranges.
-func ranges(numbers []int) []client.ScheduleRange {
-	var list []client.ScheduleRange
-	for _, n := range numbers {
-		if last := len(list) - 1; last >= 0 && list[last].End == n-1 {
-			list[last].End = n
-			continue
-		}
-		list = append(list, client.ScheduleRange{Start: n, End: n})
-	}
-	return list
+// sameBut tells whether two calendars differ in no other field.
+func sameBut(a, b calendar, field func(*calendar) *[]client.ScheduleRange) bool {
+	*field(&a), *field(&b) = nil, nil
+	return reflect.DeepEqual(a, b)
 }

@@ -42,15 +42,12 @@ func (s *Shown) show(ctx workflow.Context, now Shown, details string) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// show notes which node the first of those who are not done has reached, and the webhook of
+// show notes which node the first member that is not done has reached, and the webhook of
 // the last touchpoint among such nodes. It writes nothing while a local activity is under
-// way: more may be passed in the same task.
+// way: members may pass more nodes in the same task.
 func (c *cohort) show(ctx workflow.Context) error {
-	for i := range c.in.Members {
-		if m := &c.in.Members[i]; m.State.Phase != journey.PhaseDone {
-			c.reached.Node = m.State.Node
-			break
-		}
+	if left := c.left(); len(left) > 0 {
+		c.reached.Node = c.in.Members[left[0]].State.Node
 	}
 	if n, ok := c.def.Node(c.reached.Node); ok && n.Webhook != "" {
 		c.reached.Webhook = n.Webhook
@@ -58,11 +55,11 @@ func (c *cohort) show(ctx workflow.Context) error {
 	if c.locals > 0 {
 		return nil
 	}
-	c.reached.Outcomes = outcomesOf(c.in.Members, func(m *Member, outcome string) bool { return c.had(m, outcome) })
+	c.reached.Outcomes = outcomesOf(c.in.Members, c.had)
 	return c.in.show(ctx, c.reached, c.details())
 }
 
-// shownOutcomes are those that AttrOutcome can have, in the order that it has them.
+// shownOutcomes are the values of AttrOutcome, in their order.
 var shownOutcomes = []string{
 	delivery.OutcomeDelivered, delivery.OutcomeRetrying, delivery.OutcomeDeferred, delivery.OutcomeFailed,
 	delivery.OutcomeSkipped, delivery.OutcomeExited,
@@ -100,7 +97,7 @@ func (c *cohort) touchpoint(node string) bool {
 }
 
 // details is what the Web UI shows of a running workflow: the path of a single
-// lead, or the counts of a cohort with those who are not done and why.
+// lead, or the counts of a cohort and the leads that are not done, with why.
 func (c *cohort) details() string {
 	var b strings.Builder
 	// A run that continues as new loses its summary; this one is set again.
@@ -194,19 +191,13 @@ type JourneyResult struct {
 	Enrollment string                   `json:"enrollment,omitempty"`
 	Lead       int64                    `json:"lead,omitempty"`
 	Status     waypost.EnrollmentStatus `json:"status,omitempty"`
-	Path       []PathStep               `json:"path,omitempty"`
+	Path       []journey.Visit          `json:"path,omitempty"`
 
 	Enrollments  int          `json:"enrollments,omitempty"`
 	Exited       int          `json:"exited,omitempty"` // enrollments that an event has ended
 	Moved        int          `json:"moved,omitempty"`  // enrollments that went on in another version
 	Touchpoints  []NodeCount  `json:"touchpoints,omitempty"`
 	NotSucceeded []LeadResult `json:"notSucceeded,omitempty"`
-}
-
-// PathStep is a node that was passed and what came of it.
-type PathStep struct {
-	Node   string `json:"node"`
-	Result string `json:"result"`
 }
 
 // NodeCount counts what came of a touchpoint over a cohort.
@@ -227,11 +218,7 @@ type LeadResult struct {
 func (c *cohort) result() JourneyResult {
 	if len(c.in.Members) == 1 {
 		m := c.in.Members[0]
-		r := JourneyResult{Enrollment: m.EnrollmentID, Lead: m.LeadsID, Status: m.State.EnrollmentStatus()}
-		for _, v := range m.State.Path {
-			r.Path = append(r.Path, PathStep{v.Node, v.Result})
-		}
-		return r
+		return JourneyResult{Enrollment: m.EnrollmentID, Lead: m.LeadsID, Status: m.State.EnrollmentStatus(), Path: m.State.Path}
 	}
 	r := JourneyResult{Enrollments: len(c.in.Members)}
 	for _, m := range c.in.Members {
@@ -263,11 +250,10 @@ func (c *cohort) result() JourneyResult {
 }
 
 func (r *JourneyResult) touchpoint(node string) *NodeCount {
-	for i := range r.Touchpoints {
-		if r.Touchpoints[i].Node == node {
-			return &r.Touchpoints[i]
-		}
+	i := slices.IndexFunc(r.Touchpoints, func(c NodeCount) bool { return c.Node == node })
+	if i < 0 {
+		i = len(r.Touchpoints)
+		r.Touchpoints = append(r.Touchpoints, NodeCount{Node: node})
 	}
-	r.Touchpoints = append(r.Touchpoints, NodeCount{Node: node})
-	return &r.Touchpoints[len(r.Touchpoints)-1]
+	return &r.Touchpoints[i]
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,9 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"waypost"
 	"waypost/activities"
@@ -139,7 +142,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	ctx := context.Background()
 	definition = strings.ReplaceAll(definition, "WEBHOOK", w.webhook.ID)
 	def, problems := journey.Parse([]byte(definition))
-	problems = append(problems, def.Check(func(id string) bool { return waypost.IsID(waypost.PrefixWebhook, id) })...)
+	problems = append(problems, def.Check(func(id string) bool { return waypost.IsID(waypost.PrefixWebhook, id) }, nil)...)
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)
@@ -173,6 +176,32 @@ func (w *world) run() workflows.JourneyResult {
 	var result workflows.JourneyResult
 	must(w.t, w.env.GetWorkflowResult(&result))
 	return result
+}
+
+// runInPieces runs the workflow of a claimed cohort to the end, which continues as new
+// whenever something has happened, and returns the number of runs. plan is called before each.
+func (w *world) runInPieces(plan func()) (runs int) {
+	w.t.Helper()
+	in := w.claim()
+	for runs = 1; runs <= 100; runs++ {
+		again := func() { w.env.SetContinueAsNewSuggested(true) }
+		w.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { again() })
+		w.env.SetOnLocalActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { again() })
+		w.env.SetOnTimerFiredListener(func(string) { again() })
+		plan()
+		w.env.ExecuteWorkflow(workflows.TypeJourney, in)
+		next, continues := errors.AsType[*workflow.ContinueAsNewError](w.env.GetWorkflowError())
+		if !continues {
+			must(w.t, w.env.GetWorkflowError())
+			return runs
+		}
+		in = workflows.JourneyInput{}
+		must(w.t, w.dataConverter().FromPayloads(next.Input, &in))
+		w.newEnvironment()
+		w.register()
+	}
+	w.t.Fatal("the workflow never ends")
+	return runs
 }
 
 func (w *world) claim() workflows.JourneyInput {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,18 +38,15 @@ It fails if the answer is no success; the body is printed nevertheless.`,
 				}
 				header.Add(name, strings.TrimSpace(value))
 			}
-			body := []byte(data)
-			if name, isFile := strings.CutPrefix(data, "@"); isFile || data == "-" {
-				var err error
-				if body, err = c.readInput(name); err != nil {
-					return err
-				}
+			body, err := c.readValue(data)
+			if err != nil {
+				return err
 			}
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			a, err := cl.call(cmd.Context(), method, path, header, body)
+			a, err := cl.call(cmd.Context(), method, path, header, json.RawMessage(body))
 			if err != nil {
 				return err
 			}
@@ -64,19 +63,18 @@ It fails if the answer is no success; the body is printed nevertheless.`,
 	return cmd
 }
 
-// printRaw writes an answer as it came.
+// printRaw writes the body of an answer as it came, after its status and headers if
+// include is set.
 func (c *cli) printRaw(a answer, include bool) error {
 	var out bytes.Buffer
 	if include {
 		fmt.Fprintf(&out, "%s %d %s\n", a.proto, a.status, http.StatusText(a.status))
-		var lines []string
-		for name, values := range a.header {
-			for _, v := range values {
-				lines = append(lines, name+": "+v+"\n")
+		for _, name := range slices.Sorted(maps.Keys(a.header)) {
+			for _, v := range a.header[name] {
+				fmt.Fprintf(&out, "%s: %s\n", name, v)
 			}
 		}
-		sort.Strings(lines)
-		out.WriteString(strings.Join(lines, "") + "\n")
+		out.WriteByte('\n')
 	}
 	out.Write(a.body)
 	if len(a.body) > 0 && !bytes.HasSuffix(a.body, []byte("\n")) {

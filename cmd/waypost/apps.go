@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,28 +14,20 @@ import (
 	"waypost/config"
 )
 
-// applications is what the apps commands need of the database.
-type applications interface {
+// database is the part of the store that commands use directly.
+type database interface {
 	CreateApplication(ctx context.Context, a waypost.Application) (waypost.Credential, error)
 	Applications(ctx context.Context, org string) ([]waypost.Application, error)
 	RotateKey(ctx context.Context, id string) (waypost.Credential, error)
 	DisableApplication(ctx context.Context, id string) error
+	KeyUses(ctx context.Context) ([]waypost.KeyUse, error)
+	Reseal(ctx context.Context, tell func(n int)) error
+	ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error)
 }
 
-func (c *cli) apps() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "apps", Short: "Manage the applications that may call the gateway",
-		Long: `Manages the applications that may call the gateway, directly on the database: it needs
-WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS.`,
-		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run`,
-	}
-	cmd.AddCommand(c.appsCreate(), c.appsList(), c.appsRotate(), c.appsDisable())
-	return cmd
-}
-
-// withApplications runs do on the database.
-func (c *cli) withApplications(ctx context.Context, do func(applications) error) error {
-	cfg, err := c.load(config.RoleApps)
+// withDatabase runs do on the database that the settings of a role name.
+func (c *cli) withDatabase(ctx context.Context, role config.Role, do func(config.Config, database) error) error {
+	cfg, err := c.load(role)
 	if err != nil {
 		return err
 	}
@@ -42,11 +35,16 @@ func (c *cli) withApplications(ctx context.Context, do func(applications) error)
 	if err != nil {
 		return err
 	}
-	if err := do(db); err != nil {
-		_ = db.Close()
-		return err
-	}
-	return db.Close()
+	return errors.Join(do(cfg, db), db.Close())
+}
+
+func (c *cli) apps() *cobra.Command {
+	return group(&cobra.Command{
+		Use: "apps", Short: "Manage the applications that may call the gateway",
+		Long: `Manages the applications that may call the gateway, directly on the database: it needs
+WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS.`,
+		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run`,
+	}, c.appsCreate(), c.appsList(), c.appsRotate(), c.appsDisable())
 }
 
 func (c *cli) appsCreate() *cobra.Command {
@@ -55,7 +53,7 @@ func (c *cli) appsCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create --org ORG --name NAME --grant GRANT…", Short: "Create an application; its secret is shown once",
 		Long: "Creates an application and shows its id, access key and secret key. The secret is shown\nthis once and never again. The grants, of which a trailing * matches the rest:\n\n  " +
-			strings.Join(grantNames(), "\n  "),
+			joined(waypost.AllGrants, "\n  ", grantName),
 		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run
   waypost apps create --org acme --name admin --grant '*' --require-if-match -o json`,
 		Args: cobra.NoArgs,
@@ -73,7 +71,7 @@ func (c *cli) appsCreate() *cobra.Command {
 			if err := a.Validate(); err != nil {
 				return usageError{err}
 			}
-			return c.withApplications(cmd.Context(), func(db applications) error {
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
 				made, err := db.CreateApplication(cmd.Context(), a)
 				if err != nil {
 					return err
@@ -92,13 +90,7 @@ func (c *cli) appsCreate() *cobra.Command {
 	return cmd
 }
 
-func grantNames() []string {
-	names := make([]string, len(waypost.AllGrants))
-	for i, g := range waypost.AllGrants {
-		names[i] = string(g)
-	}
-	return names
-}
+func grantName(g waypost.Grant) string { return string(g) }
 
 func (c *cli) appsList() *cobra.Command {
 	var org string
@@ -106,7 +98,7 @@ func (c *cli) appsList() *cobra.Command {
 		Use: "list", Short: "List applications", Args: cobra.NoArgs,
 		Example: `  waypost apps list --org acme`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withApplications(cmd.Context(), func(db applications) error {
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
 				all, err := db.Applications(cmd.Context(), org)
 				if err != nil {
 					return err
@@ -116,32 +108,30 @@ func (c *cli) appsList() *cobra.Command {
 				}
 				t := c.table("ID", "ORG", "NAME", "GRANTS", "ACCESS KEYS", "RATE", "STATE", "CREATED")
 				for _, a := range all {
-					t.row(a.ID, a.Org, a.Name, joined(a.Grants, func(g waypost.Grant) string { return string(g) }),
-						joined(a.Keys, func(k waypost.KeyInfo) string { return k.AccessKey }),
-						fmt.Sprintf("%d/s, burst %d", a.RatePerSecond, a.RateBurst), state(a), a.CreatedAt.UTC().Format(time.RFC3339))
+					state := "active"
+					if a.Disabled {
+						state = "disabled"
+					}
+					t.row(a.ID, a.Org, a.Name, joined(a.Grants, ",", grantName),
+						joined(a.Keys, ",", func(k waypost.KeyInfo) string { return k.AccessKey }),
+						fmt.Sprintf("%d/s, burst %d", a.RatePerSecond, a.RateBurst), state, a.CreatedAt.UTC().Format(time.RFC3339))
 				}
 				return t.flush()
 			})
 		},
 	}
 	cmd.Flags().StringVar(&org, "org", "", "only those of this organisation")
-	filled(cmd, "org")
+	notEmpty(cmd, "org")
 	return cmd
 }
 
-func joined[T any](list []T, name func(T) string) string {
+// joined writes the names of a list with sep between them.
+func joined[T any](list []T, sep string, name func(T) string) string {
 	names := make([]string, len(list))
 	for i, v := range list {
 		names[i] = name(v)
 	}
-	return strings.Join(names, ",")
-}
-
-func state(a waypost.Application) string {
-	if a.Disabled {
-		return "disabled"
-	}
-	return "active"
+	return strings.Join(names, sep)
 }
 
 func (c *cli) appsRotate() *cobra.Command {
@@ -152,7 +142,7 @@ over. Where there are two already, the older one is revoked first.`,
 		Example: `  waypost apps rotate app_…`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withApplications(cmd.Context(), func(db applications) error {
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
 				made, err := db.RotateKey(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -169,21 +159,17 @@ func (c *cli) appsDisable() *cobra.Command {
 		Example: `  waypost apps disable app_…`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withApplications(cmd.Context(), func(db applications) error {
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
 				if err := db.DisableApplication(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				if c.output == outputJSON {
-					return c.printJSON(map[string]any{"id": args[0], "disabled": true})
-				}
-				_, err := fmt.Fprintf(c.stdout, "disabled %s\n", args[0])
-				return err
+				return c.printDone("disabled "+args[0], map[string]any{"id": args[0], "disabled": true})
 			})
 		},
 	}
 }
 
-// printCredential shows a secret for its first and only time.
+// printCredential shows the secret of a new key, which cannot be read again.
 func (c *cli) printCredential(made waypost.Credential) error {
 	a := made.Application
 	if c.output == outputJSON {

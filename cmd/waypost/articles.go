@@ -19,78 +19,53 @@ const articlesPath = "/v1/articles"
 func articlePath(id string) string { return articlesPath + "/" + url.PathEscape(id) }
 
 func (c *cli) articles() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "articles", Short: "Search, write, import and reindex the articles of content sites",
 		Example: `  waypost articles put article.yaml
   waypost articles import articles.ndjson
   waypost articles search 报销 --tenant help-centre`,
-	}
-	cmd.AddCommand(c.articlesSearch(), c.articlesShow(), c.articlesPut(), c.articlesDelete(), c.articlesImport(), c.articlesReindex())
-	return cmd
+	}, c.articlesSearch(), c.articlesShow(), c.articlesPut(), c.articlesDelete(), c.articlesImport(), c.articlesReindex())
 }
 
 func (c *cli) articlesShow() *cobra.Command {
-	var etag bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show an article", Args: cobra.ExactArgs(1),
-		Long: `Shows an article with its content. With --etag it shows only the ETag of its current version, for
+	return c.showCommand(showing{
+		short: "Show an article",
+		long: `Shows an article with its content. With --etag it shows only the ETag of its current version, for
 --if-match of put and delete.`,
-		Example: `  waypost articles show 7d0c1b52-1e0b-4c51-9f4e-0c6a3c1f2b10 -o json > article.json
+		example: `  waypost articles show 7d0c1b52-1e0b-4c51-9f4e-0c6a3c1f2b10 -o json > article.json
   waypost articles show 4711 --etag`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if etag {
-				return c.showETag(cmd.Context(), articlePath(args[0]))
-			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodGet, articlePath(args[0]), nil, nil)
-			if err != nil {
-				return err
-			}
-			return c.printArticle(a, true)
-		},
-	}
-	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
-	return cmd
+		path:  articlePath,
+		print: c.printArticle,
+		etag:  true,
+	})
 }
 
-// printArticle writes an article: its members, its channels and, if they are asked
-// for, the lines of its content.
-func (c *cli) printArticle(a answer, whole bool) error {
-	if c.output == outputJSON {
-		return c.printAnswer(a)
-	}
-	m, err := a.object()
-	if err != nil {
+// printArticle writes an article: its members, its channels and its content.
+func (c *cli) printArticle(m members) error {
+	if err := c.printStored(m); err != nil {
 		return err
-	}
-	if err := c.printObject(m, "content", "channels"); err != nil {
-		return err
-	}
-	var channels []members
-	if json.Unmarshal(m.raw("channels"), &channels) == nil && len(channels) > 0 {
-		fmt.Fprintln(c.stdout)
-		err := c.printRows(channels, of("CHANNEL", "id"), of("LEVEL", "access_level"), of("SLUG", "slug"), of("NAME", "name"), of("URL", "url"))
-		if err != nil {
-			return err
-		}
 	}
 	var content string
-	if !whole || json.Unmarshal(m.raw("content"), &content) != nil || content == "" {
+	if json.Unmarshal(m.raw("content"), &content) != nil || content == "" {
 		return nil
 	}
 	lines := strings.Split(strings.TrimRight(content, "\r\n"), "\n")
 	for i, line := range lines {
 		lines[i] = clean(strings.TrimSuffix(line, "\r"))
 	}
-	_, err = fmt.Fprintf(c.stdout, "\n%s\n", strings.Join(lines, "\n"))
+	_, err := fmt.Fprintf(c.stdout, "\n%s\n", strings.Join(lines, "\n"))
 	return err
 }
 
+// printStored is printArticle without the content.
+func (c *cli) printStored(m members) error {
+	if err := c.printObject(m, "content", "channels"); err != nil {
+		return err
+	}
+	return c.printList(m, "channels", col("CHANNEL", "id"), col("LEVEL", "access_level"), col("SLUG", "slug"), col("NAME", "name"), col("URL", "url"))
+}
+
 func (c *cli) articlesPut() *cobra.Command {
-	var match string
 	cmd := &cobra.Command{
 		Use: "put FILE", Short: "Create or replace an article",
 		Long: `Creates the article that a YAML or JSON file holds (- is standard input), or replaces the one with its
@@ -124,19 +99,18 @@ happens if the article was changed meanwhile.`,
 			if !waypost.IsArticleKey(id) {
 				return errors.New("the article must have an id: 1 to 64 of letters, digits, '.', '_' and '-'")
 			}
-			a, err := c.change(cmd, http.MethodPut, articlePath(id), match, body)
+			a, err := c.change(cmd, http.MethodPut, articlePath(id), body)
 			if err != nil {
 				return err
 			}
-			return c.printArticle(a, false)
+			return c.print(a, c.printStored)
 		},
 	}
-	matchFlag(cmd, &match, "article")
+	matchFlag(cmd, "article")
 	return cmd
 }
 
 func (c *cli) articlesDelete() *cobra.Command {
-	var match string
 	cmd := &cobra.Command{
 		Use: "delete ID...", Short: "Delete articles",
 		Long: `Deletes articles; a moment later they are not found any more. One that cannot be deleted keeps no other
@@ -150,12 +124,12 @@ from being deleted, and the exit code is then 1.`,
 			}
 			deleted, failed := []string{}, 0
 			for _, id := range args {
-				_, err := c.change(cmd, http.MethodDelete, articlePath(id), match, nil)
+				_, err := c.change(cmd, http.MethodDelete, articlePath(id), nil)
 				switch {
 				case err == nil:
 					deleted = append(deleted, id)
 				case len(args) == 1 || cmd.Context().Err() != nil || !errors.As(err, new(*waypost.Error)):
-					return err // the next one would meet the same
+					return err // other articles would fail in the same way
 				default:
 					failed++
 					fmt.Fprintf(c.stderr, "%s: %s\n", clean(id), describe(err))
@@ -177,7 +151,7 @@ from being deleted, and the exit code is then 1.`,
 			return nil
 		},
 	}
-	matchFlag(cmd, &match, "article")
+	matchFlag(cmd, "article")
 	return cmd
 }
 
@@ -196,19 +170,17 @@ watching: the reindex goes on. With --watch it only watches the last one, and as
   waypost articles reindex --no-wait -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if noWait {
+				return c.send(cmd.Context(), http.MethodPost, reindexPath, nil)
+			}
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			if watch {
-				return c.watchReindex(cmd.Context(), cl)
-			}
-			a, err := cl.do(cmd.Context(), http.MethodPost, reindexPath, nil, nil)
-			if err != nil {
-				return err
-			}
-			if noWait {
-				return c.printAnswer(a)
+			if !watch {
+				if _, err := cl.do(cmd.Context(), http.MethodPost, reindexPath, nil, nil); err != nil {
+					return err
+				}
 			}
 			return c.watchReindex(cmd.Context(), cl)
 		},
@@ -219,12 +191,11 @@ watching: the reindex goes on. With --watch it only watches the last one, and as
 	return cmd
 }
 
-// reindexProgress is what of a reindex a progress bar shows.
+// reindexProgress is the part of a reindex that its progress bar shows.
 type reindexProgress struct {
-	Status    waypost.ReindexStatus `json:"status"`
-	Message   string                `json:"message"`
-	Total     int                   `json:"total"`
-	Processed int                   `json:"processed"`
+	Status           waypost.ReindexStatus
+	Message          string
+	Total, Processed int
 }
 
 func (p reindexProgress) state() (string, bool) {
@@ -232,7 +203,7 @@ func (p reindexProgress) state() (string, bool) {
 }
 
 func (p reindexProgress) done() float64 {
-	if p.Status == waypost.ReindexSucceeded { // of no articles, too
+	if p.Status == waypost.ReindexSucceeded { // also without articles
 		return 1
 	}
 	return share(int64(p.Processed), int64(p.Total))
@@ -240,9 +211,9 @@ func (p reindexProgress) done() float64 {
 
 func (p reindexProgress) String() string {
 	if p.Status == waypost.ReindexPending {
-		return "  0 %  reindex pending"
+		return "reindex pending"
 	}
-	return fmt.Sprintf("%3d %%  reindex %s, %d of %s", int(100*p.done()), clean(string(p.Status)), p.Processed, some(p.Total, "article", "articles"))
+	return fmt.Sprintf("reindex %s, %d of %s", clean(string(p.Status)), p.Processed, quantity(p.Total, "article", "articles"))
 }
 
 // watchReindex shows a reindex's progress until it has ended, and then the reindex.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 
@@ -23,9 +22,9 @@ import (
 
 const articleImportPath = articlesPath + "/import"
 
-// Bounds of what of a file is sent at once.
+// Bounds of a part, which is sent in one request.
 const (
-	// maxPartLines is such that every line that fails is told.
+	// maxPartLines lets the answer to a part hold an error for each of its lines.
 	maxPartLines = waypost.MaxArticleErrors
 	maxPartSize  = 16 << 20 // bytes
 	// maxArticleLine is the longest line that an import takes, in bytes.
@@ -56,19 +55,14 @@ file again is harmless: what is there already stays as it is.`,
 			if err != nil {
 				return err
 			}
-			im := &articleImport{c: c, client: cl, name: args[0], failures: io.Discard}
-			if args[0] == "-" {
-				im.name = "standard input"
-			}
-			if f, isFile := file.(*os.File); isFile && isRegular(f) {
-				if info, err := f.Stat(); err == nil {
-					im.size = info.Size()
-				}
+			im := &articleImport{c: c, client: cl, name: inputName(args[0]), failures: io.Discard, errors: []members{}}
+			if _, info := regularFile(file); info != nil {
+				im.size = info.Size()
 			}
 			if errorsFile == "" {
 				return im.run(cmd.Context(), file)
 			}
-			var ended error // of an import that ends early, the file has what it had so far
+			var ended error // kept apart: the file is saved although the import has failed
 			err = saveTo(errorsFile, func(w io.Writer) error {
 				im.failures = w
 				ended = im.run(cmd.Context(), file)
@@ -78,7 +72,7 @@ file again is harmless: what is there already stays as it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&errorsFile, "errors", "", "write the errors of the lines that failed to this file (NDJSON)")
-	filled(cmd, "errors")
+	notEmpty(cmd, "errors")
 	return cmd
 }
 
@@ -87,17 +81,17 @@ type articleImport struct {
 	c        *cli
 	client   *client
 	name     string    // for people
-	size     int64     // of the file, 0 if it is not known
+	size     int64     // of the file; 0: unknown
 	failures io.Writer // gets every line that failed, as NDJSON
 
-	sent  int64 // bytes of the parts that the gateway has answered
-	lines int   // of the file, that these parts and the lines between them had
+	sent  int64 // bytes of the file up to the end of the last answered part
+	lines int   // lines of the file up to there
 	articleCounts
-	errors    []members // of the first lines that failed, at most MaxArticleErrors
-	unwritten error     // of failures
+	errors    []members // the first lines that failed, at most MaxArticleErrors
+	unwritten error     // why failures could not be written
 }
 
-// articleCounts is what has become of the lines of an import.
+// articleCounts counts the lines of an import by their results.
 type articleCounts struct {
 	Total   int `json:"total"`
 	Created int `json:"created"`
@@ -105,7 +99,7 @@ type articleCounts struct {
 	Failed  int `json:"failed"`
 }
 
-// run imports a file and shows what has become of it.
+// run imports a file and shows the result.
 func (im *articleImport) run(ctx context.Context, file io.Reader) error {
 	shown := &progress{c: im.c}
 	if err := im.send(ctx, file, shown); err != nil {
@@ -121,7 +115,7 @@ func (im *articleImport) run(ctx context.Context, file io.Reader) error {
 		return err
 	}
 	if im.Failed > 0 {
-		return fmt.Errorf("%d of %s failed", im.Failed, some(im.Total, "line", "lines"))
+		return fmt.Errorf("%d of %s failed", im.Failed, quantity(im.Total, "line", "lines"))
 	}
 	return nil
 }
@@ -159,39 +153,30 @@ func (im *articleImport) send(ctx context.Context, file io.Reader, shown *progre
 	return nil
 }
 
-// articlePart is what of a file is sent at once.
+// articlePart is a part of a file, sent in one request.
 type articlePart struct {
 	body    []byte
-	lines   []int // the numbers in the file of the lines of the body
-	tooLong []int // those of lines that are not sent
-	size    int64 // bytes of the file, those of lines that are not sent too
-	end     int   // the number of its last line in the file
+	lines   []int // the numbers in the file of the body's lines
+	tooLong []int // the numbers of lines that are too long and not sent
+	size    int64 // bytes of the file, lines that are not sent included
+	end     int   // the number of the part's last line in the file
 	last    bool
 }
 
 // articleRows cuts a file into parts.
 type articleRows struct {
 	in   *bufio.Reader
-	line int    // the number of the line that was read last
-	held []byte // that line, where it did not fit into its part
+	line int // the number of the line that was read last
 }
 
-// part reads the next part. Blank lines are left out.
-func (r *articleRows) part() (articlePart, error) {
-	var p articlePart
-	for len(p.lines)+len(p.tooLong) < maxPartLines {
-		line, size := r.held, int64(len(r.held))
-		tooLong := false
-		var err error
-		if r.held = nil; line == nil {
-			line, size, tooLong, err = r.readLine()
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+// part reads the next part, which ends where one more line might be too much. Blank lines
+// are left out.
+func (r *articleRows) part() (p articlePart, err error) {
+	for !p.last && len(p.lines)+len(p.tooLong) < maxPartLines && len(p.body)+maxArticleLine < maxPartSize {
+		line, size, tooLong, err := r.readLine()
+		p.last = errors.Is(err, io.EOF)
+		if err != nil && !p.last {
 			return p, err
-		}
-		if len(p.body) > 0 && len(p.body)+len(line) >= maxPartSize {
-			r.held = line
-			return p, nil
 		}
 		p.size += size
 		switch {
@@ -201,17 +186,13 @@ func (r *articleRows) part() (articlePart, error) {
 			p.lines = append(p.lines, r.line)
 			p.body = append(append(p.body, bytes.TrimRight(line, "\r\n")...), '\n')
 		}
-		p.end = r.line
-		if errors.Is(err, io.EOF) {
-			p.last = true
-			break
-		}
 	}
+	p.end = r.line
 	return p, nil
 }
 
-// readLine reads a line with its end; of one that is too long, it only counts the
-// bytes. io.EOF comes with the last line, which may be empty.
+// readLine reads a line with its end. It counts the bytes of a line that is too long, and
+// drops them. io.EOF comes with the last line, which may be empty.
 func (r *articleRows) readLine() (line []byte, size int64, tooLong bool, err error) {
 	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
 		var piece []byte
@@ -236,12 +217,11 @@ type articlePartAnswer struct {
 	Errors []members `json:"errors"`
 }
 
-// partTries is how often a part is sent until the gateway has said what has become of
-// it.
+// partTries is how often a part is sent if no answer comes.
 const partTries = 5
 
-// sendPart sends a part until the gateway has answered. One Idempotency-Key has an
-// answer that got lost told again.
+// sendPart sends a part until the gateway has answered. All tries have the same
+// Idempotency-Key, so that a lost answer is repeated.
 func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *progress) (answered articlePartAnswer, err error) {
 	header := http.Header{"Content-Type": {"application/x-ndjson"}, "Idempotency-Key": {"articles-" + signature.NewNonce()}}
 	hash := signature.HashBody(part.body)
@@ -258,17 +238,11 @@ func (im *articleImport) sendPart(ctx context.Context, part articlePart, shown *
 	if err != nil {
 		return answered, err
 	}
-	return answered, unreadable(json.Unmarshal(a.body, &answered), a)
+	err = a.decode(&answered, "import")
+	return answered, err
 }
 
-func unreadable(err error, a answer) error {
-	if err != nil {
-		return fmt.Errorf("the gateway's answer is no import: %s", clean(clip(string(a.body), 200)))
-	}
-	return nil
-}
-
-// add counts what has become of a part.
+// add counts the results of a part.
 func (im *articleImport) add(part articlePart, answered articlePartAnswer) error {
 	im.Total += answered.Total + len(part.tooLong)
 	im.Created += answered.Created
@@ -304,11 +278,11 @@ func (im *articleImport) add(part articlePart, answered articlePartAnswer) error
 }
 
 func lineOf(m members) int {
-	n, _ := strconv.Atoi(m.text("line")) // without one it stands first
+	n, _ := strconv.Atoi(m.text("line")) // errors without a line come first
 	return n
 }
 
-// failed notes a line that failed.
+// failed keeps and writes a line that failed.
 func (im *articleImport) failed(m members) error {
 	if len(im.errors) < waypost.MaxArticleErrors {
 		im.errors = append(im.errors, m)
@@ -332,14 +306,14 @@ func (im *articleImport) share(sent int64) float64 {
 
 // line says how far the import is.
 func (im *articleImport) line(sent int64) string {
-	counts := fmt.Sprintf("%s, %d created, %d updated, %d failed", some(im.Total, "line", "lines"), im.Created, im.Updated, im.Failed)
+	counts := fmt.Sprintf("%s, %d created, %d updated, %d failed", quantity(im.Total, "line", "lines"), im.Created, im.Updated, im.Failed)
 	if im.size == 0 {
 		return fmt.Sprintf("sent %s, %s", sizeOf(sent), counts)
 	}
 	return fmt.Sprintf("%3d %%  sent %s of %s, %s", int(100*im.share(sent)), sizeOf(sent), sizeOf(im.size), counts)
 }
 
-// soFar says what has become of an import that ended before its file.
+// soFar says which lines were imported before an error.
 func (im *articleImport) soFar() string {
 	if im.lines == 0 {
 		return "importing " + im.name + " again is harmless, should the gateway have got some of it"
@@ -351,21 +325,14 @@ func (im *articleImport) soFar() string {
 // print writes the counts, and the first lines that failed.
 func (im *articleImport) print() error {
 	if im.c.output == outputJSON {
-		out := articlePartAnswer{im.articleCounts, im.errors}
-		if out.Errors == nil {
-			out.Errors = []members{}
-		}
-		return im.c.printJSON(out)
+		return im.c.printJSON(articlePartAnswer{im.articleCounts, im.errors})
 	}
-	counts, err := json.Marshal(im.articleCounts)
-	if err != nil {
-		return err
-	}
-	var m members
-	if err := json.Unmarshal(counts, &m); err != nil {
-		return err
-	}
-	if err := im.c.printObject(m); err != nil || im.Failed == 0 {
+	t := im.c.table()
+	t.row("total", strconv.Itoa(im.Total))
+	t.row("created", strconv.Itoa(im.Created))
+	t.row("updated", strconv.Itoa(im.Updated))
+	t.row("failed", strconv.Itoa(im.Failed))
+	if err := t.flush(); err != nil || im.Failed == 0 {
 		return err
 	}
 	fmt.Fprintln(im.c.stdout)

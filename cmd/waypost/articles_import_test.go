@@ -161,7 +161,9 @@ func TestArticleRows(t *testing.T) {
 		got = append(got, fmt.Sprint(p.lines, p.tooLong, p.size, p.end))
 		last = p.last
 	}
-	want := []string{fmt.Sprint([]int{1, 2}, []int{3}, 2*len(long)+6, 4), fmt.Sprint([]int{5, 6}, []int{}, len(long)+3, 6)}
+	want := []string{
+		fmt.Sprint([]int{1, 2}, []int{}, len(long)+3, 2), fmt.Sprint([]int{5}, []int{3}, 2*len(long)+5, 5), fmt.Sprint([]int{6}, []int{}, 1, 6),
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

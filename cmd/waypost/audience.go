@@ -1,8 +1,15 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
 
-// audienceInput is the flags that say for which leads something is done.
+	"github.com/spf13/cobra"
+)
+
+// audienceInput holds the flags that choose leads.
 type audienceInput struct {
 	leads     string
 	filters   []string
@@ -12,21 +19,14 @@ type audienceInput struct {
 func (in *audienceInput) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&in.leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
-	f.StringArrayVar(&in.filters, "filter", nil, "only leads that match, such as leadsGroup=3; may stand several times")
+	f.StringArrayVar(&in.filters, "filter", nil, `the leads that match NAME=VALUE; may stand several times, and all must match:
+leadsGroup, region, name (a prefix), mobilePhone, email, externalId,
+createdFrom, createdTo, updatedFrom, updatedTo (RFC 3339; To is exclusive)`)
 	f.BoolVar(&in.everybody, "all", false, "every lead")
-	filled(cmd, "leads")
+	notEmpty(cmd, "leads")
 }
 
-// audienceHelp explains the flags.
-const audienceHelp = `
-  --leads FILE          the leads in a file: their leadsIds, one a line, or as a JSON list
-  --filter NAME=VALUE   the leads that match all filters: leadsGroup, region, name (a prefix),
-                        mobilePhone, email, externalId, createdFrom, createdTo, updatedFrom,
-                        updatedTo (RFC 3339; To is exclusive)
-  --all                 every lead
-`
-
-// audience reads what the flags say, as the API has it.
+// audience returns the member "audience" of a request.
 func (c *cli) audience(what string, in audienceInput) (map[string]any, error) {
 	ways := 0
 	for _, given := range []bool{in.leads != "", len(in.filters) > 0, in.everybody} {
@@ -43,4 +43,57 @@ func (c *cli) audience(what string, in audienceInput) (map[string]any, error) {
 	}
 	filter, err := leadFilter(in.filters)
 	return map[string]any{"filter": filter}, err
+}
+
+// leadFilter reads --filter. The gateway checks the names; only those of numbers are
+// known here.
+func leadFilter(texts []string) (map[string]any, error) {
+	pairs, err := pairsOf("--filter", texts, "name=value, such as leadsGroup=3")
+	if err != nil {
+		return nil, err
+	}
+	filter := map[string]any{}
+	for name, value := range pairs {
+		filter[name] = value
+		if name == "leadsGroup" || name == "region" {
+			if filter[name], err = strconv.ParseInt(value, 10, 64); err != nil {
+				return nil, usagef("--filter %s=%s: it is no whole number", name, value)
+			}
+		}
+	}
+	return filter, nil
+}
+
+// readLeads reads leadsIds, one a line or as a JSON list.
+func (c *cli) readLeads(name string) (any, error) {
+	data, err := c.readInput(name)
+	if err != nil {
+		return nil, err
+	}
+	name = inputName(name)
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
+	if bytes.HasPrefix(data, []byte("[")) {
+		if !json.Valid(data) {
+			return nil, fmt.Errorf("%s begins like a JSON list, and is none", name)
+		}
+		return json.RawMessage(data), nil // the gateway checks its items
+	}
+	ids := []int64{}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := string(bytes.TrimSpace(line))
+		if text == "" {
+			continue
+		}
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %q is no leadsId", name, n, clip(text, 40))
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s holds no leadsIds", name)
+	}
+	return ids, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ import (
 // say what to do.
 type client struct {
 	gateway *signed.Client
-	profile profile // that says whom to call
+	profile profile // the source of the URL and the keys
 }
 
 // answer is what a gateway answered.
@@ -45,18 +46,17 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// profile is the file that WAYPOST_PROFILE names. waypost-dev writes more
-// members than these.
+// profile is the file that WAYPOST_PROFILE names. waypost-dev writes further members.
 type profile struct {
 	URL       string `json:"url"`
 	AccessKey string `json:"accessKey"`
 	SecretKey string `json:"secretKey"`
-	// For article search; without them it needs --tenant, and asks for a token.
+	// For article search; without them a search needs --tenant, and a token is issued for it.
 	SearchToken string `json:"searchToken"`
 	TenantID    string `json:"tenantId"`
 }
 
-// client finds out whom to call, and with which keys.
+// client makes a client from the settings or the profile.
 func (c *cli) client() (*client, error) {
 	cfg, err := c.load(config.RoleClient)
 	if err != nil {
@@ -118,19 +118,26 @@ func readProfile(path string) (profile, error) {
 	return p, nil
 }
 
-// call sends one signed request, whatever the answer's status. The path may
-// have a query.
-func (c *client) call(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
+// call sends one signed request, whatever the answer's status. The path may have a
+// query. The body is sent as JSON, a json.RawMessage as it stands; nil is none.
+func (c *client) call(ctx context.Context, method, path string, header http.Header, body any) (answer, error) {
+	data, isJSON := body.(json.RawMessage)
+	if body != nil && !isJSON {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return answer{}, fmt.Errorf("encode the request: %w", err)
+		}
+	}
 	sent := http.Header{}
 	if method != http.MethodGet && method != http.MethodHead && method != http.MethodDelete {
 		sent.Set("Content-Type", "application/json")
 	}
 	maps.Copy(sent, header)
-	res, err := c.gateway.Send(ctx, method, path, sent, body)
+	res, err := c.gateway.Send(ctx, method, path, sent, data)
 	return c.answer(ctx, res, err)
 }
 
-// answer reads what came back of a call.
+// answer reads the response to a call.
 func (c *client) answer(ctx context.Context, res *http.Response, err error) (answer, error) {
 	if err != nil {
 		return answer{}, c.unreachable(ctx, err)
@@ -167,13 +174,10 @@ func (c *client) upload(ctx context.Context, path string, header http.Header, bo
 	return c.answer(ctx, res, err)
 }
 
-// stream opens an answer that is read while it comes, and may take any time as long
-// as something comes every callTime. An answer that is no success is an error.
+// stream opens an answer that is read while it comes. It may take any time as long as bytes
+// arrive within the time of a call. An answer that is not a success is an error.
 func (c *client) stream(ctx context.Context, path string) (*stream, error) {
-	return c.streamWithin(ctx, path, callTime)
-}
-
-func (c *client) streamWithin(ctx context.Context, path string, stall time.Duration) (*stream, error) {
+	stall := c.gateway.HTTP.Timeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{ctx: ctx, client: c, stall: stall, cancel: cancel}
 	s.stalled = time.AfterFunc(stall, func() { cancel(errStalled) })
@@ -186,18 +190,15 @@ func (c *client) streamWithin(ctx context.Context, path string, stall time.Durat
 	if res.StatusCode == http.StatusOK {
 		return s, nil
 	}
-	defer s.Close()
-	a := answer{status: res.StatusCode, proto: res.Proto, header: res.Header}
-	if a.body, err = io.ReadAll(io.LimitReader(s, maxAnswer)); err != nil {
-		return nil, err
+	defer s.stop()
+	a, err := c.answer(ctx, res, nil)
+	if err == nil {
+		err = cmp.Or(a.err(), fmt.Errorf("the gateway answered %d %s", a.status, http.StatusText(a.status)))
 	}
-	if err := a.err(); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("the gateway answered %d %s", a.status, http.StatusText(a.status))
+	return nil, err
 }
 
-// errStalled is why a stream ends from which nothing comes any more.
+// errStalled is the cause when a stream is canceled because no bytes arrive.
 var errStalled = errors.New("nothing has come")
 
 // stream is an answer that is read while it comes.
@@ -205,7 +206,7 @@ type stream struct {
 	ctx     context.Context // of the call
 	client  *client
 	res     *http.Response
-	stall   time.Duration // how long nothing may come
+	stall   time.Duration // the longest time without a byte
 	stalled *time.Timer
 	cancel  context.CancelCauseFunc
 }
@@ -219,7 +220,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// why is an error of the call, as a person understands it.
+// why turns an error of the call into one for people.
 func (s *stream) why(err error) error {
 	if errors.Is(context.Cause(s.ctx), errStalled) {
 		return fmt.Errorf("read the answer of %s: %w for %s", s.client.gateway.URL, errStalled, s.stall)
@@ -253,12 +254,30 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 }
 
 // do is call for answers that must be a success: every other one is an error.
-func (c *client) do(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
+func (c *client) do(ctx context.Context, method, path string, header http.Header, body any) (answer, error) {
 	a, err := c.call(ctx, method, path, header, body)
 	if err != nil {
 		return a, err
 	}
 	return a, a.err()
+}
+
+// request is do with a new client.
+func (c *cli) request(ctx context.Context, method, path string, body any) (answer, error) {
+	cl, err := c.client()
+	if err != nil {
+		return answer{}, err
+	}
+	return cl.do(ctx, method, path, nil, body)
+}
+
+// send makes one call and prints the object that comes back.
+func (c *cli) send(ctx context.Context, method, path string, body any) error {
+	a, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	return c.printAnswer(a)
 }
 
 // err is nil for a success, else what the gateway's error says.
@@ -283,10 +302,21 @@ func (a answer) err() error {
 // object reads an answer that is a JSON object.
 func (a answer) object() (members, error) {
 	var m members
-	if err := json.Unmarshal(a.body, &m); err != nil {
-		return nil, fmt.Errorf("the gateway's answer is no JSON object: %s", clean(clip(string(a.body), 200)))
+	err := a.decode(&m, "JSON object")
+	return m, err
+}
+
+// decode reads an answer into v; noun is its name in the error.
+func (a answer) decode(v any, noun string) error {
+	if json.Unmarshal(a.body, v) != nil {
+		return a.unreadable(noun)
 	}
-	return m, nil
+	return nil
+}
+
+// unreadable is the error of an answer that cannot be read.
+func (a answer) unreadable(noun string) error {
+	return fmt.Errorf("the gateway's answer is no %s: %s", noun, clean(clip(string(a.body), 200)))
 }
 
 func clip(s string, n int) string {
@@ -296,9 +326,9 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// untilAnswered makes a call, with one Idempotency-Key, until its answer has come: tries
-// times at most, and as late as the answer says. A library's back-off would go by errors,
-// of which an answer is none.
+// untilAnswered repeats a call, with the same Idempotency-Key, until the gateway has
+// answered it, at most tries times. It waits as long as Retry-After says; the back-off
+// library looks at errors only, and a 503 is an answer here.
 func (c *cli) untilAnswered(ctx context.Context, tries int, call func() (answer, error)) (answer, error) {
 	for try := 1; ; try++ {
 		a, err := call()
@@ -315,7 +345,7 @@ func (c *cli) untilAnswered(ctx context.Context, tries int, call func() (answer,
 	}
 }
 
-// maxRetryAfter bounds how long a call waits because a gateway says so.
+// maxRetryAfter bounds the Retry-After that is obeyed.
 const maxRetryAfter = time.Minute
 
 // retryAfter is how long an answer says to wait.

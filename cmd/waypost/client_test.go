@@ -167,7 +167,7 @@ func watching(t *testing.T, ctx context.Context, p *peer, output string) (string
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.watch(ctx, cl, "/v1/enrollments/enr_1")
+	err = c.watchEnrollment(ctx, cl, "enr_1")
 	return stdout.String(), stderr.String(), err
 }
 

@@ -10,12 +10,10 @@ import (
 const eventsPath = "/v1/events"
 
 func (c *cli) events() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "events", Short: "Report what leads did, for journeys that wait for it",
 		Example: `  waypost events send --id order-77 --name purchase --lead 1001 --properties '{"amount":120}'`,
-	}
-	cmd.AddCommand(c.eventsSend())
-	return cmd
+	}, c.eventsSend())
 }
 
 func (c *cli) eventsSend() *cobra.Command {
@@ -36,11 +34,14 @@ The id makes it safe to report an event again: the same id has no second effect.
 			}
 			body := map[string]any{"eventId": id, "name": name, "leadsId": lead}
 			if properties != "" {
-				object, err := c.readJSONFlag("--properties", properties)
+				object, err := c.readValue(properties)
 				if err != nil {
 					return err
 				}
-				body["properties"] = object
+				if !json.Valid(object) {
+					return usagef("--properties must be JSON, such as '{\"amount\":120}'")
+				}
+				body["properties"] = json.RawMessage(object)
 			}
 			return c.send(cmd.Context(), http.MethodPost, eventsPath, body)
 		},
@@ -50,25 +51,6 @@ The id makes it safe to report an event again: the same id has no second effect.
 	f.StringVar(&name, "name", "", "its name, as a waitForEvent names it: letters, digits, _, - and .")
 	f.Int64Var(&lead, "lead", 0, "the leadsId of who did it")
 	f.StringVar(&properties, "properties", "", "a JSON object about it; @FILE reads a file, - standard input")
-	filled(cmd, "properties")
+	notEmpty(cmd, "properties")
 	return cmd
-}
-
-// readJSONFlag reads a flag that holds JSON, or names where it stands.
-func (c *cli) readJSONFlag(flag, value string) (json.RawMessage, error) {
-	data := []byte(value)
-	if value == "-" || value[0] == '@' {
-		name := value
-		if value[0] == '@' {
-			name = value[1:]
-		}
-		var err error
-		if data, err = c.readInput(name); err != nil {
-			return nil, err
-		}
-	}
-	if !json.Valid(data) {
-		return nil, usagef("%s must be JSON, such as '{\"amount\":120}'", flag)
-	}
-	return data, nil
 }

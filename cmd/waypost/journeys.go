@@ -13,23 +13,20 @@ import (
 const journeysPath = "/v1/journeys"
 
 func (c *cli) journeys() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.withControls(group(&cobra.Command{
 		Use: "journeys", Short: "Write, publish and start journeys",
 		Example: `  waypost journeys validate welcome.yaml
   waypost journeys apply -f welcome.yaml --publish
   waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
-	}
-	cmd.AddCommand(c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.journeysLaunch(), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive())
-	cmd.AddCommand(c.controls(journeyPath, controlled{
-		command: "journeys", id: "jrn_…", noun: "a journey",
+	}, c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
+		c.launch("journeys launch"), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
+		id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
 			"can be enrolled and launches made meanwhile: they are held, too.",
 		cancel: "Cancels the enrollments and launches of the journey that have not ended. The journey stays as it\n" +
 			"is: leads can be enrolled again.",
-	})...)
-	return cmd
+	})
 }
 
 func journeyPath(id string) string { return journeysPath + "/" + url.PathEscape(id) }
@@ -76,17 +73,17 @@ serves several stages: --set NAME=ID puts an id in wherever a node's webhook or 
 				return err
 			}
 			if !publish {
-				return c.printJourney(a)
+				return c.print(a, c.printDraft)
 			}
 			journey, err := a.object()
 			if err != nil {
 				return err
 			}
-			if err := c.publish(cmd.Context(), cl, journey.text("id")); err != nil {
+			err = c.publish(cmd.Context(), journey.text("id"))
+			if err != nil {
 				fmt.Fprintf(c.stderr, "%s is the draft of %s, and not published:\n", clean(file), clean(journey.text("id")))
-				return err
 			}
-			return nil
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -94,23 +91,19 @@ serves several stages: --set NAME=ID puts an id in wherever a node's webhook or 
 	f.StringVar(&id, "id", "", "the journey to update, whatever its name")
 	f.BoolVar(&publish, "publish", false, "publish it too")
 	setFlag(cmd, &set)
-	filled(cmd, "id")
+	notEmpty(cmd, "id")
 	return cmd
 }
 
 // apply creates the journey or replaces its draft.
 func (c *client) apply(ctx context.Context, id string, definition json.RawMessage) (answer, error) {
-	if id == "" {
-		var named struct {
-			Name string `json:"name"`
-		}
-		// A definition without a usable name is refused by the gateway, with all
-		// else that is wrong with it.
-		if json.Unmarshal(definition, &named) == nil && named.Name != "" {
-			var err error
-			if id, err = c.journeyNamed(ctx, named.Name); err != nil {
-				return answer{}, err
-			}
+	var named struct{ Name string }
+	// A definition without a usable name is refused by the gateway, with all else that is
+	// wrong with it.
+	if id == "" && json.Unmarshal(definition, &named) == nil && named.Name != "" {
+		var err error
+		if id, err = c.journeyNamed(ctx, named.Name); err != nil {
+			return answer{}, err
 		}
 	}
 	if id == "" {
@@ -158,74 +151,73 @@ func (c *cli) journeysPublish() *cobra.Command {
 		Long:    "Checks the draft and makes it an immutable version. Everything that is wrong with it is\ntold at once. A draft that has not changed since keeps its version.",
 		Example: `  waypost journeys publish jrn_…`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			return c.publish(cmd.Context(), cl, args[0])
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.publish(cmd.Context(), args[0]) },
 	}
 }
 
-func (c *cli) publish(ctx context.Context, cl *client, id string) error {
-	a, err := cl.do(ctx, http.MethodPost, journeyPath(id)+"/publish", nil, nil)
+func (c *cli) publish(ctx context.Context, id string) error {
+	a, err := c.request(ctx, http.MethodPost, journeyPath(id)+"/publish", nil)
 	if err != nil {
 		return hintSet(err)
 	}
-	if c.output == outputJSON {
-		return c.printAnswer(a)
-	}
-	version, err := a.object()
-	if err != nil {
+	return c.print(a, func(version members) error {
+		was := "published"
+		if a.status == http.StatusOK {
+			was = "unchanged"
+		}
+		_, err := fmt.Fprintf(c.stdout, "%s %s version %s\n", was, clean(id), version.text("version"))
 		return err
-	}
-	was := "published"
-	if a.status == http.StatusOK {
-		was = "unchanged"
-	}
-	_, err = fmt.Fprintf(c.stdout, "%s %s version %s\n", was, clean(id), version.text("version"))
-	return err
+	})
 }
 
 func (c *cli) journeysList() *cobra.Command {
-	var l listing
-	cmd := &cobra.Command{
-		Use: "list", Short: "List journeys", Args: cobra.NoArgs,
-		Example: `  waypost journeys list`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.list(cmd.Context(), journeysPath, nil, l,
-				of("ID", "id"), of("NAME", "name"), of("STATUS", "status"), of("VERSION", "publishedVersion"), of("UPDATED", "updatedAt"))
-		},
-	}
-	l.flags(cmd)
-	return cmd
+	return c.listCommand(&cobra.Command{Short: "List journeys", Example: `  waypost journeys list`}, journeysPath, nil,
+		col("ID", "id"), col("NAME", "name"), col("STATUS", "status"), col("VERSION", "publishedVersion"), col("UPDATED", "updatedAt"))
 }
 
 func (c *cli) journeysShow() *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show a journey with its draft", Args: cobra.ExactArgs(1),
-		Example: `  waypost journeys show jrn_…`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodGet, journeyPath(args[0]), nil, nil)
-			if err != nil {
-				return err
-			}
-			return c.printJourney(a)
-		},
-	}
+	return c.showCommand(showing{
+		short:   "Show a journey with its draft",
+		example: `  waypost journeys show jrn_…`,
+		path:    journeyPath,
+		print:   c.printDraft,
+	})
 }
 
-func (c *cli) printJourney(a answer) error { return c.printDefinition(a, "draft") }
+func (c *cli) printDraft(journey members) error { return c.printDefinition(journey, "draft") }
+
+// enrollmentInput holds the flags that say which lead enters a journey, and with what.
+type enrollmentInput struct {
+	lead     int64
+	entryKey string
+	params   []string
+}
+
+func (in *enrollmentInput) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Int64Var(&in.lead, "lead", 0, "the lead's leadsId")
+	f.StringVar(&in.entryKey, "entry-key", "", "what the lead enters for; re-entry is counted apart for each")
+	f.StringArrayVar(&in.params, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
+	notEmpty(cmd, "entry-key")
+}
+
+// put adds what the flags say to a request.
+func (in *enrollmentInput) put(cmd *cobra.Command, body map[string]any) error {
+	if cmd.Flags().Changed("lead") {
+		body["leadsId"] = in.lead
+	}
+	if in.entryKey != "" {
+		body["entryKey"] = in.entryKey
+	}
+	params, err := typedPairs("--param", in.params)
+	if len(params) > 0 {
+		body["params"] = params
+	}
+	return err
+}
 
 func (c *cli) journeysStart() *cobra.Command {
-	var lead int64
-	var entryKey string
-	var pairs []string
+	var in enrollmentInput
 	cmd := &cobra.Command{
 		Use: "start ID --lead N", Short: "Enroll a lead in a journey",
 		Long:    "Enrolls a lead in the published version of a journey. The answer says where the enrollment\ncan be seen, in Temporal's Web UI too.",
@@ -235,24 +227,13 @@ func (c *cli) journeysStart() *cobra.Command {
 			if !cmd.Flags().Changed("lead") {
 				return usagef("start needs --lead N, a leadsId")
 			}
-			body := map[string]any{"leadsId": lead}
-			if entryKey != "" {
-				body["entryKey"] = entryKey
-			}
-			if len(pairs) > 0 {
-				values, err := params(pairs)
-				if err != nil {
-					return err
-				}
-				body["params"] = values
+			body := map[string]any{}
+			if err := in.put(cmd, body); err != nil {
+				return err
 			}
 			return c.send(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/enrollments", body)
 		},
 	}
-	f := cmd.Flags()
-	f.Int64Var(&lead, "lead", 0, "the lead's leadsId")
-	f.StringVar(&entryKey, "entry-key", "", "what the lead enters for; re-entry is counted apart for each")
-	f.StringArrayVar(&pairs, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
-	filled(cmd, "entry-key")
+	in.flags(cmd)
 	return cmd
 }

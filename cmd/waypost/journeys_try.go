@@ -42,15 +42,11 @@ file names. With --offline it takes all of them for existing and asks nobody.`,
 			if err != nil {
 				return err
 			}
-			if c.output == outputJSON {
-				return c.printJSON(map[string]bool{"valid": true})
-			}
-			name := args[0]
+			name := clean(args[0])
 			if name == "-" {
 				name = "The journey"
 			}
-			_, err = fmt.Fprintf(c.stdout, "%s can be published\n", clean(name))
-			return err
+			return c.printDone(name+" can be published", map[string]any{"valid": true})
 		},
 	}
 	setFlag(cmd, &set)
@@ -58,7 +54,7 @@ file names. With --offline it takes all of them for existing and asks nobody.`,
 	return cmd
 }
 
-// validate checks a definition, and asks the gateway about what it names.
+// validate checks a definition, and asks the gateway whether its webhooks and journeys exist.
 func (c *cli) validate(ctx context.Context, definition json.RawMessage) error {
 	cl, err := c.client()
 	if err != nil {
@@ -90,9 +86,7 @@ func (c *cli) validate(ctx context.Context, definition json.RawMessage) error {
 	return hintSet(err)
 }
 
-func (c *cli) journeysLaunch() *cobra.Command { return c.launch("journeys launch") }
-
-// definitionInput is the flags that say which definition of a journey is meant.
+// definitionInput holds the flags that choose a version of a journey or its draft.
 type definitionInput struct {
 	version int
 	draft   bool
@@ -119,9 +113,9 @@ func (in *definitionInput) put(cmd *cobra.Command, body map[string]any) error {
 
 func (c *cli) journeysDryRun() *cobra.Command {
 	var which definitionInput
-	var lead int64
-	var file, startAt, entryKey string
-	var events, outcomes, pairs []string
+	var in enrollmentInput
+	var file, startAt string
+	var events, outcomes []string
 	cmd := &cobra.Command{
 		Use: "dryrun ID (--lead N | -f LEAD) [--event NAME@WHEN...]", Short: "Tell what a journey would do to a lead, and send nothing",
 		Long: `Runs a journey for one lead, with the interpreter of production on a clock of its own: which way the
@@ -142,29 +136,21 @@ happens to it and every message is delivered at once. What shall happen instead:
 			if err := which.put(cmd, body); err != nil {
 				return err
 			}
-			switch byID := cmd.Flags().Changed("lead"); {
-			case byID == (file != ""):
+			if cmd.Flags().Changed("lead") == (file != "") {
 				return usagef("dryrun needs one of --lead N, a leadsId, and -f FILE with a lead")
-			case byID:
-				body["leadsId"] = lead
-			default:
+			}
+			if file != "" {
 				fields, err := c.readLead(file)
 				if err != nil {
 					return err
 				}
 				body["lead"] = fields
 			}
-			for name, value := range map[string]string{"startAt": startAt, "entryKey": entryKey} {
-				if value != "" {
-					body[name] = value
-				}
+			if startAt != "" {
+				body["startAt"] = startAt
 			}
-			if len(pairs) > 0 {
-				values, err := params(pairs)
-				if err != nil {
-					return err
-				}
-				body["params"] = values
+			if err := in.put(cmd, body); err != nil {
+				return err
 			}
 			if err := putEvents(body, events); err != nil {
 				return err
@@ -172,19 +158,21 @@ happens to it and every message is delivered at once. What shall happen instead:
 			if err := putOutcomes(body, outcomes); err != nil {
 				return err
 			}
-			return c.dryRun(cmd.Context(), args[0], body)
+			a, err := c.request(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/dryrun", body)
+			if err != nil {
+				return err
+			}
+			return c.print(a, c.printDryRun)
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&lead, "lead", 0, "the leadsId of a lead")
 	f.StringVarP(&file, "file", "f", "", "YAML or JSON file with the fields of a lead; - is standard input")
 	f.StringArrayVar(&events, "event", nil, "what the lead does: NAME@WHEN or NAME@WHEN=JSON; may stand several times")
 	f.StringArrayVar(&outcomes, "outcome", nil, "how messages are answered: NODE=STATUS; may stand several times")
 	f.StringVar(&startAt, "start-at", "", "when the lead enters (RFC 3339); now without it")
-	f.StringVar(&entryKey, "entry-key", "", "the enrollment's entry key")
-	f.StringArrayVar(&pairs, "param", nil, "a parameter of the enrollment: name=text or name:=JSON; may stand several times")
+	in.flags(cmd)
 	which.flags(cmd)
-	filled(cmd, "file", "start-at", "entry-key")
+	notEmpty(cmd, "file", "start-at")
 	return cmd
 }
 
@@ -235,80 +223,44 @@ func putEvents(body map[string]any, events []string) error {
 
 // putOutcomes adds the outcomes of --outcome to a dry run.
 func putOutcomes(body map[string]any, outcomes []string) error {
+	const form = "NODE=STATUS, such as hello=503"
+	statuses, err := pairsOf("--outcome", outcomes, form)
+	if err != nil || len(statuses) == 0 {
+		return err
+	}
 	byNode := map[string]any{}
-	for _, text := range outcomes {
-		node, written, ok := strings.Cut(text, "=")
+	for node, written := range statuses {
 		status, err := strconv.Atoi(written)
-		if !ok || node == "" || err != nil {
-			return usagef("--outcome %q: it is NODE=STATUS, such as hello=503", text)
-		}
-		if _, twice := byNode[node]; twice {
-			return usagef("--outcome %s stands twice", node)
+		if err != nil {
+			return usagef("--outcome %s=%s: it is %s", node, written, form)
 		}
 		byNode[node] = map[string]any{"succeed": status == http.StatusOK, "httpStatus": status}
 	}
-	if len(byNode) > 0 {
-		body["outcomes"] = byNode
-	}
+	body["outcomes"] = byNode
 	return nil
 }
 
-func (c *cli) dryRun(ctx context.Context, journey string, body map[string]any) error {
-	a, err := c.post(ctx, journeyPath(journey)+"/dryrun", body)
-	if err != nil {
-		return err
-	}
-	if c.output == outputJSON {
-		return c.printAnswer(a)
-	}
-	run, err := a.object()
-	if err != nil {
-		return err
-	}
+func (c *cli) printDryRun(run members) error {
 	if err := c.printObject(run, "path", "timeline", "messages"); err != nil {
 		return err
 	}
-	timeline, err := timelineOf(run)
-	if err != nil {
+	if err := c.printList(run, "timeline", timelineColumns...); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.stdout)
-	if err := c.printRows(timeline, timelineColumns...); err != nil {
-		return err
-	}
-	var messages []members
-	if err := json.Unmarshal(run.raw("messages"), &messages); err != nil {
-		return fmt.Errorf("the answer's messages are no list: %w", err)
-	}
-	if len(messages) == 0 {
+	if messages, err := run.list("messages"); err == nil && len(messages) == 0 {
 		fmt.Fprintln(c.stdout, "\nno messages")
-		return nil
 	}
-	fmt.Fprintln(c.stdout)
-	return c.printRows(messages, of("MESSAGE AT", "at"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"), of("SUCCEED", "succeed"),
-		column{"PARAMS", paramsOf})
+	return c.printList(run, "messages",
+		col("MESSAGE AT", "at"), col("NODE", "nodeId"), col("WEBHOOK", "webhookId"), col("SUCCEED", "succeed"), column{"PARAMS", paramsOf})
 }
 
-// paramsOf shows what a message of a dry run says, or why it could not be made.
+// paramsOf returns the params of a dry run's message, or why it could not be rendered.
 func paramsOf(message members) string {
 	var body members
 	if json.Unmarshal(message.raw("body"), &body) == nil {
 		return body.text("params")
 	}
 	return message.text("error")
-}
-
-// post calls with a JSON body; an answer that is no success is an error.
-func (c *cli) post(ctx context.Context, path string, body any) (answer, error) {
-	cl, err := c.client()
-	if err != nil {
-		return answer{}, err
-	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return answer{}, fmt.Errorf("encode the request: %w", err)
-	}
-	return cl.do(ctx, http.MethodPost, path, nil, data)
 }
 
 func (c *cli) journeysForecast() *cobra.Command {
@@ -319,8 +271,9 @@ func (c *cli) journeysForecast() *cobra.Command {
 		Use: "forecast ID --leads FILE | --filter NAME=VALUE... | --all", Short: "Tell how many messages a journey would send on which day",
 		Long: `Runs a journey for leads that would all enter now, and counts its messages by day (UTC) and webhook.
 Of many leads a sample is followed, and the numbers are scaled. Messages are taken for delivered,
-and no lead does anything: waits for events run out. Nothing is sent or stored. For one of
-` + audienceHelp,
+and no lead does anything: waits for events run out. Nothing is sent or stored.
+
+The leads are those of a file (--leads), those that match all filters (--filter), or all (--all).`,
 		Example: `  waypost journeys forecast jrn_… --all --days 90
   waypost journeys forecast jrn_… --filter leadsGroup=3 --draft`,
 		Args: cobra.ExactArgs(1),
@@ -336,14 +289,11 @@ and no lead does anything: waits for events run out. Nothing is sent or stored. 
 			if err := which.put(cmd, body); err != nil {
 				return err
 			}
-			a, err := c.post(cmd.Context(), journeyPath(args[0])+"/forecast", body)
+			a, err := c.request(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/forecast", body)
 			if err != nil {
 				return err
 			}
-			if c.output == outputJSON {
-				return c.printAnswer(a)
-			}
-			return c.printForecast(a)
+			return printAs(c, a, "forecast", c.printForecast)
 		},
 	}
 	in.flags(cmd)
@@ -352,27 +302,21 @@ and no lead does anything: waits for events run out. Nothing is sent or stored. 
 	return cmd
 }
 
-// outlook is a forecast as it is answered.
-type outlook struct {
-	Total  int `json:"total"`
-	Sample int `json:"sample"`
-	Cut    int `json:"cut"`
-	Days   []struct {
-		Date        string         `json:"date"`
-		Touchpoints map[string]int `json:"touchpoints"`
-		Skipped     int            `json:"skipped"`
-	} `json:"days"`
+// forecast is the gateway's answer.
+type forecast struct {
+	Total, Sample, Cut int
+	Days               []struct {
+		Date        string
+		Touchpoints map[string]int
+		Skipped     int
+	}
 }
 
 // printForecast writes a row for each day and a column for each webhook.
-func (c *cli) printForecast(a answer) error {
-	var o outlook
-	if err := json.Unmarshal(a.body, &o); err != nil {
-		return fmt.Errorf("the gateway's answer is no forecast: %w", err)
-	}
+func (c *cli) printForecast(f forecast) error {
 	sums := map[string]int{}
 	skipped := 0
-	for _, d := range o.Days {
+	for _, d := range f.Days {
 		skipped += d.Skipped
 		for id, n := range d.Touchpoints {
 			sums[id] += n
@@ -392,23 +336,23 @@ func (c *cli) printForecast(a answer) error {
 		headings = append(headings, clean(id))
 	}
 	t := c.table(append(headings, "ALL", "SKIPPED")...)
-	for _, d := range o.Days {
+	for _, d := range f.Days {
 		t.row(row(clean(d.Date), d.Touchpoints, d.Skipped)...)
 	}
 	t.row(row("sum", sums, skipped)...)
 	err := t.flush()
 	switch {
-	case o.Total == 0:
+	case f.Total == 0:
 		fmt.Fprintln(c.stderr, "The audience has no leads.")
-	case o.Sample < o.Total:
-		fmt.Fprintf(c.stderr, "%d of %d leads were followed; the numbers are scaled to all.\n", o.Sample, o.Total)
-	case o.Total == 1:
+	case f.Sample < f.Total:
+		fmt.Fprintf(c.stderr, "%d of %d leads were followed; the numbers are scaled to all.\n", f.Sample, f.Total)
+	case f.Total == 1:
 		fmt.Fprintln(c.stderr, "The only lead was followed.")
 	default:
-		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", o.Total)
+		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", f.Total)
 	}
-	if o.Cut > 0 {
-		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", some(o.Cut, "of them was", "of them were"))
+	if f.Cut > 0 {
+		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", quantity(f.Cut, "of them was", "of them were"))
 	}
 	return err
 }

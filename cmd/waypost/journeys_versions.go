@@ -20,11 +20,10 @@ import (
 
 func versionsPath(journey string) string { return journeyPath(journey) + "/versions" }
 
-// draftVersion is how the draft is called where a version is named.
+// draftVersion stands for the draft in the place of a version's number.
 const draftVersion = "draft"
 
-// versionArg reads the number of a version, or the word for the draft where that is
-// allowed.
+// versionArg reads the number of a version, or draftVersion where orDraft allows it.
 func versionArg(text string, orDraft bool) (string, error) {
 	says := "it is a number from 1 on, as `waypost journeys versions ID` lists them"
 	if orDraft {
@@ -51,21 +50,17 @@ With the number of a version, shows that one with its definition.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return c.list(cmd.Context(), versionsPath(args[0]), nil, l, of("VERSION", "version"), of("NAME", "name"), of("PUBLISHED", "publishedAt"))
+				return c.list(cmd.Context(), versionsPath(args[0]), nil, l, col("VERSION", "version"), col("NAME", "name"), col("PUBLISHED", "publishedAt"))
 			}
 			n, err := versionArg(args[1], false)
 			if err != nil {
 				return err
 			}
-			cl, err := c.client()
+			a, err := c.request(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+n, nil)
 			if err != nil {
 				return err
 			}
-			a, err := cl.do(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+n, nil, nil)
-			if err != nil {
-				return err
-			}
-			return c.printDefinition(a, "definition")
+			return c.print(a, func(version members) error { return c.printDefinition(version, "definition") })
 		},
 	}
 	l.flags(cmd)
@@ -90,55 +85,37 @@ numbers of versions, or the word draft for what is not published yet.`,
 			if err != nil {
 				return err
 			}
-			cl, err := c.client()
+			answered, err := c.request(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+a+"/diff/"+b, nil)
 			if err != nil {
 				return err
 			}
-			ans, err := cl.do(cmd.Context(), http.MethodGet, versionsPath(args[0])+"/"+a+"/diff/"+b, nil, nil)
-			if err != nil {
-				return err
-			}
-			if c.output == outputJSON {
-				return c.printAnswer(ans)
-			}
-			var diff struct {
-				Text []string `json:"text"`
-			}
-			if err := json.Unmarshal(ans.body, &diff); err != nil {
-				return fmt.Errorf("the gateway's answer is no difference: %w", err)
-			}
-			for _, line := range diff.Text {
-				if _, err := fmt.Fprintln(c.stdout, clean(line)); err != nil {
-					return err
-				}
-			}
-			if len(diff.Text) == 0 {
-				fmt.Fprintln(c.stderr, "They say the same.")
-			}
-			return nil
+			return printAs(c, answered, "difference", c.printDiff)
 		},
 	}
 }
 
+// diff is the difference of two versions, in lines for people.
+type diff struct{ Text []string }
+
+func (c *cli) printDiff(d diff) error {
+	for _, line := range d.Text {
+		if _, err := fmt.Fprintln(c.stdout, clean(line)); err != nil {
+			return err
+		}
+	}
+	if len(d.Text) == 0 {
+		fmt.Fprintln(c.stderr, "They say the same.")
+	}
+	return nil
+}
+
 func (c *cli) journeysArchive() *cobra.Command {
-	return &cobra.Command{
+	return c.postCommand(&cobra.Command{
 		Use: "archive ID", Short: "Take a journey out of use",
 		Long: `Archives a journey: nobody can be enrolled in it and it cannot be launched any more. Enrollments
 that run go on to their end. Publishing it takes it into use again.`,
 		Example: `  waypost journeys archive jrn_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/archive", nil, nil)
-			if err != nil {
-				return err
-			}
-			return c.printJourney(a)
-		},
-	}
+	}, journeyPath, func(a answer) error { return c.print(a, c.printDraft) })
 }
 
 func (c *cli) journeysMigrate() *cobra.Command {
@@ -162,7 +139,10 @@ still wait there.`,
   waypost journeys migrate jrn_… --from 1 --to 2 --map wait=wait --map later=wait --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := nodeMap(pairs)
+			if len(pairs) == 0 {
+				return usagef("migrate needs --map NODE=NODE: a node that enrollments wait on, and the one to go on at")
+			}
+			nodes, err := pairsOf("--map", pairs, "NODE=NODE, such as wait=reminder")
 			if err != nil {
 				return err
 			}
@@ -181,7 +161,7 @@ still wait there.`,
 	return cmd
 }
 
-// migration is what the gateway is told to move.
+// migration is the body of a request to move enrollments to another version.
 type migration struct {
 	From    int               `json:"from"`
 	To      int               `json:"to"`
@@ -189,51 +169,22 @@ type migration struct {
 	DryRun  bool              `json:"dryRun"`
 }
 
-// nodeMap reads --map.
-func nodeMap(pairs []string) (map[string]string, error) {
-	if len(pairs) == 0 {
-		return nil, usagef("migrate needs --map NODE=NODE: a node that enrollments wait on, and the one to go on at")
-	}
-	nodes := map[string]string{}
-	for _, pair := range pairs {
-		from, to, ok := strings.Cut(pair, "=")
-		if !ok || from == "" || to == "" {
-			return nil, usagef("--map %q: it is NODE=NODE, such as wait=reminder", pair)
-		}
-		if _, twice := nodes[from]; twice {
-			return nil, usagef("--map %s stands twice", from)
-		}
-		nodes[from] = to
-	}
-	return nodes, nil
-}
-
-// migrateJourney counts those that would move and then, unless it is a dry run or
-// whoever watches the terminal says no, moves them.
+// migrateJourney counts the enrollments that would move, and then moves them, unless
+// dryRun is set or the answer on the terminal is no.
 func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun, yes bool) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	call := func() (answer, error) {
-		body, err := json.Marshal(m)
-		if err != nil {
-			return answer{}, fmt.Errorf("encode the request: %w", err)
-		}
-		return cl.do(ctx, http.MethodPost, journeyPath(id)+"/migrate", nil, body)
-	}
-	counted, err := call()
+	path := journeyPath(id) + "/migrate"
+	counted, err := c.request(ctx, http.MethodPost, path, m)
 	if err != nil {
 		return err
 	}
 	var count struct{ Matched int }
-	if err := json.Unmarshal(counted.body, &count); err != nil {
-		return fmt.Errorf("the gateway's answer counts nothing: %w", err)
+	if err := counted.decode(&count, "count"); err != nil {
+		return err
 	}
 	if dryRun || count.Matched == 0 {
 		return c.printAnswer(counted)
 	}
-	fmt.Fprintf(c.stderr, "%s there on version %d.\n", some(count.Matched, "enrollment waits", "enrollments wait"), m.From)
+	fmt.Fprintf(c.stderr, "%s there on version %d.\n", quantity(count.Matched, "enrollment waits", "enrollments wait"), m.From)
 	if c.terminal && !yes {
 		fmt.Fprintf(c.stderr, "Move to version %d? [y/N] ", m.To)
 		line, err := bufio.NewReader(c.stdin).ReadString('\n')
@@ -246,22 +197,11 @@ func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun
 		}
 	}
 	m.DryRun = false
-	moved, err := call()
-	if err != nil {
-		return err
-	}
-	return c.printAnswer(moved)
+	return c.send(ctx, http.MethodPost, path, m)
 }
 
 // printDefinition writes an object whose member of that name is a definition.
-func (c *cli) printDefinition(a answer, name string) error {
-	if c.output == outputJSON {
-		return c.printAnswer(a)
-	}
-	m, err := a.object()
-	if err != nil {
-		return err
-	}
+func (c *cli) printDefinition(m members, name string) error {
 	if err := c.printObject(m, name); err != nil {
 		return err
 	}
@@ -286,24 +226,14 @@ func (c *cli) readDefinition(file string, set []string) (json.RawMessage, error)
 	return setPlaceholders(definition, set)
 }
 
-// setPlaceholders puts ids in the place of the names that a definition has for
-// webhooks and journeys, as --set NAME=ID says. What is no definition stays as it
-// is, for the gateway to refuse.
+// setPlaceholders replaces names of webhooks and journeys in a definition by ids, as
+// --set NAME=ID says. JSON that is not a definition is left as it is; the gateway refuses it.
 func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessage, error) {
-	if len(pairs) == 0 {
-		return definition, nil
+	ids, err := pairsOf("--set", pairs, "NAME=ID, such as email=whk_…")
+	if err != nil || len(ids) == 0 {
+		return definition, err
 	}
-	ids, used := map[string]string{}, map[string]bool{}
-	for _, pair := range pairs {
-		name, id, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || id == "" {
-			return nil, usagef("--set %q: it is NAME=ID, such as email=whk_…", pair)
-		}
-		if _, twice := ids[name]; twice {
-			return nil, usagef("--set %s stands twice", name)
-		}
-		ids[name] = id
-	}
+	used := map[string]bool{}
 	var d members
 	var nodes []members
 	if json.Unmarshal(definition, &d) != nil || json.Unmarshal(d.raw("nodes"), &nodes) != nil {
@@ -335,10 +265,10 @@ func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessag
 	return json.Marshal(d)
 }
 
-// unknownName is what is said of a webhook or a journey that does not exist.
+// unknownName matches the error about a webhook or a journey that does not exist.
 var unknownName = regexp.MustCompile(`^there is no (webhook|journey) "([^"]+)"$`)
 
-// hintSet adds to what is wrong with a definition how a name in it gets an id.
+// hintSet adds a hint at --set to an error about a name in a definition.
 func hintSet(err error) error {
 	var fault *waypost.Error
 	if !errors.As(err, &fault) {
@@ -355,7 +285,7 @@ func hintSet(err error) error {
 		}
 		hint := fmt.Sprintf("; if it is a name, `waypost journeys apply -f FILE --set %s=%s…` gives it an id", said[2], prefix)
 		fault.Details[i].Message += hint
-		fault.Message = strings.Replace(fault.Message, d.Message, d.Message+hint, 1) // of the only one
+		fault.Message = strings.Replace(fault.Message, d.Message, d.Message+hint, 1) // a single detail is repeated there
 	}
 	return err
 }

@@ -17,15 +17,8 @@ import (
 	"waypost/config"
 )
 
-// sealed is what the keys commands need of the database.
-type sealed interface {
-	KeyUses(ctx context.Context) ([]waypost.KeyUse, error)
-	Reseal(ctx context.Context, tell func(n int)) error
-	ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error)
-}
-
 func (c *cli) keys() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "keys", Short: "Change the keys that data at rest is encrypted with",
 		Long: `Tells what the keys of WAYPOST_ENCRYPTION_KEYS have encrypted, and encrypts all of it with
 the first one, directly on the database: it needs WAYPOST_DATABASE_URL and
@@ -39,30 +32,18 @@ WAYPOST_ENCRYPTION_KEYS. To change the key, while everything runs on:
      tokens that were issued with it have expired (30 days at most); then remove it.`,
 		Example: `  waypost keys list
   waypost keys rotate`,
-	}
-	cmd.AddCommand(c.keysList(), c.keysRotate())
-	return cmd
+	}, c.keysList(), c.keysRotate())
 }
 
-// withSealed runs do on the database, with the ids of the keys.
-func (c *cli) withSealed(ctx context.Context, do func(cfg config.Config, ids []string, db sealed) error) error {
-	cfg, err := c.load(config.RoleKeys)
-	if err != nil {
-		return err
-	}
-	ring, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
-	if err != nil {
-		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
-	}
-	db, err := app.OpenStore(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	if err := do(cfg, ring.IDs(), db); err != nil {
-		_ = db.Close()
-		return err
-	}
-	return db.Close()
+// withKeys runs do on the database, with the ids of the keys.
+func (c *cli) withKeys(ctx context.Context, do func(cfg config.Config, ids []string, db database) error) error {
+	return c.withDatabase(ctx, config.RoleKeys, func(cfg config.Config, db database) error {
+		ring, err := waypost.ParseKeyring(string(cfg.Encryption.Keys))
+		if err != nil {
+			return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
+		}
+		return do(cfg, ring.IDs(), db)
+	})
 }
 
 func (c *cli) keysList() *cobra.Command {
@@ -74,7 +55,7 @@ be added again, since its values cannot be read. It reads all of these tables.`,
 		Example: `  waypost keys list -o json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withSealed(cmd.Context(), func(_ config.Config, ids []string, db sealed) error {
+			return c.withKeys(cmd.Context(), func(_ config.Config, ids []string, db database) error {
 				uses, err := db.KeyUses(cmd.Context())
 				if err != nil {
 					return err
@@ -89,9 +70,9 @@ be added again, since its values cannot be read. It reads all of these tables.`,
 	}
 }
 
-// keyState is what a key is for and what it has encrypted.
+// keyState is a key's use, and the number of values that it has encrypted.
 type keyState struct {
-	ID     string           `json:"id"` // "" of what names no key
+	ID     string           `json:"id"` // "" for values that name no key
 	State  string           `json:"state"`
 	Values int64            `json:"values"`
 	Tables map[string]int64 `json:"tables"`
@@ -107,24 +88,20 @@ const (
 // keysOf lists the keys of the ring in its order, then the missing ones.
 func keysOf(ids []string, uses []waypost.KeyUse) []keyState {
 	var keys []keyState
-	add := func(id, state string) *keyState {
+	add := func(id, state string) {
 		keys = append(keys, keyState{ID: id, State: state, Tables: map[string]int64{}})
-		return &keys[len(keys)-1]
 	}
-	for i, id := range ids {
-		if i == 0 {
-			add(id, keyEncrypts)
-		} else {
-			add(id, keyDecrypts)
-		}
+	for _, id := range ids {
+		add(id, keyDecrypts)
 	}
+	keys[0].State = keyEncrypts
 	for _, u := range uses {
-		var key *keyState
-		if i := slices.IndexFunc(keys, func(k keyState) bool { return k.ID == u.Key }); i >= 0 {
-			key = &keys[i]
-		} else {
-			key = add(u.Key, keyMissing)
+		i := slices.IndexFunc(keys, func(k keyState) bool { return k.ID == u.Key })
+		if i < 0 {
+			i = len(keys)
+			add(u.Key, keyMissing)
 		}
+		key := &keys[i]
 		key.Values += u.Values
 		key.Tables[u.Table] = u.Values
 		key.names = append(key.names, u.Table)
@@ -136,7 +113,7 @@ func (c *cli) printKeys(keys []keyState) error {
 	t := c.table("KEY", "STATE", "VALUES", "TABLES")
 	for _, k := range keys {
 		t.row(cmp.Or(k.ID, "none"), k.State, strconv.FormatInt(k.Values, 10),
-			joined(k.names, func(name string) string { return fmt.Sprint(name, ":", k.Tables[name]) }))
+			joined(k.names, ",", func(name string) string { return fmt.Sprint(name, ":", k.Tables[name]) }))
 	}
 	return t.flush()
 }
@@ -156,14 +133,14 @@ before has ended and the retention of the namespace has passed.`,
 		Example: `  WAYPOST_ENCRYPTION_KEYS=k2:…,k1:… waypost keys rotate`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withSealed(cmd.Context(), func(cfg config.Config, ids []string, db sealed) error {
+			return c.withKeys(cmd.Context(), func(cfg config.Config, ids []string, db database) error {
 				return c.rotateKeys(cmd.Context(), cfg, ids, db)
 			})
 		},
 	}
 }
 
-func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, db sealed) error {
+func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, db database) error {
 	began := time.Now()
 	uses, err := db.KeyUses(ctx)
 	if err != nil {
@@ -174,7 +151,7 @@ func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, d
 	shown := progress{c: c}
 	line := func() string { return fmt.Sprintf("encrypted %d of %d values with %s", done, total, ids[0]) }
 	unread := db.Reseal(ctx, func(n int) {
-		done = min(done+int64(n), total) // more can come while it runs
+		done = min(done+int64(n), total) // gateways and workers encrypt more meanwhile
 		shown.flow(share(done, total), line)
 	})
 	if ctx.Err() != nil {
@@ -184,7 +161,7 @@ func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, d
 		return stopped(ctx, shown.end(err))
 	}
 	keys := keysOf(ids, uses)
-	if done = max(0, total-others(keys)); total > 0 { // what another rotate has done counts, too
+	if done = max(0, total-others(keys)); total > 0 { // a second rotate at the same time may have done some
 		shown.show(share(done, total), line())
 	}
 	if err := shown.end(nil); err != nil {
@@ -220,7 +197,7 @@ func others(keys []keyState) (n int64) {
 	return n
 }
 
-// leftBehind says what still needs another key than the first.
+// leftBehind is the error about values that still need another key than the first.
 func leftBehind(keys []keyState) error {
 	var faults []error
 	for _, k := range keys[1:] {
@@ -238,7 +215,7 @@ func leftBehind(keys []keyState) error {
 	return errors.Join(faults...)
 }
 
-// stopped is err, or what to do if it was somebody who has stopped the command.
+// stopped returns err, or what to do next if the command was interrupted.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("stopped; run it again to go on with what is left")

@@ -138,12 +138,12 @@ func recurring(t *testing.T, url, key string) {
 
 // stopping is a database that somebody stops working on after the first step.
 type stopping struct {
-	sealed
+	database
 	stop func()
 }
 
 func (s stopping) Reseal(ctx context.Context, tell func(n int)) error {
-	return s.sealed.Reseal(ctx, func(n int) { tell(n); s.stop() })
+	return s.database.Reseal(ctx, func(n int) { tell(n); s.stop() })
 }
 
 // Who stops it is told to run it again, and that goes on with what is left.
@@ -155,7 +155,7 @@ func TestKeysRotateStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var stdout, stderr strings.Builder
 	c := &cli{environ: environ, stdout: &stdout, stderr: &stderr, terminal: true}
-	err := c.withSealed(ctx, func(cfg config.Config, ids []string, db sealed) error {
+	err := c.withKeys(ctx, func(cfg config.Config, ids []string, db database) error {
 		return c.rotateKeys(ctx, cfg, ids, stopping{db, stop})
 	})
 	if err == nil || err.Error() != "stopped; run it again to go on with what is left" || stdout.Len() > 0 {

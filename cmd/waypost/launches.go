@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +19,7 @@ const launchesPath = "/v1/launches"
 func launchPath(id string) string { return launchesPath + "/" + url.PathEscape(id) }
 
 func (c *cli) launches() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.withControls(group(&cobra.Command{
 		Use: "launches", Short: "Enroll many leads in a journey at once",
 		Long: `A launch enrolls an audience in the published version of a journey: the leads of a list, up to
 1,000,000, or all that match a filter when it starts. A lead whom the journey's re-entry policy
@@ -32,21 +30,16 @@ With a schedule it recurs: at each time an occurrence is opened, which is a laun
   waypost launches create jrn_… --all --cron '0 9 * * mon-fri' --timezone Asia/Shanghai
   waypost launches show lch_… --watch
   waypost launches pause lch_…`,
-	}
-	cmd.AddCommand(c.launchesCreate(), c.launchesList(), c.launchesShow())
-	cmd.AddCommand(c.controls(launchPath, controlled{
-		command: "launches", id: "lch_…", noun: "a launch",
+	}, c.launch("launches create"), c.launchesList(), c.launchesShow()), launchPath, controlled{
+		id: "lch_…", noun: "a launch",
 		pause: "Nobody more is enrolled, and nothing is sent to those who are, until it is resumed. Of one that\n" +
 			"recurs, this holds its occurrences, and those that are due meanwhile are skipped.",
 		cancel: "Nobody more is enrolled, and the enrollments of the launch that have not ended are canceled. One\n" +
 			"that recurs ends for good, with its occurrences.",
-	})...)
-	return cmd
+	})
 }
 
-func (c *cli) launchesCreate() *cobra.Command { return c.launch("launches create") }
-
-// launch is the command that launches a journey; it stands in two places.
+// launch makes the command that launches a journey, which is in two groups.
 func (c *cli) launch(name string) *cobra.Command {
 	var in audienceInput
 	var startAt, expression, timezone string
@@ -54,8 +47,9 @@ func (c *cli) launch(name string) *cobra.Command {
 	verb := name[strings.LastIndexByte(name, ' ')+1:]
 	cmd := &cobra.Command{
 		Use: verb + " JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
-		Long: `Launches the published version of a journey, for one of
-` + audienceHelp + `
+		Long: `Launches the published version of a journey for the leads of a file (--leads), for those that match
+all filters (--filter), or for every lead (--all).
+
 It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second. Filters
 are looked at when it starts.
 
@@ -110,111 +104,38 @@ same leads in every launch of the journey with this share.`,
 	f.StringVar(&expression, "cron", "", "when it recurs, such as '0 9 * * mon-fri' or @daily; once without it")
 	f.StringVar(&timezone, "timezone", "", "the time zone of --cron, such as Asia/Shanghai; UTC without it")
 	f.Float64Var(&control, "control-group", 0, "the share of the audience that is held out, such as 0.1; nobody without it")
-	filled(cmd, "timezone")
+	notEmpty(cmd, "timezone")
 	return cmd
-}
-
-// leadFilter reads name=value pairs. The gateway knows the names; here stands only
-// which of them are numbers.
-func leadFilter(pairs []string) (map[string]any, error) {
-	filter := map[string]any{}
-	for _, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return nil, usagef("--filter %q: it is name=value, such as leadsGroup=3", pair)
-		}
-		if _, twice := filter[name]; twice {
-			return nil, usagef("--filter %s stands twice", name)
-		}
-		filter[name] = value
-		if name == "leadsGroup" || name == "region" {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return nil, usagef("--filter %s: it is no whole number", pair)
-			}
-			filter[name] = n
-		}
-	}
-	return filter, nil
-}
-
-// readLeads reads leadsIds, one a line or as a JSON list.
-func (c *cli) readLeads(name string) (any, error) {
-	data, err := c.readInput(name)
-	if err != nil {
-		return nil, err
-	}
-	if name == "-" {
-		name = "standard input"
-	}
-	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
-	if bytes.HasPrefix(data, []byte("[")) {
-		if !json.Valid(data) {
-			return nil, fmt.Errorf("%s begins like a JSON list, and is none", name)
-		}
-		return json.RawMessage(data), nil // the gateway tells what is wrong in it
-	}
-	ids := []int64{}
-	n := 0
-	for line := range bytes.Lines(data) {
-		n++
-		text := string(bytes.TrimSpace(line))
-		if text == "" {
-			continue
-		}
-		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: %q is no leadsId", name, n, clip(text, 40))
-		}
-		ids = append(ids, id)
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s holds no leadsIds", name)
-	}
-	return ids, nil
 }
 
 func (c *cli) launchesList() *cobra.Command {
-	var l listing
-	var journey, recurring string
-	cmd := &cobra.Command{
-		Use: "list", Short: "List launches, newest first", Args: cobra.NoArgs,
+	cmd := c.listCommand(&cobra.Command{
+		Short: "List launches, newest first",
 		Example: `  waypost launches list --journey jrn_…
   waypost launches list --recurring lch_…`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter := url.Values{}
-			if journey != "" {
-				filter.Set("journeyId", journey)
-			}
-			if recurring != "" {
-				filter.Set("recurringId", recurring)
-			}
-			return c.list(cmd.Context(), launchesPath, filter, l,
-				of("LAUNCH", "launchId"), of("JOURNEY", "journeyId"), of("VERSION", "version"), of("STATUS", "status"),
-				of("TOTAL", "total"), of("ENROLLED", "enrolled"), of("SKIPPED", "skipped"), of("HELD OUT", "heldOut"),
-				column{"START", nextStart}, column{"SCHEDULE", recurs}, of("CREATED", "createdAt"))
-		},
-	}
-	cmd.Flags().StringVar(&journey, "journey", "", "only those of this journey")
-	cmd.Flags().StringVar(&recurring, "recurring", "", "only the occurrences of this launch")
-	filled(cmd, "journey", "recurring")
-	l.flags(cmd)
+	}, launchesPath, filters{
+		{"journey", "journeyId", "only those of this journey"},
+		{"recurring", "recurringId", "only the occurrences of this launch"},
+	},
+		col("LAUNCH", "launchId"), col("JOURNEY", "journeyId"), col("VERSION", "version"), col("STATUS", "status"),
+		col("TOTAL", "total"), col("ENROLLED", "enrolled"), col("SKIPPED", "skipped"), col("HELD OUT", "heldOut"),
+		column{"START", nextStart}, column{"SCHEDULE", recurs}, col("CREATED", "createdAt"))
+	notEmpty(cmd, "journey", "recurring")
 	return cmd
 }
 
-// launchSchedule is what of a launch's schedule people want to see.
+// launchSchedule is the part of a launch's schedule that is shown.
 type launchSchedule struct {
-	Cron     string  `json:"cron"`
-	Timezone string  `json:"timezone"`
-	NextAt   *string `json:"nextAt"`
+	Cron, Timezone string
+	NextAt         *string
 }
 
 func scheduleOf(m members) (s launchSchedule) {
-	_ = json.Unmarshal([]byte(m.text("schedule")), &s) // there is none, mostly
+	_ = json.Unmarshal([]byte(m.text("schedule")), &s) // most launches have none
 	return s
 }
 
-// nextStart is when a launch begins, or takes place next.
+// nextStart is the time of a launch's next occurrence, or of its start.
 func nextStart(m members) string {
 	if next := scheduleOf(m).NextAt; next != nil {
 		return clean(*next)
@@ -222,47 +143,31 @@ func nextStart(m members) string {
 	return m.text("startAt")
 }
 
-// recurs is when a launch takes place again and again.
+// recurs is a launch's cron expression and time zone.
 func recurs(m members) string {
 	s := scheduleOf(m)
 	return clean(strings.TrimSpace(s.Cron + " " + s.Timezone))
 }
 
 func (c *cli) launchesShow() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show how far a launch is",
-		Long: `Shows a launch: how many of its audience are enrolled, how many enrollments have ended, and what
+	return c.showCommand(showing{
+		short: "Show how far a launch is",
+		long: `Shows a launch: how many of its audience are enrolled, how many enrollments have ended, and what
 became of the messages. With --watch it shows the progress until the launch has ended; one that
 recurs ends when it is canceled.`,
-		Example: `  waypost launches show lch_… --watch`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !watch {
-				return c.show(cmd.Context(), launchPath(args[0]))
-			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			return c.watchLaunch(cmd.Context(), cl, args[0])
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
-	return cmd
+		example: `  waypost launches show lch_… --watch`,
+		path:    launchPath,
+		watch:   c.watchLaunch,
+	})
 }
 
-// launchProgress is what of a launch a progress bar shows.
+// launchProgress is the part of a launch that its progress bar shows.
 type launchProgress struct {
-	LaunchID  string                `json:"launchId"`
-	Status    waypost.LaunchStatus  `json:"status"`
-	Total     int                   `json:"total"`
-	Enrolled  int                   `json:"enrolled"`
-	Skipped   int                   `json:"skipped"`
-	HeldOut   int                   `json:"heldOut"`
-	Schedule  *launchSchedule       `json:"schedule"`
-	Completed int                   `json:"completed"`
-	Outcomes  waypost.OutcomeCounts `json:"outcomes"`
+	LaunchID                                     string
+	Status                                       waypost.LaunchStatus
+	Total, Enrolled, Skipped, HeldOut, Completed int
+	Schedule                                     *launchSchedule
+	Outcomes                                     waypost.OutcomeCounts
 }
 
 // watchLaunch shows how far a launch is until it has ended, and then the launch.
@@ -280,27 +185,18 @@ func (p launchProgress) done() float64 {
 
 func (p launchProgress) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.LaunchID), clean(string(p.Status)))
+	fmt.Fprintf(&b, "%s %s", clean(p.LaunchID), clean(string(p.Status)))
 	if p.Schedule != nil && p.Schedule.NextAt != nil {
 		fmt.Fprintf(&b, ", next %s", clean(*p.Schedule.NextAt))
 	}
 	if p.Total > 0 {
-		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped", p.Enrolled, p.Total, p.Skipped)
-		if p.HeldOut > 0 {
-			fmt.Fprintf(&b, ", %d held out", p.HeldOut)
-		}
-		fmt.Fprintf(&b, ", %d ended", p.Completed)
+		fmt.Fprintf(&b, ", %d of %d enrolled, %d skipped%s, %d ended",
+			p.Enrolled, p.Total, p.Skipped, counts{{p.HeldOut, "held out"}}, p.Completed)
 	}
-	for _, o := range []struct {
-		n    int
-		what string
-	}{
-		{p.Outcomes.Succeeded, "succeeded"}, {p.Outcomes.Failed, "failed"}, {p.Outcomes.Retrying, "retrying"},
-		{p.Outcomes.Deferred, "deferred"}, {p.Outcomes.Pending, "pending"}, {p.Outcomes.Canceled, "canceled"},
-	} {
-		if o.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
-		}
-	}
+	o := p.Outcomes
+	fmt.Fprint(&b, counts{
+		{o.Succeeded, "succeeded"}, {o.Failed, "failed"}, {o.Retrying, "retrying"},
+		{o.Deferred, "deferred"}, {o.Pending, "pending"}, {o.Canceled, "canceled"},
+	})
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,74 +16,42 @@ const leadsPath = "/v1/leads"
 func leadPath(id string) string { return leadsPath + "/" + url.PathEscape(id) }
 
 func (c *cli) leads() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "leads", Short: "Create, read, change, import and export leads",
 		Example: `  waypost leads create --name 'Ada Lovelace' --mobile-phone 13800138000
   waypost leads import leads.csv --mode upsert
   waypost leads list --name Ad --sort -createdAt
   waypost leads export --to leads.csv`,
-	}
-	cmd.AddCommand(c.leadsList(), c.leadsShow(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
+	}, c.leadsList(), c.leadsShow(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
 		c.leadsImport(), c.leadsImports(), c.leadsExport())
-	return cmd
 }
 
-// leadFilters are the flags that select and order leads, in a list and in an export.
-type leadFilters [11]struct{ flag, name, help, value string }
-
-func newLeadFilters() *leadFilters {
-	return &leadFilters{
-		{"leads-group", "leadsGroup", "only those of this lead group", ""},
-		{"region", "region", "only those of this region code", ""},
-		{"name", "name", "only those whose name begins so", ""},
-		{"mobile-phone", "mobilePhone", "only those with this mobile number, however it is written", ""},
-		{"email", "email", "only those with this e-mail address", ""},
-		{"external-id", "externalId", "only the one that your system calls so", ""},
-		{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)", ""},
-		{"created-to", "createdTo", "only those created before this time (RFC 3339)", ""},
-		{"updated-from", "updatedFrom", "only those changed at or after this time (RFC 3339)", ""},
-		{"updated-to", "updatedTo", "only those changed before this time (RFC 3339)", ""},
-		{"sort", "sort", "order: leadsId, createdAt or updatedAt; -createdAt is newest first (default leadsId)", ""},
-	}
-}
-
-func (l *leadFilters) flags(cmd *cobra.Command) {
-	for i := range l {
-		cmd.Flags().StringVar(&l[i].value, l[i].flag, "", l[i].help)
-	}
-}
-
-// query leaves out what is not given. An empty value goes along: it is a variable
-// that is not set, and the gateway refuses it instead of selecting everybody.
-func (l *leadFilters) query(cmd *cobra.Command) url.Values {
-	query := url.Values{}
-	for _, f := range l {
-		if cmd.Flags().Changed(f.flag) {
-			query.Set(f.name, f.value)
-		}
-	}
-	return query
+// leadFilters select and order leads in a list and in an export.
+var leadFilters = filters{
+	{"leads-group", "leadsGroup", "only those of this lead group"},
+	{"region", "region", "only those of this region code"},
+	{"name", "name", "only those whose name begins so"},
+	{"mobile-phone", "mobilePhone", "only those with this mobile number, however it is written"},
+	{"email", "email", "only those with this e-mail address"},
+	{"external-id", "externalId", "only the one that your system calls so"},
+	{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)"},
+	{"created-to", "createdTo", "only those created before this time (RFC 3339)"},
+	{"updated-from", "updatedFrom", "only those changed at or after this time (RFC 3339)"},
+	{"updated-to", "updatedTo", "only those changed before this time (RFC 3339)"},
+	{"sort", "sort", "order: leadsId, createdAt or updatedAt; -createdAt is newest first (default leadsId)"},
 }
 
 func (c *cli) leadsList() *cobra.Command {
-	var l listing
-	filters := newLeadFilters()
-	cmd := &cobra.Command{
-		Use: "list", Short: "List leads", Args: cobra.NoArgs,
+	return c.listCommand(&cobra.Command{
+		Short: "List leads",
 		Example: `  waypost leads list --leads-group 3 --created-from 2026-01-01T00:00:00Z --sort -createdAt
   waypost leads list --mobile-phone '138 0013 8000' -o json`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.list(cmd.Context(), leadsPath, filters.query(cmd), l,
-				of("ID", "leadsId"), of("NAME", "name"), column{"MOBILE", mobiles}, of("EMAIL", "email"), of("COMPANY", "company"),
-				of("GROUP", "leadsGroup"), of("REGION", "region"), of("EXTERNAL", "externalId"), of("UPDATED", "updatedAt"))
-		},
-	}
-	filters.flags(cmd)
-	l.flags(cmd)
-	return cmd
+	}, leadsPath, leadFilters,
+		col("ID", "leadsId"), col("NAME", "name"), column{"MOBILE", mobiles}, col("EMAIL", "email"), col("COMPANY", "company"),
+		col("GROUP", "leadsGroup"), col("REGION", "region"), col("EXTERNAL", "externalId"), col("UPDATED", "updatedAt"))
 }
 
-// mobiles shows a lead's numbers without the signs of a list.
+// mobiles joins a lead's numbers.
 func mobiles(m members) string {
 	var numbers []string
 	if json.Unmarshal(m.raw("mobilePhone"), &numbers) != nil {
@@ -92,22 +61,15 @@ func mobiles(m members) string {
 }
 
 func (c *cli) leadsShow() *cobra.Command {
-	var etag bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a lead", Args: cobra.ExactArgs(1),
-		Long: `Shows a lead. With --etag it shows only the ETag of its current version, for --if-match of update
+	return c.showCommand(showing{
+		short: "Show a lead",
+		long: `Shows a lead. With --etag it shows only the ETag of its current version, for --if-match of update
 and delete.`,
-		Example: `  waypost leads show 1001
+		example: `  waypost leads show 1001
   waypost leads show 1001 --etag`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !etag {
-				return c.show(cmd.Context(), leadPath(args[0]))
-			}
-			return c.showETag(cmd.Context(), leadPath(args[0]))
-		},
-	}
-	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
-	return cmd
+		path: leadPath,
+		etag: true,
+	})
 }
 
 // leadField is a flag that sets a field of a lead.
@@ -147,14 +109,14 @@ var leadFieldFlags = []leadField{
 	{"custom", "customFields", "a custom field: name=text or name:=JSON; may stand several times", customField},
 }
 
-// leadInput is where the fields of a lead come from.
+// leadInput holds the flags that name a file or JSON with a lead's fields.
 type leadInput struct{ file, data string }
 
 func (in *leadInput) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.file, "file", "f", "", "YAML or JSON file; - is standard input")
 	f.StringVarP(&in.data, "data", "d", "", "the same as JSON, instead of a file")
-	filled(cmd, "file", "data")
+	notEmpty(cmd, "file", "data")
 	for _, field := range leadFieldFlags {
 		switch field.kind {
 		case textField:
@@ -167,7 +129,7 @@ func (in *leadInput) flags(cmd *cobra.Command) {
 	}
 }
 
-// set returns the fields that flags set.
+// set returns the fields that flags of their own set.
 func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
 	set := map[string]any{}
 	f := cmd.Flags()
@@ -184,7 +146,7 @@ func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
 		default:
 			var list []string
 			if list, err = f.GetStringArray(field.flag); err == nil && field.kind == customField {
-				set[field.name], err = named("--"+field.flag, list)
+				set[field.name], err = typedPairs("--"+field.flag, list)
 			} else {
 				set[field.name] = list
 			}
@@ -213,8 +175,8 @@ func (in *leadInput) read(c *cli) (json.RawMessage, error) {
 
 const businessParam = "businessParam"
 
-// leadBody puts fields that are set over those of an object, which is a lead's
-// fields or a whole body. What no flag changes goes as it stands, so that the
+// leadBody makes the body of a request: set replaces fields of object, which is a lead's
+// fields or a whole body. An object that no flag changes is sent as it is, so that the
 // gateway sees every mistake.
 func leadBody(object json.RawMessage, set map[string]any) (any, error) {
 	if object == nil {
@@ -285,7 +247,6 @@ func (c *cli) leadsUpdate() *cobra.Command {
 	var in leadInput
 	var cleared []string
 	var replace bool
-	var match string
 	cmd := &cobra.Command{
 		Use: "update ID [-f FILE | -d JSON] [--FIELD VALUE ...]", Short: "Change a lead",
 		Long: `Changes the fields that flags, or a YAML or JSON file, name; a flag wins over the file. All others
@@ -304,7 +265,12 @@ updatedAt in it are not sent. With --if-match nothing happens if the lead was ch
 			if err != nil {
 				return err
 			}
-			if err := clearFields(set, cleared); err != nil {
+			for i, name := range cleared { // --clear takes a flag's name, too
+				if at := slices.IndexFunc(leadFieldFlags, func(f leadField) bool { return f.flag == name }); at >= 0 {
+					cleared[i] = leadFieldFlags[at].name
+				}
+			}
+			if err := clearMembers(set, cleared); err != nil {
 				return err
 			}
 			object, err := in.read(c)
@@ -325,11 +291,7 @@ updatedAt in it are not sent. With --if-match nothing happens if the lead was ch
 			if replace {
 				method = http.MethodPut
 			}
-			data, err := json.Marshal(body)
-			if err != nil {
-				return fmt.Errorf("encode the request: %w", err)
-			}
-			a, err := c.change(cmd, method, leadPath(args[0]), match, data)
+			a, err := c.change(cmd, method, leadPath(args[0]), body)
 			if err != nil {
 				return err
 			}
@@ -340,41 +302,11 @@ updatedAt in it are not sent. With --if-match nothing happens if the lead was ch
 	f := cmd.Flags()
 	f.StringArrayVar(&cleared, "clear", nil, "a field to clear, such as remark or customFields.plan; may stand several times")
 	f.BoolVar(&replace, "replace", false, "clear every field that is not named")
-	matchFlag(cmd, &match, "lead")
+	matchFlag(cmd, "lead")
 	return cmd
 }
 
-// clearFields sets fields to null; a custom field by its name behind a dot.
-func clearFields(set map[string]any, names []string) error {
-	for _, name := range names {
-		for _, field := range leadFieldFlags { // as a flag writes it
-			if name == field.flag {
-				name = field.name
-			}
-		}
-		custom, isCustom := strings.CutPrefix(name, "customFields.")
-		if !isCustom {
-			if _, given := set[name]; given {
-				return usagef("--clear %s: the field is set by another flag", name)
-			}
-			set[name] = nil
-			continue
-		}
-		current, given := set["customFields"]
-		fields, _ := current.(map[string]any)
-		if _, twice := fields[custom]; twice || given && fields == nil {
-			return usagef("--clear %s: the field is set or cleared by another flag", name)
-		}
-		if fields == nil {
-			fields = map[string]any{}
-			set["customFields"] = fields
-		}
-		fields[custom] = nil
-	}
-	return nil
-}
-
-// writable is a lead, perhaps as it was shown, without what nobody can set.
+// writable removes the read-only members of a lead as `leads show` prints it.
 func writable(object json.RawMessage, id string) (json.RawMessage, error) {
 	var m members
 	if object == nil {
@@ -402,7 +334,6 @@ func writable(object json.RawMessage, id string) (json.RawMessage, error) {
 }
 
 func (c *cli) leadsDelete() *cobra.Command {
-	var match string
 	cmd := &cobra.Command{
 		Use: "delete ID", Short: "Delete a lead",
 		Long: `Deletes a lead and cancels its enrollments. This cannot be taken back, and its leadsId is never used
@@ -410,16 +341,12 @@ again.`,
 		Example: `  waypost leads delete 1001`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := c.change(cmd, http.MethodDelete, leadPath(args[0]), match, nil); err != nil {
+			if _, err := c.change(cmd, http.MethodDelete, leadPath(args[0]), nil); err != nil {
 				return err
 			}
-			if c.output == outputJSON {
-				return c.printJSON(map[string]any{"leadsId": json.Number(args[0]), "deleted": true})
-			}
-			_, err := fmt.Fprintf(c.stdout, "deleted %s\n", clean(args[0]))
-			return err
+			return c.printDone("deleted "+clean(args[0]), map[string]any{"leadsId": json.Number(args[0]), "deleted": true})
 		},
 	}
-	matchFlag(cmd, &match, "lead")
+	matchFlag(cmd, "lead")
 	return cmd
 }

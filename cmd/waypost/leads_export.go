@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -22,7 +18,6 @@ const exportPath = leadsPath + "/export"
 func (c *cli) leadsExport() *cobra.Command {
 	var to, format string
 	var excel bool
-	filters := newLeadFilters()
 	cmd := &cobra.Command{
 		Use: "export", Short: "Export leads as NDJSON or CSV",
 		Long: `Writes all leads that match the filters, as they were when the export began, to standard output or,
@@ -40,17 +35,17 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
   waypost leads export --format csv --email ada@example.com > ada.csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case format == "" && to == "" && excel:
-				format = "csv"
-			case format == "" && to == "":
+			if format == "" && to == "" {
 				format = "ndjson"
+				if excel {
+					format = "csv"
+				}
 			}
 			var err error
 			if format, err = formatOf(to, format, "ndjson", "csv"); err != nil {
 				return err
 			}
-			query := filters.query(cmd)
+			query := leadFilters.query(cmd)
 			query.Set("format", format)
 			if excel {
 				if format != "csv" {
@@ -74,24 +69,20 @@ moment's picture, so it cannot go on where another one stopped: start it again.`
 			if err != nil {
 				return err
 			}
-			if c.output == outputJSON {
-				return c.printJSON(map[string]any{"to": to, "format": format, "count": count})
-			}
-			_, err = fmt.Fprintf(c.stdout, "exported %s to %s\n", some(count, "lead", "leads"), to)
-			return err
+			return c.printDone("exported "+quantity(count, "lead", "leads")+" to "+to, map[string]any{"to": to, "format": format, "count": count})
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&to, "to", "", "a file to write instead of standard output")
 	f.StringVar(&format, "format", "", "ndjson or csv")
 	f.BoolVar(&excel, "excel", false, "CSV that Excel opens as UTF-8")
-	filters.flags(cmd)
-	filled(cmd, "to", "format")
+	leadFilters.flags(cmd)
+	notEmpty(cmd, "to", "format")
 	return cmd
 }
 
-// export writes what the gateway exports and returns how many leads that are. It is
-// an error if these are not all.
+// export writes an export to w and returns its number of leads. An export that was cut
+// off is an error.
 func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Writer) (int64, error) {
 	s, err := cl.stream(ctx, exportPath+"?"+query.Encode())
 	if err != nil {
@@ -104,7 +95,7 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	}
 	shown := progress{c: c}
 	var total int64
-	line := func() string { return some(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
+	line := func() string { return quantity(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := s.Read(buffer)
@@ -131,34 +122,31 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	return says, shown.end(nil)
 }
 
-// tally counts the leads of an export while it comes.
+// tally counts the leads of an export while it is read.
 type tally interface {
 	add(piece []byte)
 	count() int64
-	// end tells how many leads there should be, as the export says itself.
+	// end returns the number that the export itself tells at its end.
 	end(trailer string) (n int64, told bool)
 }
 
-// ndjsonTally counts lines, and keeps the last one, which is the count.
+// ndjsonTally counts lines, and keeps the last one, which tells the number of leads.
 type ndjsonTally struct {
 	lines int64
-	last  []byte // at most maxMarker of the line that comes
+	last  []byte // the newest line, at most maxMarker bytes of it
+	ended bool   // whether all of it has come
 }
 
 const maxMarker = 100
 
 func (t *ndjsonTally) add(piece []byte) {
-	for len(piece) > 0 {
-		if len(t.last) > 0 && t.last[len(t.last)-1] == '\n' {
+	for part := range bytes.Lines(piece) {
+		if t.ended {
 			t.lines++
 			t.last = t.last[:0]
 		}
-		line, _, ended := bytes.Cut(piece, []byte("\n"))
-		t.last = append(t.last, line[:min(len(line), maxMarker-len(t.last))]...)
-		if piece = piece[len(line):]; ended {
-			t.last = append(t.last, '\n')
-			piece = piece[1:]
-		}
+		t.last = append(t.last, part[:min(len(part), maxMarker-len(t.last))]...)
+		t.ended = bytes.HasSuffix(part, []byte("\n"))
 	}
 }
 
@@ -175,7 +163,7 @@ func (t *ndjsonTally) end(string) (int64, bool) {
 	return marker.Count, marker.End
 }
 
-// csvTally counts records: line ends outside of quotes. The first is the header.
+// csvTally counts records: line ends outside of quotes. The first record is the header.
 type csvTally struct {
 	records int64
 	quoted  bool
@@ -184,7 +172,7 @@ type csvTally struct {
 func (t *csvTally) add(piece []byte) {
 	for _, b := range piece {
 		switch {
-		case b == '"': // a doubled one ends and begins
+		case b == '"': // a doubled quote toggles twice
 			t.quoted = !t.quoted
 		case b == '\n' && !t.quoted:
 			t.records++
@@ -197,63 +185,4 @@ func (t *csvTally) count() int64 { return max(0, t.records-1) }
 func (t *csvTally) end(trailer string) (int64, bool) {
 	n, err := strconv.ParseInt(trailer, 10, 64)
 	return n, err == nil && t.records > 0
-}
-
-// saveTo lets write fill a file, which appears under its name when it is complete.
-// What is no regular file, such as a pipe, is written as it is.
-func saveTo(name string, write func(io.Writer) error) error {
-	if at, err := filepath.EvalSymlinks(name); err == nil {
-		name = at // the file behind a link, not the link
-	}
-	info, err := os.Stat(name)
-	if err == nil && info.IsDir() {
-		return fmt.Errorf("write %s: it is a directory", name)
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		file, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(file), file.Close())
-	}
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part")
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return fmt.Errorf("write %s: %w", name, p.Err)
-	} else if err != nil {
-		return err
-	}
-	out := bufio.NewWriterSize(file, 64<<10)
-	err = write(out)
-	if err == nil {
-		err = out.Flush()
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
-}
-
-// eachLine calls each with every line that is not empty, without its end.
-func eachLine(r io.Reader, each func(line []byte) error) error {
-	lines := bufio.NewReaderSize(r, 64<<10)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if line = bytes.TrimSpace(line); len(line) > 0 && (err == nil || errors.Is(err, io.EOF)) {
-			if err := each(line); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

@@ -148,7 +148,7 @@ func TestStreamStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = cl.streamWithin(t.Context(), exportPath, time.Nanosecond)
+	_, err = cl.within(time.Nanosecond).stream(t.Context(), exportPath)
 	close(gone)
 	if err == nil || !strings.Contains(err.Error(), "nothing has come for 1ns") {
 		t.Errorf("error %v", err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,7 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"iter"
 	"mime"
 	"net/http"
 	"net/url"
@@ -33,8 +35,7 @@ func importPath(id string) string { return importsPath + "/" + url.PathEscape(id
 // importMedia are the media types of files with leads, by their formats.
 var importMedia = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson", "json": "application/json"}
 
-// otherFiles are what people take for a file with leads, by its name, and what to do
-// with it.
+// otherFiles are kinds of files that cannot be imported, by extension, with advice.
 var otherFiles = map[string]string{
 	".xlsx": inSpreadsheet, ".xlsm": inSpreadsheet, ".xls": inSpreadsheet, ".ods": inSpreadsheet, ".numbers": inSpreadsheet,
 	".gz": packed, ".zip": packed, ".zst": packed, ".bz2": packed, ".xz": packed,
@@ -114,8 +115,8 @@ file with the same key is imported once.`,
 				return c.printAnswer(accepted)
 			}
 			var started importProgress
-			if err := json.Unmarshal(accepted.body, &started); err != nil || started.ID == "" {
-				return fmt.Errorf("the gateway's answer is no import: %s", clean(clip(string(accepted.body), 200)))
+			if accepted.decode(&started, "import") != nil || started.ID == "" {
+				return accepted.unreadable("import")
 			}
 			return c.watchImport(cmd.Context(), cl, started.ID, errorsFile)
 		},
@@ -128,15 +129,15 @@ file with the same key is imported once.`,
 	f.BoolVar(&noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
 	f.StringVar(&errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
 	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
-	filled(cmd, "format", "encoding", "errors", "key")
+	notEmpty(cmd, "format", "encoding", "errors", "key")
 	return cmd
 }
 
-// leadImport is what `leads import` is asked to do.
+// leadImport holds the arguments and flags of `leads import`.
 type leadImport struct {
-	name, format, mode, key string
-	media                   string // the Content-Type
-	dryRun                  bool
+	name, mode, key string
+	media           string // the Content-Type
+	dryRun          bool
 }
 
 func (im leadImport) target() string {
@@ -155,29 +156,24 @@ type rowsFile struct {
 	hash string // as it is signed
 }
 
-// openRows opens the rows of an import and finds out what must be known of them
-// before they are sent. What cannot be read twice goes to a file of its own.
+// openRows opens the rows of an import and computes their size and hash, which are sent
+// before them. Input that cannot be read twice is copied to a temporary file.
 func (c *cli) openRows(ctx context.Context, name string) (*rowsFile, error) {
 	from, err := c.openInput(name)
 	if err != nil {
 		return nil, err
 	}
-	r := &rowsFile{name: name}
-	if name == "-" {
-		r.name = "standard input"
-	}
+	r := &rowsFile{name: inputName(name)}
 	sum := sha256.New()
 	to := io.Writer(sum)
-	if file, isFile := from.(*os.File); isFile && isRegular(file) {
-		r.file = file
-	} else {
+	if r.file, _ = regularFile(from); r.file == nil {
 		defer from.Close()
 		if r.file, err = unnamedFile(); err != nil {
 			return nil, err
 		}
 		to = io.MultiWriter(sum, r.file)
 	}
-	// One byte more than an import takes tells that it is too large.
+	// One byte more than the limit is enough to see that the file is too large.
 	if r.size, err = io.Copy(to, &interruptible{ctx, io.LimitReader(from, waypost.MaxImportBody+1)}); err != nil {
 		err = fmt.Errorf("read %s: %w", r.name, err)
 	}
@@ -196,24 +192,7 @@ func (c *cli) openRows(ctx context.Context, name string) (*rowsFile, error) {
 	return r, nil
 }
 
-// openInput opens a file, or standard input for "-".
-func (c *cli) openInput(name string) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(c.stdin), nil
-	}
-	file, err := os.Open(name)
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return nil, fmt.Errorf("read %s: %w", name, p.Err)
-	}
-	return file, err
-}
-
-func isRegular(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode().IsRegular()
-}
-
-// unnamedFile makes a file that goes away with the process.
+// unnamedFile makes a temporary file that the system removes when the process ends.
 func unnamedFile() (*os.File, error) {
 	file, err := os.CreateTemp("", "waypost-import-*")
 	if err == nil {
@@ -225,14 +204,14 @@ func unnamedFile() (*os.File, error) {
 	return file, nil
 }
 
-// changed tells whether the file is another one than when it was opened.
+// changed tells whether the file's content is not the one that was hashed.
 func (r *rowsFile) changed() bool {
 	now := sha256.New()
 	_, err := io.Copy(now, io.NewSectionReader(r.file, 0, r.size))
 	return err != nil || hex.EncodeToString(now.Sum(nil)) != r.hash
 }
 
-// interruptible ends when its context does.
+// interruptible is a reader that fails once its context has ended.
 type interruptible struct {
 	ctx  context.Context
 	from io.Reader
@@ -248,12 +227,11 @@ func (r *interruptible) Read(p []byte) (int, error) {
 const (
 	// uploadTime bounds one attempt to send an import.
 	uploadTime = 15 * time.Minute
-	// uploadTries is how often an import is sent, with one Idempotency-Key, until the
-	// answer has come.
+	// uploadTries is how often an import is sent if no answer comes.
 	uploadTries = 5
 )
 
-// sendImport sends a file until the gateway has said what it thinks of it.
+// sendImport sends a file until the gateway has answered.
 func (c *cli) sendImport(ctx context.Context, cl *client, im leadImport) (answer, error) {
 	rows, err := c.openRows(ctx, im.name)
 	if err != nil {
@@ -266,7 +244,7 @@ func (c *cli) sendImport(ctx context.Context, cl *client, im leadImport) (answer
 	return a, c.sent(ctx, im, rows, a, err)
 }
 
-// sent says what became of the upload if it is no success.
+// sent is the error of an upload that was not accepted.
 func (c *cli) sent(ctx context.Context, im leadImport, rows *rowsFile, a answer, err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -282,7 +260,7 @@ func (c *cli) sent(ctx context.Context, im leadImport, rows *rowsFile, a answer,
 	return fmt.Errorf("%w; should the gateway have got all of it, it is imported: to make sure, repeat the command with --key %s, which imports nothing twice", err, im.key)
 }
 
-// upload sends the file once, and shows how much of it is sent.
+// upload sends the file once, and shows the progress.
 func (c *cli) upload(ctx context.Context, cl *client, target string, header http.Header, rows *rowsFile) (answer, error) {
 	body := &counted{from: io.NewSectionReader(rows.file, 0, rows.size)}
 	shown := progress{c: c}
@@ -311,23 +289,18 @@ func (r *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// importProgress is what of an import a progress bar shows.
+// importProgress is the part of an import that its progress bar shows.
 type importProgress struct {
-	ID        string               `json:"id"`
-	Status    waypost.ImportStatus `json:"status"`
-	DryRun    bool                 `json:"dryRun"`
-	Message   string               `json:"message"`
-	Total     int                  `json:"total"`
-	Processed int                  `json:"processed"`
-	Created   int                  `json:"created"`
-	Updated   int                  `json:"updated"`
-	Failed    int                  `json:"failed"`
+	ID, Message                                string
+	Status                                     waypost.ImportStatus
+	DryRun                                     bool
+	Total, Processed, Created, Updated, Failed int
 }
 
 func (p importProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
 
 func (p importProgress) done() float64 {
-	if p.Status == waypost.ImportSucceeded { // of no rows, too
+	if p.Status == waypost.ImportSucceeded { // also an import without rows
 		return 1
 	}
 	return share(int64(p.Processed), int64(p.Total))
@@ -338,35 +311,33 @@ func (p importProgress) String() string {
 	if p.DryRun {
 		counts = "%d would be created, %d updated, %d failed"
 	}
-	return fmt.Sprintf("%3d %%  %s %s, %d of %s, "+counts,
-		int(100*p.done()), clean(p.ID), clean(string(p.Status)), p.Processed, some(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
+	return fmt.Sprintf("%s %s, %d of %s, "+counts,
+		clean(p.ID), clean(string(p.Status)), p.Processed, quantity(p.Total, "row", "rows"), p.Created, p.Updated, p.Failed)
 }
 
-// err is nil for an import that has done all that it was asked to.
+// err is nil if every row of the import succeeded.
 func (p importProgress) err() error {
 	switch {
 	case p.Status == waypost.ImportSucceeded && p.Failed == 0:
 		return nil
 	case p.Status == waypost.ImportSucceeded:
-		return fmt.Errorf("%d of %s failed", p.Failed, some(p.Total, "row", "rows"))
-	case p.Message != "":
-		return fmt.Errorf("the import %s: %s", verbOf(p.Status), clean(p.Message))
+		return fmt.Errorf("%d of %s failed", p.Failed, quantity(p.Total, "row", "rows"))
 	}
-	return fmt.Errorf("the import %s", verbOf(p.Status))
-}
-
-func verbOf(s waypost.ImportStatus) string {
-	if s == waypost.ImportCanceled {
-		return "was canceled"
+	said := "the import failed"
+	if p.Status == waypost.ImportCanceled {
+		said = "the import was canceled"
 	}
-	return "failed"
+	if p.Message != "" {
+		said += ": " + clean(p.Message)
+	}
+	return errors.New(said)
 }
 
 // shownErrors is how many of the rows that failed are shown at the end of an import.
 const shownErrors = 10
 
-// watchImport shows an import's progress until it has ended, and then the import,
-// the first rows that failed, and if there is a file for them, all of them there.
+// watchImport shows an import's progress until it has ended, then the import and the first
+// rows that failed. errorsFile, if not empty, gets all rows that failed.
 func (c *cli) watchImport(ctx context.Context, cl *client, id, errorsFile string) error {
 	p, err := watchJob[importProgress](ctx, c, cl, importPath(id), "import",
 		fmt.Sprintf("the import goes on: `waypost leads imports show %s --watch` watches it again, `waypost leads imports cancel %[1]s` cancels it", clean(id)))
@@ -379,16 +350,11 @@ func (c *cli) watchImport(ctx context.Context, cl *client, id, errorsFile string
 	return p.err()
 }
 
-// failedRows shows the first rows that failed, and writes all of them to a file if
-// there is one for them.
+// failedRows shows the first rows that failed, and writes all of them to the file name,
+// if it is not empty.
 func (c *cli) failedRows(ctx context.Context, cl *client, id string, failed int, name string) error {
 	if name != "" {
-		err := saveTo(name, func(w io.Writer) error {
-			return cl.importErrors(ctx, id, func(line []byte) error {
-				_, err := w.Write(append(line, '\n'))
-				return err
-			})
-		})
+		err := saveTo(name, func(w io.Writer) error { return cl.writeErrors(ctx, id, w) })
 		if err != nil {
 			return fmt.Errorf("%w; `waypost leads imports errors %s -o json` has the rows that failed", err, id)
 		}
@@ -398,15 +364,17 @@ func (c *cli) failedRows(ctx context.Context, cl *client, id string, failed int,
 	}
 	fmt.Fprintln(c.stdout)
 	var first []members
-	err := cl.importErrors(ctx, id, func(line []byte) error {
-		m, err := failedRow(line)
-		if first = append(first, m); err == nil && len(first) == shownErrors {
-			err = errEnough
+	for line, err := range cl.importErrors(ctx, id) {
+		var m members
+		if err == nil {
+			m, err = failedRow(line)
 		}
-		return err
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return err
+		if err != nil {
+			return err
+		}
+		if first = append(first, m); len(first) == shownErrors {
+			break
+		}
 	}
 	if err := c.printRows(first, failedColumns...); err != nil {
 		return err
@@ -417,20 +385,42 @@ func (c *cli) failedRows(ctx context.Context, cl *client, id string, failed int,
 	return nil
 }
 
-// errEnough ends the reading of rows that failed.
-var errEnough = errors.New("enough")
-
-// importErrors calls each with every line of the errors of an import.
-func (c *client) importErrors(ctx context.Context, id string, each func(line []byte) error) error {
-	s, err := c.stream(ctx, importPath(id)+"/errors")
-	if err != nil {
-		return err
+// importErrors yields the rows of an import that failed, each as a line of JSON.
+func (c *client) importErrors(ctx context.Context, id string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		s, err := c.stream(ctx, importPath(id)+"/errors")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer s.Close()
+		for lines := bufio.NewReader(s); ; {
+			line, err := lines.ReadBytes('\n')
+			if err != nil && !errors.Is(err, io.EOF) {
+				yield(nil, err)
+				return
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 && !yield(line, nil) || err != nil {
+				return
+			}
+		}
 	}
-	defer s.Close()
-	return eachLine(s, each)
 }
 
-// failedRow reads a line of the errors of an import.
+// writeErrors writes the rows that failed as NDJSON.
+func (c *client) writeErrors(ctx context.Context, id string, w io.Writer) error {
+	for line, err := range c.importErrors(ctx, id) {
+		if err == nil {
+			_, err = w.Write(append(line, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failedRow decodes a row that failed.
 func failedRow(line []byte) (members, error) {
 	var m members
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -439,7 +429,7 @@ func failedRow(line []byte) (members, error) {
 	return m, nil
 }
 
-var failedColumns = []column{of("LINE", "line"), of("CODE", "code"), {"SAID", func(m members) string {
+var failedColumns = []column{col("LINE", "line"), col("CODE", "code"), {"SAID", func(m members) string {
 	var details []waypost.Detail
 	message := m.text("message")
 	if json.Unmarshal(m.raw("detail"), &details) != nil || len(details) == 0 {
@@ -455,16 +445,16 @@ var failedColumns = []column{of("LINE", "line"), of("CODE", "code"), {"SAID", fu
 	return clean(strings.Join(faults, "; "))
 }}}
 
-// read takes over what the command line says of the file and of the mode.
+// read sets what depends on the file's name and on flags, and checks the mode.
 func (im *leadImport) read(name, format, encoding string) (err error) {
 	im.name = name
 	if what := otherFiles[strings.ToLower(filepath.Ext(name))]; what != "" && format == "" {
 		return usagef("%s is %s", name, what)
 	}
-	if im.format, err = formatOf(name, format, "csv", "ndjson", "json"); err != nil {
+	if format, err = formatOf(name, format, "csv", "ndjson", "json"); err != nil {
 		return err
 	}
-	im.media = importMedia[im.format]
+	im.media = importMedia[format]
 	if encoding != "" {
 		im.media = mime.FormatMediaType(im.media, map[string]string{"charset": encoding})
 	}
@@ -476,37 +466,23 @@ func (im *leadImport) read(name, format, encoding string) (err error) {
 }
 
 func (c *cli) leadsImports() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "imports", Short: "Follow and cancel imports that were started",
 		Example: `  waypost leads imports show imp_… --watch
   waypost leads imports errors imp_…`,
-	}
-	cmd.AddCommand(c.importsShow(), c.importsErrors(), c.importsCancel())
-	return cmd
+	}, c.importsShow(), c.importsErrors(), c.importsCancel())
 }
 
 func (c *cli) importsShow() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show how far an import is",
-		Long: `Shows an import: how many of its rows are processed, and what became of them. With --watch it shows
+	return c.showCommand(showing{
+		short: "Show how far an import is",
+		long: `Shows an import: how many of its rows are processed, and what became of them. With --watch it shows
 the progress until the import has ended, and then the first rows that failed; the exit code is 1 if
 there are any.`,
-		Example: `  waypost leads imports show imp_… --watch`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !watch {
-				return c.show(cmd.Context(), importPath(args[0]))
-			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			return c.watchImport(cmd.Context(), cl, args[0], "")
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
-	return cmd
+		example: `  waypost leads imports show imp_… --watch`,
+		path:    importPath,
+		watch:   func(ctx context.Context, cl *client, id string) error { return c.watchImport(ctx, cl, id, "") },
+	})
 }
 
 func (c *cli) importsErrors() *cobra.Command {
@@ -523,37 +499,34 @@ place in the list, from 1. With -o json, one object a line (NDJSON).`,
 				return err
 			}
 			if c.output == outputJSON {
-				return cl.importErrors(cmd.Context(), args[0], func(line []byte) error {
-					_, err := c.stdout.Write(append(line, '\n'))
-					return err
-				})
+				return cl.writeErrors(cmd.Context(), args[0], c.stdout)
 			}
-			t := c.table("LINE", "CODE", "SAID")
-			n := 0
-			err = cl.importErrors(cmd.Context(), args[0], func(line []byte) error {
-				m, err := failedRow(line)
+			t := c.table(headings(failedColumns)...)
+			for line, err := range cl.importErrors(cmd.Context(), args[0]) {
+				var m members
+				if err == nil {
+					m, err = failedRow(line)
+				}
 				if err != nil {
+					return errors.Join(t.flush(), err)
+				}
+				t.row(cells(m, failedColumns)...)
+				if len(t.rows) < 1000 { // there may be very many
+					continue
+				}
+				if err := t.flush(); err != nil {
 					return err
 				}
-				t.row(failedColumns[0].value(m), failedColumns[1].value(m), failedColumns[2].value(m))
-				if n++; n%1000 == 0 { // there may be very many
-					err = t.flush()
-				}
-				return err
-			})
-			return errors.Join(t.flush(), err)
+			}
+			return t.flush()
 		},
 	}
 }
 
 func (c *cli) importsCancel() *cobra.Command {
-	return &cobra.Command{
+	return c.postCommand(&cobra.Command{
 		Use: "cancel ID", Short: "Cancel an import",
 		Long:    "Processes no more rows of an import. What was created and updated already stays.",
 		Example: `  waypost leads imports cancel imp_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd.Context(), http.MethodPost, importPath(args[0])+"/cancel", map[string]any{})
-		},
-	}
+	}, importPath, c.printAnswer)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,7 +18,7 @@ type page struct {
 	NextCursor *string   `json:"nextCursor"`
 }
 
-// listing is the flags of a list: which page of it.
+// listing holds the flags that choose a page of a list.
 type listing struct {
 	limit  int
 	cursor string
@@ -26,7 +27,42 @@ type listing struct {
 func (l *listing) flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&l.limit, "limit", 50, "rows of a page, 1 to 500")
 	cmd.Flags().StringVar(&l.cursor, "cursor", "", "where the page begins, as the page before it said")
-	filled(cmd, "cursor")
+	notEmpty(cmd, "cursor")
+}
+
+// filters are flags that select the items of a list, an export or a redelivery, each with
+// its parameter of the API.
+type filters []struct{ flag, name, help string }
+
+func (fs filters) flags(cmd *cobra.Command) {
+	for _, f := range fs {
+		cmd.Flags().String(f.flag, "", f.help)
+	}
+}
+
+// query returns the filters that the command line has. An empty value is sent too, and
+// the gateway refuses it: without the filter, a script whose variable is not set would
+// select far more than was meant.
+func (fs filters) query(cmd *cobra.Command) url.Values {
+	query := url.Values{}
+	for _, f := range fs {
+		if flag := cmd.Flag(f.flag); flag.Changed {
+			query.Set(f.name, flag.Value.String())
+		}
+	}
+	return query
+}
+
+// listCommand makes cmd the command "list", which prints one page of the list at a path.
+func (c *cli) listCommand(cmd *cobra.Command, path string, fs filters, columns ...column) *cobra.Command {
+	var l listing
+	cmd.Use, cmd.Args = "list", cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.list(cmd.Context(), path, fs.query(cmd), l, columns...)
+	}
+	fs.flags(cmd)
+	l.flags(cmd)
+	return cmd
 }
 
 // list prints one page of a list.
@@ -51,51 +87,15 @@ func (c *cli) list(ctx context.Context, path string, filter url.Values, l listin
 	return nil
 }
 
-func (c *client) page(ctx context.Context, path string, filter url.Values, l listing) (answer, page, error) {
+func (c *client) page(ctx context.Context, path string, filter url.Values, l listing) (a answer, p page, err error) {
 	query := url.Values{"limit": {strconv.Itoa(l.limit)}}
-	for name, values := range filter {
-		query[name] = values
-	}
+	maps.Copy(query, filter)
 	if l.cursor != "" {
 		query.Set("cursor", l.cursor)
 	}
-	var p page
-	a, err := c.do(ctx, http.MethodGet, path+"?"+query.Encode(), nil, nil)
-	if err != nil {
+	if a, err = c.do(ctx, http.MethodGet, path+"?"+query.Encode(), nil, nil); err != nil {
 		return a, p, err
 	}
-	if err := json.Unmarshal(a.body, &p); err != nil {
-		return a, p, fmt.Errorf("the gateway's answer is no list: %w", err)
-	}
-	return a, p, nil
-}
-
-// show gets one object and prints it.
-func (c *cli) show(ctx context.Context, path string) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	a, err := cl.do(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return err
-	}
-	return c.printAnswer(a)
-}
-
-// send calls with a JSON body and prints the object that comes back.
-func (c *cli) send(ctx context.Context, method, path string, body any) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	a, err := cl.do(ctx, method, path, nil, data)
-	if err != nil {
-		return err
-	}
-	return c.printAnswer(a)
+	err = a.decode(&p, "list")
+	return a, p, err
 }

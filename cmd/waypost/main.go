@@ -21,7 +21,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first Ctrl-C ends things in order, a second one at once.
+	// The first Ctrl-C stops in order, a second one kills the process.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
@@ -32,9 +32,9 @@ const (
 	exitUsage   = 2
 )
 
-// run is the program without its process: it returns the exit code.
+// run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second, terminal: isTerminal(stderr), bold: isTerminal(stdout)}
+	c := &cli{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr, poll: time.Second, terminal: config.IsTerminal(stderr), bold: config.IsTerminal(stdout)}
 	root := c.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -49,17 +49,17 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	return exitFailure
 }
 
-// cli is what every command works with.
+// cli holds what every command needs of its process.
 type cli struct {
 	environ []string
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
-	output  string        // of -o
-	poll    time.Duration // between two looks of --watch
-	// terminal says that somebody watches stderr: progress is then a bar.
+	output  string        // the value of -o
+	poll    time.Duration // between two requests of --watch
+	// terminal says that stderr is a terminal: progress is then shown as a bar.
 	terminal bool
-	// bold says that somebody watches stdout, and that it can show bold text.
+	// bold says that stdout is a terminal, which can show bold text.
 	bold bool
 }
 
@@ -114,14 +114,20 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 	return root
 }
 
-// What the flags' parser says about a number that is none.
+// What the parser of flags says about a value that is not a number.
 var (
 	notFloat  = regexp.MustCompile(`strconv\.ParseFloat: parsing "[^"]*": (invalid syntax|value out of range)`)
 	notNumber = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": (invalid syntax|value out of range)`)
 )
 
-// checkUsage makes wrong arguments, and commands that are only groups, a usage
-// error everywhere below cmd.
+// group is a command that only holds other commands.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// checkUsage makes wrong arguments of all commands below cmd, and the call of a command
+// that only holds others, a usage error.
 func checkUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkUsage(sub)
@@ -161,26 +167,26 @@ func checkUsage(cmd *cobra.Command) {
 	}
 }
 
-// filled makes flags refuse an empty value. That is "$ID" of a variable that is not set:
-// the command would do something else, or more, than was meant.
-func filled(cmd *cobra.Command, names ...string) {
+// notEmpty makes flags refuse an empty value, such as "$ID" of a shell variable that is not
+// set: without the value the command would do something else, or more, than was meant.
+func notEmpty(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
-		f.Value = filledValue{f.Value}
+		f.Value = notEmptyValue{f.Value}
 	}
 }
 
-// flagValue is what the flags' parser asks of a value.
+// flagValue is the interface of a flag's value (pflag.Value).
 type flagValue interface {
 	String() string
 	Set(string) error
 	Type() string
 }
 
-type filledValue struct{ flagValue }
+type notEmptyValue struct{ flagValue }
 
-// Set takes every text but the empty one.
-func (v filledValue) Set(text string) error {
+// Set refuses the empty text.
+func (v notEmptyValue) Set(text string) error {
 	if text == "" {
 		return errors.New("it is empty; leave the flag out if it is not meant")
 	}
@@ -199,22 +205,22 @@ func (c *cli) load(role config.Role) (config.Config, error) {
 	return cfg, nil
 }
 
-// usageError is a wrong call of the program, not a failure of what it does.
+// usageError is a wrong call of the program: its exit code is exitUsage.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// describe shows an error with everything that it says, what stands around a fault
-// included: of the fault, every faulty field on a line of its own.
+// describe writes an error for people. Of a fault of the gateway it writes the code, and
+// every faulty field on a line of its own; text that wraps the fault stays around it.
 func describe(err error) string {
 	var e *waypost.Error
 	if !errors.As(err, &e) {
 		return err.Error()
 	}
 	before, after, found := strings.Cut(err.Error(), e.Error())
-	if !found { // whoever wrapped it says it in other words
+	if !found { // the wrapping error does not repeat the fault's text
 		before = ""
 	}
 	var b strings.Builder
@@ -224,7 +230,7 @@ func describe(err error) string {
 		if d.Target != "" {
 			line = d.Target + ": " + line
 		}
-		if len(e.Details) == 1 && strings.HasSuffix(e.Message, line) { // said already
+		if len(e.Details) == 1 && strings.HasSuffix(e.Message, line) { // the message has it already
 			fmt.Fprintf(&b, " (%s)", d.Code)
 			continue
 		}

@@ -221,9 +221,9 @@ func TestUsage(t *testing.T) {
 		{"webhooks create --name x --url http://x --basic-auth u", 2, "USER:PASSWORD"},
 		{"webhooks create --name x --url http://x --param p", 2, "name=text or name:=JSON"},
 		{"webhooks update whk_1", 2, "update needs what is to change"},
-		{"webhooks update whk_1 --timeout-ms 5 --clear timeoutMs", 2, "--clear timeoutMs: the member is set or cleared by another flag"},
-		{"webhooks update whk_1 --param a=b --clear params.a", 2, "--clear params.a: the member is set or cleared by another flag"},
-		{"webhooks update whk_1 --clear tls --clear tls.clientKey", 2, "--clear tls.clientKey: the member is set or cleared by another flag"},
+		{"webhooks update whk_1 --timeout-ms 5 --clear timeoutMs", 2, "--clear timeoutMs: it is set or cleared by another flag"},
+		{"webhooks update whk_1 --param a=b --clear params.a", 2, "--clear params.a: it is set or cleared by another flag"},
+		{"webhooks update whk_1 --clear tls --clear tls.clientKey", 2, "--clear tls.clientKey: it is set or cleared by another flag"},
 		{"webhooks create --name x --url http://x --param p:=x", 2, "must be JSON"},
 		{"journeys apply", 2, "-f FILE"},
 		{"journeys start jrn_1", 2, "--lead N"},
@@ -310,10 +310,10 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestSome(t *testing.T) {
+func TestQuantity(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{0: "0 leads", 1: "1 lead", 2: "2 leads"} {
-		if got := some(n, "lead", "leads"); got != want {
+		if got := quantity(n, "lead", "leads"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode"
+
+	"github.com/rivo/uniseg"
 )
 
-// members is a JSON object in the order of its text.
+// members is a JSON object that keeps the order of its members.
 type members []member
 
 type member struct {
@@ -60,7 +60,7 @@ func (m members) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// raw returns a member as it stands, nil if there is none.
+// raw returns a member's JSON, nil if there is none.
 func (m members) raw(name string) json.RawMessage {
 	for _, x := range m {
 		if x.name == name {
@@ -68,6 +68,15 @@ func (m members) raw(name string) json.RawMessage {
 		}
 	}
 	return nil
+}
+
+// list returns a member that is a list of objects, nil if there is none.
+func (m members) list(name string) ([]members, error) {
+	var list []members
+	if raw := m.raw(name); raw != nil && json.Unmarshal(raw, &list) != nil {
+		return nil, fmt.Errorf("the answer's %s is no list", name)
+	}
+	return list, nil
 }
 
 // text returns a member as a person reads it: strings without quotes, null and
@@ -86,7 +95,7 @@ func text(raw json.RawMessage) string {
 	return clean(compact.String())
 }
 
-// clean replaces what a terminal would act on instead of showing it.
+// clean replaces characters that a terminal would obey instead of showing them.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -96,32 +105,54 @@ func clean(s string) string {
 	}, s)
 }
 
-// isTerminal tells whether a person sees what is written to w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// What is around bold text on a terminal.
+const boldOn, boldOff = "\x1b[1m", "\x1b[22m"
+
+var withoutBold = strings.NewReplacer(boldOn, "", boldOff, "")
+
+// table writes aligned columns. Widths are those on a terminal, where a Chinese character
+// takes two cells.
+type table struct {
+	w    io.Writer
+	rows [][]string // not flushed yet
 }
 
-// table writes aligned columns.
-type table struct{ w *tabwriter.Writer }
-
-func (c *cli) table(headings ...string) table {
-	t := table{tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)}
+func (c *cli) table(headings ...string) *table {
+	t := &table{w: c.stdout}
 	if len(headings) > 0 {
 		t.row(headings...)
 	}
 	return t
 }
 
-func (t table) row(cells ...string) {
-	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n") // flush reports the error
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) flush() error {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], widthOf(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range t.rows {
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-widthOf(cell)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	t.rows = nil
+	_, err := io.WriteString(t.w, b.String())
+	return err
 }
 
-func (t table) flush() error { return t.w.Flush() }
+func widthOf(s string) int { return uniseg.StringWidth(withoutBold.Replace(s)) }
 
 // printJSON writes v as indented JSON. A json.RawMessage keeps the order of its
 // members.
@@ -137,7 +168,17 @@ func (c *cli) printJSON(v any) error {
 	return err
 }
 
-// printObject writes an object, one member a line, without the named ones.
+// printLine writes an object as JSON on one line.
+func (c *cli) printLine(m members) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	_, err = c.stdout.Write(append(line, '\n'))
+	return err
+}
+
+// printObject writes an object, one member a line, but for the named ones.
 func (c *cli) printObject(m members, without ...string) error {
 	t := c.table()
 	for _, x := range m {
@@ -150,48 +191,87 @@ func (c *cli) printObject(m members, without ...string) error {
 
 // printAnswer writes the object that a gateway answered.
 func (c *cli) printAnswer(a answer) error {
+	return c.print(a, func(m members) error { return c.printObject(m) })
+}
+
+// print writes an answer: with -o json as it came, otherwise print writes its object.
+func (c *cli) print(a answer, print func(members) error) error {
+	return printAs(c, a, "JSON object", print)
+}
+
+// printAs is print for an answer that is decoded into a T; noun is its name in an error.
+func printAs[T any](c *cli, a answer, noun string, print func(T) error) error {
 	if c.output == outputJSON {
 		return c.printJSON(json.RawMessage(a.body))
 	}
-	m, err := a.object()
-	if err != nil {
+	var v T
+	if err := a.decode(&v, noun); err != nil {
 		return err
 	}
-	return c.printObject(m)
+	return print(v)
 }
 
-// some is a number of things, such as "1 lead" or "2 leads".
-func some[N int | int64](n N, one, many string) string {
+// printDone reports success where there is no answer to print: a text for people, an
+// object with -o json.
+func (c *cli) printDone(said string, object map[string]any) error {
+	if c.output == outputJSON {
+		return c.printJSON(object)
+	}
+	_, err := fmt.Fprintln(c.stdout, said)
+	return err
+}
+
+// printList writes the list in a member of an object below an empty line; nothing if the
+// list is empty or missing.
+func (c *cli) printList(m members, name string, columns ...column) error {
+	rows, err := m.list(name)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	fmt.Fprintln(c.stdout)
+	return c.printRows(rows, columns...)
+}
+
+// quantity writes a number of things, such as "1 lead" or "2 leads".
+func quantity[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// column is a column of a list: its heading and how to fill it.
+// column is a column of a list: its heading, and the cell of a row.
 type column struct {
 	heading string
 	value   func(members) string
 }
 
-// of is a column that shows one member.
-func of(heading, name string) column {
+// col is a column that shows one member.
+func col(heading, name string) column {
 	return column{heading, func(m members) string { return m.text(name) }}
+}
+
+func headings(columns []column) []string {
+	texts := make([]string, len(columns))
+	for i, col := range columns {
+		texts[i] = col.heading
+	}
+	return texts
+}
+
+func cells(row members, columns []column) []string {
+	texts := make([]string, len(columns))
+	for i, col := range columns {
+		texts[i] = col.value(row)
+	}
+	return texts
 }
 
 // printRows writes objects below the headings of the columns.
 func (c *cli) printRows(rows []members, columns ...column) error {
-	headings := make([]string, len(columns))
-	for i, col := range columns {
-		headings[i] = col.heading
-	}
-	t := c.table(headings...)
+	t := c.table(headings(columns)...)
 	for _, row := range rows {
-		cells := make([]string, len(columns))
-		for i, col := range columns {
-			cells[i] = col.value(row)
-		}
-		t.row(cells...)
+		t.row(cells(row, columns)...)
 	}
 	return t.flush()
 }

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// progress shows on standard error how far something is: as a bar on a terminal, as
-// lines elsewhere.
+// progress shows a progress on standard error: as a bar on a terminal, as lines elsewhere.
 type progress struct {
 	c     *cli
 	shown string
@@ -18,13 +17,14 @@ type progress struct {
 
 const (
 	barWidth = 20
-	// redraw is how often a bar follows what flows, so that drawing costs nothing.
+	// redraw is the least time between two drawings of a bar by flow.
 	redraw = 100 * time.Millisecond
-	// unknown is how much is done where the end is not known.
+	// unknown stands for the done part where the total is not known.
 	unknown = -1
 )
 
-// show says how far it is: done is 0 to 1, or unknown.
+// show draws the bar or writes the line, if the line has changed. done is 0 to 1, or
+// unknown.
 func (p *progress) show(done float64, line string) {
 	if line == p.shown {
 		return
@@ -38,38 +38,36 @@ func (p *progress) show(done float64, line string) {
 	p.drawn = time.Now()
 }
 
-// flow is show for what changes all the time: a terminal sees some of it, and
-// others only what show says at the end.
+// flow is show for values that change all the time: it draws at most once in redraw, and
+// on terminals only.
 func (p *progress) flow(done float64, line func() string) {
 	if p.c.terminal && time.Since(p.drawn) >= redraw {
 		p.show(done, line())
 	}
 }
 
-// during makes a call, and shows meanwhile how far it is.
+// during makes a call, and shows its progress meanwhile.
 func (p *progress) during(call func() (answer, error), done func() float64, line func() string) (answer, error) {
-	type result struct {
-		answer
-		error
-	}
-	ended := make(chan result, 1)
+	var a answer
+	var err error
+	ended := make(chan struct{})
 	go func() {
-		a, err := call()
-		ended <- result{a, err}
+		defer close(ended)
+		a, err = call()
 	}()
 	tick := time.NewTicker(redraw)
 	defer tick.Stop()
 	for {
 		select {
-		case r := <-ended:
-			return r.answer, r.error
+		case <-ended:
+			return a, err
 		case <-tick.C:
 			p.flow(done(), line)
 		}
 	}
 }
 
-// end leaves the line of a bar that was shown.
+// end ends the line of a bar, and returns err.
 func (p *progress) end(err error) error {
 	if p.c.terminal && p.shown != "" {
 		fmt.Fprintln(p.c.stderr)
@@ -79,7 +77,7 @@ func (p *progress) end(err error) error {
 }
 
 func (p *progress) bar(done float64) string {
-	if done < 0 { // a block that wanders
+	if done < 0 { // a moving block
 		at := p.turns % (barWidth - 2)
 		p.turns++
 		return strings.Repeat("░", at) + "███" + strings.Repeat("░", barWidth-3-at)
@@ -88,12 +86,29 @@ func (p *progress) bar(done float64) string {
 	return full + strings.Repeat("░", barWidth-utf8.RuneCountInString(full))
 }
 
-// share is part of whole, 0 to 1; nothing of nothing is 0.
+// share is part of whole, 0 to 1; 0 if whole is 0.
 func share(part, whole int64) float64 {
 	if whole <= 0 {
 		return 0
 	}
 	return min(1, max(0, float64(part)/float64(whole)))
+}
+
+// counts are numbers of things, of which people see those that are not 0.
+type counts []struct {
+	n    int
+	what string
+}
+
+// String writes each with a comma before it: ", 2 failed, 1 skipped".
+func (cs counts) String() string {
+	var b strings.Builder
+	for _, c := range cs {
+		if c.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", c.n, c.what)
+		}
+	}
+	return b.String()
 }
 
 // sizeOf writes a number of bytes for people.

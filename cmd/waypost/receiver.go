@@ -47,6 +47,6 @@ allows it, as waypost-dev does.`,
 	f.StringVar(&o.BasicAuth, "basic-auth", "", "USER:PASSWORD that requests must carry")
 	f.BoolVarP(&o.Verbose, "verbose", "V", false, "print the messages' bodies too")
 	f.StringVar(&ledger, "ledger", "", "append every POST to this file, a line of JSON each")
-	filled(cmd, "basic-auth", "ledger")
+	notEmpty(cmd, "basic-auth", "ledger")
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,7 +21,7 @@ func redeliveryPath(id string) string { return redeliveriesPath + "/" + url.Path
 
 func (c *cli) deliveriesRedeliver() *cobra.Command {
 	var watch, everything bool
-	filters := deliveryFilters("failed, succeeded or canceled; failed without it")
+	selection := deliveryFilters("failed, succeeded or canceled; failed without it")
 	cmd := &cobra.Command{
 		Use: "redeliver MESSAGE... | --FILTER ... | --all-failed", Short: "Send messages once more, one by one or all that match filters",
 		Long: `Sends messages that were decided once more: the same bytes with the same messageId, in a new round
@@ -37,7 +36,7 @@ it is until it has ended; Ctrl-C then only stops watching.`,
   waypost deliveries redeliver --all-failed --watch`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, messages []string) error {
-			given := filters.given(cmd)
+			given := selection.query(cmd)
 			switch {
 			case len(messages) > 0 && (len(given) > 0 || everything):
 				return usagef("redeliver takes messages or filters, not both")
@@ -49,15 +48,15 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 				return usagef("--watch is for filters; `waypost deliveries show MESSAGE` tells about one message")
 			}
 			filter := map[string]any{}
-			for _, f := range given {
-				filter[f.name] = f.value
-				if f.name == "leadsId" {
-					n, err := strconv.ParseInt(f.value, 10, 64)
-					if err != nil {
-						return usagef("--lead %s: it is no leadsId", f.value)
-					}
-					filter[f.name] = n
+			for name := range given {
+				filter[name] = given.Get(name)
+			}
+			if lead := given.Get("leadsId"); given.Has("leadsId") {
+				n, err := strconv.ParseInt(lead, 10, 64)
+				if err != nil {
+					return usagef("--lead %s: it is no leadsId", lead)
 				}
+				filter["leadsId"] = n
 			}
 			cl, err := c.client()
 			if err != nil {
@@ -69,7 +68,7 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 			return c.redeliverAll(cmd.Context(), cl, filter, watch)
 		},
 	}
-	filters.flags(cmd)
+	selection.flags(cmd)
 	cmd.Flags().BoolVar(&everything, "all-failed", false, "every failed delivery")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show how far it is, until it has ended")
 	return cmd
@@ -79,9 +78,9 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 // does not keep the others from it.
 func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) error {
 	rows := []members{}
-	var faults []error
+	failed := 0
 	for _, id := range messages {
-		a, err := c.postOnce(ctx, cl, deliveriesPath+"/"+url.PathEscape(id)+"/redeliver", nil)
+		a, err := c.postOnce(ctx, cl, deliveryPath(id)+"/redeliver", nil)
 		if err == nil {
 			var row members
 			if row, err = a.object(); err == nil {
@@ -93,16 +92,16 @@ func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) erro
 			return err
 		}
 		if ctx.Err() != nil {
-			return errors.Join(append(faults, c.printRedelivered(rows), err)...)
+			return errors.Join(c.printRedelivered(rows), err)
 		}
 		fmt.Fprintf(c.stderr, "%s: %s\n", clean(id), describe(err))
-		faults = append(faults, err)
+		failed++
 	}
 	if err := c.printRedelivered(rows); err != nil {
 		return err
 	}
-	if len(faults) > 0 {
-		return fmt.Errorf("%d of %d messages are not sent again", len(faults), len(messages))
+	if failed > 0 {
+		return fmt.Errorf("%d of %d messages are not sent again", failed, len(messages))
 	}
 	return nil
 }
@@ -111,7 +110,7 @@ func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) erro
 const postTries = 3
 
 // postOnce makes a call that must not have its effect twice.
-func (c *cli) postOnce(ctx context.Context, cl *client, path string, body []byte) (answer, error) {
+func (c *cli) postOnce(ctx context.Context, cl *client, path string, body any) (answer, error) {
 	header := http.Header{"Idempotency-Key": {"redeliver-" + signature.NewNonce()}}
 	a, err := c.untilAnswered(ctx, postTries, func() (answer, error) { return cl.call(ctx, http.MethodPost, path, header, body) })
 	if err == nil {
@@ -127,17 +126,13 @@ func (c *cli) printRedelivered(rows []members) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return c.printRows(rows, of("MESSAGE", "messageId"), of("STATUS", "status"), of("ATTEMPTS", "attempts"),
-		of("LEAD", "leadsId"), of("NODE", "nodeId"), of("WEBHOOK", "webhookId"))
+	return c.printRows(rows, col("MESSAGE", "messageId"), col("STATUS", "status"), col("ATTEMPTS", "attempts"),
+		col("LEAD", "leadsId"), col("NODE", "nodeId"), col("WEBHOOK", "webhookId"))
 }
 
 // redeliverAll makes a job that sends all messages of a filter once more.
 func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]any, watch bool) error {
-	body, err := json.Marshal(map[string]any{"filter": filter})
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	a, err := c.postOnce(ctx, cl, redeliveriesPath, body)
+	a, err := c.postOnce(ctx, cl, redeliveriesPath, map[string]any{"filter": filter})
 	if err != nil {
 		return err
 	}
@@ -145,23 +140,17 @@ func (c *cli) redeliverAll(ctx context.Context, cl *client, filter map[string]an
 		return c.printAnswer(a)
 	}
 	var made redeliveryProgress
-	if err := json.Unmarshal(a.body, &made); err != nil || made.ID == "" {
-		return fmt.Errorf("the gateway's answer is no redelivery: %s", clean(clip(string(a.body), 200)))
+	if a.decode(&made, "redelivery") != nil || made.ID == "" {
+		return a.unreadable("redelivery")
 	}
 	return c.watchRedelivery(ctx, cl, made.ID)
 }
 
-// redeliveryProgress is what of a bulk redelivery a progress bar shows.
+// redeliveryProgress is the part of a bulk redelivery that its progress bar shows.
 type redeliveryProgress struct {
-	ID          string                   `json:"id"`
-	Status      waypost.RedeliveryStatus `json:"status"`
-	Message     string                   `json:"message"`
-	Total       int                      `json:"total"`
-	Redelivered int                      `json:"redelivered"`
-	Skipped     int                      `json:"skipped"`
-	Succeeded   int                      `json:"succeeded"`
-	Failed      int                      `json:"failed"`
-	Canceled    int                      `json:"canceled"`
+	ID, Message                                              string
+	Status                                                   waypost.RedeliveryStatus
+	Total, Redelivered, Skipped, Succeeded, Failed, Canceled int
 }
 
 func (p redeliveryProgress) state() (string, bool) { return string(p.Status), p.Status.Ended() }
@@ -176,18 +165,11 @@ func (p redeliveryProgress) done() float64 {
 
 func (p redeliveryProgress) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3d %%  %s %s", int(100*p.done()), clean(p.ID), clean(string(p.Status)))
+	fmt.Fprintf(&b, "%s %s", clean(p.ID), clean(string(p.Status)))
 	if p.Total > 0 {
 		fmt.Fprintf(&b, ", %d of %d sent again, %d succeeded, %d failed", p.Redelivered, p.Total, p.Succeeded, p.Failed)
 	}
-	for _, o := range []struct {
-		n    int
-		what string
-	}{{p.Canceled, "canceled"}, {p.Skipped, "skipped"}} {
-		if o.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", o.n, o.what)
-		}
-	}
+	fmt.Fprint(&b, counts{{p.Canceled, "canceled"}, {p.Skipped, "skipped"}})
 	return b.String()
 }
 
@@ -203,70 +185,38 @@ func (c *cli) watchRedelivery(ctx context.Context, cl *client, id string) error 
 }
 
 func (c *cli) deliveriesRedeliveries() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "redeliveries", Short: "See how far redeliveries of many messages are, and cancel them",
 		Example: `  waypost deliveries redeliveries list
   waypost deliveries redeliveries show rdl_… --watch`,
-	}
-	cmd.AddCommand(c.redeliveriesList(), c.redeliveriesShow(), c.redeliveriesCancel())
-	return cmd
+	}, c.redeliveriesList(), c.redeliveriesShow(), c.redeliveriesCancel())
 }
 
 func (c *cli) redeliveriesList() *cobra.Command {
-	var l listing
-	cmd := &cobra.Command{
-		Use: "list", Short: "List redeliveries of many messages, newest first", Args: cobra.NoArgs,
+	return c.listCommand(&cobra.Command{
+		Short:   "List redeliveries of many messages, newest first",
 		Example: `  waypost deliveries redeliveries list`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.list(cmd.Context(), redeliveriesPath, nil, l,
-				of("ID", "id"), of("STATUS", "status"), of("TOTAL", "total"), of("SENT", "redelivered"), of("SUCCEEDED", "succeeded"),
-				of("FAILED", "failed"), of("CANCELED", "canceled"), of("SKIPPED", "skipped"), of("CREATED", "createdAt"))
-		},
-	}
-	l.flags(cmd)
-	return cmd
+	}, redeliveriesPath, nil,
+		col("ID", "id"), col("STATUS", "status"), col("TOTAL", "total"), col("SENT", "redelivered"), col("SUCCEEDED", "succeeded"),
+		col("FAILED", "failed"), col("CANCELED", "canceled"), col("SKIPPED", "skipped"), col("CREATED", "createdAt"))
 }
 
 func (c *cli) redeliveriesShow() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show how far a redelivery is",
-		Long: `Shows a redelivery of many messages: how many were sent again, and what came of it. With --watch it
+	return c.showCommand(showing{
+		short: "Show how far a redelivery is",
+		long: `Shows a redelivery of many messages: how many were sent again, and what came of it. With --watch it
 shows the progress until the redelivery has ended.`,
-		Example: `  waypost deliveries redeliveries show rdl_… --watch`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !watch {
-				return c.show(cmd.Context(), redeliveryPath(args[0]))
-			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			return c.watchRedelivery(cmd.Context(), cl, args[0])
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it has ended")
-	return cmd
+		example: `  waypost deliveries redeliveries show rdl_… --watch`,
+		path:    redeliveryPath,
+		watch:   c.watchRedelivery,
+	})
 }
 
 func (c *cli) redeliveriesCancel() *cobra.Command {
-	return &cobra.Command{
+	return c.postCommand(&cobra.Command{
 		Use: "cancel ID", Short: "Cancel a redelivery",
 		Long: `Nothing more is sent for it. What was delivered stays so; a POST that is under way is not called back,
 and its outcome is recorded.`,
 		Example: `  waypost deliveries redeliveries cancel rdl_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodPost, redeliveryPath(args[0])+"/cancel", nil, nil)
-			if err != nil {
-				return err
-			}
-			return c.printAnswer(a)
-		},
-	}
+	}, redeliveryPath, c.printAnswer)
 }

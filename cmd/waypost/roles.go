@@ -10,8 +10,6 @@ import (
 	"waypost/config"
 )
 
-type roleFunc func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error
-
 func (c *cli) gateway() *cobra.Command {
 	return c.role(config.RoleGateway, app.Gateway, "Serve the HTTP API",
 		`Serves the HTTP API until it is stopped. It needs WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL
@@ -51,7 +49,9 @@ and TEMPORAL_CODEC_PASS_ACCESS_TOKEN=true.`,
   WAYPOST_CODEC_ADDR=0.0.0.0:8081 waypost codec`)
 }
 
-func (c *cli) role(role config.Role, start roleFunc, short, long, example string) *cobra.Command {
+func (c *cli) role(
+	role config.Role, start func(context.Context, config.Config, *slog.Logger, func(addr string)) error, short, long, example string,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: string(role), Short: short, Long: long, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

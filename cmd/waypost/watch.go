@@ -2,36 +2,37 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
-// job is how far something is that goes on at the gateway, whoever watches it.
+// job is the state of work that goes on at the gateway.
 type job interface {
 	// state is its status, and whether it has ended.
 	state() (status string, ended bool)
-	done() float64 // 0 to 1
-	String() string
+	done() float64  // 0 to 1
+	String() string // what is done
 }
 
-// watchJob shows on standard error how far the job at a path is, as a bar on a terminal
-// and as lines elsewhere, until it has ended, and then what the gateway answered. noun
-// is what it is, and goesOn what is said where the watching ends before it.
+// watchJob shows the progress of the job at a path until it has ended, and then prints
+// the job. noun is the job's name in errors; goesOn is added to the error if the watching
+// ends before the job.
 func watchJob[J job](ctx context.Context, c *cli, cl *client, path, noun, goesOn string) (J, error) {
 	var now J
 	shown := &progress{c: c}
 	err := c.eachLook(ctx, cl, path, shown, goesOn, func(a answer) (bool, error) {
-		var next J // without what the look before it has found
-		err := json.Unmarshal(a.body, &next)
+		var next J // empty, so that no member of the answer before stays
+		err := a.decode(&next, noun)
 		status, ended := next.state()
 		if err != nil || status == "" {
-			return false, fmt.Errorf("the gateway's answer is no %s: %s", noun, clean(clip(string(a.body), 200)))
+			return false, a.unreadable(noun)
 		}
 		now = next
-		shown.show(now.done(), now.String())
+		done := now.done()
+		shown.show(done, fmt.Sprintf("%3d %%  %s", int(100*done), now))
 		if !ended {
 			return false, nil
 		}
@@ -40,12 +41,13 @@ func watchJob[J job](ctx context.Context, c *cli, cl *client, path, noun, goesOn
 	return now, err
 }
 
-// maxMissed is how often in a row a look may find the gateway away. With the pauses it
-// is two minutes or more, in which one that is started anew is back.
+// maxMissed is how many requests in a row may fail because the gateway is away. With the
+// pauses these are two minutes or more, enough for a restart.
 const maxMissed = 120
 
-// eachLook has see look at what stands at a path again and again, until that says that
-// it has ended. A gateway that is away for a while is asked again, which is told once.
+// eachLook gets the thing at a path again and again, and calls see with each answer,
+// until see says that it has ended. If the gateway is away it is asked again, and people
+// are told so once.
 func (c *cli) eachLook(ctx context.Context, cl *client, path string, shown *progress, goesOn string, see func(answer) (ended bool, err error)) error {
 	missed := 0
 	unseen := func(err error) error {
@@ -54,7 +56,7 @@ func (c *cli) eachLook(ctx context.Context, cl *client, path string, shown *prog
 		}
 		return shown.end(err)
 	}
-	for wait := c.poll / 8; ; wait = min(2*wait, c.poll) { // what is small has ended soon
+	for wait := c.poll / 8; ; wait = min(2*wait, c.poll) { // small jobs end soon
 		a, err := cl.call(ctx, http.MethodGet, path, nil, nil)
 		away := err != nil || isAway(a.status)
 		if err == nil {
@@ -87,12 +89,10 @@ func (c *cli) eachLook(ctx context.Context, cl *client, path string, shown *prog
 	}
 }
 
-// isAway tells whether a status is that of a gateway that is down or busy, or of what
-// stands before it then.
+// isAway tells whether a status means that the gateway, or a proxy before it, is down or
+// busy.
 func isAway(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return slices.Contains([]int{
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	}, status)
 }

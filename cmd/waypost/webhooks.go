@@ -18,15 +18,15 @@ import (
 
 const webhooksPath = "/v1/webhooks"
 
+func webhookPath(id string) string { return webhooksPath + "/" + url.PathEscape(id) }
+
 func (c *cli) webhooks() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "webhooks", Short: "Manage webhooks: where touchpoints are sent",
 		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook --basic-auth waypost:s3cret
   waypost webhooks test whk_…
   waypost webhooks health whk_…`,
-	}
-	cmd.AddCommand(c.webhooksCreate(), c.webhooksUpdate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
-	return cmd
+	}, c.webhooksCreate(), c.webhooksUpdate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
 }
 
 // webhookInput is a webhook, or a change of one, as flags and a file say it.
@@ -48,7 +48,7 @@ func (in *webhookInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.clientKeyFile, "client-key-file", "", "PEM file: its private key, without a passphrase")
 	f.StringArrayVar(&in.params, "param", nil, "a custom parameter: name=text (a template) or name:=number; may stand several times")
 	f.IntVar(&in.timeout, "timeout-ms", 0, "milliseconds that one exchange may take (default 15000)")
-	filled(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
+	notEmpty(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
 }
 
 // set returns the members that flags name.
@@ -70,12 +70,10 @@ func (in *webhookInput) set(c *cli) (map[string]any, error) {
 		}
 		set["basicAuth"] = map[string]any{"username": user, "password": password}
 	}
-	if len(in.params) > 0 {
-		values, err := params(in.params)
-		if err != nil {
-			return nil, err
-		}
-		set["params"] = values
+	if params, err := typedPairs("--param", in.params); err != nil {
+		return nil, err
+	} else if len(params) > 0 {
+		set["params"] = params
 	}
 	tls := map[string]any{}
 	for member, file := range map[string]string{"caCertificate": in.caFile, "clientCertificate": in.clientCertFile, "clientKey": in.clientKeyFile} {
@@ -167,7 +165,6 @@ other; --client-cert-file and --client-key-file are shown to a receiver that ask
 func (c *cli) webhooksUpdate() *cobra.Command {
 	var in webhookInput
 	var cleared []string
-	var match string
 	cmd := &cobra.Command{
 		Use: "update ID [-f FILE] [--FLAG VALUE ...]", Short: "Change a webhook",
 		Long: `Changes the members that flags, or a YAML or JSON file, name; a flag wins over the file. All others
@@ -192,7 +189,7 @@ stay as they are, secrets included; null in a file, or --clear, sets a member to
 			if err != nil {
 				return err
 			}
-			a, err := c.change(cmd, http.MethodPatch, webhooksPath+"/"+url.PathEscape(args[0]), match, body)
+			a, err := c.change(cmd, http.MethodPatch, webhookPath(args[0]), body)
 			if err != nil {
 				return err
 			}
@@ -201,11 +198,12 @@ stay as they are, secrets included; null in a file, or --clear, sets a member to
 	}
 	in.flags(cmd)
 	cmd.Flags().StringArrayVar(&cleared, "clear", nil, "a member to set to its default, such as rateLimit, tls or params.greeting; may stand several times")
-	matchFlag(cmd, &match, "webhook")
+	matchFlag(cmd, "webhook")
 	return cmd
 }
 
-// clearMembers sets members to null, such as tls or tls.caCertificate.
+// clearMembers sets members to null: a member of another one by both names, such as
+// tls.caCertificate.
 func clearMembers(set map[string]any, names []string) error {
 	for _, name := range names {
 		target, member := set, name
@@ -217,64 +215,45 @@ func clearMembers(set map[string]any, names []string) error {
 			member = inner
 		}
 		if _, given := target[member]; given || target == nil {
-			return usagef("--clear %s: the member is set or cleared by another flag", name)
+			return usagef("--clear %s: it is set or cleared by another flag", name)
 		}
 		target[member] = nil
 	}
 	return nil
 }
 
-// override returns an object with some members replaced. Without any it is the
-// object as it stands.
+// override replaces members of an object. An empty set returns the object as it is.
 func override(object json.RawMessage, set map[string]any) (json.RawMessage, error) {
 	if len(set) == 0 {
 		return object, nil
 	}
-	merged := map[string]json.RawMessage{}
-	if err := json.Unmarshal(object, &merged); err != nil {
+	var written map[string]json.RawMessage
+	if err := json.Unmarshal(object, &written); err != nil {
 		return nil, fmt.Errorf("read the object: %w", err)
 	}
-	for name, value := range set {
-		data, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", name, err)
+	merged := maps.Clone(set)
+	for name, value := range written {
+		if _, replaced := set[name]; !replaced {
+			merged[name] = value
 		}
-		merged[name] = data
 	}
 	return json.Marshal(merged)
 }
 
 func (c *cli) webhooksList() *cobra.Command {
-	var l listing
-	cmd := &cobra.Command{
-		Use: "list", Short: "List webhooks", Args: cobra.NoArgs,
-		Example: `  waypost webhooks list -o json`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.list(cmd.Context(), webhooksPath, nil, l,
-				of("ID", "id"), of("NAME", "name"), of("URL", "url"), of("ENABLED", "enabled"), of("CREATED", "createdAt"))
-		},
-	}
-	l.flags(cmd)
-	return cmd
+	return c.listCommand(&cobra.Command{Short: "List webhooks", Example: `  waypost webhooks list -o json`}, webhooksPath, nil,
+		col("ID", "id"), col("NAME", "name"), col("URL", "url"), col("ENABLED", "enabled"), col("CREATED", "createdAt"))
 }
 
 func (c *cli) webhooksShow() *cobra.Command {
-	var etag bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a webhook", Args: cobra.ExactArgs(1),
-		Long: "Shows a webhook. With --etag it shows only the ETag of its current version, for --if-match of update.",
-		Example: `  waypost webhooks show whk_…
+	return c.showCommand(showing{
+		short: "Show a webhook",
+		long:  "Shows a webhook. With --etag it shows only the ETag of its current version, for --if-match of update.",
+		example: `  waypost webhooks show whk_…
   waypost webhooks show whk_… --etag`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path := webhooksPath + "/" + url.PathEscape(args[0])
-			if etag {
-				return c.showETag(cmd.Context(), path)
-			}
-			return c.show(cmd.Context(), path)
-		},
-	}
-	cmd.Flags().BoolVar(&etag, "etag", false, "only the ETag of its current version")
-	return cmd
+		path: webhookPath,
+		etag: true,
+	})
 }
 
 // webhookHealth is what a gateway answers about a webhook's receiver.
@@ -312,22 +291,11 @@ receiver wrote is shown by "waypost deliveries show MESSAGE".`,
   waypost webhooks health whk_… -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
+			a, err := c.request(cmd.Context(), http.MethodGet, webhookPath(args[0])+"/health", nil)
 			if err != nil {
 				return err
 			}
-			a, err := cl.do(cmd.Context(), http.MethodGet, webhooksPath+"/"+url.PathEscape(args[0])+"/health", nil, nil)
-			if err != nil {
-				return err
-			}
-			if c.output == outputJSON {
-				return c.printJSON(json.RawMessage(a.body))
-			}
-			var h webhookHealth
-			if err := json.Unmarshal(a.body, &h); err != nil {
-				return fmt.Errorf("read the health: %w", err)
-			}
-			return c.printHealth(h)
+			return printAs(c, a, "webhook's health", c.printHealth)
 		},
 	}
 }
@@ -370,7 +338,7 @@ func (c *cli) printHealth(h webhookHealth) error {
 		return err
 	}
 	return c.printRows(h.LastErrors,
-		of("LAST ERRORS", "at"), of("MESSAGE", "messageId"), of("ATTEMPT", "attempt"), of("CLASS", "errorClass"), of("STATUS", "httpStatus"), of("MS", "durationMs"))
+		col("LAST ERRORS", "at"), col("MESSAGE", "messageId"), col("ATTEMPT", "attempt"), col("CLASS", "errorClass"), col("STATUS", "httpStatus"), col("MS", "durationMs"))
 }
 
 // count shows a number of deliveries, which a gateway counts up to a bound.
@@ -386,7 +354,7 @@ func (s attemptStats) String() string {
 		return "no attempts"
 	}
 	text := fmt.Sprintf("%s, %.4g%% succeeded; p50 %d ms, p95 %d ms, p99 %d ms, max %d ms",
-		some(s.Attempts, "attempt", "attempts"), 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
+		quantity(s.Attempts, "attempt", "attempts"), 100**s.SuccessRate, s.LatencyMs.P50, s.LatencyMs.P95, s.LatencyMs.P99, s.LatencyMs.Max)
 	for i, class := range slices.Sorted(maps.Keys(s.Errors)) {
 		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
 	}
@@ -394,31 +362,21 @@ func (s attemptStats) String() string {
 }
 
 func (c *cli) webhooksTest() *cobra.Command {
-	return &cobra.Command{
+	return c.postCommand(&cobra.Command{
 		Use: "test ID", Short: "Send one test message and show what came back",
 		Long:    "Sends one test message to the webhook and shows what came back. It fails if the receiver\ndid not take the message.",
 		Example: `  waypost webhooks test whk_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			a, err := cl.do(cmd.Context(), http.MethodPost, webhooksPath+"/"+url.PathEscape(args[0])+"/test", nil, nil)
-			if err != nil {
-				return err
-			}
-			outcome, err := a.object()
-			if err != nil {
-				return err
-			}
-			if err := c.printAnswer(a); err != nil {
-				return err
-			}
-			if outcome.text("succeed") != "true" {
-				return errors.New("the receiver did not take the message")
-			}
-			return nil
-		},
-	}
+	}, webhookPath, func(a answer) error {
+		outcome, err := a.object()
+		if err != nil {
+			return err
+		}
+		if err := c.printAnswer(a); err != nil {
+			return err
+		}
+		if outcome.text("succeed") != "true" {
+			return errors.New("the receiver did not take the message")
+		}
+		return nil
+	})
 }

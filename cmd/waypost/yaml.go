@@ -15,11 +15,10 @@ import (
 // gateway takes no more than 1 MiB.
 const maxYAML = 1 << 20
 
-// yamlToJSON turns the one document of a YAML file into JSON with the names and
-// the scalars as they stand in the file, so that a number is what JSON writes as one:
-// 1.10 stays 1.10, and 01234, +86138, 0x1F, 1_000, yes and 2026-12-31 are text.
-// Decoding into Go values would change all of them. What would be lost on the way is
-// refused with its line.
+// yamlToJSON turns a YAML file of one document into JSON, with names and scalars as they
+// are in the file. A number is what JSON takes for one: 1.10 stays 1.10, and 01234, +86138,
+// 0x1F, 1_000, yes and 2026-12-31 are text. Decoding into Go values would change all of
+// them. YAML that JSON cannot express is an error with its line.
 func yamlToJSON(data []byte) ([]byte, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -104,20 +103,20 @@ func writeMapping(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	return nil
 }
 
-// isEmpty tells whether nothing stands where a scalar belongs.
+// isEmpty tells whether a scalar has no text and no quotes.
 func isEmpty(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0
 }
 
-// isGlued tells of a comment that has no blank behind its #, as the end of Order #1234
-// has none: it is more likely a part of the text before it.
+// isGlued tells whether a comment has no blank behind its #, such as the end of
+// "Order #1234": it is more likely a part of the text before it.
 func isGlued(comment string) bool {
 	text := strings.TrimLeft(comment, "#")
 	return text != "" && text == strings.TrimLeft(text, " \t")
 }
 
-// writeScalar writes what YAML takes for text, true, false or null, and as a number
-// what JSON takes for one.
+// writeScalar writes text, true, false and null as YAML reads them, and numbers as JSON
+// does.
 func writeScalar(out *bytes.Buffer, n *yaml.Node) error {
 	if n.Style&^yaml.FlowStyle != 0 { // it is quoted, a block, or tagged as text
 		writeText(out, n.Value)

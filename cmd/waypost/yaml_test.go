@@ -107,7 +107,7 @@ func TestDocumentedJourneys(t *testing.T) {
 		}
 		definition, problems := journey.Parse(body)
 		if len(problems) == 0 {
-			problems = definition.Check(func(string) bool { return true })
+			problems = definition.Check(func(string) bool { return true }, nil)
 		}
 		if len(problems) > 0 {
 			t.Errorf("%v in\n%s", problems, block[1])

@@ -8,9 +8,9 @@ const (
 	maxWork        = 50_000_000
 	maxTrialWork   = 200_000   // of trying a template that is compiled
 	maxTurns       = 5_000     // of all loops
-	maxString      = 64 << 10  // bytes of one string on the way
-	maxListLength  = 1_000     // elements of one list on the way
-	maxListSize    = 256 << 10 // bytes of one list on the way
+	maxString      = 64 << 10  // bytes of a string that a template makes
+	maxListLength  = 1_000     // elements of a list that a template makes
+	maxListSize    = 256 << 10 // bytes of a list that a template makes
 	maxFormat      = 256       // bytes of a date's format
 	maxDigits      = 64        // bytes of a text that is calculated with
 	turnWork       = 500       // of one turn of a loop, besides its body
@@ -38,8 +38,7 @@ const (
 	errFormat = errRender("a date's format has at most 256 bytes")
 	errNumber = errRender("a number is out of range")
 	errOther  = errRender("the template failed")
-	// errUnknown ends a trial that comes to what is known only when the template is
-	// rendered.
+	// errUnknown ends a trial at a value that is known only when the template is rendered.
 	errUnknown = errRender("a value is not known yet")
 )
 

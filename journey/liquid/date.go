@@ -11,8 +11,8 @@ import (
 // someTime is a time to try formats with.
 var someTime = time.Date(2026, 12, 31, 12, 0, 0, 0, time.UTC)
 
-// date formats a date, or seconds since 1970, as strftime does. What is no date, and
-// what has no format, stays as it is.
+// date formats a date, or seconds since 1970, as strftime does. Any other value, and a
+// date without a format, stays as it is.
 func date(r *run, v any, a []any) any {
 	format := textOf(a[0])
 	t, ok := r.dateOf(v)
@@ -137,44 +137,17 @@ func strftime(t time.Time, format string) (text, unknown string) {
 	return text, unknown
 }
 
-// directiveOf is what a letter stands for, with what is put before it up to which
-// width; the width is -1 for a letter that stands for nothing. precision is that of
-// fractions of a second.
+// directiveOf is the text of a letter, and the width that it is filled up to with pad;
+// the width is -1 if the letter is no directive. precision is the number of digits of a
+// fraction of a second.
 func directiveOf(t time.Time, letter byte, colons, precision string) (text, pad string, width int) {
-	number := func(n, width int) (string, string, int) { return strconv.Itoa(n), "0", width }
-	blank := func(n int) (string, string, int) { return strconv.Itoa(n), " ", 2 }
-	hour := (t.Hour()+11)%12 + 1
-	isoYear, isoWeek := t.ISOWeek()
 	if layout, ok := layouts[letter]; ok {
 		return t.Format(layout), " ", 0
 	}
+	if n, ok := numbers[letter]; ok {
+		return strconv.Itoa(n.of(t)), n.pad, n.width
+	}
 	switch letter {
-	case 'Y':
-		return number(t.Year(), 4)
-	case 'C':
-		return number(t.Year()/100, 2)
-	case 'y':
-		return number(t.Year()%100, 2)
-	case 'm':
-		return number(int(t.Month()), 2)
-	case 'd':
-		return number(t.Day(), 2)
-	case 'e':
-		return blank(t.Day())
-	case 'j':
-		return number(t.YearDay(), 3)
-	case 'H':
-		return number(t.Hour(), 2)
-	case 'k':
-		return blank(t.Hour())
-	case 'I':
-		return number(hour, 2)
-	case 'l':
-		return blank(hour)
-	case 'M':
-		return number(t.Minute(), 2)
-	case 'S':
-		return number(t.Second(), 2)
 	case 'L', 'N':
 		n, err := strconv.Atoi(precision)
 		if err != nil || n == 0 {
@@ -182,37 +155,12 @@ func directiveOf(t time.Time, letter byte, colons, precision string) (text, pad 
 		}
 		all := fmt.Sprintf("%09d", t.Nanosecond())
 		return (all + strings.Repeat("0", n))[:n], "0", n
-	case 's':
-		return number(int(t.Unix()), 1)
-	case 'u':
-		return number((int(t.Weekday())+6)%7+1, 1)
-	case 'w':
-		return number(int(t.Weekday()), 1)
-	case 'G':
-		return number(isoYear, 4)
-	case 'g':
-		return number(isoYear%100, 2)
-	case 'V':
-		return number(isoWeek, 2)
-	case 'U':
-		return number((t.YearDay()+6-int(t.Weekday()))/7, 2)
-	case 'W':
-		return number((t.YearDay()+6-(int(t.Weekday())+6)%7)/7, 2)
 	case 'z':
 		return t.Format([]string{"-0700", "-07:00", "-07:00:00"}[len(colons)]), "0", 0
 	case 'v':
 		return strings.ToUpper(t.Format("_2-Jan-2006")), " ", 0
 	case 'Z':
-		if name, _ := t.Zone(); name != "" && name[0] != '+' && name[0] != '-' {
-			return name, " ", 0
-		}
-		return "", " ", 0
-	case 'n':
-		return "\n", " ", 0
-	case 't':
-		return "\t", " ", 0
-	case '%':
-		return "%", " ", 0
+		return strings.Trim(t.Format("MST"), "+-0123456789"), " ", 0 // zones without a name have digits
 	}
 	return "", "", -1
 }
@@ -222,4 +170,48 @@ var layouts = map[byte]string{
 	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'p': "PM", 'P': "pm",
 	'F': "2006-01-02", 'T': "15:04:05", 'X': "15:04:05", 'R': "15:04", 'r': "03:04:05 PM", 'D': "01/02/06", 'x': "01/02/06",
 	'c': "Mon Jan _2 15:04:05 2006", '+': "Mon Jan _2 15:04:05 MST 2006",
+	'n': "\n", 't': "\t", '%': "%",
+}
+
+// numbers maps the directives that are numbers.
+var numbers = map[byte]struct {
+	pad   string
+	width int
+	of    func(time.Time) int
+}{
+	'Y': {"0", 4, time.Time.Year},
+	'C': {"0", 2, func(t time.Time) int { return t.Year() / 100 }},
+	'y': {"0", 2, func(t time.Time) int { return t.Year() % 100 }},
+	'm': {"0", 2, func(t time.Time) int { return int(t.Month()) }},
+	'd': {"0", 2, time.Time.Day},
+	'e': {" ", 2, time.Time.Day},
+	'j': {"0", 3, time.Time.YearDay},
+	'H': {"0", 2, time.Time.Hour},
+	'k': {" ", 2, time.Time.Hour},
+	'I': {"0", 2, hourOf12},
+	'l': {" ", 2, hourOf12},
+	'M': {"0", 2, time.Time.Minute},
+	'S': {"0", 2, time.Time.Second},
+	's': {"0", 1, func(t time.Time) int { return int(t.Unix()) }},
+	'u': {"0", 1, func(t time.Time) int { return sinceMonday(t) + 1 }},
+	'w': {"0", 1, func(t time.Time) int { return int(t.Weekday()) }},
+	'G': {"0", 4, isoYear},
+	'g': {"0", 2, func(t time.Time) int { return isoYear(t) % 100 }},
+	'V': {"0", 2, isoWeek},
+	'U': {"0", 2, func(t time.Time) int { return (t.YearDay() + 6 - int(t.Weekday())) / 7 }},
+	'W': {"0", 2, func(t time.Time) int { return (t.YearDay() + 6 - sinceMonday(t)) / 7 }},
+}
+
+func hourOf12(t time.Time) int { return (t.Hour()+11)%12 + 1 }
+
+func sinceMonday(t time.Time) int { return (int(t.Weekday()) + 6) % 7 }
+
+func isoYear(t time.Time) int {
+	year, _ := t.ISOWeek()
+	return year
+}
+
+func isoWeek(t time.Time) int {
+	_, week := t.ISOWeek()
+	return week
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"waypost"
 )
 
 // expr is an expression of a template.
@@ -118,7 +120,7 @@ func (c *cursor) unexpected(want string) {
 	if c.kind == endToken {
 		failAt(c.at, "%s is missing", want)
 	}
-	failAt(c.at, "unexpected %q, where %s is wanted", clip(c.text, 40), want)
+	failAt(c.at, "unexpected %q, where %s is wanted", waypost.Clip(c.text, 40), want)
 }
 
 // take goes on if the token is the sign or word.
@@ -171,10 +173,7 @@ func (c *cursor) expression() expr {
 		x := rangeExpr{from: c.expression()}
 		c.want("..")
 		x.to = c.expression()
-		if c.text != ")" {
-			c.unexpected("\")\"")
-		}
-		c.next()
+		c.want(")")
 		if isConstant(x.from, x.to) {
 			v := constant{span{}}
 			tryWith(trialBudget(), t.at, func(r *run) { v.v = x.eval(r) })
@@ -245,7 +244,7 @@ func (x lookup) names() []string {
 	return path
 }
 
-// resolve puts what a variable stands for in its place: after assign l = lead, l.name
+// resolve replaces a variable by the one that it stands for: after assign l = lead, l.name
 // is lead.name.
 func (p *parser) resolve(path []string) []string {
 	for range maxAliases {
@@ -296,7 +295,7 @@ func (c *cursor) call() call {
 	}
 	f, ok := filters[name.text]
 	if !ok {
-		failAt(name.at, "there is no filter %q; the filters are %s", clip(name.text, 40), sortedNames(filters))
+		failAt(name.at, "there is no filter %q; the filters are %s", waypost.Clip(name.text, 40), sortedNames(filters))
 	}
 	x := call{filter: f, at: name.at}
 	c.next()
@@ -334,7 +333,7 @@ func (c *cursor) argument(x *call, filter string) {
 		c.next()
 		if c.take(":") {
 			if filter != "default" || name.text != "allow_false" {
-				failAt(name.at, "%s takes no argument %q", filter, clip(name.text, 40))
+				failAt(name.at, "%s takes no argument %q", filter, waypost.Clip(name.text, 40))
 			}
 			x.allowFalse = c.expression()
 			return
@@ -380,8 +379,8 @@ func (c *cursor) comparison() expr {
 	return x
 }
 
-// try refuses at what fails with literals alone. It returns false if that takes too
-// much work, or the result is not known yet.
+// try refuses, at its offset, a part that fails with literals alone. It returns false if
+// trying takes too much work, or the result is not known yet.
 func (p *parser) try(at int, do func(r *run)) bool { return tryWith(p.trial, at, do) }
 
 // tryWith is try with a budget of its own. If do renders a body, the node that fails

@@ -1,16 +1,21 @@
 package liquid
 
 import (
+	"encoding/base64"
 	"math/big"
-	"unicode/utf8"
+	"net/url"
+	"strings"
 )
 
 // filter is one filter: what its arguments must be, and what it does.
 type filter struct {
 	args     []kind // all that it takes
 	required int    // so many of them
-	do       func(r *run, v any, a []any) any
+	do       filterFunc
 }
+
+// filterFunc is what a filter makes of a value and the arguments a.
+type filterFunc func(r *run, v any, a []any) any
 
 // kind is what an argument of a filter must be.
 type kind int
@@ -90,40 +95,31 @@ var filters = map[string]*filter{
 	}},
 	"json": {nil, 0, slowly(func(_ *run, v any, _ []any) any { return jsonText(v) })},
 	"size": {nil, 0, func(_ *run, v any, _ []any) any {
-		switch v := v.(type) {
-		case []any:
-			return len(v)
-		case map[string]any:
-			return len(v)
-		case span:
-			return v.length()
-		case string:
-			return utf8.RuneCountInString(v)
-		}
-		return 0
+		n, _ := lengthOf(v)
+		return n
 	}},
 	"date": {[]kind{format}, 1, date},
 
 	"append":                 {[]kind{anything}, 1, func(r *run, v any, a []any) any { return r.text(v) + textOf(a[0]) }},
 	"prepend":                {[]kind{anything}, 1, func(r *run, v any, a []any) any { return textOf(a[0]) + r.text(v) }},
-	"upcase":                 {nil, 0, onText(upcase)},
-	"downcase":               {nil, 0, onText(downcase)},
+	"upcase":                 {nil, 0, onText(strings.ToUpper)},
+	"downcase":               {nil, 0, onText(strings.ToLower)},
 	"capitalize":             {nil, 0, onText(capitalize)},
 	"strip":                  {nil, 0, onText(strip)},
 	"lstrip":                 {nil, 0, onText(lstrip)},
 	"rstrip":                 {nil, 0, onText(rstrip)},
-	"strip_newlines":         {nil, 0, slowly(onText(stripNewlines))},
-	"newline_to_br":          {nil, 0, slowly(onText(newlineToBr))},
+	"strip_newlines":         {nil, 0, slowly(onText(withoutNewlines.Replace))},
+	"newline_to_br":          {nil, 0, slowly(onText(withBreaks.Replace))},
 	"strip_html":             {nil, 0, slowly(onText(stripHTML))},
-	"escape":                 {nil, 0, onText(escape)},
-	"h":                      {nil, 0, onText(escape)},
+	"escape":                 {nil, 0, onText(html.Replace)},
+	"h":                      {nil, 0, onText(html.Replace)},
 	"escape_once":            {nil, 0, slowly(onText(escapeOnce))},
-	"url_encode":             {nil, 0, slowly(onText(urlEncode))},
+	"url_encode":             {nil, 0, slowly(onText(url.QueryEscape))},
 	"url_decode":             {nil, 0, slowly(onText(urlDecode))},
-	"base64_encode":          {nil, 0, slowly(onText(base64Encode))},
-	"base64_decode":          {nil, 0, slowly(base64Decode)},
-	"base64_url_safe_encode": {nil, 0, slowly(onText(base64URLEncode))},
-	"base64_url_safe_decode": {nil, 0, slowly(base64URLDecode)},
+	"base64_encode":          {nil, 0, slowly(base64Encode(base64.StdEncoding))},
+	"base64_decode":          {nil, 0, slowly(base64Decode(base64.StdEncoding, ""))},
+	"base64_url_safe_encode": {nil, 0, slowly(base64Encode(base64.URLEncoding))},
+	"base64_url_safe_decode": {nil, 0, slowly(base64Decode(base64.RawURLEncoding, "="))},
 	"replace":                {[]kind{anything, anything}, 1, replacer(allOfThem)},
 	"replace_first":          {[]kind{anything, anything}, 1, replacer(theFirst)},
 	"replace_last":           {[]kind{anything, anything}, 2, replacer(theLast)},
@@ -131,8 +127,8 @@ var filters = map[string]*filter{
 	"remove_first":           {[]kind{anything}, 1, replacer(theFirst)},
 	"remove_last":            {[]kind{anything}, 1, replacer(theLast)},
 	"slice":                  {[]kind{integer, length}, 1, slice},
-	"truncate":               {[]kind{integer, anything}, 0, onText(truncate)},
-	"truncatewords":          {[]kind{integer, anything}, 0, onText(truncateWords)},
+	"truncate":               {[]kind{integer, anything}, 0, withText(truncate)},
+	"truncatewords":          {[]kind{integer, anything}, 0, withText(truncateWords)},
 	"split":                  {[]kind{anything}, 1, split},
 
 	"join":         {[]kind{anything}, 0, join},

@@ -1,14 +1,13 @@
 package liquid
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// listOf is a value as a list: lists in it are taken apart, and what is none is a
-// list of one.
+// listOf is a value as a list: lists in a list are taken apart, and any other value is a
+// list of one element.
 func (r *run) listOf(v any) []any {
 	var out []any
 	var add func(v any)
@@ -40,8 +39,7 @@ func (r *run) listOf(v any) []any {
 }
 
 // property is a member of an element of a list, by a name that can have dots, a part
-// of a text, or a bit of a number; false if the element is nothing that can have
-// any.
+// of a text, or a bit of a number; false if the element cannot have any.
 func (r *run) property(e, key any) (v any, ok bool) {
 	name, isName := key.(string)
 	i, isInt := key.(int)
@@ -80,8 +78,17 @@ func (r *run) property(e, key any) (v any, ok bool) {
 	return nil, false
 }
 
-// meets tells whether an element has the property that the arguments of where and its
-// like ask for; ok is false of an element that can have none.
+// keyOf is the value that a filter compares elements by: the property that its only
+// argument names, or the element itself without an argument.
+func (r *run) keyOf(e any, a []any) any {
+	if len(a) > 0 && a[0] != nil {
+		e, _ = r.property(e, a[0])
+	}
+	return e
+}
+
+// meets tells whether an element has the property that the arguments of a filter such as
+// where ask for; ok is false if the element cannot have any.
 func (r *run) meets(e any, a []any) (yes, ok bool) {
 	v, ok := r.property(e, a[0])
 	if len(a) > 1 && a[1] != nil {
@@ -90,9 +97,9 @@ func (r *run) meets(e any, a []any) (yes, ok bool) {
 	return truthy(v), ok
 }
 
-// where makes the filters that keep the elements that meet their arguments, or those
-// that do not. A list with an element that cannot be asked gives nothing.
-func where(keep bool) func(*run, any, []any) any {
+// where makes the filter that keeps the elements that meet its arguments, and the one
+// that drops them. A list with an element that cannot have the property gives nothing.
+func where(keep bool) filterFunc {
 	return func(r *run, v any, a []any) any {
 		out := []any{}
 		for _, e := range r.listOf(v) {
@@ -108,8 +115,9 @@ func where(keep bool) func(*run, any, []any) any {
 	}
 }
 
-// find makes the filters that tell of the first element that meets their arguments.
-func find(tell func(i int, e any) any, none any) func(*run, any, []any) any {
+// find makes a filter that returns something about the first element that meets its
+// arguments.
+func find(tell func(i int, e any) any, none any) filterFunc {
 	return func(r *run, v any, a []any) any {
 		for i, e := range r.listOf(v) {
 			if yes, ok := r.meets(e, a); !ok {
@@ -147,12 +155,7 @@ func reverse(r *run, v any, _ []any) any {
 }
 
 func compact(r *run, v any, a []any) any {
-	return slices.DeleteFunc(r.listOf(v), func(e any) bool {
-		if len(a) > 0 && a[0] != nil {
-			e, _ = r.property(e, a[0])
-		}
-		return e == nil
-	})
+	return slices.DeleteFunc(r.listOf(v), func(e any) bool { return r.keyOf(e, a) == nil })
 }
 
 func concat(r *run, v any, a []any) any { return append(r.listOf(v), a[0].([]any)...) }
@@ -169,9 +172,7 @@ func mapProperty(r *run, v any, a []any) any {
 func uniq(r *run, v any, a []any) any {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(r.listOf(v), func(e any) bool {
-		if len(a) > 0 && a[0] != nil {
-			e, _ = r.property(e, a[0])
-		}
+		e = r.keyOf(e, a)
 		key := fmt.Sprintf("%T:%s", e, textOf(e))
 		known := seen[key]
 		seen[key] = true
@@ -179,18 +180,13 @@ func uniq(r *run, v any, a []any) any {
 	})
 }
 
-// sorter makes a filter that sorts a list, by a property if one is named; what is nil
-// comes last.
-func sorter(compare func(r *run, a, b any) int) func(*run, any, []any) any {
+// sorter makes a filter that sorts a list, by a property if one is named; nil comes last.
+func sorter(compare func(r *run, a, b any) int) filterFunc {
 	return func(r *run, v any, a []any) any {
 		type keyed struct{ key, value any }
 		var all []keyed
 		for _, e := range r.listOf(v) {
-			k := keyed{e, e}
-			if len(a) > 0 && a[0] != nil {
-				k.key, _ = r.property(e, a[0])
-			}
-			all = append(all, k)
+			all = append(all, keyed{r.keyOf(e, a), e})
 		}
 		slices.SortStableFunc(all, func(x, y keyed) int {
 			switch {
@@ -214,16 +210,11 @@ func sorter(compare func(r *run, a, b any) int) func(*run, any, []any) any {
 // compareStrictly compares numbers, or texts.
 func compareStrictly(r *run, a, b any) int {
 	r.spend(elementWork)
-	x, isNumber := floatOf(a)
-	y, isOther := floatOf(b)
-	if isNumber && isOther {
-		return cmp.Compare(x, y)
-	}
-	s, isText := a.(string)
-	t, isOtherText := b.(string)
-	if isText && isOtherText {
+	if order, ok := order(a, b); ok {
+		s, _ := a.(string)
+		t, _ := b.(string)
 		r.spend(min(len(s), len(t)))
-		return strings.Compare(s, t)
+		return order
 	}
 	if r.look(a, b); !equal(a, b) {
 		r.fail("values of different kinds cannot be sorted")

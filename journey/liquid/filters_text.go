@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// onText makes a filter of a text, which takes some eight times as long as looking at
-// it.
-func onText(do func(s string, a []any) string) func(*run, any, []any) any {
+// withText makes a filter of a text and the arguments of the filter, which takes some
+// eight times as long as looking at the text.
+func withText(do func(s string, a []any) string) filterFunc {
 	return func(r *run, v any, a []any) any {
 		s := r.text(v)
 		r.spend(textWork * len(s))
@@ -20,22 +20,27 @@ func onText(do func(s string, a []any) string) func(*run, any, []any) any {
 	}
 }
 
+// onText is withText without arguments.
+func onText(do func(s string) string) filterFunc {
+	return withText(func(s string, _ []any) string { return do(s) })
+}
+
 // slowly accounts for a filter that takes some forty times as long as looking at the
 // value.
-func slowly(do func(*run, any, []any) any) func(*run, any, []any) any {
+func slowly(do filterFunc) filterFunc {
 	return func(r *run, v any, a []any) any {
 		r.spend(40 * sizeOf(v, r.budget.work))
 		return do(r, v, a)
 	}
 }
 
-func upcase(s string, _ []any) string   { return strings.ToUpper(s) }
-func downcase(s string, _ []any) string { return strings.ToLower(s) }
-func strip(s string, _ []any) string    { return strings.Trim(s, space) }
-func lstrip(s string, _ []any) string   { return strings.TrimLeft(s, space) }
-func rstrip(s string, _ []any) string   { return strings.TrimRight(s, space) }
+func strip(s string) string { return strings.Trim(s, space) }
 
-func capitalize(s string, _ []any) string {
+func lstrip(s string) string { return strings.TrimLeft(s, space) }
+
+func rstrip(s string) string { return strings.TrimRight(s, space) }
+
+func capitalize(s string) string {
 	first, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
 		return s
@@ -51,11 +56,7 @@ var (
 	htmlOnce = regexp.MustCompile(`&(?:[a-zA-Z]+|#\d+);|[&<>"']`)
 )
 
-func stripNewlines(s string, _ []any) string { return withoutNewlines.Replace(s) }
-func newlineToBr(s string, _ []any) string   { return withBreaks.Replace(s) }
-func escape(s string, _ []any) string        { return html.Replace(s) }
-
-func escapeOnce(s string, _ []any) string {
+func escapeOnce(s string) string {
 	return htmlOnce.ReplaceAllStringFunc(s, func(found string) string {
 		if len(found) > 1 {
 			return found
@@ -66,7 +67,7 @@ func escapeOnce(s string, _ []any) string {
 
 // stripHTML takes out scripts, comments and styles with what is in them, and then
 // all other tags.
-func stripHTML(s string, _ []any) string {
+func stripHTML(s string) string {
 	for _, block := range [][2]string{{"<script", "</script>"}, {"<!--", "-->"}, {"<style", "</style>"}, {"<", ">"}} {
 		s = stripBlocks(s, block[0], block[1])
 	}
@@ -87,41 +88,34 @@ func stripBlocks(s, from, to string) string {
 	}
 }
 
-func urlEncode(s string, _ []any) string { return url.QueryEscape(s) }
-
 var percent = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
 // urlDecode leaves a % that encodes nothing as it is.
-func urlDecode(s string, _ []any) string {
+func urlDecode(s string) string {
 	return toValid(percent.ReplaceAllStringFunc(strings.ReplaceAll(s, "+", " "), func(found string) string {
 		out, _ := url.PathUnescape(found)
 		return out
 	}))
 }
 
-func base64Encode(s string, _ []any) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-
-func base64URLEncode(s string, _ []any) string { return base64.URLEncoding.EncodeToString([]byte(s)) }
-
-func base64Decode(r *run, v any, _ []any) any { return decode(r, v, base64.StdEncoding.Strict()) }
-
-func base64URLDecode(r *run, v any, _ []any) any {
-	if s, ok := v.(string); ok {
-		v = strings.TrimRight(s, "=")
-	}
-	return decode(r, v, base64.RawURLEncoding.Strict())
+func base64Encode(encoding *base64.Encoding) filterFunc {
+	return onText(func(s string) string { return encoding.EncodeToString([]byte(s)) })
 }
 
-func decode(r *run, v any, encoding *base64.Encoding) any {
-	if v == nil {
-		return ""
+// base64Decode makes a filter that ignores what trim holds at the end of the text.
+func base64Decode(encoding *base64.Encoding, trim string) filterFunc {
+	encoding = encoding.Strict()
+	return func(r *run, v any, _ []any) any {
+		if v == nil {
+			return ""
+		}
+		s, ok := v.(string)
+		out, err := encoding.DecodeString(strings.TrimRight(s, trim))
+		if !ok || err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips line breaks
+			r.fail("a value is not base64")
+		}
+		return toValid(string(out))
 	}
-	s, ok := v.(string)
-	out, err := encoding.DecodeString(s)
-	if !ok || err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder passes over
-		r.fail("a value is not base64")
-	}
-	return toValid(string(out))
 }
 
 // occurrence says which of the parts of a text are replaced.
@@ -134,7 +128,7 @@ const (
 )
 
 // replacer makes replace and remove. The length is known before anything is built.
-func replacer(which occurrence) func(*run, any, []any) any {
+func replacer(which occurrence) filterFunc {
 	return func(r *run, v any, a []any) any {
 		s, from, to := textOf(v), textOf(a[0]), ""
 		r.spend(2 * textWork * len(s))

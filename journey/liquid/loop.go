@@ -30,6 +30,11 @@ func (n *forNode) blank() bool { return n.isBlank }
 
 func (n tableNode) blank() bool { return false }
 
+// loopVariable is forloop or tablerowloop.
+type loopVariable interface {
+	member(name string) any
+}
+
 // counting is where a loop stands.
 type counting struct{ i, length int }
 
@@ -131,9 +136,6 @@ func (n *loopNode) turns(r *run) (int, func(int) any) {
 	}
 	first = max(first, 0)
 	count := max(0, last-first)
-	if r.continues == nil {
-		r.continues = map[string]int{}
-	}
 	r.continues[n.name] = first + count
 	return count, func(i int) any {
 		if n.reversed {

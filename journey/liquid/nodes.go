@@ -83,9 +83,6 @@ func (n captureNode) render(r *run) {
 }
 
 func (n counterNode) render(r *run) {
-	if r.counters == nil {
-		r.counters = map[string]int{}
-	}
 	if n.up {
 		r.write(textOf(r.counters[n.name]))
 		r.counters[n.name]++
@@ -141,9 +138,6 @@ func (n cycleNode) render(r *run) {
 	if n.name != nil {
 		v := n.name.eval(r)
 		key = "name " + r.text(v)
-	}
-	if r.cycles == nil {
-		r.cycles = map[string]int{}
 	}
 	i := r.cycles[key]
 	if i < len(n.values) {

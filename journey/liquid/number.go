@@ -20,7 +20,7 @@ var (
 )
 
 // numberOf is a value as a number. A text counts with the digits that it begins
-// with; what is no number counts as 0.
+// with; any other value counts as 0.
 func (r *run) numberOf(v any) number {
 	r.spend(numberWork)
 	switch v := v.(type) {
@@ -81,7 +81,7 @@ func intOf(v any) (int, bool) {
 }
 
 // arithmetic makes a filter of two numbers.
-func arithmetic(do func(z, x, y *big.Rat) *big.Rat) func(*run, any, []any) any {
+func arithmetic(do func(z, x, y *big.Rat) *big.Rat) filterFunc {
 	return func(r *run, v any, a []any) any {
 		x, y := r.numberOf(v), r.numberOf(a[0])
 		return r.value(number{do(new(big.Rat), x.rat, y.rat), x.whole && y.whole})
@@ -104,7 +104,7 @@ func modulo(z, x, y *big.Rat) *big.Rat {
 }
 
 // bound makes at_least (sign 1) and at_most (sign -1).
-func bound(sign int) func(*run, any, []any) any {
+func bound(sign int) filterFunc {
 	return func(r *run, v any, a []any) any {
 		x, y := r.numberOf(v), r.numberOf(a[0])
 		if x.rat.Cmp(y.rat)*sign < 0 {
@@ -116,7 +116,7 @@ func bound(sign int) func(*run, any, []any) any {
 
 // onNumber makes a filter of one number whose result is whole if whole says so, or
 // the number is.
-func onNumber(whole bool, do func(x *big.Rat) *big.Rat) func(*run, any, []any) any {
+func onNumber(whole bool, do func(x *big.Rat) *big.Rat) filterFunc {
 	return func(r *run, v any, _ []any) any {
 		x := r.numberOf(v)
 		return r.value(number{do(x.rat), x.whole || whole})
@@ -154,10 +154,7 @@ func round(r *run, v any, a []any) any {
 func sum(r *run, v any, a []any) any {
 	total := number{new(big.Rat), true}
 	for _, e := range r.listOf(v) {
-		if len(a) > 0 && a[0] != nil {
-			e, _ = r.property(e, a[0])
-		}
-		for _, e := range r.listOf(e) {
+		for _, e := range r.listOf(r.keyOf(e, a)) {
 			x := r.numberOf(e)
 			total.rat.Add(total.rat, x.rat)
 			total.whole = total.whole && x.whole

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"waypost"
 )
 
 // parser makes a tree of a source.
@@ -13,7 +15,7 @@ type parser struct {
 	pieces     []piece // that are not parsed yet
 	references []reference
 	assigned   map[string]int    // variables that the template makes, and how often
-	aliases    map[string]lookup // those that only stand for another one
+	aliases    map[string]lookup // variables that only stand for another one
 	loops      int               // around what is parsed
 	breaks     int               // so far
 	trial      *Budget           // of trying what is made of literals
@@ -92,7 +94,7 @@ func (p *parser) unknown(x, block piece) {
 		}
 		failAt(x.at, "%s ends nothing", x.name)
 	}
-	failAt(x.at, "there is no tag %q; the tags are %s", clip(x.name, 40), sortedNames(tags, "comment", "doc", "raw"))
+	failAt(x.at, "there is no tag %q; the tags are %s", waypost.Clip(x.name, 40), sortedNames(tags, "comment", "doc", "raw"))
 }
 
 // withoutBlanks leaves out the white space of bodies that hold nothing else, and

@@ -1,7 +1,6 @@
 package liquid
 
 import (
-	"cmp"
 	"time"
 	"unicode/utf8"
 )
@@ -29,7 +28,10 @@ func newRun(vars Vars, b *Budget) *run {
 	if vars.Location == nil {
 		vars.Location = time.UTC
 	}
-	return &run{Vars: vars, budget: b, locals: map[string]any{}}
+	return &run{
+		Vars: vars, budget: b,
+		locals: map[string]any{}, counters: map[string]int{}, cycles: map[string]int{}, continues: map[string]int{},
+	}
 }
 
 // frame holds the variables of one loop.
@@ -37,7 +39,7 @@ type frame struct {
 	variable string
 	value    any
 	loopName string // forloop or tablerowloop
-	loop     any
+	loop     loopVariable
 }
 
 // stop is a panic that ends a rendering.
@@ -51,14 +53,14 @@ func (r *run) spend(work int) {
 	}
 }
 
-// look spends what looking at whole values takes.
+// look spends the work of looking at whole values.
 func (r *run) look(all ...any) {
 	for _, v := range all {
 		r.spend(sizeOf(v, r.budget.work))
 	}
 }
 
-// made accounts for a value that came to be on the way.
+// made accounts for a value that a filter or a capture has made.
 func (r *run) made(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -194,23 +196,18 @@ func (x comparison) eval(r *run) any {
 	case "contains":
 		return contains(a, b)
 	}
-	order, ok := 0, false
-	if f, isNumber := floatOf(a); isNumber {
-		var g float64
-		g, ok = floatOf(b)
-		order = cmp.Compare(f, g)
-		if _, isText := b.(string); isText {
+	order, ok := order(a, b)
+	if !ok {
+		_, isNumber := floatOf(a)
+		_, isNumberToo := floatOf(b)
+		_, isText := a.(string)
+		_, isTextToo := b.(string)
+		switch {
+		case isNumber && isTextToo:
 			r.fail("a number and a text cannot be compared")
-		}
-	} else if s, isText := a.(string); isText {
-		var t string
-		t, ok = b.(string)
-		order = cmp.Compare(s, t)
-		if _, isNumber := floatOf(b); isNumber {
+		case isText && isNumberToo:
 			r.fail("a text and a number cannot be compared")
 		}
-	}
-	if !ok {
 		return false // without a value, and of values that have no order
 	}
 	switch x.operator {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"waypost"
 )
 
 // fault is why a source does not compile; parsing panics with it.
@@ -38,6 +40,7 @@ const (
 const space = " \t\n\v\f\r\x00"
 
 var (
+	opening = regexp.MustCompile(`\{[{%]`)
 	tagName = regexp.MustCompile(`^\s*(#|\w+)`)
 	// rawEnds find the ends of the blocks whose content is not looked at.
 	rawEnds = map[string]*regexp.Regexp{
@@ -62,30 +65,32 @@ func (p *parser) scan() []piece {
 			out = append(out, piece{kind: textPiece, at: from, from: from, to: to})
 		}
 	}
-	comments, commentAt := 0, 0
+	var in comments
 	for {
-		at := nextOpen(source, pos)
-		if at < 0 {
+		open := opening.FindStringIndex(source[pos:])
+		if open == nil {
 			break
 		}
+		at := pos + open[0]
 		kind, end := outputPiece, strings.Index(source[at+2:], "}}")
 		if source[at+1] == '%' {
 			kind, end = tagPiece, strings.Index(source[at+2:], "%}")
-		} else if tag := strings.Index(source[at+2:], "{%"); comments > 0 && tag >= 0 && (end < 0 || tag < end) {
+		} else if tag := strings.Index(source[at+2:], "{%"); in.depth > 0 && tag >= 0 && (end < 0 || tag < end) {
 			end = strings.Index(source[at+2:], "%}") // an unfinished output takes the tag behind it along
 		}
 		if end < 0 {
-			if comments > 0 {
+			if in.depth > 0 {
 				break
 			}
-			failAt(at, "%q does not end", clip(firstLine(source[at:]), 40))
+			line, _, _ := strings.Cut(source[at:], "\n")
+			failAt(at, "%q does not end", waypost.Clip(line, 40))
 		}
 		x := piece{kind: kind, at: at, from: at + 2, to: at + 2 + end}
 		left := strings.HasPrefix(source[x.from:x.to], "-")
 		if left {
 			x.from++
 		}
-		if comments == 0 {
+		if in.depth == 0 {
 			text(at, left)
 		}
 		pos = x.to + 2
@@ -94,47 +99,57 @@ func (p *parser) scan() []piece {
 			x.to--
 		}
 		if kind == tagPiece {
-			p.nameTag(&x, comments > 0)
+			p.nameTag(&x, in.depth > 0)
 		}
 		switch {
-		case kind == tagPiece && x.name == "comment":
-			if comments++; comments == 1 {
-				commentAt = at
-			}
-		case kind == tagPiece && x.name == "endcomment" && comments > 0:
-			comments--
-		case kind == tagPiece && rawEnds[x.name] != nil:
+		case in.take(x):
+		case rawEnds[x.name] != nil:
 			ends := rawEnds[x.name].FindStringSubmatchIndex(source[pos:])
 			if ends == nil {
 				failAt(at, "%s lacks its end%s", x.name, x.name)
 			}
 			if x.name == "doc" {
-				p.plain(x, source[pos:pos+ends[0]])
+				p.checkDoc(x, source[pos:pos+ends[0]])
 			}
-			if x.name == "raw" && comments == 0 {
+			if x.name == "raw" && in.depth == 0 {
 				out = append(out, piece{kind: textPiece, at: pos, from: pos, to: pos + ends[0]})
 			}
 			trim = ends[2] < ends[3]
 			pos += ends[1]
-		case comments == 0:
+		case in.depth == 0:
 			out = append(out, x)
 		}
 	}
-	if comments > 0 {
-		failAt(commentAt, "comment lacks its endcomment")
-	}
+	in.finish()
 	text(len(source), false)
 	return out
 }
 
-// nextOpen finds {{ or {%.
-func nextOpen(s string, from int) int {
-	for i := from; i+1 < len(s); i++ {
-		if s[i] == '{' && (s[i+1] == '{' || s[i+1] == '%') {
-			return i
+// comments tells what stands in comments, which may stand in each other.
+type comments struct {
+	depth int
+	at    int // where the outermost begins
+}
+
+// take tells whether a tag begins or ends a comment.
+func (c *comments) take(x piece) bool {
+	switch {
+	case x.name == "comment":
+		if c.depth++; c.depth == 1 {
+			c.at = x.at
 		}
+	case x.name == "endcomment" && c.depth > 0:
+		c.depth--
+	default:
+		return false
 	}
-	return -1
+	return true
+}
+
+func (c *comments) finish() {
+	if c.depth > 0 {
+		failAt(c.at, "comment lacks its endcomment")
+	}
 }
 
 // nameTag splits a tag into its name and the rest; in a comment, anything may stand
@@ -151,12 +166,12 @@ func (p *parser) nameTag(x *piece, anything bool) {
 	x.from += m[3]
 }
 
-// plain refuses a doc block with arguments or with another one in it.
-func (p *parser) plain(x piece, content string) {
+// checkDoc refuses a doc block with arguments or with another doc block in it.
+func (p *parser) checkDoc(x piece, content string) {
 	if strings.TrimSpace(p.source[x.from:x.to]) != "" {
 		failAt(x.from, "doc takes no arguments")
 	}
-	if at := docBlock.FindStringIndex(content); at != nil {
+	if docBlock.MatchString(content) {
 		failAt(x.at, "doc cannot stand in a doc")
 	}
 }
@@ -166,7 +181,7 @@ var docBlock = regexp.MustCompile(`\{%-?\s*doc\s*-?%\}`)
 // scanLines takes the lines of a liquid tag apart: each is a tag.
 func (p *parser) scanLines(from, to int) []piece {
 	var out []piece
-	comments, commentAt := 0, 0
+	var in comments
 	for from <= to {
 		end := strings.IndexByte(p.source[from:to], '\n')
 		if end < 0 {
@@ -179,37 +194,15 @@ func (p *parser) scanLines(from, to int) []piece {
 			continue
 		}
 		x.at += len(line) - len(strings.TrimLeft(line, space))
-		p.nameTag(&x, comments > 0)
+		p.nameTag(&x, in.depth > 0)
 		switch {
-		case x.name == "comment":
-			if comments++; comments == 1 {
-				commentAt = x.at
-			}
-		case x.name == "endcomment" && comments > 0:
-			comments--
-		case comments > 0:
+		case in.take(x) || in.depth > 0:
 		case rawEnds[x.name] != nil:
 			failAt(x.at, "%s cannot stand in a liquid tag", x.name)
 		default:
 			out = append(out, x)
 		}
 	}
-	if comments > 0 {
-		failAt(commentAt, "comment lacks its endcomment")
-	}
+	in.finish()
 	return out
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
-// clip cuts s after n bytes at a character boundary, for messages that repeat the
-// source.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -9,8 +9,11 @@ import (
 
 // Template is a compiled template. It can be rendered by many goroutines at once.
 type Template struct {
+	// References are the variables that the template reads, in the order of the source.
+	// A variable that the template assigns anywhere is not among them, unless it stands
+	// for another variable only: that one is.
+	References []Reference
 	body       body
-	references []Reference
 }
 
 // Reference is a variable that a template reads and does not make itself.
@@ -43,16 +46,11 @@ func Compile(source string) (t *Template, err error) {
 	for _, r := range p.references {
 		if path := p.resolve(r.path); p.assigned[path[0]] == 0 {
 			line, column := position(source, r.at)
-			t.references = append(t.references, Reference{Path: path, Line: line, Column: column})
+			t.References = append(t.References, Reference{Path: path, Line: line, Column: column})
 		}
 	}
 	return t, nil
 }
-
-// References returns the variables that the template reads, in the order of the
-// source. Those that the template assigns anywhere are not among them, unless what is
-// assigned is just another variable.
-func (t *Template) References() []Reference { return t.references }
 
 // Vars are what a template can ask about.
 type Vars struct {

@@ -283,7 +283,7 @@ func TestReferences(t *testing.T) {
 		{[]string{"a", "b"}, 1, 17}, {[]string{"a", "b", "x"}, 1, 26}, {[]string{"e", "f"}, 2, 11}, {[]string{"c", "d"}, 2, 4}, {[]string{"h"}, 2, 28}, {[]string{"j", "k"}, 2, 44}, {[]string{"n"}, 2, 90},
 		{[]string{"a", "b"}, 2, 109}, {[]string{"a", "b", "y"}, 2, 118}, {[]string{"r", "s"}, 2, 140}, {[]string{"q"}, 2, 138}, {[]string{"q"}, 2, 150}, {[]string{"v"}, 2, 170}, {[]string{"a"}, 2, 230}, {[]string{"b"}, 2, 248},
 	}
-	if got := compiled.References(); !reflect.DeepEqual(got, want) {
+	if got := compiled.References; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

@@ -1,7 +1,7 @@
 package liquid
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -107,31 +107,30 @@ func textOf(v any) string {
 	return ""
 }
 
-// floatText writes a float with at least one decimal, and without an exponent
-// where people would write none.
+// floatText writes a float with at least one decimal, or with an exponent.
 func floatText(f float64) string {
-	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
+	s := NumberText(f)
+	if !strings.ContainsAny(s, ".e") {
 		s += ".0"
 	}
 	return s
 }
 
-func jsonText(v any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
-		return ""
+// NumberText writes a number without an exponent where people would write none.
+func NumberText(f float64) string {
+	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// toValid makes a text that a JSON document can hold. U+0000 is refused in all that
-// we are given, and not brought in by decoding either.
+func jsonText(v any) string {
+	b, _ := waypost.EncodeJSON(v) // nothing for a value that JSON has no form of
+	return string(b)
+}
+
+// toValid makes a text that a JSON document can hold. Requests cannot bring U+0000, and
+// filters that decode must not either.
 func toValid(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 }
@@ -156,6 +155,18 @@ func equal(a, b any) bool {
 		return ok && maps.EqualFunc(x, y, equal)
 	}
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && a == b
+}
+
+// order compares two numbers or two texts; false for anything else.
+func order(a, b any) (int, bool) {
+	x, isNumber := floatOf(a)
+	y, isNumberToo := floatOf(b)
+	if isNumber && isNumberToo {
+		return cmp.Compare(x, y), true
+	}
+	s, isText := a.(string)
+	t, isTextToo := b.(string)
+	return strings.Compare(s, t), isText && isTextToo
 }
 
 // floatOf is a number as a float64, for comparing.
@@ -199,49 +210,43 @@ func memberOf(v, key any) any {
 		if m, ok := v[name]; ok && key == name {
 			return m
 		}
-		switch name {
-		case "size":
-			return len(v)
-		case "first":
-			return firstOf(v)
-		}
 	case []any:
-		switch i, ok := key.(int); {
-		case ok && i < 0 && i >= -len(v):
-			return v[len(v)+i]
-		case ok && i >= 0 && i < len(v):
+		i, ok := key.(int)
+		if i < 0 {
+			i += len(v)
+		}
+		if ok && i >= 0 && i < len(v) {
 			return v[i]
-		case name == "size":
-			return len(v)
-		case name == "first":
-			return firstOf(v)
-		case name == "last":
-			return lastOf(v)
 		}
-	case string:
-		switch name {
-		case "size":
-			return utf8.RuneCountInString(v)
-		case "first":
-			return firstOf(v)
-		case "last":
-			return lastOf(v)
-		}
-	case span:
-		switch name {
-		case "size":
-			return v.length()
-		case "first":
-			return v.from
-		case "last":
-			return v.to
-		}
-	case *forLoop:
-		return v.member(name)
-	case *tableLoop:
+	case loopVariable:
 		return v.member(name)
 	}
+	switch name {
+	case "size":
+		if n, ok := lengthOf(v); ok {
+			return n
+		}
+	case "first":
+		return firstOf(v)
+	case "last":
+		return lastOf(v)
+	}
 	return nil
+}
+
+// lengthOf is the number of elements, members or characters of a value.
+func lengthOf(v any) (n int, ok bool) {
+	switch v := v.(type) {
+	case []any:
+		return len(v), true
+	case map[string]any:
+		return len(v), true
+	case span:
+		return v.length(), true
+	case string:
+		return utf8.RuneCountInString(v), true
+	}
+	return 0, false
 }
 
 func firstOf(v any) any {

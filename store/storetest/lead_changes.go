@@ -70,7 +70,7 @@ var leadChangeTests = []test{
 		_, err := f.UpdateLead(t.Context(), scope, before.LeadsID, func(waypost.Lead) (waypost.LeadFields, []string, error) {
 			return waypost.LeadFields{Name: "B"}, nil, refused
 		})
-		if err != refused {
+		if !errors.Is(err, refused) {
 			t.Fatalf("got %v", err)
 		}
 		_, err = f.UpdateLead(t.Context(), scope, before.LeadsID, set(waypost.LeadFields{Name: "\x00"}))
@@ -78,7 +78,7 @@ var leadChangeTests = []test{
 		if err := f.DeleteLead(t.Context(), scope, before.LeadsID, func(lead waypost.Lead) error {
 			equal(t, "seen", lead, before)
 			return refused
-		}); err != refused {
+		}); !errors.Is(err, refused) {
 			t.Fatalf("got %v", err)
 		}
 		for _, sc := range foreign {
