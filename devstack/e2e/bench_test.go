@@ -32,7 +32,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bench"), ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "bench"), ".")
 	build.Dir = "../../bench"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the bench: %v\n%s", err, out)

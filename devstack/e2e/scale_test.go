@@ -187,7 +187,7 @@ func events(t *testing.T, f *harness.Fleet) {
 	// Every event satisfies the node once; it leads back to itself.
 	journeyID := f.Publish(t, r.URL, fmt.Sprintf(`{"name":"Count","start":"count","nodes":[
 		{"id":"count","type":"waitForEvent","event":"step","since":"enrollment","timeout":"%s","next":"count","onTimeout":"done"},
-		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(40*time.Second, 60*time.Second)))
+		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(20*time.Second, 60*time.Second)))
 	var l harness.Launched
 	began := time.Now()
 	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &l)
