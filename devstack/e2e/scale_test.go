@@ -270,7 +270,7 @@ func pause(t *testing.T, f *harness.Fleet, group int, shift bool) {
 		rounded = 5 * time.Millisecond // times are rounded
 	)
 	j := modelJourney{Delay: harness.Scaled(8*time.Second, 20*time.Second), Timeout: 2 * time.Second, Schedule: []time.Duration{time.Second}}
-	n := harness.Scaled(600, 20_000)
+	n := harness.Scaled(300, 20_000)
 	stood := harness.Standstill(t)
 	leads := f.MakeLeads(t, group, n)
 	var mu sync.Mutex
