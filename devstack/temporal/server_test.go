@@ -44,6 +44,7 @@ func complaints(log string) string {
 }
 
 func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	dir := t.TempDir() + "/with % and ?"
@@ -183,6 +184,7 @@ func TestDatabaseOfANewerVersion(t *testing.T) {
 }
 
 func TestUIAndCodec(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s := serve(ctx, t)
