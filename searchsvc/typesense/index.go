@@ -233,7 +233,7 @@ func (x *Index) follow(ctx context.Context, collection string) error {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return context.Canceled
 		} else if ctx.Err() != nil {
-			return searchsvc.Unavailable(fmt.Errorf("Typesense at %s is behind the other nodes", n.name))
+			return searchsvc.Unavailable(errors.New("Typesense at " + n.name + " is behind the other nodes"))
 		}
 	}
 	return nil
