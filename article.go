@@ -41,11 +41,11 @@ type Article struct {
 // Channel is a section of a content site (docs/contract.md, "Search answer").
 // The root channel's slug is empty.
 type Channel struct {
-	ID          string
-	Slug        string
-	URL         string // with or without a scheme
-	Name        string
-	AccessLevel int
+	ID          string `json:"id"`
+	Slug        string `json:"slug"`
+	URL         string `json:"url"` // with or without a scheme
+	Name        string `json:"name"`
+	AccessLevel int    `json:"access_level"`
 }
 
 // Slug is the article's relative path: the slug of the innermost channel, a

@@ -40,7 +40,7 @@ var importTable = map[string]folder{
 		},
 		also: []string{
 			"github.com/rivo/uniseg", "golang.org/x/text/cases", "golang.org/x/text/unicode/norm", // texts as they are compared
-			backOff, lru,
+			"golang.org/x/sync/errgroup", backOff, lru,
 		},
 	},
 	"limits":     {third: []string{"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10"}, also: []string{lru}},

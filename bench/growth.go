@@ -26,10 +26,8 @@ var (
 	growthGroups = []int{5, 6, 7, 8, 9} // of leads, one for each of growthLeads
 )
 
-const (
-	growthPart  = 2 // of growthLeads: how many leads the nodes and the retries are measured with
-	growthTries = 3 // in turns; the median counts: others use the machine, too
-)
+// growthPart is the part of growthLeads with which the nodes and the retries are measured.
+const growthPart = 2
 
 // way is what a cost grows with.
 type way struct {
@@ -75,13 +73,13 @@ func (b *bench) grow(ctx context.Context) error {
 	}
 	ways := []way{leads, nodes, fails}
 	measured := map[growing][]point{}
-	for try := range growthTries {
+	for try := range b.o.repeat { // in turns; the median counts: others use the machine, too
 		for _, w := range ways {
 			for i, l := range w.of {
 				if len(measured[l]) > try {
 					continue
 				}
-				b.tell("growth: %d %s, %d of %d", w.points[i].at, w.name, try+1, growthTries)
+				b.tell("growth: %d %s, %d of %d", w.points[i].at, w.name, try+1, b.o.repeat)
 				p, err := b.measurePoint(ctx, l)
 				if err != nil {
 					return err

@@ -134,10 +134,17 @@ func (f *folder) release(followed bool) {
 }
 
 func (f *folder) put(r rune, from span) {
-	if f.lower && 'A' <= r && r <= 'Z' {
-		r += 'a' - 'A'
+	if f.lower {
+		r = lowerASCII(r)
 	}
 	f.runes, f.spans, f.last = append(f.runes, r), append(f.spans, from), r
+}
+
+func lowerASCII(r rune) rune {
+	if 'A' <= r && r <= 'Z' {
+		r += 'a' - 'A'
+	}
+	return r
 }
 
 func isSign(r rune) bool { return r == '+' || r == '#' }

@@ -2,6 +2,7 @@ package searchsvc
 
 import (
 	"context"
+	"fmt"
 
 	"waypost"
 )
@@ -9,8 +10,8 @@ import (
 // Index is a search engine with all articles of all tenants. It keeps generations
 // of them: each has all articles, one is live and searched, another may be filled
 // meanwhile. Where the engine is away, refuses us or lacks what is asked for, every
-// method returns an error that is a waypost.Error ServiceUnavailable, without the
-// query's text. Methods may be called at the same time.
+// method returns Unavailable, without the query's text. Methods may be called at the same
+// time.
 type Index interface {
 	// Search returns the page of articles that hold every part of the query's
 	// keyword, belong to its stage and tenant, and may be seen by its level
@@ -19,20 +20,20 @@ type Index interface {
 	// the live generation; without one it is ServiceUnavailable, never empty.
 	Search(ctx context.Context, q Query) (Found, error)
 
-	// Engine names where the generations are and how texts are indexed there, such as
-	// "typesense-3", or, for an index that belongs to one process, a name that no other
-	// one has. Generations of another engine are not used.
+	// Engine names the place of the generations and the way in which texts are indexed
+	// there, such as "typesense-3"; an index that belongs to one process has a name that no
+	// other index has. Generations of another engine are not used.
 	Engine() string
-	// Live names the generation that is searched, "" if there is none.
+	// Live returns the generation that is searched, "" if there is none.
 	Live(ctx context.Context) (generation string, err error)
 	// Create makes an empty generation; one that is there already is emptied.
 	Create(ctx context.Context, generation string) error
 	// Import adds documents to a generation or replaces those of the same keys.
-	// faults has an entry for each, nil where it was put; err is for what befell all
-	// of them, and then faults is nil. What was put is there for good.
+	// faults has an entry for each document, nil where it was put. An error that concerns
+	// all of them is err, and then faults is nil. A document that was put outlives a crash.
 	Import(ctx context.Context, generation string, docs []Document) (faults []error, err error)
-	// Delete takes the documents of these keys out of a generation, as far as they are
-	// there.
+	// Delete takes the documents of these keys out of a generation. A key that is not there
+	// is no error.
 	Delete(ctx context.Context, generation string, keys []string) error
 	// Mark notes in a generation that everything written to it before is there: a server
 	// that replays the writes has done these when it has this mark or a higher one. Only
@@ -44,6 +45,13 @@ type Index interface {
 	SetLive(ctx context.Context, generation string) error
 	// Prune drops all generations of ours but these.
 	Prune(ctx context.Context, keep ...string) error
+}
+
+// Unavailable makes an error a waypost.Error ServiceUnavailable that keeps the cause for
+// logs; clients see only that article search is away.
+func Unavailable(cause error) error {
+	return fmt.Errorf("%w: %w", cause,
+		waypost.Errorf(waypost.CodeServiceUnavailable, "", "article search is away; try again in a moment"))
 }
 
 // Document is what an index knows of an article: the article in its stage.

@@ -15,8 +15,8 @@ import (
 	"waypost"
 )
 
-// Source is SQL: the articles, which of them the index may not hold as they are, and
-// who writes the index. Its Conflict says that another process does.
+// Source is SQL: the articles, the changes that the index may lack, and the process that
+// writes the index. Its Conflict means that another process does.
 type Source interface {
 	HoldArticleIndex(ctx context.Context, holder, engine string, exclusive bool, ttl time.Duration) (ix waypost.ArticleIndex, held bool, err error)
 	ReleaseArticleIndex(ctx context.Context, holder string) error
@@ -100,7 +100,7 @@ func NewIndexer(index Index, source Source, exclusive bool, log *slog.Logger) *I
 	}
 }
 
-// Wake has the indexer look at once for what there is to do. It never blocks.
+// Wake has the indexer look for changes at once. It never blocks.
 func (x *Indexer) Wake() {
 	select {
 	case x.wake <- struct{}{}:
@@ -122,8 +122,8 @@ func (x *Indexer) count(change func(*Stats)) {
 }
 
 // Claim takes an exclusive index before Run, and fails where another process writes
-// articles to an index now: that one would not show what is written here, nor this
-// one what is written there. It does nothing for an index that processes share.
+// articles to an index of its own: searches of each would lack the articles of the other.
+// It does nothing for an index that processes share.
 func (x *Indexer) Claim(ctx context.Context) error {
 	if !x.exclusive {
 		return nil
@@ -149,20 +149,15 @@ func (x *Indexer) Run(ctx context.Context) {
 	defer x.release(ctx)
 	var s *session
 	var trouble outage
-	told, reached := false, x.exclusive
-	for {
-		if !reached {
-			// Who has never reached the engine must not keep the index from those who do, or
-			// who have another one.
-			if _, err := x.index.Live(ctx); err != nil {
-				x.wait(ctx, false, x.trouble(&trouble, err))
-				if ctx.Err() != nil {
-					return
-				}
-				continue
-			}
-			reached = true
-		}
+	told := false
+	// A process that has never reached the engine must not keep the index from those that
+	// do, or that have another engine.
+	for reached := x.exclusive; !reached && ctx.Err() == nil; {
+		_, err := x.index.Live(ctx)
+		reached = err == nil
+		x.wait(ctx, reached, x.trouble(&trouble, err))
+	}
+	for ctx.Err() == nil {
 		start := time.Now()
 		ix, held, err := x.hold(ctx)
 		more := false
@@ -197,9 +192,6 @@ func (x *Indexer) Run(ctx context.Context) {
 			break
 		}
 		x.wait(ctx, more, x.trouble(&trouble, err))
-		if ctx.Err() != nil {
-			break
-		}
 	}
 	if s != nil {
 		s.end()
@@ -234,8 +226,8 @@ func (x *Indexer) trouble(o *outage, err error) time.Duration {
 	return o.waits.NextBackOff()
 }
 
-// wait waits until there may be something to do. After a failure nothing cuts it
-// short: whoever writes articles must not become a storm on an engine that is away.
+// wait waits until there may be something to do. After a failure Wake does not end it: many
+// articles that are written must not become many calls of an engine that is away.
 func (x *Indexer) wait(ctx context.Context, more bool, failed time.Duration) {
 	if more && failed == 0 {
 		return
@@ -271,7 +263,7 @@ type session struct {
 	expire   *time.Timer
 	live     string         // the generation that the engine searches
 	checked  time.Time      // when it was asked for that; it is asked anew after each failure
-	tidy     bool           // what is not needed was dropped
+	tidy     bool           // generations that are not needed were dropped
 	failed   map[string]int // failures in a row to write a generation
 	suspect  bool           // the live generation cannot be written: changes wait until it is replaced
 	filled   int            // articles that the generation that is being built was given
@@ -313,7 +305,7 @@ func (s *session) renew() {
 		case <-s.ctx.Done():
 			return
 		case start := <-ticker.C:
-			// A failure is told by Run; the session ends if it goes on.
+			// Run logs a failure; the session ends if it goes on.
 			if _, held, err := s.x.hold(s.ctx); err == nil && held {
 				s.extend(start)
 			}
@@ -321,8 +313,8 @@ func (s *session) renew() {
 	}
 }
 
-// turn does one part of what there is to do, and tells whether there may be more. ix
-// is how the index stands in SQL.
+// turn does one part of the work, and tells whether there may be more. ix is the state of
+// the index in SQL.
 func (s *session) turn(ix waypost.ArticleIndex) (more bool, err error) {
 	if err := s.look(); err != nil {
 		return false, err
@@ -454,13 +446,15 @@ func (s *session) applyChanges(ix waypost.ArticleIndex, generations []string) (m
 	return true, nil
 }
 
-// apply writes changes to one generation, and notes those that it refuses.
+// apply writes changes to one generation, and adds the articles that it refuses to refused.
 func (s *session) apply(generation string, changes []waypost.ArticleChange, refused map[int64]error) error {
 	var docs []Document
+	var numbers []int64 // of the articles in docs
 	var gone []string
 	for _, c := range changes {
 		if c.Article != nil {
 			docs = append(docs, newDocument(*c.Article))
+			numbers = append(numbers, c.Number)
 		} else {
 			gone = append(gone, key(c.Number))
 		}
@@ -473,15 +467,10 @@ func (s *session) apply(generation string, changes []waypost.ArticleChange, refu
 		return s.writeFailed(generation, err)
 	}
 	delete(s.failed, generation)
-	next := 0
-	for _, c := range changes {
-		if c.Article == nil {
-			continue
+	for i, fault := range faults {
+		if fault != nil {
+			refused[numbers[i]] = fault
 		}
-		if fault := faults[next]; fault != nil {
-			refused[c.Number] = fault
-		}
-		next++
 	}
 	return nil
 }
@@ -574,8 +563,8 @@ func (s *session) writeFailed(generation string, err error) error {
 	return err
 }
 
-// put writes documents to a generation. What the engine refuses as a whole is tried in
-// halves, so that one document cannot keep back the others; what it cannot do now is
+// put writes documents to a generation. A batch that the engine refuses is tried in
+// halves, so that one document cannot keep back the others. If the engine is away, that is
 // err.
 func (s *session) put(generation string, docs []Document) (faults []error, err error) {
 	if len(docs) == 0 {
@@ -598,16 +587,14 @@ func (s *session) put(generation string, docs []Document) (faults []error, err e
 	case len(docs) == 1:
 		return []error{err}, nil
 	}
-	half := len(docs) / 2
-	first, err := s.put(generation, docs[:half])
-	if err != nil {
-		return nil, err
+	for half := range slices.Chunk(docs, (len(docs)+1)/2) {
+		part, err := s.put(generation, half)
+		if err != nil {
+			return nil, err
+		}
+		faults = append(faults, part...)
 	}
-	second, err := s.put(generation, docs[half:])
-	if err != nil {
-		return nil, err
-	}
-	return append(first, second...), nil
+	return faults, nil
 }
 
 func newDocument(a waypost.IndexedArticle) Document {

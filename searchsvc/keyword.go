@@ -22,14 +22,7 @@ type Part struct {
 }
 
 // Folded is the part as texts are compared: what Fold makes of it.
-func (p Part) Folded() string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}, p.Text)
-}
+func (p Part) Folded() string { return strings.Map(lowerASCII, p.Text) }
 
 // maxParts bounds what one search asks of an engine, which refuses filters of
 // more than a hundred terms. What follows in a keyword is not looked for.
@@ -102,8 +95,18 @@ func IsCJK(r rune) bool {
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Bopomofo)
 }
 
-// isWord tells whether r is part of a word that is none of CJK. The signs at the end of
-// a word are not looked at here.
+// Pairs are the pairs of neighbours that a run of CJK characters consists of, none of a
+// single character.
+func Pairs(run string) []string {
+	var pairs []string
+	runes := []rune(run)
+	for i := 1; i < len(runes); i++ {
+		pairs = append(pairs, string(runes[i-1:i+1]))
+	}
+	return pairs
+}
+
+// isWord tells whether r is part of a word outside CJK, but for the signs at a word's end.
 func isWord(r rune) bool {
 	if r <= unicode.MaxASCII {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -111,5 +114,5 @@ func isWord(r rune) bool {
 	return !isIdeograph(r) && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)) && !IsCJK(r)
 }
 
-// isIdeograph tells of most Chinese characters, and of nothing else, what they are.
+// isIdeograph is true for most Chinese characters, and for nothing else.
 func isIdeograph(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }

@@ -22,7 +22,7 @@ const (
 
 // Query is one search.
 type Query struct {
-	Stage    waypost.Stage // whoever knows the caller's token sets it
+	Stage    waypost.Stage // of the caller's token
 	TenantID string
 	From     waypost.Origin
 	Keyword  Keyword
@@ -76,7 +76,7 @@ type parameters struct {
 	problems waypost.Problems
 }
 
-// one returns the value of a parameter that may stand once.
+// one returns the value of a parameter that may be given once.
 func (p *parameters) one(name string) (value string, given bool) {
 	p.known = append(p.known, name)
 	values := p.values[name]
@@ -119,12 +119,8 @@ func (p *parameters) integer(name string, otherwise, least, most int) int {
 func (p *parameters) refuseOthers() {
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
 		if !slices.Contains(p.known, name) {
-			p.problems.Add(waypost.DetailUnknownField, strings.ToValidUTF8(clip(name), "\uFFFD"), "there is no parameter of this name")
+			shown := strings.ToValidUTF8(name[:min(len(name), 64)], "\uFFFD")
+			p.problems.Add(waypost.DetailUnknownField, shown, "there is no parameter of this name")
 		}
 	}
-}
-
-// clip keeps what is told about a stranger's name short.
-func clip(name string) string {
-	return name[:min(len(name), 64)]
 }

@@ -14,22 +14,27 @@ import (
 	"waypost"
 )
 
-// Tenants tells whose a tenant is.
+// Tenants knows the organisations of tenants.
 type Tenants interface {
-	// TenantOrg returns the organisation that a tenant belongs to for good. The error
-	// is NotFound as long as it belongs to nobody.
+	// TenantOrg returns the organisation that a tenant belongs to, which never changes.
+	// The error is NotFound while the tenant has no organisation.
 	TenantOrg(ctx context.Context, tenantID string) (org string, err error)
 }
 
 // Service answers searches from an index. It may be used at the same time by many.
 type Service struct {
-	index  Index
-	owners owners
+	index   Index
+	tenants Tenants
+	owners  *lru.Cache[string, string] // organisations by tenant
 }
+
+// maxOwners bounds the owners that are remembered. Tenants are sites: there are far fewer.
+const maxOwners = 10_000
 
 // New returns a service on an index.
 func New(index Index, tenants Tenants) *Service {
-	return &Service{index: index, owners: newOwners(tenants)}
+	owners, _ := lru.New[string, string](maxOwners) // fails for a size below 1 only
+	return &Service{index, tenants, owners}
 }
 
 // Works asks the index as a search does, and returns why it cannot answer.
@@ -43,9 +48,9 @@ func (s *Service) Works(ctx context.Context) error {
 // errForeignHit is a fault of an index, never of a caller.
 var errForeignHit = errors.New("the index returned an article that the query must not see")
 
-// Search answers the raw query of a URL for whoever has this token, which was
-// verified (docs/contract.md, "Search request"). A keyword without any
-// part, such as "*" or "!!!", finds nothing; so does a tenant of nobody. The error
+// Search answers the raw query of a URL for a token that was verified
+// (docs/contract.md, "Search request"). A keyword without any part, such as "*" or "!!!",
+// finds nothing; so does a tenant without an organisation. The error
 // is BadRequest for faulty parameters, Unauthorized (target tenant_id or from) for
 // what the token does not permit, and ServiceUnavailable if the engine cannot
 // answer: then it is never an empty result.
@@ -66,7 +71,7 @@ func (s *Service) Search(ctx context.Context, token waypost.SearchToken, rawQuer
 
 	// A token may be older than its tenant's first article, which anybody may have
 	// written meanwhile.
-	owner, err := s.owners.of(ctx, q.TenantID)
+	owner, err := s.owner(ctx, q.TenantID)
 	switch {
 	case waypost.CodeOf(err) == waypost.CodeNotFound:
 		return nothing, nil
@@ -114,30 +119,15 @@ func newHit(k Keyword, m Match) waypost.SearchHit {
 	}
 }
 
-// maxOwners bounds the owners that are remembered. Tenants are sites, so there are
-// far fewer; should there be more, it starts anew.
-const maxOwners = 10_000
-
-// owners remembers whose a tenant is, which never changes once it is known. It asks
-// each time for those of nobody.
-type owners struct {
-	tenants Tenants
-	known   *lru.Cache[string, string]
-}
-
-func newOwners(tenants Tenants) owners {
-	known, _ := lru.New[string, string](maxOwners) // fails for a size below 1 only
-	return owners{tenants, known}
-}
-
-func (o *owners) of(ctx context.Context, tenantID string) (string, error) {
-	if org, ok := o.known.Get(tenantID); ok {
+// owner returns the organisation of a tenant. One without is looked up each time.
+func (s *Service) owner(ctx context.Context, tenantID string) (string, error) {
+	if org, ok := s.owners.Get(tenantID); ok {
 		return org, nil
 	}
-	org, err := o.tenants.TenantOrg(ctx, tenantID)
+	org, err := s.tenants.TenantOrg(ctx, tenantID)
 	if err != nil {
 		return "", err
 	}
-	o.known.Add(tenantID, org)
+	s.owners.Add(tenantID, org)
 	return org, nil
 }

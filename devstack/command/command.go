@@ -27,14 +27,14 @@ const stopTimeout = 45 * time.Second
 
 const long = `waypost-dev runs all of Waypost in one process, for trying it out: Temporal's
 server with its Web UI, a stand-in for Redis, SQL on SQLite, the embedded index
-of articles, worker, gateway and a demo webhook receiver. It starts a demo journey, prints what was delivered and
-every URL, and stays up until Ctrl-C.
+of articles, worker, gateway and a demo webhook receiver. It starts a demo
+journey, prints the delivered message and every URL, and stays up until Ctrl-C.
 
 Everything is kept in the data directory (./.waypost): a second start continues
 where the first stopped, even if that was killed. Keys and passwords are
-generated there at the first start; profile.json holds what clients need, and
-waypost.env the settings with which gateway and worker join as processes of
-their own. Webhooks may go to 127.0.0.0/8.`
+generated there at the first start. profile.json is for clients, and waypost.env
+has the settings with which gateway and worker join as processes of their own.
+Webhooks may go to 127.0.0.0/8.`
 
 const example = `  waypost-dev
   WAYPOST_HTTP_ADDR=127.0.0.1:8081 waypost-dev
@@ -44,7 +44,10 @@ const example = `  waypost-dev
 // Run runs waypost-dev until it is told to stop by a signal, and returns its
 // exit status.
 func Run(args, environ []string, stdout, stderr io.Writer) int {
-	tune(environ)
+	// Temporal's server allocates much.
+	if !slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, "GOGC=") }) {
+		debug.SetGCPercent(400)
+	}
 	var only []string
 	var noDemo bool
 	root := &cobra.Command{
@@ -129,14 +132,6 @@ func serve(o stack.Options, stderr io.Writer) error {
 func report(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(w, "waypost-dev: %s\n", strings.TrimSpace(line))
-	}
-}
-
-// tune prepares the process for a server that allocates much and a client that
-// must reach only that server.
-func tune(environ []string) {
-	if !slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, "GOGC=") }) {
-		debug.SetGCPercent(400)
 	}
 }
 

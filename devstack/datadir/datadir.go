@@ -1,6 +1,6 @@
 // Package datadir is the directory in which waypost-dev keeps everything: the
-// databases, what it generated at the first start, and the files that tell
-// others how to join. Only its owner can read it.
+// databases, the keys and passwords that it generated at the first start, and the files
+// with which other processes join. Only its owner can read it.
 package datadir
 
 import (
@@ -54,27 +54,11 @@ func Claim(path string) (*Dir, error) {
 			return nil, unusable(path, err)
 		}
 	}
-	return d, d.tidy()
-}
-
-// tidy removes what a process left that was killed while it wrote.
-func (d *Dir) tidy() error {
-	for _, name := range []string{StateFile, ProfileFile, EnvFile} {
-		left, err := filepath.Glob(d.File("." + name + ".*"))
-		if err != nil {
-			continue // a path that is no pattern: they stay
-		}
-		for _, f := range left {
-			if err := os.Remove(f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return d, nil
 }
 
 // lock returns nil without an error if the file was removed by its former owner
-// meanwhile: the lock would be on a file that nobody else sees.
+// meanwhile: the lock would be on a file that no other process can open.
 func lock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -83,7 +67,7 @@ func lock(name string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, inUse{owner(f)}
+			return nil, fmt.Errorf("%w%s", errInUse, owner(f))
 		}
 		return nil, err
 	}
@@ -103,9 +87,7 @@ func lock(name string) (*os.File, error) {
 	return f, nil
 }
 
-type inUse struct{ owner string }
-
-func (e inUse) Error() string { return "in use" + e.owner }
+var errInUse = errors.New("in use")
 
 func owner(f *os.File) string {
 	b := make([]byte, 32)
@@ -117,8 +99,7 @@ func owner(f *os.File) string {
 }
 
 func unusable(path string, err error) error {
-	var busy inUse
-	if errors.As(err, &busy) {
+	if errors.Is(err, errInUse) {
 		return fmt.Errorf("another waypost-dev is using %s (%w): stop it, or set WAYPOST_DATA_DIR to another directory", path, err)
 	}
 	var pathErr *fs.PathError
@@ -136,7 +117,7 @@ func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
 
 // Release gives the directory back.
 func (d *Dir) Release() error {
-	// Removed while locked: who opened it meanwhile sees that it is gone.
+	// Removed while locked: a process that opened it meanwhile sees that it is gone.
 	err := os.Remove(d.lock.Name())
 	return errors.Join(err, d.lock.Close())
 }
@@ -149,8 +130,8 @@ func (d *Dir) Remove(name string) error {
 	return nil
 }
 
-// WriteJSON writes v to a file that only the owner can read. Whoever reads it
-// sees the former content or the new one, never a part, a crash included.
+// WriteJSON writes v to a file that only the owner can read. A reader sees the former
+// content or the new one, never a part, also after a crash.
 func (d *Dir) WriteJSON(name string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -161,19 +142,22 @@ func (d *Dir) WriteJSON(name string, v any) error {
 
 // Write is WriteJSON for bytes.
 func (d *Dir) Write(name string, content []byte) error {
-	f, err := os.CreateTemp(d.path, "."+name+".*") // mode 0600
+	fresh := d.File(name + ".new") // a killed process may have left one: it is written over
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = f.Write(content)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = os.Rename(fresh, d.File(name))
+	}
+	if err == nil {
+		err = d.sync()
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), d.File(name))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(f.Name()))
-	}
-	return d.sync()
+	return nil
 }
 
 // sync makes a rename last.

@@ -56,13 +56,16 @@ func TestClaimIsExclusive(t *testing.T) {
 func TestClaimAfterAKill(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
-	for _, name := range []string{datadir.LockFile, ".state.json.123"} { // nobody holds the lock
+	for _, name := range []string{datadir.LockFile, datadir.StateFile + ".new"} { // nobody holds the lock
 		if err := os.WriteFile(filepath.Join(path, name), []byte("4711\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d := claim(t, path)
-	if _, err := os.Stat(d.File(".state.json.123")); err == nil {
+	if _, first, err := d.LoadState(); err != nil || !first {
+		t.Errorf("beside half a file: first %v, error %v", first, err)
+	}
+	if _, err := os.Stat(d.File(datadir.StateFile + ".new")); err == nil {
 		t.Error("half a file is still there")
 	}
 	if err := d.Release(); err != nil {

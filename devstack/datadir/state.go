@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"waypost/devstack/demo"
 )
 
 // State is what waypost-dev generated or chose at former starts. Nothing of it
@@ -21,14 +23,11 @@ type State struct {
 	SecretKey string `json:"secretKey"`
 	// CodecPath is the unguessable path of the Web UI's codec endpoint.
 	CodecPath string `json:"codecPath"`
-	// What the demo webhook authenticates with at the demo receiver.
+	// The Basic auth of the demo webhook at the demo receiver.
 	ReceiverUser     string `json:"receiverUser"`
 	ReceiverPassword string `json:"receiverPassword"`
-	// The demo data, empty until it is made.
-	WebhookID string  `json:"webhookId"`
-	JourneyID string  `json:"journeyId"`
-	LeadsIDs  []int64 `json:"leadsIds"`
-	TenantID  string  `json:"tenantId"`
+	// Data is the demo's, empty until it is made.
+	demo.Data
 	// Addresses are the ones that were picked where port 0 was asked for, by
 	// variable: the next start takes them again if they are free.
 	Addresses map[string]string `json:"addresses"`
@@ -61,9 +60,7 @@ func (d *Dir) SaveState(s State) error { return d.WriteJSON(StateFile, s) }
 
 func freshState() State {
 	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		panic(err) // crypto/rand does not fail on the systems that we run on
-	}
+	_, _ = rand.Read(key[:]) // it never fails
 	return State{
 		EncryptionKeys:   "dev:" + base64.StdEncoding.EncodeToString(key[:]),
 		CodecPath:        strings.ToLower(rand.Text()),
@@ -103,8 +100,8 @@ func (d *Dir) WriteEnv(settings []Setting) error {
 	return d.Write(EnvFile, []byte(b.String()))
 }
 
-// Quote leaves what a shell reads as it stands, so that simpler readers of the
-// file understand it too.
+// Quote quotes for a shell only where it must, so that simpler readers of the file understand
+// it too.
 func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:,+=@%", r)

@@ -2,12 +2,12 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/google/uuid"
 
 	"waypost"
 	"waypost/client"
@@ -15,24 +15,16 @@ import (
 
 // article is an article as it is written (docs/contract.md, "Articles").
 type article struct {
-	ID          string    `json:"id"`
-	TenantID    string    `json:"tenant_id"`
-	Name        string    `json:"name"`
-	Identifier  string    `json:"identifier"`
-	Content     string    `json:"content"`
-	AccessLevel int       `json:"access_level"`
-	Published   bool      `json:"published"`
-	FrontendURL string    `json:"frontend_url"`
-	Channels    []channel `json:"channels"`
-	PublishedAt string    `json:"published_at"`
-}
-
-type channel struct {
-	ID          string `json:"id"`
-	Slug        string `json:"slug"`
-	URL         string `json:"url"`
-	Name        string `json:"name"`
-	AccessLevel int    `json:"access_level"`
+	ID          string            `json:"id"`
+	TenantID    string            `json:"tenant_id"`
+	Name        string            `json:"name"`
+	Identifier  string            `json:"identifier"`
+	Content     string            `json:"content"`
+	AccessLevel int               `json:"access_level"`
+	Published   bool              `json:"published"`
+	FrontendURL string            `json:"frontend_url"`
+	Channels    []waypost.Channel `json:"channels"`
+	PublishedAt string            `json:"published_at"`
 }
 
 // SearchKeyword is what the demo searches for.
@@ -47,8 +39,8 @@ func prepareArticles(ctx context.Context, c *client.Client, d *Data) (made bool,
 		if waypost.CodeOf(err) != waypost.CodeNotFound {
 			return false, err
 		}
-	} else if d.TenantID, err = newUUID(); err != nil {
-		return false, err
+	} else {
+		d.TenantID = uuid.NewString()
 	}
 	for _, a := range articles {
 		a.TenantID = d.TenantID
@@ -103,25 +95,9 @@ func Search(ctx context.Context, c *client.Client, token string, d Data, keyword
 	}
 }
 
-// newUUID makes a random UUID (RFC 9562, version 4).
-func newUUID() (string, error) {
-	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("make a tenant's id: %w", err)
-	}
-	return uuid(b, 4), nil
-}
-
-// fixedUUID makes the UUID of a name, the same at every start (RFC 9562, version 8).
+// fixedUUID is the UUID of a name, the same at every start.
 func fixedUUID(name string) string {
-	sum := sha256.Sum256([]byte("waypost demo " + name))
-	return uuid([16]byte(sum[:16]), 8)
-}
-
-func uuid(b [16]byte, version byte) string {
-	b[6] = b[6]&0x0F | version<<4
-	b[8] = b[8]&0x3F | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("waypost demo "+name)).String()
 }
 
 // The site of an invented company that rents out bicycles.
@@ -133,16 +109,19 @@ var (
 	staff    = channelOf("staff", "For our staff 员工专区", 3)
 )
 
-func channelOf(slug, name string, level int) channel {
-	return channel{fixedUUID("channel " + slug), slug, "bikes.example.com/" + slug, name, level}
+func channelOf(slug, name string, level int) waypost.Channel {
+	return waypost.Channel{ID: fixedUUID("channel " + slug), Slug: slug, URL: "bikes.example.com/" + slug, Name: name, AccessLevel: level}
 }
 
-// articleOf is a published article of level 0 in a channel below the root.
-func articleOf(in []channel, identifier, day, name, content string) article {
+// path is the channels that contain an article, below the root.
+type path []waypost.Channel
+
+// articleOf is a published article of level 0.
+func articleOf(in path, identifier, day, name, content string) article {
 	slug := in[len(in)-1].Slug + "/" + identifier
 	return article{
 		ID: fixedUUID("article " + slug), Name: name, Identifier: identifier, Content: content, Published: true,
-		FrontendURL: "https://bikes.example.com/" + slug, Channels: append([]channel{root}, in...), PublishedAt: day + "T08:00:00.000Z",
+		FrontendURL: "https://bikes.example.com/" + slug, Channels: append([]waypost.Channel{root}, in...), PublishedAt: day + "T08:00:00.000Z",
 	}
 }
 
@@ -151,35 +130,35 @@ func (a article) level(n int) article { a.AccessLevel = n; return a }
 func (a article) draft() article { a.Published = false; return a }
 
 var articles = []article{
-	articleOf([]channel{help, payments}, "deposit", "2025-09-12", "押金退款说明",
+	articleOf(path{help, payments}, "deposit", "2025-09-12", "押金退款说明",
 		"押金在还车后自动退还，一般三个工作日内到账。\n\n## 什么时候可以申请退款\n\n- 账户里没有未结束的行程；\n- 没有未付清的费用。\n\n"+
 			"在“我的钱包”里点击“退还押金”即可。退款原路返回，信用卡可能需要五到十天。"),
-	articleOf([]channel{help, payments}, "refunds", "2025-08-02", "Getting a refund",
+	articleOf(path{help, payments}, "refunds", "2025-08-02", "Getting a refund",
 		"If a bike would not unlock, or a ride was charged twice, open the ride in the app and choose **Ask for a refund** (申请退款). "+
 			"We look at every request within two working days. Refunds go back to the card that was charged; the deposit is a matter of its own."),
-	articleOf([]channel{help, payments}, "invoices", "2025-06-20", "发票与报销",
+	articleOf(path{help, payments}, "invoices", "2025-06-20", "发票与报销",
 		"每月一号可以下载上个月的电子发票。公司报销需要抬头和税号，请先在“账户设置”里填好。\n\n"+
 			"Invoices are PDF files; their number stands at the top right. 一张发票最多合并三十次行程。"),
-	articleOf([]channel{help}, "unlock", "2025-03-10", "如何扫码开锁",
+	articleOf(path{help}, "unlock", "2025-03-10", "如何扫码开锁",
 		"打开应用，对准车把上的二维码。锁打开后会听到“滴”的一声，行程从这时开始计费。\n\n"+
 			"扫不出来？擦一擦二维码，打开手电筒，或者手动输入车架上的八位编号。"),
-	articleOf([]channel{help}, "rain", "2025-05-04", "Riding in the rain",
+	articleOf(path{help}, "rain", "2025-05-04", "Riding in the rain",
 		"Brake earlier than usual: wet rims need twice the distance. Stay away from tram tracks and painted lines. "+
 			"Our tyres hold well on wet asphalt, but leaves in autumn are as slippery as ice."),
-	articleOf([]channel{help}, "helmets", "2025-05-18", "Helmets 头盔怎么戴",
+	articleOf(path{help}, "helmets", "2025-05-18", "Helmets 头盔怎么戴",
 		"A helmet sits level, two fingers above the eyebrows. 系带要扣紧，下巴和系带之间留一根手指的空隙。\n"+
 			"Every station with a green sign lends helmets for free; 归还时请放回消毒柜。"),
-	articleOf([]channel{news}, "west-lake", "2025-10-01", "西湖边新增三个停车点",
+	articleOf(path{news}, "west-lake", "2025-10-01", "西湖边新增三个停车点",
 		"国庆假期前，断桥、苏堤南口和花港观鱼三个停车点已经启用，一共一百二十个车位。假期人多，请把车停在白线以内。"),
-	articleOf([]channel{news}, "winter-hours", "2025-11-15", "Winter hours 冬季营业时间",
+	articleOf(path{news}, "winter-hours", "2025-11-15", "Winter hours 冬季营业时间",
 		"From 1 December our service points are open from 9 to 18 o’clock. 十二月一日起，服务点的营业时间改为九点到十八点，自助还车不受影响。"),
-	articleOf([]channel{news}, "map-on-your-page", "2025-07-07", "Our map on your page: <iframe> or <script>?",
+	articleOf(path{news}, "map-on-your-page", "2025-07-07", "Our map on your page: <iframe> or <script>?",
 		"Copy one line into your page and it shows the free bikes around you:\n\n    <script src=\"https://bikes.example.com/map.js\"></script>\n\n"+
 			"Without scripts, <iframe src=\"https://bikes.example.com/map\"></iframe> & a fixed height do as well. Text such as <b class=\"highlight\">this</b> stays text."),
-	articleOf([]channel{staff}, "travel-expenses", "2025-04-28", "员工差旅报销流程",
+	articleOf(path{staff}, "travel-expenses", "2025-04-28", "员工差旅报销流程",
 		"差旅结束后三十天内提交报销单，附上发票照片。住宿标准见附件。主管审批后，财务每周五统一付款。"),
-	articleOf([]channel{staff}, "incidents", "2025-02-11", "Incident handbook 事故处理手册",
+	articleOf(path{staff}, "incidents", "2025-02-11", "Incident handbook 事故处理手册",
 		"1. Help the injured, call 120. 2. Secure the bike and take pictures. 3. Tell the duty manager. 涉及赔偿和退款的问题，一律转交法务。").level(5),
-	articleOf([]channel{news}, "spring-offer", "2026-03-01", "春季优惠（草稿）",
+	articleOf(path{news}, "spring-offer", "2026-03-01", "春季优惠（草稿）",
 		"Draft: half price on all rides in March. 三月骑行半价，老用户再送一张免费券。是否支持退款待定。").draft(),
 }

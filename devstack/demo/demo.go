@@ -24,10 +24,10 @@ const (
 
 // Data is the demo's data.
 type Data struct {
-	WebhookID string
-	JourneyID string
-	LeadsIDs  []int64
-	TenantID  string // the site of its articles
+	WebhookID string  `json:"webhookId"`
+	JourneyID string  `json:"journeyId"`
+	LeadsIDs  []int64 `json:"leadsIds"`
+	TenantID  string  `json:"tenantId"` // the site of its articles
 }
 
 // Hook is where the demo webhook points.
@@ -35,34 +35,18 @@ type Hook struct {
 	URL, User, Password string
 }
 
-// Prepare makes what is missing of the demo's data: a webhook, a published
-// journey, leads and articles. known is what a former start made; nothing is made twice,
-// whatever happened to that start. fresh tells whether anything was made.
+// Prepare makes the missing part of the demo's data: a webhook, a published journey, leads
+// and articles. known is the data of a former start; nothing is made twice, also if that
+// start was killed. fresh tells whether anything was made.
 func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Data, fresh bool, err error) {
 	d = known
-	made, err := prepareWebhook(ctx, c, &d, hook)
-	if err != nil {
-		return d, fresh, err
-	}
-	fresh = made
-	if made, err = prepareJourney(ctx, c, &d); err != nil {
-		return d, fresh, err
-	}
-	fresh = fresh || made
-	if made, err = prepareArticles(ctx, c, &d); err != nil {
-		return d, fresh, err
-	}
-	fresh = fresh || made
-	if len(d.LeadsIDs) == len(leads) {
-		return d, fresh, nil
-	}
-	d.LeadsIDs = nil
-	for _, l := range leads {
-		id, made, err := prepareLead(ctx, c, l)
+	for _, prepare := range []func(context.Context, *client.Client, *Data) (made bool, err error){
+		hook.prepareWebhook, prepareJourney, prepareArticles, prepareLeads,
+	} {
+		made, err := prepare(ctx, c, &d)
 		if err != nil {
 			return d, fresh, err
 		}
-		d.LeadsIDs = append(d.LeadsIDs, id)
 		fresh = fresh || made
 	}
 	return d, fresh, nil
@@ -81,7 +65,7 @@ type basicAuth struct {
 	Password string `json:"password"`
 }
 
-func prepareWebhook(ctx context.Context, c *client.Client, d *Data, hook Hook) (made bool, err error) {
+func (hook Hook) prepareWebhook(ctx context.Context, c *client.Client, d *Data) (made bool, err error) {
 	found, err := find(ctx, c, "/v1/webhooks", d.WebhookID, func(w webhook) bool { return w.Name == WebhookName })
 	if err != nil {
 		return false, err
@@ -99,7 +83,7 @@ func prepareWebhook(ctx context.Context, c *client.Client, d *Data, hook Hook) (
 	if found.URL == hook.URL {
 		return false, nil
 	}
-	// The receiver moved to another port: what is still to come must find it.
+	// The receiver moved to another port: messages that are still to come must find it.
 	change := map[string]any{"url": hook.URL, "basicAuth": auth}
 	return false, c.Do(ctx, http.MethodPatch, "/v1/webhooks/"+found.ID, change, nil)
 }
@@ -128,8 +112,8 @@ func prepareJourney(ctx context.Context, c *client.Client, d *Data) (made bool, 
 	return true, c.Do(ctx, http.MethodPost, "/v1/journeys/"+found.ID+"/publish", nil, nil)
 }
 
-// find returns the thing that a former start made: by its id, or by a property
-// if that start was killed before it noted the id; nil if there is none.
+// find returns the object that a former start made: by its id, or by same if that start was
+// killed before it noted the id; nil if there is none.
 func find[T any](ctx context.Context, c *client.Client, path, id string, same func(T) bool) (*T, error) {
 	if id != "" {
 		var one T
@@ -143,8 +127,8 @@ func find[T any](ctx context.Context, c *client.Client, path, id string, same fu
 	}
 	for cursor := ""; ; {
 		var page struct {
-			Items      []T     `json:"items"`
-			NextCursor *string `json:"nextCursor"`
+			Items      []T    `json:"items"`
+			NextCursor string `json:"nextCursor"`
 		}
 		if err := c.Do(ctx, http.MethodGet, path+"?limit=500"+cursor, nil, &page); err != nil {
 			return nil, err
@@ -154,10 +138,10 @@ func find[T any](ctx context.Context, c *client.Client, path, id string, same fu
 				return &page.Items[i], nil
 			}
 		}
-		if page.NextCursor == nil {
+		if page.NextCursor == "" {
 			return nil, nil
 		}
-		cursor = "&cursor=" + *page.NextCursor
+		cursor = "&cursor=" + page.NextCursor
 	}
 }
 
@@ -176,6 +160,22 @@ var leads = []lead{
 	{Name: "Lin Xiaomei", ExternalID: "demo-1", MobilePhone: []string{"+61491570156"}, Email: "lin.xiaomei@example.com", Gender: 2, CustomFields: map[string]any{"city": "Hangzhou"}},
 	{Name: "Amara Bello", ExternalID: "demo-2", MobilePhone: []string{"+61491570157"}, Email: "amara.bello@example.com", Gender: 2, CustomFields: map[string]any{"city": "Lagos"}},
 	{Name: "Jonas Falk", ExternalID: "demo-3", MobilePhone: []string{"+61491570158"}, Email: "jonas.falk@example.com", Gender: 1, CustomFields: map[string]any{"city": "Bergen"}},
+}
+
+func prepareLeads(ctx context.Context, c *client.Client, d *Data) (made bool, err error) {
+	if len(d.LeadsIDs) == len(leads) {
+		return false, nil
+	}
+	d.LeadsIDs = nil
+	for _, l := range leads {
+		id, fresh, err := prepareLead(ctx, c, l)
+		if err != nil {
+			return made, err
+		}
+		d.LeadsIDs = append(d.LeadsIDs, id)
+		made = made || fresh
+	}
+	return made, nil
 }
 
 var digits = regexp.MustCompile(`\d+`)

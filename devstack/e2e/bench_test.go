@@ -32,7 +32,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bench"), ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "bench"), ".")
 	build.Dir = "../../bench"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the bench: %v\n%s", err, out)
@@ -56,21 +56,24 @@ func TestBench(t *testing.T) {
 	}{
 		{"all", "all", false, []string{
 			"launch", "launch-fail10", "single", "latency", "latency-launch", "launch-down", "temporal-batch", "bare",
-			"get", "create", "list", "bare-http", "import", "export", "index", "search", "history", "sleeping", "growth",
+			"get", "create", "list", "bare-http", "import", "export", "index", "search", "sleeping",
 		}},
+		{"slow", "all", false, []string{"history", "growth"}},
 		{"split", "split", false, []string{"launch", "single"}},
 		{"servers", "serve", true, []string{"launch", "single", "sleeping"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			harness.Besides(t)
+			own := t.TempDir()
 			postgres, redis := "", ""
 			if tt.servers {
 				postgres, redis = storetest.PostgresURL(t), os.Getenv("WAYPOST_TEST_REDIS_URL")
 			}
 			var out, errOut bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", dir, "--postgres", postgres, "--redis", redis, "--roles", tt.roles,
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "--binaries", dir, "--dir", own, "--postgres", postgres, "--redis", redis, "--roles", tt.roles,
 				"--cases", strings.Join(tt.cases, ","), "--repeat", "1", "--leads", "120", "--singles", "40", "--rate", "20", "--seconds", "1",
 				"--refuse", "5", "--down", "1s", "--history", "100", "--sleeping", "100", "--sleep", "1s", "--rows", "100", "--articles", "50", "--retry", "1s",
-				"--plot", filepath.Join(dir, tt.name+".svg"))
+				"--plot", filepath.Join(own, "growth.svg"))
 			cmd.Stdout, cmd.Stderr = &out, &errOut
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil {
@@ -89,7 +92,7 @@ func TestBench(t *testing.T) {
 					t.Errorf("no row tells of %s", name)
 				}
 			}
-			if drawn, err := os.ReadFile(filepath.Join(dir, tt.name+".svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
+			if drawn, err := os.ReadFile(filepath.Join(own, "growth.svg")); slices.Contains(tt.cases, "growth") && (err != nil || bytes.Count(drawn, []byte("<path")) < 20) {
 				t.Errorf("growth is not drawn: %d bytes, %v", len(drawn), err)
 			}
 			for server, row := range serverRows {
@@ -97,7 +100,7 @@ func TestBench(t *testing.T) {
 					t.Errorf("no row tells what %s costs", server)
 				}
 			}
-			if left, err := filepath.Glob(filepath.Join(dir, "waypost-bench-*")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(own, "waypost-bench-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
 		})

@@ -21,6 +21,7 @@ import (
 // waits through it, a recurring launch whose Schedule the old key encrypted, webhooks
 // and messages. At the end nothing but histories needs the old key.
 func TestKeysAreChanged(t *testing.T) {
+	t.Parallel()
 	const newKey = "new:ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
 	dir := filepath.Join(t.TempDir(), "data")

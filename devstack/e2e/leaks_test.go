@@ -452,7 +452,7 @@ func (s *site) run(t *testing.T) {
 	// PostgreSQL prints the statements that fail, with their values, where it is not
 	// told otherwise (docs/operations.md): nothing of what went before may fail there.
 	if s.postgres != nil {
-		s.postgresLog = s.postgres.Process().Output.String()
+		s.postgresLog = s.postgres.Process.Output.String()
 	}
 	// What goes wrong with a person's data at hand is logged, and Temporal tries it again.
 	s.exec(t, "ALTER TABLE leads RENAME TO leads_away")

@@ -155,6 +155,7 @@ func scheduleOf(t *testing.T, temporal client.Client, id string) client.Schedule
 // time, and the control group stays the same. What fires in a pause is skipped, and a
 // cancel deletes the Schedule.
 func TestRecurringLaunch(t *testing.T) {
+	t.Parallel()
 	const keys = scheduleKeys
 	const share = 0.3
 	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })

@@ -187,7 +187,7 @@ func events(t *testing.T, f *harness.Fleet) {
 	// Every event satisfies the node once; it leads back to itself.
 	journeyID := f.Publish(t, r.URL, fmt.Sprintf(`{"name":"Count","start":"count","nodes":[
 		{"id":"count","type":"waitForEvent","event":"step","since":"enrollment","timeout":"%s","next":"count","onTimeout":"done"},
-		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(40*time.Second, 60*time.Second)))
+		{"id":"done","type":"touchpoint","webhook":%%q}]}`, harness.Scaled(20*time.Second, 60*time.Second)))
 	var l harness.Launched
 	began := time.Now()
 	f.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": leads}}, &l)
@@ -270,7 +270,7 @@ func pause(t *testing.T, f *harness.Fleet, group int, shift bool) {
 		rounded = 5 * time.Millisecond // times are rounded
 	)
 	j := modelJourney{Delay: harness.Scaled(8*time.Second, 20*time.Second), Timeout: 2 * time.Second, Schedule: []time.Duration{time.Second}}
-	n := harness.Scaled(600, 20_000)
+	n := harness.Scaled(300, 20_000)
 	stood := harness.Standstill(t)
 	leads := f.MakeLeads(t, group, n)
 	var mu sync.Mutex

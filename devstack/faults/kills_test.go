@@ -51,7 +51,7 @@ func killed(t *testing.T, f *harness.Fleet, name string, rounds int, random bool
 	c := begin(t, name, f)
 	r := harness.NewReceiver(t, flaky)
 	journey := c.publish(r, double, nil)
-	perSecond := harness.Scaled(20, 50)
+	perSecond := harness.Scaled(10, 50)
 	leads := f.MakeLeads(t, 1, perSecond*rounds*harness.Scaled(90, 40)+1)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

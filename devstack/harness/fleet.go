@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,13 +30,13 @@ type Fleet struct {
 	Base  *Process // Temporal and, unless Redis is set, Redis
 	Redis *Server
 	Env   []string // of the roles
+	API            // of any gateway
 
 	t             *testing.T // whose end is the fleet's
 	startTemporal func(*testing.T) *Process
 
-	mu       sync.Mutex
-	gateways []*Process
-	workers  []*Process
+	mu      sync.Mutex
+	members map[config.Role][]*Process
 }
 
 // outage is how long a call looks for a gateway that lives, and answers on a
@@ -49,25 +48,24 @@ var readyAddr = regexp.MustCompile(readyText + ` at (\S+)`)
 // StartFleet starts so many gateways and workers.
 func StartFleet(t *testing.T, gateways, workers int, env ...string) *Fleet {
 	t.Helper()
-	f := &Fleet{t: t}
-	f.startBase(t, "temporal,redis", env)
-	f.Add(t, gateways, workers)
-	return f
+	return startFleet(t, nil, gateways, workers, env)
 }
 
 // StartApart is StartFleet with a Redis that is a process of its own, so that
 // Temporal and Redis can be stopped one without the other.
 func StartApart(t *testing.T, gateways, workers int, env ...string) *Fleet {
 	t.Helper()
-	f := &Fleet{t: t, Redis: StartRedis(t)}
-	f.startBase(t, "temporal", env)
-	f.Env = append(f.Env, "WAYPOST_REDIS_URL="+f.Redis.URL)
-	f.Add(t, gateways, workers)
-	return f
+	return startFleet(t, StartRedis(t), gateways, workers, env)
 }
 
-func (f *Fleet) startBase(t *testing.T, parts string, env []string) {
+func startFleet(t *testing.T, redis *Server, gateways, workers int, env []string) *Fleet {
 	t.Helper()
+	f := &Fleet{t: t, Redis: redis, members: map[config.Role][]*Process{}}
+	f.API = API{f.Call}
+	parts := "temporal,redis"
+	if redis != nil {
+		parts = "temporal"
+	}
 	dir := filepath.Join(t.TempDir(), "data")
 	f.startTemporal = func(now *testing.T) *Process {
 		p := launch(t, dir, []string{"--only", parts}, env...)
@@ -76,21 +74,26 @@ func (f *Fleet) startBase(t *testing.T, parts string, env []string) {
 	}
 	f.Base = f.startTemporal(t)
 	f.Env = append(f.Base.RoleSettings(t), RunMain+"="+RunRole, "WAYPOST_HTTP_ADDR=127.0.0.1:0", "WAYPOST_LOG_LEVEL=warn")
+	if redis != nil {
+		f.Env = append(f.Env, "WAYPOST_REDIS_URL="+redis.URL)
+	}
+	f.Add(t, gateways, workers)
+	return f
 }
 
 // Add starts so many gateways and workers.
 func (f *Fleet) Add(t *testing.T, gateways, workers int) {
 	t.Helper()
 	for range gateways {
-		f.gateways = append(f.gateways, f.Start(t, config.RoleGateway))
+		f.members[config.RoleGateway] = append(f.members[config.RoleGateway], f.Start(t, config.RoleGateway))
 	}
 	for range workers {
-		f.workers = append(f.workers, f.Start(t, config.RoleWorker))
+		f.members[config.RoleWorker] = append(f.members[config.RoleWorker], f.Start(t, config.RoleWorker))
 	}
 }
 
-// StartTemporal starts Temporal again, and what is in one process with it, on the same
-// addresses, after Base was killed. It fails t, and runs until the fleet's test ends.
+// StartTemporal starts Base again on the same addresses, after it was killed. It fails t, and
+// runs until the fleet's test ends.
 func (f *Fleet) StartTemporal(t *testing.T) {
 	t.Helper()
 	f.Base = f.startTemporal(t)
@@ -127,7 +130,7 @@ func (f *Fleet) start(t, owner *testing.T, role config.Role, env ...string) *Pro
 	p.awaitReady(t)
 	own := *f.Base.Client
 	own.URL = "http://" + readyAddr.FindStringSubmatch(p.Output.String())[1]
-	p.Client = &own
+	p.use(&own)
 	return p
 }
 
@@ -135,7 +138,7 @@ func (f *Fleet) start(t, owner *testing.T, role config.Role, env ...string) *Pro
 // and starts another one in its place.
 func (f *Fleet) KillOne(t *testing.T, role config.Role, random *rand.Rand, dead func()) {
 	t.Helper()
-	members := f.members(role)
+	members := f.members[role]
 	i := random.IntN(len(members))
 	f.replace(t, role, members[i:i+1], dead)
 }
@@ -143,11 +146,7 @@ func (f *Fleet) KillOne(t *testing.T, role config.Role, random *rand.Rand, dead 
 // KillAll is KillOne for all processes of a role at once.
 func (f *Fleet) KillAll(t *testing.T, role config.Role, dead func()) {
 	t.Helper()
-	f.replace(t, role, f.members(role), dead)
-}
-
-func (f *Fleet) members(role config.Role) []*Process {
-	return map[config.Role][]*Process{config.RoleGateway: f.gateways, config.RoleWorker: f.workers}[role]
+	f.replace(t, role, f.members[role], dead)
 }
 
 // replace kills some of the members of a role and starts others in their place.
@@ -171,7 +170,8 @@ func (f *Fleet) replace(t *testing.T, role config.Role, members []*Process, dead
 func (f *Fleet) AnyGateway() *client.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.gateways[rand.IntN(len(f.gateways))].Client
+	gateways := f.members[config.RoleGateway]
+	return gateways[rand.IntN(len(gateways))].Client
 }
 
 // Call makes a call that may be made twice, at any gateway: one that does not
@@ -191,14 +191,6 @@ func (f *Fleet) Call(ctx context.Context, method, path string, body, answer any)
 			return err
 		case <-tick.C:
 		}
-	}
-}
-
-// Do is call for calls that must succeed.
-func (f *Fleet) Do(t *testing.T, method, path string, body, answer any) {
-	t.Helper()
-	if err := f.Call(t.Context(), method, path, body, answer); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -237,7 +229,7 @@ func (f *Fleet) MakeLeads(t *testing.T, group, n int) []int64 {
 	return ids
 }
 
-// Launched is a launch as the API tells it.
+// Launched is a launch as the API returns it.
 type Launched struct {
 	ID        string                `json:"launchId"`
 	Status    waypost.LaunchStatus  `json:"status"`
@@ -251,34 +243,18 @@ type Launched struct {
 // AwaitLaunch asks for a launch until ok says yes.
 func (f *Fleet) AwaitLaunch(t *testing.T, id string, within time.Duration, what string, ok func(Launched) bool) (l Launched) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(8 * pollPause)
-	defer tick.Stop()
-	for {
+	eventually(t, within, 8*pollPause, func() (bool, string) {
 		l = Launched{}
 		if err := f.Call(t.Context(), http.MethodGet, "/v1/launches/"+id, nil, &l); err != nil {
 			t.Fatal(err)
 		}
-		if ok(l) {
-			return l
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s the launch is not %s: %+v", within, what, l)
-		case <-tick.C:
-		}
-	}
+		return ok(l), fmt.Sprintf("the launch is not %s: %+v", what, l)
+	})
+	return l
 }
 
-// Records reads all deliveries of a journey with their attempts.
-func (f *Fleet) Records(t *testing.T, journeyID string) []Record {
-	t.Helper()
-	return records(t, f.Call, journeyID)
-}
-
-// Standstill adds up how long this machine did not get round to running the test,
-// until the test ends: what is late by so much is not Waypost's fault.
+// Standstill adds up for how long this machine did not run the test, until the test ends:
+// a delay of that length is not Waypost's fault.
 func Standstill(t *testing.T) func() time.Duration {
 	const beat, noticed = 50 * time.Millisecond, 500 * time.Millisecond
 	var sum atomic.Int64
@@ -302,7 +278,7 @@ func Standstill(t *testing.T) func() time.Duration {
 	return func() time.Duration { return time.Duration(sum.Load()) }
 }
 
-// LeadOf is whom a message is for, 0 for nobody.
+// LeadOf is the lead that a message is for, 0 if it names none.
 func LeadOf(m waypost.Message) int64 {
 	id, _ := strconv.ParseInt(m.UserProfile.AffID, 10, 64)
 	return id
@@ -311,25 +287,6 @@ func LeadOf(m waypost.Message) int64 {
 // NodeOf is the touchpoint that a message comes from.
 func NodeOf(m waypost.Message) string {
 	return m.JourneyInfo.ActionDefID[strings.LastIndexByte(m.JourneyInfo.ActionDefID, '/')+1:]
-}
-
-// Publish makes a webhook that retries soon, and a published journey; the
-// definition's %q is the webhook's id.
-func (f *Fleet) Publish(t *testing.T, url, definition string, retry ...string) (journeyID string) {
-	t.Helper()
-	if len(retry) == 0 {
-		retry = []string{"1s", "2s", "3s"}
-	}
-	var made struct{ ID string }
-	f.Do(t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "crm", "url": url, "timeoutMs": 8000, "retry": map[string]any{"schedule": retry, "giveUpAfter": "1h"},
-	}, &made)
-	f.Do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)
-	f.Do(t, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil)
-	if t.Failed() {
-		t.FailNow()
-	}
-	return made.ID
 }
 
 // Enrolled is an enrollment with its deliveries.
@@ -362,7 +319,7 @@ func (f *Fleet) Enrollments(t *testing.T, records []Record) map[int64]Enrolled {
 // Step is a timeline entry that says what a node came to.
 type Step struct{ Node, What string }
 
-// Way is what an enrollment did: node and what of each entry that led on.
+// Way is the enrollment's way: node and What of each timeline entry that led on.
 func (e Enrollment) Way() []Step {
 	var steps []Step
 	for _, entry := range e.Timeline {

@@ -1,4 +1,4 @@
-// Package harness is what the end-to-end and the fault tests share: Waypost as
+// Package harness is for the end-to-end and the fault tests: Waypost as
 // processes that are started, called through the signed HTTP interface, stopped and
 // killed, and a receiver that keeps a ledger of its own.
 package harness

@@ -38,14 +38,15 @@ type Process struct {
 	Dir     string
 	Profile datadir.Profile
 	Client  *client.Client
+	API     // of Client
 	Output  *output
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	exited  chan struct{}
 }
 
-// settings of a waypost-dev that meets nobody else's: free ports everywhere, and
-// the same ones at the next start on the directory.
+// settings of a waypost-dev that does not collide with another one: free ports everywhere,
+// and the same ones at the next start on the directory.
 func settings(dir string) []string {
 	env := []string{RunMain + "=" + RunDev, "WAYPOST_DATA_DIR=" + dir}
 	for _, name := range []string{
@@ -82,9 +83,15 @@ func (p *Process) await(t *testing.T) {
 	if err := json.Unmarshal(b, &p.Profile); err != nil {
 		t.Fatal(err)
 	}
-	p.Client = client.New(p.Profile.URL, signature.Key{AccessKey: p.Profile.AccessKey, SecretKey: p.Profile.SecretKey})
-	p.Client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
-	p.Client.HTTP.Timeout = 30 * time.Second
+	c := client.New(p.Profile.URL, signature.Key{AccessKey: p.Profile.AccessKey, SecretKey: p.Profile.SecretKey})
+	c.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
+	c.HTTP.Timeout = 30 * time.Second
+	p.use(c)
+}
+
+// use has calls made by a client.
+func (p *Process) use(c *client.Client) {
+	p.Client, p.API = c, API{c.Do}
 }
 
 func (p *Process) awaitReady(t *testing.T) {
@@ -191,9 +198,14 @@ func (o *output) String() string {
 // Eventually asks until ok or the time is up; it then fails with what ask says.
 func Eventually(t *testing.T, within time.Duration, ask func() (ok bool, state string)) {
 	t.Helper()
+	eventually(t, within, pollPause, ask)
+}
+
+func eventually(t *testing.T, within, pause time.Duration, ask func() (ok bool, state string)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	tick := time.NewTicker(pollPause)
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		ok, state := ask()
@@ -290,47 +302,19 @@ func (p *Process) Ledger(t *testing.T) map[string][]Post {
 	return out
 }
 
-// Publish makes a webhook that retries soon, and a published journey; the
-// definition's %q is the webhook's id.
-func (p *Process) Publish(t *testing.T, url, definition string) (journeyID string) {
-	t.Helper()
-	var made struct{ ID string }
-	p.Do(t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "crm", "url": url, "timeoutMs": 8000,
-		"retry": map[string]any{"schedule": []string{"1s", "2s", "3s"}, "giveUpAfter": "10m"},
-	}, &made)
-	p.Do(t, http.MethodPost, "/v1/journeys", json.RawMessage(fmt.Sprintf(definition, made.ID)), &made)
-	p.Do(t, http.MethodPost, "/v1/journeys/"+made.ID+"/publish", nil, nil)
-	return made.ID
-}
-
-// Enroll makes n leads and enrolls them, several at a time.
+// Enroll makes n leads and enrolls them, several at a time; it returns the enrollments' ids.
 func (p *Process) Enroll(t *testing.T, journeyID string, n int) []string {
 	t.Helper()
 	ids := make([]string, n)
-	var running sync.WaitGroup
-	for part := range 8 {
-		running.Go(func() {
-			for i := part; i < n; i += 8 {
-				var lead struct{ LeadsID int64 }
-				var made struct{ EnrollmentID string }
-				p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-				p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": lead.LeadsID}, &made)
-				ids[i] = made.EnrollmentID
-			}
-		})
-	}
-	running.Wait()
+	Parallel(n, func(i int) {
+		var lead struct{ LeadsID int64 }
+		var made struct{ EnrollmentID string }
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": lead.LeadsID}, &made)
+		ids[i] = made.EnrollmentID
+	})
 	if t.Failed() {
 		t.FailNow()
 	}
 	return ids
-}
-
-// Do makes a call that must succeed.
-func (p *Process) Do(t *testing.T, method, path string, body, answer any) {
-	t.Helper()
-	if err := p.Client.Do(t.Context(), method, path, body, answer); err != nil {
-		t.Error(err)
-	}
 }

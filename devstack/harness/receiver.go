@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +19,8 @@ import (
 	"waypost/devstack/temporal"
 )
 
-// Receiver is a customer's system in the test's own process: it outlives the
-// kills, and its ledger is what really arrived.
+// Receiver is a customer's system in the test's own process, which outlives the kills. Its
+// ledger has every POST that arrived.
 type Receiver struct {
 	URL string
 
@@ -34,10 +33,10 @@ type Receiver struct {
 	most     int                   // of those at a time whose answers had not begun to leave
 	underWay int                   // of those now
 	down     bool
-	cut      bool // it was down: some answers did not reach the sender
+	wasDown  bool // some answers may not have reached the sender
 }
 
-// Arrival is one POST, what it was answered, and what the sender has to make of it.
+// Arrival is one POST, its answer, and the error class that the sender has to record.
 type Arrival struct {
 	Body     string
 	Answered int    // 0: nothing that is HTTP
@@ -60,14 +59,13 @@ func (a Arrival) RefusedForGood() bool {
 	return a.Class == waypost.ClassSucceedFalse || a.Class == waypost.ClassResponseTooLarge
 }
 
-// Answer is what the receiver says to one POST, and how long it takes to.
+// Answer is the receiver's answer to one POST, and the time until it.
 type Answer struct {
 	Status int
 	Body   string
 	After  time.Duration
-	// Raw does with the connection what it likes, instead, and tells whether it has begun
-	// to answer; then the connection is closed. Status and Class are what the sender has
-	// to record.
+	// Raw, instead, writes to the connection itself, and tells whether it has begun to
+	// answer; then the connection is closed. The sender has to record Status and Class.
 	Raw   func(*net.TCPConn) (answered bool)
 	Class string
 	// Idle is after which time without another POST the connection is reset, 0 for
@@ -116,10 +114,10 @@ func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answe
 		r.mu.Lock()
 		if conn.reset {
 			r.mu.Unlock()
-			return // it came too late: nobody would see an answer
+			return // it came too late: the sender would not see an answer
 		}
 		a := script(m, len(r.posts[m.MessageID])+1)
-		// Noted before the answer leaves: what is answered is in the ledger.
+		// Noted before the answer leaves: each answer is in the ledger.
 		arrival := &Arrival{Body: string(b), Answered: a.Status, Class: a.class(), Cut: r.down, At: time.Now()}
 		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival)
 		r.open[arrival] = true
@@ -248,7 +246,7 @@ func (r *Receiver) Messages() int {
 // Down makes the receiver's machine refuse connections until Up.
 func (r *Receiver) Down() {
 	r.mu.Lock()
-	r.cut, r.down = true, true
+	r.wasDown, r.down = true, true
 	for arrival := range r.open {
 		arrival.Cut = true
 	}
@@ -270,104 +268,47 @@ func (r *Receiver) Up(t *testing.T) {
 	r.listen(l)
 }
 
-// Record is a delivery as the API tells it.
-type Record struct {
-	MessageID    string                 `json:"messageId"`
-	EnrollmentID string                 `json:"enrollmentId"`
-	NodeID       string                 `json:"nodeId"`
-	LeadsID      int64                  `json:"leadsId"`
-	Status       waypost.DeliveryStatus `json:"status"`
-	Attempts     int                    `json:"attempts"`
-	AttemptLog   []waypost.Attempt      `json:"attemptLog"`
-}
-
-// Made are the arrivals of the message that one of its attempts POSTed: those since it
-// began, until the next one did.
-func (rec Record) Made(attempt int, arrivals []Arrival) []Arrival {
-	var own []Arrival
-	for _, a := range arrivals {
-		at := a.At.Truncate(time.Millisecond) // as it is recorded
-		if !at.Before(rec.AttemptLog[attempt].At) && (attempt+1 == len(rec.AttemptLog) || at.Before(rec.AttemptLog[attempt+1].At)) {
-			own = append(own, a)
-		}
-	}
-	return own
-}
-
-// Records reads all deliveries of a journey with their attempts.
-func (p *Process) Records(t *testing.T, journeyID string) []Record {
-	t.Helper()
-	return records(t, p.Client.Do, journeyID)
-}
-
-// records does so by calls of one process, or of any.
-func records(t *testing.T, call func(ctx context.Context, method, path string, body, answer any) error, journeyID string) []Record {
-	t.Helper()
-	var all []Record
-	for cursor := ""; ; {
-		var page struct {
-			Items      []Record
-			NextCursor *string
-		}
-		path := "/v1/deliveries?limit=500&journeyId=" + journeyID
-		if cursor != "" {
-			path += "&cursor=" + cursor
-		}
-		if err := call(t.Context(), http.MethodGet, path, nil, &page); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, page.Items...)
-		if page.NextCursor == nil {
-			break
-		}
-		cursor = *page.NextCursor
-	}
-	errs := make([]error, len(all))
-	Parallel(len(all), func(i int) {
-		errs[i] = call(t.Context(), http.MethodGet, "/v1/deliveries/"+all[i].MessageID, nil, &all[i])
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// told is what is recorded of an attempt that the receiver's answer decides. How far an
-// answer got that broke off is chance.
-type told struct {
+// result is the outcome of an attempt that the receiver's answer decides.
+type result struct {
 	status int
 	class  string
 }
 
-func tell(status int, class string) told {
+func resultOf(status int, class string) result {
 	if class == waypost.ClassNetwork || class == waypost.ClassTimeout {
-		status = 0
+		status = 0 // how far an answer got that broke off is chance
 	}
-	return told{status, class}
+	return result{status, class}
 }
 
-// Disagreements compares the receiver's ledger with the records, message by
+// Disagreements compares the receiver's ledger with the records.
+func (r *Receiver) Disagreements(records []Record) []string {
+	ledger := r.Ledger()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Disagreements(ledger, r.wasDown, records)
+}
+
+// Disagreements compares the ledger of a receiver with the records, message by
 // message. Everything that was recorded must have happened; everything that
 // arrived must be recorded, save that an interrupted attempt, and one that failed
 // while the receiver was down, may or may not have arrived, once and in its own time,
 // and that one whose connection ended unanswered may have arrived twice; and nothing is
 // sent again once it is recorded as delivered.
-func (r *Receiver) Disagreements(records []Record) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func Disagreements(ledger map[string][]Arrival, wasDown bool, records []Record) []string {
 	var found []string
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	known := map[string]bool{}
 	for _, rec := range records {
 		known[rec.MessageID] = true
-		arrivals := copies(r.posts[rec.MessageID])
+		arrivals := ledger[rec.MessageID]
 		if rec.Attempts != len(rec.AttemptLog) {
 			say("%s: %d attempts counted, %d listed", rec.MessageID, rec.Attempts, len(rec.AttemptLog))
 		}
-		answers := map[told]int{}
+		answers := map[result]int{}
 		unanswered := 0
 		for _, a := range arrivals {
-			answers[tell(a.Answered, a.Class)]++
+			answers[resultOf(a.Answered, a.Class)]++
 			if a.mayRepeat() {
 				unanswered++
 			}
@@ -380,7 +321,7 @@ func (r *Receiver) Disagreements(records []Record) []string {
 			if a.Attempt != i+1 {
 				say("%s: attempt %d is listed as number %d", rec.MessageID, a.Attempt, i+1)
 			}
-			if a.ErrorClass == waypost.ClassInterrupted || r.cut && a.ErrorClass == waypost.ClassNetwork {
+			if a.ErrorClass == waypost.ClassInterrupted || wasDown && a.ErrorClass == waypost.ClassNetwork {
 				interrupted++
 				made := len(slices.DeleteFunc(rec.Made(i, arrivals), Arrival.mayRepeat))
 				if unseen += made; made > 1 {
@@ -391,7 +332,7 @@ func (r *Receiver) Disagreements(records []Record) []string {
 			if a.HTTPStatus == http.StatusOK && a.ErrorClass == "" && i < len(rec.AttemptLog)-1 {
 				say("%s: sent again after attempt %d delivered it", rec.MessageID, a.Attempt)
 			}
-			if answers[tell(a.HTTPStatus, a.ErrorClass)]--; answers[tell(a.HTTPStatus, a.ErrorClass)] < 0 {
+			if answers[resultOf(a.HTTPStatus, a.ErrorClass)]--; answers[resultOf(a.HTTPStatus, a.ErrorClass)] < 0 {
 				say("%s: attempt %d is recorded with %s, which the receiver never answered", rec.MessageID, a.Attempt,
 					strings.TrimSpace(fmt.Sprintf("HTTP %d %s", a.HTTPStatus, a.ErrorClass)))
 			}
@@ -405,7 +346,7 @@ func (r *Receiver) Disagreements(records []Record) []string {
 			say("%s: recorded as %s, delivered is %v", rec.MessageID, rec.Status, delivered)
 		}
 	}
-	for id := range r.posts {
+	for id := range ledger {
 		if !known[id] {
 			say("%s: arrived and is not recorded", id)
 		}

@@ -25,24 +25,25 @@ import (
 type Server struct {
 	// URL is the setting with which Waypost uses it.
 	URL string
+	// Process is the server's, of the last start.
+	Process *Process
 
 	launch func(t *testing.T) *Process
 	ping   func(context.Context) error
-	at     *Process
 }
 
 // Start starts it and returns when it answers.
 func (s *Server) Start(t *testing.T) {
 	t.Helper()
-	s.at = s.launch(t)
+	s.Process = s.launch(t)
 	t.Cleanup(func() {
-		if s.at.running() {
+		if s.Process.running() {
 			s.Stop(t)
 		}
 	})
 	Eventually(t, startTimeout, func() (bool, string) {
-		if !s.at.running() {
-			t.Fatalf("the server ended:\n%s", s.at.Output)
+		if !s.Process.running() {
+			t.Fatalf("the server ended:\n%s", s.Process.Output)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -51,20 +52,17 @@ func (s *Server) Start(t *testing.T) {
 	})
 }
 
-// Process is what runs.
-func (s *Server) Process() *Process { return s.at }
-
 // Stop ends it at once and waits until it is gone.
 func (s *Server) Stop(t *testing.T) {
 	t.Helper()
-	if err := s.at.stdin.Close(); err != nil {
+	if err := s.Process.stdin.Close(); err != nil {
 		t.Errorf("stop the server: %v", err)
 	}
-	<-s.at.exited
+	<-s.Process.exited
 }
 
-// external has this test binary run a program that does not look at its standard
-// input: it ends it by the signal when the tests do, however they end.
+// external has this test binary run a program, and end it by a signal when the tests end,
+// also if they are killed: the program itself does not watch its standard input.
 func external(t *testing.T, dir string, end syscall.Signal, args ...string) *Process {
 	t.Helper()
 	return launch(t, dir, append([]string{strconv.Itoa(int(end))}, args...), RunMain+"="+RunServer)
@@ -94,7 +92,7 @@ func serve(args []string) int {
 		untilTestsEnd()
 		_ = cmd.Process.Signal(syscall.Signal(n)) // it may have ended
 	}()
-	_ = cmd.Wait() // what it says is in the output
+	_ = cmd.Wait() // its messages are in the output
 	return cmd.ProcessState.ExitCode()
 }
 
@@ -113,7 +111,7 @@ func freeAddr(t *testing.T) (host, port string) {
 }
 
 // StartRedis starts redis-server, or the stand-in where there is none, as a process
-// of its own. It keeps nothing: what it held is gone when it stops.
+// of its own. Its data is gone when it stops.
 func StartRedis(t *testing.T) *Server {
 	t.Helper()
 	dir := t.TempDir()

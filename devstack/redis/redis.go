@@ -1,7 +1,6 @@
 // Package redis is a stand-in for Redis inside this process: it speaks RESP on a
-// fixed address and lets keys expire by the clock. It keeps everything in
-// memory; what it holds is gone when it stops. It has one database and no
-// transactions.
+// fixed address and lets keys expire by the clock. Everything is in memory, and gone when
+// it stops. It has one database and no transactions.
 package redis
 
 import (
@@ -21,11 +20,11 @@ const tick = 50 * time.Millisecond
 
 // Server is a running stand-in.
 //
-// Its keys are miniredis', which lets none expire by itself, and looks at all of
-// them, answering nobody meanwhile, when it is told that time has passed. Their
-// ends are therefore kept here: what a command may have given an end is noted when
-// it was carried out, read at the next tick, and removed when it has ended, so that
-// the work of a tick does not grow with the keys that live.
+// miniredis lets no key expire by itself. Told that time has passed, it looks at all keys,
+// and answers no command meanwhile. Therefore the ends of keys are kept here: a key that a
+// command may have given an end is noted when the command was carried out, read at the next
+// tick, and removed when it has ended. So the work of a tick does not grow with the number
+// of keys.
 type Server struct {
 	mini     *miniredis.Miniredis
 	db       *miniredis.RedisDB
@@ -86,7 +85,7 @@ func (s *Server) hook(c *server.Peer, cmd string, args ...string) (answered bool
 			c.WriteError("ERR DB index is out of range: the Redis stand-in has one database")
 			return true
 		}
-	case "TTL", "PTTL": // miniredis knows the time that was given, not what is left of it
+	case "TTL", "PTTL": // miniredis knows the time that was given, not the time that is left
 		if left, known := s.left(args); known {
 			unit := time.Millisecond
 			if cmd == "TTL" {
@@ -117,7 +116,7 @@ func (s *Server) hook(c *server.Peer, cmd string, args ...string) (answered bool
 	return true
 }
 
-// left is how long the only one of keys lives on, if it is known to end.
+// left is for how long the only one of keys lives, if it has an end that is known.
 func (s *Server) left(keys []string) (left time.Duration, known bool) {
 	if len(keys) != 1 {
 		return 0, false

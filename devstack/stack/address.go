@@ -26,7 +26,7 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
-			_ = l.Close() // whoever takes the port next says so if it is not free
+			_ = l.Close() // the part that takes the port next fails if it is not free
 		}
 	}()
 	taken := map[string]string{}
@@ -38,7 +38,7 @@ func claimAddresses(ctx context.Context, addresses []address, remembered map[str
 		}
 		if port == "0" {
 			if before := remembered[a.variable]; before != "" && strings.HasPrefix(before, host+":") {
-				// Who runs a part that is left out may have it already.
+				// A part that is left out may run elsewhere, on that port.
 				if !a.ours {
 					*a.addr = before
 					continue
@@ -91,27 +91,10 @@ func problem(a address, port string, err error) error {
 	return fmt.Errorf("cannot listen on %s: set %s to another address: %w", *a.addr, a.variable, err)
 }
 
-// reachable turns an address to listen on into one to connect to.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	switch ip := net.ParseIP(host); {
-	case host == "":
-		host = "127.0.0.1"
-	case ip != nil && ip.IsUnspecified() && ip.To4() != nil:
-		host = "127.0.0.1"
-	case ip != nil && ip.IsUnspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port)
-}
-
 // origins are the names under which a browser of this machine can know a page
 // at addr.
 func origins(addr string) []string {
-	addr = reachable(addr)
+	addr = temporal.Reachable(addr)
 	out := []string{"http://" + addr}
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && net.ParseIP(host).IsLoopback() {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"waypost/devstack/temporal"
 )
 
 func TestClaimAddressesReportsEveryPortInUse(t *testing.T) {
@@ -88,8 +90,8 @@ func TestReachableAndOrigins(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "127.0.0.1:80", ":80": "127.0.0.1:80", "[::]:80": "[::1]:80", "localhost:80": "localhost:80", "10.0.0.7:80": "10.0.0.7:80",
 	} {
-		if got := reachable(addr); got != want {
-			t.Errorf("reachable(%s) = %s, want %s", addr, got, want)
+		if got := temporal.Reachable(addr); got != want {
+			t.Errorf("Reachable(%s) = %s, want %s", addr, got, want)
 		}
 	}
 	for addr, want := range map[string][]string{

@@ -16,6 +16,7 @@ import (
 	"waypost/config"
 	"waypost/devstack/datadir"
 	"waypost/devstack/demo"
+	"waypost/devstack/temporal"
 	"waypost/signature"
 	"waypost/workflows"
 )
@@ -34,7 +35,7 @@ func (s *Stack) present(ctx context.Context, o Options, cfg config.Config, state
 		if err := s.demo(ctx, &state, &shown); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			// What people came to try runs all the same.
+			// The stack runs all the same.
 			s.log.Warn("the demo could not run", "error", err)
 			fmt.Fprintf(&shown, "\nThe demo could not run: %s\n", err)
 		}
@@ -65,18 +66,13 @@ func (s *Stack) demoJourney(ctx context.Context, caller *client.Client, state *d
 	if err != nil {
 		s.log.Warn("count unfinished journeys", "error", err)
 	}
-	var data demo.Data
-	var enrolled demo.Enrollment
-	var running bool
-	if err := (progress{s.out}).step("Demo data", func() error {
-		known := demo.Data{WebhookID: state.WebhookID, JourneyID: state.JourneyID, LeadsIDs: state.LeadsIDs, TenantID: state.TenantID}
+	if err := s.step("Demo data", func() error {
 		hook := demo.Hook{URL: s.Profile.Receiver + demoPath, User: state.ReceiverUser, Password: state.ReceiverPassword}
-		var fresh bool
-		data, fresh, err = demo.Prepare(ctx, caller, known, hook)
+		data, fresh, err := demo.Prepare(ctx, caller, state.Data, hook)
 		if err != nil {
 			return fmt.Errorf("make the demo's data: %w", err)
 		}
-		state.WebhookID, state.JourneyID, state.LeadsIDs, state.TenantID = data.WebhookID, data.JourneyID, data.LeadsIDs, data.TenantID
+		state.Data = data
 		if !fresh {
 			fmt.Fprintf(out, "\nThe demo's webhook, journey, leads and articles are those of the former start; journey workflows that go on: %d.\n", unfinished)
 		}
@@ -84,21 +80,22 @@ func (s *Stack) demoJourney(ctx context.Context, caller *client.Client, state *d
 	}); err != nil {
 		return err
 	}
-	if enrolled, running, err = demo.Enroll(ctx, caller, data); err != nil {
+	enrolled, running, err := demo.Enroll(ctx, caller, state.Data)
+	if err != nil {
 		return fmt.Errorf("enroll the demo's lead: %w", err)
 	}
 	if running {
-		fmt.Fprintf(out, "Lead %d is still on its way through %q: its re-entry policy is afterExit, so no new enrollment was made.\n", data.LeadsIDs[0], demo.JourneyName)
+		fmt.Fprintf(out, "Lead %d is still on its way through %q: its re-entry policy is afterExit, so no new enrollment was made.\n", state.LeadsIDs[0], demo.JourneyName)
 		return nil
 	}
 	s.EnrollmentID = enrolled.ID
-	fmt.Fprintf(out, "\nLead %d was enrolled in the journey %q: %s\n", data.LeadsIDs[0], demo.JourneyName, enrolled.ID)
+	fmt.Fprintf(out, "\nLead %d was enrolled in the journey %q: %s\n", state.LeadsIDs[0], demo.JourneyName, enrolled.ID)
 	var delivery demo.Delivery
-	if err := (progress{s.out}).step("Demo message", func() error {
+	if err := s.step("Demo message", func() error {
 		delivery, err = demo.Await(ctx, caller, enrolled.ID, demo.Hello)
 		return err
 	}); err != nil {
-		// The stack itself runs: whoever tries things out can look why.
+		// The stack itself runs, so that the cause can be looked for.
 		fmt.Fprintf(out, "%s\n", err)
 		return nil
 	}
@@ -111,15 +108,14 @@ func (s *Stack) demoJourney(ctx context.Context, caller *client.Client, state *d
 func (s *Stack) demoSearch(ctx context.Context, caller *client.Client, state datadir.State, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	data := demo.Data{TenantID: state.TenantID}
-	token, err := demo.SearchToken(ctx, caller, data)
+	token, err := demo.SearchToken(ctx, caller, state.Data)
 	if err != nil {
 		return fmt.Errorf("issue a search token: %w", err)
 	}
-	s.Profile.TenantID, s.Profile.SearchToken = data.TenantID, token
+	s.Profile.TenantID, s.Profile.SearchToken = state.TenantID, token
 	var hit demo.Hit
-	if err := (progress{s.out}).step("Demo search", func() error {
-		hit, err = demo.Search(ctx, caller, token, data, demo.SearchKeyword)
+	if err := s.step("Demo search", func() error {
+		hit, err = demo.Search(ctx, caller, token, state.Data, demo.SearchKeyword)
 		return err
 	}); err != nil {
 		fmt.Fprintf(out, "\nThe demo's articles could not be searched: %s\n", err)
@@ -130,7 +126,7 @@ func (s *Stack) demoSearch(ctx context.Context, caller *client.Client, state dat
 	return nil
 }
 
-// show prints a delivery: what was sent, and what the receiver said.
+// show prints a delivery: the message and the receiver's answer.
 func show(out io.Writer, d demo.Delivery) {
 	sent := d.Request
 	var whole struct{ Body json.RawMessage }
@@ -168,15 +164,15 @@ func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buff
 	row(Temporal, "Temporal", "%s, namespace default", s.Profile.TemporalAddress)
 	row(Receiver, "Demo receiver", "%s, what it got: %[1]s/messages", s.Profile.Receiver)
 	if s.has(Gateway) || s.has(Worker) {
-		fmt.Fprintf(w, "  Admin\thttp://%s/readyz\n", reachable(cfg.Admin.Addr))
+		fmt.Fprintf(w, "  Admin\thttp://%s/readyz\n", temporal.Reachable(cfg.Admin.Addr))
 	}
 	if !s.has(Temporal) && (s.has(Gateway) || s.has(Worker)) {
 		fmt.Fprintf(w, "  Temporal\tnot started here, expected at %s\n", s.Profile.TemporalAddress)
 	}
 	if !s.has(Redis) && s.has(Gateway) {
-		fmt.Fprintf(w, "  Redis\tnot started here, expected where WAYPOST_REDIS_URL says (or on %s)\n", reachable(cfg.Dev.RedisAddr))
+		fmt.Fprintf(w, "  Redis\tnot started here, expected where WAYPOST_REDIS_URL says (or on %s)\n", temporal.Reachable(cfg.Dev.RedisAddr))
 	}
-	row(Redis, "Redis stand-in", "redis://%s/0", reachable(cfg.Dev.RedisAddr))
+	row(Redis, "Redis stand-in", "redis://%s/0", temporal.Reachable(cfg.Dev.RedisAddr))
 	fmt.Fprintf(w, "  Data\t%s\n", s.dir.Path())
 	fmt.Fprintf(w, "  Client profile\t%s\n", s.dir.File(datadir.ProfileFile))
 	fmt.Fprintf(w, "  Settings to join\t%s\n", s.dir.File(datadir.EnvFile))

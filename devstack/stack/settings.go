@@ -15,9 +15,8 @@ import (
 // loopback is what waypost-dev lets webhooks reach (docs/contract.md, "Commands").
 const loopback = "127.0.0.0/8"
 
-// settings are the variables with which a role works on this stack, whether in
-// this process or in one of its own. What is set in the environment for a part
-// that is left out stays.
+// settings are the variables with which a role works on this stack, in this process or in
+// one of its own. A variable of the environment that names a part which is left out stays.
 func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[string]string) map[string]string {
 	or := func(name, value string) string {
 		if set := strings.TrimSpace(environ[name]); set != "" {
@@ -32,10 +31,10 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 		"WAYPOST_ADDRESS_RATE":        strconv.Itoa(cfg.HTTP.AddressRate),
 		"WAYPOST_DATABASE_URL":        "sqlite:" + s.dir.File(datadir.DatabaseFile),
 		"WAYPOST_ENCRYPTION_KEYS":     or("WAYPOST_ENCRYPTION_KEYS", state.EncryptionKeys),
-		"WAYPOST_REDIS_URL":           "redis://" + reachable(cfg.Dev.RedisAddr) + "/0",
-		"WAYPOST_TEMPORAL_ADDRESS":    reachable(cfg.Dev.TemporalAddr),
+		"WAYPOST_REDIS_URL":           "redis://" + temporal.Reachable(cfg.Dev.RedisAddr) + "/0",
+		"WAYPOST_TEMPORAL_ADDRESS":    temporal.Reachable(cfg.Dev.TemporalAddr),
 		"WAYPOST_TEMPORAL_NAMESPACE":  temporal.Namespace,
-		"WAYPOST_TEMPORAL_UI_URL":     "http://" + reachable(cfg.Dev.TemporalUIAddr),
+		"WAYPOST_TEMPORAL_UI_URL":     "http://" + temporal.Reachable(cfg.Dev.TemporalUIAddr),
 		"WAYPOST_TEMPORAL_TASK_QUEUE": cfg.Temporal.TaskQueue,
 		"WAYPOST_WEBHOOK_ALLOW_CIDRS": loopback,
 	}
@@ -66,8 +65,8 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 	return set
 }
 
-// Where roles of their own look for a Typesense that nobody has named: the embedded
-// index belongs to one process. Until one is there, they answer searches with 503.
+// typesense is where roles of their own look for a Typesense if no setting names one: the
+// embedded index belongs to one process. Without a server there, searches are 503.
 var typesense = map[string]string{"WAYPOST_TYPESENSE_URL": "http://127.0.0.1:8108", "WAYPOST_TYPESENSE_API_KEY": "none"}
 
 // envFile is what roles of their own need of the settings. A gateway beside the
@@ -87,15 +86,13 @@ func (s *Stack) envFile(set map[string]string) []datadir.Setting {
 	return out
 }
 
-// over lays settings over an environment.
-func over(environ map[string]string, set map[string]string) []string {
-	merged := maps.Clone(environ)
-	maps.Copy(merged, set)
-	out := make([]string, 0, len(merged))
-	for _, name := range slices.Sorted(maps.Keys(merged)) {
-		out = append(out, name+"="+merged[name])
+// over lays settings over an environment, of which the last of a name counts.
+func over(environ []string, set map[string]string) []string {
+	environ = slices.Clone(environ)
+	for name, value := range set {
+		environ = append(environ, name+"="+value)
 	}
-	return out
+	return environ
 }
 
 func toMap(environ []string) map[string]string {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"waypost/app"
 	"waypost/config"
 	"waypost/devstack/datadir"
+	"waypost/devstack/demo"
 	"waypost/devstack/redis"
 	"waypost/devstack/temporal"
 	"waypost/store"
@@ -32,9 +34,9 @@ type Options struct {
 	Parts []Part
 	// NoDemo leaves out the demo, which needs all parts.
 	NoDemo bool
-	// Out gets the progress, the demo and the banner; nil: nothing is told.
+	// Out gets the progress, the demo and the banner.
 	Out io.Writer
-	// ErrOut gets warnings while the stack runs; nil: they stand in the log only.
+	// ErrOut gets warnings while the stack runs; the log has them too.
 	ErrOut io.Writer
 	// Fatal ends the process when Temporal's server cannot go on; nil: it panics.
 	Fatal func(error)
@@ -71,9 +73,6 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if len(s.parts) == 0 {
 		s.parts = Parts
 	}
-	if s.out == nil {
-		s.out = io.Discard
-	}
 	err := s.start(ctx, o)
 	if err != nil {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -95,9 +94,9 @@ func (s *Stack) Failed() <-chan error { return s.failed }
 // not stop before ctx ends.
 func (s *Stack) Stop(ctx context.Context) error {
 	var problems []error
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		if err := s.stops[i].do(ctx); err != nil {
-			problems = append(problems, fmt.Errorf("stop %s: %w", s.stops[i].name, err))
+	for _, stop := range slices.Backward(s.stops) {
+		if err := stop.do(ctx); err != nil {
+			problems = append(problems, fmt.Errorf("stop %s: %w", stop.name, err))
 		}
 	}
 	s.stops = nil
@@ -106,6 +105,18 @@ func (s *Stack) Stop(ctx context.Context) error {
 
 func (s *Stack) push(name string, do func(context.Context) error) {
 	s.stops = append(s.stops, stop{name, do})
+}
+
+// step does one step of the start, and tells how long it took.
+func (s *Stack) step(name string, do func() error) error {
+	fmt.Fprintf(s.out, "  %s … ", name)
+	began := time.Now()
+	if err := do(); err != nil {
+		fmt.Fprintln(s.out, "failed")
+		return err
+	}
+	fmt.Fprintf(s.out, "%.1f s\n", time.Since(began).Seconds())
+	return nil
 }
 
 func (s *Stack) start(ctx context.Context, o Options) error {
@@ -134,16 +145,16 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err := s.claimPorts(ctx, &cfg, environ, state); err != nil {
 		return err
 	}
-	// From here to its writing the profile's absence says: not ready.
+	// Until the profile is written again, its absence means: not ready.
 	if err := errors.Join(s.dir.Remove(datadir.ProfileFile), s.dir.SaveState(state)); err != nil {
 		return err
 	}
 	set := s.settings(cfg, state, environ)
 	s.Profile = datadir.Profile{
-		URL:             "http://" + reachable(cfg.HTTP.Addr),
+		URL:             "http://" + temporal.Reachable(cfg.HTTP.Addr),
 		TemporalUI:      set["WAYPOST_TEMPORAL_UI_URL"],
 		TemporalAddress: set["WAYPOST_TEMPORAL_ADDRESS"],
-		Receiver:        "http://" + reachable(cfg.Dev.ReceiverAddr),
+		Receiver:        "http://" + temporal.Reachable(cfg.Dev.ReceiverAddr),
 	}
 
 	if first {
@@ -162,7 +173,7 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	}
 	// Unlike roles of their own, the parts in this process do without Typesense. The
 	// settings are loaded in any case: the database is set up for roles of their own too.
-	roleCfg, _, err := config.Load(config.RoleServe, over(environ, set))
+	roleCfg, _, err := config.Load(config.RoleServe, over(o.Environ, set))
 	if err != nil {
 		return err
 	}
@@ -176,7 +187,7 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err := s.dir.WriteEnv(s.envFile(set)); err != nil {
 		return err
 	}
-	if err := s.startApp(ctx, roleCfg, s.serve()); err != nil {
+	if err := s.startApp(ctx, roleCfg); err != nil {
 		return err
 	}
 	return s.present(ctx, o, cfg, state, began)
@@ -202,9 +213,11 @@ func (s *Stack) openLog(cfg config.Config, errOut io.Writer) error {
 		return err
 	}
 	s.push("log", func(context.Context) error { return file.Close() })
-	s.log = newLog(cfg.Log, file, errOut)
-	// What Temporal's server says is for the file: it reports every interrupted
-	// call as an error.
+	shown := cfg.Log
+	shown.Level = max(shown.Level, slog.LevelWarn)
+	s.log = slog.New(slog.NewMultiHandler(cfg.Log.Logger(file).Handler(), shown.Logger(errOut).Handler()))
+	// Temporal's server logs to the file only: it reports every interrupted call as an
+	// error.
 	s.serverLog = cfg.Log.Logger(file).With("part", "temporal")
 	return nil
 }
@@ -232,8 +245,7 @@ func (s *Stack) startTemporal(ctx context.Context, o Options, cfg config.Config,
 	if err != nil {
 		return fmt.Errorf("WAYPOST_ENCRYPTION_KEYS: %w", err)
 	}
-	p := progress{s.out}
-	if err := p.step("Temporal server", func() error {
+	if err := s.step("Temporal server", func() error {
 		s.temporal, err = temporal.Start(ctx, temporal.Options{
 			Addr:        cfg.Dev.TemporalAddr,
 			DataDir:     s.dir.Path(),
@@ -246,18 +258,19 @@ func (s *Stack) startTemporal(ctx context.Context, o Options, cfg config.Config,
 		return err
 	}
 	s.push("Temporal", s.temporal.Stop)
-	return p.step("Temporal Web UI", func() error {
-		codec, err := temporal.StartCodec(ctx, temporal.CodecOptions{
-			Addr:    "127.0.0.1:0",
-			Secret:  state.CodecPath,
-			Origins: origins(cfg.Dev.TemporalUIAddr),
-			Codec:   workflows.NewCodec(keys),
+	return s.step("Temporal Web UI", func() error {
+		codec, err := temporal.NewCodec(state.CodecPath, origins(cfg.Dev.TemporalUIAddr), workflows.NewCodec(keys))
+		if err != nil {
+			return err
+		}
+		// On a loopback address: it shows payloads in the clear.
+		codecAddr, err := s.serve(ctx, "codec endpoint", "127.0.0.1:0", &http.Server{
+			Handler: codec, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
 		})
 		if err != nil {
 			return err
 		}
-		s.push("codec endpoint", codec.Stop)
-		ui, err := temporal.StartUI(ctx, temporal.UIOptions{Addr: cfg.Dev.TemporalUIAddr, Temporal: s.temporal.Addr(), Codec: codec.URL()})
+		ui, err := temporal.StartUI(ctx, cfg.Dev.TemporalUIAddr, s.temporal.Addr(), "http://"+codecAddr+"/"+state.CodecPath)
 		if err != nil {
 			return err
 		}
@@ -270,7 +283,7 @@ func (s *Stack) startRedis(cfg config.Config) error {
 	if !s.has(Redis) {
 		return nil
 	}
-	return progress{s.out}.step("Redis stand-in", func() error {
+	return s.step("Redis stand-in", func() error {
 		server, err := redis.Start(cfg.Dev.RedisAddr)
 		if err != nil {
 			return err
@@ -283,7 +296,7 @@ func (s *Stack) startRedis(cfg config.Config) error {
 // migrate brings the database up to date and makes the demo application where it
 // has none.
 func (s *Stack) migrate(ctx context.Context, cfg config.Config, state *datadir.State) error {
-	return progress{s.out}.step("Database", func() error {
+	return s.step("Database", func() error {
 		var err error
 		if s.has(Temporal) {
 			err = app.Migrate(ctx, cfg, s.log)
@@ -307,7 +320,7 @@ func (s *Stack) migrate(ctx context.Context, cfg config.Config, state *datadir.S
 }
 
 // application makes the demo application if the database does not know its key:
-// all grants, and limits that nobody meets by trying things out.
+// all grants, and rate limits far above what is needed to try things out.
 func application(ctx context.Context, db *store.Store, state *datadir.State) error {
 	if state.AccessKey != "" {
 		c, err := db.Credential(ctx, state.AccessKey)
@@ -325,7 +338,7 @@ func application(ctx context.Context, db *store.Store, state *datadir.State) err
 		return err
 	}
 	state.AccessKey, state.SecretKey = c.AccessKey, c.SecretKey
-	state.WebhookID, state.JourneyID, state.LeadsIDs = "", "", nil
+	state.Data = demo.Data{TenantID: state.TenantID}
 	return nil
 }
 
@@ -333,45 +346,31 @@ func (s *Stack) startReceiver(ctx context.Context, cfg config.Config, state data
 	if !s.has(Receiver) {
 		return nil
 	}
-	return progress{s.out}.step("Demo receiver", func() error {
+	return s.step("Demo receiver", func() error {
 		ledger, err := s.dir.OpenLog(datadir.LedgerFile)
 		if err != nil {
 			return err
 		}
 		s.push("receiver's ledger", func(context.Context) error { return ledger.Close() })
-		r, err := startReceiver(ctx, cfg.Dev.ReceiverAddr, state.ReceiverUser, state.ReceiverPassword, ledger)
-		if err != nil {
-			return err
-		}
-		s.push("demo receiver", r.stop)
-		return nil
+		_, err = s.serve(ctx, "demo receiver", cfg.Dev.ReceiverAddr, newReceiver(ctx, state, ledger))
+		return err
 	})
 }
 
-type serveFunc func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error
-
-// serve is what of the app runs in this process, nil for nothing.
-func (s *Stack) serve() serveFunc {
+func (s *Stack) startApp(ctx context.Context, cfg config.Config) error {
+	var name string
+	var serve func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error
 	switch {
 	case s.has(Gateway) && s.has(Worker):
-		return app.Serve
+		name, serve = "Gateway and worker", app.Serve
 	case s.has(Gateway):
-		return app.Gateway
+		name, serve = "Gateway", app.Gateway
 	case s.has(Worker):
-		return app.Worker
-	}
-	return nil
-}
-
-func (s *Stack) startApp(ctx context.Context, cfg config.Config, serve serveFunc) error {
-	if serve == nil {
+		name, serve = "Worker", app.Worker
+	default:
 		return nil
 	}
-	name := map[bool]string{true: "Gateway", false: "Worker"}[s.has(Gateway)]
-	if s.has(Gateway) && s.has(Worker) {
-		name = "Gateway and worker"
-	}
-	return progress{s.out}.step(name, func() error {
+	return s.step(name, func() error {
 		running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		ready := make(chan struct{})
 		ended := make(chan error, 1)

@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,7 +32,7 @@ func TestStartAndStop(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	var out strings.Builder
-	s, err := stack.Start(ctx, stack.Options{Environ: environ(dir), NoDemo: true, Out: &out})
+	s, err := stack.Start(ctx, stack.Options{Environ: environ(dir), NoDemo: true, Out: &out, ErrOut: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +52,11 @@ func TestStartAndStop(t *testing.T) {
 		}
 	}
 
-	_, err = stack.Start(ctx, stack.Options{Environ: environ(dir)})
+	_, err = stack.Start(ctx, stack.Options{Environ: environ(dir), Out: io.Discard, ErrOut: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "another waypost-dev") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a second one on the same directory: %v", err)
 	}
-	_, err = stack.Start(ctx, stack.Options{Environ: environ(t.TempDir(), "WAYPOST_HTTP_ADDR="+strings.TrimPrefix(s.Profile.URL, "http://"))})
+	_, err = stack.Start(ctx, stack.Options{Environ: environ(t.TempDir(), "WAYPOST_HTTP_ADDR="+strings.TrimPrefix(s.Profile.URL, "http://")), Out: io.Discard, ErrOut: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "is in use: set WAYPOST_HTTP_ADDR") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a second one on the same port: %v", err)
 	}
@@ -83,7 +84,7 @@ func TestOnlySomeParts(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	var out strings.Builder
-	s, err := stack.Start(ctx, stack.Options{Environ: environ(dir), Parts: []stack.Part{stack.Redis, stack.Receiver}, Out: &out})
+	s, err := stack.Start(ctx, stack.Options{Environ: environ(dir), Parts: []stack.Part{stack.Redis, stack.Receiver}, Out: &out, ErrOut: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestOnlySomeParts(t *testing.T) {
 // TestEarlierBuild starts a stack on a database of an earlier build.
 func TestEarlierBuild(t *testing.T) {
 	storetest.EarlierBuild(t, func(t *testing.T, dbURL string) {
-		_, err := stack.Start(context.Background(), stack.Options{Environ: environ(t.TempDir(), "WAYPOST_DATABASE_URL="+dbURL), Parts: []stack.Part{stack.Redis}})
+		_, err := stack.Start(context.Background(), stack.Options{Environ: environ(t.TempDir(), "WAYPOST_DATABASE_URL="+dbURL), Parts: []stack.Part{stack.Redis}, Out: io.Discard, ErrOut: io.Discard})
 		if err == nil || !strings.Contains(err.Error(), "was made by an earlier build") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error is %v", err)
 		}
@@ -127,7 +128,7 @@ func TestEarlierBuild(t *testing.T) {
 func TestStartThatFailsLeavesNothing(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
-	_, err := stack.Start(ctx, stack.Options{Environ: environ(dir, "WAYPOST_DATABASE_URL=sqlite:/proc/waypost.db"), Parts: []stack.Part{stack.Redis}})
+	_, err := stack.Start(ctx, stack.Options{Environ: environ(dir, "WAYPOST_DATABASE_URL=sqlite:/proc/waypost.db"), Parts: []stack.Part{stack.Redis}, Out: io.Discard, ErrOut: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "WAYPOST_DATABASE_URL") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error is %v", err)
 	}

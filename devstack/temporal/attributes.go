@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 )
 
-// SearchAttributes are those that the namespace starts with
+// SearchAttributes are the search attributes that the namespace starts with
 // (docs/contract.md, "In the Temporal Web UI").
 func SearchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{

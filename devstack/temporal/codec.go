@@ -1,86 +1,31 @@
 package temporal
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/converter"
 )
 
-// maxCodecBody bounds what the Web UI can send to be decoded: a page of history
-// with payloads of 2 MiB each stays well below.
+// maxCodecBody bounds a request to decode, in bytes: a page of history with payloads of
+// 2 MiB each stays well below.
 const maxCodecBody = 64 << 20
 
-// CodecOptions says what codec endpoint to start.
-type CodecOptions struct {
-	// Addr is the loopback host:port to listen on; port 0 picks a free one.
-	Addr string
-	// Secret is the path's only segment: who knows it can read the payloads.
-	Secret string
-	// Origins are the Web UI's; a browser page of another one is refused.
-	Origins []string
-	Codec   converter.PayloadCodec
-}
-
-// CodecEndpoint lets the Web UI of the same user's browser read encrypted
-// payloads.
-type CodecEndpoint struct {
-	server *http.Server
-	url    string
-	done   chan struct{}
-}
-
-// StartCodec starts the endpoint.
-func StartCodec(ctx context.Context, o CodecOptions) (*CodecEndpoint, error) {
-	addr, err := net.ResolveTCPAddr("tcp", o.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("the address of the codec endpoint: %w", err)
-	}
-	if !addr.IP.IsLoopback() {
-		return nil, fmt.Errorf("the codec endpoint shows payloads in the clear: it listens on loopback addresses only, not on %s", o.Addr)
-	}
-	if o.Secret == "" {
+// NewCodec returns the endpoint at which the Web UI in the user's browser has encrypted
+// payloads decoded. secret is the only segment of its path: it gives access to the payloads.
+// A browser page of any other origin than these is refused.
+func NewCodec(secret string, origins []string, codec converter.PayloadCodec) (http.Handler, error) {
+	if secret == "" {
 		return nil, errors.New("the codec endpoint needs a secret path")
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", o.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("start the codec endpoint: %w", err)
-	}
-	prefix := "/" + o.Secret
+	prefix := "/" + secret
 	mux := http.NewServeMux()
-	payloads := converter.NewPayloadCodecHTTPHandler(o.Codec)
+	payloads := converter.NewPayloadCodecHTTPHandler(codec)
 	mux.Handle("POST "+prefix+"/decode", payloads)
 	mux.Handle("POST "+prefix+"/encode", payloads)
 	mux.HandleFunc("OPTIONS "+prefix+"/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	e := &CodecEndpoint{
-		server: &http.Server{Handler: fromOrigins(o.Origins, mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second},
-		url:    "http://" + l.Addr().String() + prefix,
-		done:   make(chan struct{}),
-	}
-	go func() {
-		defer close(e.done)
-		_ = e.server.Serve(l) // http.ErrServerClosed after Stop
-	}()
-	return e, nil
-}
-
-// URL is the endpoint, as the Web UI is told it.
-func (e *CodecEndpoint) URL() string { return e.url }
-
-// Stop stops the endpoint.
-func (e *CodecEndpoint) Stop(ctx context.Context) error {
-	err := e.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, e.server.Close())
-	}
-	<-e.done
-	return err
+	return fromOrigins(origins, mux), nil
 }
 
 // fromOrigins answers browsers for the given origins only. Programs send no

@@ -17,6 +17,7 @@ import (
 // A worker that lacks a key, as during a change of keys, must not fail the
 // workflows that it cannot read: another worker can.
 func TestWorkerWithoutTheKeyLosesNoWorkflow(t *testing.T) {
+	t.Parallel()
 	const k1, k2 = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "k2:MTEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	ctx := context.Background()
 	s := serve(ctx, t)

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/server/service/history/shard"
 )
 
-// serverLog passes what the server says on to slog. The server is talkative: of
-// it only errors are kept, whatever the level of the logger behind.
+// serverLog passes the server's errors on to slog, whatever the logger's level; all other
+// lines are dropped, because there are many.
 type serverLog struct {
 	log      *slog.Logger
 	tags     []tag.Tag // of every line
@@ -52,8 +52,8 @@ func (l serverLog) Fatal(msg string, tags ...tag.Tag) {
 	panic("temporal server: " + msg)
 }
 
-// With only notes the tags: the server asks for a logger for each workflow and each of its
-// tasks, and hardly any of them ever says anything.
+// With only notes the tags: the server asks for a logger for each workflow and each task, and
+// hardly any of them ever logs a line.
 func (l serverLog) With(tags ...tag.Tag) log.Logger {
 	l.tags = append(slices.Clip(l.tags), tags...)
 	return l
@@ -64,8 +64,8 @@ func (l serverLog) SLog() *slog.Logger {
 	return slog.New(errorsOnly{l.log.Handler().WithAttrs(attrs(l.tags)), l.stopping})
 }
 
-// settling tells whether an error is that of a shard which the server is still taking,
-// as it does at its start: on a busy machine others ask for it sooner, and ask again.
+// settling tells whether an error is about a shard that the server is still acquiring, at its
+// start. On a busy machine a caller may ask for it too early; it then asks again.
 func settling(tags []tag.Tag) bool {
 	return slices.ContainsFunc(tags, func(t tag.Tag) bool {
 		return t.Value() == shard.ErrShardStatusUnknown.Error() // a tag keeps an error's text

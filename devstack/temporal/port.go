@@ -10,24 +10,22 @@ import (
 	"syscall"
 )
 
-// Ports that systems hand out by themselves, to whoever asks for any, begin above
-// highestQuiet.
+// Ports that systems hand out by themselves, for port 0, begin above highestQuiet.
 const (
 	lowestQuiet  = 10_000
 	highestQuiet = 32_767
 )
 
-// held are the UDP ports of the numbers that were given out. Whoever looks for a free port
-// takes that one first and keeps it until its process ends, so that nobody else who looks
-// is given the number while its TCP port waits to be taken.
+// held are the UDP ports of the numbers that were given out. listen takes the UDP port first,
+// and keeps it until the process ends, so that no other process is given the number while
+// the TCP port is not yet taken.
 var held struct {
 	sync.Mutex
 	ports map[string]net.PacketConn // by address
 }
 
-// ListenFree listens on a free port of a host that the system gives to nobody who has
-// not asked for it: a port that is given back, for a server that must be told its
-// number, is still free when that takes it.
+// ListenFree listens on a free port of a host that the system does not hand out by itself:
+// once closed, it is still free when a server that must be given its number takes it.
 func ListenFree(ctx context.Context, host string) (net.Listener, error) {
 	for range 100 {
 		l, err := listen(ctx, false, net.JoinHostPort(host, strconv.Itoa(lowestQuiet+rand.IntN(highestQuiet-lowestQuiet+1))))
@@ -45,7 +43,7 @@ func ListenHeld(ctx context.Context, addr string) (net.Listener, error) {
 	return listen(ctx, true, addr)
 }
 
-// listen listens on a port whose number nobody has, or this process if it may be again.
+// listen listens on a port whose number no process holds, or, with again, this process.
 func listen(ctx context.Context, again bool, addr string) (net.Listener, error) {
 	held.Lock()
 	defer held.Unlock()
@@ -67,4 +65,19 @@ func listen(ctx context.Context, again bool, addr string) (net.Listener, error) 
 	}
 	held.ports[addr] = hold
 	return l, nil
+}
+
+// Reachable turns an address to listen on into one to connect to.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	switch ip := net.ParseIP(host); {
+	case host == "", ip != nil && ip.IsUnspecified() && ip.To4() != nil:
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }

@@ -16,6 +16,7 @@ import (
 )
 
 func TestServerOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	server := storetest.RequirePostgres(t)
 	databaseURL := storetest.PostgresURL(t)
 	u, err := url.Parse(databaseURL)

@@ -51,8 +51,8 @@ type Options struct {
 	DatabaseURL string
 	// Log receives the server's errors; nothing below that is passed on.
 	Log *slog.Logger
-	// Fatal is told why the server cannot go on, which it finds out in goroutines
-	// of its own. It should end the process; if it returns, the goroutine panics.
+	// Fatal is called, by a goroutine of the server, if the server cannot go on. It should
+	// end the process; if it returns, the goroutine panics.
 	Fatal func(error)
 }
 
@@ -219,12 +219,7 @@ func serverConfig(ctx context.Context, addr string, stores config.Persistence) (
 	if frontend.IP == nil {
 		frontend.IP = net.IPv4zero
 	}
-	inner := *frontend
-	if frontend.IP.IsUnspecified() {
-		inner.IP = net.IPv4(127, 0, 0, 1)
-	}
-	public := inner.String()
-
+	public := Reachable(frontend.String())
 	services := map[string]config.Service{
 		string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: frontend.Port, BindOnIP: frontend.IP.String()}},
 	}
@@ -295,7 +290,7 @@ func dynamicConfig(postgres bool) dynamicconfig.StaticClient {
 		dynamicconfig.MatchingEnableFairness.Key():              true,
 		dynamicconfig.HistoryCountSuggestContinueAsNew.Key():    HistoryEvents,
 		// 512 of each by default, for a cluster: on one machine they only queue up for
-		// the database, in front of whoever waits for an answer.
+		// the database, before calls that wait for an answer.
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): 1,
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   4,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      4,

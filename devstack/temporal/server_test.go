@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,7 @@ func complaints(log string) string {
 }
 
 func TestServerKeepsWorkflowsOverARestart(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	dir := t.TempDir() + "/with % and ?"
@@ -182,21 +184,26 @@ func TestDatabaseOfANewerVersion(t *testing.T) {
 }
 
 func TestUIAndCodec(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s := serve(ctx, t)
 	uiAddr := freeAddr(t)
 	origin := "http://" + uiAddr
 	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
-	endpoint, err := temporal.StartCodec(ctx, temporal.CodecOptions{Addr: "127.0.0.1:0", Secret: "s3cret", Origins: []string{origin}, Codec: codec})
+	handler, err := temporal.NewCodec("s3cret", []string{origin}, codec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ui, err := temporal.StartUI(ctx, temporal.UIOptions{Addr: uiAddr, Temporal: s.Addr(), Codec: endpoint.URL()})
+	endpoint := httptest.NewServer(handler)
+	defer endpoint.Close()
+	openURL := endpoint.URL
+	secretURL := openURL + "/s3cret"
+	ui, err := temporal.StartUI(ctx, uiAddr, s.Addr(), secretURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body := get(t, origin+"/api/v1/settings"); !strings.Contains(body, endpoint.URL()) {
+	if body := get(t, origin+"/api/v1/settings"); !strings.Contains(body, secretURL) {
 		t.Errorf("the UI does not know the codec endpoint: %s", body)
 	}
 	if body := get(t, origin+"/api/v1/namespaces/default"); !strings.Contains(body, "WaypostOutcome") {
@@ -215,8 +222,6 @@ func TestUIAndCodec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secretURL := endpoint.URL()
-	openURL := secretURL[:strings.LastIndex(secretURL, "/")]
 	cases := []struct {
 		name, method, url, origin string
 		status                    int
@@ -260,21 +265,8 @@ func TestUIAndCodec(t *testing.T) {
 	if err := ui.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := endpoint.Stop(ctx); err != nil {
-		t.Error(err)
-	}
-	for _, addr := range []string{uiAddr, strings.TrimPrefix(openURL, "http://")} {
-		if _, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-			t.Errorf("%s listens after Stop", addr)
-		}
-	}
-}
-
-func TestCodecListensOnLoopbackOnly(t *testing.T) {
-	t.Parallel()
-	_, err := temporal.StartCodec(context.Background(), temporal.CodecOptions{Addr: "0.0.0.0:0", Secret: "x"})
-	if err == nil || !strings.Contains(err.Error(), "loopback") {
-		t.Errorf("the error is %v", err)
+	if _, err := net.DialTimeout("tcp", uiAddr, time.Second); err == nil {
+		t.Error("the UI listens after Stop")
 	}
 }
 

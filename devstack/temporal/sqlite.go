@@ -26,14 +26,11 @@ const schemaGeneration = 1
 // never corrupts.
 func sqliteStore(ctx context.Context, path string) (*config.SQL, error) {
 	_, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		err = createSQLite(ctx, path)
-	case err == nil:
-		err = checkGeneration(ctx, path)
 	}
 	if err == nil {
-		err = leanSQLite(ctx, path)
+		err = prepareSQLite(ctx, path)
 	}
 	if err != nil {
 		return nil, err
@@ -61,17 +58,17 @@ func createSQLite(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	if err := createSchema(ctx, db); err != nil {
+	err = errors.Join(createSchema(ctx, db), db.Close())
+	if err == nil {
+		err = os.Chmod(fresh, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(fresh, path)
+	}
+	if err != nil {
 		return fmt.Errorf("create Temporal's database: %w", err)
 	}
-	if err := db.Close(); err != nil {
-		return fmt.Errorf("create Temporal's database: %w", err)
-	}
-	if err := os.Chmod(fresh, 0o600); err != nil {
-		return fmt.Errorf("create Temporal's database: %w", err)
-	}
-	return os.Rename(fresh, path)
+	return nil
 }
 
 func createSchema(ctx context.Context, db *sql.DB) error {
@@ -89,7 +86,8 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-func checkGeneration(ctx context.Context, path string) error {
+// prepareSQLite refuses a file of another schema, and drops indexes that nobody uses.
+func prepareSQLite(ctx context.Context, path string) error {
 	db, err := openSQLite(path, "rw")
 	if err != nil {
 		return err
@@ -105,16 +103,6 @@ func checkGeneration(ctx context.Context, path string) error {
 	if found < schemaGeneration {
 		return fmt.Errorf("%s has the Temporal schema %d, this waypost-dev needs %d: use another WAYPOST_DATA_DIR", path, found, schemaGeneration)
 	}
-	return nil
-}
-
-// leanSQLite drops indexes that nobody uses.
-func leanSQLite(ctx context.Context, path string) error {
-	db, err := openSQLite(path, "rw")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	if err := dropUnusedIndexes(ctx, db, "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility'"); err != nil {
 		return fmt.Errorf("set up Temporal's database: %w", err)
 	}

@@ -13,23 +13,17 @@ import (
 	"github.com/temporalio/ui-server/v2/server/server_options"
 )
 
-// UIOptions says what Web UI to start.
-type UIOptions struct {
-	Addr     string // host:port, the port not 0
-	Temporal string // the frontend's address
-	Codec    string // the codec endpoint's URL, "" for none
-}
-
 // UI is a running Web UI.
 type UI struct {
 	server *server.Server
 	done   chan struct{}
 }
 
-// StartUI starts the Web UI and returns when it answers. The caller has checked
+// StartUI starts the Web UI at a host:port, whose port is not 0, and returns when it answers.
+// frontend is the address of Temporal's, codecURL the codec endpoint. The caller has checked
 // that the address is free: the UI ends the process if it cannot listen.
-func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
-	host, portText, err := net.SplitHostPort(o.Addr)
+func StartUI(ctx context.Context, addr, frontend, codecURL string) (*UI, error) {
+	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the Web UI: %w", err)
 	}
@@ -42,7 +36,7 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 		bind = "[" + host + "]"
 	}
 	u := &UI{done: make(chan struct{}), server: server.NewServer(server_options.WithConfigProvider(&config.Config{
-		TemporalGRPCAddress: o.Temporal,
+		TemporalGRPCAddress: frontend,
 		Host:                bind,
 		Port:                port,
 		EnableUI:            true,
@@ -50,13 +44,13 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 		DisableNewsFetch:    true, // no network beyond this machine
 		HideLogs:            true,
 		CORS:                config.CORS{CookieInsecure: true},
-		Codec:               config.Codec{Endpoint: o.Codec},
+		Codec:               config.Codec{Endpoint: codecURL},
 	}))}
 	go func() {
 		defer close(u.done)
 		_ = u.server.Start() // returns nil after Stop
 	}()
-	if err := u.ready(ctx, net.JoinHostPort(reachable(host), portText)); err != nil {
+	if err := u.ready(ctx, Reachable(addr)); err != nil {
 		u.server.Stop()
 		return nil, err
 	}
@@ -100,12 +94,4 @@ func (u *UI) ready(ctx context.Context, addr string) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// reachable turns an address to listen on into one to connect to.
-func reachable(host string) string {
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "127.0.0.1"
-	}
-	return host
 }

@@ -7,9 +7,9 @@ import (
 	"regexp"
 )
 
-// unusedIndexes are those of Temporal's table of workflows that are about attributes
-// which nothing here has, or which nobody asks for by themselves: every attribute that
-// somebody could make has one, 73 altogether, and each is written twice for every workflow.
+// unusedIndexes are the indexes of Temporal's table of workflows for attributes that nothing
+// here has, or that no query asks for by themselves. Of 73 indexes, one for each attribute
+// that could be defined, each is written twice for every workflow.
 var unusedIndexes = regexp.MustCompile(`^by_(` +
 	`(temporal_)?(bool|datetime|double|int|text)_\d+|temporal_(low_cardinality_)?keyword(_list)?_\d+|keyword_(0[6-9]|10)|keyword_list_03|` +
 	`binary_checksums|build_ids|batcher_user|temporal_change_version|temporal_external_payload_\w+|` +

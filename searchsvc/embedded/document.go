@@ -22,15 +22,15 @@ const (
 	fieldNamePairs    = "np"
 	fieldContentTerms = "ct"
 	fieldContentPairs = "cp"
-	fieldArticle      = "a" // stored: the document as JSON, but for its content
+	fieldArticle      = "a" // stored: searchsvc.Document as JSON, without its content
 	fieldContent      = "b" // stored
 )
 
 // maxKey bounds a document's key, in bytes.
 const maxKey = 100
 
-// maxWord is the length from which words are cut, in characters: no keyword has
-// longer ones, so what is left is found as the beginning of a word only.
+// maxWord is the length to which words are cut, in characters. No keyword has a longer
+// word, so a keyword finds a cut word only as the beginning of a word.
 const maxWord = searchsvc.MaxKeywords + 1
 
 // maxEdge is up to which length the beginnings of words are terms of their own, in
@@ -39,8 +39,8 @@ const maxWord = searchsvc.MaxKeywords + 1
 const maxEdge = 3
 
 // maxTerms bounds the different terms of a field, each of which takes some hundred
-// bytes until it is on disk. A long book has half as many; an article of nothing but
-// random characters is found by what it begins with.
+// bytes until it is on disk. A long book has half as many; of an article of random
+// characters only the beginning is indexed.
 const maxTerms = 300_000
 
 // edgeMark stands before the beginning of a word, to tell it from a word.
@@ -58,7 +58,10 @@ func newDocument(d searchsvc.Document) (*document, error) {
 	if d.Key == "" || len(d.Key) > maxKey || !utf8.ValidString(d.Key) {
 		return nil, fmt.Errorf("the key must be 1 to %d bytes of UTF-8", maxKey)
 	}
-	stored, err := json.Marshal(newStored(d))
+	article := d
+	article.Content = ""
+	article.PublishedAt = time.UnixMilli(d.PublishedAt.UnixMilli()).UTC()
+	stored, err := json.Marshal(article)
 	if err != nil {
 		return nil, fmt.Errorf("encode the article: %w", err)
 	}
@@ -75,8 +78,8 @@ func newDocument(d searchsvc.Document) (*document, error) {
 	}}, nil
 }
 
-// visibleTerm is the term of all documents that whoever searches a tenant from an
-// origin at a level may see. One term, compared byte by byte, decides it.
+// visibleTerm is the term of all documents that a search may see. One term, compared byte
+// by byte, decides it.
 func visibleTerm(stage waypost.Stage, tenant string, from waypost.Origin, level int) string {
 	return fmt.Sprintf("%s\x00%s\x00%s\x00%d", stage, tenant, from, level)
 }
@@ -155,20 +158,6 @@ func (f *field) addPairs(text string) {
 	}
 }
 
-// pairsOf are the pairs that a run of CJK characters consists of.
-func pairsOf(run string) []string {
-	starts := make([]int, 0, len(run))
-	for i := range run {
-		starts = append(starts, i)
-	}
-	starts = append(starts, len(run))
-	var pairs []string
-	for i := 2; i < len(starts); i++ {
-		pairs = append(pairs, run[starts[i-2]:starts[i]])
-	}
-	return pairs
-}
-
 func (d *document) ID() string                                 { return d.key }
 func (d *document) HasComposite() bool                         { return false }
 func (d *document) VisitComposite(index.CompositeFieldVisitor) {}
@@ -188,7 +177,7 @@ func (d *document) AddIDField() {
 	})
 }
 
-// The sizes are for statistics that nobody reads.
+// The sizes are for scorch's statistics, which are not read.
 func (d *document) Size() int                 { return 0 }
 func (d *document) NumPlainTextBytes() uint64 { return 0 }
 func (d *document) StoredFieldsBytes() uint64 { return 0 }
@@ -252,50 +241,3 @@ func (f *field) Options() index.FieldIndexingOptions              { return f.opt
 func (f *field) AnalyzedLength() int                              { return 1 } // not 0: it would lose terms of a single document
 func (f *field) AnalyzedTokenFrequencies() index.TokenFrequencies { return f.terms }
 func (f *field) NumPlainTextBytes() uint64                        { return 0 }
-
-// stored is a document as it lies in the index, but for its content.
-type stored struct {
-	Key         string          `json:"key"`
-	Stage       waypost.Stage   `json:"stage"`
-	ID          string          `json:"id"`
-	TenantID    string          `json:"tenant_id"`
-	Name        string          `json:"name"`
-	Identifier  string          `json:"identifier"`
-	AccessLevel int             `json:"access_level"`
-	Published   bool            `json:"published"`
-	FrontendURL string          `json:"frontend_url"`
-	PublishedAt int64           `json:"published_at"` // unix milliseconds
-	Channels    []storedChannel `json:"channels"`
-}
-
-type storedChannel struct {
-	ID          string `json:"id"`
-	Slug        string `json:"slug"`
-	URL         string `json:"url"`
-	Name        string `json:"name"`
-	AccessLevel int    `json:"access_level"`
-}
-
-func newStored(d searchsvc.Document) stored {
-	s := stored{
-		Key: d.Key, Stage: d.Stage, ID: d.ID, TenantID: d.TenantID, Name: d.Name, Identifier: d.Identifier,
-		AccessLevel: d.AccessLevel, Published: d.Published, FrontendURL: d.FrontendURL,
-		PublishedAt: d.PublishedAt.UnixMilli(), Channels: make([]storedChannel, len(d.Channels)),
-	}
-	for i, c := range d.Channels {
-		s.Channels[i] = storedChannel(c)
-	}
-	return s
-}
-
-func (s stored) document(content string) searchsvc.Document {
-	d := searchsvc.Document{Key: s.Key, Stage: s.Stage, Article: waypost.Article{
-		ID: s.ID, TenantID: s.TenantID, Name: s.Name, Identifier: s.Identifier, Content: content,
-		AccessLevel: s.AccessLevel, Published: s.Published, FrontendURL: s.FrontendURL,
-		PublishedAt: time.UnixMilli(s.PublishedAt).UTC(), Channels: make([]waypost.Channel, len(s.Channels)),
-	}}
-	for i, c := range s.Channels {
-		d.Channels[i] = waypost.Channel(c)
-	}
-	return d
-}

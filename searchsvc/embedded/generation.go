@@ -44,14 +44,15 @@ type generation struct {
 
 	orders orderCache
 
-	users  sync.RWMutex // read by those who use it, written to close it
+	users  sync.RWMutex // locked for reading while the generation is used, for writing to close it
 	writes sync.Mutex   // one batch at a time, in the order of the calls
 }
 
-// format stands in every generation, and changes with how texts are indexed. Another
-// one, of another version of this package, counts as damaged and is filled anew. Its
-// value is the generation's name, so that a copied folder does too.
-const format = "waypost-2"
+// format stands in every generation, and changes with how texts are indexed and with the
+// members of searchsvc.Document. Another one, of another version of this package, counts
+// as damaged and is filled anew. Its value is the generation's name, so that a copied
+// folder does too.
+const format = "waypost-3"
 
 // damage is why a generation cannot be used.
 type damage struct{ error }
@@ -77,8 +78,8 @@ func createGeneration(dir, name string, queue *index.AnalysisQueue) (*generation
 	return g, nil
 }
 
-// openGeneration opens what is on the disk. The error is a damage if it is not
-// what was written there.
+// openGeneration opens a generation. The error is a damage if the files are not as they were
+// written.
 func openGeneration(dir, name string, queue *index.AnalysisQueue) (*generation, error) {
 	err := check(dir, name)
 	var g *generation
@@ -89,21 +90,21 @@ func openGeneration(dir, name string, queue *index.AnalysisQueue) (*generation, 
 		return g, nil
 	}
 	err = fmt.Errorf("generation %s: %w", name, err)
-	// Scorch passes on texts only.
+	// Scorch returns the text of an error, not the error.
 	if slices.ContainsFunc(passing, func(e error) bool { return strings.Contains(err.Error(), e.Error()) }) {
 		return nil, err
 	}
 	return nil, damage{err}
 }
 
-// passing are faults of the system's, which say nothing about what is on the disk.
+// passing are errors of the system, which do not mean that a file is damaged.
 var passing = []error{
 	syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, berrors.ErrTimeout,
 }
 
 // check reads all of a generation. Scorch by itself takes a missing file for an
 // empty index, falls back to an older state where the newest cannot be read, and
-// believes what is in its segments.
+// does not verify the checksums of its segments.
 func check(dir, name string) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer guard(&err)
@@ -217,8 +218,8 @@ func start(dir string, queue *index.AnalysisQueue) (_ *generation, err error) {
 	return g, nil
 }
 
-// close waits for those who use the generation. If scorch has failed it may wait for
-// itself for ever, so it is left alone then.
+// close waits until the generation is no longer used. A scorch that has failed is not waited
+// for: it may wait for itself for ever.
 func (g *generation) close() error {
 	g.users.Lock()
 	defer g.users.Unlock()
@@ -240,24 +241,17 @@ func (g *generation) put(ctx context.Context, docs []searchsvc.Document) ([]erro
 	batch, size := index.NewBatch(), 0
 	for i, d := range docs {
 		doc, err := newDocument(d)
-		if err != nil {
-			faults[i] = err
-			continue
+		faults[i] = err
+		if err == nil {
+			batch.Update(doc) // of the same key twice, the later one counts
+			size += len(d.Name) + len(d.Content)
 		}
-		// The same key twice: the later one counts.
-		batch.Update(doc)
-		size += len(d.Name) + len(d.Content)
-		if len(batch.IndexOps) < batchDocuments && size < batchBytes {
-			continue
-		}
-		if err := g.writeFor(ctx, batch); err != nil {
-			return nil, err
-		}
-		batch, size = index.NewBatch(), 0
-	}
-	if len(batch.IndexOps) > 0 {
-		if err := g.writeFor(ctx, batch); err != nil {
-			return nil, err
+		full := len(batch.IndexOps) == batchDocuments || size >= batchBytes
+		if full || i == len(docs)-1 && len(batch.IndexOps) > 0 {
+			if err := g.writeFor(ctx, batch); err != nil {
+				return nil, err
+			}
+			batch, size = index.NewBatch(), 0
 		}
 	}
 	return faults, nil
@@ -274,14 +268,14 @@ func (g *generation) remove(ctx context.Context, keys []string) error {
 	return g.writeFor(ctx, batch)
 }
 
-// writeFor writes a batch unless nobody waits for it any more. A batch that has
-// begun is ended: what comes later must not be overtaken by it.
+// writeFor writes a batch unless ctx has ended. A batch that has begun is not given up: it
+// could overtake a later one.
 func (g *generation) writeFor(ctx context.Context, batch *index.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := g.write(batch); err != nil {
-		return unavailable(err)
+		return searchsvc.Unavailable(err)
 	}
 	return nil
 }

@@ -11,17 +11,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	index "github.com/blevesearch/bleve_index_api"
 
-	"waypost"
 	"waypost/searchsvc"
 )
 
@@ -60,15 +61,8 @@ type state struct {
 // damaged, because a disk was, are dropped: then Live may be "", and the articles
 // have to be put there again. All files are read for that, which takes about a
 // second for a gigabyte.
-func Open(dir string) (*Index, error) {
-	x, err := open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the article index %s: %w", dir, err)
-	}
-	return x, nil
-}
-
-func open(dir string) (_ *Index, err error) {
+func Open(dir string) (_ *Index, err error) {
+	defer wrap(&err, "open the article index "+dir)
 	if err := os.MkdirAll(filepath.Join(dir, generationFolder), 0o700); err != nil {
 		return nil, err
 	}
@@ -95,8 +89,7 @@ func (x *Index) load() error {
 		return err
 	}
 	if json.Unmarshal(data, &x.state) != nil || x.state.Engine == "" {
-		// With another name whoever keeps account of the index knows that it is not the
-		// one it was.
+		// SQL then knows the articles of another engine only, and the indexer fills this one.
 		x.state = state{Engine: rand.Text()}
 	}
 	entries, err := os.ReadDir(x.path(generationFolder))
@@ -163,13 +156,10 @@ func (x *Index) Live(context.Context) (string, error) {
 
 // Create makes an empty generation. One of that name is emptied, unless it is
 // searched.
-func (x *Index) Create(_ context.Context, name string) error {
+func (x *Index) Create(_ context.Context, name string) (err error) {
+	defer wrap(&err, "create the generation "+name)
 	x.change.Lock()
 	defer x.change.Unlock()
-	return wrap("create the generation "+name, x.create(name))
-}
-
-func (x *Index) create(name string) error {
 	if !generationName.MatchString(name) {
 		return errors.New("not the name of a generation")
 	}
@@ -183,11 +173,11 @@ func (x *Index) create(name string) error {
 		return errors.New("it is being searched")
 	}
 	if err := x.drop(name); err != nil {
-		return unavailable(err)
+		return searchsvc.Unavailable(err)
 	}
 	g, err := createGeneration(x.path(generationFolder, name), name, x.queue)
 	if err != nil {
-		return unavailable(err)
+		return searchsvc.Unavailable(err)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -198,40 +188,42 @@ func (x *Index) create(name string) error {
 // Import adds documents or replaces those of the same keys. It returns when they
 // are on the disk: neither a kill nor a power cut takes them away again. Refused are
 // documents with a key that is empty or longer than 100 bytes.
-func (x *Index) Import(ctx context.Context, name string, docs []searchsvc.Document) ([]error, error) {
+func (x *Index) Import(ctx context.Context, name string, docs []searchsvc.Document) (faults []error, err error) {
+	defer wrap(&err, "import into the generation "+name)
 	g, err := x.use(name)
 	if err != nil {
-		return nil, wrap("import into the generation "+name, err)
+		return nil, err
 	}
 	defer g.release()
-	faults, err := g.put(ctx, docs)
-	return faults, wrap("import into the generation "+name, err)
+	return g.put(ctx, docs)
 }
 
 // Delete takes documents out. It returns when they are gone from the disk.
-func (x *Index) Delete(ctx context.Context, name string, keys []string) error {
+func (x *Index) Delete(ctx context.Context, name string, keys []string) (err error) {
+	defer wrap(&err, "delete from the generation "+name)
 	g, err := x.use(name)
 	if err != nil {
-		return wrap("delete from the generation "+name, err)
+		return err
 	}
 	defer g.release()
-	return wrap("delete from the generation "+name, g.remove(ctx, keys))
+	return g.remove(ctx, keys)
 }
 
-// Mark does nothing: a generation is never behind, for what was written is on the disk.
+// Mark does nothing: all writes are on the disk, so a generation is never behind.
 func (*Index) Mark(context.Context, string, int64) error { return nil }
 
-// SetLive has searches use a generation. Those that run end on the one that they
+// SetLive has searches use a generation. A search that runs ends on the generation that it
 // began with.
-func (x *Index) SetLive(_ context.Context, name string) error {
+func (x *Index) SetLive(_ context.Context, name string) (err error) {
+	defer wrap(&err, "search the generation "+name)
 	x.change.Lock()
 	defer x.change.Unlock()
 	g, err := x.use(name)
 	if err != nil {
-		return wrap("search the generation "+name, err)
+		return err
 	}
 	g.release()
-	return wrap("search the generation "+name, x.setLive(name))
+	return x.setLive(name)
 }
 
 // setLive writes the state down before it holds.
@@ -241,7 +233,7 @@ func (x *Index) setLive(name string) error {
 	x.mu.RUnlock()
 	next.Live = name
 	if err := x.save(next); err != nil {
-		return unavailable(err)
+		return searchsvc.Unavailable(err)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -250,44 +242,33 @@ func (x *Index) setLive(name string) error {
 }
 
 // Prune drops all generations but these, the live one too if it is not among them.
-func (x *Index) Prune(_ context.Context, keep ...string) error {
+func (x *Index) Prune(_ context.Context, keep ...string) (err error) {
+	defer wrap(&err, "drop old generations")
 	x.change.Lock()
 	defer x.change.Unlock()
-	return wrap("drop old generations", x.prune(keep))
-}
-
-func (x *Index) prune(keep []string) error {
-	kept := map[string]bool{}
-	for _, name := range keep {
-		kept[name] = true
-	}
+	kept := func(name string) bool { return slices.Contains(keep, name) }
 	x.mu.RLock()
 	closed, live := x.closed, x.state.Live
-	var old []string
-	for name := range x.generations {
-		if !kept[name] {
-			old = append(old, name)
-		}
-	}
+	old := slices.DeleteFunc(slices.Collect(maps.Keys(x.generations)), kept)
 	x.mu.RUnlock()
 	if closed {
 		return errClosed
 	}
-	if live != "" && !kept[live] {
+	if live != "" && !kept(live) {
 		if err := x.setLive(""); err != nil {
 			return err
 		}
 	}
 	for _, name := range old {
 		if err := x.drop(name); err != nil {
-			return unavailable(err)
+			return searchsvc.Unavailable(err)
 		}
 	}
 	return nil
 }
 
-// drop takes a generation away, if it is there, when nobody uses it any more. What
-// a kill leaves of its files, Open finds damaged.
+// drop waits until a generation is no longer used, and removes it; one that is not there is
+// no error. Files that a kill leaves are found to be damaged by Open.
 func (x *Index) drop(name string) error {
 	x.mu.Lock()
 	g := x.generations[name]
@@ -310,7 +291,7 @@ func (x *Index) useLive() (*generation, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if x.state.Live == "" && !x.closed {
-		return nil, unavailable(errors.New("no generation is live"))
+		return nil, searchsvc.Unavailable(errors.New("no generation is live"))
 	}
 	return x.useLocked(x.state.Live)
 }
@@ -321,9 +302,9 @@ func (x *Index) useLocked(name string) (*generation, error) {
 	}
 	g := x.generations[name]
 	if g == nil {
-		return nil, unavailable(errors.New("there is no such generation"))
+		return nil, searchsvc.Unavailable(errors.New("there is no such generation"))
 	}
-	g.users.RLock() // does not wait: whoever closes it takes it off the map before
+	g.users.RLock() // does not wait: a generation is taken out of the map before it is closed
 	return g, nil
 }
 
@@ -353,8 +334,7 @@ func (x *Index) save(s state) error {
 	return syncFolder(x.dir)
 }
 
-// syncFolder makes what was made, renamed or removed in a folder outlive a power
-// cut.
+// syncFolder makes changes of a folder's entries outlive a power cut.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -363,7 +343,7 @@ func syncFolder(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// lock keeps the folder to this process; the lock ends with it, however it ends.
+// lock locks the folder for this process. The lock ends with the process, also by a kill.
 func lock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -396,18 +376,12 @@ func owner(name string) string {
 // generationName is what a generation may be called: it is a folder's name too.
 var generationName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// errClosed is what is left to say after Close.
-var errClosed = unavailable(errors.New("the embedded index is closed"))
+// errClosed is the error of every call after Close.
+var errClosed = searchsvc.Unavailable(errors.New("the embedded index is closed"))
 
-// unavailable keeps the cause for logs; clients see what stands behind it.
-func unavailable(cause error) error {
-	return fmt.Errorf("%w: %w", cause,
-		waypost.Errorf(waypost.CodeServiceUnavailable, "", "article search is away; try again in a moment"))
-}
-
-func wrap(action string, err error) error {
-	if err == nil {
-		return nil
+// wrap puts an action before an error, if there is one.
+func wrap(err *error, action string) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", action, *err)
 	}
-	return fmt.Errorf("%s: %w", action, err)
 }

@@ -32,7 +32,7 @@ func (o *orders) at(number uint32) string {
 	return o.text[start:o.ends[number]]
 }
 
-// of returns the orders of a segment; the first who asks reads them for all.
+// of returns the orders of a segment, which it reads once.
 func (c *orderCache) of(s *scorch.SegmentSnapshot) (*orders, error) {
 	c.mu.Lock()
 	read, ok := c.segments[s.Id()]
@@ -47,7 +47,7 @@ func (c *orderCache) of(s *scorch.SegmentSnapshot) (*orders, error) {
 	return read()
 }
 
-// keep drops what is kept of segments that are not among these: they were merged.
+// keep drops the orders of all other segments: they were merged.
 func (c *orderCache) keep(current []*scorch.SegmentSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,15 +56,15 @@ func (x *Index) Search(ctx context.Context, q searchsvc.Query) (found searchsvc.
 	case ctx.Err() != nil:
 		return searchsvc.Found{}, waited(ctx)
 	}
-	return searchsvc.Found{}, unavailable(err)
+	return searchsvc.Found{}, searchsvc.Unavailable(err)
 }
 
-// waited says why nobody waits for a search any more.
+// waited is the error of a search whose context has ended.
 func waited(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return context.Canceled
 	}
-	return unavailable(errors.New("the embedded index did not answer in time"))
+	return searchsvc.Unavailable(errors.New("the embedded index did not answer in time"))
 }
 
 func (g *generation) search(ctx context.Context, q searchsvc.Query, first int64) (found searchsvc.Found, err error) {
@@ -127,7 +128,7 @@ func (m *matcher) match(q searchsvc.Query, deleted *roaring.Bitmap) (all, inName
 		all.AndNot(deleted)
 	}
 	inName = all.Clone()
-	// What is long to look for comes last, when few documents are left.
+	// Parts that take long to look up come last, when few documents are left.
 	order := make([]int, len(q.Keyword.Parts))
 	for i := range order {
 		order[i] = i
@@ -148,8 +149,9 @@ func (m *matcher) match(q searchsvc.Query, deleted *roaring.Bitmap) (all, inName
 	return all, inName, nil
 }
 
-// part returns the documents that hold a part of a keyword in their name, and
-// those that hold it in their content, at least as far as they are in among.
+// part returns the documents that hold a part of a keyword in their name, and the
+// documents that hold it in their content; it may leave out documents that are not in
+// among.
 func (m *matcher) part(k searchsvc.Keyword, i int, among *roaring.Bitmap) (name, content *roaring.Bitmap, err error) {
 	text := k.Parts[i].Folded()
 	look := func(terms, pairs string) (*roaring.Bitmap, error) {
@@ -190,8 +192,8 @@ func (m *matcher) dictionary(field string) (segment.TermDictionary, error) {
 	return d, nil
 }
 
-// documents are those that hold a term. They must not be changed: they may lie in
-// the segment's file.
+// documents returns the documents that hold a term. The bitmap must not be changed: it may
+// lie in the segment's file.
 func (m *matcher) documents(field, term string) (*roaring.Bitmap, error) {
 	d, err := m.dictionary(field)
 	if err != nil {
@@ -252,14 +254,14 @@ func (m *matcher) beginnings(field, beginning string) (*roaring.Bitmap, error) {
 	}
 }
 
-// run is those among some documents that hold a run of CJK characters: all of its
-// pairs, and, if it has more than one, these side by side.
+// run returns the documents of among that hold a run of CJK characters: all of its pairs,
+// side by side.
 func (m *matcher) run(field, text string, among *roaring.Bitmap) (*roaring.Bitmap, error) {
 	d, err := m.dictionary(field)
 	if err != nil {
 		return nil, err
 	}
-	pairs := pairsOf(text)
+	pairs := searchsvc.Pairs(text)
 	lists := make([]segment.PostingsList, len(pairs))
 	found := among.Clone()
 	for i, pair := range pairs {
@@ -280,8 +282,8 @@ func (m *matcher) run(field, text string, among *roaring.Bitmap) (*roaring.Bitma
 	return m.sideBySide(lists, found)
 }
 
-// sideBySide is those among some documents, which hold all these pairs, in which
-// they stand in a row. Every second pair is enough for that, and the last.
+// sideBySide returns the documents of among in which these pairs follow each other; all of
+// among hold each of them. To look at every second pair and at the last is enough.
 func (m *matcher) sideBySide(lists []segment.PostingsList, among *roaring.Bitmap) (*roaring.Bitmap, error) {
 	type follower struct {
 		offset    uint64
@@ -325,8 +327,8 @@ func (m *matcher) sideBySide(lists []segment.PostingsList, among *roaring.Bitmap
 	return found, nil
 }
 
-// positions are those of a term in a document, less an offset, ascending; field.addAt
-// wrote them. It uses the room of buf.
+// positions returns the positions of a term in a document, less an offset, ascending, as
+// field.addAt wrote them. It reuses buf.
 func positions(p segment.Posting, offset uint64, buf []uint64) []uint64 {
 	out := buf[:0]
 	for _, location := range p.Locations() {
@@ -339,7 +341,7 @@ func positions(p segment.Posting, offset uint64, buf []uint64) []uint64 {
 	return out
 }
 
-// common keeps of a what is in b too; both ascend.
+// common returns the numbers that are in a and in b, which ascend, in a's memory.
 func common(a, b []uint64) []uint64 {
 	out, j := a[:0], 0
 	for _, v := range a {
@@ -410,40 +412,18 @@ type ranking struct {
 	places []place
 }
 
+func (r *ranking) Len() int           { return len(r.places) }
+func (r *ranking) Less(i, j int) bool { return r.places[i].order < r.places[j].order }
+func (r *ranking) Swap(i, j int)      { r.places[i], r.places[j] = r.places[j], r.places[i] }
+func (r *ranking) Push(x any)         { r.places = append(r.places, x.(place)) }
+func (r *ranking) Pop() any           { panic("the last one is replaced, never taken out") }
+
 func (r *ranking) offer(p place) {
 	if len(r.places) < r.size {
-		r.places = append(r.places, p)
-		r.up(len(r.places) - 1)
+		heap.Push(r, p)
 	} else if p.order > r.places[0].order {
 		r.places[0] = p
-		r.down()
-	}
-}
-
-func (r *ranking) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if r.places[parent].order <= r.places[i].order {
-			return
-		}
-		r.places[parent], r.places[i] = r.places[i], r.places[parent]
-		i = parent
-	}
-}
-
-func (r *ranking) down() {
-	for i := 0; ; {
-		least := i
-		for _, child := range []int{2*i + 1, 2*i + 2} {
-			if child < len(r.places) && r.places[child].order < r.places[least].order {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		r.places[i], r.places[least] = r.places[least], r.places[i]
-		i = least
+		heap.Fix(r, 0)
 	}
 }
 
@@ -454,13 +434,13 @@ func (r *ranking) sorted() []place {
 
 // read reads the article of a hit.
 func (p place) read() (searchsvc.Match, error) {
-	var s stored
+	var d searchsvc.Document
 	var content string
 	var failure error
 	err := p.segment.VisitDocument(uint64(p.number), func(field string, _ byte, value []byte, _ []uint64) bool {
 		switch field {
 		case fieldArticle:
-			failure = json.Unmarshal(value, &s)
+			failure = json.Unmarshal(value, &d)
 		case fieldContent:
 			content = string(value)
 		}
@@ -469,5 +449,6 @@ func (p place) read() (searchsvc.Match, error) {
 	if err := errors.Join(err, failure); err != nil {
 		return searchsvc.Match{}, fmt.Errorf("read an article: %w", err)
 	}
-	return searchsvc.Match{Document: s.document(content)}, nil
+	d.Content = content
+	return searchsvc.Match{Document: d}, nil
 }

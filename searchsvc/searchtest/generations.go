@@ -13,20 +13,22 @@ import (
 
 // Generations makes, fills, swaps and drops generations, with searches running.
 func Generations(t *testing.T, open Open) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, searchsvc.Index)
-	}{
-		{"life", testLife},
-		{"documents", testDocuments},
-		{"marks", testMarks},
-		{"missing", testMissing},
-		{"swap", testSwap},
-		{"at once", testAtOnce},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	runEach(t, open, map[string]func(*testing.T, searchsvc.Index){
+		"life":      testLife,
+		"documents": testDocuments,
+		"marks":     testMarks,
+		"missing":   testMissing,
+		"swap":      testSwap,
+		"at once":   testAtOnce,
+	})
+}
+
+// runEach runs tests beside each other, each on an index of its own.
+func runEach(t *testing.T, open Open, tests map[string]func(*testing.T, searchsvc.Index)) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, open(t))
+			test(t, open(t))
 		})
 	}
 }
@@ -124,7 +126,7 @@ func testMarks(t *testing.T, index searchsvc.Index) {
 	const first, second = "articles_1", "articles_2"
 	nothing := func() {
 		t.Helper()
-		for _, stage := range []waypost.Stage{waypost.StageRelease, waypost.StagePreRelease, waypost.StageTest} {
+		for _, stage := range stages {
 			for _, tenant := range []string{"t1", "mark"} {
 				for _, keyword := range []string{"mark", "mar", "m", "9007199254740993", "9", "0"} {
 					a := ask{keyword: keyword, tenant: tenant, stage: stage, from: waypost.FromAdmin}

@@ -64,24 +64,16 @@ func Search(t *testing.T, open Open) {
 		}
 		t.Run("pages", func(t *testing.T) { checkPages(t, index) })
 	})
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, searchsvc.Index)
-	}{
-		{"pages", testPages},
-		{"visibility", testVisibility},
-		{"hostile", testHostile},
-		{"words", testWords},
-		{"title first", testTitleFirst},
-		{"many parts", testManyParts},
-		{"long", testLong},
-		{"recall", testRecall},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t, open(t))
-		})
-	}
+	runEach(t, open, map[string]func(*testing.T, searchsvc.Index){
+		"pages":       testPages,
+		"visibility":  testVisibility,
+		"hostile":     testHostile,
+		"words":       testWords,
+		"title first": testTitleFirst,
+		"many parts":  testManyParts,
+		"long":        testLong,
+		"recall":      testRecall,
+	})
 }
 
 func (c Case) check(t *testing.T, index searchsvc.Index, docs []searchsvc.Document) {

@@ -4,6 +4,7 @@ package searchtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -50,9 +51,7 @@ func Corpus(t testing.TB) []searchsvc.Document {
 			FrontendURL                   string `json:"frontend_url"`
 			Channels                      []string
 		}
-		if err := json.Unmarshal(line, &a); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, json.Unmarshal(line, &a))
 		channels := make([]waypost.Channel, len(a.Channels))
 		for i, id := range a.Channels {
 			channels[i].ID = id
@@ -86,9 +85,7 @@ type Case struct {
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	var file struct{ Cases []Case }
-	if err := json.Unmarshal(expectedCases, &file); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal(expectedCases, &file))
 	if len(file.Cases) != 73 {
 		t.Fatalf("%d cases", len(file.Cases))
 	}
@@ -174,22 +171,12 @@ func (a ask) search(ctx context.Context, index searchsvc.Index) (waypost.SearchR
 }
 
 func (a ask) complete() ask {
-	if a.tenant == "" {
-		a.tenant = "t1"
-	}
-	if a.stage == "" {
-		a.stage = waypost.StageRelease
-	}
-	if a.from == "" {
-		a.from = waypost.FromFrontend
-	}
-	if a.level == 0 {
-		a.level = waypost.MaxAccessLevel
-	}
-	if a.perPage == 0 {
-		a.perPage = searchsvc.MaxPerPage
-	}
-	a.page = max(a.page, 1)
+	a.tenant = cmp.Or(a.tenant, "t1")
+	a.stage = cmp.Or(a.stage, waypost.StageRelease)
+	a.from = cmp.Or(a.from, waypost.FromFrontend)
+	a.level = cmp.Or(a.level, waypost.MaxAccessLevel)
+	a.page = cmp.Or(a.page, 1)
+	a.perPage = cmp.Or(a.perPage, searchsvc.MaxPerPage)
 	return a
 }
 

@@ -1,6 +1,7 @@
 package typesense
 
 import (
+	"cmp"
 	"time"
 
 	"waypost"
@@ -24,22 +25,14 @@ type document struct {
 	Beginnings string `json:"beginnings"` // of the words of the name
 	Characters string `json:"characters"` // of name and content, CJK only
 
-	// What the members above do not tell; left out where they do.
+	// Members of the article that do not follow from those above; left out where they do.
 	NameText    string        `json:"name_text,omitempty"`    // if decode gives another
 	ContentText string        `json:"content_text,omitempty"` // if decode gives another
 	Stage       waypost.Stage `json:"stage,omitempty"`        // if not release
 	ArticleID   string        `json:"article_id,omitempty"`   // if it is not the key
 	OwnLevel    *int          `json:"own_level,omitempty"`    // if a channel's is higher
-	Sections    []section     `json:"sections,omitempty"`     // the channels, if they are more than ids
-}
-
-// section is a channel as a document carries it.
-type section struct {
-	ID          string `json:"id"`
-	Slug        string `json:"slug"`
-	URL         string `json:"url"`
-	Name        string `json:"name"`
-	AccessLevel int    `json:"access_level"`
+	// Sections are the channels, if they are more than ids.
+	Sections []waypost.Channel `json:"sections,omitempty"`
 }
 
 // markKey is the key of the document that holds a collection's mark. No article has it:
@@ -92,11 +85,8 @@ func newDocument(d searchsvc.Document) document {
 	for i, c := range d.Channels {
 		out.Channels[i] = c.ID
 		if c != (waypost.Channel{ID: c.ID}) {
-			out.Sections = make([]section, len(d.Channels))
+			out.Sections = d.Channels
 		}
-	}
-	for i := range out.Sections {
-		out.Sections[i] = section(d.Channels[i])
 	}
 	return out
 }
@@ -105,13 +95,13 @@ func newDocument(d searchsvc.Document) document {
 func (d document) article() searchsvc.Document {
 	out := searchsvc.Document{
 		Key:   d.ID,
-		Stage: waypost.StageRelease,
+		Stage: cmp.Or(d.Stage, waypost.StageRelease),
 		Article: waypost.Article{
-			ID:          d.ID,
+			ID:          cmp.Or(d.ArticleID, d.ID),
 			TenantID:    d.TenantID,
-			Name:        decode(d.Name),
+			Name:        cmp.Or(d.NameText, decode(d.Name)),
 			Identifier:  d.Identifier,
-			Content:     decode(d.Content),
+			Content:     cmp.Or(d.ContentText, decode(d.Content)),
 			AccessLevel: d.AccessLevel,
 			Published:   d.Published,
 			FrontendURL: d.FrontendURL,
@@ -119,26 +109,12 @@ func (d document) article() searchsvc.Document {
 			PublishedAt: time.UnixMilli(d.PublishedAt).UTC(),
 		},
 	}
-	if d.NameText != "" {
-		out.Name = d.NameText
-	}
-	if d.ContentText != "" {
-		out.Content = d.ContentText
-	}
-	if d.Stage != "" {
-		out.Stage = d.Stage
-	}
-	if d.ArticleID != "" {
-		out.ID = d.ArticleID
-	}
 	if d.OwnLevel != nil {
 		out.AccessLevel = *d.OwnLevel
 	}
 	for i, id := range d.Channels {
 		out.Channels[i] = waypost.Channel{ID: id}
-		if i < len(d.Sections) {
-			out.Channels[i] = waypost.Channel(d.Sections[i])
-		}
 	}
+	copy(out.Channels, d.Sections)
 	return out
 }

@@ -168,18 +168,11 @@ const (
 	paired             // with blanks around it and its follower appended: CJK
 )
 
-// firstHan and lastHan bound the characters that most Chinese text is made of, so
-// that they need not be looked for in tables.
-const (
-	firstHan = '\u4E00'
-	lastHan  = '\u9FFF'
-)
-
 func kindOf(r rune) kind {
 	switch {
 	case r <= unicode.MaxASCII:
 		return inWord
-	case r >= firstHan && r <= lastHan || searchsvc.IsCJK(r):
+	case searchsvc.IsCJK(r):
 		return paired
 	case unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r):
 		return inWord

@@ -13,22 +13,22 @@ import (
 
 	"github.com/typesense/typesense-go/v3/typesense"
 
-	"waypost"
+	"waypost/searchsvc"
 )
 
-// fault is why a node does not do what it is asked for, though the request is right:
-// another node or the same one may do it later. The cause continues a sentence that
-// begins with the node, and never holds what was asked or stored.
+// fault is the reason why a node does not carry out a request that is right: another node,
+// or the same one later, may. The cause continues a sentence that begins with the node's
+// name, and never holds anything of a request or of a document.
 type fault struct {
 	cause string
-	// missing tells that what was asked for is not there. That is no fault of the
-	// node alone, but one that lags may lack what others have.
+	// missing: the collection is not there. A node that lags may lack a collection that
+	// other nodes have.
 	missing bool
 }
 
 func (f fault) Error() string { return "Typesense " + f.cause }
 
-// errOther is an answer of the right form to something else than was asked.
+// errOther is an answer of the right form to another request.
 var errOther = fault{cause: "gives an answer that is not Typesense's"}
 
 // refusal is an answer that says that the request is wrong: no node takes it.
@@ -36,25 +36,16 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// classify turns an error of a call into a fault, a refusal or context.Canceled. What
-// Typesense says is left out as far as it may hold the request, and so is what the HTTP
-// client says: its errors hold the whole URL.
+// classify turns an error of a call into a fault, a refusal or context.Canceled. Messages of
+// Typesense that may hold the request are left out, and so are the HTTP client's, which hold
+// the whole URL.
 func classify(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	var (
-		answer *typesense.HTTPError
-		wrong  fault
-		no     refusal
-	)
+	var answer *typesense.HTTPError
 	switch {
+	case err == nil, errors.As(err, new(fault)), errors.As(err, new(refusal)):
+		return err
 	case errors.As(err, &answer):
 		return statusError(answer.Status, message(answer.Body))
-	case errors.As(err, &wrong):
-		return wrong
-	case errors.As(err, &no):
-		return no
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Canceled // nobody waits for the answer any more
 	case ctx.Err() != nil:
@@ -65,8 +56,8 @@ func classify(ctx context.Context, err error) error {
 
 const late = "does not answer in time"
 
-// failure tells an error that is none of Typesense's answers, if its kind is known to
-// hold nothing of the request.
+// failure describes an error of the network or of decoding. Only texts that hold nothing of
+// the request are repeated.
 func failure(err error) string {
 	var (
 		connection  *net.OpError
@@ -111,15 +102,15 @@ func statusError(status int, said string) error {
 	return refusal(fmt.Sprintf("the request is refused by Typesense (%d%s)", status, because))
 }
 
-// reasons are the beginnings of what Typesense says of itself (its replication_state
-// and raft_server). Other messages may hold the request.
+// reasons are the beginnings of messages about Typesense's own state (its
+// replication_state and raft_server). Other messages may hold the request.
 var reasons = []string{
 	"Not Ready or Lagging", "Could not find a leader", "Shutting down",
 	"Rejecting write: running out of resource type: ", "Skipping writes",
 	"`filter_by` has too many operations. ",
 }
 
-// reason is what Typesense says about its own state, "" if it says something else.
+// reason is a message about Typesense's own state, "" for any other message.
 func reason(said string) string {
 	for _, known := range reasons {
 		if strings.HasPrefix(said, known) {
@@ -129,16 +120,15 @@ func reason(said string) string {
 	return ""
 }
 
-// documentError classifies a line of an import that is no success. What is said about
-// fields of the collection holds no text of the document.
+// documentError classifies a line of an import that is no success. Messages about fields
+// of the collection hold no text of the document.
 func documentError(status int, said string) error {
 	if status < 500 && strings.HasPrefix(said, "Field `") {
 		return fmt.Errorf("a document is refused by Typesense (%d: %s)", status, plain(said))
 	}
 	err := statusError(status, said)
-	var wrong fault
-	if errors.As(err, &wrong) {
-		return unavailable(wrong.Error())
+	if errors.As(err, new(fault)) {
+		return searchsvc.Unavailable(err)
 	}
 	return err
 }
@@ -154,14 +144,8 @@ func plain(said string) string {
 	return strings.TrimRight(said[:min(len(said), 120)], ". ")
 }
 
-// unavailable keeps the cause for logs; clients see what stands behind it.
-func unavailable(cause string) error {
-	return fmt.Errorf("%s: %w", cause,
-		waypost.Errorf(waypost.CodeServiceUnavailable, "", "article search is away; try again in a moment"))
-}
-
-// answered returns the status of an answer that is no success and what it says, 0 if
-// err is none.
+// answered returns the status and the message of an answer that is no success; the status
+// is 0 if err is no such answer.
 func answered(err error) (status int, said string) {
 	var answer *typesense.HTTPError
 	if !errors.As(err, &answer) {
@@ -170,14 +154,14 @@ func answered(err error) (status int, said string) {
 	return answer.Status, message(answer.Body)
 }
 
-// isMissing tells whether Typesense itself says that something is not there. A page
-// that something else answers with does not.
+// isMissing tells whether Typesense itself answers that something is not there, not a proxy
+// before it.
 func isMissing(err error) bool {
 	status, said := answered(err)
 	return status == http.StatusNotFound && said != "" && said != "Not Found" // which is said of unknown paths
 }
 
-// message is what Typesense says in the body of an error, "" if nothing.
+// message is the message in the body of an error, "" if there is none.
 func message(body []byte) string {
 	var said struct {
 		Message string `json:"message"`

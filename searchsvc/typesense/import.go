@@ -28,7 +28,7 @@ const (
 func (x *Index) Import(ctx context.Context, generation string, docs []searchsvc.Document) ([]error, error) {
 	faults := make([]error, len(docs))
 	var lines bytes.Buffer
-	var at []int // where the documents of lines stand in docs
+	var at []int // the indexes in docs of the documents in lines
 	send := func() error {
 		if len(at) == 0 {
 			return nil
@@ -88,7 +88,8 @@ func encodeLine(d any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// importLines puts documents by one request, and returns what befell each.
+// importLines puts documents by one request, and returns a fault for each, nil where it was
+// put.
 func (x *Index) importLines(ctx context.Context, collection string, lines []byte, count int) ([]error, error) {
 	faults := make([]error, count)
 	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {

@@ -12,12 +12,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/typesense/typesense-go/v3/typesense"
 	"github.com/typesense/typesense-go/v3/typesense/api"
+	"golang.org/x/sync/errgroup"
 
 	"waypost"
 	"waypost/searchsvc"
@@ -35,11 +35,11 @@ type Options struct {
 	// Indexed reads from SQL which generation is live and which mark it must have. If it is
 	// nil, a node is used only while none of its writes are queued.
 	Indexed func(context.Context) (waypost.ArticleIndex, error)
-	// Prefix stands before the names of the alias and of all collections. Whoever
-	// shares a cluster needs one of their own, for collections of ours are dropped when
-	// they are no longer needed.
+	// Prefix begins the names of the alias and of all collections. Installations that share
+	// a cluster need different ones: collections with the prefix are dropped when they are
+	// no longer needed.
 	Prefix string
-	// Log is told when a node begins to fail and when it works again. Nothing is
+	// Log gets a line when a node begins to fail and when it works again. Nothing is
 	// logged if it is nil.
 	Log *slog.Logger
 }
@@ -89,7 +89,7 @@ func Open(o Options) (*Index, error) {
 	transport.DialContext = (&net.Dialer{Timeout: dialTime}).DialContext
 	client := &http.Client{
 		Transport: transport,
-		// Whoever we are sent to must not get the API key.
+		// The target of a redirect must not get the API key.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	for _, address := range o.URLs {
@@ -124,7 +124,7 @@ func (x *Index) Engine() string { return "typesense-3" }
 
 // Live implements searchsvc.Index. An alias to a collection that is not there, which
 // Typesense accepts, counts as none. A node that still replays its log may have neither
-// yet, or the alias of before: what it says then is believed only if it is what SQL says.
+// yet, or the former alias: its answer is believed only if SQL says the same.
 func (x *Index) Live(ctx context.Context) (string, error) {
 	var collection string
 	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
@@ -233,7 +233,7 @@ func (x *Index) follow(ctx context.Context, collection string) error {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return context.Canceled
 		} else if ctx.Err() != nil {
-			return unavailable("Typesense at " + n.name + " is behind the other nodes")
+			return searchsvc.Unavailable(errors.New("Typesense at " + n.name + " is behind the other nodes"))
 		}
 	}
 	return nil
@@ -276,40 +276,18 @@ func (x *Index) Prune(ctx context.Context, keep ...string) error {
 	return nil
 }
 
-// deleters is how many documents are taken out at the same time. Typesense takes
-// many at once by a filter too, which nobody has seen with ids.
+// deleters is how many documents are taken out at the same time. Typesense could delete many
+// by one filter; there is no recording of one with ids.
 const deleters = 8
 
 // Delete implements searchsvc.Index.
 func (x *Index) Delete(ctx context.Context, generation string, keys []string) error {
-	waiting := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(deleters, len(keys)) {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(keys) {
-					return
-				}
-				if err := x.deleteOne(ctx, x.prefix+generation, keys[i]); err != nil {
-					cancel(err) // the first one's counts
-					return
-				}
-			}
-		})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(deleters)
+	for _, key := range keys {
+		group.Go(func() error { return x.deleteOne(ctx, x.prefix+generation, key) })
 	}
-	group.Wait()
-	if ctx.Err() == nil {
-		return nil
-	}
-	err := context.Cause(ctx)
-	if waiting.Err() != nil {
-		err = waiting.Err()
-	}
-	return wrap("take articles out of the index", err)
+	return wrap("take articles out of the index", group.Wait())
 }
 
 func (x *Index) deleteOne(ctx context.Context, collection, key string) error {

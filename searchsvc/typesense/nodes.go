@@ -15,6 +15,7 @@ import (
 	"github.com/typesense/typesense-go/v3/typesense/api"
 
 	"waypost"
+	"waypost/searchsvc"
 )
 
 // patience says how long something is waited for.
@@ -48,16 +49,16 @@ type node struct {
 	whole  time.Time // when it had all articles
 }
 
-// do has nodes do something, one after the other until one has done it: first the
-// one that did so the last time, and those that failed a moment ago at the end.
-// Everything that is asked of nodes may be done twice. It returns
-//   - what f returns that is no fault of the nodes, such as a refused request;
-//   - context.Canceled if nobody waits for it any more;
-//   - else ServiceUnavailable, with what is wrong with every node that was asked.
+// do calls f with one node after the other until one succeeds: first with the node that
+// succeeded last, at the end with nodes that failed a moment ago. f may be carried out twice.
+// The error is
+//   - an error of f that is no fault, such as a refused request;
+//   - context.Canceled if ctx was cancelled;
+//   - else ServiceUnavailable, with the fault of every node that was asked.
 //
-// Requests that were given up may still reach a node that hung, and be done when it
-// wakes up. That is why a node is given up late when it writes; what it then makes
-// old again stays so until the article's next change or the next reindex.
+// A request that was given up may still be carried out when a node that hung goes on, and
+// then overwrite a newer article, until its next change or the next reindex. Therefore a
+// write waits long for a node.
 func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait.total)
 	defer cancel()
@@ -84,7 +85,7 @@ func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *
 			break
 		}
 	}
-	return unavailable(strings.Join(causes, "; "))
+	return searchsvc.Unavailable(errors.New(strings.Join(causes, "; ")))
 }
 
 // try returns a fault, an error that is no fault of the node, or nil.
@@ -118,7 +119,7 @@ func (n *node) rests(now time.Time) bool {
 	return n.ill && now.Sub(n.failed) < restTime
 }
 
-// failed notes that a node failed. A node that was well until now is told about.
+// failed notes that a node failed. The first failure is logged.
 func (x *Index) failed(ctx context.Context, n *node, wrong fault) {
 	now := x.now()
 	n.mu.Lock()
@@ -133,8 +134,8 @@ func (x *Index) failed(ctx context.Context, n *node, wrong fault) {
 	}
 }
 
-// worked notes that a node answered. It is told about if the node failed before and
-// has not done so for a while: one that fails now and then must not fill the log.
+// worked notes that a node answered. That is logged if the node failed before, but not for a
+// while: a node that fails now and then must not fill the log.
 func (x *Index) worked(ctx context.Context, n *node) {
 	now := x.now()
 	n.mu.Lock()
@@ -156,7 +157,7 @@ const wholeTime = 250 * time.Millisecond
 // holdsAll is a fault if a node may lack articles: a server that was started again, or is
 // behind the others, answers searches from the part of the log that it has replayed, and
 // says that it is healthy. It has all if no writes are queued, or if the mark of its
-// collection is the one that SQL knows, or a higher one: else what is being written would
+// collection is the one that SQL knows, or a higher one: else the writes of the moment would
 // keep it from answering. A server that does not tell its queue, or not to this API key,
 // is used as it is.
 func (x *Index) holdsAll(ctx context.Context, n *node) error {
@@ -187,7 +188,7 @@ func (x *Index) holdsIndexed(ctx context.Context, n *node, queued int64) error {
 	if x.indexed == nil {
 		return behind
 	}
-	// SQL is asked first: what it then says is in the engine already.
+	// SQL is asked first: the engine has the mark that it answers with already.
 	index, err := x.indexed(ctx)
 	if err != nil {
 		return errUntold
@@ -234,30 +235,21 @@ func (x *Index) expects(index waypost.ArticleIndex, collection string) bool {
 
 // queued is how many writes a node has not done yet, 0 if it does not say so.
 func (n *node) queued(ctx context.Context) (int64, error) {
-	var status struct {
-		Queued *int64 `json:"queued_writes"`
-	}
-	known, err := n.status(ctx, &status)
-	if err != nil || !known || status.Queued == nil {
-		return 0, err
-	}
-	return *status.Queued, nil
-}
-
-// status reads what a node says about its queue; known is false if it does not say so.
-func (n *node) status(ctx context.Context, into any) (known bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.http.Server, "/")+"/status", nil)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	for _, edit := range n.http.RequestEditors {
 		if err := edit(ctx, request); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
-	err = read(into)(n.http.Client.Do(request))
-	if code, _ := answered(err); code >= 400 && code < 500 {
-		return false, nil // the search tells whether the key is wrong
+	var status struct {
+		Queued int64 `json:"queued_writes"`
 	}
-	return err == nil, err
+	err = read(&status)(n.http.Client.Do(request))
+	if code, _ := answered(err); code >= 400 && code < 500 {
+		return 0, nil // the search tells whether the key is wrong
+	}
+	return status.Queued, err
 }

@@ -35,7 +35,7 @@ func newPlan(k searchsvc.Keyword) plan {
 			p.inName = append(p.inName, "name:`"+part.Text+"`")
 		case searchsvc.PartCJK:
 			p.splitJoin = "off"
-			switch pairs := pairsOf(part.Text); {
+			switch pairs := strings.Join(searchsvc.Pairs(part.Text), " "); {
 			case pairs == "":
 				p.singles = append(p.singles, part.Text)
 				p.inName = append(p.inName, "name:"+part.Text)
@@ -86,14 +86,4 @@ func longestRun(k searchsvc.Keyword) int {
 		}
 	}
 	return longest
-}
-
-// pairsOf writes a CJK run as its overlapping pairs, "" for a single character.
-func pairsOf(run string) string {
-	runes := []rune(run)
-	pairs := make([]string, 0, len(runes))
-	for i := 1; i < len(runes); i++ {
-		pairs = append(pairs, string(runes[i-1:i+1]))
-	}
-	return strings.Join(pairs, " ")
 }

@@ -26,14 +26,14 @@ const maxQueryString = 4000
 // Pages behind it are just as empty.
 const maxPage = 1_000_000
 
-// Bounds of what is looked through for a keyword whose hits must be checked here.
+// Bounds of a search whose hits are checked here.
 const (
 	maxPerPage    = 250 // that Typesense gives
 	maxCandidates = 1000
 )
 
-// answer is what Typesense says to a search. Code and Error are there where one
-// of several searches failed.
+// answer is Typesense's answer to a search. Code and Error are set where one of several
+// searches failed.
 type answer struct {
 	Found *int `json:"found"`
 	// Cut tells that Typesense gave up before it had looked at everything.
@@ -121,11 +121,10 @@ func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, er
 		}
 		return err
 	})
-	var no refusal
-	switch {
-	case errors.As(err, &no): // a fault of ours, or of another version of Typesense; never the caller's
-		return searchsvc.Found{}, unavailable(no.Error())
-	case err != nil:
+	if errors.As(err, new(refusal)) { // a fault of ours, or of another version of Typesense; never the caller's
+		err = searchsvc.Unavailable(err)
+	}
+	if err != nil {
 		return searchsvc.Found{}, err
 	}
 	out := searchsvc.Found{Total: *found.Found, Matches: make([]searchsvc.Match, len(found.Hits))}
@@ -189,7 +188,7 @@ func complete(a answer, err error) (answer, error) {
 	return a, nil
 }
 
-// maxErrorBody bounds what is read of an answer that is none, in bytes.
+// maxErrorBody is how much of the body of an error is read, in bytes.
 const maxErrorBody = 64 << 10
 
 // read decodes a response of status 200 into v, and closes it.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"waypost/devstack/datadir"
 	"waypost/receiver"
 )
 
@@ -18,42 +19,43 @@ import (
 // required. Others can use every other path of the receiver as they like.
 const demoPath = "/demo"
 
-type demoReceiver struct {
-	server *http.Server
-	done   chan struct{}
-}
-
-func startReceiver(ctx context.Context, addr, user, password string, ledger io.Writer) (*demoReceiver, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("start the demo receiver: %w", err)
-	}
+// newReceiver is the demo's receiver.
+func newReceiver(ctx context.Context, state datadir.State, ledger io.Writer) *http.Server {
 	// Delayed answers end when the receiver does.
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &demoReceiver{done: make(chan struct{}), server: &http.Server{
-		Handler:           withAuth(user, password, receiver.New(receiver.Options{Ledger: ledger})),
+	server := &http.Server{
+		Handler:           withAuth(state.ReceiverUser, state.ReceiverPassword, receiver.New(receiver.Options{Ledger: ledger})),
 		BaseContext:       func(net.Listener) context.Context { return serving },
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are part of trying things out
-	}}
-	r.server.RegisterOnShutdown(cancel)
-	go func() {
-		defer close(r.done)
-		_ = r.server.Serve(l) // http.ErrServerClosed after stop
-	}()
-	return r, nil
+	}
+	server.RegisterOnShutdown(cancel)
+	return server
 }
 
-func (r *demoReceiver) stop(ctx context.Context) error {
-	err := r.server.Shutdown(ctx)
+// serve starts an HTTP server, which ends with the stack, and returns its address.
+func (s *Stack) serve(ctx context.Context, name, addr string, server *http.Server) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("stop the demo receiver: %w", err), r.server.Close())
+		return "", fmt.Errorf("start the %s: %w", name, err)
 	}
-	<-r.done
-	return err
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l) // http.ErrServerClosed after the stop
+	}()
+	s.push(name, func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, server.Close())
+		}
+		<-ended
+		return err
+	})
+	return l.Addr().String(), nil
 }
 
 // withAuth tells the receiver to check Basic auth on the demo's path.

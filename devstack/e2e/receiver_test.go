@@ -1,4 +1,4 @@
-package harness
+package e2e
 
 import (
 	"net/http"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/devstack/harness"
 )
 
 // An attempt that was cut off may have arrived or not. One that did not arrive excuses
@@ -15,7 +16,7 @@ func TestDisagreements(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	rec := Record{MessageID: "msg_1", Status: waypost.DeliverySucceeded, Attempts: 2, AttemptLog: []waypost.Attempt{
+	rec := harness.Record{MessageID: "msg_1", Status: waypost.DeliverySucceeded, Attempts: 2, AttemptLog: []waypost.Attempt{
 		{Attempt: 1, At: at(0), ErrorClass: waypost.ClassInterrupted},
 		{Attempt: 2, At: at(10_000), HTTPStatus: http.StatusOK},
 	}}
@@ -32,11 +33,12 @@ func TestDisagreements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &Receiver{posts: map[string][]*Arrival{}}
+			var arrivals []harness.Arrival
 			for _, ms := range c.posts {
-				r.posts[rec.MessageID] = append(r.posts[rec.MessageID], &Arrival{Answered: http.StatusOK, At: at(ms).Add(time.Microsecond)})
+				arrivals = append(arrivals, harness.Arrival{Answered: http.StatusOK, At: at(ms).Add(time.Microsecond)})
 			}
-			got := strings.Join(r.Disagreements([]Record{rec}), "\n")
+			ledger := map[string][]harness.Arrival{rec.MessageID: arrivals}
+			got := strings.Join(harness.Disagreements(ledger, false, []harness.Record{rec}), "\n")
 			if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 				t.Errorf("found %q, want %q", got, c.says)
 			}

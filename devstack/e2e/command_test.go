@@ -1,4 +1,4 @@
-package command_test
+package e2e
 
 import (
 	"strings"
