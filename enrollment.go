@@ -2,6 +2,7 @@ package waypost
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 )
@@ -43,10 +44,16 @@ type Enrollment struct {
 	EndedAt    *time.Time       `json:"endedAt"`
 }
 
+// ErrNotPublished says that a journey's published version is another one by now; see
+// Reentry.Current.
+var ErrNotPublished = errors.New("another version of the journey is published")
+
 // Reentry says when a lead may enter a journey again (docs/contract.md, "Re-entry").
 type Reentry struct {
 	Policy ReentryPolicy `json:"policy"`
 	Every  Duration      `json:"every,omitzero"` // least time between two entries
+	// Current lets nobody in once another version of the journey is published.
+	Current bool `json:"-"`
 }
 
 // ReentryPolicy is one of the Reentry… values.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +82,63 @@ func TestEnrollInOneStatement(t *testing.T) {
 		if _, err := s.Enroll(ctx, c.sc, e, c.reentry); waypost.CodeOf(err) != c.code {
 			t.Errorf("%s: Enroll says %v, want %s", c.name, err, c.code)
 		}
+	}
+}
+
+// Enrollments that come together share statements. One that waits for a row that another
+// transaction holds keeps no others waiting.
+func TestEnrollTogether(t *testing.T) {
+	t.Parallel()
+	s, db := openDatabase(t)
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, _, _, leads := published(t, s, sc, 20)
+	enroll := func(lead int64, key string) error {
+		_, _, err := s.EnrollClaimed(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_test", EntryKey: key}, waypost.Reentry{})
+		return err
+	}
+	must(t, enroll(leads[0], "held"))
+	held, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	_, err = held.ExecContext(ctx, "SELECT 1 FROM journey_entries WHERE leads_id = $1 AND entry_key = 'held' FOR UPDATE", leads[0])
+	must(t, err)
+	waits := make(chan error, 1)
+	go func() { waits <- enroll(leads[0], "held") }()
+	for waiting := 0; waiting == 0; {
+		must(t, db.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting))
+	}
+
+	var mu sync.Mutex
+	passed := map[int64]int{}
+	var enrolling sync.WaitGroup
+	for _, lead := range leads {
+		for range 3 {
+			enrolling.Go(func() {
+				err := enroll(lead, "k")
+				if err != nil && waypost.CodeOf(err) != waypost.CodeConflict {
+					t.Error(err)
+				}
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					passed[lead]++
+				}
+			})
+		}
+	}
+	enrolling.Wait()
+	for _, lead := range leads {
+		if passed[lead] != 1 {
+			t.Errorf("lead %d has entered %d times at once", lead, passed[lead])
+		}
+	}
+	select {
+	case err := <-waits:
+		t.Errorf("what waits for a lock ended with %v", err)
+	default:
+	}
+	must(t, held.Rollback())
+	if err := <-waits; waypost.CodeOf(err) != waypost.CodeConflict {
+		t.Errorf("what waited for a lock ended with %v", err)
 	}
 }
 

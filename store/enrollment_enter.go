@@ -13,8 +13,8 @@ import (
 
 // Enroll stores an enrollment as pending, for a pump to claim. It takes
 // JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
-// here. NotFound if the scope lacks the lead or the journey version, Conflict if
-// the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
+// here. NotFound if the scope lacks the lead or the journey version, ErrNotPublished as r
+// says, Conflict if the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several.
 func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := s.enroll(ctx, sc, e, r, false)
@@ -76,7 +76,7 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	}
 	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if row.Exits, err = findEntrants(ctx, tx, row); err != nil {
+		if row.Exits, err = findEntrants(ctx, tx, row, r); err != nil {
 			return err
 		}
 		if row.Exits { // see exits
@@ -96,10 +96,11 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 
 // findEntrants looks whether the scope has the lead and the journey version, and
 // whether events end enrollments of that.
-func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool, err error) {
+func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) (exits bool, err error) {
 	var there struct {
 		Lead     bool `bun:"lead"`
 		Version  bool `bun:"version"`
+		Current  bool `bun:"current"`
 		Archived bool `bun:"archived"`
 		Exits    bool `bun:"exits"`
 	}
@@ -110,9 +111,11 @@ func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool
 		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND org = ? AND stage = ?) AS lead,
 		EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
 			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version,
+		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.published_version = ?) AS current,
 		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.status = ?) AS archived,
 		EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = ? AND version = ?) AS exits`,
-		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version, row.JourneyID, waypost.JourneyArchived,
+		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version,
+		row.JourneyID, row.Version, row.JourneyID, waypost.JourneyArchived,
 		row.JourneyID, row.Version).Scan(ctx, &there)
 	switch {
 	case err != nil:
@@ -123,6 +126,8 @@ func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool
 		return false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
 	case there.Archived:
 		return false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
+	case r.Current && !there.Current:
+		return false, waypost.ErrNotPublished
 	}
 	return there.Exits, nil
 }

@@ -144,7 +144,7 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT r.journey_id, r.leads_id, r.entry_key, r.created_at, r.id, 1 FROM r
 		WHERE (SELECT l.org = r.org AND l.stage = r.stage FROM leads AS l WHERE l.leads_id = r.leads_id)
-		AND (SELECT j.org = r.org AND j.stage = r.stage AND j.status <> $12 FROM journeys AS j WHERE j.id = r.journey_id)
+		AND (SELECT j.org = r.org AND j.stage = r.stage AND j.status <> $12 AND (j.published_version = r.version OR NOT $14) FROM journeys AS j WHERE j.id = r.journey_id)
 		AND (SELECT TRUE FROM journey_versions AS v WHERE v.journey_id = r.journey_id AND v.version = r.version)
 		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0
 		`+onReentry(r)+` RETURNING enrollment_id)
@@ -152,7 +152,7 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 		SELECT r.id, r.org, r.stage, r.journey_id, r.version, r.leads_id, r.app_id, r.entry_key, r.params, $13, '', 0, 0, FALSE, r.created_at, NULLIF(r.claimed_at, 0)
 		FROM entered JOIN r ON r.id = entered.enrollment_id RETURNING id`,
 		ids, orgs, stages, journeys, versions, leads, apps, keys, params, created, claimed,
-		string(waypost.JourneyArchived), string(waypost.EnrollmentPending))
+		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var id string
