@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -17,6 +16,8 @@ const (
 	// quietTime is how long nobody else enrolls before one that does not gather: a quiet
 	// system gives each enrollment a workflow of its own.
 	quietTime = 500 * time.Millisecond
+	// shareTime is how long others wait for a batch that is being sent, to share the next one.
+	shareTime = 50 * time.Millisecond
 	// sendTime is how long the start of a workflow waits for its first messages.
 	sendTime = time.Second
 	// starters is how many workflows of enrollments are started at a time.
@@ -24,10 +25,6 @@ const (
 	// maxClaimed is how many enrollments a pump holds before it leaves others to other pumps.
 	maxClaimed = 1000
 )
-
-// senders is how many cohorts are sent ahead at a time. What is claimed meanwhile shares
-// the next batch.
-var senders = min(max(2, runtime.GOMAXPROCS(0)), 16)
 
 // Engine sends first messages; it is a *delivery.Engine.
 type Engine interface {
@@ -75,8 +72,8 @@ func (p *Pump) claimEnrollments(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// sendEnrollments sends first messages of what is claimed, until ctx ends. Then it has the
-// rest started.
+// sendEnrollments sends first messages of what is claimed, until ctx ends. What is claimed
+// while a batch is being sent shares the next one, which costs less than one for each.
 func (p *Pump) sendEnrollments(ctx context.Context) {
 	for {
 		claimed, ok := p.toSend.take(ctx)
@@ -86,11 +83,16 @@ func (p *Pump) sendEnrollments(ctx context.Context) {
 		now := time.Now()
 		last := time.UnixMilli(p.single.Swap(now.UnixMilli()))
 		alone := len(claimed.Members) == 1 && now.Sub(last) > quietTime
-		if patient := p.sendAhead(ctx, claimed, !alone); patient && !alone {
-			p.gather(claimed)
-		} else {
-			p.toStart.add(claimed)
-		}
+		sent := make(chan struct{})
+		p.sending.Go(func() {
+			defer close(sent)
+			if patient := p.sendAhead(ctx, claimed, !alone); patient && !alone {
+				p.gather(claimed)
+			} else {
+				p.toStart.add(claimed)
+			}
+		})
+		sleep(ctx, shareTime, sent)
 	}
 }
 

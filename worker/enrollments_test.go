@@ -233,12 +233,12 @@ func TestBusyEnrollmentsShareBatches(t *testing.T) {
 		goes := make(chan bool)
 		s := &starting{send: func(waypost.Cohort) bool { return <-goes }}
 		p, _ := pumping(t, o, s)
-		enroll(t, p, 1, senders+40)
-		for range senders + 1 {
+		enroll(t, p, 1, 1+40)
+		for range 2 {
 			goes <- true
 			synctest.Wait()
 		}
-		if last := s.sent[len(s.sent)-1]; len(s.sent) != senders+1 || len(last.Members) != 40 {
+		if last := s.sent[len(s.sent)-1]; len(s.sent) != 2 || len(last.Members) != 40 {
 			t.Errorf("%d batches were sent, the last one of %d", len(s.sent), len(last.Members))
 		}
 	})
@@ -253,20 +253,20 @@ func TestSendAheadHangs(t *testing.T) {
 		goes := make(chan bool)
 		s := &starting{send: func(waypost.Cohort) bool { return <-goes }}
 		p, _ := pumping(t, o, s)
-		enroll(t, p, 1, senders)
-		time.Sleep(sendTime - time.Millisecond)
+		enroll(t, p, 1, 2)
+		time.Sleep(shareTime)
+		synctest.Wait()
+		if len(s.sent) != 2 {
+			t.Errorf("%d batches are being sent", len(s.sent))
+		}
+		time.Sleep(sendTime - shareTime - time.Millisecond)
 		s.want(t, "too early")
-		time.Sleep(time.Millisecond + gatherTime)
-		n := 0
-		for _, size := range s.sizes() {
-			n += size
-		}
-		if n != senders {
-			t.Errorf("%d enrollments are started, want %d", n, senders)
-		}
-		for range senders {
-			goes <- true
-		}
+		time.Sleep(time.Millisecond)
+		s.want(t, "the first, which was alone", 1)
+		time.Sleep(shareTime + gatherTime)
+		s.want(t, "the second", 1)
+		goes <- true
+		goes <- true
 	})
 }
 
@@ -340,7 +340,7 @@ func TestBusyPumpClaimsNoMore(t *testing.T) {
 		o.add(3 * maxClaimed)
 		p.Enrolled()
 		time.Sleep(sendTime / 2)
-		if most := maxClaimed + senders*waypost.MaxCohort; o.claims < maxClaimed || o.claims > most {
+		if most := maxClaimed + int(1+sendTime/2/shareTime)*waypost.MaxCohort; o.claims < maxClaimed || o.claims > most {
 			t.Errorf("%d are claimed, want %d to %d", o.claims, maxClaimed, most)
 		}
 		close(goes)

@@ -185,9 +185,7 @@ func wake(lane chan<- struct{}) {
 // Run pumps until ctx ends.
 func (p *Pump) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for range senders {
-		running.Go(func() { p.sendEnrollments(ctx) })
-	}
+	running.Go(func() { p.sendEnrollments(ctx) })
 	for range starters {
 		running.Go(func() { p.startEnrollments(ctx) })
 	}
