@@ -2,6 +2,7 @@ package waypost
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 )
@@ -43,10 +44,16 @@ type Enrollment struct {
 	EndedAt    *time.Time       `json:"endedAt"`
 }
 
+// ErrNotPublished says that a journey's published version is another one by now; see
+// Reentry.Current.
+var ErrNotPublished = errors.New("another version of the journey is published")
+
 // Reentry says when a lead may enter a journey again (docs/contract.md, "Re-entry").
 type Reentry struct {
 	Policy ReentryPolicy `json:"policy"`
 	Every  Duration      `json:"every,omitzero"` // least time between two entries
+	// Current lets nobody in once another version of the journey is published.
+	Current bool `json:"-"`
 }
 
 // ReentryPolicy is one of the Reentry… values.
@@ -102,16 +109,12 @@ type Progress struct {
 
 // Cohort is a group of enrollments of one journey version that one workflow
 // drives. ID is the workflow's id: the enrollment's own for a single one, else
-// coh_….
+// coh_…. It is empty while enrollments are claimed that no workflow drives yet.
 type Cohort struct {
 	ID       string
 	LaunchID string // that all of them come from, "" if they come from the API
 	Version  JourneyVersion
 	Members  []CohortMember
-	// Last says that nobody else waited when this was claimed.
-	Last bool
-	// Ahead says that first messages may have been sent before its workflow is started.
-	Ahead bool
 }
 
 // CohortMember is one enrollment of a cohort.

@@ -167,6 +167,24 @@ type starting struct {
 	*worker.Pump
 }
 
+// aheadSender sends ahead of workflows by a clock that was compared with Temporal's, as
+// workflows compare it before their activities.
+type aheadSender struct {
+	*delivery.Engine
+	clock *worker.Clock
+	spans *traces
+}
+
+// SendAhead is the engine's, in a span.
+func (a aheadSender) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool) {
+	if !a.clock.Compared() {
+		return false
+	}
+	ctx, end := a.spans.sendAhead(ctx, claimed)
+	defer end()
+	return a.Engine.SendAhead(ctx, claimed, coalesce)
+}
+
 // ringing stores enrollments, and wakes the pumps of other processes.
 type ringing struct {
 	enrollments

@@ -153,7 +153,13 @@ func (p *process) openLimits() {
 func (p *process) startWorker(ctx context.Context) *runningWorker {
 	starter := workflows.NewClient(p.temporal, p.cfg.Temporal.TaskQueue)
 	starter.Now = p.clock.Now
-	pump := worker.NewPump(p.db, starter, p.counts, p.log)
+	var pump *worker.Pump
+	wake := func() { pump.Wake() }
+	engine := delivery.New(delivery.Options{
+		Store: recording{p.db, p.counts}, Sender: p.sender, Admission: delivery.NewTurnstile(tokensOf(p.rates), p.clock.Now, p.files/2),
+		Breakers: p.breakers, Observer: p.counts, Wake: wake, Away: store.Away, Log: p.log, Now: p.clock.Now,
+	})
+	pump = worker.NewPump(p.db, starter, aheadSender{engine, p.clock, p.spans}, p.counts, p.log)
 	pump.Now = p.clock.Now
 	if p.redis != nil {
 		pump.All, pump.Enrollments = p.everything, p.enrolled
@@ -162,22 +168,15 @@ func (p *process) startWorker(ctx context.Context) *runningWorker {
 	sweeper := worker.NewSweeper(p.db, retention(p.cfg.Retention), p.clock.Now, starter.LastPoll, p.counts, p.log)
 	p.background = []func(context.Context){pump.Run, sweeper.Run}
 	p.counts.watchBreakers(p.breakers)
-	engine := delivery.New(delivery.Options{
-		Store: recording{p.db, p.counts}, Sender: p.sender, Admission: delivery.NewTurnstile(tokensOf(p.rates), p.clock.Now, p.files/2),
-		Breakers: p.breakers, Observer: p.counts, Wake: pump.Wake, OnSent: pump.TookOff, Yield: pump.GiveWay, Away: store.Away, Log: p.log, Now: p.clock.Now,
-	})
-	acts := activities.New(activities.Options{Engine: engine, Store: p.db, Wake: pump.Wake, Log: p.log, Now: p.clock.Now})
-	pump.Failed = engine.Failed
-	ahead := p.spans.ahead(engine.SendAhead)
-	pump.SendAhead = func(ctx context.Context, c waypost.Cohort) bool {
-		return p.clock.Compared() && ahead(ctx, c) // a workflow compares it before its activities
-	}
+	acts := activities.New(activities.Options{Engine: engine, Store: p.db, Wake: wake, Log: p.log, Now: p.clock.Now})
 	p.stop.push(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()
 		closing(p.log, "recorder", engine.Close(ctx))
 	})
-	working := startWorker(ctx, func() sdkworker.Worker { return worker.New(p.temporal, p.cfg.Temporal.TaskQueue, acts, p.clock, pump) }, p.log)
+	working := startWorker(ctx, func() sdkworker.Worker {
+		return worker.New(p.temporal, p.cfg.Temporal.TaskQueue, acts, p.clock, engine.Failed)
+	}, p.log)
 	p.stop.push(working.stop)
 	return working
 }

@@ -44,10 +44,11 @@ type traces struct {
 
 // Attributes of spans beside OpenTelemetry's own.
 const (
-	attrWorkflowID = attribute.Key("waypost.workflow.id")
-	attrWebhookID  = attribute.Key("waypost.webhook.id")
-	attrMessageID  = attribute.Key("waypost.message.id")
-	attrAttempt    = attribute.Key("waypost.attempt")
+	attrWorkflowID    = attribute.Key("waypost.workflow.id")
+	attrEnrollmentIDs = attribute.Key("waypost.enrollment.ids")
+	attrWebhookID     = attribute.Key("waypost.webhook.id")
+	attrMessageID     = attribute.Key("waypost.message.id")
+	attrAttempt       = attribute.Key("waypost.attempt")
 )
 
 // flushTime bounds the export of the last spans when a process stops.
@@ -327,16 +328,17 @@ func (a *tracedActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	return result, err
 }
 
-// ahead wraps the sending ahead of workflows in spans.
-func (t *traces) ahead(send func(context.Context, waypost.Cohort) bool) func(context.Context, waypost.Cohort) bool {
+// sendAhead begins the span of what is sent ahead of workflows.
+func (t *traces) sendAhead(ctx context.Context, claimed waypost.Cohort) (inSpan context.Context, end func()) {
 	if t == nil {
-		return send
+		return ctx, func() {}
 	}
-	return func(ctx context.Context, c waypost.Cohort) bool {
-		ctx, span := t.tracer.Start(ctx, "SendAhead", trace.WithAttributes(attrWorkflowID.String(c.ID)))
-		defer span.End()
-		return send(ctx, c)
+	ids := make([]string, len(claimed.Members))
+	for i, m := range claimed.Members {
+		ids[i] = m.EnrollmentID
 	}
+	ctx, span := t.tracer.Start(ctx, "SendAhead", trace.WithAttributes(attrEnrollmentIDs.StringSlice(ids)))
+	return ctx, func() { span.End() }
 }
 
 // end ends a span. An error's type is that of the innermost error.

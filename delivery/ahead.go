@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"waypost"
 	"waypost/journey"
@@ -13,65 +14,60 @@ import (
 // errNotAhead says that a message is not sent ahead. Nothing was written of it.
 var errNotAhead = errors.New("it is left to the workflow")
 
-// SendAhead sends the first messages of a cohort whose workflow is about to be started: they
-// need not wait until Temporal has stored a workflow whose enrollments are in SQL anyway.
-// The workflow's batch then joins the POSTs, or finds what is recorded of them. SendAhead
-// returns once they are under way, and tells whether any may be; if not, it has written
-// nothing.
+// SendAhead sends the first messages of claimed enrollments whose workflow will be started:
+// they need not wait until Temporal has stored a workflow whose enrollments are in SQL
+// anyway. The workflow's batch then joins the POSTs, or finds what is recorded of them.
+// SendAhead returns once they are under way, and tells whether the workflow is in no hurry:
+// messages may be under way, or the journey begins with a wait. If no message may be, it has
+// written nothing. coalesce says that others are to share the workflow (see Batch).
 //
 // It passes the stages of a batch. What would have to be held back is left to the workflow,
-// and so are launches, journeys with a frequency cap, and webhooks with limits of their own
+// and so are journeys with a frequency cap, and webhooks with limits of their own
 // (docs/adr/0017-ahead.md).
-func (e *Engine) SendAhead(ctx context.Context, c waypost.Cohort) (sent bool) {
+func (e *Engine) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool) {
 	var r *run
 	defer func() {
 		// Outside of an activity, it would take the process along.
 		if fault := recover(); fault != nil {
-			e.log.Error("sending ahead panicked", "cohort", c.ID, "panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+			e.log.Error("sending ahead panicked", "journey", claimed.Version.JourneyID, "panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
-		sent = r != nil && r.opened
+		patient = patient || r != nil && r.opened
 	}()
-	var err error
-	if r, err = e.aheadOf(ctx, c); r != nil {
-		err = r.send(ctx)
+	v, err := e.Version(ctx, claimed.Version.Scope, claimed.Version.JourneyID, claimed.Version.Version)
+	if err == nil {
+		now := e.now().UTC()
+		var first journey.State
+		var effect journey.Effect
+		first, effect, err = journey.Step(v.Definition, journey.State{}, journey.Input{Kind: journey.InputStart, At: now})
+		switch {
+		case err != nil:
+		case first.Phase == journey.PhaseWait || first.Phase == journey.PhaseAwait:
+			return true
+		case first.Phase == journey.PhaseSend && v.FrequencyCap().None():
+			r = e.firstRun(claimed, v, first, effect, now)
+			r.batch.Coalesce = coalesce
+			err = r.send(ctx)
+		}
 	}
 	if err != nil && !errors.Is(err, errNotAhead) {
 		e.Failed(err)
-		e.log.Warn("not sent ahead; the workflow will send it", "cohort", c.ID, "error", err)
+		e.log.Warn("not sent ahead; the workflow will send it", "journey", claimed.Version.JourneyID, "enrollments", len(claimed.Members), "error", err)
 	}
-	return sent // see above
+	return false // see above
 }
 
-// aheadOf is the first batch of a cohort that enters its journey now, as its workflow would
-// make it; nil if it has none that can go ahead.
-func (e *Engine) aheadOf(ctx context.Context, c waypost.Cohort) (*run, error) {
-	if c.LaunchID != "" {
-		return nil, nil
-	}
-	b := Batch{Scope: c.Version.Scope, JourneyID: c.Version.JourneyID, Version: c.Version.Version, Coalesce: len(c.Members) > 1}
-	v, err := e.Version(ctx, b.Scope, b.JourneyID, b.Version)
-	if err != nil {
-		return nil, err
-	}
-	now := e.now().UTC()
-	state, effect, err := journey.Step(v.Definition, journey.State{}, journey.Input{Kind: journey.InputStart, At: now})
-	if err != nil {
-		return nil, err
-	}
-	node, ok := v.Node(state.Node)
-	if !ok || state.Phase != journey.PhaseSend || !v.FrequencyCap().None() {
-		return nil, nil
-	}
-	state.Path, b.NodeID = nil, state.Node
-	for _, m := range c.Members {
-		if m.Carried != nil {
-			return nil, nil
-		}
+// firstRun is the first batch of a cohort of claimed enrollments, as its workflow would make
+// it if they entered the journey now.
+func (e *Engine) firstRun(claimed waypost.Cohort, v Version, first journey.State, effect journey.Effect, now time.Time) *run {
+	node, _ := v.Node(first.Node)
+	first.Path = nil
+	b := Batch{Scope: claimed.Version.Scope, JourneyID: claimed.Version.JourneyID, Version: claimed.Version.Version, NodeID: first.Node}
+	for _, m := range claimed.Members {
 		b.Items = append(b.Items, Item{
-			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: state, Unrecorded: effect.Entries, Since: now, Fresh: true,
+			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: first, Unrecorded: effect.Entries, Since: now, Fresh: true,
 		})
 	}
-	r := e.newRun(Caller{WorkflowID: c.ID, Local: true, FirstAttempt: true}, b, v)
+	r := e.newRun(Caller{WorkflowID: claimed.Members[0].EnrollmentID, Local: true, FirstAttempt: true}, b, v)
 	r.ahead, r.began, r.hook.ID = true, now, node.Webhook
-	return r, nil
+	return r
 }

@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,12 +14,9 @@ import (
 	"waypost/limits"
 )
 
-// cohort is the world's, as a pump claims it.
-func (w *world) cohort() waypost.Cohort {
-	c := waypost.Cohort{ID: w.items[0].EnrollmentID, Version: w.version}
-	if len(w.items) > 1 {
-		c.ID = waypost.NewID(waypost.PrefixCohort, w.clock.now())
-	}
+// claimed are the world's enrollments, as a pump claims them.
+func (w *world) claimed() waypost.Cohort {
+	c := waypost.Cohort{Version: w.version}
 	for _, item := range w.items {
 		c.Members = append(c.Members, waypost.CohortMember{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID})
 	}
@@ -67,7 +63,7 @@ func TestSendAhead(t *testing.T) {
 				rw.WriteHeader(tt.status)
 			})
 			a := w.process(nil)
-			if w.ahead = a.SendAhead(t.Context(), w.cohort()); !w.ahead {
+			if w.ahead = a.SendAhead(t.Context(), w.claimed(), false); !w.ahead {
 				t.Fatal("it was not sent ahead")
 			}
 			other := a
@@ -130,6 +126,26 @@ func TestSendAhead(t *testing.T) {
 	}
 }
 
+// A workflow whose journey begins with a wait is in no hurry; nothing is written of it.
+func TestBeginsWithAWait(t *testing.T) {
+	t.Parallel()
+	for name, node := range map[string]string{
+		"delay": `{"id":"first","type":"delay","for":"1h","next":"hello"}`,
+		"event": `{"id":"first","type":"waitForEvent","event":"bought","timeout":"1h","next":"hello","onTimeout":"hello"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorldOf(t, 1, `{"name":"Wait","start":"first","nodes":[`+node+`,{"id":"hello","type":"touchpoint","webhook":%q}]}`)
+			if !w.process(nil).SendAhead(t.Context(), w.claimed(), false) {
+				t.Error("the workflow is in a hurry")
+			}
+			if w.totalPosts() > 0 {
+				t.Errorf("%d POSTs", w.totalPosts())
+			}
+		})
+	}
+}
+
 // awaitOutcome waits until an attempt of the item is recorded.
 func (w *world) awaitOutcome(i int) {
 	w.t.Helper()
@@ -148,7 +164,7 @@ func TestPanicAhead(t *testing.T) {
 	w.fresh = true
 	a := delivery.New(delivery.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { must(t, a.Close(context.Background())) })
-	if w.ahead = a.SendAhead(t.Context(), w.cohort()); !w.ahead {
+	if w.ahead = a.SendAhead(t.Context(), w.claimed(), false); !w.ahead {
 		t.Fatal("it was not sent ahead")
 	}
 	if got, err := w.deliver(a); err == nil {
@@ -177,7 +193,6 @@ func TestNotAhead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		definition string // the simplest if it is empty
 		before     func(*world) error
-		cohort     func(*waypost.Cohort)
 		breaker    bool // is open
 		shut       bool // nobody is admitted
 		panics     bool
@@ -198,8 +213,6 @@ func TestNotAhead(t *testing.T) {
 		"the webhook is disabled": {before: change(func(hook *waypost.Webhook) { hook.Enabled = false }), want: "[deferred]"},
 		"quiet hours":             {definition: quiet, want: "[deferred]"},
 		"a frequency cap":         {definition: `{"name":"Cap","frequencyCap":{"touchpoints":1,"per":"24h"}` + touchpoint, want: "[delivered]"},
-		"a launch":                {cohort: func(c *waypost.Cohort) { c.LaunchID = "lau_1" }, want: "[delivered]"},
-		"from another version":    {cohort: func(c *waypost.Cohort) { c.Members[0].Carried = json.RawMessage(`{}`) }, want: "[delivered]"},
 		"the breaker is open":     {breaker: true, want: "[deferred]"},
 		"a rate limit":            {before: change(func(hook *waypost.Webhook) { hook.RateLimit = &waypost.RateLimit{PerSecond: 1, Burst: 1} }), want: "[delivered]"},
 		"a bound of its own":      {before: change(func(hook *waypost.Webhook) { hook.MaxConcurrency = 1 }), want: "[delivered]"},
@@ -218,10 +231,6 @@ func TestNotAhead(t *testing.T) {
 			if tt.before != nil {
 				must(t, tt.before(w))
 			}
-			c := w.cohort()
-			if tt.cohort != nil {
-				tt.cohort(&c)
-			}
 			breakers := limits.NewBreakers(nil, slog.New(slog.DiscardHandler), w.clock.now)
 			if tt.breaker {
 				hook, err := w.store.Webhook(t.Context(), scope, w.webhookID)
@@ -236,7 +245,7 @@ func TestNotAhead(t *testing.T) {
 				db = &bugged{Store: w.store}
 			}
 			a := w.process(db)
-			if a.SendAhead(t.Context(), c) {
+			if a.SendAhead(t.Context(), w.claimed(), false) {
 				t.Error("it was sent ahead")
 			}
 			list, err := w.store.ListDeliveries(t.Context(), scope, waypost.DeliveryFilter{EnrollmentID: w.items[0].EnrollmentID}, waypost.Page{Limit: 2})

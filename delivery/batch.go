@@ -134,7 +134,6 @@ type run struct {
 	admitted int               // POSTs
 	started  int               // POSTs
 	opened   bool              // or tried to: attempts may be open
-	left     bool              // a local activity left what is due to a regular one
 	seed     uint64            // see jitter
 }
 
@@ -180,17 +179,11 @@ func (r *run) do(ctx context.Context) ([]Result, error) {
 	if err := r.send(ctx); err != nil {
 		return nil, err
 	}
-	if !r.left && r.onSent != nil {
-		r.onSent(r.by.WorkflowID)
-	}
 	if err := r.await(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.findExits(ctx); err != nil {
 		return nil, err
-	}
-	if r.by.Local && r.yield != nil { // its answer has Temporal write all that has happened
-		r.yield(ctx)
 	}
 	results := make([]Result, len(r.items))
 	for i, it := range r.items {
@@ -287,7 +280,6 @@ func (r *run) takeOpeningSlot(ctx context.Context) (ready bool, err error) {
 
 // leaveToRegular leaves what is due to a regular activity, which runs at once.
 func (r *run) leaveToRegular(due []*item) {
-	r.left = true
 	for _, it := range due {
 		it.result = r.answer(it, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
 	}

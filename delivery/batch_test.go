@@ -48,8 +48,6 @@ type world struct {
 	// stragglers is how long a process's batches wait for slow receivers, a minute if zero.
 	stragglers time.Duration
 	// of its processes
-	onSent   func(workflowID string)
-	yield    func(context.Context)
 	admit    delivery.Admission
 	circuits delivery.Breakers
 }
@@ -132,7 +130,7 @@ func newWorldOf(t *testing.T, leads int, definition string) *world {
 			EnrollmentID: e.ID, LeadsID: lead.LeadsID, State: state, Unrecorded: effect.Entries,
 		})
 	}
-	cohort, err := w.store.ClaimCohort(ctx)
+	cohort, err := storetest.ClaimCohort(ctx, w.store)
 	must(t, err)
 	must(t, w.store.MarkStarted(ctx, cohort.ID))
 	return w
@@ -176,29 +174,45 @@ func (w *world) process(s delivery.Store) *delivery.Engine {
 	a := delivery.New(delivery.Options{
 		Store: s, Sender: sender, Log: slog.New(slog.DiscardHandler), Now: w.clock.now,
 		Away:       func(err error) bool { return errors.Is(err, errAway) },
-		Stragglers: cmp.Or(w.stragglers, time.Minute), OnSent: w.onSent, Yield: w.yield, Admission: w.admit, Breakers: w.circuits,
+		Stragglers: cmp.Or(w.stragglers, time.Minute), Admission: w.admit, Breakers: w.circuits,
 	})
 	w.t.Cleanup(func() { _ = a.Close(context.Background()) })
 	return a
 }
 
-func (w *world) deliver(a *delivery.Engine) ([]delivery.Result, error) {
-	return run(a, delivery.Batch{
-		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.batchItems(),
-	})
+func (w *world) deliver(a *delivery.Engine) ([]delivery.Result, error) { return run(a, w.batch()) }
+
+func (w *world) batch() delivery.Batch {
+	return delivery.Batch{Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.batchItems()}
 }
 
 // caller is an activity that runs a batch for the first time.
 var caller = delivery.Caller{WorkflowID: "wf", FirstAttempt: true}
 
+// awaiting is a context that tells when somebody waits until it ends. A batch that has
+// joined the flights of another one does.
+type awaiting struct {
+	context.Context
+	awaits func()
+}
+
+func (c awaiting) Done() <-chan struct{} {
+	c.awaits()
+	return c.Context.Done()
+}
+
 // run has a batch delivered. As an activity does, it makes an error of a panic.
-func run(a *delivery.Engine, b delivery.Batch) (results []delivery.Result, err error) {
+func run(a *delivery.Engine, b delivery.Batch) ([]delivery.Result, error) {
+	return runIn(context.Background(), a, b)
+}
+
+func runIn(ctx context.Context, a *delivery.Engine, b delivery.Batch) (results []delivery.Result, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("panic: %v", fault)
 		}
 	}()
-	return a.Deliver(context.Background(), caller, b)
+	return a.Deliver(ctx, caller, b)
 }
 
 // batchItems are the items as a workflow names them that sends them for the first time,

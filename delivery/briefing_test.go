@@ -84,30 +84,3 @@ func TestNewMessagesAreBriefed(t *testing.T) {
 		t.Errorf("%d POSTs before the webhook moved, %d after it, want 2 and 3", here, there)
 	}
 }
-
-// A workflow task gives way to others' messages once its own outcomes are recorded; a
-// regular activity need not, which holds nobody up.
-func TestGivesWayOnceRecorded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 2)
-	items := w.items
-	var recorded []waypost.DeliveryStatus
-	w.yield = func(context.Context) {
-		d, _ := w.attempts(0)
-		recorded = append(recorded, d.Status)
-	}
-	a := w.process(nil)
-	w.items = items[:1]
-	w.deliverAll(a)
-	if len(recorded) != 0 {
-		t.Errorf("a regular activity gave way with %v", recorded)
-	}
-	w.items = items[1:]
-	_, err := a.Deliver(t.Context(), delivery.Caller{WorkflowID: "wf", Local: true, FirstAttempt: true}, delivery.Batch{
-		Scope: scope, JourneyID: w.version.JourneyID, Version: 1, NodeID: "hello", Items: w.items,
-	})
-	must(t, err)
-	if len(recorded) != 1 || recorded[0] != waypost.DeliverySucceeded {
-		t.Errorf("a local activity gave way with %v, want once and succeeded", recorded)
-	}
-}

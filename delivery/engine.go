@@ -53,9 +53,7 @@ type Engine struct {
 	admit    Admission
 	breakers Breakers
 	observe  Observer
-	wake     func() // see Options for this and the next three, which may be nil
-	onSent   func(workflowID string)
-	yield    func(context.Context)
+	wake     func() // see Options for this and the next one, which may be nil
 	isAway   func(error) bool
 	away     atomic.Int64 // when the database last was, in Unix milliseconds
 	log      *slog.Logger
@@ -81,11 +79,6 @@ type Options struct {
 	Breakers  Breakers // nil for none
 	Observer  Observer // of metrics; nil for none
 	Wake      func()   // is called when there may be new cohorts to start; nil for none
-	// OnSent is called when the POSTs of a workflow's batch are under way; nil for none.
-	OnSent func(workflowID string)
-	// Yield is called when a batch of a local activity has its answers recorded: it may
-	// wait a moment for others whose messages are not sent yet. nil for none.
-	Yield func(context.Context)
 	// Away tells whether an error means that the database cannot be used for the moment;
 	// nil if none does.
 	Away func(error) bool
@@ -108,7 +101,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		store: o.Store, sender: o.Sender, admit: cmp.Or[Admission](o.Admission, admitAll{}),
 		breakers: cmp.Or[Breakers](o.Breakers, alwaysClosed{}), observe: cmp.Or[Observer](o.Observer, nobody{}),
-		wake: o.Wake, onSent: o.OnSent, yield: o.Yield, isAway: o.Away, log: o.Log, now: o.Now,
+		wake: o.Wake, isAway: o.Away, log: o.Log, now: o.Now,
 		process:  waypost.NewID("prc_", time.Now()),
 		versions: newKept[string, Version](),
 		hooks:    newKept[hookKey, waypost.Webhook](),

@@ -77,7 +77,6 @@ func TestPanicIsNoAnswerForOthers(t *testing.T) {
 			w := newWorld(t, 2)
 			w.fresh = call != "SendingsOfRounds"
 			claimed, joined := make(chan struct{}), make(chan struct{})
-			w.onSent = func(string) { close(joined) }
 			var once sync.Once
 			a := w.process(faulty{w.store, func(c string) error {
 				if c == call {
@@ -92,7 +91,8 @@ func TestPanicIsNoAnswerForOthers(t *testing.T) {
 			first := make(chan error, 1)
 			go func() { _, err := w.deliver(a); first <- err }()
 			<-claimed
-			if got, err := w.deliver(a); err == nil {
+			joins := awaiting{t.Context(), sync.OnceFunc(func() { close(joined) })}
+			if got, err := runIn(joins, a, w.batch()); err == nil {
 				t.Errorf("the run that has joined answers %+v", got)
 			}
 			if err := <-first; err == nil {

@@ -40,8 +40,7 @@ type recently[T any] struct {
 }
 
 func newRecent[T any](now func() time.Time, load func(context.Context, string) (T, error), nobody T) *recent[T] {
-	known, _ := lru.New[string, recently[T]](maxRecent) // fails for a size below 1 only
-	return &recent[T]{now, load, nobody, known}
+	return &recent[T]{now, load, nobody, newKept[string, recently[T]](maxRecent)}
 }
 
 func (s *recent[T]) find(ctx context.Context, key string) (T, error) {

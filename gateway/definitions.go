@@ -10,8 +10,9 @@ import (
 	"waypost/journey"
 )
 
-// maxDefinitions bounds the parsed definitions that are kept.
-const maxDefinitions = 500
+// maxDefinitions bounds the parsed definitions that are kept, maxPublished the journeys
+// whose published version is.
+const maxDefinitions, maxPublished = 500, 10_000
 
 // definitions keeps published definitions parsed: they never change.
 type definitions = lru.Cache[versionKey, *journey.Definition]
@@ -21,9 +22,12 @@ type versionKey struct {
 	version   int
 }
 
-func newDefinitions() *definitions {
-	parsed, _ := lru.New[versionKey, *journey.Definition](maxDefinitions) // fails for a size below 1 only
-	return parsed
+func newDefinitions() *definitions { return newKept[versionKey, *journey.Definition](maxDefinitions) }
+
+// newKept makes a cache of size, which is more than 0.
+func newKept[K comparable, V any](size int) *lru.Cache[K, V] {
+	kept, _ := lru.New[K, V](size) // fails for a size below 1 only
+	return kept
 }
 
 // definition returns a published version of a journey that was found in the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/store/storetest"
 )
 
 // pathOf writes a dry run's way as "node result", and what it came to.
@@ -57,7 +58,7 @@ func TestDryRun(t *testing.T) {
 	if got := f.get("/v1/deliveries"); got.raw != `{"items":[],"nextCursor":null}` || f.wakes.n.Load() != 0 {
 		t.Errorf("deliveries %s, woken %d times", got.raw, f.wakes.n.Load())
 	}
-	if e, err := f.store.ClaimCohort(t.Context()); err != nil || e != nil {
+	if e, err := storetest.ClaimCohort(t.Context(), f.store); err != nil || e != nil {
 		t.Errorf("enrolled %v, %v", e, err)
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"unicode"
@@ -88,24 +89,51 @@ func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
-	if err != nil {
-		return answer{}, err
+	e.JourneyID, e.AppID = r.param("id"), r.app.ID
+	for {
+		ans, err := a.enrollPublished(ctx, r, e)
+		if !errors.Is(err, waypost.ErrNotPublished) {
+			return ans, err
+		}
+		a.published.Remove(publishedKey{r.scope, e.JourneyID})
 	}
-	if refused := takesLeads(j); refused != nil {
-		// What does not exist comes before what is in the wrong state.
-		if _, err := a.Leads.Lead(ctx, r.scope, e.LeadsID); err != nil {
+}
+
+// publishedKey names a journey whose published version is remembered.
+type publishedKey struct {
+	scope     waypost.Scope
+	journeyID string
+}
+
+// enrollPublished enrolls in the published version. The one that was published last is
+// remembered, which saves a read; if another one is since, storage says ErrNotPublished.
+func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollment) (answer, error) {
+	key := publishedKey{r.scope, e.JourneyID}
+	version, remembered := a.published.Get(key)
+	if !remembered {
+		j, err := a.Journeys.Journey(ctx, r.scope, e.JourneyID)
+		if err != nil {
 			return answer{}, err
 		}
-		return answer{}, refused
+		if refused := takesLeads(j); refused != nil {
+			// What does not exist comes before what is in the wrong state.
+			if _, err := a.Leads.Lead(ctx, r.scope, e.LeadsID); err != nil {
+				return answer{}, err
+			}
+			return answer{}, refused
+		}
+		version = j.PublishedVersion
+		a.published.Add(key, version)
 	}
-	definition, err := a.definition(ctx, r.scope, j.ID, j.PublishedVersion)
+	definition, err := a.definition(ctx, r.scope, e.JourneyID, version)
 	if err != nil {
 		return answer{}, err
 	}
-	e.JourneyID, e.Version, e.AppID = j.ID, j.PublishedVersion, r.app.ID
+	e.Version = version
+	entry := definition.Reentry()
+	entry.Current = true
 	return effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
-		return a.Enrollments.Enroll(ctx, r.scope, e, definition.Reentry())
+		return a.Enrollments.Enroll(ctx, r.scope, e, entry)
 	}, func(e waypost.Enrollment) (answer, error) {
 		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
 	})

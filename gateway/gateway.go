@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/valyala/fasthttp"
 
 	"waypost"
@@ -104,6 +105,7 @@ type api struct {
 	credentials *recent[waypost.Credential]
 	tokens      *tokens
 	definitions *definitions
+	published   *lru.Cache[publishedKey, int] // see enrollPublished
 	simulations simulations
 	nonceAway   atomic.Bool   // whether the last nonce could not be kept in Redis
 	spools      slots         // of imports that are being taken in
@@ -117,7 +119,7 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 
 func newAPI(o Options) *api {
 	return &api{
-		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(),
+		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(), published: newKept[publishedKey, int](maxPublished),
 		simulations: newSimulations(), spools: slots{most: maxSpools, mostOf: maxSpoolsPerApp},
 		trials: slots{most: maxTrials, mostOf: maxTrialsPerApp}, headerTime: headerTime, bodyTime: bodyTime,
 	}

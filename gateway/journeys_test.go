@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/store/storetest"
 )
 
 func (f *fixture) publishedJourney(definition string) string {
@@ -169,7 +170,7 @@ func TestEnrollments(t *testing.T) {
 	if shown.json["entryKey"] != "k" || shown.json["leadsId"] != float64(lead) || shown.json["endedAt"] != nil || len(shown.json["timeline"].([]any)) != 0 {
 		t.Errorf("shown %s", shown.raw)
 	}
-	if cohort, err := f.store.ClaimCohort(t.Context()); err != nil || cohort == nil {
+	if cohort, err := storetest.ClaimCohort(t.Context(), f.store); err != nil || cohort == nil {
 		t.Fatalf("claim: %v, %v", cohort, err)
 	} else if err := f.store.MarkStarted(t.Context(), cohort.ID); err != nil {
 		t.Fatal(err)
@@ -195,5 +196,16 @@ func TestEnrollments(t *testing.T) {
 		t.Errorf("no %s\nin %s", timeline, shown.raw)
 	}
 	f.get("/v1/enrollments/enr_nope").fault(t, 404, "NotFound")
+
+	// The gateway remembers the published version, and learns of the next one.
+	f.send("PUT", "/v1/journeys/"+id, welcome(hook)).expect(t, 200)
+	if _, err := f.store.PublishJourney(t.Context(), waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}, id, waypost.Publication{Name: "J", Hash: "next", Definition: []byte(welcome(hook))}); err != nil {
+		t.Fatal(err)
+	}
+	if a := f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d,"entryKey":"next"}`, lead)).expect(t, 202); a.json["version"] != float64(2) {
+		t.Errorf("enrolled in %s, want version 2", a.raw)
+	}
+	f.send("POST", "/v1/journeys/"+id+"/archive", "").expect(t, 200)
+	f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d,"entryKey":"late"}`, lead)).fault(t, 409, "Conflict")
 	f.do(call{method: "GET", target: "/v1/enrollments/" + enrollment, headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
 }

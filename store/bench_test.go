@@ -245,7 +245,7 @@ func benchmarkEnroll(b *testing.B, s *store.Store) {
 	wg.Wait()
 	enrolled := b.Elapsed()
 	for {
-		c, err := s.ClaimCohort(ctx)
+		c, err := storetest.ClaimCohort(ctx, s)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -16,12 +16,11 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// versionTable is where goose notes which files it has applied to a database. Builds before
-// the one schema file noted that in earlierTable, goose's own choice.
-const (
-	versionTable = "schema_version"
-	earlierTable = "goose_db_version"
-)
+// versionTable is where goose notes which files it has applied to a database. Builds of
+// other schemas noted that in earlierTables.
+const versionTable = "schema_versions"
+
+var earlierTables = []string{"goose_db_version", "schema_version"}
 
 // migrateTries is how many seconds a process waits for another that migrates.
 const migrateTries = 600
@@ -128,11 +127,14 @@ func (l location) schemaVersion(ctx context.Context, db *sql.DB) (version int64,
 	if err != nil || noted {
 		return version, l.explain(err)
 	}
-	earlier, err := l.hasTable(ctx, db, earlierTable)
-	if earlier {
-		return 0, fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
+	for _, table := range earlierTables {
+		if earlier, err := l.hasTable(ctx, db, table); err != nil {
+			return 0, l.explain(err)
+		} else if earlier {
+			return 0, fmt.Errorf("WAYPOST_DATABASE_URL: %s was made by an earlier build, which this one cannot read; begin with an empty database (waypost-dev: with another WAYPOST_DATA_DIR)", l.name())
+		}
 	}
-	return 0, l.explain(err)
+	return 0, nil
 }
 
 func (l location) hasTable(ctx context.Context, db *sql.DB, name string) (found bool, err error) {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,8 +72,8 @@ func TestEnrollInOneStatement(t *testing.T) {
 		if _, _, err := s.Enrollment(ctx, c.sc, e.ID); (err == nil) != c.done {
 			t.Errorf("%s: the enrollment: %v", c.name, err)
 		}
-		if err := s.MarkStarted(ctx, e.ID); (err == nil) != (c.done && claimed) {
-			t.Errorf("%s: its cohort: %v", c.name, err)
+		if free, err := s.ClaimEnrollments(ctx, time.Time{}); err != nil || (free != nil) != (c.done && !claimed) {
+			t.Errorf("%s: others claim %+v, %v", c.name, free, err)
 		}
 		if c.done {
 			continue
@@ -81,6 +82,63 @@ func TestEnrollInOneStatement(t *testing.T) {
 		if _, err := s.Enroll(ctx, c.sc, e, c.reentry); waypost.CodeOf(err) != c.code {
 			t.Errorf("%s: Enroll says %v, want %s", c.name, err, c.code)
 		}
+	}
+}
+
+// Enrollments that come together share statements. One that waits for a row that another
+// transaction holds keeps no others waiting.
+func TestEnrollTogether(t *testing.T) {
+	t.Parallel()
+	s, db := openDatabase(t)
+	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
+	journey, _, _, leads := published(t, s, sc, 20)
+	enroll := func(lead int64, key string) error {
+		_, _, err := s.EnrollClaimed(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_test", EntryKey: key}, waypost.Reentry{})
+		return err
+	}
+	must(t, enroll(leads[0], "held"))
+	held, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	_, err = held.ExecContext(ctx, "SELECT 1 FROM journey_entries WHERE leads_id = $1 AND entry_key = 'held' FOR UPDATE", leads[0])
+	must(t, err)
+	waits := make(chan error, 1)
+	go func() { waits <- enroll(leads[0], "held") }()
+	for waiting := 0; waiting == 0; {
+		must(t, db.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting))
+	}
+
+	var mu sync.Mutex
+	passed := map[int64]int{}
+	var enrolling sync.WaitGroup
+	for _, lead := range leads {
+		for range 3 {
+			enrolling.Go(func() {
+				err := enroll(lead, "k")
+				if err != nil && waypost.CodeOf(err) != waypost.CodeConflict {
+					t.Error(err)
+				}
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					passed[lead]++
+				}
+			})
+		}
+	}
+	enrolling.Wait()
+	for _, lead := range leads {
+		if passed[lead] != 1 {
+			t.Errorf("lead %d has entered %d times at once", lead, passed[lead])
+		}
+	}
+	select {
+	case err := <-waits:
+		t.Errorf("what waits for a lock ended with %v", err)
+	default:
+	}
+	must(t, held.Rollback())
+	if err := <-waits; waypost.CodeOf(err) != waypost.CodeConflict {
+		t.Errorf("what waited for a lock ended with %v", err)
 	}
 }
 
@@ -283,7 +341,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				e, err := way.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i], AppID: "app_test"}, waypost.Reentry{})
 				must(t, err)
 				keys[i] = waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
-				c, err := way.ClaimCohort(ctx)
+				c, err := storetest.ClaimCohort(ctx, way)
 				if err != nil || c == nil || c.ID != e.ID || len(c.Members) != 1 || c.Members[0].EnrollmentID != e.ID || c.Members[0].LeadsID != leads[i] {
 					t.Fatalf("claimed %+v, %v", c, err)
 				}
@@ -481,44 +539,6 @@ func TestRecordedInOrder(t *testing.T) {
 	must(t, <-recorded)
 }
 
-// One statement claims what is there; where others have all of a version, the
-// transaction finds out what else there is.
-func TestClaimInOneStatement(t *testing.T) {
-	t.Parallel()
-	s := storetest.Postgres(t, time.Now)
-	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
-	claim := func(want ...int) {
-		t.Helper()
-		for i, n := range want {
-			c, known, err := s.ClaimInOneStatement(t.Context())
-			if err != nil || !known || n == 0 && c != nil || n > 0 && (c == nil || len(c.Members) != n) {
-				t.Fatalf("claimed %+v, %t, %v, want %d", c, known, err, n)
-			}
-			if n == 1 && c.ID != c.Members[0].EnrollmentID || n > 1 && !waypost.IsID(waypost.PrefixCohort, c.ID) {
-				t.Errorf("%d members are called %s", n, c.ID)
-			}
-			if n == 0 {
-				continue
-			}
-			if last := i+2 == len(want); c.Last != last {
-				t.Errorf("says of the last who waits %t, want %t", c.Last, last)
-			}
-			stale, err := s.StaleCohorts(t.Context(), time.Now().Add(time.Hour), 10)
-			must(t, err)
-			if len(stale) != 1 || stale[0].ID != c.ID || !slices.EqualFunc(stale[0].Members, c.Members, func(a, b waypost.CohortMember) bool {
-				return a.EnrollmentID == b.EnrollmentID && a.LeadsID == b.LeadsID
-			}) {
-				t.Errorf("claimed %+v, and %+v is written down", c, stale)
-			}
-			must(t, s.MarkStarted(t.Context(), c.ID))
-		}
-	}
-	claim(0)
-	published(t, s, sc, 1)
-	published(t, s, sc, waypost.MaxCohort+2)
-	claim(1, waypost.MaxCohort, 2, 0)
-}
-
 // Where others need a transaction that does not come through, what is open is told all
 // the same: nobody would POST it otherwise, and it would count as an attempt.
 func TestOpenedBesideAnOutage(t *testing.T) {
@@ -565,7 +585,7 @@ func TestPlannedByIndex(t *testing.T) {
 	planned := s.Planned()
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 1)
-	_, _, err := s.ClaimInOneStatement(ctx)
+	_, err := storetest.ClaimCohort(ctx, s)
 	must(t, err)
 	must(t, s.MarkStarted(ctx, keys[0].EnrollmentID))
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -626,7 +646,7 @@ func TestPlannedByIndex(t *testing.T) {
 		statements[text] = explain
 	}
 	must(t, errors.Join(rows.Err(), rows.Close()))
-	if len(statements) < 13 {
+	if len(statements) < 12 {
 		t.Errorf("only %d statements were planned", len(statements))
 	}
 	for text, explain := range statements {
@@ -639,7 +659,7 @@ func TestPlannedByIndex(t *testing.T) {
 				t.Errorf("all of %s is read by %s", node.Relation, text)
 			}
 			// The few that wait are read in order.
-			if slices.Contains([]string{"", "enrollments_unclaimed", "notices_bulk", "notices_others"}, node.Index) {
+			if slices.Contains([]string{"", "notices_bulk", "notices_others"}, node.Index) {
 				continue
 			}
 			used := 0

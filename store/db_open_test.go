@@ -109,13 +109,13 @@ func TestMigrate(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		exec(t, driver, dsn, "INSERT INTO schema_version (version_id, is_applied) VALUES (9999, TRUE)")
+		exec(t, driver, dsn, "INSERT INTO schema_versions (version_id, is_applied) VALUES (9999, TRUE)")
 		_, err = open(t, url)
 		wantLine(t, err, "9999", "newer waypost")
 		_, _, err = store.Migrate(t.Context(), url)
 		wantLine(t, err, "9999", "newer waypost")
 
-		exec(t, driver, dsn, "DELETE FROM schema_version WHERE version_id > 0")
+		exec(t, driver, dsn, "DELETE FROM schema_versions WHERE version_id > 0")
 		_, err = open(t, url)
 		wantLine(t, err, "waypost migrate")
 	})

@@ -46,13 +46,14 @@
 //	launch_occurrences.go    recurring launches
 //	enrollment.go            Enrollments and their timelines
 //	enrollment_enter.go      Enroll, re-entry
+//	enrollment_together.go   enrolling of several requests in one statement
 //	enrollment_onward.go     enrollments that enroll nodes make
 //	enrollment_progress.go   how far they got
 //	enrollment_waits.go      waitForEvent, waitUntil
 //	enrollment_exits.go      events that end enrollments
 //	enrollment_moves.go      enrollments that go on in another version
 //	cohort.go                cohorts: claims of launches, marks of their start
-//	cohort_claim.go          ClaimCohort
+//	cohort_claim.go          ClaimEnrollments, FormCohort
 //	control.go               pauses and cancels
 //
 // What is sent.

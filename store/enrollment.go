@@ -28,7 +28,8 @@ type enrollmentRow struct {
 	NodeID    string  `bun:"node_id"`
 	LastSeq   int     `bun:"last_seq"`
 	CohortID  *string `bun:"cohort_id"`
-	Source    *string `bun:"source"` // see EnrollOnward
+	ClaimedAt stamp   `bun:"claimed_at"` // until it is in a cohort
+	Source    *string `bun:"source"`     // see EnrollOnward
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it
 	CreatedAt stamp   `bun:"created_at"`

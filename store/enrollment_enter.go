@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -12,37 +11,35 @@ import (
 	"waypost"
 )
 
-// Enroll stores an enrollment as pending, for the pump to start. It takes
+// Enroll stores an enrollment as pending, for a pump to claim. It takes
 // JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
-// here. NotFound if the scope lacks the lead or the journey version, Conflict if
-// the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
+// here. NotFound if the scope lacks the lead or the journey version, ErrNotPublished as r
+// says, Conflict if the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several.
 func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
-	e, err := s.enroll(ctx, sc, e, r, nil)
+	e, err := s.enroll(ctx, sc, e, r, false)
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
 	}
 	return e, nil
 }
 
-// EnrollClaimed is Enroll and ClaimCohort in one: the caller is to start the cohort,
-// which has this enrollment only. Without a cohort the enrollment waits to be claimed.
-func (s *Store) EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+// EnrollClaimed is Enroll and ClaimEnrollments in one, for this enrollment only. claimed is
+// nil if that was not possible: then it waits to be claimed.
+func (s *Store) EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
 	// Before anything is written: what is accepted must not be answered with an error.
 	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
 	if err != nil {
 		e, err := s.Enroll(ctx, sc, e, r)
 		return e, nil, err
 	}
-	cohort := &waypost.Cohort{Version: version}
-	if e, err = s.enroll(ctx, sc, e, r, cohort); err != nil {
+	if e, err = s.enroll(ctx, sc, e, r, true); err != nil {
 		return waypost.Enrollment{}, nil, fmt.Errorf("enroll: %w", err)
 	}
-	return e, cohort, nil
+	return e, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}}, nil
 }
 
-// enroll stores an enrollment; if there is a cohort, it is that of the enrollment.
-func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, cohort *waypost.Cohort) (waypost.Enrollment, error) {
+func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, claimed bool) (waypost.Enrollment, error) {
 	var p waypost.Problems
 	checkText(&p, "entryKey", e.EntryKey)
 	if err := p.Err("entryKey"); err != nil {
@@ -61,21 +58,15 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID, EntryKey: e.EntryKey,
 		Params: params, Status: string(waypost.EnrollmentPending), CreatedAt: stamp{now},
 	}
+	if claimed {
+		row.ClaimedAt = row.CreatedAt
+	}
 	enrolled, err := row.enrollment()
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	var claimed *cohortRow
-	if cohort != nil {
-		cohort.Members = []waypost.CohortMember{{EnrollmentID: row.ID, LeadsID: row.LeadsID}}
-		cohort.ID = cohortID(cohort.Members, now)
-		if claimed, err = claimedRow(*cohort, versionKey{JourneyID: row.JourneyID, Version: row.Version}, row.CreatedAt, now); err != nil {
-			return waypost.Enrollment{}, err
-		}
-		row.CohortID = &claimed.ID
-	}
 	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
-		done, err := s.enrollInOneStatement(ctx, row, r, claimed)
+		done, err := s.enrollTogether(ctx, row, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
 		}
@@ -85,7 +76,7 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	}
 	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if row.Exits, err = findEntrants(ctx, tx, row); err != nil {
+		if row.Exits, err = findEntrants(ctx, tx, row, r); err != nil {
 			return err
 		}
 		if row.Exits { // see exits
@@ -96,11 +87,6 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		if err := enter(ctx, tx, row, r); err != nil {
 			return err
 		}
-		if claimed != nil {
-			if _, err := tx.NewInsert().Model(claimed).Exec(ctx); err != nil {
-				return err
-			}
-		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
@@ -110,10 +96,11 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 
 // findEntrants looks whether the scope has the lead and the journey version, and
 // whether events end enrollments of that.
-func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool, err error) {
+func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) (exits bool, err error) {
 	var there struct {
 		Lead     bool `bun:"lead"`
 		Version  bool `bun:"version"`
+		Current  bool `bun:"current"`
 		Archived bool `bun:"archived"`
 		Exits    bool `bun:"exits"`
 	}
@@ -124,9 +111,11 @@ func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool
 		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND org = ? AND stage = ?) AS lead,
 		EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
 			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version,
+		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.published_version = ?) AS current,
 		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.status = ?) AS archived,
 		EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = ? AND version = ?) AS exits`,
-		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version, row.JourneyID, waypost.JourneyArchived,
+		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version,
+		row.JourneyID, row.Version, row.JourneyID, waypost.JourneyArchived,
 		row.JourneyID, row.Version).Scan(ctx, &there)
 	switch {
 	case err != nil:
@@ -137,6 +126,8 @@ func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow) (exits bool
 		return false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
 	case there.Archived:
 		return false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
+	case r.Current && !there.Current:
+		return false, waypost.ErrNotPublished
 	}
 	return there.Exits, nil
 }
@@ -187,43 +178,4 @@ func onReentry(r waypost.Reentry, conditions ...string) string {
 		suffix += " WHERE " + strings.Join(conditions, " AND ")
 	}
 	return suffix
-}
-
-// enrollInOneStatement is Enroll, or EnrollClaimed if there is a cohort, in one statement, without
-// a transaction around it: four round trips less. Where anything is in its way, done is
-// false and nothing has happened; Enroll finds out what it is. So it does where events end
-// enrollments, which needs a lock.
-func (s *Store) enrollInOneStatement(ctx context.Context, row enrollmentRow, r waypost.Reentry, cohort *cohortRow) (done bool, err error) {
-	text := `WITH entered AS (
-		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
-		SELECT $1::text, $2::bigint, $3::text, $4::bigint, $5::text, 1
-		WHERE EXISTS (SELECT 1 FROM leads WHERE leads_id = $2 AND (org, stage) IS NOT DISTINCT FROM ($6::text, $7::text))
-		AND EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
-			WHERE j.id = $1 AND j.org = $6 AND j.stage = $7 AND v.version = $8 AND j.status <> $9)
-		AND NOT EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = $1 AND version = $8)
-		` + onReentry(r) + ` RETURNING enrollment_id),
-	e AS (INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, cohort_id)
-		SELECT enrollment_id, $6::text, $7::text, $1, $8::bigint, $2, $10::text, $3, $11::text, $12::text, '', 0, 0, FALSE, $4, $13::text FROM entered RETURNING id)
-	`
-	args := []any{
-		row.JourneyID, row.LeadsID, row.EntryKey, row.CreatedAt.UnixMicro(), row.ID, row.Org, row.Stage, row.Version,
-		string(waypost.JourneyArchived), row.AppID, row.Params, row.Status, row.CohortID,
-	}
-	if cohort == nil {
-		text += "SELECT id FROM e"
-	} else {
-		text += "INSERT INTO cohorts (id, journey_id, version, accepted_at, claimed_at, size, members) SELECT $13, $1, $8, $4, $14::bigint, $15::bigint, $16::text FROM e RETURNING id"
-		args = append(args, cohort.ClaimedAt.UnixMicro(), cohort.Size, *cohort.Members)
-	}
-	rows, err := s.query(ctx, nil, text, args...)
-	if err == nil {
-		err = scanAll(rows, func(rows *sql.Rows) error {
-			done = true
-			return rows.Scan(new(string))
-		})
-	}
-	if refused(err) {
-		return false, nil // Enroll tries again
-	}
-	return done, err
 }

@@ -7,7 +7,7 @@ import (
 	"waypost"
 )
 
-// OpenInOneStatement, RecordInOneStatement and ClaimInOneStatement do the parts that PostgreSQL does in one
+// OpenInOneStatement and RecordInOneStatement do the parts that PostgreSQL does in one
 // statement.
 func (s *Store) OpenInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	return s.openInOneStatement(ctx, openings)
@@ -22,11 +22,6 @@ func (s *Store) ByTransaction() *Store {
 	return &Store{r: s.r, w: s.w, postgres: s.postgres, briefing: s.briefing, versions: s.versions, keys: s.keys, now: s.now}
 }
 
-func (s *Store) ClaimInOneStatement(ctx context.Context) (cohort *waypost.Cohort, known bool, err error) {
-	cohort, _, known, err = s.claimInOneStatement(ctx)
-	return cohort, known, err
-}
-
 // EnrollInOneStatement does the part of Enroll, or of EnrollClaimed, that PostgreSQL does in one
 // statement.
 func (s *Store) EnrollInOneStatement(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, claimed bool) (done bool, err error) {
@@ -34,11 +29,11 @@ func (s *Store) EnrollInOneStatement(ctx context.Context, sc waypost.Scope, e wa
 		ID: e.ID, Org: sc.Org, Stage: string(sc.Stage), JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID,
 		Params: "{}", Status: string(waypost.EnrollmentPending), CreatedAt: stamp{s.time()},
 	}
-	if !claimed {
-		return s.enrollInOneStatement(ctx, row, r, nil)
+	if claimed {
+		row.ClaimedAt = row.CreatedAt
 	}
-	row.CohortID = &row.ID
-	return s.enrollInOneStatement(ctx, row, r, &cohortRow{ID: row.ID, ClaimedAt: row.CreatedAt, Size: 1, Members: new("[]")})
+	all, err := s.enrollInOneStatement(ctx, []enrollmentRow{row}, r)
+	return all[e.ID], err
 }
 
 // Planned is the pool of statements that are planned once, with one connection.

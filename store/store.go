@@ -28,6 +28,8 @@ type Store struct {
 
 	exports chan struct{} // holds one for each export that runs
 
+	together together // see enrollTogether
+
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	briefing string // see Briefing
 

@@ -90,12 +90,12 @@ func (c *Clock) started(at time.Time) {
 		"behind", off.Round(time.Millisecond).String(), "corrected", off.Abs() > tolerated)
 }
 
-// observer has a clock look at every task that Temporal has started here, and a pump
-// at every activity that has ended, or failed.
+// observer has a clock look at every task that Temporal has started here, and tells of
+// every activity that has failed.
 type observer struct {
 	interceptor.WorkerInterceptorBase
-	clock *Clock
-	pump  *Pump
+	clock  *Clock
+	failed func(error)
 }
 
 func (o *observer) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
@@ -113,10 +113,9 @@ func (a *observedActivity) ExecuteActivity(ctx context.Context, in *interceptor.
 		a.by.clock.started(info.StartedTime)
 	}
 	result, err := a.Next.ExecuteActivity(ctx, in)
-	if err != nil && a.by.pump.Failed != nil {
-		a.by.pump.Failed(err)
+	if err != nil {
+		a.by.failed(err)
 	}
-	a.by.pump.Acted(info.WorkflowExecution.ID)
 	return result, err
 }
 

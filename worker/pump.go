@@ -18,7 +18,8 @@ import (
 type Outbox interface {
 	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
-	ClaimCohort(ctx context.Context) (*waypost.Cohort, error)
+	ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error)
+	FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error)
 	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)
 	StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error)
 	MarkStarted(ctx context.Context, cohortIDs ...string) error
@@ -57,41 +58,31 @@ type Starter interface {
 
 // Pump is the only way of enrollments, launches, imports, redeliveries and notices
 // into Temporal.
-// Enrollments of the same journey version that wait at the same time share a
-// workflow; in a quiet system each has its own. Several pumps, in one process or
-// in many, share the work.
+// Enrollments of the API wait in toSend until their first messages are sent; then, if they
+// are in no hurry, in gathering; and in toStart until their workflow is started. Those of
+// the same journey version that wait at the same time share a workflow; in a quiet system
+// each has its own. Several pumps, in one process or in many, share the work.
 type Pump struct {
 	// What may be set before Run. Now tells how long ago something was claimed; it is
 	// time.Now otherwise. Bells are rung by others who have written something (All) or
 	// only enrollments (Enrollments); nil are not listened to.
 	Now              func() time.Time
 	All, Enrollments Bell
-	// Failed is called with what the database or Temporal could not do, for this pump or
-	// for an activity of its worker.
-	Failed func(error)
-	// SendAhead sends the first messages of a cohort that is about to be started, if it can,
-	// and tells whether it may have; nil sends none. It is not called while Temporal is away.
-	SendAhead func(context.Context, waypost.Cohort) (sent bool)
 
 	outbox  Outbox
 	starter Starter
+	engine  Engine
 	observe PumpObserver
 	log     *slog.Logger
 	wakes   []chan struct{} // of the lanes
 
-	enrolled chan struct{}        // wakes startEnrollments
-	idle     chan struct{}        // tells that it waits to be woken
-	places   chan struct{}        // as many as are in flight
-	offer    chan struct{}        // gives the place of who waits to be woken to Enroll
-	claimed  chan *waypost.Cohort // of Enroll, each with a place; nil gives that back
-	firsts   firsts
-	rush     rush
-	sending  sync.WaitGroup // ahead of workflows
-	toMark   gathering
-	refused  atomic.Int32 // starts in a row
+	toSend, toStart queue
+	gathering       gatherings
+	sending         sync.WaitGroup // ahead of workflows
+	refused         atomic.Int32   // starts of enrollments in a row
 
 	// When the last single enrollment, and the last cohort of a launch, was seen, in
-	// Unix milliseconds.
+	// Unix milliseconds: while there are single ones, launches leave Temporal time for them.
 	single, launch atomic.Int64
 }
 
@@ -127,14 +118,13 @@ const (
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
-func NewPump(outbox Outbox, starter Starter, observe PumpObserver, log *slog.Logger) *Pump {
+func NewPump(outbox Outbox, starter Starter, engine Engine, observe PumpObserver, log *slog.Logger) *Pump {
 	if observe == nil {
 		observe = unobserved{}
 	}
-	p := &Pump{outbox: outbox, starter: starter, observe: observe, log: log, Now: time.Now,
-		enrolled: make(chan struct{}, 1), idle: make(chan struct{}, 1),
-		places: make(chan struct{}, cohortsInFlight), offer: make(chan struct{}), claimed: make(chan *waypost.Cohort, cohortsInFlight),
-		toMark: gathering{some: make(chan struct{}, 1)}}
+	p := &Pump{outbox: outbox, starter: starter, engine: engine, observe: observe, log: log, Now: time.Now}
+	p.toSend.some, p.toStart.some = make(chan struct{}, 1), make(chan struct{}, 1)
+	p.gathering.groups = map[version]*waypost.Cohort{}
 	p.wakes = make([]chan struct{}, len(p.lanes()))
 	for i := range p.wakes {
 		p.wakes[i] = make(chan struct{}, 1)
@@ -157,6 +147,7 @@ type lane struct {
 
 func (p *Pump) lanes() []lane {
 	lanes := []lane{
+		{"claim enrollments", sweepEvery, (*Pump).claimEnrollments}, // the first: see Enrolled
 		{"start left enrollments", sweepEvery, (*Pump).startLeft},
 		{"start launches", sweepEvery, (*Pump).startLaunches},
 		{"delete schedules", sweepEvery, (*Pump).deleteSchedules},
@@ -175,30 +166,54 @@ func (p *Pump) lanes() []lane {
 
 // Wake has the pump look at once for what there is to do. It never blocks.
 func (p *Pump) Wake() {
-	for _, wake := range p.wakes {
-		select {
-		case wake <- struct{}{}:
-		default: // it is awake
-		}
+	for _, lane := range p.wakes {
+		wake(lane)
 	}
-	p.Enrolled()
+}
+
+// Enrolled has the pump look at once for enrollments that nobody has claimed. It never
+// blocks.
+func (p *Pump) Enrolled() { wake(p.wakes[0]) }
+
+func wake(lane chan<- struct{}) {
+	select {
+	case lane <- struct{}{}:
+	default: // it is awake
+	}
 }
 
 // Run pumps until ctx ends.
 func (p *Pump) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { p.startEnrollments(ctx) })
-	running.Go(func() { p.markGathered(ctx) })
+	running.Go(func() { p.sendEnrollments(ctx) })
+	for range starters {
+		running.Go(func() { p.startEnrollments(ctx) })
+	}
 	if p.All != nil {
-		running.Go(func() { p.hear(ctx, p.All, nil, p.Wake) })
+		running.Go(func() { p.hear(ctx, p.All, p.Wake) })
 	}
 	if p.Enrollments != nil {
-		running.Go(func() { p.hear(ctx, p.Enrollments, p.idle, p.Enrolled) })
+		running.Go(func() { p.hear(ctx, p.Enrollments, p.Enrolled) })
 	}
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
 	running.Wait()
+	p.sending.Wait()
+	p.startClaimedLast(ctx)
+}
+
+// hear wakes this pump when a bell is rung.
+func (p *Pump) hear(ctx context.Context, bell Bell, wake func()) {
+	for ctx.Err() == nil {
+		rung, err := bell.Await(ctx)
+		if err != nil {
+			sleep(ctx, sweepEvery, nil) // until then what is written is found by looking
+		}
+		if rung {
+			wake()
+		}
+	}
 }
 
 func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
@@ -223,9 +238,7 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 // number, which several goroutines may count together; a library's back-off is for one.
 func (p *Pump) retryIn(ctx context.Context, what string, failures int, err error) {
 	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
-	if p.Failed != nil {
-		p.Failed(err)
-	}
+	p.engine.Failed(err)
 	if ctx.Err() == nil {
 		p.log.Error(what+"; will retry", "in", wait.String(), "error", err)
 	}
@@ -271,9 +284,6 @@ func (p *Pump) startLeft(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for i := range cohorts {
-		cohorts[i].Ahead = cohorts[i].LaunchID == "" // nobody knows
-	}
 	return len(cohorts) == staleLimit, p.startCohorts(ctx, cohorts)
 }
 
@@ -283,13 +293,21 @@ func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error
 	var errs error
 	var started []string
 	for _, cohort := range cohorts {
-		if err := p.start(ctx, cohort); err != nil {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartCohort(ctx, cohort) }); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
+		p.observe.Started(KindEnrollment, len(cohort.Members))
 		started = append(started, cohort.ID)
 	}
-	return errors.Join(errs, p.mark(ctx, started))
+	if len(started) == 0 {
+		return errs
+	}
+	err := p.limited(ctx, func(ctx context.Context) error { return p.outbox.MarkStarted(ctx, started...) })
+	if waypost.CodeOf(err) == waypost.CodeNotFound { // one has ended, and is gone
+		err = nil
+	}
+	return errors.Join(errs, err)
 }
 
 // startLaunches starts launches, and renews the Schedules of those that recur: new ones

@@ -138,7 +138,7 @@ func newFixture(t *testing.T, db *store.Store) fixture {
 func runPumps(ctx context.Context, db *store.Store, temporal *unreliable, n int) (pumps []*Pump, wait func()) {
 	var pumping sync.WaitGroup
 	for range n {
-		p := NewPump(db, temporal, nil, slog.New(slog.DiscardHandler))
+		p := NewPump(db, temporal, none{}, nil, slog.New(slog.DiscardHandler))
 		p.Now = func() time.Time { return time.Now().Add(staleAfter + time.Second) }
 		pumps = append(pumps, p)
 		pumping.Go(func() { p.Run(ctx) })

@@ -23,7 +23,9 @@ type leftOutbox struct {
 	started chan string
 }
 
-func (o *leftOutbox) ClaimCohort(context.Context) (*waypost.Cohort, error) { return nil, nil }
+func (o *leftOutbox) ClaimEnrollments(context.Context, time.Time) (*waypost.Cohort, error) {
+	return nil, nil
+}
 
 func (o *leftOutbox) ClaimLaunchCohorts(context.Context, int) ([]waypost.Cohort, error) {
 	return nil, nil
@@ -83,7 +85,7 @@ func (refusing) StartRedelivery(context.Context, waypost.RedeliveryBatch) error 
 func (refusing) Wake(context.Context, string, workflows.Wake) (bool, error) { return true, nil }
 
 func (r refusing) StartCohort(_ context.Context, c waypost.Cohort) error {
-	if c.ID == string(r) || !c.Ahead { // nobody knows what whoever left it has sent
+	if c.ID == string(r) {
 		return errors.New("refused")
 	}
 	return nil
@@ -126,7 +128,7 @@ func TestPumpCancelsWhatIsLeft(t *testing.T) {
 		want    []string
 	}{{ended{}, []string{left}}, {refusing(""), nil}} {
 		o := &endings{notices: []waypost.Notice{{ID: 1, WorkflowID: left}, {ID: 2, WorkflowID: cohort}}}
-		if _, err := NewPump(o, tt.starter, nil, slog.New(slog.DiscardHandler)).tell(t.Context(), false); err != nil {
+		if _, err := NewPump(o, tt.starter, none{}, nil, slog.New(slog.DiscardHandler)).tell(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(o.canceled, tt.want) || len(o.deleted) != 2 {
@@ -140,7 +142,7 @@ func TestSweepPassesARefusedCohort(t *testing.T) {
 	t.Parallel()
 	o := &leftOutbox{started: make(chan string, 3), cohorts: []waypost.Cohort{{ID: "coh_1"}, {ID: "coh_2"}, {ID: "coh_3"}}}
 	ctx, cancel := context.WithCancel(context.Background())
-	pump := NewPump(o, refusing("coh_1"), nil, slog.New(slog.DiscardHandler))
+	pump := NewPump(o, refusing("coh_1"), none{}, nil, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() { defer close(done); pump.Run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -184,7 +186,7 @@ func (counted) Signaled(int)                 {}
 func TestPumpRenews(t *testing.T) {
 	t.Parallel()
 	o, counts := &aged{}, counted{}
-	more, err := NewPump(o, refusing(""), counts, slog.New(slog.DiscardHandler)).startLaunches(t.Context())
+	more, err := NewPump(o, refusing(""), none{}, counts, slog.New(slog.DiscardHandler)).startLaunches(t.Context())
 	if err != nil || more || !slices.Equal(o.marked, []string{"lch_2", "lch_1"}) {
 		t.Errorf("marked %v, more %t, %v", o.marked, more, err)
 	}

@@ -31,11 +31,10 @@ const cachedWorkflows = 1000
 func init() { worker.SetStickyWorkflowCacheSize(cachedWorkflows) }
 
 // New makes the Temporal worker for the task queue; Start and Stop are the
-// caller's. clock is the one that the activities go by; pump starts what this worker is
-// to begin with.
-func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clock, pump *Pump) worker.Worker {
+// caller's. clock is the one that the activities go by; failed is called with their errors.
+func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clock, failed func(error)) worker.Worker {
 	w := worker.New(c, taskQueue, worker.Options{
-		Interceptors:      []interceptor.WorkerInterceptor{&observer{clock: clock, pump: pump}},
+		Interceptors:      []interceptor.WorkerInterceptor{&observer{clock: clock, failed: failed}},
 		WorkerStopTimeout: stopTimeout,
 		// Those that wait for no receiver have places of their own; launches that wait for
 		// their rate take no more than half of them.

@@ -14,6 +14,7 @@ import (
 
 	"waypost"
 	"waypost/journey"
+	"waypost/store/storetest"
 	"waypost/workflows"
 )
 
@@ -339,7 +340,7 @@ func (d *drawing) count(run journey.Run) {
 func (w *world) cohortOf(v waypost.JourneyVersion) *waypost.Cohort {
 	w.t.Helper()
 	for {
-		cohort, err := w.store.ClaimCohort(context.Background())
+		cohort, err := storetest.ClaimCohort(context.Background(), w.store)
 		must(w.t, err)
 		if cohort == nil || cohort.Version.JourneyID == v.JourneyID {
 			return cohort

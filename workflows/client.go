@@ -223,7 +223,7 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	v := cohort.Version
 	in := JourneyInput{
 		Scope: v.Scope, JourneyID: v.JourneyID, Version: v.Version, Name: v.Name,
-		Definition: json.RawMessage(v.Definition), LaunchID: cohort.LaunchID, Ahead: cohort.Ahead, Rules: rules,
+		Definition: json.RawMessage(v.Definition), LaunchID: cohort.LaunchID, Rules: rules,
 	}
 	leads := make([]string, len(cohort.Members))
 	for i, m := range cohort.Members {

@@ -24,6 +24,7 @@ import (
 	"waypost/delivery"
 	"waypost/journey"
 	"waypost/store"
+	"waypost/store/storetest"
 	"waypost/workflows"
 )
 
@@ -292,7 +293,7 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 		<-held.holds
 	}
 	for { // those of the others are claimed
-		cohort, err := w.store.ClaimCohort(t.Context())
+		cohort, err := storetest.ClaimCohort(t.Context(), w.store)
 		must(t, err)
 		if cohort == nil {
 			break
@@ -376,9 +377,9 @@ func TestSentAhead(t *testing.T) {
 	w.register()
 	enrolled := w.enroll(w.publish(`{"name":"J","start":"hello","nodes":[
 		{"id":"hello","type":"touchpoint","webhook":"WEBHOOK","next":"thanks"},{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"}]}`), 3)
-	cohort, err := w.store.ClaimCohort(t.Context())
+	cohort, err := storetest.ClaimCohort(t.Context(), w.store)
 	must(t, err)
-	if cohort.Ahead = w.engine.SendAhead(t.Context(), *cohort); !cohort.Ahead {
+	if !w.engine.SendAhead(t.Context(), *cohort, true) {
 		t.Fatal("nothing was sent ahead")
 	}
 	w.next = cohort

@@ -26,8 +26,7 @@ type JourneyInput struct {
 	Definition json.RawMessage `json:"definition"`
 	LaunchID   string          `json:"launch,omitempty"`
 	Members    []Member        `json:"members"`
-	Ahead      bool            `json:"ahead,omitempty"` // waypost.Cohort's
-	Rules      int             `json:"rules"`           // those of this run
+	Rules      int             `json:"rules"` // those of this run
 	Shown
 }
 
@@ -476,7 +475,7 @@ func (c *cohort) batch(node string, members []int) delivery.Batch {
 		b.Items[n] = delivery.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
 			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == delivery.OutcomeDeferred, Quiet: m.quiet(),
-			Fresh: m.fresh(), Ahead: c.in.Ahead && m.State.Visit == 1,
+			Fresh: m.fresh(), Ahead: c.in.LaunchID == "" && m.State.Visit == 1,
 		}
 	}
 	return b

@@ -15,6 +15,7 @@ import (
 	"waypost"
 	"waypost/journey"
 	"waypost/store"
+	"waypost/store/storetest"
 )
 
 // lead makes a lead with custom fields.
@@ -268,7 +269,7 @@ func TestEnroll(t *testing.T) {
 					t.Errorf("the message of the other journey is %s", d.Status)
 				}
 			}
-			if cohort, err := w.store.ClaimCohort(context.Background()); cohort != nil || err != nil {
+			if cohort, err := storetest.ClaimCohort(context.Background(), w.store); cohort != nil || err != nil {
 				t.Errorf("there is more to start: %+v, %v", cohort, err)
 			}
 		})
@@ -310,7 +311,7 @@ func TestEnrollPausedMeanwhile(t *testing.T) {
 		must(t, err)
 	})
 	w.run()
-	cohort, err := w.store.ClaimCohort(ctx)
+	cohort, err := storetest.ClaimCohort(ctx, w.store)
 	must(t, err)
 	at := map[int64]time.Duration{}
 	for _, m := range cohort.Members {
@@ -357,7 +358,7 @@ func TestEnrollInItself(t *testing.T) {
 				w.run()
 				reason := w.reasons(e, "on")
 				last := reason[len(reason)-2] // then it exits
-				cohort, err := w.store.ClaimCohort(ctx)
+				cohort, err := storetest.ClaimCohort(ctx, w.store)
 				must(t, err)
 				if run == tt.runs {
 					if over := cohort == nil; over != (tt.wait == "") || over != (last == "took: not enrolled: too many journeys in a row") {

@@ -39,7 +39,7 @@ func TestNoticeOfAClockAhead(t *testing.T) {
 	w.webhook = hook
 	v := w.publish(delayed)
 	enrolled := w.enroll(v, 2)
-	cohort, err := pump.ClaimCohort(ctx)
+	cohort, err := storetest.ClaimCohort(ctx, pump)
 	must(t, err)
 	must(t, pump.MarkStarted(ctx, cohort.ID))
 	_, err = gateway.CancelEnrollment(ctx, scope, enrolled[0].ID)

@@ -208,7 +208,7 @@ func (w *world) claim() workflows.JourneyInput {
 	w.t.Helper()
 	cohort, err := w.next, error(nil)
 	if w.next = nil; cohort == nil {
-		cohort, err = w.store.ClaimCohort(context.Background())
+		cohort, err = storetest.ClaimCohort(context.Background(), w.store)
 	}
 	must(w.t, err)
 	if cohort == nil {

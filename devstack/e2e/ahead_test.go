@@ -89,7 +89,54 @@ func TestKilledBetweenMessageAndWorkflow(t *testing.T) {
 					t.Errorf("%s: %d POSTs, %d attempts of the first message, want %d", id, posts, len(d.AttemptLog), tt.posts)
 				}
 				// Operators find it, though it was started later.
-				awaitWorkflow(t, temporal, id)
+				awaitWorkflow(t, temporal, gateway.Enrollment(t, id).WorkflowID)
+			}
+			for _, d := range r.Disagreements(gateway.Records(t, journey)) {
+				t.Errorf("the ledger and the records disagree: %s", d)
+			}
+		})
+	}
+}
+
+// Enrollments that gather for a workflow when their process is killed are started by
+// another one. What was recorded of their first messages is not sent again.
+func TestKilledWhileGathering(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("apart %t", apart), func(t *testing.T) {
+			t.Parallel()
+			r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
+			f := harness.StartApart(t, 0, 0)
+			role := config.RoleServe
+			if apart {
+				role = config.RoleWorker
+			}
+			worker := f.Start(t, role)
+			gateway := worker
+			if apart {
+				gateway = f.Start(t, config.RoleGateway)
+			}
+			journey := gateway.Publish(t, r.URL, `{"name":"Gathers","start":"hello","nodes":[
+				{"id":"hello","type":"touchpoint","webhook":%q,"next":"thanks"},{"id":"thanks","type":"touchpoint","webhook":%[1]q}]}`)
+			all := gateway.Enroll(t, journey, 1) // the worker trusts its clock from now on
+			gateway.AwaitEnd(t, all[0], time.Minute)
+			began := time.Now()
+			all = append(all, gateway.Enroll(t, journey, 24)...)
+			worker.Kill9(t)
+			t.Logf("killed %s after the first of 24 requests", time.Since(began))
+			other := f.Start(t, role)
+			if !apart {
+				gateway = other
+			}
+			for _, id := range all {
+				if e := gateway.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
+					t.Errorf("%s is %s", id, e.Status)
+				}
+				for node, d := range gateway.Deliveries(t, id) {
+					if posts := len(r.Arrivals(d.MessageID)); posts != len(d.AttemptLog) {
+						t.Errorf("%s, %s: %d POSTs, %d attempts", id, node, posts, len(d.AttemptLog))
+					}
+				}
 			}
 			for _, d := range r.Disagreements(gateway.Records(t, journey)) {
 				t.Errorf("the ledger and the records disagree: %s", d)

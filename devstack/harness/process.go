@@ -222,9 +222,17 @@ func eventually(t *testing.T, within, pause time.Duration, ask func() (ok bool, 
 
 // Enrollment is an enrollment with its timeline.
 type Enrollment struct {
-	ID       string                   `json:"enrollmentId"`
-	Status   waypost.EnrollmentStatus `json:"status"`
-	Timeline []waypost.TimelineEntry  `json:"timeline"`
+	ID         string                   `json:"enrollmentId"`
+	Status     waypost.EnrollmentStatus `json:"status"`
+	WorkflowID string                   `json:"workflowId"`
+	Timeline   []waypost.TimelineEntry  `json:"timeline"`
+}
+
+// Enrollment reads an enrollment.
+func (p *Process) Enrollment(t *testing.T, id string) (e Enrollment) {
+	t.Helper()
+	p.Do(t, http.MethodGet, "/v1/enrollments/"+id, nil, &e)
+	return e
 }
 
 // AwaitEnd waits until an enrollment has ended.

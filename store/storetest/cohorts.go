@@ -18,7 +18,7 @@ var cohortTests = []test{
 		id := f.enroll(t, journey, 1)[0]
 		c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
 		version := must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, journey, 1))
-		want := &waypost.Cohort{ID: id, Version: version, Members: []waypost.CohortMember{{EnrollmentID: id, LeadsID: f.enrollment(t, id).LeadsID}}, Last: true}
+		want := &waypost.Cohort{ID: id, Version: version, Members: []waypost.CohortMember{{EnrollmentID: id, LeadsID: f.enrollment(t, id).LeadsID}}}
 		equal(t, "cohort", c, want)
 		if c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); c != nil {
 			t.Fatalf("claimed %+v again", c)
@@ -33,6 +33,7 @@ var cohortTests = []test{
 		wantCode(t, f.MarkStarted(t.Context(), "coh_none"), waypost.CodeNotFound)
 	}},
 	{"claimed with its enrollment", testEnrollClaimed},
+	{"formed of claims", testFormCohort},
 	{"groups", func(t *testing.T, f *fixture) {
 		// Two versions and 150 of one: oldest first, at most 100, never mixed.
 		big, small := f.journey(t), f.journey(t)
@@ -40,9 +41,8 @@ var cohortTests = []test{
 		other := f.enroll(t, small, 2)
 		rest := f.enroll(t, big, 149)
 		all := append(first, rest...)
-		for i, want := range [][]string{all[:100], other, all[100:]} {
+		for _, want := range [][]string{all[:100], other, all[100:]} {
 			c := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
-			equal(t, "nobody else waits", c.Last, i == 2)
 			if !waypost.IsID(waypost.PrefixCohort, c.ID) {
 				t.Fatalf("cohort id %q", c.ID)
 			}
@@ -74,7 +74,6 @@ var cohortTests = []test{
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(ids[1], 1, waypost.EnrollmentWaiting)}))
 		limit := f.clock.Now().Add(-30 * time.Second)
 		stale = must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))
-		claimed.Last = false // it is about the claim
 		equal(t, "stale", stale, []waypost.Cohort{*claimed})
 		equal(t, "taken", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), limit, 10))), 0)
 		f.clock.Advance(time.Minute)
@@ -210,8 +209,8 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 		want.ID, want.Status, want.CreatedAt = e.ID, waypost.EnrollmentPending, f.clock.Now()
 		equal(t, "enrolled", e, want)
 		equal(t, "read", f.enrollment(t, e.ID), want)
-		equal(t, "cohort", c, &waypost.Cohort{ID: e.ID, Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}})
-		if again := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context())); again != nil {
+		equal(t, "claimed", c, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}})
+		if again := must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), f.clock.Now())); again != nil {
 			t.Errorf("claimed %+v twice", again)
 		}
 		for _, bad := range []waypost.Enrollment{
@@ -221,7 +220,7 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 		} {
 			_, c, err := f.EnrollClaimed(t.Context(), scope, bad, waypost.Reentry{})
 			wantCode(t, err, waypost.CodeNotFound)
-			equal(t, "cohort of nobody", c, (*waypost.Cohort)(nil))
+			equal(t, "claimed of nobody", c, (*waypost.Cohort)(nil))
 		}
 		other := in
 		other.LeadsID = f.lead(t)
@@ -230,18 +229,44 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 			return err
 		}))
 
-		// Whoever has claimed them may end before the start.
+		// Whoever has claimed them may end before they are in a cohort.
 		f.clock.Advance(time.Minute)
-		left := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
-		equal(t, "left", len(left), 2)
-		i := slices.IndexFunc(left, func(l waypost.Cohort) bool { return l.ID == c.ID })
-		if i < 0 {
-			t.Fatalf("left are %+v, without %s", left, c.ID)
+		again := must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), f.clock.Now()))
+		equal(t, "claimed again", len(again.Members), 2)
+		if !slices.ContainsFunc(again.Members, func(m waypost.CohortMember) bool { return m.EnrollmentID == e.ID }) {
+			t.Errorf("claimed again are %+v, without %s", again.Members, e.ID)
 		}
-		equal(t, "left as it was claimed", &left[i], c)
-		ok(t, f.MarkStarted(t.Context(), left[0].ID, left[1].ID))
+		equal(t, "claimed a third time", must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), f.clock.Now())), (*waypost.Cohort)(nil))
+		cohort := must[waypost.Cohort](t)(f.FormCohort(t.Context(), *again))
+		equal(t, "of the first claim nobody is left", must[waypost.Cohort](t)(f.FormCohort(t.Context(), *c)), waypost.Cohort{Version: version})
+		ok(t, f.MarkStarted(t.Context(), cohort.ID))
 		started := f.enrollment(t, e.ID)
-		equal(t, "workflow id", started.WorkflowID, e.ID)
+		equal(t, "workflow id", started.WorkflowID, cohort.ID)
 		equal(t, "status", started.Status, waypost.EnrollmentRunning)
 	}
+}
+
+// testFormCohort forms cohorts of claimed enrollments, whether they have ended or not, of
+// which some are in another one.
+func testFormCohort(t *testing.T, f *fixture) {
+	journey := f.journey(t)
+	ids := f.enroll(t, journey, 4)
+	claimed := must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), time.Time{}))
+	equal(t, "claimed", len(claimed.Members), len(ids))
+	_ = must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, ids[1]))
+	part := *claimed
+	part.Members = claimed.Members[3:]
+	alone := must[waypost.Cohort](t)(f.FormCohort(t.Context(), part))
+	equal(t, "alone", alone, waypost.Cohort{ID: ids[3], Version: claimed.Version, Members: part.Members})
+	rest := must[waypost.Cohort](t)(f.FormCohort(t.Context(), *claimed))
+	equal(t, "rest", rest.Members, claimed.Members[:3])
+	if !waypost.IsID(waypost.PrefixCohort, rest.ID) {
+		t.Errorf("cohort id %q", rest.ID)
+	}
+
+	f.clock.Advance(time.Minute)
+	left := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
+	slices.SortFunc(left, func(a, b waypost.Cohort) int { return len(a.Members) - len(b.Members) })
+	equal(t, "not started", left, []waypost.Cohort{alone, rest})
+	equal(t, "claimed again", must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), f.clock.Now())), (*waypost.Cohort)(nil))
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"sync"
@@ -15,6 +16,21 @@ import (
 type fixture struct {
 	*store.Store
 	clock *Clock
+}
+
+// ClaimCohort claims enrollments and forms a cohort of them, as a pump does; nil if there
+// are none.
+func ClaimCohort(ctx context.Context, s *store.Store) (*waypost.Cohort, error) {
+	claimed, err := s.ClaimEnrollments(ctx, time.Time{})
+	if err != nil || claimed == nil {
+		return nil, err
+	}
+	cohort, err := s.FormCohort(ctx, *claimed)
+	return &cohort, err
+}
+
+func (f *fixture) ClaimCohort(ctx context.Context) (*waypost.Cohort, error) {
+	return ClaimCohort(ctx, f.Store)
 }
 
 var (

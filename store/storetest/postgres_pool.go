@@ -56,7 +56,7 @@ DECLARE t name; n bigint;
 BEGIN
   EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database());
   CREATE SCHEMA kept;
-  FOR t IN SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'schema_version' LOOP
+  FOR t IN SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'schema_versions' LOOP
     EXECUTE format('SELECT count(*) FROM %I', t) INTO n;
     IF n > 0 THEN
       EXECUTE format('CREATE TABLE kept.%I AS TABLE public.%I', t, t);
@@ -73,7 +73,7 @@ DECLARE used text; t name;
 BEGIN
   PERFORM pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
   SELECT string_agg(oid::regclass::text, ', ') INTO used FROM pg_class
-    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'schema_version' AND pg_relation_size(oid) > 0;
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'schema_versions' AND pg_relation_size(oid) > 0;
   IF used IS NOT NULL THEN
     EXECUTE 'TRUNCATE ' || used || ' CASCADE';
   END IF;
@@ -81,5 +81,5 @@ BEGIN
     EXECUTE format('INSERT INTO public.%I SELECT * FROM kept.%I', t, t);
   END LOOP;
   PERFORM setval(seqrelid, seqstart, false) FROM pg_sequence JOIN pg_class c ON c.oid = seqrelid
-    WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE 'schema_version_%';
+    WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE 'schema_versions_%';
 END $$`

@@ -187,7 +187,7 @@ func openStore(t testing.TB, dbURL string, now func() time.Time) *store.Store {
 // left it: they noted its version in another table.
 func EarlierBuild(t *testing.T, test func(t *testing.T, dbURL string)) {
 	t.Helper()
-	const table = "CREATE TABLE goose_db_version (version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL)"
+	const table = "CREATE TABLE schema_version (version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL)"
 	t.Run("sqlite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "waypost.db")
 		execute(t, "sqlite", path, table)

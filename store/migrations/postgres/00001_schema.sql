@@ -345,6 +345,7 @@ CREATE TABLE enrollments (
   depth BIGINT NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   cohort_id TEXT COLLATE "C",
+  claimed_at BIGINT, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
   node_id TEXT NOT NULL, -- where it stands
   last_seq BIGINT NOT NULL, -- of its timeline
@@ -354,8 +355,9 @@ CREATE TABLE enrollments (
   end_seq BIGINT, -- of the timeline entries that were recorded as it ended
   end_entries TEXT -- those, as in timeline
 ) WITH (fillfactor = 50);
-CREATE INDEX enrollments_unclaimed ON enrollments (id) WHERE cohort_id IS NULL AND ended_at IS NULL;
-CREATE INDEX enrollments_unclaimed_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND ended_at IS NULL;
+-- What is to be in a cohort: what has ended by a message that was sent ahead, too.
+CREATE INDEX enrollments_without_cohort ON enrollments (id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
+CREATE INDEX enrollments_without_cohort_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
 CREATE INDEX enrollments_by_launch ON enrollments (launch_id, ended_at) WHERE launch_id IS NOT NULL;
 -- What a cancel of a journey is about, besides its launches.
 CREATE INDEX enrollments_by_journey ON enrollments (journey_id, id) WHERE launch_id IS NULL;

@@ -336,6 +336,7 @@ CREATE TABLE enrollments (
   depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   cohort_id TEXT REFERENCES cohorts (id),
+  claimed_at INTEGER, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
   node_id TEXT NOT NULL, -- where it stands
   last_seq INTEGER NOT NULL, -- of its timeline
@@ -346,8 +347,9 @@ CREATE TABLE enrollments (
   end_entries TEXT, -- those, as in timeline
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX enrollments_unclaimed ON enrollments (id) WHERE cohort_id IS NULL AND ended_at IS NULL;
-CREATE INDEX enrollments_unclaimed_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND ended_at IS NULL;
+-- What is to be in a cohort: what has ended by a message that was sent ahead, too.
+CREATE INDEX enrollments_without_cohort ON enrollments (id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
+CREATE INDEX enrollments_without_cohort_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
 CREATE INDEX enrollments_by_launch ON enrollments (launch_id, ended_at) WHERE launch_id IS NOT NULL;
 -- What a cancel of a journey is about, besides its launches.
 CREATE INDEX enrollments_by_journey ON enrollments (journey_id, id) WHERE launch_id IS NULL;

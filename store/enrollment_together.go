@@ -1,0 +1,168 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+const (
+	// togetherTime is how long those who enroll wait for a statement that is under way, to
+	// share the next one. One that waits for a row's lock holds up no others for longer.
+	togetherTime = 50 * time.Millisecond
+	// togetherTimeout bounds a statement: it outlives the requests that share it.
+	togetherTimeout = 20 * time.Second
+)
+
+// together are the enrollments that wait for the next statement.
+type together struct {
+	mu      sync.Mutex
+	waiting []*arrival
+	writing bool // a goroutine takes what waits
+}
+
+// arrival is an enrollment that waits to be stored.
+type arrival struct {
+	row     enrollmentRow
+	reentry waypost.Reentry
+	done    bool // it is stored
+	err     error
+	ended   chan struct{}
+}
+
+// enrollTogether is enroll in one statement, without a transaction around it: four round
+// trips less. Who enrolls while a statement is under way shares the next one: at a
+// thousand enrollments a second their commits cost the database more than their rows.
+// Where anything is in its way, done is false and nothing has happened; enroll finds out
+// what it is. So it does where events end enrollments, which needs a lock.
+func (s *Store) enrollTogether(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
+	e := &arrival{row: row, reentry: r, ended: make(chan struct{})}
+	s.together.mu.Lock()
+	s.together.waiting = append(s.together.waiting, e)
+	first := !s.together.writing
+	s.together.writing = true
+	s.together.mu.Unlock()
+	if first {
+		go s.writeTogether()
+	}
+	select {
+	case <-e.ended:
+		return e.done, e.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// writeTogether stores what waits until nothing does.
+func (s *Store) writeTogether() {
+	for {
+		s.together.mu.Lock()
+		waiting := s.together.waiting
+		s.together.waiting, s.together.writing = nil, len(waiting) > 0
+		s.together.mu.Unlock()
+		if len(waiting) == 0 {
+			return
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			s.enrollAll(waiting)
+		}()
+		timer := time.NewTimer(togetherTime)
+		select {
+		case <-written:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// enrollAll stores enrollments by one statement for each kind of re-entry. Of those that are
+// the same lead's in the same journey with the same entry key it stores the first: a
+// statement cannot change a row twice.
+func (s *Store) enrollAll(all []*arrival) {
+	defer func() {
+		for _, e := range all {
+			close(e.ended)
+		}
+	}()
+	// In one order, so that statements of several processes do not wait for each other.
+	slices.SortStableFunc(all, func(a, b *arrival) int {
+		return cmp.Or(cmp.Compare(a.row.JourneyID, b.row.JourneyID), cmp.Compare(a.row.LeadsID, b.row.LeadsID), cmp.Compare(a.row.EntryKey, b.row.EntryKey))
+	})
+	groups := map[waypost.Reentry][]*arrival{}
+	for i, e := range all {
+		if i > 0 && e.entry() == all[i-1].entry() {
+			continue
+		}
+		groups[e.reentry] = append(groups[e.reentry], e)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+	defer cancel()
+	for r, group := range groups {
+		rows := make([]enrollmentRow, len(group))
+		for i, e := range group {
+			rows[i] = e.row
+		}
+		done, err := s.enrollInOneStatement(ctx, rows, r)
+		for _, e := range group {
+			e.done, e.err = done[e.row.ID], err
+		}
+	}
+}
+
+// entry is the key of journey_entries.
+func (e *arrival) entry() entryRow {
+	return entryRow{JourneyID: e.row.JourneyID, LeadsID: e.row.LeadsID, EntryKey: e.row.EntryKey}
+}
+
+// enrollInOneStatement stores what nothing is in the way of, and tells which it has stored.
+// Its conditions are subqueries of one row each: joins might be planned to read whole tables.
+func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r waypost.Reentry) (done map[string]bool, err error) {
+	var ids, orgs, stages, journeys, apps, keys, params []string
+	var versions, leads, created, claimed []int64
+	for _, row := range all {
+		ids, orgs, stages, journeys = append(ids, row.ID), append(orgs, row.Org), append(stages, row.Stage), append(journeys, row.JourneyID)
+		apps, keys, params = append(apps, row.AppID), append(keys, row.EntryKey), append(params, row.Params)
+		versions, leads, created = append(versions, int64(row.Version)), append(leads, row.LeadsID), append(created, row.CreatedAt.UnixMicro())
+		var at int64
+		if !row.ClaimedAt.IsZero() {
+			at = row.ClaimedAt.UnixMicro()
+		}
+		claimed = append(claimed, at)
+	}
+	done = map[string]bool{}
+	rows, err := s.query(ctx, nil, `WITH r AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[])
+			AS r(id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, created_at, claimed_at)),
+	entered AS (
+		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
+		SELECT r.journey_id, r.leads_id, r.entry_key, r.created_at, r.id, 1 FROM r
+		WHERE (SELECT l.org = r.org AND l.stage = r.stage FROM leads AS l WHERE l.leads_id = r.leads_id)
+		AND (SELECT j.org = r.org AND j.stage = r.stage AND j.status <> $12 AND (j.published_version = r.version OR NOT $14) FROM journeys AS j WHERE j.id = r.journey_id)
+		AND (SELECT TRUE FROM journey_versions AS v WHERE v.journey_id = r.journey_id AND v.version = r.version)
+		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0
+		`+onReentry(r)+` RETURNING enrollment_id)
+	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, claimed_at)
+		SELECT r.id, r.org, r.stage, r.journey_id, r.version, r.leads_id, r.app_id, r.entry_key, r.params, $13, '', 0, 0, FALSE, r.created_at, NULLIF(r.claimed_at, 0)
+		FROM entered JOIN r ON r.id = entered.enrollment_id RETURNING id`,
+		ids, orgs, stages, journeys, versions, leads, apps, keys, params, created, claimed,
+		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current)
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			done[id] = true
+			return err
+		})
+	}
+	if refused(err) {
+		return nil, nil // enroll tries again
+	}
+	return done, err
+}
