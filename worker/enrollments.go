@@ -30,7 +30,7 @@ const (
 type Engine interface {
 	// SendAhead sends the first messages of claimed enrollments, if it can. It tells
 	// whether their workflow is in no hurry: messages may have been sent, or the journey
-	// begins with a wait. If others are to share the workflow, retries are coalesced.
+	// begins with a wait for a time. If others are to share the workflow, retries are coalesced.
 	SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool)
 	// Failed is called with what the database or Temporal could not do.
 	Failed(error)
