@@ -146,6 +146,19 @@ func TestSuites(t *testing.T) {
 	}
 }
 
+func TestStolenSince(t *testing.T) {
+	t.Parallel()
+	if share, ok := (hostTimes{300, 30}).stolenSince(hostTimes{100, 10}); !ok || share != 0.1 {
+		t.Errorf("%v, %t were stolen, want a tenth", share, ok)
+	}
+	if _, ok := (hostTimes{}).stolenSince(hostTimes{}); ok {
+		t.Error("something is known without /proc/stat")
+	}
+	if now := readHostTimes(); runtime.GOOS == "linux" && now.all == 0 {
+		t.Error("/proc/stat is not read")
+	}
+}
+
 // The process's own cost grows with what it does.
 func TestCost(t *testing.T) {
 	t.Parallel()

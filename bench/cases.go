@@ -200,7 +200,7 @@ func unmeasured(ctx context.Context, do func(context.Context) (outcome, error)) 
 func (b *bench) one(ctx context.Context, name string, do func(context.Context) (outcome, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, caseTime, fmt.Errorf("it takes longer than %s", caseTime))
 	defer cancel()
-	before := begin(b.stack.watched)
+	before, host := begin(b.stack.watched), readHostTimes()
 	families := watchFamilies(b.stack.watched)
 	got, err := do(ctx)
 	peaks := families()
@@ -217,6 +217,9 @@ func (b *bench) one(ctx context.Context, name string, do func(context.Context) (
 		if err := got.check(); err != nil {
 			return err
 		}
+	}
+	if share, ok := readHostTimes().stolenSince(host); ok {
+		got.metrics = append(got.metrics, metric{"steal %", 100 * share})
 	}
 	b.report.add(name, got, before, after)
 	return nil

@@ -60,6 +60,32 @@ func readStat(pid int) (stat, error) {
 	return stat{int(n[0]), time.Duration(n[1]+n[2]) * tick, time.Duration(n[3]+n[4]) * tick}, nil
 }
 
+// hostTimes are the times of all CPUs in /proc/stat, in ticks; zero where it does not say.
+type hostTimes struct{ all, stolen int64 }
+
+func readHostTimes() (t hostTimes) {
+	b, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(b), "\n")
+	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal guest guest_nice
+	for i := 1; i < min(len(fields), 9); i++ {
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		t.all += n
+		if i == 8 {
+			t.stolen = n
+		}
+	}
+	return t
+}
+
+// stolenSince is the share of the CPUs' time since then that the machine's host gave to
+// others; false if it is not known.
+func (t hostTimes) stolenSince(then hostTimes) (share float64, ok bool) {
+	if t.all == then.all {
+		return 0, false
+	}
+	return float64(t.stolen-then.stolen) / float64(t.all-then.all), true
+}
+
 // runsHere tells whether a server's process is on this machine: the program of that
 // number may be another one.
 func runsHere(pid int, program string) bool {

@@ -18,7 +18,7 @@ var errNotAhead = errors.New("it is left to the workflow")
 // they need not wait until Temporal has stored a workflow whose enrollments are in SQL
 // anyway. The workflow's batch then joins the POSTs, or finds what is recorded of them.
 // SendAhead returns once they are under way, and tells whether the workflow is in no hurry:
-// messages may be under way, or the journey begins with a wait. If no message may be, it has
+// messages may be under way, or the journey begins with a wait for a time. If no message may be, it has
 // written nothing. coalesce says that others are to share the workflow (see Batch).
 //
 // It passes the stages of a batch. What would have to be held back is left to the workflow,
@@ -41,7 +41,7 @@ func (e *Engine) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce
 		first, effect, err = journey.Step(v.Definition, journey.State{}, journey.Input{Kind: journey.InputStart, At: now})
 		switch {
 		case err != nil:
-		case first.Phase == journey.PhaseWait || first.Phase == journey.PhaseAwait:
+		case first.Phase == journey.PhaseWait: // not for an event: it counts from the workflow's start on
 			return true
 		case first.Phase == journey.PhaseSend && v.FrequencyCap().None():
 			r = e.firstRun(claimed, v, first, effect, now)

@@ -126,7 +126,8 @@ func TestSendAhead(t *testing.T) {
 	}
 }
 
-// A workflow whose journey begins with a wait is in no hurry; nothing is written of it.
+// A workflow whose journey begins with a delay is in no hurry; one that waits for an event is,
+// as events count from its start on. Nothing is sent of either.
 func TestBeginsWithAWait(t *testing.T) {
 	t.Parallel()
 	for name, node := range map[string]string{
@@ -136,8 +137,8 @@ func TestBeginsWithAWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorldOf(t, 1, `{"name":"Wait","start":"first","nodes":[`+node+`,{"id":"hello","type":"touchpoint","webhook":%q}]}`)
-			if !w.process(nil).SendAhead(t.Context(), w.claimed(), false) {
-				t.Error("the workflow is in a hurry")
+			if patient := w.process(nil).SendAhead(t.Context(), w.claimed(), false); patient != (name == "delay") {
+				t.Errorf("the workflow is patient: %t", patient)
 			}
 			if w.totalPosts() > 0 {
 				t.Errorf("%d POSTs", w.totalPosts())

@@ -67,7 +67,9 @@ func (s *Store) claimOf(ctx context.Context, key versionKey, free func(*bun.Sele
 
 // FormCohort binds claimed enrollments to a cohort for good, which the caller is to start;
 // if it is not marked as started, StaleCohorts finds it. Left out are those that are in a
-// cohort of somebody who claimed them later; a cohort without members was not formed.
+// cohort of somebody who claimed them later; a cohort without members was not formed. The
+// workflow is told of those that were ended early, or ordered to another version, while
+// there was none to be told.
 func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error) {
 	ids := make([]string, len(claimed.Members))
 	for i, m := range claimed.Members {
@@ -77,11 +79,22 @@ func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost
 	cohort := waypost.Cohort{Version: claimed.Version}
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		cohort.ID, cohort.Members = "", nil
-		var rows []enrollmentRow
-		q := withoutCohort(tx.NewSelect().Model(&rows).Column("id", "leads_id", "created_at")).
+		var found []struct {
+			enrollmentRow `bun:",extend"`
+			Move          *string `bun:"move"`
+		}
+		q := withoutCohort(tx.NewSelect().Model(&found).Column("id", "leads_id", "created_at", "status", "move")).
 			Where("id IN (?)", bun.List(ids)).Order("id")
-		if err := s.lock(q, "e").Scan(ctx); err != nil || len(rows) == 0 {
+		if err := s.lock(q, "e").Scan(ctx); err != nil || len(found) == 0 {
 			return err
+		}
+		var rows, told []enrollmentRow
+		for _, f := range found {
+			f.CohortID = &cohort.ID
+			rows = append(rows, f.enrollmentRow)
+			if status := waypost.EnrollmentStatus(f.Status); f.Move != nil || status == waypost.EnrollmentCanceled || status == waypost.EnrollmentExited {
+				told = append(told, f.enrollmentRow)
+			}
 		}
 		cohort.Members = membersOf(rows)
 		now := s.time()
@@ -98,7 +111,10 @@ func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost
 			return err
 		}
 		_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = ?", cohort.ID).Where("id IN (?)", bun.List(enrollmentIDs(rows))).Exec(ctx)
-		return err
+		if err != nil {
+			return err
+		}
+		return s.notify(ctx, tx, noticesOf(told, true), false)
 	})
 	if err != nil {
 		return waypost.Cohort{}, fmt.Errorf("form a cohort of journey %s: %w", key.JourneyID, err)
@@ -117,9 +133,9 @@ func cohortID(members []waypost.CohortMember, now time.Time) string {
 // withoutCohort selects enrollments that are to be in a cohort and are in none. One that has
 // ended is to be in one if it was claimed: its message was sent ahead, and operators look
 // for its workflow.
-func withoutCohort(q *bun.SelectQuery) *bun.SelectQuery {
-	return q.Where("cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL)")
-}
+func withoutCohort(q *bun.SelectQuery) *bun.SelectQuery { return q.Where(inNoCohort) }
+
+const inNoCohort = "cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL)"
 
 func membersOf(rows []enrollmentRow) []waypost.CohortMember {
 	members := make([]waypost.CohortMember, len(rows))

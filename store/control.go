@@ -658,7 +658,7 @@ func noticesOf(rows []enrollmentRow, each bool) []waypost.Notice {
 	var notices []waypost.Notice
 	for _, e := range rows {
 		if e.CohortID == nil {
-			continue // no workflow yet, and none will come
+			continue // no workflow yet; see FormCohort
 		}
 		n := waypost.Notice{WorkflowID: *e.CohortID}
 		if each {

@@ -28,7 +28,7 @@ type enrollmentRow struct {
 	NodeID    string  `bun:"node_id"`
 	LastSeq   int     `bun:"last_seq"`
 	CohortID  *string `bun:"cohort_id"`
-	ClaimedAt stamp   `bun:"claimed_at"` // until it is in a cohort
+	ClaimedAt stamp   `bun:"claimed_at"` // by a pump that is to form its cohort
 	Source    *string `bun:"source"`     // see EnrollOnward
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it

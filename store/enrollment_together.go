@@ -13,7 +13,7 @@ import (
 
 const (
 	// togetherTime is how long those who enroll wait for a statement that is under way, to
-	// share the next one. One that waits for a row's lock holds up no others for longer.
+	// share the next one. One that waits for a row's lock holds up only those that share it.
 	togetherTime = 50 * time.Millisecond
 	// togetherTimeout bounds a statement: it outlives the requests that share it.
 	togetherTimeout = 20 * time.Second
@@ -54,8 +54,23 @@ func (s *Store) enrollTogether(ctx context.Context, row enrollmentRow, r waypost
 	case <-e.ended:
 		return e.done, e.err
 	case <-ctx.Done():
-		return false, ctx.Err()
+		if s.together.leave(e) {
+			return false, ctx.Err()
+		}
+		<-e.ended // it may be stored, and is to be sent then
+		return e.done, e.err
 	}
+}
+
+// leave takes an enrollment back that is in no statement yet.
+func (t *together) leave(e *arrival) (left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.waiting, e)
+	if i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // writeTogether stores what waits until nothing does.
@@ -102,14 +117,14 @@ func (s *Store) enrollAll(all []*arrival) {
 		}
 		groups[e.reentry] = append(groups[e.reentry], e)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
-	defer cancel()
 	for r, group := range groups {
 		rows := make([]enrollmentRow, len(group))
 		for i, e := range group {
 			rows[i] = e.row
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
 		done, err := s.enrollInOneStatement(ctx, rows, r)
+		cancel()
 		for _, e := range group {
 			e.done, e.err = done[e.row.ID], err
 		}

@@ -50,8 +50,8 @@ func (s *Store) OutboxLag(ctx context.Context) (pending int, oldest time.Duratio
 		N     int   `bun:"n"`
 		Since stamp `bun:"since"`
 	}
-	err = s.r.NewRaw("SELECT count(*) AS n, (SELECT created_at FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL ORDER BY id LIMIT 1) AS since "+
-		"FROM enrollments WHERE cohort_id IS NULL AND ended_at IS NULL").Scan(ctx, &single)
+	err = s.r.NewRaw("SELECT count(*) AS n, (SELECT created_at FROM enrollments WHERE "+inNoCohort+" ORDER BY id LIMIT 1) AS since "+
+		"FROM enrollments WHERE "+inNoCohort).Scan(ctx, &single)
 	if err == nil {
 		err = s.r.NewSelect().Model((*cohortRow)(nil)).ColumnExpr("CAST(COALESCE(SUM(size), 0) AS BIGINT) AS n, MIN(accepted_at) AS since").
 			Where("started_at IS NULL").Scan(ctx, &cohorts)

@@ -30,7 +30,7 @@ const (
 type Engine interface {
 	// SendAhead sends the first messages of claimed enrollments, if it can. It tells
 	// whether their workflow is in no hurry: messages may have been sent, or the journey
-	// begins with a wait. If others are to share the workflow, retries are coalesced.
+	// begins with a wait for a time. If others are to share the workflow, retries are coalesced.
 	SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool)
 	// Failed is called with what the database or Temporal could not do.
 	Failed(error)
@@ -44,7 +44,8 @@ type Bell interface {
 }
 
 // Enroll stores an enrollment of the API and sees to it that it is started. It is claimed as
-// it is stored. While Temporal is away it waits in the database.
+// it is stored, but for when Temporal is away: then it waits in the database, and the pump
+// claims some at a time to try.
 func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	if p.refused.Load() > 0 {
 		return p.outbox.Enroll(ctx, sc, e, r)
@@ -61,7 +62,8 @@ func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollmen
 
 // claimEnrollments claims what nobody has claimed as it was stored.
 func (p *Pump) claimEnrollments(ctx context.Context) (more bool, err error) {
-	if p.toSend.size()+p.toStart.size() >= maxClaimed {
+	held := p.toSend.size() + p.toStart.size()
+	if held >= maxClaimed || held > 0 && p.refused.Load() > 0 {
 		return false, nil
 	}
 	claimed, err := p.outbox.ClaimEnrollments(ctx, p.Now().Add(-staleAfter))
@@ -170,13 +172,12 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if err := p.startClaimed(ctx, claimed); err != nil {
+		// What is begun is ended, also while the pump stops: others would wait for it.
+		if err := p.startClaimed(context.WithoutCancel(ctx), claimed); err != nil {
 			// They are not lost: they are claimed again after a while, or their cohort is
 			// found to be left.
 			p.retryIn(ctx, "start enrollments", int(p.refused.Add(1)), err)
-			continue
 		}
-		p.refused.Store(0)
 	}
 }
 
@@ -190,7 +191,11 @@ func (p *Pump) startClaimed(ctx context.Context, claimed waypost.Cohort) error {
 	if err != nil || len(cohort.Members) == 0 {
 		return err
 	}
-	return p.startCohorts(ctx, []waypost.Cohort{cohort})
+	if err := p.startCohorts(ctx, []waypost.Cohort{cohort}); err != nil {
+		return err
+	}
+	p.refused.Store(0)
+	return nil
 }
 
 // startClaimedLast starts what is claimed as the pump stops: others would wait for the

@@ -284,10 +284,10 @@ func TestEnrollWhileTemporalIsAway(t *testing.T) {
 		}
 		enroll(t, p, 1, 2)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(s.sent) != 1 {
 			t.Errorf("%d were sent while Temporal was away", len(s.sent)-1)
 		}
-		synctest.Wait()
 		s.away = nil
 		o.add(1)
 		time.Sleep(maxPumpWait + sweepEvery + gatherTime)
@@ -340,11 +340,13 @@ func TestBusyPumpClaimsNoMore(t *testing.T) {
 		o.add(3 * maxClaimed)
 		p.Enrolled()
 		time.Sleep(sendTime / 2)
+		synctest.Wait()
 		if most := maxClaimed + int(1+sendTime/2/shareTime)*waypost.MaxCohort; o.claims < maxClaimed || o.claims > most {
 			t.Errorf("%d are claimed, want %d to %d", o.claims, maxClaimed, most)
 		}
 		close(goes)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := 3 * maxClaimed; o.claims != n {
 			t.Errorf("%d are claimed, want %d", o.claims, n)
 		}

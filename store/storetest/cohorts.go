@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -222,6 +224,13 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 			wantCode(t, err, waypost.CodeNotFound)
 			equal(t, "claimed of nobody", c, (*waypost.Cohort)(nil))
 		}
+		current := waypost.Reentry{Policy: waypost.ReentryAlways, Current: true}
+		_ = must[waypost.JourneyVersion](t)(f.PublishJourney(t.Context(), scope, journey, waypost.Publication{Name: "J", Hash: "next", Definition: []byte(`{"name":"J"}`)}))
+		for _, ctx := range []context.Context{t.Context(), waypost.WithClaim(t.Context(), claimOf(journey, "enroll"))} {
+			if _, err := f.Enroll(ctx, scope, in, current); !errors.Is(err, waypost.ErrNotPublished) {
+				t.Errorf("enrolled in a version that was current: %v", err)
+			}
+		}
 		other := in
 		other.LeadsID = f.lead(t)
 		onePasses(t, together(8, func(int) error {
@@ -260,13 +269,16 @@ func testFormCohort(t *testing.T, f *fixture) {
 	equal(t, "alone", alone, waypost.Cohort{ID: ids[3], Version: claimed.Version, Members: part.Members})
 	rest := must[waypost.Cohort](t)(f.FormCohort(t.Context(), *claimed))
 	equal(t, "rest", rest.Members, claimed.Members[:3])
+	f.clock.Advance(time.Second) // notices for several gather
+	equal(t, "told before the start", len(f.notices(t)), 0)
+	ok(t, f.MarkStarted(t.Context(), rest.ID))
+	equal(t, "told of the end", f.notices(t), []waypost.Notice{{WorkflowID: rest.ID, EnrollmentID: ids[1]}})
 	if !waypost.IsID(waypost.PrefixCohort, rest.ID) {
 		t.Errorf("cohort id %q", rest.ID)
 	}
 
 	f.clock.Advance(time.Minute)
 	left := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
-	slices.SortFunc(left, func(a, b waypost.Cohort) int { return len(a.Members) - len(b.Members) })
-	equal(t, "not started", left, []waypost.Cohort{alone, rest})
+	equal(t, "not started", left, []waypost.Cohort{alone})
 	equal(t, "claimed again", must[*waypost.Cohort](t)(f.ClaimEnrollments(t.Context(), f.clock.Now())), (*waypost.Cohort)(nil))
 }
