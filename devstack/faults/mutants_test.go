@@ -41,8 +41,8 @@ var mutants = map[string]mutant{
 			new:  "		case false:\n",
 		}, {
 			file: "store/delivery_open.go",
-			old:  "	if r.Status.Final() {\n		return false\n	}\n",
-			new:  "",
+			old:  "	if r.Status.Final() || r.Round != max(o.Round, 1) {\n",
+			new:  "	if r.Round != max(o.Round, 1) {\n",
 		}},
 		test: "^TestReceivers$/^slow$",
 		says: "sent again after attempt 1 delivered it",

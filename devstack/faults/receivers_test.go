@@ -122,7 +122,7 @@ func TestSlowSingles(t *testing.T) {
 		a.After = takes
 		return a
 	})
-	singles := c.publish(r, single, map[string]any{"timeoutMs": 15_000})
+	singles := c.publish(r, decided, map[string]any{"timeoutMs": 15_000})
 	healthy := c.publish(harness.NewReceiver(t, taken), single, nil)
 	launched := f.MakeLeads(t, 2, 20)
 	stop := c.load(singles, f.MakeLeads(t, 1, perSecond*int((2*takes+within)/time.Second)), perSecond)

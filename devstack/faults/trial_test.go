@@ -51,6 +51,15 @@ var (
 		[]string{hello},
 		[]harness.Step{{Node: hello, What: waypost.WhatSent}, {Node: hello, What: waypost.WhatExited}},
 	}
+	// decided is a journey that begins with a decision: nothing is sent ahead, and nobody
+	// gathers for its workflow.
+	decided = course{
+		`{"name":"Decided","start":"which","reentry":{"policy":"never"},"nodes":[
+			{"id":"which","type":"branch","cases":[{"when":"lead.name == 'nobody'","next":"hello"}],"otherwise":"hello"},
+			{"id":"hello","type":"touchpoint","webhook":%q}]}`,
+		[]string{hello},
+		[]harness.Step{{Node: "which", What: waypost.WhatTook}, {Node: hello, What: waypost.WhatSent}, {Node: hello, What: waypost.WhatExited}},
+	}
 	// double is a journey of two, with a wait between them.
 	double = course{
 		`{"name":"Double","start":"hello","reentry":{"policy":"never"},"nodes":[
