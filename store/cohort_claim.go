@@ -71,10 +71,7 @@ func (s *Store) claimOf(ctx context.Context, key versionKey, free func(*bun.Sele
 // workflow is told of those that were ended early, or ordered to another version, while
 // there was none to be told.
 func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error) {
-	ids := make([]string, len(claimed.Members))
-	for i, m := range claimed.Members {
-		ids[i] = m.EnrollmentID
-	}
+	ids := mapped(claimed.Members, func(m waypost.CohortMember) string { return m.EnrollmentID })
 	key := versionKey{JourneyID: claimed.Version.JourneyID, Version: claimed.Version.Version}
 	cohort := waypost.Cohort{Version: claimed.Version}
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -138,17 +135,11 @@ func withoutCohort(q *bun.SelectQuery) *bun.SelectQuery { return q.Where(inNoCoh
 const inNoCohort = "cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL)"
 
 func membersOf(rows []enrollmentRow) []waypost.CohortMember {
-	members := make([]waypost.CohortMember, len(rows))
-	for i, row := range rows {
-		members[i] = waypost.CohortMember{EnrollmentID: row.ID, LeadsID: row.LeadsID}
-	}
-	return members
+	return mapped(rows, func(row enrollmentRow) waypost.CohortMember {
+		return waypost.CohortMember{EnrollmentID: row.ID, LeadsID: row.LeadsID}
+	})
 }
 
 func enrollmentIDs(rows []enrollmentRow) []string {
-	ids := make([]string, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return ids
+	return mapped(rows, func(row enrollmentRow) string { return row.ID })
 }

@@ -36,10 +36,10 @@ type arrival struct {
 }
 
 // enrollTogether is enroll in one statement, without a transaction around it: four round
-// trips less. Who enrolls while a statement is under way shares the next one: at a
-// thousand enrollments a second their commits cost the database more than their rows.
-// Where anything is in its way, done is false and nothing has happened; enroll finds out
-// what it is. So it does where events end enrollments, which needs a lock.
+// trips less. Enrollments that come while a statement is under way share the next one: at
+// a thousand a second their commits cost the database more than their rows. If anything
+// stands in the way, done is false and nothing has happened; enroll finds out what it is.
+// Journeys with exitOn events need a lock, so enroll does all of them.
 func (s *Store) enrollTogether(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
 	e := &arrival{row: row, reentry: r, ended: make(chan struct{})}
 	s.together.mu.Lock()
@@ -88,18 +88,16 @@ func (s *Store) writeTogether() {
 			defer close(written)
 			s.enrollAll(waiting)
 		}()
-		timer := time.NewTimer(togetherTime)
 		select {
 		case <-written:
-		case <-timer.C:
+		case <-time.After(togetherTime):
 		}
-		timer.Stop()
 	}
 }
 
-// enrollAll stores enrollments by one statement for each kind of re-entry. Of those that are
-// the same lead's in the same journey with the same entry key it stores the first: a
-// statement cannot change a row twice.
+// enrollAll stores enrollments by one statement for each kind of re-entry. Of several with
+// the same journey, lead and entry key it stores the first: a statement cannot change a
+// row twice.
 func (s *Store) enrollAll(all []*arrival) {
 	defer func() {
 		for _, e := range all {
@@ -136,7 +134,8 @@ func (e *arrival) entry() entryRow {
 	return entryRow{JourneyID: e.row.JourneyID, LeadsID: e.row.LeadsID, EntryKey: e.row.EntryKey}
 }
 
-// enrollInOneStatement stores what nothing is in the way of, and tells which it has stored.
+// enrollInOneStatement stores the enrollments that nothing stands in the way of, and tells
+// which these are.
 // Its conditions are subqueries of one row each: joins might be planned to read whole tables.
 func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r waypost.Reentry) (done map[string]bool, err error) {
 	var ids, orgs, stages, journeys, apps, keys, params []string

@@ -110,12 +110,10 @@ func (p *Pump) sendAhead(ctx context.Context, claimed waypost.Cohort, coalesce b
 		defer cancel()
 		done <- p.engine.SendAhead(ctx, claimed, coalesce)
 	})
-	late := time.NewTimer(sendTime)
-	defer late.Stop()
 	select {
 	case patient := <-done:
 		return patient
-	case <-late.C:
+	case <-time.After(sendTime):
 		return true
 	}
 }
@@ -172,7 +170,8 @@ func (p *Pump) startEnrollments(ctx context.Context) {
 		if !ok {
 			return
 		}
-		// What is begun is ended, also while the pump stops: others would wait for it.
+		// A start that has begun is finished while the pump stops: another pump would find
+		// its enrollments staleAfter later.
 		if err := p.startClaimed(context.WithoutCancel(ctx), claimed); err != nil {
 			// They are not lost: they are claimed again after a while, or their cohort is
 			// found to be left.
@@ -198,8 +197,8 @@ func (p *Pump) startClaimed(ctx context.Context, claimed waypost.Cohort) error {
 	return nil
 }
 
-// startClaimedLast starts what is claimed as the pump stops: others would wait for the
-// claims to lapse.
+// startClaimedLast starts what is claimed as the pump stops: another pump would find it
+// staleAfter later.
 func (p *Pump) startClaimedLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
