@@ -99,7 +99,9 @@ func TestKilledBetweenMessageAndWorkflow(t *testing.T) {
 }
 
 // Enrollments that gather for a workflow when their process is killed are started by
-// another one. What was recorded of their first messages is not sent again.
+// another one. What was recorded of their first messages is not sent again; what was
+// open when the process died is recorded as interrupted and sent again, whether or not
+// it had arrived.
 func TestKilledWhileGathering(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []bool{false, true} {
@@ -131,11 +133,6 @@ func TestKilledWhileGathering(t *testing.T) {
 			for _, id := range all {
 				if e := gateway.AwaitEnd(t, id, time.Minute); e.Status != waypost.EnrollmentCompleted {
 					t.Errorf("%s is %s", id, e.Status)
-				}
-				for node, d := range gateway.Deliveries(t, id) {
-					if posts := len(r.Arrivals(d.MessageID)); posts != len(d.AttemptLog) {
-						t.Errorf("%s, %s: %d POSTs, %d attempts", id, node, posts, len(d.AttemptLog))
-					}
 				}
 			}
 			for _, d := range r.Disagreements(gateway.Records(t, journey)) {
