@@ -44,9 +44,9 @@ const example = `  waypost-dev
 // Run runs waypost-dev until it is told to stop by a signal, and returns its
 // exit status.
 func Run(args, environ []string, stdout, stderr io.Writer) int {
-	// Temporal's server allocates much.
+	// Temporal's server allocates much. 400 made the process half as large again, and nothing measurably faster.
 	if !slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, "GOGC=") }) {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(200)
 	}
 	var only []string
 	var noDemo bool
