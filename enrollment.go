@@ -105,6 +105,9 @@ type Progress struct {
 	NodeID       string
 	LastSeq      int
 	Entries      []TimelineEntry
+	// Deferred says that the entry before these is a deferral. Storage is only the faster for
+	// knowing: what is recorded counts.
+	Deferred bool
 }
 
 // Cohort is a group of enrollments of one journey version that one workflow

@@ -84,6 +84,7 @@ func (i Item) Progress(after journey.State, entries []waypost.TimelineEntry) *wa
 		NodeID:       after.Node,
 		LastSeq:      after.Seq,
 		Entries:      all,
+		Deferred:     i.Deferred,
 	}
 }
 

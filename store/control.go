@@ -576,7 +576,8 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 		return nil, err
 	}
 	var rows []enrollmentRow
-	err = s.lock(tx.NewSelect().Model(&rows).Column("id", "journey_id", "leads_id", "entry_key", "cohort_id").
+	err = s.lock(tx.NewSelect().Model(&rows).
+		Column("id", "journey_id", "version", "leads_id", "entry_key", "cohort_id", "status", "node_id", "deferred", "created_at").
 		Where("id IN (?) AND ended_at IS NULL", bun.List(ids)).Order("id"), "e").Scan(ctx)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -585,6 +586,11 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 		if err := s.retireCohorts(ctx, tx, launch, rows); err != nil {
 			return nil, err
 		}
+	}
+	count := tallies{}
+	count.endAll(rows, status, at)
+	if err := s.count(ctx, tx, count); err != nil {
+		return nil, err
 	}
 	now := stamp{at}
 	live := mapped(rows, enrollmentRow.id)

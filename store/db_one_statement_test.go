@@ -310,7 +310,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	sent := waypost.TimelineEntry{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}
 	running := &waypost.Progress{Status: waypost.EnrollmentRunning, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{sent}}
-	completed := &waypost.Progress{Status: waypost.EnrollmentCompleted, LastSeq: 2, Entries: []waypost.TimelineEntry{sent, {Seq: 2, At: now, What: waypost.WhatExited}}}
+	completed := &waypost.Progress{Status: waypost.EnrollmentCompleted, LastSeq: 2, Entries: []waypost.TimelineEntry{sent, {Seq: 2, At: now, NodeID: "hello", What: waypost.WhatExited}}}
 	late := &waypost.Progress{Status: waypost.EnrollmentCompleted, LastSeq: 2, Entries: completed.Entries[1:]}
 	// An attempt that fails and is retried, or succeeds; one that is never recorded.
 	type attempt struct {
@@ -331,14 +331,14 @@ func TestOneStatementAsTransaction(t *testing.T) {
 		"was cut off later":         {fails, gone, fails, {waypost.DeliverySucceeded, completed}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			journey, hook, _, _ := published(t, s, sc, 0)
-			keys, leads := make([]waypost.Touchpoint, 2), make([]int64, 2)
+			journeys, hooks, keys, leads := make([]string, 2), make([]string, 2), make([]waypost.Touchpoint, 2), make([]int64, 2)
 			var cohorts [2]waypost.Cohort
 			for i, way := range []*store.Store{s, byTransaction} { // what one claims belongs to no other test
+				journeys[i], hooks[i], _, _ = published(t, s, sc, 0)
 				lead, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 				must(t, err)
 				leads[i] = lead.LeadsID
-				e, err := way.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i], AppID: "app_test"}, waypost.Reentry{})
+				e, err := way.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journeys[i], Version: 1, LeadsID: leads[i], AppID: "app_test"}, waypost.Reentry{})
 				must(t, err)
 				keys[i] = waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
 				c, err := storetest.ClaimCohort(ctx, way)
@@ -347,7 +347,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				}
 				must(t, way.MarkStarted(ctx, c.ID))
 				cohorts[i] = *c
-				cohorts[i].ID, cohorts[i].Members = "", nil
+				cohorts[i].ID, cohorts[i].Members, cohorts[i].Version.JourneyID, cohorts[i].Version.PublishedAt = "", nil, "", time.Time{}
 			}
 			if !reflect.DeepEqual(cohorts[0], cohorts[1]) {
 				t.Errorf("claimed in one statement:\n%+v\nby a transaction:\n%+v", cohorts[0], cohorts[1])
@@ -360,6 +360,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Timeline   []waypost.TimelineEntry
 				Free       bool
 				Openings   []waypost.Sending
+				Statistics waypost.Statistics
 			}
 			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
@@ -368,7 +369,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 					o := waypost.Opening{
 						Touchpoint: keys[i], Scope: sc, Attempt: n + 1, At: at, By: "prc_1", Interrupts: open,
 						Delivery: waypost.Delivery{
-							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journeys[i], JourneyVersion: 1, NodeID: "hello", WebhookID: hooks[i], LeadsID: leads[i],
 						},
 					}
 					if n == 0 {
@@ -423,10 +424,12 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				must(t, err)
 				st.Enrollment, st.Timeline, err = s.Enrollment(ctx, sc, keys[i].EnrollmentID)
 				must(t, err)
-				_, err = s.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i]}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
+				_, err = s.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journeys[i], Version: 1, LeadsID: leads[i]}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
 				st.Free = err == nil
-				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID = "", "", 0
-				st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", 0, time.Time{}, ""
+				st.Statistics, err = s.Statistics(ctx, waypost.StatisticsQuery{JourneyID: journeys[i]})
+				must(t, err)
+				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID, st.Delivery.JourneyID, st.Delivery.WebhookID = "", "", 0, "", ""
+				st.Enrollment.JourneyID, st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", "", 0, time.Time{}, ""
 			}
 			if !reflect.DeepEqual(stand[0], stand[1]) {
 				t.Errorf("in one statement:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])

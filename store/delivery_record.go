@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -259,15 +261,17 @@ func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow)
 }
 
 // ends are attempts that have ended, and the progress of their enrollments: moved_to is
-// NULL where there is none.
+// NULL where there is none. The columns was_… are how the enrollment must stand, was_node NULL
+// if anywhere, and delta is what that changes in the statistics: the number of a text.
 var ends = bulk{columns: []string{
 	"enrollment_id text", "visit bigint", "attempt bigint", "status text", "succeed boolean", "next_attempt_at bigint",
 	"at bigint", "http_status bigint", "error_class text", "duration_ms bigint", "response bytea", "gave_up text",
-	"moved_to text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+	"moved_to text", "node_id text", "last_seq bigint", "deferred boolean", "ended_at bigint", "end_seq bigint", "end_entries text",
+	"was_status text", "was_node text", "was_seq bigint", "was_deferred boolean", "delta bigint",
 }}
 
 // recordFirst fails with asExpected where not all deliveries are as their attempts were
-// opened, or an enrollment has ended meanwhile. What comes from u goes through d: joined
+// opened, or an enrollment has ended meanwhile or stands elsewhere than its entries say. What comes from u goes through d: joined
 // with u again, every row could be compared with all others, since nothing is known of
 // how many there are when this is planned.
 var recordFirst = recordEnds("", "u", "AND d.status = 'pending' AND "+asOpened)
@@ -297,11 +301,13 @@ func recordEnds(before, from, when string) string {
 			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
 			duration_ms = u.duration_ms, response = u.response, gave_up = u.gave_up
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
-		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
-	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,
-			end_entries = d.end_entries, move = NULL
-		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.last_seq < d.last_seq AND e.ended_at IS NULL
-		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at),
+		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.deferred, u.ended_at, u.end_seq, u.end_entries,
+			u.was_status, u.was_node, u.was_seq, u.was_deferred, u.delta),
+	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, deferred = d.deferred, ended_at = d.ended_at,
+			end_seq = d.end_seq, end_entries = d.end_entries, move = NULL
+		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.ended_at IS NULL
+			AND e.status = d.was_status AND (d.was_node IS NULL OR e.node_id = d.was_node) AND e.last_seq = d.was_seq AND e.deferred = d.was_deferred
+		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at, d.delta),
 	s AS (SELECT e.id FROM d JOIN enrollments AS e ON e.id = d.enrollment_id WHERE d.moved_to IS NULL AND e.ended_at IS NULL
 		ORDER BY e.id FOR NO KEY UPDATE OF e),
 	f AS (UPDATE journey_entries AS je SET active = je.active - n.n
@@ -312,9 +318,10 @@ func recordEnds(before, from, when string) string {
 		WHERE je.journey_id = n.journey_id AND je.leads_id = n.leads_id AND je.entry_key = n.entry_key),
 	t AS (INSERT INTO timeline AS t (enrollment_id, seq, last_seq, version, entries)
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
-		FROM unnest($19::text[], $20::bigint[], $21::bigint[], $22::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
-		` + insertTimelineRow.suffix + `)
-	SELECT CAST((SELECT count(*) FROM d) = $23 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $23 AS ` + asExpected + `)`
+		FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
+		` + insertTimelineRow.suffix + `),
+	c AS ` + insertDeltas("SELECT journey_id, version, ($29::text[])[delta] AS delta FROM e") + `
+	SELECT CAST((SELECT count(*) FROM d) = $30 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $30 AS ` + asExpected + `)`
 }
 
 // recordInOneStatement records attempts, unless anything was recorded of one of them since they
@@ -330,7 +337,7 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
 	for _, r := range all {
 		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
-		if !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID] {
+		if !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID] || !inSequence(r.Progress) {
 			rest = append(rest, r)
 		} else {
 			g := group{later: r.Attempt > 1, stays: r.Progress == nil}
@@ -356,22 +363,101 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 	return append(left, rest...), nil
 }
 
+// inSequence tells whether progress, if there is any, has entries that follow one another to
+// its end, of which the first one tells how the enrollment stands before them.
+func inSequence(p *waypost.Progress) bool {
+	if p == nil {
+		return true
+	}
+	entries := slices.SortedStableFunc(slices.Values(p.Entries), bySeq)
+	return len(entries) > 0 && (begins(entries[0]) || entries[0].NodeID != "") && follow(entries[0].Seq-1, entries, p.LastSeq)
+}
+
+// begins tells whether an entry is the first one of an enrollment, or the first one in
+// another version.
+func begins(e waypost.TimelineEntry) bool { return e.Seq == 1 || e.What == waypost.WhatEntered }
+
+// assumedMove is a move of an enrollment of which it is assumed how it is recorded.
+type assumedMove struct {
+	move
+	was     enrollmentState // without the journey and the version, which need not be known; "" as NodeID: any
+	entries []waypost.TimelineEntry
+	at      time.Time
+	delta   int // the number of its changes of the statistics, from 1 on
+}
+
+// assumeMove is newMove for progress inSequence, if the enrollment stands as its first entry
+// says.
+func (s *Store) assumeMove(p waypost.Progress) (m assumedMove, rows []timelineRow, err error) {
+	entries, rows, err := s.timelineRows(p.EnrollmentID, slices.Clone(p.Entries))
+	if err != nil {
+		return m, nil, err
+	}
+	first := entries[0]
+	m.was = enrollmentState{Status: waypost.EnrollmentRunning, NodeID: first.NodeID, LastSeq: first.Seq - 1, Deferred: p.Deferred}
+	switch what := first.What; {
+	case begins(first):
+		m.was.Status, m.was.NodeID = waypost.EnrollmentPending, ""
+	case what == waypost.WhatWaited, what == waypost.WhatMatched, what == waypost.WhatTimedOut:
+		m.was.Status = waypost.EnrollmentWaiting
+	}
+	m.move, rows = s.newMove(p, entries, rows)
+	m.entries, m.at = inVersion(entries, 0), s.endOf(p).Time
+	return m, rows, nil
+}
+
+// shape is the same for moves that change the statistics alike: nearly all of a batch do, and
+// it takes a tenth of the time of changes.
+func (m *assumedMove) shape() string {
+	shape := make([]byte, 0, 128)
+	add := func(texts ...string) {
+		for _, text := range texts {
+			shape = append(append(shape, text...), 0)
+		}
+	}
+	add(string(m.was.Status), m.was.NodeID, strconv.FormatBool(m.was.Deferred), string(m.Status), m.NodeID, strconv.FormatBool(m.deferred))
+	shape = strconv.AppendInt(shape, hourOf(m.at), 10)
+	for _, e := range m.entries {
+		add(e.NodeID, e.What, e.Next)
+		shape = strconv.AppendInt(shape, hourOf(e.At), 10)
+	}
+	return string(shape)
+}
+
+// changes is what the move changes in the statistics, as a delta that stands for one.
+func (m *assumedMove) changes() (string, error) {
+	t := tallies{}
+	t.walk("", m.was.place(), m.entries, 1)
+	t.moveTo(m.was, m.move, m.at)
+	return toJSON(t.of("", 0).trim())
+}
+
 // recordGroup records all of the attempts or, if anything is in the way of one, none.
 func (s *Store) recordGroup(ctx context.Context, text string, records []waypost.AttemptRecord) (done bool, err error) {
 	// In the order in which rows are locked.
 	slices.SortFunc(records, func(a, b waypost.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
-	moves := make([]move, len(records))
-	var ids, entries []string
+	moves, numbers := make([]assumedMove, len(records)), map[string]int{}
+	var ids, entries, deltas []string
 	var seqs, lastSeqs []int64
 	for i, r := range records {
 		if r.Progress == nil {
 			continue
 		}
-		rows, err := s.timelineRows(r.EnrollmentID, slices.Clone(r.Progress.Entries))
+		m, rows, err := s.assumeMove(*r.Progress)
 		if err != nil {
 			return false, err
 		}
-		moves[i], rows = s.newMove(*r.Progress, rows)
+		shape := m.shape()
+		if m.delta = numbers[shape]; m.delta == 0 {
+			changes, err := m.changes()
+			if err != nil {
+				return false, err
+			}
+			deltas = append(deltas, changes)
+			m.delta = len(deltas)
+			numbers[shape] = m.delta
+		}
+		moves[i] = m
 		for _, row := range rows {
 			ids, seqs, lastSeqs, entries = append(ids, row.EnrollmentID), append(seqs, row.Seq), append(lastSeqs, row.LastSeq), append(entries, row.Entries)
 		}
@@ -387,13 +473,14 @@ func (s *Store) recordGroup(ctx context.Context, text string, records []waypost.
 		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 		return []any{
 			r.EnrollmentID, r.Visit, r.Attempt, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
-			a.Response, string(a.GaveUp), nullable(string(m.Status)), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries,
+			a.Response, string(a.GaveUp), nullable(string(m.Status)), m.NodeID, m.LastSeq, m.deferred, m.endedAt, m.endSeq, m.endEntries,
+			string(m.was.Status), nullable(m.was.NodeID), m.was.LastSeq, m.was.Deferred, m.delta,
 		}
 	})
 	if err != nil {
 		return false, err
 	}
-	rows, err := s.query(ctx, nil, text, append(args, ids, seqs, lastSeqs, entries, len(records))...)
+	rows, err := s.query(ctx, nil, text, append(args, ids, seqs, lastSeqs, entries, deltas, len(records))...)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error { return rows.Scan(new(bool)) })
 	}

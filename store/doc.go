@@ -55,6 +55,7 @@
 //	cohort.go                cohorts: claims of launches, marks of their start
 //	cohort_claim.go          ClaimEnrollments, FormCohort
 //	control.go               pauses and cancels
+//	statistics.go            how many are where, and were
 //
 // What is sent.
 //

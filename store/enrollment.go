@@ -27,6 +27,7 @@ type enrollmentRow struct {
 	Status    string  `bun:"status"`
 	NodeID    string  `bun:"node_id"`
 	LastSeq   int     `bun:"last_seq"`
+	Deferred  bool    `bun:"deferred"` // the last entry of its timeline is a deferral
 	CohortID  *string `bun:"cohort_id"`
 	ClaimedAt stamp   `bun:"claimed_at"` // by a pump that is to form its cohort
 	Source    *string `bun:"source"`     // see EnrollOnward
@@ -37,6 +38,14 @@ type enrollmentRow struct {
 }
 
 func (r enrollmentRow) id() string { return r.ID }
+
+// state is what counts of the row where it is changed.
+func (r enrollmentRow) state() enrollmentState {
+	return enrollmentState{
+		ID: r.ID, JourneyID: r.JourneyID, LeadsID: r.LeadsID, EntryKey: r.EntryKey, Version: r.Version,
+		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, LastSeq: r.LastSeq, Deferred: r.Deferred, EndedAt: r.EndedAt,
+	}
+}
 
 func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 	e := waypost.Enrollment{

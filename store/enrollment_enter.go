@@ -90,6 +90,9 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
+		if err := s.countEntered(ctx, tx, versionKey{row.JourneyID, row.Version}, now, 1, 0); err != nil {
+			return err
+		}
 		return s.keep(ctx, tx, enrolled)
 	})
 }

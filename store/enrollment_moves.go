@@ -19,6 +19,8 @@ type moveRow struct {
 
 	ID       string  `bun:"id"`
 	Version  int     `bun:"version"`
+	Status   string  `bun:"status"`
+	NodeID   string  `bun:"node_id"`
 	LastSeq  int     `bun:"last_seq"`
 	EndedAt  stamp   `bun:"ended_at"`
 	CohortID *string `bun:"cohort_id"`
@@ -238,15 +240,22 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	}
 	groups := map[int][]waypost.Leaving{}
 	cohorts := map[string]int{}
+	count := tallies{}
 	for _, item := range going {
+		row := byID[item.EnrollmentID]
+		// In its new version it stands somewhere from its first entry on. No deferral waits.
+		count.stand(enrollmentState{JourneyID: b.JourneyID, Version: row.Version, Status: waypost.EnrollmentStatus(row.Status), NodeID: row.NodeID}, s.time(), -1)
 		left[item.EnrollmentID] = true
-		cohorts[text(byID[item.EnrollmentID].CohortID)]++
+		cohorts[text(row.CohortID)]++
 		groups[item.Move.To] = append(groups[item.Move.To], item)
 	}
 	for version, items := range groups {
 		if err := s.goOn(ctx, tx, b, version, exits[version], items); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.count(ctx, tx, count); err != nil {
+		return nil, err
 	}
 	return left, s.leaveCohorts(ctx, tx, cohorts)
 }

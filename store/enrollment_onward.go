@@ -222,6 +222,9 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			return fmt.Errorf("store enrollments: %w", err)
 		}
 	}
+	if err := o.countEntered(ctx, o.tx, versionKey{o.batch.Into, o.batch.Version}, o.now, len(rows), 0); err != nil {
+		return fmt.Errorf("count enrollments: %w", err)
+	}
 	return o.explain(ctx, refused)
 }
 

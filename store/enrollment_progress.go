@@ -21,7 +21,7 @@ var moveEnrollment = bulk{
 	table: "enrollments AS e",
 	keys:  1,
 	columns: []string{
-		"id text", "status text", "node_id text", "last_seq bigint", "ended_at bigint", "end_seq bigint", "end_entries text",
+		"id text", "status text", "node_id text", "last_seq bigint", "deferred boolean", "ended_at bigint", "end_seq bigint", "end_entries text",
 	},
 	set: "move = NULL",
 }
@@ -72,7 +72,9 @@ type enrollmentState struct {
 	EntryKey  string
 	Version   int
 	Status    waypost.EnrollmentStatus
+	NodeID    string
 	LastSeq   int
+	Deferred  bool // its last entry is a deferral
 	EndedAt   stamp
 }
 
@@ -98,7 +100,7 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	if err != nil {
 		return nil, err
 	}
-	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.last_seq, e.ended_at FROM "
+	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.node_id, e.last_seq, e.deferred, e.ended_at FROM "
 	rows, err := s.query(ctx, &tx, s.in(dialects{
 		postgres: columns + "enrollments AS e WHERE e.id = ANY ($1::text[]) ORDER BY e.id FOR NO KEY UPDATE",
 		sqlite:   columns + "json_each(?) AS u CROSS JOIN enrollments AS e ON e.id = u.value",
@@ -108,7 +110,7 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	}
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		var e enrollmentState
-		err := rows.Scan(&e.ID, &e.JourneyID, &e.LeadsID, &e.EntryKey, &e.Version, &e.Status, &e.LastSeq, &e.EndedAt)
+		err := rows.Scan(&e.ID, &e.JourneyID, &e.LeadsID, &e.EntryKey, &e.Version, &e.Status, &e.NodeID, &e.LastSeq, &e.Deferred, &e.EndedAt)
 		states[e.ID] = e
 		return err
 	})
@@ -118,15 +120,16 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 // move is where progress leads, as the enrollment's row has it.
 type move struct {
 	waypost.Progress
+	deferred   bool // its last entry is a deferral
 	endedAt    stamp
 	endSeq     *int64
 	endEntries *string
 }
 
-// newMove is the move of progress whose entries are packed in rows, and those rows that
-// are the timeline's.
-func (s *Store) newMove(p waypost.Progress, rows []timelineRow) (move, []timelineRow) {
-	m := move{Progress: p}
+// newMove is the move of progress with sorted entries, which are packed in rows, and those
+// rows that are the timeline's.
+func (s *Store) newMove(p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) (move, []timelineRow) {
+	m := move{Progress: p, deferred: endsDeferred(entries)}
 	if p.Status.Ended() {
 		m.endedAt = s.endOf(p)
 		if last := len(rows) - 1; last >= 0 {
@@ -136,7 +139,12 @@ func (s *Store) newMove(p waypost.Progress, rows []timelineRow) (move, []timelin
 	return m, rows
 }
 
-// moveEnrollments records the progress of enrollments that are locked.
+// endsDeferred tells whether the last of the entries is a deferral.
+func endsDeferred(entries []waypost.TimelineEntry) bool {
+	return len(entries) > 0 && entries[len(entries)-1].What == waypost.WhatDeferred
+}
+
+// moveEnrollments records the progress of enrollments that are locked, and counts it.
 func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
 	latest := make(map[string]waypost.Progress, len(progress))
 	entries := make(map[string][]waypost.TimelineEntry, len(progress))
@@ -149,37 +157,111 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 		}
 		entries[p.EnrollmentID] = append(entries[p.EnrollmentID], p.Entries...)
 	}
-	moves := make([]move, 0, len(latest))
-	ended := map[entry]int{}
+	run := moving{tallies: tallies{}}
 	var timeline []timelineRow
 	for id, p := range latest {
-		rows, err := s.timelineRows(id, entries[id])
+		sorted, rows, err := s.timelineRows(id, entries[id])
 		if err != nil {
 			return err
 		}
-		e := enrollments[id]
-		if p.LastSeq > e.LastSeq && e.EndedAt.IsZero() {
-			var m move
-			m, rows = s.newMove(p, rows)
-			if p.Status.Ended() {
-				ended[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
-			}
-			moves = append(moves, m)
-		}
-		timeline = append(timeline, rows...)
+		timeline = append(timeline, s.moveOne(&run, enrollments[id], p, sorted, rows)...)
+	}
+	if err := s.recount(ctx, tx, run, enrollments, -1); err != nil {
+		return err
 	}
 	if err := s.insertTimeline(ctx, tx, timeline, enrollments); err != nil {
 		return err
 	}
-	slices.SortFunc(moves, func(a, b move) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
-	err := moveEnrollment.run(ctx, s, tx, len(moves), func(i int) []any {
-		m := &moves[i]
-		return []any{m.EnrollmentID, string(m.Status), m.NodeID, m.LastSeq, m.endedAt, m.endSeq, m.endEntries}
+	slices.SortFunc(run.moves, func(a, b move) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
+	err := moveEnrollment.run(ctx, s, tx, len(run.moves), func(i int) []any {
+		m := &run.moves[i]
+		return []any{m.EnrollmentID, string(m.Status), m.NodeID, m.LastSeq, m.deferred, m.endedAt, m.endSeq, m.endEntries}
 	}, nil)
 	if err != nil {
 		return err
 	}
-	return s.freeEntries(ctx, tx, ended)
+	if err := s.recount(ctx, tx, run, enrollments, 1); err != nil {
+		return err
+	}
+	if err := s.count(ctx, tx, run.tallies); err != nil {
+		return err
+	}
+	return s.freeEntries(ctx, tx, endsOf(run.moves, enrollments))
+}
+
+// moving is what progress changes.
+type moving struct {
+	moves   []move
+	tallies tallies
+	// recounted are enrollments whose whole timelines are counted, as they were and as they
+	// will be: some entries were recorded before, or make others give way.
+	recounted []string
+}
+
+// moveOne adds what the progress of an enrollment changes, and returns the timeline's rows of it.
+func (s *Store) moveOne(run *moving, e enrollmentState, p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) []timelineRow {
+	// A deferral that no workflow heard of makes way.
+	replaces := p.LastSeq == e.LastSeq && e.Deferred && len(entries) > 0 && !endsDeferred(entries)
+	moves := e.EndedAt.IsZero() && (p.LastSeq > e.LastSeq || replaces)
+	if moves && p.LastSeq > e.LastSeq && follow(e.LastSeq, entries, p.LastSeq) {
+		run.tallies.walk(e.JourneyID, e.place(), inVersion(entries, e.Version), 1)
+	} else if len(entries) > 0 {
+		run.recounted = append(run.recounted, e.ID)
+	}
+	if !moves {
+		return rows
+	}
+	m, rows := s.newMove(p, entries, rows)
+	run.moves = append(run.moves, m)
+	run.tallies.moveTo(e, m, s.endOf(p).Time)
+	return rows
+}
+
+// follow tells whether entries are all that there are after one, up to another one.
+func follow(after int, entries []waypost.TimelineEntry, last int) bool {
+	for i, e := range entries {
+		if e.Seq != after+1+i {
+			return false
+		}
+	}
+	return after+len(entries) == last
+}
+
+// inVersion gives entries the version that they are recorded with.
+func inVersion(entries []waypost.TimelineEntry, version int) []waypost.TimelineEntry {
+	for i := range entries {
+		entries[i].Version = version
+	}
+	return entries
+}
+
+// place is where the enrollment's timeline has got to, as far as it is of its version.
+func (e enrollmentState) place() place {
+	if e.Status == waypost.EnrollmentPending {
+		return place{}
+	}
+	return place{e.Version, e.NodeID}
+}
+
+// recount counts the whole timelines of the enrollments that need it, so many times.
+func (s *Store) recount(ctx context.Context, tx bun.Tx, run moving, enrollments map[string]enrollmentState, times int) error {
+	timelines, err := s.timelinesOf(ctx, tx, run.recounted)
+	for id, entries := range timelines {
+		run.tallies.walk(enrollments[id].JourneyID, place{}, entries, times)
+	}
+	return err
+}
+
+// endsOf counts the moves that end an enrollment, by its entry.
+func endsOf(moves []move, enrollments map[string]enrollmentState) map[entry]int {
+	ends := map[entry]int{}
+	for _, m := range moves {
+		if m.Status.Ended() {
+			e := enrollments[m.EnrollmentID]
+			ends[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
+		}
+	}
+	return ends
 }
 
 // endOf dates the end of an enrollment by its last entry.
@@ -208,11 +290,10 @@ func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[entry]int)
 // row of the timeline, or, of those that were recorded when it ended, columns of
 // the enrollment. An entry can stand in several of them.
 type timelineRow struct {
-	EnrollmentID string `bun:"-"`
-	Seq          int64  `bun:"seq"` // of the first entry
-	LastSeq      int64  `bun:"-"`
-	Version      int    `bun:"version"`
-	Entries      string `bun:"entries"` // timelineEntry values as JSON
+	EnrollmentID string
+	Seq          int64 // of the first entry
+	LastSeq      int64
+	Entries      string // timelineEntry values as JSON
 }
 
 type timelineEntry struct {
@@ -223,33 +304,49 @@ type timelineEntry struct {
 	Reason string `json:"r,omitzero"`
 }
 
-// timelineRows packs entries of one enrollment, given in any order.
-func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntry) ([]timelineRow, error) {
-	slices.SortStableFunc(entries, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
-	entries = slices.CompactFunc(entries, func(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq })
-	var rows []timelineRow
+// timelineRows packs entries of one enrollment, given in any order, and returns them as they
+// are stored, too. The list that it is given is changed.
+func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntry) (sorted []waypost.TimelineEntry, rows []timelineRow, err error) {
+	slices.SortStableFunc(entries, bySeq)
+	entries = slices.CompactFunc(entries, sameSeq)
+	for i := range entries {
+		e := &entries[i]
+		if e.At.IsZero() {
+			e.At = s.time()
+		}
+		e.NodeID, e.Next, e.Reason = cleanText(e.NodeID), cleanText(e.Next), cleanText(e.Reason)
+	}
 	for from := 0; from < len(entries); {
 		row := timelineRow{EnrollmentID: enrollmentID, Seq: int64(entries[from].Seq)}
 		var packed []timelineEntry
 		for ; from < len(entries) && int64(entries[from].Seq) == row.Seq+int64(len(packed)); from++ {
 			e := entries[from]
-			if e.At.IsZero() {
-				e.At = s.time()
-			}
-			packed = append(packed, timelineEntry{
-				At: e.At.UnixMicro(), NodeID: cleanText(e.NodeID), What: e.What, Next: cleanText(e.Next), Reason: cleanText(e.Reason),
-			})
+			packed = append(packed, timelineEntry{At: e.At.UnixMicro(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason})
 		}
 		row.LastSeq = row.Seq + int64(len(packed)) - 1
 		text, err := toJSON(packed)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		row.Entries = text
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return entries, rows, nil
 }
+
+// bySeq is the order of a timeline. Of two entries of the same Seq one is a deferral that no
+// workflow heard of: it makes way.
+func bySeq(a, b waypost.TimelineEntry) int {
+	late := func(e waypost.TimelineEntry) int {
+		if e.What == waypost.WhatDeferred {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(late(a), late(b)))
+}
+
+func sameSeq(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq }
 
 var insertTimelineRow = bulk{
 	table:   "timeline AS t",
@@ -272,26 +369,59 @@ func (s *Store) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRo
 
 // timelineOf returns the timeline of an enrollment, in order.
 func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
-	var rows []timelineRow
-	// Of entries that stand twice those of the end count, which come first.
-	err := db.NewRaw(`SELECT end_seq AS seq, version, end_entries AS entries FROM enrollments WHERE id = ? AND end_seq IS NOT NULL
-		UNION ALL SELECT seq, version, entries FROM timeline WHERE enrollment_id = ?`,
-		enrollmentID, enrollmentID).Scan(ctx, &rows)
-	if err != nil {
-		return nil, fmt.Errorf("load timeline: %w", err)
+	timelines, err := s.timelinesOf(ctx, db, []string{enrollmentID})
+	return timelines[enrollmentID], err
+}
+
+// timelinePart is a row of a timeline, or what stands in the enrollment's row.
+type timelinePart struct {
+	EnrollmentID string `bun:"enrollment_id"`
+	Seq          int64  `bun:"seq"`
+	Version      int    `bun:"version"`
+	Entries      string `bun:"entries"`
+	AtEnd        bool   `bun:"at_end"`
+}
+
+// compare orders parts of one timeline: of entries that stand twice those of the end count.
+func (p timelinePart) compare(other timelinePart) int {
+	if p.AtEnd != other.AtEnd {
+		if p.AtEnd {
+			return -1
+		}
+		return 1
 	}
-	var timeline []waypost.TimelineEntry
-	for _, row := range rows {
+	return cmp.Compare(p.Seq, other.Seq)
+}
+
+// timelinesOf returns the timelines of enrollments, each in order.
+func (s *Store) timelinesOf(ctx context.Context, db bun.IDB, ids []string) (map[string][]waypost.TimelineEntry, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var parts []timelinePart
+	err := db.NewRaw(`SELECT id AS enrollment_id, end_seq AS seq, version, end_entries AS entries, TRUE AS at_end FROM enrollments
+			WHERE id IN (?) AND end_seq IS NOT NULL
+		UNION ALL SELECT enrollment_id, seq, version, entries, FALSE AS at_end FROM timeline WHERE enrollment_id IN (?)`,
+		bun.List(ids), bun.List(ids)).Scan(ctx, &parts)
+	if err != nil {
+		return nil, fmt.Errorf("load timelines: %w", err)
+	}
+	slices.SortStableFunc(parts, timelinePart.compare)
+	timelines := make(map[string][]waypost.TimelineEntry, len(ids))
+	for _, part := range parts {
 		var entries []timelineEntry
-		if err := fromJSON(row.Entries, &entries); err != nil {
-			return nil, fmt.Errorf("load timeline: %w", err)
+		if err := fromJSON(part.Entries, &entries); err != nil {
+			return nil, fmt.Errorf("load timelines: %w", err)
 		}
 		for i, e := range entries {
-			timeline = append(timeline, waypost.TimelineEntry{
-				Seq: int(row.Seq) + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: row.Version,
+			timelines[part.EnrollmentID] = append(timelines[part.EnrollmentID], waypost.TimelineEntry{
+				Seq: int(part.Seq) + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: part.Version,
 			})
 		}
 	}
-	slices.SortStableFunc(timeline, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) })
-	return slices.CompactFunc(timeline, func(a, b waypost.TimelineEntry) bool { return a.Seq == b.Seq }), nil
+	for id, timeline := range timelines {
+		slices.SortStableFunc(timeline, bySeq)
+		timelines[id] = slices.CompactFunc(timeline, sameSeq)
+	}
+	return timelines, nil
 }

@@ -138,7 +138,7 @@ func (e *arrival) entry() entryRow {
 // which these are.
 // Its conditions are subqueries of one row each: joins might be planned to read whole tables.
 func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r waypost.Reentry) (done map[string]bool, err error) {
-	var ids, orgs, stages, journeys, apps, keys, params []string
+	var ids, orgs, stages, journeys, apps, keys, params, deltas []string
 	var versions, leads, created, claimed []int64
 	for _, row := range all {
 		ids, orgs, stages, journeys = append(ids, row.ID), append(orgs, row.Org), append(stages, row.Stage), append(journeys, row.JourneyID)
@@ -148,12 +148,16 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 		if !row.ClaimedAt.IsZero() {
 			at = row.ClaimedAt.UnixMicro()
 		}
-		claimed = append(claimed, at)
+		delta, err := enteredAt(row.CreatedAt.Time)
+		if err != nil {
+			return nil, err
+		}
+		claimed, deltas = append(claimed, at), append(deltas, delta)
 	}
 	done = map[string]bool{}
 	rows, err := s.query(ctx, nil, `WITH r AS MATERIALIZED (
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[])
-			AS r(id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, created_at, claimed_at)),
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $15::text[])
+			AS r(id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, created_at, claimed_at, delta)),
 	entered AS (
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT r.journey_id, r.leads_id, r.entry_key, r.created_at, r.id, 1 FROM r
@@ -161,12 +165,13 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 		AND (SELECT j.org = r.org AND j.stage = r.stage AND j.status <> $12 AND (j.published_version = r.version OR NOT $14) FROM journeys AS j WHERE j.id = r.journey_id)
 		AND (SELECT TRUE FROM journey_versions AS v WHERE v.journey_id = r.journey_id AND v.version = r.version)
 		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0
-		`+onReentry(r)+` RETURNING enrollment_id)
+		`+onReentry(r)+` RETURNING enrollment_id),
+	counted AS `+insertDeltas("SELECT r.journey_id, r.version, r.delta FROM entered JOIN r ON r.id = entered.enrollment_id")+`
 	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, claimed_at)
 		SELECT r.id, r.org, r.stage, r.journey_id, r.version, r.leads_id, r.app_id, r.entry_key, r.params, $13, '', 0, 0, FALSE, r.created_at, NULLIF(r.claimed_at, 0)
 		FROM entered JOIN r ON r.id = entered.enrollment_id RETURNING id`,
 		ids, orgs, stages, journeys, versions, leads, apps, keys, params, created, claimed,
-		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current)
+		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current, deltas)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var id string

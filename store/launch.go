@@ -467,6 +467,9 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audie
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
+	if err := s.countEntered(ctx, tx, versionKey{l.JourneyID, l.Version}, now, len(entered), b.heldOut); err != nil {
+		return step, fmt.Errorf("count enrollments: %w", err)
+	}
 	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: len(b.leads) - len(entered) + b.missing, HeldOut: b.heldOut, Done: b.done}
 	l.Enrolled += step.Enrolled
 	l.Skipped += step.Skipped

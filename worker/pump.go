@@ -42,6 +42,8 @@ type Outbox interface {
 	DeleteNotices(ctx context.Context, ids []int64) error
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
+
+	FoldStatistics(ctx context.Context, limit int) (more bool, err error)
 }
 
 // Starter starts workflows, again for the same cohort, launch, import or batch of
@@ -115,6 +117,8 @@ const (
 	yieldPause     = 5 * time.Millisecond
 	noticesAtOnce  = 1000
 	cancelsAtOnce  = 500
+	// foldsAtOnce are changes of statistics that one transaction adds to them.
+	foldsAtOnce = 500
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
@@ -198,6 +202,9 @@ func (p *Pump) Run(ctx context.Context) {
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
+	// Nobody waits for it, and nobody wakes it: the more there is to add, the cheaper it is.
+	fold := lane{"fold statistics", sweepEvery, (*Pump).foldStatistics}
+	running.Go(func() { p.run(ctx, fold, nil) })
 	running.Wait()
 	p.sending.Wait()
 	p.startClaimedLast(ctx)
@@ -479,6 +486,11 @@ func gather(notices []waypost.Notice) []*gathered {
 
 func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
 	return p.outbox.SweepCanceled(ctx, cancelsAtOnce)
+}
+
+// foldStatistics adds to the statistics of journeys what has changed of them.
+func (p *Pump) foldStatistics(ctx context.Context) (more bool, err error) {
+	return p.outbox.FoldStatistics(ctx, foldsAtOnce)
 }
 
 func (p *Pump) limited(ctx context.Context, call func(context.Context) error) error {

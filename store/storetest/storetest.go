@@ -52,6 +52,7 @@ func Run(t *testing.T, open Open) {
 		{"exits", exitTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},
+		{"statistics", statisticTests},
 		{"deliveries", deliveryTests},
 		{"attempts", attemptTests},
 		{"caps", capTests},

@@ -340,6 +340,7 @@ CREATE TABLE enrollments (
   status TEXT NOT NULL,
   node_id TEXT NOT NULL, -- where it stands
   last_seq INTEGER NOT NULL, -- of its timeline
+  deferred INTEGER NOT NULL DEFAULT 0, -- the last entry is a deferral
   move TEXT, -- JSON object: the version that people have ordered it to; NULL once it has gone on
   created_at INTEGER NOT NULL,
   ended_at INTEGER,
@@ -578,6 +579,29 @@ CREATE TABLE redelivery_batches (
   workflow_started_at INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX redelivery_batches_not_started ON redelivery_batches (id) WHERE workflow_started_at IS NULL;
+
+---- statistics
+
+-- What has changed in the counts of a journey version and is not in statistics yet: one row
+-- for each transaction that changed anything. A JSON array of {"n": how often, "d": {hour:
+-- waypost.Counts}}; the hours since 1970.
+CREATE TABLE statistic_deltas (
+  id INTEGER PRIMARY KEY,
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  counts TEXT NOT NULL
+) STRICT;
+CREATE INDEX statistic_deltas_by_journey ON statistic_deltas (journey_id);
+
+-- One row has the counts of all nodes. Those of hours are dropped after 90 days.
+CREATE TABLE statistics (
+  journey_id TEXT NOT NULL,
+  span TEXT NOT NULL, -- all, day or hour
+  from_at INTEGER NOT NULL, -- 0: of all
+  version INTEGER NOT NULL,
+  counts TEXT NOT NULL, -- JSON: waypost.Counts; '' while it is being made
+  PRIMARY KEY (journey_id, span, from_at, version)
+) STRICT, WITHOUT ROWID;
 
 ---- articles
 

@@ -1,0 +1,160 @@
+package waypost
+
+import "time"
+
+// StatisticsHours is how long the statistics of single hours are kept; those of days stay.
+const StatisticsHours = 90 * 24 * time.Hour
+
+// Counts is what happened to the enrollments of one journey version, or of several, and
+// where they stand; a change of it, if it has negative numbers. It is stored with these
+// short names.
+type Counts struct {
+	Nodes     map[string]*NodeCounts `json:"n,omitempty"`
+	Entered   int                    `json:"e,omitzero"` // enrollments that were made
+	Completed int                    `json:"c,omitzero"`
+	Exited    int                    `json:"x,omitzero"`
+	Failed    int                    `json:"f,omitzero"`
+	Canceled  int                    `json:"q,omitzero"`
+	HeldOut   int                    `json:"h,omitzero"` // leads of control groups
+}
+
+// NodeCounts is the part of Counts that concerns one node. An enrollment that has not ended
+// stands at one node, and is waiting, deferred or running there.
+type NodeCounts struct {
+	Entered   int            `json:"e,omitzero"` // visits
+	Waiting   int            `json:"w,omitzero"`
+	Running   int            `json:"r,omitzero"`
+	Deferred  int            `json:"h,omitzero"` // the message is held back
+	Delivered int            `json:"d,omitzero"`
+	Failed    int            `json:"f,omitzero"`
+	Skipped   int            `json:"s,omitzero"`
+	Edges     map[string]int `json:"x,omitempty"` // how often the node that is named came next
+}
+
+// Node is what is counted of a node.
+func (c *Counts) Node(id string) *NodeCounts {
+	n := c.Nodes[id]
+	if n == nil {
+		if c.Nodes == nil {
+			c.Nodes = map[string]*NodeCounts{}
+		}
+		n = &NodeCounts{}
+		c.Nodes[id] = n
+	}
+	return n
+}
+
+// Took counts that a node came next.
+func (n *NodeCounts) Took(next string, times int) {
+	if n.Edges == nil {
+		n.Edges = map[string]int{}
+	}
+	n.Edges[next] += times
+}
+
+// End counts enrollments that ended with a status.
+func (c *Counts) End(status EnrollmentStatus, n int) {
+	switch status {
+	case EnrollmentCompleted:
+		c.Completed += n
+	case EnrollmentExited:
+		c.Exited += n
+	case EnrollmentFailed:
+		c.Failed += n
+	case EnrollmentCanceled:
+		c.Canceled += n
+	}
+}
+
+// Add adds other counts so many times; -1 takes them away.
+func (c *Counts) Add(other *Counts, times int) {
+	c.AddFlows(other, times)
+	c.AddStanding(other, times)
+}
+
+// AddFlows is Add for what has happened.
+func (c *Counts) AddFlows(other *Counts, times int) {
+	c.Entered += times * other.Entered
+	c.Completed += times * other.Completed
+	c.Exited += times * other.Exited
+	c.Failed += times * other.Failed
+	c.Canceled += times * other.Canceled
+	c.HeldOut += times * other.HeldOut
+	for id, from := range other.Nodes {
+		n := c.Node(id)
+		n.Entered += times * from.Entered
+		n.Delivered += times * from.Delivered
+		n.Failed += times * from.Failed
+		n.Skipped += times * from.Skipped
+		for next, count := range from.Edges {
+			n.Took(next, times*count)
+		}
+	}
+}
+
+// AddStanding is Add for where enrollments stand.
+func (c *Counts) AddStanding(other *Counts, times int) {
+	for id, from := range other.Nodes {
+		n := c.Node(id)
+		n.Waiting += times * from.Waiting
+		n.Running += times * from.Running
+		n.Deferred += times * from.Deferred
+	}
+}
+
+// Trim leaves out what is zero, and tells whether anything is left.
+func (c *Counts) Trim() bool {
+	for id, n := range c.Nodes {
+		for next, count := range n.Edges {
+			if count == 0 {
+				delete(n.Edges, next)
+			}
+		}
+		if len(n.Edges) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
+			delete(c.Nodes, id)
+		}
+	}
+	return len(c.Nodes) > 0 || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut != 0
+}
+
+// StatisticsSpan is the length of an interval of statistics.
+type StatisticsSpan string
+
+// The spans; both begin and end at whole ones of UTC.
+const (
+	StatisticsHour StatisticsSpan = "hour"
+	StatisticsDay  StatisticsSpan = "day"
+)
+
+// Duration is how long the span is.
+func (s StatisticsSpan) Duration() time.Duration {
+	if s == StatisticsDay {
+		return 24 * time.Hour
+	}
+	return time.Hour
+}
+
+// StatisticsQuery says which statistics of a journey are asked for. The zero value of all
+// but JourneyID is: of all versions and all time, without a series.
+type StatisticsQuery struct {
+	JourneyID string
+	Version   int // 0: all
+	// From and To are whole spans, and both set where Span is.
+	From, To time.Time
+	Span     StatisticsSpan // "": no series
+}
+
+// Statistics are the statistics of a journey by its versions. A version that nothing was
+// counted of is missing.
+type Statistics struct {
+	Versions map[int]*Counts
+	// Series has a point for each span from From to To: what happened within it, and where
+	// enrollments stood at its end.
+	Series []StatisticsPoint
+}
+
+// StatisticsPoint is one interval of a series.
+type StatisticsPoint struct {
+	From     time.Time
+	Versions map[int]*Counts
+}

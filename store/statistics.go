@@ -1,0 +1,467 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// The statistics of a journey are kept as it runs: whatever changes an enrollment adds a row
+// to statistic_deltas in its own transaction, and FoldStatistics adds those to the totals.
+// Nobody waits for a row that all count in, and nothing is counted twice or missed.
+
+// hourly are counts by the hour, since 1970, that they belong to.
+type hourly map[int64]*waypost.Counts
+
+// hourOf is the hour of a time.
+func hourOf(t time.Time) int64 { return t.Unix() / int64(time.Hour/time.Second) }
+
+func (h hourly) at(t time.Time) *waypost.Counts {
+	hour := hourOf(t)
+	c := h[hour]
+	if c == nil {
+		c = &waypost.Counts{}
+		h[hour] = c
+	}
+	return c
+}
+
+// trim leaves out what is zero.
+func (h hourly) trim() hourly {
+	maps.DeleteFunc(h, func(_ int64, c *waypost.Counts) bool { return !c.Trim() })
+	return h
+}
+
+// enteredAt counts an enrollment that was made at a time, as a delta that stands for one.
+func enteredAt(t time.Time) (string, error) {
+	h := hourly{}
+	h.at(t).Entered = 1
+	return toJSON(h)
+}
+
+// delta is a part of a row of statistic_deltas.
+type delta struct {
+	N    int    `json:"n"`
+	Each hourly `json:"d"`
+}
+
+// tallies are what one transaction changes in the counts of journey versions.
+type tallies map[versionKey]hourly
+
+func (t tallies) of(journeyID string, version int) hourly {
+	key := versionKey{journeyID, version}
+	h := t[key]
+	if h == nil {
+		h = hourly{}
+		t[key] = h
+	}
+	return h
+}
+
+// place is where an enrollment stands, or has stood last; a node without an id is nowhere.
+type place struct {
+	version int
+	node    string
+}
+
+// walk counts what entries of a timeline tell, in their order, so many times. at is where the
+// enrollment stood before them. A node is entered when its first entry comes, or when an
+// entry says that it comes next; another entry of a node where the enrollment stands is none
+// of another visit. Leaving a journey enters no node.
+func (t tallies) walk(journeyID string, at place, entries []waypost.TimelineEntry, times int) {
+	for _, e := range entries {
+		if e.NodeID == "" {
+			continue
+		}
+		counts := t.of(journeyID, e.Version).at(e.At)
+		n := counts.Node(e.NodeID)
+		if here := (place{e.Version, e.NodeID}); here != at && e.What != waypost.WhatExited {
+			n.Entered += times
+			at = here
+		}
+		switch e.What {
+		case waypost.WhatSent:
+			n.Delivered += times
+		case waypost.WhatFailed:
+			n.Failed += times
+		case waypost.WhatSkipped:
+			n.Skipped += times
+		}
+		if e.Next != "" {
+			n.Took(e.Next, times)
+			counts.Node(e.Next).Entered += times
+			at = place{e.Version, e.Next}
+		}
+	}
+}
+
+// stand counts where an enrollment stands, if it does, so many times.
+func (t tallies) stand(e enrollmentState, at time.Time, times int) {
+	if e.nowhere() {
+		return
+	}
+	switch n := t.of(e.JourneyID, e.Version).at(at).Node(e.NodeID); {
+	case e.Status == waypost.EnrollmentWaiting:
+		n.Waiting += times
+	case e.Deferred:
+		n.Deferred += times
+	default:
+		n.Running += times
+	}
+}
+
+// nowhere tells whether the enrollment stands at no node: it has ended, or nothing is
+// recorded of it in its version.
+func (e enrollmentState) nowhere() bool {
+	return !e.EndedAt.IsZero() || e.NodeID == "" || e.Status != waypost.EnrollmentWaiting && e.Status != waypost.EnrollmentRunning
+}
+
+// moveTo counts that an enrollment, of which before is recorded, stands as m says from now on,
+// or has ended.
+func (t tallies) moveTo(before enrollmentState, m move, at time.Time) {
+	t.stand(before, at, -1)
+	if m.Status.Ended() {
+		t.of(before.JourneyID, before.Version).at(at).End(m.Status, 1)
+		return
+	}
+	after := before
+	after.Status, after.NodeID, after.Deferred = m.Status, m.NodeID, m.deferred
+	t.stand(after, at, 1)
+}
+
+// endAll counts enrollments that end early with a status, and were recorded as before.
+func (t tallies) endAll(rows []enrollmentRow, status waypost.EnrollmentStatus, at time.Time) {
+	for _, row := range rows {
+		end := at
+		if row.CreatedAt.After(end) {
+			end = row.CreatedAt.Time
+		}
+		t.stand(row.state(), end, -1)
+		t.of(row.JourneyID, row.Version).at(end).End(status, 1)
+	}
+}
+
+var insertDelta = bulk{table: "statistic_deltas", columns: []string{"journey_id text", "version bigint", "counts text"}}
+
+// insertDeltas is the part of a statement of PostgreSQL that adds deltas. from selects
+// journey_id, version and delta, the text of an hourly, which each of its rows stands for.
+func insertDeltas(from string) string {
+	return `(INSERT INTO statistic_deltas (journey_id, version, counts)
+		SELECT journey_id, version, '[' || string_agg('{"n":' || n || ',"d":' || delta || '}', ',') || ']'
+		FROM (SELECT journey_id, version, delta, count(*) AS n FROM (` + from + `) AS each GROUP BY journey_id, version, delta) AS grouped
+		GROUP BY journey_id, version)`
+}
+
+// count adds what a transaction has changed.
+func (s *Store) count(ctx context.Context, tx bun.Tx, t tallies) error {
+	type row struct {
+		versionKey
+		counts string
+	}
+	var rows []row
+	for key, h := range t {
+		if len(h.trim()) == 0 {
+			continue
+		}
+		counts, err := toJSON([]delta{{1, h}})
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{key, counts})
+	}
+	return insertDelta.run(ctx, s, tx, len(rows), func(i int) []any {
+		return []any{rows[i].JourneyID, rows[i].Version, rows[i].counts}
+	}, nil)
+}
+
+// countEntered counts n enrollments that were made, and leads that were held out.
+func (s *Store) countEntered(ctx context.Context, tx bun.Tx, key versionKey, at time.Time, n, heldOut int) error {
+	t := tallies{}
+	c := t.of(key.JourneyID, key.Version).at(at)
+	c.Entered, c.HeldOut = n, heldOut
+	return s.count(ctx, tx, t)
+}
+
+// allTime is the span of a statisticRow that has everything.
+const allTime = "all"
+
+// statisticRow has the counts of a journey version within a span of time.
+type statisticRow struct {
+	bun.BaseModel `bun:"table:statistics,alias:st"`
+
+	JourneyID string `bun:"journey_id,pk"`
+	Span      string `bun:"span,pk"`
+	From      int64  `bun:"from_at,pk"`
+	Version   int    `bun:"version,pk"`
+	Counts    string `bun:"counts"`
+}
+
+// statisticKey is the key of a statisticRow.
+type statisticKey struct {
+	JourneyID string `bun:"journey_id,type:text"`
+	Span      string `bun:"span,type:text"`
+	From      int64  `bun:"from_at,type:bigint"`
+	Version   int    `bun:"version,type:bigint"`
+}
+
+func (r statisticRow) key() statisticKey { return statisticKey{r.JourneyID, r.Span, r.From, r.Version} }
+
+func (k statisticKey) compare(other statisticKey) int {
+	return cmp.Or(cmp.Compare(k.JourneyID, other.JourneyID), cmp.Compare(k.Span, other.Span), cmp.Compare(k.From, other.From), cmp.Compare(k.Version, other.Version))
+}
+
+// deltaRow is a row of statistic_deltas.
+type deltaRow struct {
+	bun.BaseModel `bun:"table:statistic_deltas,alias:sd"`
+
+	ID        int64  `bun:"id,pk"`
+	JourneyID string `bun:"journey_id"`
+	Version   int    `bun:"version"`
+	Counts    string `bun:"counts"`
+}
+
+// FoldStatistics adds up to limit of the deltas that were recorded to the statistics they
+// belong to. more tells that there may be others. Several processes can do it at once.
+func (s *Store) FoldStatistics(ctx context.Context, limit int) (more bool, err error) {
+	defer wrap(&err, "fold statistics")
+	// Without a lock first: with nothing to do it costs one read.
+	found, err := s.r.NewSelect().Model((*deltaRow)(nil)).Exists(ctx)
+	if err != nil || !found {
+		return false, err
+	}
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
+		n, err := s.fold(ctx, tx, limit)
+		more = n == limit
+		return err
+	})
+	return more, err
+}
+
+func (s *Store) fold(ctx context.Context, tx bun.Tx, limit int) (n int, err error) {
+	var deltas []deltaRow
+	if err := s.lockFor(tx.NewSelect().Model(&deltas).Order("id").Limit(int64(limit)), forDelete+skipLocked).Scan(ctx); err != nil || len(deltas) == 0 {
+		return 0, err
+	}
+	changes := map[statisticKey]*waypost.Counts{}
+	for _, row := range deltas {
+		err := eachDelta(row.Counts, func(hour int64, c *waypost.Counts, times int) {
+			at := time.Unix(hour*3600, 0).UTC()
+			for span, from := range map[string]int64{
+				allTime: 0, string(waypost.StatisticsDay): at.Truncate(24 * time.Hour).UnixMicro(), string(waypost.StatisticsHour): at.UnixMicro(),
+			} {
+				key := statisticKey{row.JourneyID, span, from, row.Version}
+				if changes[key] == nil {
+					changes[key] = &waypost.Counts{}
+				}
+				changes[key].Add(c, times)
+			}
+		})
+		if err != nil {
+			return 0, fmt.Errorf("delta %d: %w", row.ID, err)
+		}
+	}
+	_, err = tx.NewDelete().Model((*deltaRow)(nil)).Where("id IN (?)", bun.List(mapped(deltas, func(r deltaRow) int64 { return r.ID }))).Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(deltas), s.addStatistics(ctx, tx, changes)
+}
+
+// eachDelta calls add for each hour's counts of a row of statistic_deltas.
+func eachDelta(counts string, add func(hour int64, c *waypost.Counts, times int)) error {
+	var deltas []delta
+	if err := fromJSON(counts, &deltas); err != nil {
+		return err
+	}
+	for _, d := range deltas {
+		for hour, c := range d.Each {
+			add(hour, c, d.N)
+		}
+	}
+	return nil
+}
+
+var (
+	statisticColumns = []string{"journey_id text", "span text", "from_at bigint", "version bigint", "counts text"}
+	makeStatistic    = bulk{table: "statistics", columns: statisticColumns, suffix: "ON CONFLICT DO NOTHING"}
+	updateStatistic  = bulk{table: "statistics AS st", keys: 4, columns: statisticColumns}
+)
+
+// addStatistics adds changes to their rows, which are locked in the order of their keys.
+func (s *Store) addStatistics(ctx context.Context, tx bun.Tx, changes map[statisticKey]*waypost.Counts) error {
+	keys := slices.SortedFunc(maps.Keys(changes), statisticKey.compare)
+	write := func(b *bulk, counts func(statisticKey) string) error {
+		return b.run(ctx, s, tx, len(keys), func(i int) []any {
+			k := keys[i]
+			return []any{k.JourneyID, k.Span, k.From, k.Version, counts(k)}
+		}, nil)
+	}
+	if err := write(&makeStatistic, func(statisticKey) string { return "" }); err != nil {
+		return err
+	}
+	var rows []statisticRow
+	q := tx.NewSelect().With("u", tx.NewValues(&keys)).Model(&rows).ColumnExpr("?TableColumns").TableExpr("u").
+		Where("st.journey_id = u.journey_id AND st.span = u.span AND st.from_at = u.from_at AND st.version = u.version").
+		Order("st.journey_id", "st.span", "st.from_at", "st.version")
+	if err := s.lock(q, "st").Scan(ctx); err != nil {
+		return err
+	}
+	written := make(map[statisticKey]string, len(rows))
+	for _, row := range rows {
+		var total waypost.Counts
+		if err := fromJSON(row.Counts, &total); err != nil {
+			return fmt.Errorf("statistics of journey %s: %w", row.JourneyID, err)
+		}
+		total.Add(changes[row.key()], 1)
+		total.Trim()
+		var err error
+		if written[row.key()], err = toJSON(total); err != nil {
+			return err
+		}
+		if row.Span == string(waypost.StatisticsHour) && row.Counts == "" { // at most once an hour
+			if err := s.dropHours(ctx, tx, row); err != nil {
+				return err
+			}
+		}
+	}
+	return write(&updateStatistic, func(k statisticKey) string { return written[k] })
+}
+
+// dropHours drops the hours that are no longer kept of the version that a row is of.
+func (s *Store) dropHours(ctx context.Context, tx bun.Tx, row statisticRow) error {
+	_, err := tx.NewDelete().Model((*statisticRow)(nil)).Where("journey_id = ? AND span = ? AND from_at < ? AND version = ?",
+		row.JourneyID, row.Span, stamp{s.time().Add(-waypost.StatisticsHours)}, row.Version).Exec(ctx)
+	return err
+}
+
+// Statistics returns the statistics of a journey as they are at one moment, those of
+// versions in which nothing was counted left out. Whoever asks knows that the journey is
+// theirs. Hours before waypost.StatisticsHours are not kept, and so must not be asked for.
+func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (_ waypost.Statistics, err error) {
+	defer wrap(&err, "read the statistics of journey %s", clip(q.JourneyID))
+	r := statisticsReader{query: q, total: map[int]*waypost.Counts{}, later: map[int]*waypost.Counts{}}
+	if q.Span != "" {
+		r.points = make([]map[int]*waypost.Counts, q.To.Sub(q.From)/q.Span.Duration())
+	}
+	// One statement sees a delta before it is folded or after, never both or neither.
+	const columns = "SELECT span, from_at, version, counts FROM statistics WHERE journey_id = ? AND "
+	text := columns + "span = 'all' UNION ALL SELECT '', 0, version, counts FROM statistic_deltas WHERE journey_id = ?"
+	args := []any{q.JourneyID, q.JourneyID}
+	if q.Span != "" {
+		// What came later is taken from where enrollments stand now. Days are fewer than hours.
+		day := q.To.Add(24*time.Hour - 1).Truncate(24 * time.Hour)
+		text += " UNION ALL " + columns + "span = ? AND from_at >= ? AND from_at < ? UNION ALL " + columns + "span = 'day' AND from_at >= ?"
+		args = append(args, q.JourneyID, string(q.Span), stamp{q.From}, stamp{day}, q.JourneyID, stamp{day})
+	}
+	rows, err := s.r.QueryContext(ctx, text, args...)
+	if err != nil {
+		return waypost.Statistics{}, err
+	}
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var row statisticRow
+		if err := rows.Scan(&row.Span, &row.From, &row.Version, &row.Counts); err != nil {
+			return err
+		}
+		return r.take(row)
+	})
+	return r.statistics(), err
+}
+
+// statisticsReader puts together what the rows of a journey say.
+type statisticsReader struct {
+	query  waypost.StatisticsQuery
+	total  map[int]*waypost.Counts
+	points []map[int]*waypost.Counts // what changed within each
+	later  map[int]*waypost.Counts   // what changed after them
+}
+
+func (r *statisticsReader) take(row statisticRow) error {
+	if r.query.Version != 0 && row.Version != r.query.Version {
+		return nil
+	}
+	if row.Span == "" {
+		return eachDelta(row.Counts, func(hour int64, c *waypost.Counts, times int) {
+			countsOf(r.total, row.Version).Add(c, times)
+			r.change(time.Unix(hour*3600, 0), row.Version, c, times)
+		})
+	}
+	var c waypost.Counts
+	if err := fromJSON(row.Counts, &c); err != nil {
+		return err
+	}
+	if row.Span == allTime {
+		countsOf(r.total, row.Version).Add(&c, 1)
+	} else {
+		r.change(time.UnixMicro(row.From), row.Version, &c, 1)
+	}
+	return nil
+}
+
+// change notes what changed in an interval that begins at a time.
+func (r *statisticsReader) change(at time.Time, version int, c *waypost.Counts, times int) {
+	switch q := r.query; {
+	case q.Span == "" || at.Before(q.From):
+	case !at.Before(q.To):
+		countsOf(r.later, version).Add(c, times)
+	default:
+		i := at.Sub(q.From) / q.Span.Duration()
+		if r.points[i] == nil {
+			r.points[i] = map[int]*waypost.Counts{}
+		}
+		countsOf(r.points[i], version).Add(c, times)
+	}
+}
+
+// countsOf returns the counts of a version, which it makes if there are none.
+func countsOf(m map[int]*waypost.Counts, version int) *waypost.Counts {
+	if m[version] == nil {
+		m[version] = &waypost.Counts{}
+	}
+	return m[version]
+}
+
+// statistics goes back from now: where enrollments stood at the end of an interval is where
+// they stand at the end of the next one, without what changed within that.
+func (r *statisticsReader) statistics() waypost.Statistics {
+	st := waypost.Statistics{Versions: trimmed(r.total)}
+	if r.query.Span == "" {
+		return st
+	}
+	st.Series = make([]waypost.StatisticsPoint, len(r.points))
+	standing := map[int]*waypost.Counts{}
+	for version, c := range r.total {
+		countsOf(standing, version).AddStanding(c, 1)
+	}
+	back := func(changes map[int]*waypost.Counts) {
+		for version, c := range changes {
+			countsOf(standing, version).AddStanding(c, -1)
+		}
+	}
+	back(r.later)
+	for i := len(r.points) - 1; i >= 0; i-- {
+		point := waypost.StatisticsPoint{From: r.query.From.Add(time.Duration(i) * r.query.Span.Duration()), Versions: map[int]*waypost.Counts{}}
+		for version, c := range standing {
+			countsOf(point.Versions, version).AddStanding(c, 1)
+		}
+		for version, c := range r.points[i] {
+			countsOf(point.Versions, version).AddFlows(c, 1)
+		}
+		point.Versions = trimmed(point.Versions)
+		st.Series[i] = point
+		back(r.points[i])
+	}
+	return st
+}
+
+func trimmed(m map[int]*waypost.Counts) map[int]*waypost.Counts {
+	maps.DeleteFunc(m, func(_ int, c *waypost.Counts) bool { return !c.Trim() })
+	return m
+}
