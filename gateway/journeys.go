@@ -32,6 +32,8 @@ type Journeys interface {
 	MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (waypost.Migrated, error)
 	// MissingJourneys returns those of ids that the scope has no journey for.
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
+	// Statistics takes a journey that was found in the scope.
+	Statistics(ctx context.Context, q waypost.StatisticsQuery) (waypost.Statistics, error)
 }
 
 // journeyAnswer is a journey as it is answered, without its draft in answers to controls.

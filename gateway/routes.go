@@ -86,6 +86,7 @@ var routes = []route{
 	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listVersions},
 	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
 	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*api).diffVersions},
+	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, []string{"version", "from", "to", "every"}, (*api).showStatistics},
 	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*api).dryRun},
 	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},
 

@@ -2,6 +2,7 @@ package journey
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"waypost"
@@ -149,4 +150,15 @@ func (n Node) edges() []edge {
 	}
 	add("otherwise", n.Otherwise)
 	return out
+}
+
+// Targets lists the nodes that can follow, each once, in the order of the definition.
+func (n Node) Targets() []string {
+	var ids []string
+	for _, e := range n.edges() {
+		if !slices.Contains(ids, e.to) {
+			ids = append(ids, e.to)
+		}
+	}
+	return ids
 }

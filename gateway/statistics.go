@@ -1,0 +1,264 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"waypost"
+	"waypost/journey"
+)
+
+// statisticsAnswer is what the enrollments of a journey did, and where they stand.
+type statisticsAnswer struct {
+	JourneyID string `json:"journeyId"`
+	Version   *int   `json:"version"` // nil: all together
+	countsAnswer
+	Series []seriesAnswer `json:"series"` // nil without every
+}
+
+type seriesAnswer struct {
+	From string `json:"from"`
+	countsAnswer
+}
+
+type countsAnswer struct {
+	Nodes       []nodeAnswer      `json:"nodes"`
+	Enrollments enrollmentsAnswer `json:"enrollments"`
+}
+
+type nodeAnswer struct {
+	NodeID    string       `json:"nodeId"`
+	Entered   int          `json:"entered"`
+	Standing  int          `json:"standing"`
+	Waiting   int          `json:"waiting"`
+	Sending   int          `json:"sending"`
+	Deferred  int          `json:"deferred"`
+	Delivered int          `json:"delivered"`
+	Failed    int          `json:"failed"`
+	Skipped   int          `json:"skipped"`
+	Edges     []edgeAnswer `json:"edges"`
+}
+
+type edgeAnswer struct {
+	Next  string `json:"next"`
+	Count int    `json:"count"`
+}
+
+type enrollmentsAnswer struct {
+	Entered   int `json:"entered"`
+	Completed int `json:"completed"`
+	Exited    int `json:"exited"`
+	Failed    int `json:"failed"`
+	Canceled  int `json:"canceled"`
+	HeldOut   int `json:"heldOut"`
+}
+
+// maxPoints bounds the intervals of a series.
+const maxPoints = 1000
+
+func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
+	version := int(r.integer("version", 1, 1<<31-1, 0))
+	every := waypost.StatisticsSpan(r.params["every"])
+	if every != "" && every != waypost.StatisticsHour && every != waypost.StatisticsDay {
+		r.queryFaults.Add(waypost.DetailOutOfRange, "every", "must be hour or day")
+	}
+	from, to := r.moment("from"), r.moment("to")
+	inOrder(&r.queryFaults, "", "from", "to", from, cmp.Or(to, a.Now()))
+	if err := r.queryFaults.Err("query"); err != nil {
+		return answer{}, err
+	}
+	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	q := waypost.StatisticsQuery{JourneyID: j.ID, Version: version, Span: every}
+	if every != "" || !from.IsZero() || !to.IsZero() {
+		if err := bound(&q, from, to, j.CreatedAt, a.Now()); err != nil {
+			return answer{}, err
+		}
+	}
+	c := counter{api: a, scope: r.scope, journey: j}
+	if version > 0 {
+		if c.shown, err = a.definition(ctx, r.scope, j.ID, version); err != nil {
+			return answer{}, err
+		}
+	} else if j.PublishedVersion > 0 {
+		if c.shown, err = a.definition(ctx, r.scope, j.ID, j.PublishedVersion); err != nil {
+			return answer{}, err
+		}
+	}
+	c.ordered = version > 0
+	st, err := a.Journeys.Statistics(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	if !from.IsZero() || !to.IsZero() {
+		st.Versions = within(st.Series)
+	}
+	ans := statisticsAnswer{JourneyID: j.ID, Version: orNull(version)}
+	if ans.countsAnswer, err = c.answer(ctx, st.Versions, true); err != nil {
+		return answer{}, err
+	}
+	if every == "" {
+		return ok(ans)
+	}
+	ans.Series = make([]seriesAnswer, len(st.Series))
+	for i, point := range st.Series {
+		ans.Series[i].From = stamp(point.From)
+		if ans.Series[i].countsAnswer, err = c.answer(ctx, point.Versions, false); err != nil {
+			return answer{}, err
+		}
+	}
+	return ok(ans)
+}
+
+// bound gives a query its span of time, in whole intervals. It ends now, and begins when the
+// journey was made or as long before its end as a series may go back, where nothing else is
+// said. Without every, hours are taken where there are such and not too many of them.
+func bound(q *waypost.StatisticsQuery, from, to, made, now time.Time) error {
+	oldest := now.Add(-waypost.StatisticsHours).Truncate(time.Hour).Add(time.Hour).UTC()
+	every := q.Span
+	round := func(span waypost.StatisticsSpan) (intervals int) {
+		length := span.Duration()
+		q.Span = span
+		q.To = cmp.Or(to, now.Add(1)).Add(length - 1).UTC().Truncate(length)
+		q.From = cmp.Or(from, made).UTC().Truncate(length)
+		if from.IsZero() && every != "" {
+			q.From = latest(q.From, q.To.Add(-maxPoints*length))
+			if span == waypost.StatisticsHour {
+				q.From = latest(q.From, oldest)
+			}
+		}
+		if !q.From.Before(q.To) { // it is the same time, or the journey was made later
+			if from.IsZero() {
+				q.From = q.To.Add(-length)
+			}
+			q.To = q.From.Add(length)
+		}
+		return int(q.To.Sub(q.From) / length)
+	}
+	n := round(cmp.Or(every, waypost.StatisticsHour))
+	if every == "" && (n > maxPoints || q.From.Before(oldest)) {
+		n = round(waypost.StatisticsDay)
+	}
+	var p waypost.Problems
+	if n > maxPoints {
+		p.Add(waypost.DetailOutOfRange, "from", "must lie at most %d %ss before to", maxPoints, q.Span)
+	} else if q.Span == waypost.StatisticsHour && q.From.Before(oldest) {
+		p.Add(waypost.DetailOutOfRange, "from", "must not be before %s with every=hour: hours are kept for %d days, days for good",
+			stamp(oldest), int(waypost.StatisticsHours.Hours())/24)
+	}
+	return p.Err("query")
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// within adds up what happened in a series; where enrollments stand is as at its end.
+func within(series []waypost.StatisticsPoint) map[int]*waypost.Counts {
+	all := map[int]*waypost.Counts{}
+	for i, point := range series {
+		for version, c := range point.Versions {
+			if all[version] == nil {
+				all[version] = &waypost.Counts{}
+			}
+			all[version].AddFlows(c, 1)
+			if i == len(series)-1 {
+				all[version].AddStanding(c, 1)
+			}
+		}
+	}
+	return all
+}
+
+// counter turns the counts of a journey's versions into those that are answered.
+type counter struct {
+	*api
+	scope   waypost.Scope
+	journey waypost.Journey
+	// shown is the version whose nodes are answered whatever was counted, nil if none is;
+	// ordered says that they stand in its order, and not by their ids.
+	shown   *journey.Definition
+	ordered bool
+}
+
+// answer adds up the versions. whole says that nodes without counts belong to it.
+func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, whole bool) (countsAnswer, error) {
+	var sum waypost.Counts
+	sending := map[string]int{}
+	for version, counts := range versions {
+		sum.Add(counts, 1)
+		definition, err := c.definition(ctx, c.scope, c.journey.ID, version)
+		if err != nil {
+			return countsAnswer{}, err
+		}
+		for id, n := range counts.Nodes {
+			if node, ok := definition.Node(id); ok && node.Type == journey.Touchpoint {
+				sending[id] += n.Running
+			}
+		}
+	}
+	ans := countsAnswer{
+		Nodes:       []nodeAnswer{},
+		Enrollments: enrollmentsAnswer{sum.Entered, sum.Completed, sum.Exited, sum.Failed, sum.Canceled, sum.HeldOut},
+	}
+	for _, id := range c.nodes(sum, whole) {
+		n := sum.Node(id)
+		ans.Nodes = append(ans.Nodes, nodeAnswer{
+			NodeID: id, Entered: n.Entered, Standing: n.Waiting + n.Running + n.Deferred, Waiting: n.Waiting, Sending: sending[id], Deferred: n.Deferred,
+			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, Edges: c.edges(id, n, whole),
+		})
+	}
+	return ans, nil
+}
+
+// nodes lists those to answer: in the order of the definition, others after them.
+func (c *counter) nodes(sum waypost.Counts, whole bool) []string {
+	var ids []string
+	if c.shown != nil {
+		for _, n := range c.shown.Nodes() {
+			if _, counted := sum.Nodes[n.ID]; counted || whole {
+				ids = append(ids, n.ID)
+			}
+		}
+	}
+	return c.arranged(ids, maps.Keys(sum.Nodes))
+}
+
+// edges are those of a node, as nodes lists nodes.
+func (c *counter) edges(id string, counted *waypost.NodeCounts, whole bool) []edgeAnswer {
+	var known []string
+	if c.shown != nil {
+		n, _ := c.shown.Node(id)
+		for _, next := range n.Targets() {
+			if _, taken := counted.Edges[next]; taken || whole {
+				known = append(known, next)
+			}
+		}
+	}
+	edges := []edgeAnswer{}
+	for _, next := range c.arranged(known, maps.Keys(counted.Edges)) {
+		edges = append(edges, edgeAnswer{next, counted.Edges[next]})
+	}
+	return edges
+}
+
+// arranged adds to known ids those that are not among them.
+func (c *counter) arranged(known []string, all func(yield func(string) bool)) []string {
+	for _, id := range slices.Sorted(all) {
+		if !slices.Contains(known, id) {
+			known = append(known, id)
+		}
+	}
+	if !c.ordered {
+		slices.Sort(known)
+	}
+	return known
+}
