@@ -17,6 +17,8 @@ type showing struct {
 	short, long, example string
 	path                 func(id string) string
 	print                func(members) error // nil: one member a line
+	// draw, if there is one, reads and prints what else there is for people to see.
+	draw func(ctx context.Context, cl *client, shown members) error
 	// watch implements --watch; nil: there is no such flag.
 	watch func(ctx context.Context, cl *client, id string) error
 	// etag adds --etag, which prints the value for --if-match.
@@ -46,7 +48,12 @@ func (c *cli) showCommand(s showing) *cobra.Command {
 			case s.print == nil:
 				return c.printAnswer(a)
 			}
-			return c.print(a, s.print)
+			return c.print(a, func(shown members) error {
+				if err := s.print(shown); err != nil || s.draw == nil {
+					return err
+				}
+				return s.draw(cmd.Context(), cl, shown)
+			})
 		},
 	}
 	if s.etag {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// statistics are what a journey's tree shows.
+type statistics struct {
+	Nodes       []nodeStatistics
+	Enrollments struct{ Entered, Completed, Exited, Failed, Canceled, HeldOut int }
+}
+
+type nodeStatistics struct {
+	NodeID                               string
+	Entered, Standing, Waiting, Sending  int
+	Deferred, Delivered, Failed, Skipped int
+	Edges                                []struct {
+		Next  string
+		Count int
+	}
+}
+
+// came counts how often a node came next.
+func (n nodeStatistics) came(next string) int {
+	for _, e := range n.Edges {
+		if e.Next == next {
+			return e.Count
+		}
+	}
+	return 0
+}
+
+// treeNode is a node of a definition, as far as a tree tells of it.
+type treeNode struct {
+	ID, Type                             string
+	Next, OnFailure, OnTimeout, OnMissed string
+	Cases, Arms                          []struct{ Next string }
+	Otherwise                            string
+}
+
+// ways are how it goes on: what the way is called, "" for the usual one, and where to.
+func (n treeNode) ways() (ways [][2]string) {
+	add := func(name, to string) {
+		if to != "" {
+			ways = append(ways, [2]string{name, to})
+		}
+	}
+	add("", n.Next)
+	add("onFailure", n.OnFailure)
+	add("onTimeout", n.OnTimeout)
+	add("onMissed", n.OnMissed)
+	for i, c := range n.Cases {
+		add("case "+strconv.Itoa(i+1), c.Next)
+	}
+	for i, a := range n.Arms {
+		add("arm "+strconv.Itoa(i+1), a.Next)
+	}
+	add("otherwise", n.Otherwise)
+	return ways
+}
+
+// drawJourney writes the published version of a journey as a tree, with how many enrollments
+// of it are where.
+func (c *cli) drawJourney(ctx context.Context, cl *client, journey members) error {
+	version := journey.text("publishedVersion")
+	if version == "" {
+		return nil
+	}
+	id := journey.text("id")
+	shown, err := cl.do(ctx, http.MethodGet, versionsPath(id)+"/"+version, nil, nil)
+	if err != nil {
+		return err
+	}
+	var v struct {
+		Definition struct {
+			Start string
+			Nodes []treeNode
+		}
+	}
+	if err := shown.decode(&v, "version"); err != nil {
+		return err
+	}
+	counted, err := cl.do(ctx, http.MethodGet, journeyPath(id)+"/statistics?version="+version, nil, nil)
+	if err != nil {
+		return err
+	}
+	var st statistics
+	if err := counted.decode(&st, "statistics"); err != nil {
+		return err
+	}
+	e := st.Enrollments
+	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n\n",
+		version, quantity(e.Entered, "enrollment", "enrollments"), e.Completed, e.Exited, e.Failed, e.Canceled, e.HeldOut)
+	t := tree{nodes: map[string]treeNode{}, counts: map[string]nodeStatistics{}, drawn: map[string]bool{},
+		table: c.table("NODE", "TYPE", "CAME", "ENTERED", "STANDING", "WAITING", "SENDING", "DEFERRED", "DELIVERED", "FAILED", "SKIPPED")}
+	for _, n := range v.Definition.Nodes {
+		t.nodes[n.ID] = n
+	}
+	for _, n := range st.Nodes {
+		t.counts[n.NodeID] = n
+	}
+	t.draw(v.Definition.Start, "", "", e.Entered)
+	return t.flush()
+}
+
+// tree draws nodes as they follow one another. A node that several lead to has its counts
+// and what follows it where it comes first, and an arrow elsewhere.
+type tree struct {
+	*table
+	nodes  map[string]treeNode
+	counts map[string]nodeStatistics
+	drawn  map[string]bool
+}
+
+// draw writes a node, behind its branch of the tree, and those that follow it, behind below.
+// came is how often the way to it was taken.
+func (t tree) draw(id, branch, below string, came int) {
+	if t.drawn[id] {
+		t.row(branch+clean(id)+" ↑", "", strconv.Itoa(came))
+		return
+	}
+	t.drawn[id] = true
+	node, n := t.nodes[id], t.counts[id]
+	cells := []string{branch + clean(id), clean(node.Type), strconv.Itoa(came)}
+	for _, count := range []int{n.Entered, n.Standing, n.Waiting, n.Sending, n.Deferred, n.Delivered, n.Failed, n.Skipped} {
+		cells = append(cells, strconv.Itoa(count))
+	}
+	t.row(cells...)
+	ways := node.ways()
+	for i, way := range ways {
+		fork, under := "├─ ", "│  "
+		if i == len(ways)-1 {
+			fork, under = "└─ ", "   "
+		}
+		if way[0] != "" {
+			fork += way[0] + ": "
+		}
+		t.draw(way[1], below+fork, below+under, n.came(way[1]))
+	}
+}
