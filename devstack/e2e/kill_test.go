@@ -63,11 +63,16 @@ func killNine(t *testing.T, env ...string) {
 		p.Kill9(t)
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
 	}
+	var ended []harness.Enrollment
 	for _, id := range enrolled {
 		e := p.AwaitEnd(t, id, 90*time.Second)
 		if e.Status != waypost.EnrollmentCompleted {
 			t.Errorf("%s is %s", id, e.Status)
 		}
+		ended = append(ended, e)
+	}
+	for _, m := range p.Miscounts(t, journeyID, ended) {
+		t.Errorf("the statistics: %s", m)
 	}
 	records := p.Records(t, journeyID)
 	if len(records) != 2*len(enrolled) {

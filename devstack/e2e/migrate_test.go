@@ -126,6 +126,13 @@ func TestMigrateKilled(t *testing.T) {
 	}
 	t.Logf("%d leads: %v", leads, of)
 	awaitLaunch(t, p, l.LaunchID, launchTime)
+	var all []harness.Enrollment
+	for _, d := range p.Records(t, journeyID) {
+		all = append(all, p.Enrollment(t, d.EnrollmentID))
+	}
+	for _, m := range p.Miscounts(t, journeyID, all) {
+		t.Errorf("the statistics: %s", m)
+	}
 
 	temporal := dialWith(t, p, keys)
 	ring := ringOf(t, keys)

@@ -304,6 +304,7 @@ func (c *trial) judge() {
 		c.records = append(c.records, own...)
 		records[e.receiver] = append(records[e.receiver], own...)
 		found := c.fleet.Enrollments(c.t, own)
+		c.counts(e.journey, found)
 		came := arrivals(e.receiver.Ledger(), e.journey)
 		maps.Copy(all, came)
 		entered := 0
@@ -333,6 +334,19 @@ func (c *trial) judge() {
 	c.row.latency = percentiles(latencies)
 	if c.row.lost > 0 {
 		c.wrong("%d messages are lost", c.row.lost)
+	}
+}
+
+// counts compares the statistics of a journey with the timelines of its enrollments, each of
+// which has a delivery.
+func (c *trial) counts(journeyID string, found map[int64]harness.Enrolled) {
+	c.t.Helper()
+	var all []harness.Enrollment
+	for _, e := range found {
+		all = append(all, e.Enrollment)
+	}
+	for _, m := range c.fleet.Miscounts(c.t, journeyID, all) {
+		c.wrong("the statistics of %s: %s", journeyID, m)
 	}
 }
 
