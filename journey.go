@@ -16,6 +16,27 @@ const (
 	JourneyArchived JourneyStatus = "archived"
 )
 
+// Bounds of a journey's tags.
+const (
+	MaxTags = 20
+	MaxTag  = 40 // characters of one
+)
+
+// JourneyFilter selects journeys. Empty members do not filter.
+type JourneyFilter struct {
+	Name      string // prefix, case aside
+	Status    JourneyStatus
+	Tag       string // of the draft
+	WebhookID string // that the draft or a published version names
+}
+
+// Namesake is what another stage has of the name of a webhook or a journey.
+type Namesake struct {
+	Name string
+	ID   string // of one of them, if there are any
+	N    int    // how many there are
+}
+
 // Journey is a journey with its draft. The definition's language is package
 // journey's.
 type Journey struct {

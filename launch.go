@@ -89,6 +89,7 @@ type Occurrence struct {
 type LaunchFilter struct {
 	JourneyID   string
 	RecurringID string // the occurrences of this launch
+	Status      LaunchStatus
 }
 
 // LaunchProgress counts what became of a launch's audience.

@@ -10,6 +10,12 @@ import (
 	"time"
 )
 
+// WebhookFilter selects webhooks. Empty members do not filter.
+type WebhookFilter struct {
+	Name    string // prefix, case aside
+	Enabled *bool
+}
+
 // Webhook is a channel: where and how touchpoints that name it are sent
 // (docs/contract.md, "Webhook members").
 type Webhook struct {

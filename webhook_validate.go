@@ -14,7 +14,7 @@ import (
 
 // Bounds of a webhook's members.
 const (
-	maxWebhookName  = 128
+	MaxWebhookName  = 128
 	maxWebhookURL   = 2048
 	maxParams       = 64
 	maxParamName    = 64
@@ -36,7 +36,7 @@ const (
 // (package webhook) nor whether templates compile (package journey).
 func (w *Webhook) Validate() error {
 	var p Problems
-	checkRequired(&p, "name", w.Name, maxWebhookName)
+	checkRequired(&p, "name", w.Name, MaxWebhookName)
 	if strings.TrimSpace(w.URL) == "" {
 		p.Add(DetailNullValue, "url", "is missing or blank")
 	} else if utf8.RuneCountInString(w.URL) > maxWebhookURL {

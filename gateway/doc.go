@@ -10,7 +10,8 @@
 //   - ETags, logs, streams: match.go, observe.go, stream.go
 //   - leads, imports, exports: leads.go, imports.go, rows.go, csv.go, charset.go, export.go
 //   - webhooks and their health: webhooks.go, trial.go, health.go
-//   - journeys and their versions: journeys.go, versions.go, definitions.go, statistics.go
+//   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
+//   - statistics: statistics.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go
 //   - enrollments, launches, control, events: enrollments.go, launches.go, audience.go, control.go, events.go
 //   - deliveries and redeliveries: deliveries.go, redeliveries.go

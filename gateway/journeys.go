@@ -19,7 +19,7 @@ type Journeys interface {
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
 	// JourneyDropped returns nil if nothing was dropped of the journey.
 	JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error)
-	ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Journey, error)
+	ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.JourneyFilter, page waypost.Page) ([]waypost.Journey, error)
 	// check sees the journey as it is, where nobody can change it, and may refuse.
 	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
 	DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error
@@ -34,6 +34,8 @@ type Journeys interface {
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 	// Statistics takes a journey that was found in the scope.
 	Statistics(ctx context.Context, q waypost.StatisticsQuery) (waypost.Statistics, error)
+	// JourneyNamesakes returns what another stage has of the names of journeys, by their ids.
+	JourneyNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error)
 }
 
 // journeyAnswer is a journey as it is answered, without its draft in answers to controls.
@@ -96,9 +98,21 @@ func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
+// journeyStatuses and launchStatuses are what the filters status can be.
+var (
+	journeyStatuses = []waypost.JourneyStatus{waypost.JourneyDraft, waypost.JourneyActive, waypost.JourneyPaused, waypost.JourneyArchived}
+	launchStatuses  = []waypost.LaunchStatus{
+		waypost.LaunchPending, waypost.LaunchScheduled, waypost.LaunchRunning, waypost.LaunchPaused, waypost.LaunchCompleted, waypost.LaunchCanceled,
+	}
+)
+
 func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
+	filter := waypost.JourneyFilter{
+		Name: r.short("name", journey.MaxName), Status: oneOf(r, "status", journeyStatuses), Tag: r.short("tag", waypost.MaxTag),
+		WebhookID: r.params["webhookId"],
+	}
 	return answerPage(r, func(page waypost.Page) ([]waypost.Journey, error) {
-		return a.Journeys.ListJourneys(ctx, r.scope, page)
+		return a.Journeys.ListJourneys(ctx, r.scope, filter, page)
 	}, func(j waypost.Journey) string { return j.ID }, answerJourney)
 }
 

@@ -194,7 +194,7 @@ func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
 }
 
 func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {
-	filter := waypost.LaunchFilter{JourneyID: r.params["journeyId"], RecurringID: r.params["recurringId"]}
+	filter := waypost.LaunchFilter{JourneyID: r.params["journeyId"], RecurringID: r.params["recurringId"], Status: oneOf(r, "status", launchStatuses)}
 	return answerPage(r, func(page waypost.Page) ([]waypost.Launch, error) {
 		return a.Launches.ListLaunches(ctx, r.scope, filter, page)
 	}, func(l waypost.Launch) string { return l.ID }, a.answerListedLaunch)

@@ -176,7 +176,7 @@ func TestListLaunches(t *testing.T) {
 		t.Errorf("a list counts what takes long: %v", item)
 	}
 	f.get("/v1/launches?limit=2&cursor="+a.str(t, "nextCursor")).fault(t, 400, "BadRequest", "InvalidFormat cursor")
-	f.get("/v1/launches?limit=0&status=running").fault(t, 400, "BadRequest", "UnknownField status", "OutOfRange limit")
+	f.get("/v1/launches?limit=0&status=ended&state=running").fault(t, 400, "BadRequest", "UnknownField state", "OutOfRange limit", "OutOfRange status")
 	if got := f.do(call{method: "GET", target: "/v1/launches", headers: map[string]string{"X-Cloud-Stage": "test"}}).expect(t, 200); len(got.json["items"].([]any)) != 0 {
 		t.Errorf("another stage: %s", got.raw)
 	}

@@ -84,6 +84,29 @@ func (r *request) boolean(name string) bool {
 	return value == "true"
 }
 
+// short reads a text parameter of up to limit characters; absent is "".
+func (r *request) short(name string, limit int) string {
+	value := r.params[name]
+	if utf8.RuneCountInString(value) > limit {
+		r.queryFaults.Add(waypost.DetailTooLong, name, "must be at most %d characters", limit)
+	}
+	return value
+}
+
+// oneOf reads a parameter that is one of some values; absent is "".
+func oneOf[T ~string](r *request, name string, values []T) T {
+	value := T(r.params[name])
+	if value != "" && !slices.Contains(values, value) {
+		words := make([]string, len(values))
+		for i, v := range values {
+			words[i] = string(v)
+		}
+		last := len(words) - 1
+		r.queryFaults.Add(waypost.DetailOutOfRange, name, "must be %s or %s", strings.Join(words[:last], ", "), words[last])
+	}
+	return value
+}
+
 // integer reads an integer parameter of low to high; absent is def.
 func (r *request) integer(name string, low, high, def int64) int64 {
 	raw, given := r.params[name]

@@ -48,7 +48,9 @@ var (
 	importQuery     = []string{"mode", "dryRun"}
 
 	pageQuery     = []string{"limit", "cursor"}
-	launchQuery   = append([]string{"journeyId", "recurringId"}, pageQuery...)
+	journeyQuery  = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
+	webhookQuery  = append([]string{"name", "enabled"}, pageQuery...)
+	launchQuery   = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
 	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
 	// searchQuery are the parameters of docs/contract.md, "Search request"; Search reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
@@ -68,7 +70,7 @@ var routes = []route{
 	{"DELETE", "/v1/leads/:id", waypost.GrantLeadsUpdate, noBody, nil, (*api).deleteLead},
 
 	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).createWebhook},
-	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, pageQuery, (*api).listWebhooks},
+	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, webhookQuery, (*api).listWebhooks},
 	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*api).showWebhook},
 	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
 	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},
@@ -76,11 +78,12 @@ var routes = []route{
 	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
 
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
-	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listJourneys},
+	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*api).listJourneys},
 	{"GET", "/v1/journeys/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showJourney},
 	{"PUT", "/v1/journeys/:id", waypost.GrantJourneysWrite, jsonBody, nil, (*api).replaceJourney},
 	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*api).deleteJourney},
 	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*api).publishJourney},
+	{"POST", "/v1/journeys/:id/copy", waypost.GrantJourneysWrite, optionalBody, nil, (*api).copyJourney},
 	{"POST", "/v1/journeys/:id/archive", waypost.GrantJourneysWrite, noBody, nil, (*api).archiveJourney},
 	{"POST", "/v1/journeys/:id/migrate", waypost.GrantJourneysRun, jsonBody, nil, (*api).migrateJourney},
 	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listVersions},

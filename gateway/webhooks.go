@@ -21,7 +21,7 @@ import (
 type Webhooks interface {
 	CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
-	ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Webhook, error)
+	ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.WebhookFilter, page waypost.Page) ([]waypost.Webhook, error)
 	UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
 	// check sees the webhook as it is, where nobody can change it, and may refuse.
 	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error
@@ -29,6 +29,8 @@ type Webhooks interface {
 	WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (waypost.WebhookTraffic, error)
 	// MissingWebhooks returns those of ids that do not exist.
 	MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
+	// WebhookNamesakes returns what another stage has of the names of webhooks, by their ids.
+	WebhookNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error)
 }
 
 // webhookBody is a webhook as a client writes it.
@@ -216,8 +218,13 @@ func (a *api) readWebhook(document []byte, w *waypost.Webhook) error {
 }
 
 func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
+	filter := waypost.WebhookFilter{Name: r.short("name", waypost.MaxWebhookName)}
+	if _, given := r.params["enabled"]; given {
+		enabled := r.boolean("enabled")
+		filter.Enabled = &enabled
+	}
 	return answerPage(r, func(page waypost.Page) ([]waypost.Webhook, error) {
-		return a.Webhooks.ListWebhooks(ctx, r.scope, page)
+		return a.Webhooks.ListWebhooks(ctx, r.scope, filter, page)
 	}, func(w waypost.Webhook) string { return w.ID }, a.shown)
 }
 

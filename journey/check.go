@@ -36,14 +36,9 @@ type checker struct {
 
 func (c *checker) header() {
 	b := c.d.body
-	switch {
-	case strings.TrimSpace(b.Name) == "":
-		c.p.Add(waypost.DetailNullValue, "name", "must not be empty")
-	case utf8.RuneCountInString(b.Name) > MaxName:
-		c.p.Add(waypost.DetailTooLong, "name", "has at most %d characters", MaxName)
-	case strings.ContainsFunc(b.Name, unicode.IsControl):
-		c.p.Add(waypost.DetailInvalidFormat, "name", "must not hold control characters")
-	}
+	CheckName(&c.p, b.Name)
+	checkText(&c.p, "description", b.Description, MaxDescription, "\t\r\n")
+	c.tags()
 	if b.Start == "" {
 		c.p.Add(waypost.DetailNullValue, "start", "must name the first node")
 	} else {
@@ -70,6 +65,42 @@ func (c *checker) header() {
 	c.atMost(len(b.Nodes), MaxNodes, "nodes", "a journey has at most %d nodes, not %d")
 }
 
+// CheckName reports what is wrong with the name of a journey.
+func CheckName(p *waypost.Problems, name string) {
+	if strings.TrimSpace(name) == "" {
+		p.Add(waypost.DetailNullValue, "name", "must not be empty")
+		return
+	}
+	checkText(p, "name", name, MaxName, "")
+}
+
+// checkText checks a text that only people read; allowed are the control characters that
+// it may hold.
+func checkText(p *waypost.Problems, path, text string, limit int, allowed string) {
+	refused := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) }
+	switch {
+	case utf8.RuneCountInString(text) > limit:
+		p.Add(waypost.DetailTooLong, path, "has at most %d characters", limit)
+	case strings.ContainsFunc(text, refused):
+		p.Add(waypost.DetailInvalidFormat, path, "must not hold control characters")
+	}
+}
+
+func (c *checker) tags() {
+	tags := c.d.body.Tags
+	c.atMost(len(tags), waypost.MaxTags, "tags", "a journey has at most %d tags, not %d")
+	for i, tag := range tags[:min(len(tags), waypost.MaxTags)] {
+		path := element("tags", i)
+		if first := slices.Index(tags, tag); first < i && tag != "" {
+			c.p.Add(waypost.DetailDuplicate, path, "tags[%d] is the same", first)
+		}
+		if tag == "" {
+			c.p.Add(waypost.DetailNullValue, path, "must not be empty")
+		}
+		checkText(&c.p, path, tag, waypost.MaxTag, "")
+	}
+}
+
 func (c *checker) node(i int, path string) {
 	n := c.d.body.Nodes[i]
 	switch first, known := c.d.index[n.ID]; {
@@ -80,6 +111,8 @@ func (c *checker) node(i int, path string) {
 	case known && first != i:
 		c.p.Add(waypost.DetailDuplicate, path+".id", "nodes[%d] has the same id", first)
 	}
+	checkText(&c.p, path+".label", n.Label, MaxLabel, "")
+	checkText(&c.p, path+".note", n.Note, MaxNote, "\t\r\n")
 	for _, e := range n.edges() {
 		c.reference(path+"."+e.member, e.to)
 	}

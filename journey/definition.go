@@ -25,6 +25,9 @@ const (
 	MaxExitEvents    = 20
 	MaxCap           = 1000 // touchpoints of a frequency cap
 	MaxName          = 200
+	MaxDescription   = 2000     // characters
+	MaxLabel         = 100      // characters of a node's
+	MaxNote          = 2000     // characters of a node's
 	MaxCondition     = 4096     // characters of one CEL condition
 	MaxConditionText = 32 << 10 // bytes of all conditions: compiling them is what takes publishing its time
 	MaxTemplate      = 8 << 10  // bytes of one Liquid template
@@ -40,6 +43,7 @@ const (
 type Definition struct {
 	body      body
 	canonical []byte
+	bare      []byte         // see Bare
 	index     map[string]int // of the first node of each id
 
 	conditions []func() []condition // beside body.Nodes; compiled by the first call
@@ -50,6 +54,8 @@ type Definition struct {
 // canonical one.
 type body struct {
 	Name         string        `json:"name,omitempty"`
+	Description  string        `json:"description,omitempty"`
+	Tags         []string      `json:"tags,omitempty"`
 	Start        string        `json:"start,omitempty"`
 	Reentry      *reentry      `json:"reentry,omitempty"`
 	ExitOn       []exitOn      `json:"exitOn,omitempty"`
@@ -158,6 +164,22 @@ func (d *Definition) named(by func(Node) string) []string {
 // without white space: two drafts that say the same have the same canonical form,
 // and Parse reads it back.
 func (d *Definition) Canonical() []byte { return slices.Clone(d.canonical) }
+
+// Bare returns Canonical without what only people read: description, tags, and the nodes'
+// labels and notes. A journey runs by it alone.
+func (d *Definition) Bare() []byte { return slices.Clone(d.bare) }
+
+// Copy returns the definition under another name. Where ids has the webhook or the journey
+// of a node, the copy names what ids says instead.
+func (d *Definition) Copy(name string, ids map[string]string) (*Definition, error) {
+	c := &Definition{body: d.body, templates: newTemplates()}
+	c.body.Name, c.body.Nodes = name, slices.Clone(d.body.Nodes)
+	for i := range c.body.Nodes {
+		n := &c.body.Nodes[i]
+		n.Webhook, n.Journey = cmp.Or(ids[n.Webhook], n.Webhook), cmp.Or(ids[n.Journey], n.Journey)
+	}
+	return c, c.finish()
+}
 
 // Hash returns the SHA-256 of Canonical in lower-case hex.
 func (d *Definition) Hash() string {

@@ -32,6 +32,9 @@ type Node struct {
 	ID   string   `json:"id,omitempty"`
 	Type NodeType `json:"type"`
 
+	Label string `json:"label,omitempty"` // what people call the node
+	Note  string `json:"note,omitempty"`  // what they say about it
+
 	Webhook string           `json:"webhook,omitempty"` // touchpoint: the webhook's id
 	Params  map[string]Param `json:"params,omitempty"`  // touchpoint: override the webhook's
 

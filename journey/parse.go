@@ -26,6 +26,9 @@ func Parse(data []byte) (*Definition, waypost.Problems) {
 	}
 	d := &Definition{templates: newTemplates()}
 	p = waypost.DecodeJSON(data, &d.body)
+	for i, tag := range d.body.Tags {
+		d.body.Tags[i] = strings.TrimSpace(tag)
+	}
 	if d.body.Reentry != nil && *d.body.Reentry == (reentry{}) {
 		d.body.Reentry = nil
 	}
@@ -55,7 +58,7 @@ func (p *present) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// nodeMembers are the members that the nodes of a type have besides id and type.
+// nodeMembers are the members that the nodes of a type have besides id, type, label and note.
 var nodeMembers = map[NodeType]string{
 	Touchpoint:   "webhook params next onFailure",
 	Delay:        "for next",
@@ -104,7 +107,12 @@ func (d *Definition) finish() error {
 	if len(canonical) > MaxDefinition {
 		return fmt.Errorf("a definition has at most %d KiB", MaxDefinition>>10)
 	}
-	d.canonical = canonical
+	d.canonical, d.bare = canonical, canonical
+	if bare, differs := d.body.bare(); differs {
+		if d.bare, err = waypost.EncodeJSON(bare); err != nil {
+			return fmt.Errorf("write bare definition: %w", err)
+		}
+	}
 	d.index = make(map[string]int, len(d.body.Nodes))
 	for i, n := range d.body.Nodes {
 		if _, doubled := d.index[n.ID]; !doubled && n.ID != "" {
@@ -115,6 +123,18 @@ func (d *Definition) finish() error {
 		d.conditions = append(d.conditions, sync.OnceValue(func() []condition { return d.compileAll(d.body.Nodes[i]) }))
 	}
 	return nil
+}
+
+// bare is b without what only people read, and tells whether it had any of that.
+func (b body) bare() (_ body, differs bool) {
+	differs = b.Description != "" || len(b.Tags) > 0
+	b.Description, b.Tags, b.Nodes = "", nil, slices.Clone(b.Nodes)
+	for i := range b.Nodes {
+		n := &b.Nodes[i]
+		differs = differs || n.Label != "" || n.Note != ""
+		n.Label, n.Note = "", ""
+	}
+	return b, differs
 }
 
 func value[T any](p *T) (v T) {

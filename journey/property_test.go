@@ -115,6 +115,11 @@ func validDefinition(t *rapid.T) *journey.Definition {
 		}
 	}
 	definition := map[string]any{"name": "x", "start": id(0), "nodes": nodes}
+	if rapid.Bool().Draw(t, "has labels") {
+		definition["description"], definition["tags"] = "What it is for.\n\u2028", []string{"spring", " 新客户"}
+		nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "labelled")]["label"] = "Begin \"here\""
+		nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "noted")]["note"] = "a\nb"
+	}
 	if rapid.Bool().Draw(t, "has exitOn") {
 		definition["exitOn"] = []any{map[string]any{"event": "unsubscribed"}, map[string]any{"event": "gone"}}
 	}

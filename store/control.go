@@ -392,6 +392,9 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) err
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {
 		return err
 	}
+	if _, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("ended = ?", waypost.LaunchCanceled).Where("id IN (?)", bun.List(ids)).Exec(ctx); err != nil {
+		return err
+	}
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
 		return err
 	}

@@ -112,6 +112,26 @@ func missing(ctx context.Context, q *bun.SelectQuery, sc waypost.Scope, ids []st
 	return slices.DeleteFunc(distinct(ids), func(id string) bool { return slices.Contains(there, id) }), err
 }
 
+// namesakes returns what another stage has of the names of a table's rows, by the rows'
+// ids. and narrows what counts there (alias b).
+func (s *Store) namesakes(ctx context.Context, table, and string, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error) {
+	found := map[string]waypost.Namesake{}
+	if len(ids) == 0 {
+		return found, nil
+	}
+	var rows []struct {
+		Origin, Name, ID string
+		N                int
+	}
+	err := s.r.NewSelect().TableExpr(table+" AS a").ColumnExpr("a.id AS origin, a.name AS name, COALESCE(min(b.id), '') AS id, count(b.id) AS n").
+		Join("LEFT JOIN "+table+" AS b ON b.org = a.org AND b.stage = ? AND b.name_folded = a.name_folded AND b.name = a.name"+and, stage).
+		Where("a.id IN (?) AND a.org = ? AND a.stage = ?", bun.List(mapped(ids, cleanText)), sc.Org, sc.Stage).GroupExpr("a.id, a.name").Scan(ctx, &rows)
+	for _, row := range rows {
+		found[row.Origin] = waypost.Namesake{Name: row.Name, ID: row.ID, N: row.N}
+	}
+	return found, err
+}
+
 // pageOf restricts q to a page of the scope's rows, newest first by their id.
 func pageOf(q *bun.SelectQuery, sc waypost.Scope, id string, page waypost.Page) *bun.SelectQuery {
 	q.Where("org = ? AND stage = ?", sc.Org, sc.Stage)

@@ -14,6 +14,7 @@
 //	db_tx.go             write, writeRows, query; retries, prepared statements
 //	db_lanes.go          SQLite's one writer: small writes before large ones
 //	db_rows.go           rows by id, pages, lists of what rows hold
+//	db_named.go          pages of rows by how their name begins
 //	db_bulk.go           statements that write many rows of one shape
 //	db_dialect.go        lockFor, list, in, …: what the databases say differently
 //	db_one_statement.go  operations that are one statement on PostgreSQL
@@ -41,6 +42,7 @@
 //	journey.go               Journeys: drafts, publishing
 //	journey_versions.go      versions, archiving
 //	launch.go                Launches: creation, steps
+//	launch_list.go           lists of launches
 //	launch_audience.go       who belongs to an audience
 //	launch_sample.go         leads of an audience to try a journey with
 //	launch_occurrences.go    recurring launches

@@ -5,6 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/uptrace/bun"
 
@@ -18,6 +22,7 @@ type journeyRow struct {
 	Org              string `bun:"org"`
 	Stage            string `bun:"stage"`
 	Name             string `bun:"name"`
+	NameFolded       string `bun:"name_folded"`
 	Draft            string `bun:"draft"`
 	PublishedVersion int    `bun:"published_version"`
 	Status           string `bun:"status"`
@@ -62,6 +67,60 @@ type journeyWebhookRow struct {
 	Version   int    `bun:"version,pk"`
 }
 
+// journeyKeyRow is a tag or a webhook that lists find a journey by.
+type journeyKeyRow struct {
+	bun.BaseModel `bun:"table:journey_keys,alias:jk"`
+
+	Org       string `bun:"org,pk"`
+	Stage     string `bun:"stage,pk"`
+	Kind      string `bun:"kind,pk"` // keyTag or keyWebhook
+	Value     string `bun:"value,pk"`
+	JourneyID string `bun:"journey_id,pk"`
+	Published bool   `bun:"published"`
+}
+
+const keyTag, keyWebhook = "tag", "webhook"
+
+// maxKeys bounds the keys of a draft: one that can be published has no more tags and nodes.
+const maxKeys = waypost.MaxTags + 200
+
+// keys are those of a draft. What publishing refuses is none.
+func (r journeyRow) keys() (keys []journeyKeyRow, err error) {
+	var draft struct {
+		Tags  []string
+		Nodes []struct{ Webhook string }
+	}
+	if err := fromJSON(r.Draft, &draft); err != nil {
+		return nil, err
+	}
+	add := func(kind, value string) {
+		key := journeyKeyRow{Org: r.Org, Stage: r.Stage, Kind: kind, Value: value, JourneyID: r.ID}
+		fits := value != "" && utf8.RuneCountInString(value) <= waypost.MaxTag && !strings.ContainsFunc(value, unicode.IsControl)
+		if fits && len(keys) < maxKeys && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, tag := range draft.Tags[:min(len(draft.Tags), waypost.MaxTags)] {
+		add(keyTag, strings.TrimSpace(tag))
+	}
+	for _, n := range draft.Nodes {
+		add(keyWebhook, n.Webhook) // an id is shorter than a tag can be
+	}
+	return keys, nil
+}
+
+// keepKeys stores the keys of a draft in the place of those of the draft before.
+func (r journeyRow) keepKeys(ctx context.Context, tx bun.Tx) error {
+	keys, err := r.keys()
+	if err == nil {
+		_, err = tx.NewDelete().Model((*journeyKeyRow)(nil)).Where("journey_id = ? AND NOT published", r.ID).Exec(ctx)
+	}
+	if err == nil && len(keys) > 0 {
+		_, err = tx.NewInsert().Model(&keys).On("CONFLICT DO NOTHING").Exec(ctx)
+	}
+	return err
+}
+
 func checkJourney(name string, draft []byte) error {
 	var p waypost.Problems
 	checkText(&p, "name", name)
@@ -78,11 +137,14 @@ func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string
 	}
 	now := s.time()
 	row := journeyRow{
-		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, Draft: string(draft),
+		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, NameFolded: foldName(name), Draft: string(draft),
 		Status: string(waypost.JourneyDraft), CreatedAt: stamp{now}, UpdatedAt: stamp{now},
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		if err := row.keepKeys(ctx, tx); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, row.journey())
@@ -108,11 +170,32 @@ func (s *Store) lockJourney(ctx context.Context, tx bun.Tx, sc waypost.Scope, id
 	return row, err
 }
 
-// ListJourneys returns the journeys of the scope with their drafts, newest first.
-func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Journey, err error) {
+// ListJourneys returns the journeys of the scope that match the filter, with their drafts,
+// newest first.
+func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.JourneyFilter, page waypost.Page) (_ []waypost.Journey, err error) {
 	defer wrap(&err, "list journeys")
-	var rows []journeyRow
-	err = pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx)
+	p := namedPage{alias: "j", id: "j.id", prefix: f.Name, Page: page}
+	keys := []struct{ kind, value string }{{keyTag, f.Tag}, {keyWebhook, f.WebhookID}}
+	for _, key := range keys {
+		if key.value != "" {
+			p.id = "by_" + key.kind + ".journey_id" // the key's index has the order, too
+		}
+	}
+	rows, err := scanNamed[journeyRow](ctx, s, p, func() *bun.SelectQuery {
+		q := s.r.NewSelect().Model((*journeyRow)(nil)).Where("j.org = ? AND j.stage = ?", sc.Org, sc.Stage)
+		for _, key := range keys {
+			if key.value == "" {
+				continue
+			}
+			alias := "by_" + key.kind
+			q.Join("JOIN journey_keys AS "+alias+" ON "+alias+".journey_id = j.id").
+				Where(alias+".org = ? AND "+alias+".stage = ? AND "+alias+".kind = ? AND "+alias+".value = ?", sc.Org, sc.Stage, key.kind, cleanText(key.value))
+		}
+		if f.Status != "" {
+			q.Where("j.status = ?", cleanText(string(f.Status)))
+		}
+		return q
+	})
 	return mapped(rows, journeyRow.journey), err
 }
 
@@ -134,9 +217,11 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 				return err
 			}
 		}
-		row.Name, row.Draft, row.UpdatedAt = name, string(draft), stamp{s.time()}
-		_, err = tx.NewUpdate().Model(&row).Column("name", "draft", "updated_at").WherePK().Exec(ctx)
-		return err
+		row.Name, row.NameFolded, row.Draft, row.UpdatedAt = name, foldName(name), string(draft), stamp{s.time()}
+		if _, err = tx.NewUpdate().Model(&row).Column("name", "name_folded", "draft", "updated_at").WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return row.keepKeys(ctx, tx)
 	})
 	return row.journey(), err
 }
@@ -233,6 +318,13 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 	})
 	if len(names) > 0 {
 		if _, err := tx.NewInsert().Model(&names).Exec(ctx); err != nil {
+			return err
+		}
+		keys := mapped(names, func(r journeyWebhookRow) journeyKeyRow {
+			return journeyKeyRow{Org: journey.Org, Stage: journey.Stage, Kind: keyWebhook, Value: r.WebhookID, JourneyID: r.JourneyID, Published: true}
+		})
+		_, err := tx.NewInsert().Model(&keys).On("CONFLICT (org, stage, kind, value, journey_id) DO UPDATE").Set("published = TRUE").Exec(ctx)
+		if err != nil {
 			return err
 		}
 	}

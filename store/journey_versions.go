@@ -90,6 +90,13 @@ func refuseArchived(ctx context.Context, tx bun.Tx, id string) error {
 	return err
 }
 
+// JourneyNamesakes returns what another stage has of the names of journeys, by their ids.
+// Archived ones do not count there.
+func (s *Store) JourneyNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (_ map[string]waypost.Namesake, err error) {
+	defer wrap(&err, "look for journeys of other stages")
+	return s.namesakes(ctx, "journeys", " AND b.status <> 'archived'", sc, stage, ids)
+}
+
 // MissingJourneys returns those of ids that the scope has no journey for, sorted
 // and without duplicates.
 func (s *Store) MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) (_ []string, err error) {

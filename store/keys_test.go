@@ -417,7 +417,7 @@ func TestUnreadableSecrets(t *testing.T) {
 		if h.BasicAuth.Username != "u" || h.TLS.ClientCertificate != "certificate" || h.PreviousSigningUntil().Before(now) {
 			t.Errorf("got %+v", h)
 		}
-		list, err := s.ListWebhooks(t.Context(), sealedScope, waypost.Page{Limit: 10})
+		list, err := s.ListWebhooks(t.Context(), sealedScope, waypost.WebhookFilter{}, waypost.Page{Limit: 10})
 		want(list[0], err, all...)
 
 		lead, err := s.CreateLead(t.Context(), sealedScope, waypost.LeadFields{Name: "Ada"}, nil)

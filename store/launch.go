@@ -47,6 +47,9 @@ type launchRow struct {
 	Skipped   int    `bun:"skipped"`
 	HeldOut   int    `bun:"held_out"`
 	DoneAt    stamp  `bun:"done_at"` // nobody is left
+	// Ended is the status of one that has ended; "" too for one that completed since
+	// settleLaunches last looked.
+	Ended waypost.LaunchStatus `bun:"ended"`
 }
 
 func (r launchRow) filter() (f waypost.LeadFilter, err error) {
@@ -181,7 +184,7 @@ type standingRow struct {
 // standing selects launches into a *standingRow or a slice of them.
 func standing(db bun.IDB, dest any) *bun.SelectQuery {
 	return db.NewSelect().Model(dest).ColumnExpr("?TableColumns").
-		ColumnExpr("EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL) AS active").
+		ColumnExpr(launchActive + " AS active").
 		ColumnExpr("(SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id) AS last_end").
 		ColumnExpr("(SELECT MAX(dd.ended_at) FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id) AS dropped_end")
 }
@@ -259,24 +262,6 @@ func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (l wayp
 	l.Progress.Completed = max(0, l.Progress.Enrolled-int(active))
 	l.Progress.Outcomes, err = s.launchOutcomes(ctx, row.JourneyID, of)
 	return l, err
-}
-
-// ListLaunches returns the scope's launches that match the filter, newest first.
-// Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
-func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) (_ []waypost.Launch, err error) {
-	defer wrap(&err, "list launches")
-	var rows []standingRow
-	q := pageOf(standing(s.r, &rows), sc, "id", page)
-	if f.JourneyID != "" {
-		q.Where("la.journey_id = ?", cleanText(f.JourneyID))
-	}
-	if f.RecurringID != "" {
-		q.Where("la.recurring_id = ?", cleanText(f.RecurringID))
-	}
-	if err := q.Scan(ctx); err != nil {
-		return nil, err
-	}
-	return s.launches(ctx, rows)
 }
 
 // launches derives how launches stand now, without the counts that Launch makes.

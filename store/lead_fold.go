@@ -27,6 +27,18 @@ func foldText(s string) string {
 	return folded
 }
 
+// maxName is how many characters of the name of a webhook or a journey lists compare. A
+// published one has no more.
+const maxName = 200
+
+// foldName is the name of a webhook or a journey as lists compare it. A draft's can be long.
+func foldName(name string) string {
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName])
+	}
+	return foldText(cleanText(name))
+}
+
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

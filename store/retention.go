@@ -145,6 +145,9 @@ func (s *Store) beginSweep(ctx context.Context, keep waypost.Retention, kinds []
 		}
 		now := s.time()
 		p = sweepPlace{Kind: kind, Before: now.Add(-age).UnixMicro()}
+		if kind == waypost.DropAnswer { // every sweep drops those, whatever it keeps
+			err = s.settleLaunches(ctx)
+		}
 		if kind == waypost.DropDelivery { // their enrollments stay as long
 			if p.Caps, err = s.longerCaps(ctx, now, age); err == nil {
 				err = s.settleRedeliveries(ctx, p.before())

@@ -17,6 +17,7 @@ type webhookRow struct {
 	ID string `bun:"id,pk"`
 	waypost.Scope
 	Name           string  `bun:"name"`
+	NameFolded     string  `bun:"name_folded"`
 	URL            string  `bun:"url"`
 	BasicUsername  *string `bun:"basic_username"`
 	BasicPassword  []byte  `bun:"basic_password"`
@@ -47,7 +48,7 @@ func previousPurpose(id string) string  { return "webhook/" + id + "/previous-si
 
 func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
-		ID: w.ID, Scope: sc, Name: w.Name, URL: w.URL,
+		ID: w.ID, Scope: sc, Name: w.Name, NameFolded: foldName(w.Name), URL: w.URL,
 		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
 		SigningSecret:  s.seal(w.SigningSecret, signingPurpose(w.ID)),
 		SigningOverlap: int64(w.SigningOverlap), RotatedAt: stamp{w.SigningRotatedAt},
@@ -167,11 +168,18 @@ func (s *Store) lockWebhook(ctx context.Context, tx bun.Tx, sc waypost.Scope, id
 	return row, err
 }
 
-// ListWebhooks returns the webhooks of the scope, newest first.
-func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Webhook, err error) {
+// ListWebhooks returns the webhooks of the scope that match the filter, newest first.
+func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.WebhookFilter, page waypost.Page) (_ []waypost.Webhook, err error) {
 	defer wrap(&err, "list webhooks")
-	var rows []webhookRow
-	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
+	p := namedPage{alias: "w", id: "w.id", prefix: f.Name, Page: page}
+	rows, err := scanNamed[webhookRow](ctx, s, p, func() *bun.SelectQuery {
+		q := s.r.NewSelect().Model((*webhookRow)(nil)).Where("w.org = ? AND w.stage = ?", sc.Org, sc.Stage)
+		if f.Enabled != nil {
+			q.Where("w.enabled = ?", *f.Enabled)
+		}
+		return q
+	})
+	if err != nil {
 		return nil, err
 	}
 	return decoded(rows, s.webhook)
@@ -325,6 +333,12 @@ func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, 
 // and without duplicates.
 func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
 	return s.missingWebhooks(ctx, s.r, sc, ids)
+}
+
+// WebhookNamesakes returns what another stage has of the names of webhooks, by their ids.
+func (s *Store) WebhookNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (_ map[string]waypost.Namesake, err error) {
+	defer wrap(&err, "look for webhooks of other stages")
+	return s.namesakes(ctx, "webhooks", "", sc, stage, ids)
 }
 
 // missingWebhooks locks, in a transaction, the webhooks that are there: none of them is

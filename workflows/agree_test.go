@@ -93,7 +93,7 @@ func (d *drawing) definition() string {
 	var touchpoints []string
 	for i := range count {
 		later := func() string { return fmt.Sprint("n", i+1+d.IntN(count-i)) }
-		n := map[string]any{"id": fmt.Sprint("n", i), "next": fmt.Sprint("n", i+1)}
+		n := map[string]any{"id": fmt.Sprint("n", i), "label": fmt.Sprint("Step ", i), "next": fmt.Sprint("n", i+1)}
 		types := []string{"touchpoint", "touchpoint", "touchpoint", "touchpoint", "waitUntil", "branch", "split", "enroll"}
 		if d.cohort {
 			types = append(types, "waitUntil")
@@ -157,7 +157,7 @@ func (d *drawing) definition() string {
 		nodes = append(nodes, n)
 	}
 	nodes = append(append(nodes, map[string]any{"id": fmt.Sprint("n", count), "type": "exit"}), loops...)
-	definition := map[string]any{"name": "Drawn", "start": "n0", "nodes": nodes}
+	definition := map[string]any{"name": "Drawn", "description": "Not in the workflow's input.", "start": "n0", "nodes": nodes}
 	if exits {
 		definition["exitOn"] = []any{map[string]any{"event": "unsubscribed"}}
 	}

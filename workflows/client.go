@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -223,7 +222,7 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	v := cohort.Version
 	in := JourneyInput{
 		Scope: v.Scope, JourneyID: v.JourneyID, Version: v.Version, Name: v.Name,
-		Definition: json.RawMessage(v.Definition), LaunchID: cohort.LaunchID, Rules: rules,
+		LaunchID: cohort.LaunchID, Rules: rules,
 	}
 	leads := make([]string, len(cohort.Members))
 	for i, m := range cohort.Members {
@@ -238,6 +237,7 @@ func InputOf(cohort waypost.Cohort) (JourneyInput, temporal.SearchAttributes, er
 	if err != nil {
 		return in, temporal.SearchAttributes{}, err
 	}
+	in.Definition = def.Bare() // labels and notes would only fill the history
 	in.Node = def.Start()
 	if len(in.Members) > 0 && in.Members[0].Carried != nil {
 		in.Node = in.Members[0].Carried.Input.Node

@@ -180,7 +180,11 @@ func TestClientOfGateway(t *testing.T) {
 	}
 	runCLI(t, client, "", "journeys", "publish", journey).want(t, 0, []string{"published " + journey + " version 1"}, nil)
 	runCLI(t, client, "", "journeys", "publish", journey).want(t, 0, []string{"unchanged " + journey + " version 1"}, nil)
-	runCLI(t, client, "", "journeys", "list").want(t, 0, []string{journey, "Welcome", "active"}, nil)
+	runCLI(t, client, "", "journeys", "list", "--name", "wel", "--webhook", webhook).want(t, 0, []string{journey, "Welcome", "active"}, nil)
+	copied := do("id", "", "journeys", "copy", journey, "--name", "Another")
+	runCLI(t, client, "", "journeys", "list", "--status", "draft").want(t, 0, []string{copied, "Another"}, nil)
+	runCLI(t, client, "", "journeys", "copy", journey, "--stage", "test").want(t, 0, []string{`"webhook": "try"`}, []string{`nodes[0].webhook: the stage test has no webhook of the name "try"`})
+	runCLI(t, client, "", "webhooks", "list", "--enabled", "maybe").want(t, 1, nil, []string{"enabled"})
 	runCLI(t, client, "", "journeys", "show", journey).want(t, 0, []string{`"policy": "always"`}, nil)
 	broken := strings.Replace(text, "webhook: "+webhook, "webhook: whk_none, next: nowhere", 1)
 	runCLI(t, client, strings.Replace(broken, "Welcome", "Broken", 1), "journeys", "apply", "-f", "-", "--publish").

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +23,7 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
 	}, c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.launch("journeys launch"), c.journeysDryRun(), c.journeysForecast(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
+		c.launch("journeys launch"), c.journeysDryRun(), c.journeysForecast(), c.journeysCopy(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
 		id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
 			"can be enrolled and launches made meanwhile: they are held, too.",
@@ -120,11 +123,18 @@ func (c *client) apply(ctx context.Context, id string, definition json.RawMessag
 	return c.do(ctx, http.MethodPut, journeyPath(id), header, definition)
 }
 
+// maxName is how long a journey's name can be, in characters, to be published and looked for.
+const maxName = 200
+
 // journeyNamed finds a journey by its name, "" if there is none.
 func (c *client) journeyNamed(ctx context.Context, name string) (string, error) {
 	var found string
+	query := url.Values{}
+	if clean(name) == name && utf8.RuneCountInString(name) <= maxName { // the gateway looks for no other name
+		query.Set("name", name)
+	}
 	for l := (listing{limit: 500}); ; {
-		_, p, err := c.page(ctx, journeysPath, nil, l)
+		_, p, err := c.page(ctx, journeysPath, query, l)
 		if err != nil {
 			return "", err
 		}
@@ -171,8 +181,75 @@ func (c *cli) publish(ctx context.Context, id string) error {
 }
 
 func (c *cli) journeysList() *cobra.Command {
-	return c.listCommand(&cobra.Command{Short: "List journeys", Example: `  waypost journeys list`}, journeysPath, nil,
-		col("ID", "id"), col("NAME", "name"), col("STATUS", "status"), col("VERSION", "publishedVersion"), col("UPDATED", "updatedAt"))
+	return c.listCommand(&cobra.Command{
+		Short: "List journeys, newest first",
+		Example: `  waypost journeys list
+  waypost journeys list --name wel --status active
+  waypost journeys list --tag spring --webhook whk_…`,
+	}, journeysPath, filters{
+		{"name", "name", "only those whose name begins so, in upper or lower case"},
+		{"status", "status", "only those that are draft, active, paused or archived"},
+		{"tag", "tag", "only those with this tag in their draft"},
+		{"webhook", "webhookId", "only those whose draft or a published version names this webhook"},
+	}, col("ID", "id"), col("NAME", "name"), col("STATUS", "status"), col("VERSION", "publishedVersion"), column{"TAGS", tagsOf}, col("UPDATED", "updatedAt"))
+}
+
+// tagsOf are the tags of a journey's draft.
+func tagsOf(journey members) string {
+	var draft struct{ Tags []string }
+	_ = json.Unmarshal(journey.raw("draft"), &draft) // it can have any
+	return clean(strings.Join(draft.Tags, ", "))
+}
+
+func (c *cli) journeysCopy() *cobra.Command {
+	var name, stage string
+	cmd := &cobra.Command{
+		Use: "copy ID", Short: "Copy a journey, also into another stage",
+		Long: `Makes a journey, never published, with the draft of another one. In the same stage it is called as
+that one, with (copy) behind it, unless --name says something else.
+
+With --stage the copy is in another stage. It names the webhooks and the journeys that have the same
+names there. Where there is none, or several, the copy has the name in the place of the id, and the
+command tells the node.`,
+		Example: `  waypost journeys copy jrn_… --name 'Welcome, second try'
+  waypost journeys copy jrn_… --stage test`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if name != "" {
+				body["name"] = name
+			}
+			if stage != "" {
+				body["stage"] = stage
+			}
+			a, err := c.request(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/copy", body)
+			if err != nil {
+				return err
+			}
+			return c.print(a, c.printCopy)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "the name of the copy")
+	cmd.Flags().StringVar(&stage, "stage", "", "the stage of the copy: release, pre-release or test")
+	notEmpty(cmd, "name", "stage")
+	return cmd
+}
+
+// printCopy prints a copy, and tells what its stage lacks.
+func (c *cli) printCopy(journey members) error {
+	missing, err := journey.list("missing")
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(journey, func(m member) bool { return m.name == "missing" })
+	if i >= 0 {
+		journey = slices.Delete(journey, i, i+1)
+	}
+	err = c.printDraft(journey)
+	for _, m := range missing {
+		fmt.Fprintf(c.stderr, "%s: %s\n", m.text("target"), m.text("message"))
+	}
+	return err
 }
 
 func (c *cli) journeysShow() *cobra.Command {

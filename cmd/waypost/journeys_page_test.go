@@ -137,10 +137,10 @@ func TestJourneysPage(t *testing.T) {
 	}
 	answers := p.run(text)
 	blocks := blocksOf(t, text, "json")
-	if len(blocks) != 4 {
+	if len(blocks) != 5 {
 		t.Fatalf("%d answers are shown", len(blocks))
 	}
-	var dryRun, forecast, migrated, statistics, archived members
+	var dryRun, forecast, migrated, statistics, archived, copied members
 	for line, answer := range answers {
 		switch {
 		case strings.Contains(line, "dryrun") && strings.Contains(line, "waypost_call") && strings.Contains(line, "leadsId"):
@@ -153,12 +153,15 @@ func TestJourneysPage(t *testing.T) {
 			statistics = answer
 		case strings.Contains(line, "waypost_call") && strings.Contains(line, "/archive"):
 			archived = answer
+		case strings.Contains(line, "copy") && strings.Contains(line, "--stage"):
+			copied = answer
 		}
 	}
 	p.shows(blocks[0], dryRun)
 	p.shows(blocks[1], forecast)
 	p.shows(blocks[2], migrated)
 	p.shows(blocks[3], statistics)
+	p.shows(blocks[4], copied)
 	if forecast.text("total") != "1" || archived.text("status") != "archived" {
 		t.Errorf("forecast for %s leads, the journey is %s", forecast.text("total"), archived.text("status"))
 	}

@@ -45,6 +45,35 @@ func TestJourneysShowDropped(t *testing.T) {
 		want(t, 0, []string{`dropped  {"enrollments":{"completed":3},"deliveries":{"succeeded":5,"failed":1}}`, `"name": "Bye"`}, nil)
 }
 
+func TestJourneysCopy(t *testing.T) {
+	t.Parallel()
+	const answer = `{"id":"jrn_2","name":"W","draft":{"name":"W"},"missing":[{"code":"OutOfRange","target":"nodes[0].webhook","message":"the stage test has no webhook of the name \"crm\""}]}`
+	p := newPeer(t, map[string]func(request) reply{"POST /v1/journeys/jrn_1/copy": always(201, answer)})
+	runCLI(t, p.environ(), "", "journeys", "copy", "jrn_1", "--stage", "test", "--name", "W").
+		want(t, 0, []string{"id    jrn_2\nname  W\ndraft\n{\n  \"name\": \"W\"\n}\n"}, []string{"nodes[0].webhook: the stage test has no webhook of the name \"crm\"\n"})
+	sameJSON(t, p.last(t).body, `{"name":"W","stage":"test"}`)
+	sameJSON(t, runCLI(t, p.environ(), "", "-o", "json", "journeys", "copy", "jrn_1").stdout, answer)
+	sameJSON(t, p.last(t).body, `{}`)
+	for _, empty := range []string{"--name=", "--stage="} {
+		runCLI(t, p.environ(), "", "journeys", "copy", "jrn_1", empty).want(t, 2, nil, []string{"empty"})
+	}
+}
+
+func TestJourneysList(t *testing.T) {
+	t.Parallel()
+	const found = `{"items":[{"id":"jrn_1","name":"W","status":"active","publishedVersion":2,"updatedAt":"t","draft":{"tags":["spring","new\u001b"]}},{"id":"jrn_0","name":"V","draft":{"tags":7}}],"nextCursor":null}`
+	p := newPeer(t, map[string]func(request) reply{"GET /v1/journeys": always(200, found), "GET /v1/webhooks": always(200, `{"items":[],"nextCursor":null}`)})
+	runCLI(t, p.environ(), "", "journeys", "list", "--name", "W & co", "--status", "active", "--tag", "spring", "--webhook", "whk_1").
+		want(t, 0, []string{"ID     NAME  STATUS  VERSION  TAGS          UPDATED\njrn_1  W     active  2        spring, new   t\n"}, nil)
+	if got := p.last(t).target; got != "/v1/journeys?limit=50&name=W+%26+co&status=active&tag=spring&webhookId=whk_1" {
+		t.Errorf("asked for %s", got)
+	}
+	runCLI(t, p.environ(), "", "webhooks", "list", "--name", "crm", "--enabled", "false").want(t, 0, []string{"ID  NAME"}, nil)
+	if got := p.last(t).target; got != "/v1/webhooks?enabled=false&limit=50&name=crm" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
 func TestJourneysVersions(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{

@@ -112,10 +112,12 @@ func (c *cli) launchesList() *cobra.Command {
 	cmd := c.listCommand(&cobra.Command{
 		Short: "List launches, newest first",
 		Example: `  waypost launches list --journey jrn_…
-  waypost launches list --recurring lch_…`,
+  waypost launches list --recurring lch_…
+  waypost launches list --status running`,
 	}, launchesPath, filters{
 		{"journey", "journeyId", "only those of this journey"},
 		{"recurring", "recurringId", "only the occurrences of this launch"},
+		{"status", "status", "only those that are pending, scheduled, running, paused, completed or canceled"},
 	},
 		col("LAUNCH", "launchId"), col("JOURNEY", "journeyId"), col("VERSION", "version"), col("STATUS", "status"),
 		col("TOTAL", "total"), col("ENROLLED", "enrolled"), col("SKIPPED", "skipped"), col("HELD OUT", "heldOut"),

@@ -241,7 +241,14 @@ func override(object json.RawMessage, set map[string]any) (json.RawMessage, erro
 }
 
 func (c *cli) webhooksList() *cobra.Command {
-	return c.listCommand(&cobra.Command{Short: "List webhooks", Example: `  waypost webhooks list -o json`}, webhooksPath, nil,
+	return c.listCommand(&cobra.Command{
+		Short: "List webhooks, newest first",
+		Example: `  waypost webhooks list -o json
+  waypost webhooks list --name crm --enabled false`,
+	}, webhooksPath, filters{
+		{"name", "name", "only those whose name begins so, in upper or lower case"},
+		{"enabled", "enabled", "only those that are enabled (true) or not (false)"},
+	},
 		col("ID", "id"), col("NAME", "name"), col("URL", "url"), col("ENABLED", "enabled"), col("CREATED", "createdAt"))
 }
 

@@ -53,7 +53,7 @@ var idempotencyTests = []test{
 		if _, err := f.CreateJourney(waypost.WithClaim(t.Context(), c), scope, "J", []byte(`{}`)); !errors.Is(err, refused) {
 			t.Fatal(err)
 		}
-		equal(t, "journeys", len(must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.Page{}))), 0)
+		equal(t, "journeys", len(must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.JourneyFilter{}, waypost.Page{}))), 0)
 		ok(t, f.ReleaseKey(t.Context(), c))
 		if kept := must[*waypost.Answer](t)(f.ClaimKey(t.Context(), claimOf("key", "two"), []byte("b"))); kept != nil {
 			t.Fatal("a released key has an answer")
@@ -72,7 +72,7 @@ var idempotencyTests = []test{
 		wantCode(t, err, waypost.CodeConflict)
 		ok(t, f.ReleaseKey(t.Context(), slow)) // it is not its key any more
 		must[waypost.Journey](t)(f.CreateJourney(waypost.WithClaim(t.Context(), next), scope, "next", []byte(`{}`)))
-		list := must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.Page{}))
+		list := must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.JourneyFilter{}, waypost.Page{}))
 		if len(list) != 1 || list[0].Name != "next" {
 			t.Fatalf("%+v", list)
 		}

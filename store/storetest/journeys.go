@@ -20,7 +20,7 @@ var journeyTests = []test{
 		want.Name, want.Draft, want.UpdatedAt = "Hello", []byte(`{"b":1}`), f.clock.Now()
 		equal(t, "updated", must[waypost.Journey](t)(f.UpdateJourneyDraft(t.Context(), scope, j.ID, "Hello", []byte(`{"b":1}`), nil)), want)
 		equal(t, "read", must[waypost.Journey](t)(f.Journey(t.Context(), scope, j.ID)), want)
-		equal(t, "list", must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.Page{})), []waypost.Journey{want})
+		equal(t, "list", must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), scope, waypost.JourneyFilter{}, waypost.Page{})), []waypost.Journey{want})
 		ok(t, f.DeleteJourney(t.Context(), scope, j.ID, nil))
 		wantCode(t, f.DeleteJourney(t.Context(), scope, j.ID, nil), waypost.CodeNotFound)
 	}},
@@ -86,7 +86,7 @@ var journeyTests = []test{
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.JourneyVersion(t.Context(), sc, id, 1)
 			wantCode(t, err, waypost.CodeNotFound)
-			equal(t, "list", len(must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), sc, waypost.Page{}))), 0)
+			equal(t, "list", len(must[[]waypost.Journey](t)(f.ListJourneys(t.Context(), sc, waypost.JourneyFilter{}, waypost.Page{}))), 0)
 		}
 		for _, id := range []string{"", "jrn_", "jrn_\x00", "jrn_\xff"} {
 			_, err := f.Journey(t.Context(), scope, id)

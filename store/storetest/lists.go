@@ -10,6 +10,10 @@ import (
 
 var listTests = []test{
 	{"filters", testFilters},
+	{"journeys", testJourneyFilters},
+	{"webhooks", testWebhookFilters},
+	{"launches by status", testLaunchStatuses},
+	{"names in another stage", testNamesakes},
 	{"pages", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
 		var want []string

@@ -31,7 +31,7 @@ var webhookTests = []test{
 		}
 		id := must[waypost.Webhook](t)(f.CreateWebhook(t.Context(), scope, w)).ID
 		equal(t, "read", must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, id)).TLS, w.TLS)
-		equal(t, "listed", must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, waypost.Page{}))[0].TLS, w.TLS)
+		equal(t, "listed", must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, waypost.WebhookFilter{}, waypost.Page{}))[0].TLS, w.TLS)
 		for _, setting := range []*waypost.TLS{{CACertificate: "another"}, {ClientCertificate: "c", ClientKey: "k"}, nil} {
 			_, err := f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { w.TLS = setting; return nil })
 			ok(t, err)
@@ -131,7 +131,7 @@ var webhookTests = []test{
 			wantCode(t, f.DisableWebhook(t.Context(), sc, waypost.Webhook{ID: id}, "410"), waypost.CodeNotFound)
 			wantCode(t, f.DeleteWebhook(t.Context(), sc, id, nil), waypost.CodeNotFound)
 			equal(t, "missing", must[[]string](t)(f.MissingWebhooks(t.Context(), sc, []string{id})), []string{id})
-			equal(t, "list", len(must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), sc, waypost.Page{}))), 0)
+			equal(t, "list", len(must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), sc, waypost.WebhookFilter{}, waypost.Page{}))), 0)
 		}
 		for _, id := range []string{"", "whk_1", "whk_\x00", "jrn_" + id[4:]} {
 			_, err := f.Webhook(t.Context(), scope, id)
@@ -179,7 +179,7 @@ var webhookTests = []test{
 		slices.Reverse(ids)
 		var got []string
 		for page := (waypost.Page{Limit: 2}); ; page.After = got[len(got)-1] {
-			list := must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, page))
+			list := must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, waypost.WebhookFilter{}, page))
 			for _, w := range list {
 				got = append(got, w.ID)
 			}

@@ -172,6 +172,7 @@ CREATE TABLE webhooks (
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
   name TEXT NOT NULL,
+  name_folded TEXT COLLATE "C" NOT NULL, -- name as lists compare it
   url TEXT NOT NULL,
   basic_username TEXT,
   basic_password BYTEA, -- sealed
@@ -193,6 +194,8 @@ CREATE TABLE webhooks (
   updated_at BIGINT NOT NULL
 );
 CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
+CREATE INDEX webhooks_by_name ON webhooks (org, stage, name_folded, id);
+CREATE INDEX webhooks_by_enabled ON webhooks (org, stage, enabled, id);
 
 ---- journeys
 
@@ -201,6 +204,7 @@ CREATE TABLE journeys (
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
   name TEXT NOT NULL,
+  name_folded TEXT COLLATE "C" NOT NULL, -- name as lists compare it
   draft TEXT NOT NULL, -- a definition, as JSON
   published_version BIGINT NOT NULL, -- the current one; 0: none
   status TEXT NOT NULL,
@@ -208,6 +212,21 @@ CREATE TABLE journeys (
   updated_at BIGINT NOT NULL
 );
 CREATE INDEX journeys_by_scope ON journeys (org, stage, id);
+CREATE INDEX journeys_by_name ON journeys (org, stage, name_folded, id);
+CREATE INDEX journeys_by_status ON journeys (org, stage, status, id);
+
+-- What lists find a journey by: the tags of its draft, and the webhooks that its draft or a
+-- published version names.
+CREATE TABLE journey_keys (
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  kind TEXT COLLATE "C" NOT NULL, -- tag or webhook
+  value TEXT COLLATE "C" NOT NULL, -- the tag, or the webhook's id
+  journey_id TEXT COLLATE "C" NOT NULL REFERENCES journeys (id) ON DELETE CASCADE,
+  published BOOLEAN NOT NULL, -- a published version has it: another draft does not end that
+  PRIMARY KEY (org, stage, kind, value, journey_id)
+);
+CREATE INDEX journey_keys_by_journey ON journey_keys (journey_id);
 
 -- A published version is never changed or deleted.
 CREATE TABLE journey_versions (
@@ -279,6 +298,7 @@ CREATE TABLE launches (
   workflow_started_at BIGINT, -- if it recurs: the Schedule exists
   started_at BIGINT, -- of the first step
   done_at BIGINT, -- nobody is left to enroll; if it recurs: the Schedule is deleted
+  ended TEXT COLLATE "C" NOT NULL, -- completed or canceled; '' if it has not ended, or nobody has noted yet that it is completed
   total BIGINT NOT NULL, -- leads of the audience
   highest BIGINT NOT NULL, -- of a filter: its highest leads_id at the start
   reached BIGINT, -- the last leads_id that was looked at
@@ -289,6 +309,11 @@ CREATE TABLE launches (
 );
 CREATE INDEX launches_by_scope ON launches (org, stage, id);
 CREATE INDEX launches_by_journey ON launches (journey_id, id);
+-- Lists of a status: most launches have ended long ago.
+CREATE INDEX launches_by_end ON launches (org, stage, ended, id);
+CREATE INDEX launches_by_journey_end ON launches (org, stage, journey_id, ended, id);
+CREATE INDEX launches_by_recurring_end ON launches (org, stage, recurring_id, ended, id) WHERE recurring_id IS NOT NULL;
+CREATE INDEX launches_to_settle ON launches (id) WHERE ended = '';
 CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX launches_personal ON launches (id) WHERE personal;
 CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;

@@ -166,6 +166,7 @@ CREATE TABLE webhooks (
   org TEXT NOT NULL,
   stage TEXT NOT NULL,
   name TEXT NOT NULL,
+  name_folded TEXT NOT NULL, -- name as lists compare it
   url TEXT NOT NULL,
   basic_username TEXT,
   basic_password BLOB, -- sealed
@@ -187,6 +188,8 @@ CREATE TABLE webhooks (
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
+CREATE INDEX webhooks_by_name ON webhooks (org, stage, name_folded, id);
+CREATE INDEX webhooks_by_enabled ON webhooks (org, stage, enabled, id);
 
 ---- journeys
 
@@ -195,6 +198,7 @@ CREATE TABLE journeys (
   org TEXT NOT NULL,
   stage TEXT NOT NULL,
   name TEXT NOT NULL,
+  name_folded TEXT NOT NULL, -- name as lists compare it
   draft TEXT NOT NULL, -- a definition, as JSON
   published_version INTEGER NOT NULL, -- the current one; 0: none
   status TEXT NOT NULL,
@@ -202,6 +206,21 @@ CREATE TABLE journeys (
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX journeys_by_scope ON journeys (org, stage, id);
+CREATE INDEX journeys_by_name ON journeys (org, stage, name_folded, id);
+CREATE INDEX journeys_by_status ON journeys (org, stage, status, id);
+
+-- What lists find a journey by: the tags of its draft, and the webhooks that its draft or a
+-- published version names.
+CREATE TABLE journey_keys (
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  kind TEXT NOT NULL, -- tag or webhook
+  value TEXT NOT NULL, -- the tag, or the webhook's id
+  journey_id TEXT NOT NULL REFERENCES journeys (id) ON DELETE CASCADE,
+  published INTEGER NOT NULL, -- a published version has it: another draft does not end that
+  PRIMARY KEY (org, stage, kind, value, journey_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX journey_keys_by_journey ON journey_keys (journey_id);
 
 -- A published version is never changed or deleted.
 CREATE TABLE journey_versions (
@@ -272,6 +291,7 @@ CREATE TABLE launches (
   workflow_started_at INTEGER, -- if it recurs: the Schedule exists
   started_at INTEGER, -- of the first step
   done_at INTEGER, -- nobody is left to enroll; if it recurs: the Schedule is deleted
+  ended TEXT NOT NULL, -- completed or canceled; '' if it has not ended, or nobody has noted yet that it is completed
   total INTEGER NOT NULL, -- leads of the audience
   highest INTEGER NOT NULL, -- of a filter: its highest leads_id at the start
   reached INTEGER, -- the last leads_id that was looked at
@@ -282,6 +302,11 @@ CREATE TABLE launches (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX launches_by_scope ON launches (org, stage, id);
 CREATE INDEX launches_by_journey ON launches (journey_id, id);
+-- Lists of a status: most launches have ended long ago.
+CREATE INDEX launches_by_end ON launches (org, stage, ended, id);
+CREATE INDEX launches_by_journey_end ON launches (org, stage, journey_id, ended, id);
+CREATE INDEX launches_by_recurring_end ON launches (org, stage, recurring_id, ended, id) WHERE recurring_id IS NOT NULL;
+CREATE INDEX launches_to_settle ON launches (id) WHERE ended = '';
 CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX launches_personal ON launches (id) WHERE personal;
 CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// Conditions of launches (alias la).
+const (
+	// Not EXISTS: PostgreSQL would gather the enrollments of all launches first.
+	launchActive = "((SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL LIMIT 1) IS NOT NULL)"
+	launchOpen   = "la.ended = '' AND (la.done_at IS NULL OR " + launchActive + ")"
+	// The pauses of enrollments, which can be many, lie outside of the range.
+	launchHeld = "(la.id IN (" + pausesInForce + ") OR la.journey_id IN (" + pausesInForce + "))"
+
+	pausesInForce = "SELECT ct.target FROM controls AS ct WHERE ct.kind = 'pause' AND ct.until_at IS NULL AND ct.target BETWEEN 'jrn_' AND 'lch_~'"
+)
+
+// ofStatus are the conditions of the launches whose status, as standingRow derives it, is
+// this one at a time. Each has an index, and no launch meets two of them.
+func ofStatus(status waypost.LaunchStatus, now time.Time) []condition {
+	const goesOn = launchOpen + " AND NOT " + launchHeld
+	switch status {
+	case waypost.LaunchCanceled:
+		return []condition{{"la.ended = ?", []any{status}}}
+	case waypost.LaunchCompleted:
+		return []condition{{"la.ended = ?", []any{status}}, {"la.ended = '' AND la.done_at IS NOT NULL AND NOT " + launchActive, nil}}
+	case waypost.LaunchPaused:
+		return []condition{{launchOpen + " AND " + launchHeld, nil}}
+	case waypost.LaunchScheduled:
+		return []condition{{goesOn + " AND (la.cron IS NOT NULL OR la.started_at IS NULL AND la.start_at > ?)", []any{stamp{now}}}}
+	case waypost.LaunchRunning:
+		return []condition{{goesOn + " AND la.cron IS NULL AND la.started_at IS NOT NULL", nil}}
+	case waypost.LaunchPending:
+		return []condition{{goesOn + " AND la.cron IS NULL AND la.started_at IS NULL AND COALESCE(la.start_at <= ?, TRUE)", []any{stamp{now}}}}
+	}
+	return []condition{{"TRUE", nil}}
+}
+
+// ListLaunches returns the scope's launches that match the filter, newest first.
+// Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
+func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) (_ []waypost.Launch, err error) {
+	defer wrap(&err, "list launches")
+	var rows []standingRow
+	for _, c := range ofStatus(f.Status, s.time()) {
+		var found []standingRow
+		q := pageOf(standing(s.r, &found), sc, "id", page).Where(c.text, c.args...)
+		if f.JourneyID != "" {
+			q.Where("la.journey_id = ?", cleanText(f.JourneyID))
+		}
+		if f.RecurringID != "" {
+			q.Where("la.recurring_id = ?", cleanText(f.RecurringID))
+		}
+		if err := q.Scan(ctx); err != nil {
+			return nil, err
+		}
+		rows = append(rows, found...)
+	}
+	slices.SortFunc(rows, func(a, b standingRow) int { return cmp.Compare(b.ID, a.ID) })
+	return s.launches(ctx, rows[:min(len(rows), int(pageSize(page)))])
+}
+
+// settledAtOnce is how many launches a sweep settles at most.
+const settledAtOnce = 1000
+
+// settleLaunches notes which launches have completed since it last looked, so that lists of
+// those that have not ended pass over them.
+func (s *Store) settleLaunches(ctx context.Context) error {
+	err := s.writeRows(ctx, settledAtOnce, func(ctx context.Context, tx bun.Tx) error {
+		var ids []string
+		q := tx.NewSelect().Model((*launchRow)(nil)).Column("id").
+			Where("la.ended = '' AND la.cron IS NULL AND la.done_at IS NOT NULL AND NOT " + launchActive).Order("id").Limit(settledAtOnce)
+		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
+			return err
+		}
+		_, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("ended = ?", waypost.LaunchCompleted).Where("id IN (?)", bun.List(ids)).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("settle launches: %w", err)
+	}
+	return nil
+}
