@@ -332,6 +332,9 @@ func TestOneStatementAsTransaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			journey, hook, _, _ := published(t, s, sc, 0)
+			hooks := []string{hook}
+			_, hook, _, _ = published(t, s, sc, 0)
+			hooks = append(hooks, hook)
 			keys, leads := make([]waypost.Touchpoint, 2), make([]int64, 2)
 			var cohorts [2]waypost.Cohort
 			for i, way := range []*store.Store{s, byTransaction} { // what one claims belongs to no other test
@@ -360,6 +363,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Timeline   []waypost.TimelineEntry
 				Free       bool
 				Openings   []waypost.Sending
+				History    []waypost.WebhookInterval
 			}
 			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
@@ -368,7 +372,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 					o := waypost.Opening{
 						Touchpoint: keys[i], Scope: sc, Attempt: n + 1, At: at, By: "prc_1", Interrupts: open,
 						Delivery: waypost.Delivery{
-							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: leads[i],
+							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hooks[i], LeadsID: leads[i],
 						},
 					}
 					if n == 0 {
@@ -425,11 +429,20 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				must(t, err)
 				_, err = s.Enroll(ctx, sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i]}, waypost.Reentry{Policy: waypost.ReentryAfterExit})
 				st.Free = err == nil
-				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID = "", "", 0
+				st.History, err = s.WebhookHistory(ctx, sc, hooks[i], now, now.Add(time.Minute), time.Hour)
+				must(t, err)
+				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.WebhookID, st.Delivery.LeadsID = "", "", "", 0
 				st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", 0, time.Time{}, ""
 			}
 			if !reflect.DeepEqual(stand[0], stand[1]) {
 				t.Errorf("in one statement:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])
+			}
+			recorded := slices.DeleteFunc(slices.Clone(attempts), func(a attempt) bool { return a == gone })
+			for _, i := range stand[0].History {
+				recorded = recorded[min(i.Attempts(), len(recorded)):]
+			}
+			if len(recorded) > 0 {
+				t.Errorf("the history has %+v", stand[0].History)
 			}
 			if len(stand[0].Attempts) != len(attempts) {
 				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))

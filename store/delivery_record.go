@@ -49,7 +49,10 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	if err != nil {
 		return err
 	}
-	run := recording{enrollments: enrollments, deliveries: deliveries, changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}}
+	run := recording{
+		enrollments: enrollments, deliveries: deliveries,
+		changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}, history: webhookDeltas{},
+	}
 	if run.classes, err = s.supersededAttempts(ctx, tx, deliveries); err != nil {
 		return err
 	}
@@ -70,6 +73,9 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 		return err
 	}
 	if err := eraseLeadless(ctx, tx, run.outlasting()); err != nil {
+		return err
+	}
+	if err := s.addToHistory(ctx, tx, run.history); err != nil {
 		return err
 	}
 	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
@@ -159,6 +165,7 @@ type recording struct {
 
 	changed    map[waypost.Touchpoint]bool
 	superseded map[attemptKey]attemptRow
+	history    webhookDeltas
 	progress   []waypost.Progress
 }
 
@@ -180,6 +187,7 @@ func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 		return
 	}
 	run.changed[r.Touchpoint] = true
+	run.history.add(row.WebhookID, a)
 	if r.Status == waypost.DeliveryRetrying && r.Round == 1 && run.enrollments[r.EnrollmentID].left() {
 		r.Status = waypost.DeliveryCanceled
 	}
@@ -297,7 +305,9 @@ func recordEnds(before, from, when string) string {
 			last_round = 1, last_attempt = u.attempt, last_attempt_at = u.at, http_status = u.http_status, error_class = u.error_class,
 			duration_ms = u.duration_ms, response = u.response, gave_up = u.gave_up
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
-		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries),
+		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.ended_at, u.end_seq, u.end_entries,
+			d.webhook_id, u.at, u.error_class, u.duration_ms),
+	h AS (` + intoHistory + `),
 	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, ended_at = d.ended_at, end_seq = d.end_seq,
 			end_entries = d.end_entries, move = NULL
 		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.last_seq < d.last_seq AND e.ended_at IS NULL

@@ -41,6 +41,8 @@ type Outbox interface {
 	ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
 
+	FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error)
+
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 }
 
@@ -115,6 +117,9 @@ const (
 	yieldPause     = 5 * time.Millisecond
 	noticesAtOnce  = 1000
 	cancelsAtOnce  = 500
+	// Nobody waits for what is folded: the more there is, the cheaper it is.
+	foldEvery      = 5 * time.Second
+	attemptsAtOnce = 1000
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
@@ -198,6 +203,8 @@ func (p *Pump) Run(ctx context.Context) {
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
+	history := lane{"fold the history of webhooks", foldEvery, (*Pump).foldHistory}
+	running.Go(func() { p.run(ctx, history, nil) })
 	running.Wait()
 	p.sending.Wait()
 	p.startClaimedLast(ctx)
@@ -479,6 +486,10 @@ func gather(notices []waypost.Notice) []*gathered {
 
 func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
 	return p.outbox.SweepCanceled(ctx, cancelsAtOnce)
+}
+
+func (p *Pump) foldHistory(ctx context.Context) (more bool, err error) {
+	return p.outbox.FoldWebhookHistory(ctx, attemptsAtOnce)
 }
 
 func (p *Pump) limited(ctx context.Context, call func(context.Context) error) error {
