@@ -45,6 +45,7 @@ type Delivery struct {
 	Succeed        *bool          `json:"succeed"` // nil until decided
 	Message        string         `json:"message"`
 	HTTPStatus     int            `json:"httpStatus"` // of the last attempt, 0: no answer
+	ErrorClass     string         `json:"errorClass"` // of the last attempt, "": it succeeded, or there was none
 	Attempts       int            `json:"attempts"`   // of all rounds
 	NextAttemptAt  *time.Time     `json:"nextAttemptAt"`
 	FirstAttemptAt *time.Time     `json:"firstAttemptAt"` // of the current round
@@ -71,10 +72,33 @@ type Attempt struct {
 
 // DeliveryFilter selects deliveries. Zero members do not filter.
 type DeliveryFilter struct {
-	JourneyID, WebhookID, EnrollmentID, LaunchID string
-	LeadsID                                      int64
-	Status                                       DeliveryStatus
-	From, To                                     time.Time // of the message's creation; To is exclusive
+	JourneyID, NodeID, WebhookID, EnrollmentID, LaunchID string
+	LeadsID                                              int64
+	Statuses                                             []DeliveryStatus // any of them
+	ErrorClass                                           string           // of the last attempt, as HTTPStatus is
+	HTTPStatus                                           int
+	From, To                                             time.Time // of the message's creation; To is exclusive
+}
+
+// DeliveryGroupings are what deliveries can be grouped by.
+var DeliveryGroupings = []string{GroupErrorClass, GroupHTTPStatus, GroupWebhookID, GroupNodeID}
+
+// What deliveries can be grouped by.
+const (
+	GroupErrorClass = "errorClass"
+	GroupHTTPStatus = "httpStatus"
+	GroupWebhookID  = "webhookId"
+	GroupNodeID     = "nodeId"
+)
+
+// MaxDeliveryGroups bounds the groups of a summary: those of the most deliveries.
+const MaxDeliveryGroups = 500
+
+// DeliveryGroup is a group of deliveries that agree in what they are grouped by.
+type DeliveryGroup struct {
+	Count  int
+	LastAt *time.Time // of the newest of their last attempts, nil if there was none
+	Sample Delivery   // the newest of them
 }
 
 // Page asks for one page of a list, newest first: at most Limit rows that

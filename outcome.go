@@ -27,3 +27,8 @@ const (
 	ClassRender           = "render"
 	ClassInterrupted      = "interrupted" // the process ended before it saw the answer
 )
+
+// ErrorClasses lists them.
+var ErrorClasses = []string{
+	ClassNetwork, ClassTimeout, ClassTLS, ClassAddress, ClassHTTPStatus, ClassSucceedFalse, ClassResponseTooLarge, ClassRender, ClassInterrupted,
+}

@@ -28,11 +28,13 @@ const (
 	DropEvent       = "event"
 	DropAudience    = "audience" // the leads that a launch lists
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
+	DropWebhookHour = "webhookHour"
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
+	DropWebhookHour,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -53,6 +55,8 @@ func (r Retention) Age(kind string) time.Duration {
 		return r.Enrollments
 	case DropAnswer:
 		return KeyLife
+	case DropWebhookHour:
+		return HistoryAge
 	}
 	return r.Events
 }

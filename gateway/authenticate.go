@@ -56,12 +56,12 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 
 // useNonce refuses a request that was seen before. While Redis is away, reads go
 // on with what this process knows; everything else would risk an effect twice, and
-// an export all leads in the hands of somebody who listens.
+// an export all of it in the hands of somebody who listens.
 func (a *api) useNonce(ctx context.Context, r *request) error {
 	key := r.app.ID + ":" + r.claim.Nonce
 	fresh, err := a.Nonces.Use(ctx, key)
 	a.noteRedis(ctx, fresh, err)
-	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && r.route.path != exportPath {
+	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && !r.route.exports() {
 		fresh, err = a.Nonces.UseLocal(key)
 	}
 	switch {

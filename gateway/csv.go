@@ -65,15 +65,47 @@ const (
 	phoneSeparator = ";"
 )
 
-func decimal(n *int64) *string {
+func decimal[T int | int64](n *T) *string {
 	if n == nil {
 		return nil
 	}
-	text := strconv.FormatInt(*n, 10)
+	text := strconv.FormatInt(int64(*n), 10)
 	return &text
 }
 
-// csvWriter writes leads as rows.
+// deliveryFields are the columns of an export of deliveries.
+var deliveryFields = []struct {
+	name string
+	text func(*deliveryAnswer) *string // of a delivery's cell, nil for null
+}{
+	{"messageId", func(d *deliveryAnswer) *string { return &d.MessageID }},
+	{"enrollmentId", func(d *deliveryAnswer) *string { return &d.EnrollmentID }},
+	{"journeyId", func(d *deliveryAnswer) *string { return &d.JourneyID }},
+	{"journeyVersion", func(d *deliveryAnswer) *string { return decimal(&d.JourneyVersion) }},
+	{"nodeId", func(d *deliveryAnswer) *string { return &d.NodeID }},
+	{"webhookId", func(d *deliveryAnswer) *string { return &d.WebhookID }},
+	{"leadsId", func(d *deliveryAnswer) *string { return decimal(&d.LeadsID) }},
+	{"status", func(d *deliveryAnswer) *string { return (*string)(&d.Status) }},
+	{"deferredReason", func(d *deliveryAnswer) *string { return d.DeferredReason }},
+	{"succeed", func(d *deliveryAnswer) *string {
+		if d.Succeed == nil {
+			return nil
+		}
+		return orNull(strconv.FormatBool(*d.Succeed))
+	}},
+	{"message", func(d *deliveryAnswer) *string { return d.Message }},
+	{"httpStatus", func(d *deliveryAnswer) *string { return decimal(d.HTTPStatus) }},
+	{"errorClass", func(d *deliveryAnswer) *string { return d.ErrorClass }},
+	{"attempts", func(d *deliveryAnswer) *string { return decimal(&d.Attempts) }},
+	{"nextAttemptAt", func(d *deliveryAnswer) *string { return d.NextAttemptAt }},
+	{"firstAttemptAt", func(d *deliveryAnswer) *string { return d.FirstAttemptAt }},
+	{"lastAttemptAt", func(d *deliveryAnswer) *string { return d.LastAttemptAt }},
+	{"durationMs", func(d *deliveryAnswer) *string { return decimal(d.DurationMs) }},
+	{"gaveUp", func(d *deliveryAnswer) *string { return (*string)(d.GaveUp) }},
+	{"temporalUrl", func(d *deliveryAnswer) *string { return d.TemporalURL }},
+}
+
+// csvWriter writes leads or deliveries as rows.
 type csvWriter struct {
 	w      *bufio.Writer
 	custom []string // names of custom fields, after the other columns
@@ -99,6 +131,20 @@ func (c *csvWriter) lead(l waypost.Lead) error {
 	}
 	for _, name := range c.custom {
 		c.cell(customText(l.CustomFields[name]))
+	}
+	return c.end()
+}
+
+func (c *csvWriter) deliveryHeader([]string) error {
+	for _, f := range deliveryFields {
+		c.cell(&f.name)
+	}
+	return c.end()
+}
+
+func (c *csvWriter) delivery(d deliveryAnswer) error {
+	for _, f := range deliveryFields {
+		c.cell(f.text(&d))
 	}
 	return c.end()
 }

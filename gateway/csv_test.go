@@ -524,7 +524,12 @@ func BenchmarkExport(b *testing.B) {
 		LeadsGroup: &group, Name: "张三", MobilePhone: []string{"+8613800000000"}, Email: text("a@example.com"), Company: text("Example, Inc."),
 		Address: text("Nanjing Rd 1"), ExternalID: text("crm-1234567"), CustomFields: map[string]any{"score": 1.5, "source": "fair"},
 	}}
-	for format, export := range map[string]func(exporter) streamFunc{"ndjson": exportNDJSON, "csv": func(e exporter) streamFunc { return exportCSV(e, false) }} {
+	for format, export := range map[string]func(exporter[waypost.Lead]) streamFunc{
+		"ndjson": func(e exporter[waypost.Lead]) streamFunc { return exportNDJSON(e, answerLead) },
+		"csv": func(e exporter[waypost.Lead]) streamFunc {
+			return exportCSV(e, false, (*csvWriter).header, (*csvWriter).lead)
+		},
+	} {
 		b.Run(format, func(b *testing.B) {
 			b.ReportAllocs()
 			stream := export(func(_ context.Context, begin func([]string) error, each func(waypost.Lead) error) error {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"waypost"
@@ -17,6 +18,11 @@ import (
 type Deliveries interface {
 	Redeliveries
 	ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) ([]waypost.Delivery, error)
+	// SummarizeDeliveries groups deliveries by some of waypost.DeliveryGroupings; without a
+	// status in the filter, those that have failed and those that are retried.
+	SummarizeDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, by []string) ([]waypost.DeliveryGroup, error)
+	// ExportDeliveries gives all deliveries that match to each, from one snapshot.
+	ExportDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, each func(waypost.Delivery) error) error
 	// Delivery returns a delivery with its attempts and its stored message, nil if
 	// none was rendered yet or it is unreadable.
 	Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error)
@@ -39,6 +45,7 @@ type deliveryAnswer struct {
 	Succeed        *bool                  `json:"succeed"`
 	Message        *string                `json:"message"`
 	HTTPStatus     *int                   `json:"httpStatus"`
+	ErrorClass     *string                `json:"errorClass"`
 	Attempts       int                    `json:"attempts"`
 	NextAttemptAt  *string                `json:"nextAttemptAt"`
 	FirstAttemptAt *string                `json:"firstAttemptAt"`
@@ -52,7 +59,7 @@ func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
 	ans := deliveryAnswer{
 		MessageID: d.MessageID, EnrollmentID: d.EnrollmentID, JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion,
 		NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID, Status: d.Status, DeferredReason: orNull(d.DeferredReason),
-		Succeed: d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), Attempts: d.Attempts,
+		Succeed: d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), ErrorClass: orNull(d.ErrorClass), Attempts: d.Attempts,
 		NextAttemptAt: stampOrNull(d.NextAttemptAt), FirstAttemptAt: stampOrNull(d.FirstAttemptAt),
 		LastAttemptAt: stampOrNull(d.LastAttemptAt), TemporalURL: orNull(a.TemporalURL(d.JourneyID, d.LeadsID)),
 		GaveUp: orNull(d.GaveUp),
@@ -69,19 +76,141 @@ var deliveryStatuses = []waypost.DeliveryStatus{
 	waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled,
 }
 
+// Bounds of filters: what a receiver can answer with, and the characters of a node's id.
+const (
+	minHTTPStatus, maxHTTPStatus = 100, 999
+
+	maxNodeID = 64
+)
+
+// several reads a list with commas between its elements; allowed says what these can be.
+func several[T ~string](p *waypost.Problems, target string, raw *string, known []T, code waypost.DetailCode, allowed string) (list []T) {
+	if raw == nil {
+		return nil
+	}
+	for part := range strings.SplitSeq(*raw, ",") {
+		switch element := T(part); {
+		case !slices.Contains(known, element):
+			p.Add(code, target, "%s", allowed)
+			return nil
+		case slices.Contains(list, element):
+			p.Add(waypost.DetailDuplicate, target, "has %s twice", part)
+			return nil
+		default:
+			list = append(list, element)
+		}
+	}
+	return list
+}
+
+// joined writes what several reads.
+func joined[T ~string](list []T) string {
+	var out []string
+	for _, element := range list {
+		out = append(out, string(element))
+	}
+	return strings.Join(out, ",")
+}
+
+// deliveryFilter reads the filters of a list of deliveries.
+func deliveryFilter(r *request) waypost.DeliveryFilter {
+	p := &r.queryFaults
+	f := waypost.DeliveryFilter{
+		JourneyID: r.params["journeyId"], NodeID: r.params["nodeId"], WebhookID: r.params["webhookId"], EnrollmentID: r.params["enrollmentId"],
+		LaunchID: r.params["launchId"], LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), From: r.moment("from"), To: r.moment("to"),
+	}
+	f.Statuses = several(p, "status", r.text("status"), deliveryStatuses, waypost.DetailInvalidFormat,
+		"must be pending, retrying, deferred, succeeded, failed or canceled, or several of them with commas between")
+	f.ErrorClass = errorClass(p, "errorClass", r.text("errorClass"))
+	f.HTTPStatus = int(r.integer("httpStatus", minHTTPStatus, maxHTTPStatus, 0))
+	inOrder(p, "", "from", "to", f.From, f.To)
+	return f
+}
+
+// errorClass reads an error class; absent is "".
+func errorClass(p *waypost.Problems, target string, raw *string) string {
+	if raw == nil {
+		return ""
+	}
+	if !slices.Contains(waypost.ErrorClasses, *raw) {
+		p.Add(waypost.DetailOutOfRange, target, "must be one of %s", strings.Join(waypost.ErrorClasses, ", "))
+	}
+	return *raw
+}
+
 func (a *api) listDeliveries(ctx context.Context, r *request) (answer, error) {
-	filter := waypost.DeliveryFilter{
-		JourneyID: r.params["journeyId"], WebhookID: r.params["webhookId"], EnrollmentID: r.params["enrollmentId"],
-		LaunchID: r.params["launchId"], LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0),
-		Status: waypost.DeliveryStatus(r.params["status"]), From: r.moment("from"), To: r.moment("to"),
-	}
-	if filter.Status != "" && !slices.Contains(deliveryStatuses, filter.Status) {
-		r.queryFaults.Add(waypost.DetailInvalidFormat, "status", "must be pending, retrying, deferred, succeeded, failed or canceled")
-	}
-	inOrder(&r.queryFaults, "", "from", "to", filter.From, filter.To)
+	filter := deliveryFilter(r)
 	return answerPage(r, func(page waypost.Page) ([]waypost.Delivery, error) {
 		return a.Deliveries.ListDeliveries(ctx, r.scope, filter, page)
 	}, func(d waypost.Delivery) string { return d.MessageID }, a.answerDelivery)
+}
+
+// groupAnswer is a group of deliveries. It has the members that they are grouped by, null
+// where a delivery has none, and not the others.
+type groupAnswer struct {
+	ErrorClass      any     `json:"errorClass,omitempty"`
+	HTTPStatus      any     `json:"httpStatus,omitempty"`
+	WebhookID       any     `json:"webhookId,omitempty"`
+	NodeID          any     `json:"nodeId,omitempty"`
+	Count           int     `json:"count"`
+	LastAt          *string `json:"lastAt"`
+	SampleMessageID string  `json:"sampleMessageId"`
+	Message         *string `json:"message"` // of the sample
+}
+
+func answerGroup(g waypost.DeliveryGroup, by []string) groupAnswer {
+	d := g.Sample
+	ans := groupAnswer{Count: g.Count, LastAt: stampOrNull(g.LastAt), SampleMessageID: d.MessageID, Message: orNull(d.Message)}
+	for _, name := range by {
+		switch name {
+		case waypost.GroupErrorClass:
+			ans.ErrorClass = orNull(d.ErrorClass)
+		case waypost.GroupHTTPStatus:
+			ans.HTTPStatus = orNull(d.HTTPStatus)
+		case waypost.GroupWebhookID:
+			ans.WebhookID = d.WebhookID
+		case waypost.GroupNodeID:
+			ans.NodeID = d.NodeID
+		}
+	}
+	return ans
+}
+
+// summarizeDeliveries counts deliveries in groups.
+func (a *api) summarizeDeliveries(ctx context.Context, r *request) (answer, error) {
+	filter := deliveryFilter(r)
+	by := several(&r.queryFaults, "groupBy", r.text("groupBy"), waypost.DeliveryGroupings, waypost.DetailOutOfRange,
+		"must be one or more of "+strings.Join(waypost.DeliveryGroupings, ", ")+", with commas between")
+	if _, given := r.params["groupBy"]; !given {
+		by = []string{waypost.GroupErrorClass, waypost.GroupHTTPStatus}
+	}
+	if err := r.queryFaults.Err("query"); err != nil {
+		return answer{}, err
+	}
+	groups, err := a.Deliveries.SummarizeDeliveries(ctx, r.scope, filter, by)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(struct {
+		Groups []groupAnswer `json:"groups"`
+	}{described(groups, func(g waypost.DeliveryGroup) groupAnswer { return answerGroup(g, by) })})
+}
+
+// exportDeliveries streams all deliveries that match, newest first, with the members that
+// a list has.
+func (a *api) exportDeliveries(_ context.Context, r *request) (answer, error) {
+	filter, scope := deliveryFilter(r), r.scope
+	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Delivery) error) error {
+		if begin != nil {
+			if err := begin(nil); err != nil {
+				return err
+			}
+		}
+		return a.Deliveries.ExportDeliveries(ctx, scope, filter, each)
+	}
+	return exported(r, "deliveries", exportNDJSON(export, a.answerDelivery), func(bom bool) streamFunc {
+		return exportCSV(export, bom, (*csvWriter).deliveryHeader, func(c *csvWriter, d waypost.Delivery) error { return c.delivery(a.answerDelivery(d)) })
+	})
 }
 
 // deliveryDetail is a delivery with its attempts and what they sent.

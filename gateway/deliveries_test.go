@@ -1,12 +1,18 @@
 package gateway_test
 
 import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"waypost"
+	"waypost/gateway"
 )
 
 func TestDeliveries(t *testing.T) {
@@ -76,8 +82,16 @@ func TestDeliveries(t *testing.T) {
 		"?enrollmentId=" + enrollments[1]:    newest(1),
 		fmt.Sprintf("?leadsId=%d", leads[0]): newest(0),
 		"?launchId=lch_none":                 "",
-		"?from=2026-01-31T12:02:00Z":         newest(2, 1),
-		"?to=2026-01-31T12:02:00Z":           newest(0),
+		"?nodeId=hello":                      newest(2, 1, 0),
+		"?nodeId=" + journeyID:               "",
+		"?errorClass=httpStatus":             newest(1),
+		"?errorClass=timeout":                "",
+		"?httpStatus=503":                    newest(1),
+		"?httpStatus=200":                    newest(0),
+		"?status=pending,retrying":           newest(2, 1),
+		"?status=succeeded,failed,retrying&errorClass=httpStatus":     newest(1),
+		"?from=2026-01-31T12:02:00Z":                                  newest(2, 1),
+		"?to=2026-01-31T12:02:00Z":                                    newest(0),
 		"?from=2026-01-31T20:02:00%2B08:00&to=2026-01-31T12:02:30.5Z": newest(1),
 	} {
 		if got := ids(query); got != want {
@@ -92,6 +106,9 @@ func TestDeliveries(t *testing.T) {
 	f.get("/v1/deliveries?limit=2&webhookId=whk_other&cursor="+cursor).fault(t, 400, "BadRequest", "InvalidFormat cursor")
 	f.get("/v1/deliveries?status=done&from=yesterday&leadsId=0&nope=1").fault(t, 400, "BadRequest",
 		"UnknownField nope", "OutOfRange leadsId", "InvalidFormat from", "InvalidFormat status")
+	f.get("/v1/deliveries?status=failed,failed&errorClass=http&httpStatus=99").fault(t, 400, "BadRequest",
+		"Duplicate status", "OutOfRange errorClass", "OutOfRange httpStatus")
+	f.get("/v1/deliveries?status=failed,&httpStatus=5xx").fault(t, 400, "BadRequest", "InvalidFormat status", "InvalidType httpStatus")
 	// PostgreSQL knows no year 0.
 	f.get("/v1/deliveries?from=0000-12-31T23:59:59Z&to=0001-01-01T00:00:00%2B01:00").fault(t, 400, "BadRequest", "OutOfRange from", "OutOfRange to")
 	f.get("/v1/deliveries?from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59.999Z").expect(t, 200)
@@ -107,10 +124,10 @@ func TestDeliveries(t *testing.T) {
 			len(messages[i])+16, waypost.ProductVersion, messages[i])
 	}
 	for i, want := range []string{
-		`"status":"succeeded","deferredReason":null,"succeed":true,"message":null,"httpStatus":200,"attempts":1,"nextAttemptAt":null,"firstAttemptAt":"2026-01-31T12:01:00.000Z","lastAttemptAt":"2026-01-31T12:01:00.000Z","durationMs":12,"gaveUp":null,` +
+		`"status":"succeeded","deferredReason":null,"succeed":true,"message":null,"httpStatus":200,"errorClass":null,"attempts":1,"nextAttemptAt":null,"firstAttemptAt":"2026-01-31T12:01:00.000Z","lastAttemptAt":"2026-01-31T12:01:00.000Z","durationMs":12,"gaveUp":null,` +
 			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[0]) +
 			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:01:00.000Z","httpStatus":200,"errorClass":null,"message":null,"durationMs":12,"responseExcerpt":null,"gaveUp":null}],`,
-		`"status":"retrying","deferredReason":null,"succeed":null,"message":"HTTP 503","httpStatus":503,"attempts":1,"nextAttemptAt":"2026-01-31T12:02:05.000Z","firstAttemptAt":"2026-01-31T12:02:00.000Z","lastAttemptAt":"2026-01-31T12:02:00.000Z","durationMs":1,"gaveUp":null,` +
+		`"status":"retrying","deferredReason":null,"succeed":null,"message":"HTTP 503","httpStatus":503,"errorClass":"httpStatus","attempts":1,"nextAttemptAt":"2026-01-31T12:02:05.000Z","firstAttemptAt":"2026-01-31T12:02:00.000Z","lastAttemptAt":"2026-01-31T12:02:00.000Z","durationMs":1,"gaveUp":null,` +
 			fmt.Sprintf(`"temporalUrl":"http://ui/%s/%d",`, journeyID, leads[1]) +
 			`"attemptLog":[{"attempt":1,"round":1,"at":"2026-01-31T12:02:00.000Z","httpStatus":503,"errorClass":"httpStatus","message":"HTTP 503","durationMs":1,"responseExcerpt":"busy","gaveUp":null}],`,
 		"",
@@ -146,6 +163,26 @@ func TestDeliveries(t *testing.T) {
 	if got := f.get("/v1/deliveries?status=failed").expect(t, 200); !strings.Contains(got.raw, `"gaveUp":"giveUpAfter"`) || !strings.Contains(got.raw, why) {
 		t.Errorf("listed: %s", got.raw)
 	}
+	group := `,"count":1,"lastAt":"2026-01-31T12:03:00.000Z","sampleMessageId":"` + messages[1] + `","message":"` + why + `"}]}`
+	for query, want := range map[string]string{
+		"":                              `{"groups":[{"errorClass":"httpStatus","httpStatus":503` + group,
+		"?groupBy=nodeId":               `{"groups":[{"nodeId":"hello"` + group,
+		"?groupBy=webhookId,errorClass": `{"groups":[{"errorClass":"httpStatus","webhookId":"` + hook + `"` + group,
+		"?groupBy=httpStatus&status=failed,canceled&journeyId=" + journeyID: `{"groups":[{"httpStatus":503` + group,
+		"?groupBy=httpStatus&status=retrying":                               `{"groups":[]}`,
+		"?groupBy=errorClass,httpStatus&status=pending":                     `{"groups":[{"errorClass":null,"httpStatus":null,"count":1,"lastAt":null,"sampleMessageId":"` + messages[2] + `","message":null}]}`,
+	} {
+		if got := f.get("/v1/deliveries/summary"+query).expect(t, 200); got.raw != want {
+			t.Errorf("%s:\n got %s\nwant %s", query, got.raw, want)
+		}
+	}
+	unknown := f.get("/v1/deliveries/summary?groupBy=errorClass,leadsId&status=done").fault(t, 400, "BadRequest", "InvalidFormat status", "OutOfRange groupBy")
+	if !strings.Contains(unknown.raw, "errorClass, httpStatus, webhookId, nodeId") {
+		t.Errorf("it does not say what there is: %s", unknown.raw)
+	}
+	f.get("/v1/deliveries/summary?groupBy=nodeId,nodeId").fault(t, 400, "BadRequest", "Duplicate groupBy")
+	f.get("/v1/deliveries/summary?limit=1&cursor=x").fault(t, 400, "BadRequest", "UnknownField limit", "UnknownField cursor")
+	f.do(call{method: "GET", target: "/v1/deliveries/summary", headers: map[string]string{"X-Cloud-Stage": "test"}}).expect(t, 200)
 	f.get("/v1/deliveries/msg_nope").fault(t, 404, "NotFound")
 	f.do(call{method: "GET", target: "/v1/deliveries/" + messages[0], headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
 }
@@ -177,4 +214,101 @@ func TestUnreadablePayload(t *testing.T) {
 	if a := f.get("/v1/deliveries/"+readable).expect(t, 200); !strings.Contains(a.raw, `"body":{}`) || a.json["payloadUnreadable"] != false {
 		t.Errorf("got %s", a.raw)
 	}
+}
+
+// An export has what the list has, in both forms, and says how much that is.
+func TestExportDeliveries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook, id := f.welcoming()
+	for i := range 3 {
+		f.deliver(id, hook, f.newLead(fmt.Sprint("lead ", i)), waypost.DeliverySucceeded)
+	}
+	failed, _ := f.deliver(id, hook, f.newLead("=1+1"), waypost.DeliveryFailed)
+	listed := f.get("/v1/deliveries").expect(t, 200).json["items"].([]any)
+	for _, query := range []string{"", "format=ndjson"} {
+		got, res := f.exported("release", "/v1/deliveries/export", query)
+		lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+		for i, item := range listed {
+			var exported map[string]any
+			if err := json.Unmarshal([]byte(lines[i]), &exported); err != nil || !reflect.DeepEqual(exported, item) {
+				t.Errorf("%v, line %d is %s", err, i, lines[i])
+			}
+		}
+		if len(lines) != 5 || lines[4] != `{"end":true,"count":4}` || res.Header.Get("Content-Disposition") != `attachment; filename="deliveries.ndjson"` {
+			t.Errorf("%v, ends with %s", res.Header, lines[len(lines)-1])
+		}
+	}
+	got, res := f.exported("release", "/v1/deliveries/export", "format=csv&bom=true")
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(got, "\uFEFF"))).ReadAll()
+	if err != nil || len(rows) != 5 || !strings.HasPrefix(got, "\uFEFFmessageId,enrollmentId,") || res.Trailer.Get("X-Waypost-Count") != "4" {
+		t.Fatalf("%v, %d rows, trailer %v: %s", err, len(rows), res.Trailer, got)
+	}
+	for i, item := range listed {
+		for c, name := range rows[0] {
+			value, there := item.(map[string]any)[name]
+			want := ""
+			switch v := value.(type) {
+			case string:
+				want = v
+			case bool, float64:
+				want = fmt.Sprint(v)
+			}
+			if !there || rows[i+1][c] != want || len(rows[0]) != len(item.(map[string]any)) {
+				t.Errorf("row %d, column %s: %q, want %q", i, name, rows[i+1][c], want)
+			}
+		}
+	}
+	if got, res := f.exported("release", "/v1/deliveries/export", "format=csv&status=failed,canceled"); strings.Count(got, "msg_") != 1 || !strings.Contains(got, failed) || res.Trailer.Get("X-Waypost-Count") != "1" {
+		t.Errorf("those that failed: %s", got)
+	}
+	if got, _ := f.exported("test", "/v1/deliveries/export", ""); got != `{"end":true,"count":0}`+"\n" {
+		t.Errorf("another stage: %s", got)
+	}
+	f.get("/v1/deliveries/export?format=xml&bom=true&status=x").fault(t, 400, "BadRequest", "InvalidFormat status", "OutOfRange format", "OutOfRange bom")
+	f.get("/v1/deliveries/export?limit=5").fault(t, 400, "BadRequest", "UnknownField limit")
+}
+
+// brokenDeliveries are deliveries whose export ends too soon, but not at once.
+type brokenDeliveries struct{ gateway.Deliveries }
+
+func (b brokenDeliveries) ExportDeliveries(_ context.Context, _ waypost.Scope, _ waypost.DeliveryFilter, each func(waypost.Delivery) error) error {
+	for range 2000 {
+		if err := each(waypost.Delivery{MessageID: "msg_1"}); err != nil {
+			return err
+		}
+	}
+	return errors.New("the connection is gone")
+}
+
+func TestExportDeliveriesCutOff(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(o *gateway.Options) { o.Deliveries = brokenDeliveries{o.Deliveries} })
+	for _, format := range []string{"ndjson", "csv"} {
+		f.cutOff("/v1/deliveries/export?format=" + format)
+	}
+}
+
+// Who may read deliveries may group and export them, and nobody else; an export is refused
+// while it could be a replay.
+func TestGrantsOfDeliveries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var others []waypost.Grant
+	for _, g := range waypost.AllGrants {
+		if g != waypost.GrantDeliveriesRead {
+			others = append(others, g)
+		}
+	}
+	with, without := keyOf(f.newApp(waypost.GrantDeliveriesRead)), keyOf(f.newApp(others...))
+	for _, target := range []string{"/v1/deliveries", "/v1/deliveries/summary", "/v1/deliveries/export"} {
+		if a := f.do(call{method: "GET", target: target, key: &without}).fault(t, 401, "Unauthorized"); detailOf(a) != "GrantMissing" {
+			t.Errorf("%s: %s", target, a.raw)
+		}
+		f.do(call{method: "HEAD", target: target, key: &with}).expect(t, 200)
+	}
+	f.redis.SetError("away")
+	defer f.redis.SetError("")
+	f.get("/v1/deliveries/summary").expect(t, 200)
+	f.get("/v1/deliveries/export").fault(t, 503, "ServiceUnavailable")
 }

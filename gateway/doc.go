@@ -9,7 +9,7 @@
 //   - checks before a handler: path.go, query.go, body.go, authenticate.go, credentials.go, limit.go, idempotency.go, origins.go
 //   - ETags, logs, streams: match.go, observe.go, stream.go
 //   - leads, imports, exports: leads.go, imports.go, rows.go, csv.go, charset.go, export.go
-//   - webhooks and their health: webhooks.go, trial.go, health.go
+//   - webhooks and their health: webhooks.go, trial.go, health.go, history.go
 //   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
 //   - statistics: statistics.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go

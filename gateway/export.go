@@ -21,10 +21,20 @@ type exportEnd struct {
 	Count int  `json:"count"`
 }
 
-// exportLeads streams all leads that match. Both forms end with their count, so that
-// a cut-off is seen.
+// exportLeads streams all leads that match.
 func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
-	q := a.leadQuery(r)
+	q, scope := a.leadQuery(r), r.scope
+	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
+		return a.Leads.ExportLeads(ctx, scope, q, begin, each)
+	}
+	return exported(r, "leads", exportNDJSON(export, answerLead), func(bom bool) streamFunc {
+		return exportCSV(export, bom, (*csvWriter).header, (*csvWriter).lead)
+	})
+}
+
+// exported answers with an export, in the form that the query asks for, as a file of a
+// name. Both forms end with their count, so that a cut-off is seen.
+func exported(r *request, name string, ndjson streamFunc, csv func(bom bool) streamFunc) (answer, error) {
 	format, given := r.params["format"]
 	if !given {
 		format = "ndjson"
@@ -39,16 +49,12 @@ func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
 	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
-	scope := r.scope
-	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
-		return a.Leads.ExportLeads(ctx, scope, q, begin, each)
-	}
-	ans := streamed(contentTypeNDJSON, exportNDJSON(export))
+	ans := streamed(contentTypeNDJSON, ndjson)
 	if format == "csv" {
-		ans = streamed(contentTypeCSV, exportCSV(export, bom))
+		ans = streamed(contentTypeCSV, csv(bom))
 		ans.trailer = headerCount
 	}
-	ans.headers["Content-Disposition"] = `attachment; filename="leads.` + format + `"`
+	ans.headers["Content-Disposition"] = `attachment; filename="` + name + "." + format + `"`
 	return ans, nil
 }
 
@@ -56,17 +62,18 @@ func streamed(contentType string, stream streamFunc) answer {
 	return answer{status: http.StatusOK, headers: map[string]string{fiber.HeaderContentType: contentType}, stream: stream}
 }
 
-// exporter is Leads.ExportLeads with its query.
-type exporter func(ctx context.Context, begin func(customFields []string) error, each func(waypost.Lead) error) error
+// exporter gives all that an export has to each. begin, if not nil, gets the names of
+// custom fields before.
+type exporter[T any] func(ctx context.Context, begin func(customFields []string) error, each func(T) error) error
 
-func exportNDJSON(export exporter) streamFunc {
+func exportNDJSON[T, A any](export exporter[T], describe func(T) A) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, _ func(string)) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		end := exportEnd{End: true}
-		err := export(ctx, nil, func(l waypost.Lead) error {
+		err := export(ctx, nil, func(thing T) error {
 			end.Count++
-			return enc.Encode(answerLead(l))
+			return enc.Encode(describe(thing))
 		})
 		if err != nil {
 			return err
@@ -77,7 +84,7 @@ func exportNDJSON(export exporter) streamFunc {
 
 // exportCSV writes rows, with bom behind a byte order mark: without one Excel takes a
 // file for one in the encoding of its country.
-func exportCSV(export exporter, bom bool) streamFunc {
+func exportCSV[T any](export exporter[T], bom bool, header func(*csvWriter, []string) error, row func(*csvWriter, T) error) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
 		out, count := csvWriter{w: w}, 0
 		begin := func(customFields []string) error {
@@ -86,11 +93,11 @@ func exportCSV(export exporter, bom bool) streamFunc {
 					return err
 				}
 			}
-			return out.header(customFields)
+			return header(&out, customFields)
 		}
-		err := export(ctx, begin, func(l waypost.Lead) error {
+		err := export(ctx, begin, func(thing T) error {
 			count++
-			return out.lead(l)
+			return row(&out, thing)
 		})
 		if err != nil {
 			return err

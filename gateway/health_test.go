@@ -122,3 +122,54 @@ func TestWebhookHealth(t *testing.T) {
 	f.do(call{method: "GET", target: "/v1/webhooks/" + hook + "/health", headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
 	f.get("/v1/webhooks/whk_nope/health").fault(t, 404, "NotFound")
 }
+
+func TestWebhookHistory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook, id := f.welcoming()
+	path := "/v1/webhooks/" + hook + "/history"
+	f.deliver(id, hook, f.newLead("Ada"), waypost.DeliverySucceeded)
+	f.deliver(id, hook, f.newLead("Alan"), waypost.DeliverySucceeded)
+	f.clock.advance(time.Hour)
+	f.deliver(id, hook, f.newLead("Grace"), waypost.DeliverySucceeded)
+	const none = `"attempts":0,"succeeded":0,"failed":0,"p50Ms":null,"p99Ms":null}`
+	const noon = `{"from":"2026-01-31T12:00:00.000Z","attempts":2,"succeeded":2,"failed":0,"p50Ms":0,"p99Ms":0}`
+	for query, want := range map[string]string{
+		"?from=2026-01-31T11:30:00Z&to=2026-01-31T12:30:00Z":            `{"from":"2026-01-31T11:00:00.000Z",` + none + `,` + noon,
+		"?from=2026-01-31T12:00:00Z&to=2026-01-31T13:00:00Z&every=hour": noon,
+		"?from=2026-01-30T08:00:00%2B09:00&to=2026-02-01T00:00:00Z&every=day": `{"from":"2026-01-29T00:00:00.000Z",` + none + `,{"from":"2026-01-30T00:00:00.000Z",` + none +
+			`,{"from":"2026-01-31T00:00:00.000Z","attempts":3,"succeeded":3,"failed":0,"p50Ms":0,"p99Ms":0}`,
+	} {
+		if got := f.get(path+query).expect(t, 200); got.raw != `{"series":[`+want+`]}` {
+			t.Errorf("%s:\n got %s\nwant %s", query, got.raw, want)
+		}
+	}
+	// Without a beginning, seven days; whatever is folded.
+	if _, err := f.store.FoldWebhookHistory(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	for query, n := range map[string]int{"": 7*24 + 1, "?every=day": 8, "?to=2026-01-31T13:00:00Z": 7 * 24, "?from=2025-11-03T00:00:00Z&to=2026-02-01T00:00:00Z": 90 * 24} {
+		series := f.get(path+query).expect(t, 200).json["series"].([]any)
+		sum := 0.0
+		for _, i := range series {
+			sum += i.(map[string]any)["attempts"].(float64)
+		}
+		if len(series) != n || sum != map[bool]float64{true: 2, false: 3}[query == "?to=2026-01-31T13:00:00Z"] {
+			t.Errorf("%s: %d intervals with %v attempts", query, len(series), sum)
+		}
+	}
+	for query, faults := range map[string][]string{
+		"?every=minute&from=x":                               {"InvalidFormat from", "OutOfRange every"},
+		"?from=2026-02-01T00:00:00Z&to=2026-01-31T00:00:00Z": {"OutOfRange from"},
+		"?from=2025-11-02T23:59:59Z&to=2026-02-01T00:00:00Z": {"OutOfRange from"},
+		"?from=0001-01-02T00:00:00Z":                         {"OutOfRange from"},
+		"?limit=5":                                           {"UnknownField limit"},
+	} {
+		f.get(path+query).fault(t, 400, "BadRequest", faults...)
+	}
+	f.get("/v1/webhooks/whk_nope/history").fault(t, 404, "NotFound")
+	f.do(call{method: "GET", target: path, headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+	with, without := keyOf(f.newApp(waypost.GrantWebhooksRead)), keyOf(f.newApp(waypost.GrantDeliveriesRead))
+	f.do(call{method: "GET", target: path, key: &with}).expect(t, 200)
+	f.do(call{method: "GET", target: path, key: &without}).fault(t, 401, "Unauthorized")
+}

@@ -15,10 +15,12 @@ import (
 	"waypost/gateway"
 )
 
+const exportPath = "/v1/leads/export"
+
 // exported reads an export to its end.
-func (f *fixture) exported(stage, query string) (body string, res *http.Response) {
+func (f *fixture) exported(stage, path, query string) (body string, res *http.Response) {
 	f.t.Helper()
-	c := call{method: "GET", target: "/v1/leads/export?" + query}
+	c := call{method: "GET", target: path + "?" + query}
 	req, err := http.NewRequestWithContext(f.t.Context(), c.method, "http://"+f.addr+c.target, nil)
 	if err != nil {
 		f.t.Fatal(err)
@@ -59,7 +61,7 @@ func TestExportLeads(t *testing.T) {
 	}
 	want += fmt.Sprintf(`{"end":true,"count":%d}`+"\n", len(strange))
 	for _, query := range []string{"", "format=ndjson"} {
-		got, res := f.exported("release", query)
+		got, res := f.exported("release", exportPath, query)
 		if got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", query, got, want)
 		}
@@ -67,23 +69,23 @@ func TestExportLeads(t *testing.T) {
 			t.Errorf("%v", res.Header)
 		}
 	}
-	whole, res := f.exported("release", "format=csv")
+	whole, res := f.exported("release", exportPath, "format=csv")
 	if res.Header.Get("Content-Type") != "text/csv;charset=UTF-8" || res.Header.Get("Content-Disposition") != `attachment; filename="leads.csv"` || res.Trailer.Get("X-Waypost-Count") != fmt.Sprint(len(strange)) {
 		t.Errorf("%v, trailer %v", res.Header, res.Trailer)
 	}
 	// Filters and order are the list's.
 	for query, count := range map[string]int{"name=%E5%BC%A0": 1, "region=-5&sort=-leadsId": 1, "leadsGroup=1": 0} {
-		got, res := f.exported("release", "format=csv&"+query)
+		got, res := f.exported("release", exportPath, "format=csv&"+query)
 		rows, err := csv.NewReader(strings.NewReader(got)).ReadAll()
 		if err != nil || len(rows) != count+1 || res.Trailer.Get("X-Waypost-Count") != fmt.Sprint(count) {
 			t.Errorf("%s: %v, %s", query, err, got)
 		}
 	}
-	marked, _ := f.exported("release", "format=csv&bom=true")
+	marked, _ := f.exported("release", exportPath, "format=csv&bom=true")
 	if marked != "\uFEFF"+whole {
 		t.Errorf("bom=true: %.100q", marked)
 	}
-	if got, _ := f.exported("release", "format=ndjson&bom=false"); got != want {
+	if got, _ := f.exported("release", exportPath, "format=ndjson&bom=false"); got != want {
 		t.Errorf("bom=false: %.100q", got)
 	}
 	for query, details := range map[string]string{"bom=true": "OutOfRange bom", "format=ndjson&bom=true": "OutOfRange bom", "format=csv&bom=1": "InvalidType bom", "format=xml&sort=x&region=a": "InvalidType region; OutOfRange sort; OutOfRange format", "limit=5": "UnknownField limit", "createdFrom=2026-02-01T00:00:00Z&createdTo=2026-01-01T00:00:00Z": "OutOfRange createdFrom", "cursor=x": "UnknownField cursor"} {
@@ -97,7 +99,7 @@ func TestExportLeads(t *testing.T) {
 	}
 
 	// What is imported elsewhere is the same there, in all that a client chooses.
-	lines, _ := f.exported("release", "")
+	lines, _ := f.exported("release", exportPath, "")
 	for i, im := range []waypost.Import{
 		f.importInto("test", "create", "text/csv;charset=UTF-8", marked),
 		f.importInto("pre-release", "upsert", "application/x-ndjson", lines),
@@ -117,7 +119,7 @@ func TestExportLeads(t *testing.T) {
 
 func ofStage(f *fixture, stage string) string {
 	f.t.Helper()
-	body, _ := f.exported(stage, "format=csv")
+	body, _ := f.exported(stage, exportPath, "format=csv")
 	return body
 }
 
@@ -159,24 +161,30 @@ func TestExportCutOff(t *testing.T) {
 	f := newFixture(t, func(o *gateway.Options) { o.Leads = brokenExport{o.Leads} })
 	f.newLead("Ada")
 	for _, format := range []string{"ndjson", "csv"} {
-		c := call{method: "GET", target: "/v1/leads/export?format=" + format}
-		req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+f.addr+c.target, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.sign(req, c)
-		res, err := f.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err == nil || len(raw) == 0 || strings.Contains(string(raw), `"end"`) || res.Trailer.Get("X-Waypost-Count") != "" {
-			t.Errorf("%s: %v, %q, trailer %v", format, err, raw, res.Trailer)
-		}
+		f.cutOff(exportPath + "?format=" + format)
 	}
 	if !strings.Contains(f.log.String(), "an answer was cut off") {
 		t.Error("nobody is told")
+	}
+}
+
+// cutOff reads an export that must be seen not to be complete.
+func (f *fixture) cutOff(target string) {
+	f.t.Helper()
+	c := call{method: "GET", target: target}
+	req, err := http.NewRequestWithContext(f.t.Context(), c.method, "http://"+f.addr+c.target, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.sign(req, c)
+	res, err := f.client.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	raw, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err == nil || len(raw) == 0 || strings.Contains(string(raw), `"end"`) || res.Trailer.Get("X-Waypost-Count") != "" {
+		f.t.Errorf("%s: %v, %q, trailer %v", target, err, raw, res.Trailer)
 	}
 }
 

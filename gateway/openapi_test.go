@@ -244,12 +244,16 @@ func headerName(r *v3.Response, name string) string {
 // streamed says which schema a line of an NDJSON answer has.
 var streamed = map[string]func(line string) string{
 	"showImportErrors 200": func(string) string { return "ImportError" },
-	"exportLeads 200": func(line string) string {
-		if strings.HasPrefix(line, `{"end":`) {
-			return "ExportEnd"
-		}
-		return "Lead"
-	},
+	"exportLeads 200":      func(line string) string { return endOr("Lead", line) },
+	"exportDeliveries 200": func(line string) string { return endOr("Delivery", line) },
+}
+
+// endOr is the schema of a line of an export of things.
+func endOr(thing, line string) string {
+	if strings.HasPrefix(line, `{"end":`) {
+		return "ExportEnd"
+	}
+	return thing
 }
 
 func (c *openAPI) schema(name string) *base.Schema {

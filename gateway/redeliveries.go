@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 
 	"waypost"
 )
@@ -31,14 +32,17 @@ func (a *api) redeliver(ctx context.Context, r *request) (answer, error) {
 
 // deliveryFilterBody has the filters of the delivery list as members.
 type deliveryFilterBody struct {
-	JourneyID    *string                 `json:"journeyId"`
-	WebhookID    *string                 `json:"webhookId"`
-	EnrollmentID *string                 `json:"enrollmentId"`
-	LaunchID     *string                 `json:"launchId"`
-	LeadsID      *int64                  `json:"leadsId"`
-	Status       *waypost.DeliveryStatus `json:"status"`
-	From         *string                 `json:"from"`
-	To           *string                 `json:"to"`
+	JourneyID    *string `json:"journeyId"`
+	NodeID       *string `json:"nodeId"`
+	WebhookID    *string `json:"webhookId"`
+	EnrollmentID *string `json:"enrollmentId"`
+	LaunchID     *string `json:"launchId"`
+	LeadsID      *int64  `json:"leadsId"`
+	Status       *string `json:"status"` // several with commas between them
+	ErrorClass   *string `json:"errorClass"`
+	HTTPStatus   *int64  `json:"httpStatus"`
+	From         *string `json:"from"`
+	To           *string `json:"to"`
 }
 
 func decodeRedelivery(r *request) (f waypost.DeliveryFilter, err error) {
@@ -79,15 +83,26 @@ func (b deliveryFilterBody) read(p *waypost.Problems, path string) (f waypost.De
 			p.Add(waypost.DetailOutOfRange, path+"leadsId", "must be 1 to %d", int64(math.MaxInt64))
 		}
 	}
-	if status := b.Status; status != nil {
-		if f.Status = *status; !status.Final() {
-			p.Add(waypost.DetailOutOfRange, path+"status", "must be failed, succeeded or canceled: only what is decided can be sent again")
+	if id := b.NodeID; id != nil {
+		if f.NodeID = *id; *id == "" || len(*id) > maxNodeID {
+			p.Add(waypost.DetailInvalidFormat, path+"nodeId", "must be the id of a node")
+		}
+	}
+	f.Statuses = several(p, path+"status", b.Status, finalStatuses, waypost.DetailOutOfRange,
+		"must be failed, succeeded or canceled, or several of them with commas between: only what is decided can be sent again")
+	f.ErrorClass = errorClass(p, path+"errorClass", b.ErrorClass)
+	if status := b.HTTPStatus; status != nil {
+		if f.HTTPStatus = int(*status); *status < minHTTPStatus || *status > maxHTTPStatus {
+			p.Add(waypost.DetailOutOfRange, path+"httpStatus", "must be %d to %d", minHTTPStatus, maxHTTPStatus)
 		}
 	}
 	f.From, f.To = moment(p, path+"from", b.From, ""), moment(p, path+"to", b.To, "")
 	inOrder(p, path, "from", "to", f.From, f.To)
 	return f
 }
+
+// finalStatuses are those of deliveryStatuses that can be redelivered.
+var finalStatuses = slices.DeleteFunc(slices.Clone(deliveryStatuses), func(status waypost.DeliveryStatus) bool { return !status.Final() })
 
 // redeliveryAnswer is a bulk redelivery with its progress.
 type redeliveryAnswer struct {
@@ -113,8 +128,9 @@ func answerRedelivery(r waypost.Redelivery) redeliveryAnswer {
 		Succeeded: r.Succeeded, Failed: r.Failed, Canceled: r.Canceled,
 		CreatedAt: stamp(r.CreatedAt), StartedAt: stampOrNull(r.StartedAt), EndedAt: stampOrNull(r.EndedAt),
 		Filter: deliveryFilterBody{
-			JourneyID: orNull(f.JourneyID), WebhookID: orNull(f.WebhookID), EnrollmentID: orNull(f.EnrollmentID), LaunchID: orNull(f.LaunchID),
-			LeadsID: orNull(f.LeadsID), Status: orNull(f.Status), From: stampOrNull(&f.From), To: stampOrNull(&f.To),
+			JourneyID: orNull(f.JourneyID), NodeID: orNull(f.NodeID), WebhookID: orNull(f.WebhookID), EnrollmentID: orNull(f.EnrollmentID),
+			LaunchID: orNull(f.LaunchID), LeadsID: orNull(f.LeadsID), Status: orNull(joined(f.Statuses)), ErrorClass: orNull(f.ErrorClass),
+			HTTPStatus: orNull(int64(f.HTTPStatus)), From: stampOrNull(&f.From), To: stampOrNull(&f.To),
 		},
 	}
 }

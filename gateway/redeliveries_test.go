@@ -91,8 +91,8 @@ func TestRedeliveries(t *testing.T) {
 	made := f.do(c).expect(t, 202)
 	redelivery := made.str(t, "id")
 	path := "/v1/redeliveries/" + redelivery
-	want := `{"id":"` + redelivery + `","status":"pending","message":null,"filter":{"journeyId":"` + id + `","webhookId":null,"enrollmentId":null,"launchId":null,` +
-		`"leadsId":null,"status":"failed","from":null,"to":"2029-12-31T23:00:00.000Z"},"total":0,"redelivered":0,"skipped":0,"succeeded":0,"failed":0,"canceled":0,` +
+	want := `{"id":"` + redelivery + `","status":"pending","message":null,"filter":{"journeyId":"` + id + `","nodeId":null,"webhookId":null,"enrollmentId":null,` +
+		`"launchId":null,"leadsId":null,"status":"failed","errorClass":null,"httpStatus":null,"from":null,"to":"2029-12-31T23:00:00.000Z"},"total":0,"redelivered":0,"skipped":0,"succeeded":0,"failed":0,"canceled":0,` +
 		`"createdAt":"` + at + `","startedAt":null,"endedAt":null}`
 	if made.raw != want || made.header.Get("Location") != path || f.wakes.n.Load() != woken+1 {
 		t.Errorf("got  %s at %q\nwant %s", made.raw, made.header.Get("Location"), want)
@@ -129,7 +129,20 @@ func TestRedeliveries(t *testing.T) {
 	}
 	f.send("POST", "/v1/redeliveries/"+none+"/cancel", "").fault(t, 409, "Conflict")
 
+	f.clock.advance(time.Second)
+	some := f.send("POST", "/v1/redeliveries", `{"filter":{"nodeId":"hello","status":"failed,succeeded","errorClass":"timeout","httpStatus":200}}`).expect(t, 202)
+	if !strings.Contains(some.raw, `"nodeId":"hello",`) || !strings.Contains(some.raw, `"status":"failed,succeeded","errorClass":"timeout","httpStatus":200,`) {
+		t.Errorf("by several filters: %s", some.raw)
+	}
+	if _, err := f.store.RedeliveryStep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get("/v1/redeliveries/"+some.str(t, "id")).expect(t, 200); got.json["status"] != "completed" || got.json["total"] != 0.0 {
+		t.Errorf("nothing timed out: %s", got.raw)
+	}
+
 	page := f.get("/v1/redeliveries?limit=1").expect(t, 200)
+	page = f.get("/v1/redeliveries?limit=1&cursor="+page.str(t, "nextCursor")).expect(t, 200)
 	if items := page.json["items"].([]any); len(items) != 1 || items[0].(map[string]any)["id"] != none {
 		t.Errorf("list %s", page.raw)
 	}
@@ -155,6 +168,9 @@ func TestRedeliveries(t *testing.T) {
 		`{"filter":{"journeyId":"jrn_\u0000"}}`:                                  {"InvalidFormat filter.journeyId"},
 		`{"filter":{"limit":5,"leadsId":"1"}}`:                                   {"UnknownField filter.limit", "InvalidType filter.leadsId"},
 		`{"filter":{"from":"2026-02-01T00:00:00Z","to":"2026-01-31T23:59:59Z"}}`: {"OutOfRange filter.from"},
+		`{"filter":{"status":"failed,failed","nodeId":"","errorClass":"","httpStatus":5}}`: {
+			"InvalidFormat filter.nodeId", "Duplicate filter.status", "OutOfRange filter.errorClass", "OutOfRange filter.httpStatus"},
+		`{"filter":{"status":"failed, canceled","httpStatus":"503"}}`: {"InvalidType filter.httpStatus", "OutOfRange filter.status"},
 		`{`: {"InvalidFormat "},
 	} {
 		f.send("POST", "/v1/redeliveries", body).fault(t, 400, "BadRequest", details...)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -36,7 +37,8 @@ func waking(h handler) handler {
 	}
 }
 
-const exportPath = "/v1/leads/export"
+// exports tells whether the route answers with everything that there is of a kind.
+func (rt *route) exports() bool { return strings.HasSuffix(rt.path, "/export") }
 
 // byToken stands for the grant of a route that takes a bearer token and no signature.
 const byToken waypost.Grant = ""
@@ -47,11 +49,18 @@ var (
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}
 
-	pageQuery     = []string{"limit", "cursor"}
-	journeyQuery  = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
-	webhookQuery  = append([]string{"name", "enabled"}, pageQuery...)
-	launchQuery   = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
-	deliveryQuery = append([]string{"journeyId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "from", "to"}, pageQuery...)
+	pageQuery    = []string{"limit", "cursor"}
+	journeyQuery = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
+	webhookQuery = append([]string{"name", "enabled"}, pageQuery...)
+	launchQuery  = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
+
+	deliveryFilterQuery = []string{
+		"journeyId", "nodeId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "errorClass", "httpStatus", "from", "to",
+	}
+	deliveryQuery        = append(slices.Clone(deliveryFilterQuery), pageQuery...)
+	deliverySummaryQuery = append(slices.Clone(deliveryFilterQuery), "groupBy")
+	deliveryExportQuery  = append(slices.Clone(deliveryFilterQuery), "format", "bom")
+	historyQuery         = []string{"from", "to", "every"}
 	// searchQuery are the parameters of docs/contract.md, "Search request"; Search reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
 )
@@ -59,7 +68,7 @@ var (
 var routes = []route{
 	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
 	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
-	{"GET", exportPath, waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
+	{"GET", "/v1/leads/export", waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
 	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*api).importLeads)},
 	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
 	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
@@ -75,6 +84,7 @@ var routes = []route{
 	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
 	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},
 	{"GET", "/v1/webhooks/:id/health", waypost.GrantWebhooksRead, noBody, nil, (*api).showHealth},
+	{"GET", "/v1/webhooks/:id/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*api).showHistory},
 	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
 
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
@@ -112,6 +122,8 @@ var routes = []route{
 	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*api).acceptEvent},
 
 	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
+	{"GET", "/v1/deliveries/summary", waypost.GrantDeliveriesRead, noBody, deliverySummaryQuery, (*api).summarizeDeliveries},
+	{"GET", "/v1/deliveries/export", waypost.GrantDeliveriesRead, noBody, deliveryExportQuery, (*api).exportDeliveries},
 	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
 	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*api).redeliver)},
 	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, waking((*api).createRedelivery)},

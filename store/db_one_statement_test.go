@@ -361,6 +361,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Free       bool
 				Openings   []waypost.Sending
 				Statistics waypost.Statistics
+				History    []waypost.WebhookInterval
 			}
 			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
@@ -428,11 +429,20 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				st.Free = err == nil
 				st.Statistics, err = s.Statistics(ctx, waypost.StatisticsQuery{JourneyID: journeys[i]})
 				must(t, err)
+				st.History, err = s.WebhookHistory(ctx, sc, hooks[i], now, now.Add(time.Minute), time.Hour)
+				must(t, err)
 				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID, st.Delivery.JourneyID, st.Delivery.WebhookID = "", "", 0, "", ""
 				st.Enrollment.JourneyID, st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", "", 0, time.Time{}, ""
 			}
 			if !reflect.DeepEqual(stand[0], stand[1]) {
 				t.Errorf("in one statement:\n%+v\nby a transaction:\n%+v", stand[0], stand[1])
+			}
+			recorded := slices.DeleteFunc(slices.Clone(attempts), func(a attempt) bool { return a == gone })
+			for _, i := range stand[0].History {
+				recorded = recorded[min(i.Attempts(), len(recorded)):]
+			}
+			if len(recorded) > 0 {
+				t.Errorf("the history has %+v", stand[0].History)
 			}
 			if len(stand[0].Attempts) != len(attempts) {
 				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))

@@ -86,7 +86,7 @@ func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 	return waypost.Delivery{
 		MessageID: r.MessageID, EnrollmentID: r.EnrollmentID, JourneyID: r.JourneyID, JourneyVersion: r.JourneyVersion,
 		NodeID: r.NodeID, WebhookID: r.WebhookID, LaunchID: text(r.LaunchID), LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
-		Succeed: r.Succeed, Message: gaveUp.Explain(message), HTTPStatus: r.HTTPStatus, Attempts: r.Attempts,
+		Succeed: r.Succeed, Message: gaveUp.Explain(message), HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass, Attempts: r.Attempts,
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs, GaveUp: gaveUp,
 	}
@@ -328,62 +328,6 @@ func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of conditi
 		Pending: n[waypost.DeliveryPending], Retrying: n[waypost.DeliveryRetrying], Deferred: n[waypost.DeliveryDeferred],
 		Succeeded: n[waypost.DeliverySucceeded], Failed: n[waypost.DeliveryFailed], Canceled: n[waypost.DeliveryCanceled],
 	}, nil
-}
-
-// ListDeliveries returns the scope's deliveries that match the filter, newest
-// first. From and To are compared, in milliseconds, with the time in the message's
-// id.
-func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) (_ []waypost.Delivery, err error) {
-	defer wrap(&err, "list deliveries")
-	var rows []deliveryRow
-	q := pageOf(s.r.NewSelect().Model(&rows), sc, "message_id", page)
-	filterDeliveries(q, f)
-	err = q.Scan(ctx)
-	return mapped(rows, s.delivery), err
-}
-
-// filterDeliveries restricts q to the deliveries that match the filter.
-func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
-	for _, filter := range []struct{ column, value string }{
-		{"journey_id", f.JourneyID}, {"webhook_id", f.WebhookID}, {"launch_id", f.LaunchID},
-	} {
-		if filter.value != "" {
-			q.Where("? = ?", bun.Ident(filter.column), cleanText(filter.value))
-		}
-	}
-	if f.EnrollmentID != "" {
-		// As a subquery, so that the few rows are found by the enrollment's key and not
-		// by walking through the scope in the list's order.
-		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ?)", cleanText(f.EnrollmentID))
-	}
-	switch f.Status {
-	case "":
-	case waypost.DeliveryPending, waypost.DeliverySucceeded:
-		q.Where("status = ?", f.Status)
-	default:
-		q.Where("trouble = ?", cleanText(string(f.Status))) // the same, with an index of its own
-	}
-	if f.LeadsID != 0 {
-		q.Where("leads_id = ?", f.LeadsID)
-	}
-	if !f.From.IsZero() {
-		q.Where("message_id >= ?", firstMessageAt(f.From))
-	}
-	if !f.To.IsZero() {
-		q.Where("message_id < ?", firstMessageAt(f.To))
-	}
-}
-
-// firstMessageAt is below every message id minted at or after t, and above all
-// others.
-func firstMessageAt(t time.Time) string {
-	if up := t.Truncate(time.Millisecond); up.Before(t) {
-		t = up.Add(time.Millisecond)
-	}
-	if t.Before(time.UnixMilli(0)) { // ids hold no time before it
-		t = time.UnixMilli(0)
-	}
-	return waypost.FirstID(waypost.PrefixMessage, t)
 }
 
 // Delivery returns a delivery, its attempts in order and the body of its message,

@@ -51,7 +51,10 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	if err != nil {
 		return err
 	}
-	run := recording{enrollments: enrollments, deliveries: deliveries, changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}}
+	run := recording{
+		enrollments: enrollments, deliveries: deliveries,
+		changed: map[waypost.Touchpoint]bool{}, superseded: map[attemptKey]attemptRow{}, history: webhookDeltas{},
+	}
 	if run.classes, err = s.supersededAttempts(ctx, tx, deliveries); err != nil {
 		return err
 	}
@@ -72,6 +75,9 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 		return err
 	}
 	if err := eraseLeadless(ctx, tx, run.outlasting()); err != nil {
+		return err
+	}
+	if err := s.addToHistory(ctx, tx, run.history); err != nil {
 		return err
 	}
 	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
@@ -161,6 +167,7 @@ type recording struct {
 
 	changed    map[waypost.Touchpoint]bool
 	superseded map[attemptKey]attemptRow
+	history    webhookDeltas
 	progress   []waypost.Progress
 }
 
@@ -182,6 +189,7 @@ func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 		return
 	}
 	run.changed[r.Touchpoint] = true
+	run.history.add(row.WebhookID, a)
 	if r.Status == waypost.DeliveryRetrying && r.Round == 1 && run.enrollments[r.EnrollmentID].left() {
 		r.Status = waypost.DeliveryCanceled
 	}
@@ -302,7 +310,9 @@ func recordEnds(before, from, when string) string {
 			duration_ms = u.duration_ms, response = u.response, gave_up = u.gave_up
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
 		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.deferred, u.ended_at, u.end_seq, u.end_entries,
-			u.was_status, u.was_node, u.was_seq, u.was_deferred, u.delta),
+			u.was_status, u.was_node, u.was_seq, u.was_deferred, u.delta,
+			d.webhook_id, u.at, u.error_class, u.duration_ms),
+	h AS (` + intoHistory + `),
 	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, deferred = d.deferred, ended_at = d.ended_at,
 			end_seq = d.end_seq, end_entries = d.end_entries, move = NULL
 		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.ended_at IS NULL

@@ -36,6 +36,7 @@
 //	lead_import_batch.go  one step of an import
 //	webhook.go            Webhooks
 //	webhook_health.go     what the health of a webhook is read from
+//	webhook_history.go    how its attempts ended, hour by hour
 //
 // Who enters a journey, and where they stand.
 //
@@ -62,6 +63,7 @@
 // What is sent.
 //
 //	delivery.go            Deliveries and their messages
+//	delivery_list.go       lists, summaries and exports of deliveries
 //	delivery_briefing.go   what first messages need to know
 //	delivery_open.go       OpenAttempts: before a POST
 //	delivery_record.go     RecordAttempts: after it

@@ -39,7 +39,7 @@ func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQ
 }
 
 const (
-	// exportPage is how many leads an export holds in memory.
+	// exportPage is how many leads or deliveries an export holds in memory.
 	exportPage = 1000
 	// maxExports is how many exports of a process read at a time: each has a
 	// connection until it ends, and others need some too.
@@ -63,14 +63,11 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 		return err
 	}
 	walk.n = exportPage
-	select {
-	case s.exports <- struct{}{}:
-		defer func() { <-s.exports }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(exportWait):
-		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d exports are running already; try again later", maxExports)
+	release, err := s.exportSlot(ctx)
+	if err != nil {
+		return err
 	}
+	defer release()
 	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if begin != nil {
 			names, err := s.customFields(ctx, tx, walk)
@@ -101,6 +98,18 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 			walk.after = walk.place(rows[len(rows)-1])
 		}
 	})
+}
+
+// exportSlot takes a slot for an export, until release; ServiceUnavailable if none gets free.
+func (s *Store) exportSlot(ctx context.Context) (release func(), err error) {
+	select {
+	case s.exports <- struct{}{}:
+		return func() { <-s.exports }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(exportWait):
+		return nil, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d exports are running already; try again later", maxExports)
+	}
 }
 
 // customFields returns the names of the custom fields of a walk's leads. The

@@ -1,9 +1,9 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -60,13 +60,14 @@ type redeliveryBatchRow struct {
 }
 
 // CreateRedelivery stores a bulk redelivery of the deliveries that match the filter
-// and are decided by now, for the pump to carry out. The filter's status is one of
-// succeeded, failed and canceled; without one it is failed. BadRequest for another
-// status.
+// and are decided by now, for the pump to carry out. The filter's statuses are succeeded,
+// failed and canceled; without one it is failed. BadRequest for another status.
 func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (made waypost.Redelivery, err error) {
 	defer wrap(&err, "create redelivery")
-	f.Status = cmp.Or(f.Status, waypost.DeliveryFailed)
-	if !f.Status.Final() {
+	if len(f.Statuses) == 0 {
+		f.Statuses = []waypost.DeliveryStatus{waypost.DeliveryFailed}
+	}
+	if slices.ContainsFunc(f.Statuses, func(status waypost.DeliveryStatus) bool { return !status.Final() }) {
 		return made, waypost.Errorf(waypost.CodeBadRequest, "status", "status must be failed, succeeded or canceled: only what is decided can be redelivered")
 	}
 	filter, err := toJSON(f)
@@ -263,26 +264,34 @@ func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
 // lock, and begins their rounds unless another call has done so meanwhile.
 func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 	r, err := seen.redelivery()
-	if err != nil { // nobody can mend it by trying again
+	if err != nil || len(r.Filter.Statuses) == 0 { // nobody can mend it by trying again
 		return s.failRedelivery(ctx, seen.ID, "the stored filter cannot be read")
 	}
-	matching := func(q *bun.SelectQuery) *bun.SelectQuery {
+	// Of each status by itself: how it is told when a delivery was decided depends on it.
+	matching := func(q *bun.SelectQuery, statuses []waypost.DeliveryStatus) {
+		f := r.Filter
+		f.Statuses = statuses
 		q.Where("d.org = ? AND d.stage = ?", seen.Org, seen.Stage)
-		filterDeliveries(q, r.Filter)
-		decidedBy(q, r.Filter.Status, seen.CreatedAt)
-		return q
+		filterDeliveries(q, f)
+		decidedBy(q, statuses[0], seen.CreatedAt)
 	}
 	total := seen.Total
 	if seen.StartedAt.IsZero() {
-		n, err := matching(s.r.NewSelect().Model((*deliveryRow)(nil))).Count(ctx)
-		if err != nil {
-			return err
+		total = 0
+		for _, status := range r.Filter.Statuses {
+			q := s.r.NewSelect().Model((*deliveryRow)(nil))
+			matching(q, []waypost.DeliveryStatus{status})
+			n, err := q.Count(ctx)
+			if err != nil {
+				return err
+			}
+			total += int(n)
 		}
-		total = int(n)
 	}
 	var next []deliveryRow
-	err = matching(s.r.NewSelect().Model(&next).Column("enrollment_id", "visit", "message_id", "round")).
-		Where("message_id > ?", seen.Reached).Order("message_id").Limit(waypost.MaxCohort).Scan(ctx)
+	err = ofStatuses(s.r, &next, r.Filter.Statuses, matching, func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Column("enrollment_id", "visit", "message_id", "round").Where("message_id > ?", seen.Reached).Order("message_id").Limit(waypost.MaxCohort)
+	}).Scan(ctx)
 	if err != nil {
 		return err
 	}

@@ -192,6 +192,7 @@ var sweepers = map[string]sweeper{
 	waypost.DropEvent:       {(*Store).eventPage, (*Store).dropEvents},
 	waypost.DropAudience:    {(*Store).audiencePage, (*Store).dropAudiences},
 	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
+	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
 }
 
 func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {

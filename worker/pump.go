@@ -41,6 +41,8 @@ type Outbox interface {
 	ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
 
+	FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error)
+
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 
 	FoldStatistics(ctx context.Context, limit int) (more bool, err error)
@@ -119,6 +121,9 @@ const (
 	cancelsAtOnce  = 500
 	// foldsAtOnce are changes of statistics that one transaction adds to them.
 	foldsAtOnce = 500
+	foldEvery   = 5 * time.Second
+	// attemptsAtOnce are rows of attempts that one transaction adds to the history of webhooks.
+	attemptsAtOnce = 1000
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
@@ -202,9 +207,13 @@ func (p *Pump) Run(ctx context.Context) {
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
-	// Nobody waits for it, and nobody wakes it: the more there is to add, the cheaper it is.
-	fold := lane{"fold statistics", sweepEvery, (*Pump).foldStatistics}
-	running.Go(func() { p.run(ctx, fold, nil) })
+	// Nobody waits for what is folded, and nobody wakes it: the more there is, the cheaper it is.
+	for _, fold := range []lane{
+		{"fold statistics", sweepEvery, (*Pump).foldStatistics},
+		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
+	} {
+		running.Go(func() { p.run(ctx, fold, nil) })
+	}
 	running.Wait()
 	p.sending.Wait()
 	p.startClaimedLast(ctx)
@@ -491,6 +500,11 @@ func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
 // foldStatistics adds to the statistics of journeys what has changed of them.
 func (p *Pump) foldStatistics(ctx context.Context) (more bool, err error) {
 	return p.outbox.FoldStatistics(ctx, foldsAtOnce)
+}
+
+// foldHistory adds to the history of webhooks what was attempted.
+func (p *Pump) foldHistory(ctx context.Context) (more bool, err error) {
+	return p.outbox.FoldWebhookHistory(ctx, attemptsAtOnce)
 }
 
 func (p *Pump) limited(ctx context.Context, call func(context.Context) error) error {

@@ -57,7 +57,8 @@ func (o *leftOutbox) ClaimNotices(context.Context, int, bool) ([]waypost.Notice,
 
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
 
-func (o *leftOutbox) FoldStatistics(context.Context, int) (bool, error) { return false, nil }
+func (o *leftOutbox) FoldStatistics(context.Context, int) (bool, error)     { return false, nil }
+func (o *leftOutbox) FoldWebhookHistory(context.Context, int) (bool, error) { return false, nil }
 
 func (o *leftOutbox) StaleCohorts(context.Context, time.Time, int) ([]waypost.Cohort, error) {
 	o.mu.Lock()

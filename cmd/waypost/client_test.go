@@ -216,13 +216,13 @@ func TestEnrollmentsWatch(t *testing.T) {
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{
-		"GET /v1/deliveries": always(200, `{"items":[{"messageId":"msg_1","status":"retrying","httpStatus":503,"attempts":2,"nextAttemptAt":null}],"nextCursor":"abc"}`),
+		"GET /v1/deliveries": always(200, `{"items":[{"messageId":"msg_1","status":"retrying","httpStatus":503,"errorClass":"httpStatus","attempts":2,"nextAttemptAt":null}],"nextCursor":"abc"}`),
 		"GET /v1/deliveries/msg_1": always(200, `{"messageId":"msg_1","status":"failed","attemptLog":[{"attempt":1,"round":1,"at":"t","httpStatus":503,`+
 			`"errorClass":"httpStatus","message":"busy","durationMs":4,"responseExcerpt":"no\tway"}],"request":{"messageId":"msg_1","version":"1.0"}}`),
 	})
 	runCLI(t, p.environ(), "", "deliveries", "list", "--journey", "jrn_1", "--webhook", "whk_1", "--lead", "7", "--enrollment", "enr_1",
 		"--status", "retrying", "--from", "2026-01-01T00:00:00+02:00", "--to", "2027-01-01T00:00:00Z", "--launch", "lch_1", "--limit", "5", "--cursor", "x y").
-		want(t, 0, []string{"MESSAGE  STATUS    HTTP  ATTEMPTS", "msg_1    retrying  503   2"}, []string{"--cursor abc"})
+		want(t, 0, []string{"MESSAGE  STATUS    HTTP  ERROR       ATTEMPTS", "msg_1    retrying  503   httpStatus  2"}, []string{"--cursor abc"})
 	u, err := url.Parse(p.last(t).target)
 	if err != nil {
 		t.Fatal(err)

@@ -190,7 +190,9 @@ func TestOperationsPage(t *testing.T) {
 	text := pageOf(t, "docs", "operations.md")
 	answers := p.run(text)
 	blocks := blocksOf(t, text, "json")
-	p.shows(blocks[0], answers["waypost_call GET /v1/redeliveries/rdl_…"])
+	p.shows(blocks[0], answers["waypost_call GET '/v1/webhooks/whk_…/history?every=hour'"])
+	p.shows(blocks[1], answers["waypost_call GET '/v1/deliveries/summary?groupBy=errorClass,httpStatus,webhookId'"])
+	p.shows(blocks[2], answers["waypost_call GET /v1/redeliveries/rdl_…"])
 }
 
 // What examples/README.md says to type works, too.

@@ -16,75 +16,92 @@ import (
 const exportPath = leadsPath + "/export"
 
 func (c *cli) leadsExport() *cobra.Command {
-	var to, format string
-	var excel bool
-	cmd := &cobra.Command{
-		Use: "export", Short: "Export leads as NDJSON or CSV",
+	return c.exportCommand(&cobra.Command{
+		Short: "Export leads as NDJSON or CSV",
 		Long: `Writes all leads that match the filters, as they were when the export began, to standard output or,
-with --to, to a file that only you can read. The format is told by the file's name (.ndjson or .jsonl,
-.csv) or by --format; without both it is NDJSON. ` + "`waypost leads import`" + ` takes both. With --excel the CSV begins
-with a byte order mark, by which Excel sees that it is UTF-8; import takes that off again.
-
-Every export tells at its end how many leads it has (NDJSON in its last line, which import skips), and
-that is checked: one that was cut off is an error. With --to the file appears, or is replaced, only
-when the export is complete; after Ctrl-C or a failure it is as it was before. An export is one
-moment's picture, so it cannot go on where another one stopped: start it again.`,
+with --to, to a file that only you can read. ` + "`waypost leads import`" + ` takes both formats, and takes the byte
+order mark of --excel off again. ` + exportHelp("leads"),
 		Example: `  waypost leads export --to leads.csv
   waypost leads export --leads-group 3 --updated-from 2026-01-01T00:00:00Z --to changed.ndjson
   waypost leads export --excel --to for-excel.csv
   waypost leads export --format csv --email ada@example.com > ada.csv`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format == "" && to == "" {
-				format = "ndjson"
-				if excel {
-					format = "csv"
-				}
-			}
-			var err error
-			if format, err = formatOf(to, format, "ndjson", "csv"); err != nil {
-				return err
-			}
-			query := leadFilters.query(cmd)
-			query.Set("format", format)
+	}, exporting{exportPath, leadFilters, "lead", "leads"})
+}
+
+// exportHelp tells what all exports have in common.
+func exportHelp(things string) string {
+	return `The format is told by the file's name (.ndjson
+or .jsonl, .csv) or by --format; without both it is NDJSON. With --excel the CSV begins with a byte order
+mark, by which Excel sees that it is UTF-8.
+
+Every export tells at its end how many ` + things + ` it has (NDJSON in its last line), and that is checked: one
+that was cut off is an error. With --to the file appears, or is replaced, only when the export is
+complete; after Ctrl-C or a failure it is as it was before. An export is one moment's picture, so it
+cannot go on where another one stopped: start it again.`
+}
+
+// exporting is what an export command exports: from a path, by filters.
+type exporting struct {
+	path      string
+	filters   filters
+	one, many string // what it has
+}
+
+// exportCommand makes cmd the command "export".
+func (c *cli) exportCommand(cmd *cobra.Command, what exporting) *cobra.Command {
+	var to, format string
+	var excel bool
+	cmd.Use, cmd.Args = "export", cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if format == "" && to == "" {
+			format = "ndjson"
 			if excel {
-				if format != "csv" {
-					return usagef("--excel writes CSV, for a file such as leads.csv")
-				}
-				query.Set("bom", "true")
+				format = "csv"
 			}
-			cl, err := c.client()
-			if err != nil {
-				return err
+		}
+		var err error
+		if format, err = formatOf(to, format, "ndjson", "csv"); err != nil {
+			return err
+		}
+		query := what.filters.query(cmd)
+		query.Set("format", format)
+		if excel {
+			if format != "csv" {
+				return usagef("--excel writes CSV, for a file such as %s.csv", what.many)
 			}
-			if to == "" {
-				_, err := c.export(cmd.Context(), cl, query, c.stdout)
-				return err
-			}
-			var count int64
-			err = saveTo(to, func(w io.Writer) (err error) {
-				count, err = c.export(cmd.Context(), cl, query, w)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return c.printDone("exported "+quantity(count, "lead", "leads")+" to "+to, map[string]any{"to": to, "format": format, "count": count})
-		},
+			query.Set("bom", "true")
+		}
+		cl, err := c.client()
+		if err != nil {
+			return err
+		}
+		if to == "" {
+			_, err := c.export(cmd.Context(), cl, what, query, c.stdout)
+			return err
+		}
+		var count int64
+		err = saveTo(to, func(w io.Writer) (err error) {
+			count, err = c.export(cmd.Context(), cl, what, query, w)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return c.printDone("exported "+quantity(count, what.one, what.many)+" to "+to, map[string]any{"to": to, "format": format, "count": count})
 	}
 	f := cmd.Flags()
 	f.StringVar(&to, "to", "", "a file to write instead of standard output")
 	f.StringVar(&format, "format", "", "ndjson or csv")
 	f.BoolVar(&excel, "excel", false, "CSV that Excel opens as UTF-8")
-	leadFilters.flags(cmd)
+	what.filters.flags(cmd)
 	notEmpty(cmd, "to", "format")
 	return cmd
 }
 
-// export writes an export to w and returns its number of leads. An export that was cut
-// off is an error.
-func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Writer) (int64, error) {
-	s, err := cl.stream(ctx, exportPath+"?"+query.Encode())
+// export writes an export to w and returns how many it has. An export that was cut off is
+// an error.
+func (c *cli) export(ctx context.Context, cl *client, what exporting, query url.Values, w io.Writer) (int64, error) {
+	s, err := cl.stream(ctx, what.path+"?"+query.Encode())
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +112,7 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	}
 	shown := progress{c: c}
 	var total int64
-	line := func() string { return quantity(rows.count(), "lead", "leads") + ", " + sizeOf(total) }
+	line := func() string { return quantity(rows.count(), what.one, what.many) + ", " + sizeOf(total) }
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := s.Read(buffer)
@@ -122,7 +139,7 @@ func (c *cli) export(ctx context.Context, cl *client, query url.Values, w io.Wri
 	return says, shown.end(nil)
 }
 
-// tally counts the leads of an export while it is read.
+// tally counts what an export has while it is read.
 type tally interface {
 	add(piece []byte)
 	count() int64
@@ -130,7 +147,7 @@ type tally interface {
 	end(trailer string) (n int64, told bool)
 }
 
-// ndjsonTally counts lines, and keeps the last one, which tells the number of leads.
+// ndjsonTally counts lines, and keeps the last one, which tells how many there are.
 type ndjsonTally struct {
 	lines int64
 	last  []byte // the newest line, at most maxMarker bytes of it

@@ -213,7 +213,7 @@ func TestUsage(t *testing.T) {
 		{"--version", 0, "waypost version "},
 		{"nonsense", 2, `waypost has no command "nonsense"`},
 		{"webhook list", 2, `waypost has no command "webhook"; it has webhooks`},
-		{"webhooks", 2, "waypost webhooks needs one of its commands: create, health, list, show, test, update"},
+		{"webhooks", 2, "waypost webhooks needs one of its commands: create, health, history, list, show, test, update"},
 		{"webhooks crate", 2, `waypost webhooks has no command "crate"`},
 		{"webhooks list --nope", 2, "unknown flag: --nope"},
 		{"webhooks show", 2, "usage: waypost webhooks show ID"},

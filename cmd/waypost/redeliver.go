@@ -32,7 +32,8 @@ With filters it is a job of its own for all deliveries that match when it is mad
 it is until it has ended; Ctrl-C then only stops watching.`,
 		Example: `  waypost deliveries redeliver msg_…
   waypost deliveries redeliver --webhook whk_… --from 2026-01-31T08:00:00Z --to 2026-01-31T12:00:00Z --watch
-  waypost deliveries redeliver --journey jrn_… --status canceled
+  waypost deliveries redeliver --journey jrn_… --status failed,canceled
+  waypost deliveries redeliver --error-class httpStatus --http-status 401 --watch
   waypost deliveries redeliver --all-failed --watch`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, messages []string) error {
@@ -51,12 +52,15 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 			for name := range given {
 				filter[name] = given.Get(name)
 			}
-			if lead := given.Get("leadsId"); given.Has("leadsId") {
-				n, err := strconv.ParseInt(lead, 10, 64)
-				if err != nil {
-					return usagef("--lead %s: it is no leadsId", lead)
+			for _, number := range []struct{ name, flag, what string }{{"leadsId", "lead", "leadsId"}, {"httpStatus", "http-status", "HTTP status"}} {
+				if !given.Has(number.name) {
+					continue
 				}
-				filter["leadsId"] = n
+				n, err := strconv.ParseInt(given.Get(number.name), 10, 64)
+				if err != nil {
+					return usagef("--%s %s: it is no %s", number.flag, given.Get(number.name), number.what)
+				}
+				filter[number.name] = n
 			}
 			cl, err := c.client()
 			if err != nil {

@@ -27,7 +27,7 @@ func TestRedeliver(t *testing.T) {
 	if key := p.last(t).header.Get("Idempotency-Key"); !strings.HasPrefix(key, "redeliver-") {
 		t.Errorf("key %q", key)
 	}
-	runCLI(t, p.environ(), "", "deliveries", "list").want(t, 0, []string{"msg_1    deferred (quietHours)        0 "}, nil)
+	runCLI(t, p.environ(), "", "deliveries", "list").want(t, 0, []string{"msg_1    deferred (quietHours)               0 "}, nil)
 	// What cannot be sent keeps nothing else from it.
 	runCLI(t, p.environ(), "", "deliveries", "redeliver", "msg_2", "msg_1", "msg_3").want(t, 1, []string{row},
 		[]string{"msg_2: Conflict: it is being delivered\n", "msg_3: NotFound", "2 of 3 messages are not sent again"})
@@ -41,6 +41,7 @@ func TestRedeliver(t *testing.T) {
 		"--all-failed":                 `{"filter":{}}`,
 		"--webhook= --status canceled": `{"filter":{"webhookId":"","status":"canceled"}}`,
 		"--journey jrn_1 --webhook whk_1 --lead 7 --enrollment enr_1 --launch lch_1 --status canceled --from a --to b": `{"filter":{"journeyId":"jrn_1","webhookId":"whk_1","leadsId":7,"enrollmentId":"enr_1","launchId":"lch_1","status":"canceled","from":"a","to":"b"}}`,
+		"--node hello --error-class httpStatus --http-status 503 --status failed,canceled":                             `{"filter":{"nodeId":"hello","errorClass":"httpStatus","httpStatus":503,"status":"failed,canceled"}}`,
 	} {
 		runCLI(t, p.environ(), "", append([]string{"deliveries", "redeliver"}, strings.Fields(args)...)...).want(t, 0, []string{"id      rdl_1\n"}, nil)
 		sameJSON(t, p.last(t).body, body)
@@ -51,7 +52,7 @@ func TestRedeliver(t *testing.T) {
 	sent := len(p.requests())
 	for args, says := range map[string]string{
 		"": "redeliver needs messages", "msg_1 --webhook whk_1": "not both", "msg_1 --all-failed": "not both", "msg_1 --watch": "--watch is for filters",
-		"--all-failed --status failed": "leave it out", "--lead x": "no leadsId", "--lead= --status failed": "no leadsId", "--watch": "redeliver needs messages",
+		"--all-failed --status failed": "leave it out", "--lead x": "no leadsId", "--lead= --status failed": "no leadsId", "--http-status 5xx": "no HTTP status", "--watch": "redeliver needs messages",
 	} {
 		runCLI(t, p.environ(), "", append([]string{"deliveries", "redeliver"}, strings.Fields(args)...)...).want(t, 2, nil, []string{says})
 	}

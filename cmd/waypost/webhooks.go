@@ -25,8 +25,9 @@ func (c *cli) webhooks() *cobra.Command {
 		Use: "webhooks", Short: "Manage webhooks: where touchpoints are sent",
 		Example: `  waypost webhooks create --name crm --url https://crm.example.com/hook --basic-auth waypost:s3cret
   waypost webhooks test whk_…
-  waypost webhooks health whk_…`,
-	}, c.webhooksCreate(), c.webhooksUpdate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksTest())
+  waypost webhooks health whk_…
+  waypost webhooks history whk_… --every day`,
+	}, c.webhooksCreate(), c.webhooksUpdate(), c.webhooksList(), c.webhooksShow(), c.webhooksHealth(), c.webhooksHistory(), c.webhooksTest())
 }
 
 // webhookInput is a webhook, or a change of one, as flags and a file say it.
@@ -366,6 +367,61 @@ func (s attemptStats) String() string {
 		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
 	}
 	return text
+}
+
+// webhookInterval is an hour or a day of a webhook's history.
+type webhookInterval struct {
+	From                        string
+	Attempts, Succeeded, Failed int
+	P50Ms, P99Ms                json.RawMessage
+}
+
+func (c *cli) webhooksHistory() *cobra.Command {
+	span := filters{
+		{"from", "from", "since this time (RFC 3339), up to 90 days before --to; 7 days before it without --from"},
+		{"to", "to", "until this time; now without it"},
+		{"every", "every", "hour, which it is without it, or day (of UTC)"},
+	}
+	cmd := &cobra.Command{
+		Use: "history ID", Short: "Show how a webhook's attempts ended, hour by hour or day by day",
+		Long: `Shows for each hour or day how many attempts began in it, how they ended, and within how many
+milliseconds half of them and 99 percent of them were over. In the bars, ░ are those that failed. Hours
+and days without attempts are left out of the table, and are in the answer with -o json.`,
+		Example: `  waypost webhooks history whk_…
+  waypost webhooks history whk_… --every day --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z
+  waypost webhooks history whk_… -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.request(cmd.Context(), http.MethodGet, webhookPath(args[0])+"/history?"+span.query(cmd).Encode(), nil)
+			if err != nil {
+				return err
+			}
+			return printAs(c, a, "webhook's history", func(h struct{ Series []webhookInterval }) error { return c.printHistory(h.Series) })
+		},
+	}
+	span.flags(cmd)
+	return cmd
+}
+
+func (c *cli) printHistory(series []webhookInterval) error {
+	most := 0
+	for _, i := range series {
+		most = max(most, i.Attempts)
+	}
+	t := c.table("FROM", "ATTEMPTS", "SUCCEEDED", "FAILED", "P50 MS", "P99 MS", "")
+	for _, i := range series {
+		if i.Attempts > 0 {
+			t.row(clean(i.From), fmt.Sprint(i.Attempts), fmt.Sprint(i.Succeeded), fmt.Sprint(i.Failed), text(i.P50Ms), text(i.P99Ms), i.bar(most))
+		}
+	}
+	return t.flush()
+}
+
+// bar is as long as the attempts are many, of most at most; the end of it has failed.
+func (i webhookInterval) bar(most int) string {
+	length := max(1, barWidth*i.Attempts/most)
+	failed := (length*i.Failed + i.Attempts - 1) / i.Attempts // one that failed is seen
+	return strings.Repeat("█", max(0, length-failed)) + strings.Repeat("░", min(length, failed))
 }
 
 func (c *cli) webhooksTest() *cobra.Command {

@@ -86,3 +86,31 @@ LAST ERRORS               MESSAGE  ATTEMPT  CLASS    STATUS  MS
 	}
 	runCLI(t, p.environ(), "", "webhooks", "health", "whk_3").want(t, 1, nil, []string{"NotFound"})
 }
+
+func TestWebhookHistory(t *testing.T) {
+	t.Parallel()
+	const history = `{"series":[{"from":"2026-01-31T10:00:00.000Z","attempts":0,"succeeded":0,"failed":0,"p50Ms":null,"p99Ms":null},
+		{"from":"2026-01-31T11:00:00.000Z","attempts":1000,"succeeded":750,"failed":250,"p50Ms":41,"p99Ms":480},
+		{"from":"2026-01-31T12:00:00.000Z","attempts":100,"succeeded":99,"failed":1,"p50Ms":40,"p99Ms":60},
+		{"from":"2026-01-31T13:00:00.000Z","attempts":1,"succeeded":1,"failed":0,"p50Ms":40,"p99Ms":40}]}`
+	p := newPeer(t, map[string]func(request) reply{
+		"GET /v1/webhooks/whk_1/history": always(200, history),
+		"GET /v1/webhooks/whk_2/history": always(200, `{"series":[]}`),
+	})
+	r := runCLI(t, p.environ(), "", "webhooks", "history", "whk_1")
+	r.want(t, 0, nil, nil)
+	const want = "FROM                      ATTEMPTS  SUCCEEDED  FAILED  P50 MS  P99 MS  \n" +
+		"2026-01-31T11:00:00.000Z  1000      750        250     41      480     ███████████████░░░░░\n" +
+		"2026-01-31T12:00:00.000Z  100       99         1       40      60      █░\n" +
+		"2026-01-31T13:00:00.000Z  1         1          0       40      40      █\n"
+	if r.stdout != want {
+		t.Errorf("got\n%swant\n%s", r.stdout, want)
+	}
+	r = runCLI(t, p.environ(), "", "webhooks", "history", "whk_1", "--every", "day", "--from", "a", "--to", "b", "-o", "json")
+	sameJSON(t, r.stdout, history)
+	if got := p.last(t).target; got != "/v1/webhooks/whk_1/history?every=day&from=a&to=b" {
+		t.Errorf("asked for %s", got)
+	}
+	runCLI(t, p.environ(), "", "webhooks", "history", "whk_2").want(t, 0, []string{"FROM"}, nil)
+	runCLI(t, p.environ(), "", "webhooks", "history", "whk_3").want(t, 1, nil, []string{"NotFound"})
+}

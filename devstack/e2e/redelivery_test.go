@@ -301,8 +301,8 @@ func TestHistoriesOfRedeliveries(t *testing.T) {
 
 	status.Store(http.StatusServiceUnavailable)
 	for _, name := range []string{"redelivery-canceled", "redelivery-operator-canceled"} {
-		b, err := db.CreateRedelivery(t.Context(), sc, waypost.DeliveryFilter{JourneyID: journeyID, Status: map[bool]waypost.DeliveryStatus{
-			true: waypost.DeliverySucceeded, false: waypost.DeliveryCanceled}[name == "redelivery-canceled"]}, "app_test")
+		b, err := db.CreateRedelivery(t.Context(), sc, waypost.DeliveryFilter{JourneyID: journeyID, Statuses: []waypost.DeliveryStatus{map[bool]waypost.DeliveryStatus{
+			true: waypost.DeliverySucceeded, false: waypost.DeliveryCanceled}[name == "redelivery-canceled"]}}, "app_test")
 		if err != nil {
 			t.Fatal(err)
 		}

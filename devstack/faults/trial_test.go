@@ -329,6 +329,7 @@ func (c *trial) judge() {
 		}
 		c.count(r.Ledger(), own)
 	}
+	c.compareHistory()
 	c.judged = true
 	c.resumption(all)
 	c.row.latency = percentiles(latencies)
@@ -347,6 +348,27 @@ func (c *trial) counts(journeyID string, found map[int64]harness.Enrolled) {
 	}
 	for _, m := range c.fleet.Miscounts(c.t, journeyID, all) {
 		c.wrong("the statistics of %s: %s", journeyID, m)
+	}
+}
+
+// compareHistory compares the history of the webhooks with the attempts that are recorded.
+func (c *trial) compareHistory() {
+	c.t.Helper()
+	want := map[string]map[bool]int{}
+	for _, rec := range c.records {
+		if want[rec.WebhookID] == nil {
+			want[rec.WebhookID] = map[bool]int{true: 0, false: 0}
+		}
+		for _, a := range rec.AttemptLog {
+			if a.ErrorClass != waypost.ClassInterrupted && a.ErrorClass != waypost.ClassRender {
+				want[rec.WebhookID][a.ErrorClass == ""]++
+			}
+		}
+	}
+	for id, counts := range want {
+		if got := c.fleet.History(c.t, id); !maps.Equal(got, counts) {
+			c.wrong("the history of %s has %v, recorded are %v", id, got, counts)
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ type Record struct {
 	MessageID    string                 `json:"messageId"`
 	EnrollmentID string                 `json:"enrollmentId"`
 	NodeID       string                 `json:"nodeId"`
+	WebhookID    string                 `json:"webhookId"`
 	LeadsID      int64                  `json:"leadsId"`
 	Status       waypost.DeliveryStatus `json:"status"`
 	Attempts     int                    `json:"attempts"`
@@ -64,6 +65,24 @@ func (rec Record) Made(attempt int, arrivals []Arrival) []Arrival {
 		}
 	}
 	return own
+}
+
+// History counts the attempts in the history of a webhook of the last week, by whether they
+// succeeded.
+func (a API) History(t *testing.T, webhookID string) map[bool]int {
+	t.Helper()
+	var history struct {
+		Series []struct{ Succeeded, Failed int }
+	}
+	if err := a.call(t.Context(), http.MethodGet, "/v1/webhooks/"+webhookID+"/history?every=day", nil, &history); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[bool]int{}
+	for _, i := range history.Series {
+		counts[true] += i.Succeeded
+		counts[false] += i.Failed
+	}
+	return counts
 }
 
 // Records reads all deliveries of a journey with their attempts.

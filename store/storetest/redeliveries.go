@@ -237,7 +237,7 @@ var redeliveryTests = []test{
 
 		// What it canceled can be redelivered, also by another one, made after it.
 		f.clock.Advance(time.Second)
-		next := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: waypost.DeliveryCanceled}, "app_1"))
+		next := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{waypost.DeliveryCanceled}}, "app_1"))
 		f.steps(t)
 		next = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, next.ID))
 		equal(t, "the next one", []int{next.Total, next.Redelivered}, []int{waypost.MaxCohort - 2, waypost.MaxCohort - 2})
@@ -305,13 +305,37 @@ var redeliveryTests = []test{
 		keys := f.decidedAll(t, journey, f.webhook(t), 2, f.retrying)
 		canceled(keys[0])
 		f.clock.Advance(time.Millisecond)
-		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: waypost.DeliveryCanceled, JourneyID: journey}, "app_1"))
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{waypost.DeliveryCanceled}, JourneyID: journey}, "app_1"))
 		f.clock.Advance(time.Millisecond)
 		canceled(keys[1])
 		f.steps(t)
 		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 		equal(t, "counts", []int{r.Total, r.Redelivered}, []int{1, 1})
 		equal(t, "the first", f.inRound(t, keys[0], 2).Status, waypost.DeliveryPending)
+	}},
+	{"by several filters", func(t *testing.T, f *fixture) {
+		journey, hook := f.journey(t), f.webhook(t)
+		failed := f.decidedAll(t, journey, hook, waypost.MaxCohort+5, f.failed)
+		canceled := f.decidedAll(t, journey, hook, waypost.MaxCohort+5, f.retrying)
+		for _, key := range canceled {
+			must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, key.EnrollmentID))
+		}
+		f.decidedAll(t, journey, hook, 3, f.succeeded)
+		f.decidedAll(t, journey, hook, 2, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+			r := f.failed(key, attempt)
+			r.Outcome.HTTPStatus, r.Outcome.ErrorClass = 0, waypost.ClassTimeout
+			return r
+		})
+		f.clock.Advance(time.Millisecond)
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{
+			Statuses: []waypost.DeliveryStatus{waypost.DeliveryFailed, waypost.DeliveryCanceled}, ErrorClass: waypost.ClassHTTPStatus, NodeID: "hello",
+		}, "app_1"))
+		f.steps(t)
+		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
+		equal(t, "counts", []int{r.Total, r.Redelivered, r.Skipped}, []int{len(failed) + len(canceled), len(failed) + len(canceled), 0})
+		for _, key := range slices.Concat(failed, canceled) {
+			equal(t, "round", f.inRound(t, key, 2).Status, waypost.DeliveryPending)
+		}
 	}},
 	{"what was cut off and canceled", func(t *testing.T, f *fixture) {
 		key := f.decided(t, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
@@ -324,14 +348,14 @@ var redeliveryTests = []test{
 		f.record(t, cut)
 		equal(t, "canceled", f.inRound(t, key, 2).Status, waypost.DeliveryCanceled)
 		f.clock.Advance(time.Second)
-		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: waypost.DeliveryCanceled}, "app_1"))
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{waypost.DeliveryCanceled}}, "app_1"))
 		f.steps(t)
 		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 		equal(t, "counts", []int{r.Total, r.Redelivered}, []int{1, 1})
 	}},
 	{"what a bulk can name", func(t *testing.T, f *fixture) {
 		for _, status := range []waypost.DeliveryStatus{waypost.DeliveryPending, waypost.DeliveryRetrying, waypost.DeliveryDeferred, "gone"} {
-			_, err := f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: status}, "app_1")
+			_, err := f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{status}}, "app_1")
 			wantCode(t, err, waypost.CodeBadRequest)
 		}
 		for _, id := range []string{"rdl_1", "", waypost.NewID(waypost.PrefixRedelivery, f.clock.Now())} {
@@ -343,7 +367,7 @@ var redeliveryTests = []test{
 		}
 		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{}, "app_1"))
 		equal(t, "made", r, must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID)))
-		equal(t, "status", []any{r.Status, r.Filter.Status, r.AppID}, []any{waypost.RedeliveryPending, waypost.DeliveryFailed, "app_1"})
+		equal(t, "status", []any{r.Status, r.Filter.Statuses[0], r.AppID}, []any{waypost.RedeliveryPending, waypost.DeliveryFailed, "app_1"})
 		f.steps(t)
 		r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 		equal(t, "of nothing", []any{r.Status, *r.EndedAt, r.Total}, []any{waypost.RedeliveryCompleted, f.clock.Now(), 0})
@@ -502,7 +526,7 @@ func testRoundRefused(t *testing.T, f *fixture) {
 	refused(key, waypost.CodeConflict)
 	f.clock.Advance(time.Second)
 	bulk := func(status waypost.DeliveryStatus) waypost.Redelivery {
-		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: status}, "app_1"))
+		r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{status}}, "app_1"))
 		f.steps(t)
 		return must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 	}

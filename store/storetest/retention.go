@@ -531,7 +531,7 @@ func testEachInItsTime(t *testing.T, f *fixture) {
 	equal(t, "its attempts", left, attempts)
 	_, err := f.Redeliver(t.Context(), scope, message)
 	wantCode(t, err, waypost.CodeUnprocessableEntity)
-	r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Status: waypost.DeliverySucceeded}, "app_1"))
+	r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{Statuses: []waypost.DeliveryStatus{waypost.DeliverySucceeded}}, "app_1"))
 	f.steps(t)
 	r = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, r.ID))
 	equal(t, "in bulk", []any{r.Status, r.Total, r.Redelivered, r.Skipped}, []any{waypost.RedeliveryCompleted, 1, 0, 1})

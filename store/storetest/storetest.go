@@ -38,6 +38,7 @@ func Run(t *testing.T, open Open) {
 		{"imports", importTests},
 		{"webhooks", webhookTests},
 		{"webhook health", healthTests},
+		{"webhook history", historyTests},
 		{"journeys", journeyTests},
 		{"journey versions", journeyVersionTests},
 		{"enrollments", enrollmentTests},

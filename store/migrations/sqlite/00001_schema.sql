@@ -494,17 +494,23 @@ CREATE TABLE deliveries (
   response BLOB, -- sealed, since it can repeat the message: the answer's message and the beginning of its body
   gave_up TEXT NOT NULL DEFAULT '', -- why the delivery failed for good
   trouble TEXT GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') THEN status END) VIRTUAL,
+  http_trouble INTEGER GENERATED ALWAYS AS (CASE WHEN http_status NOT IN (0, 200) THEN http_status END) VIRTUAL,
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_by_scope ON deliveries (org, stage, message_id);
 -- The ids in front belong to one organisation and stage each.
 CREATE INDEX deliveries_by_journey ON deliveries (journey_id, message_id);
 CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, message_id);
+CREATE INDEX deliveries_by_node ON deliveries (org, stage, node_id, message_id);
 CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
 CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
 -- Nearly all deliveries go from pending to succeeded: leaving those out keeps all indexes
--- untouched by that change. They are found by deliveries_by_scope.
-CREATE INDEX deliveries_by_trouble ON deliveries (org, stage, trouble, message_id) WHERE trouble IS NOT NULL;
+-- untouched by that change. They are found by deliveries_by_scope. The columns behind
+-- message_id are what else is filtered by: rows that do not match are not read.
+CREATE INDEX deliveries_by_trouble ON deliveries (org, stage, trouble, message_id, journey_id, webhook_id, node_id, error_class, http_trouble)
+  WHERE trouble IS NOT NULL;
+CREATE INDEX deliveries_by_error ON deliveries (org, stage, error_class, message_id) WHERE error_class <> '';
+CREATE INDEX deliveries_by_http ON deliveries (org, stage, http_trouble, message_id) WHERE http_trouble IS NOT NULL;
 -- What the health of a webhook is read from: which deliveries wait and why, and whose last
 -- attempt has failed.
 CREATE INDEX deliveries_by_webhook_trouble ON deliveries (webhook_id, trouble, deferred_reason, message_id) WHERE trouble IS NOT NULL;
@@ -564,6 +570,27 @@ CREATE TABLE delivery_rounds (
 CREATE INDEX delivery_rounds_by_redelivery ON delivery_rounds (redelivery_id) WHERE redelivery_id IS NOT NULL;
 -- What a workflow has left that was terminated.
 CREATE INDEX delivery_rounds_by_workflow ON delivery_rounds (workflow_id);
+
+-- The history of a webhook: how the attempts ended that began in an hour (ADR 19). Some that
+-- are recorded together add a row to webhook_deltas; these are folded into webhook_hours.
+-- An attempt can end after its webhook was deleted: what it adds is dropped then.
+CREATE TABLE webhook_deltas (
+  id INTEGER PRIMARY KEY,
+  webhook_id TEXT NOT NULL,
+  from_at INTEGER NOT NULL, -- of the hour
+  succeeded INTEGER NOT NULL, -- attempts
+  failed INTEGER NOT NULL, -- attempts
+  took TEXT NOT NULL -- JSON array: the milliseconds of each
+) STRICT;
+CREATE TABLE webhook_hours (
+  webhook_id TEXT NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
+  from_at INTEGER NOT NULL,
+  succeeded INTEGER NOT NULL, -- attempts
+  failed INTEGER NOT NULL, -- attempts
+  took TEXT NOT NULL, -- a histogram of their milliseconds (HdrHistogram, V2)
+  PRIMARY KEY (webhook_id, from_at)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX webhook_hours_by_age ON webhook_hours (from_at, webhook_id);
 
 ---- redeliveries
 
