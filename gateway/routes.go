@@ -41,11 +41,16 @@ const exportPath = "/v1/leads/export"
 // byToken stands for the grant of a route that takes a bearer token and no signature.
 const byToken waypost.Grant = ""
 
+// customFieldQuery stands for all parameters customFields.NAME, one for each custom field.
+const customFieldQuery = customFieldsPrefix + "NAME"
+
 var (
-	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}
+
+	enrollmentQuery = append([]string{"journeyId", "version", "nodeId", "status", "leadsId", "launchId", "from", "to", "sort"}, pageQuery...)
 
 	pageQuery     = []string{"limit", "cursor"}
 	launchQuery   = append([]string{"journeyId", "recurringId"}, pageQuery...)
@@ -58,6 +63,8 @@ var routes = []route{
 	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
 	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
 	{"GET", exportPath, waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
+	{"POST", "/v1/leads/count", waypost.GrantJourneysRun, longBody, nil, (*api).countLeads},
+	{"GET", "/v1/leads/fields", waypost.GrantLeadsExport, noBody, nil, (*api).listCustomFields},
 	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*api).importLeads)},
 	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
 	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
@@ -90,6 +97,7 @@ var routes = []route{
 	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},
 
 	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
+	{"GET", "/v1/enrollments", waypost.GrantJourneysRead, noBody, enrollmentQuery, (*api).listEnrollments},
 	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
 	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, waking((*api).launch)},
 	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*api).listLaunches},
