@@ -27,6 +27,26 @@ func (s EnrollmentStatus) Ended() bool {
 	return s == EnrollmentCompleted || s == EnrollmentExited || s == EnrollmentFailed || s == EnrollmentCanceled
 }
 
+// EnrollmentStatuses lists all states.
+var EnrollmentStatuses = []EnrollmentStatus{
+	EnrollmentPending, EnrollmentRunning, EnrollmentWaiting, EnrollmentPaused,
+	EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled,
+}
+
+// EnrollmentFilter selects and orders enrollments. Zero members do not filter.
+type EnrollmentFilter struct {
+	JourneyID string
+	Version   int
+	// NodeID is where they stand. One that has ended stands nowhere: with Statuses that
+	// name how it did, NodeID is where that was.
+	NodeID      string
+	Statuses    []EnrollmentStatus // one of them
+	LeadsID     int64
+	LaunchID    string
+	From, To    time.Time // of CreatedAt; To is exclusive
+	OldestFirst bool      // newest first otherwise
+}
+
 // Enrollment is one lead's way through one version of a journey.
 type Enrollment struct {
 	ID         string           `json:"enrollmentId"`

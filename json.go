@@ -24,7 +24,8 @@ const maxJSONDepth = 32
 // docs/contract.md, "Bodies": invalid UTF-8, half a surrogate pair, broken JSON, a wrong
 // type, an unknown or a doubled member are problems that name the member, names are
 // case-sensitive, and everything is reported at once. A null leaves its field unset. Fields
-// are found by their json tags. The standard library's decoder does not do: it accepts
+// are found by their json tags; a map whose tag ends with a dot takes the members whose
+// names go on after it. The standard library's decoder does not do: it accepts
 // doubled and wrongly cased members and stops at the first fault.
 func DecodeJSON(data []byte, v any) Problems {
 	_, p := decodeJSON(data, v)
@@ -207,8 +208,10 @@ func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 		fields := fieldsOf(v.Type())
 		for i, name := range n.names {
 			at := join(path, name)
-			if index, ok := fields[name]; ok {
+			if index, ok := fields[name]; ok && !strings.HasSuffix(name, ".") {
 				n.members[i].assign(p, at, v.FieldByIndex(index))
+			} else if prefix, rest, _ := strings.Cut(name, "."); fields[prefix+"."] != nil && rest != "" {
+				n.members[i].put(p, at, rest, v.FieldByIndex(fields[prefix+"."]))
 			} else {
 				p.Add(DetailUnknownField, at, "there is no member of this name")
 			}
@@ -233,13 +236,21 @@ func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 		}
 		v.Set(reflect.MakeMapWithSize(v.Type(), len(n.members)))
 		for i, member := range n.members {
-			fresh := reflect.New(v.Type().Elem()).Elem()
-			member.assign(p, join(path, n.names[i]), fresh)
-			v.SetMapIndex(reflect.ValueOf(n.names[i]), fresh)
+			member.put(p, join(path, n.names[i]), n.names[i], v)
 		}
 	default:
 		n.scalar(p, path, v)
 	}
+}
+
+// put assigns the value to a key of a map, which it makes if there is none.
+func (n jsonNode) put(p *Problems, path, key string, m reflect.Value) {
+	if m.IsNil() {
+		m.Set(reflect.MakeMap(m.Type()))
+	}
+	fresh := reflect.New(m.Type().Elem()).Elem()
+	n.assign(p, path, fresh)
+	m.SetMapIndex(reflect.ValueOf(key), fresh)
 }
 
 func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {

@@ -209,3 +209,25 @@ func TestIsExact(t *testing.T) {
 		}
 	}
 }
+
+// A map whose tag ends with a dot takes the members whose names go on after it.
+func TestDecodeJSONPrefix(t *testing.T) {
+	t.Parallel()
+	type doc struct {
+		Name   string         `json:"name"`
+		Custom map[string]any `json:"custom."`
+	}
+	var got doc
+	problems := waypost.DecodeJSON([]byte(`{"custom.a":1,"name":"x","custom.b.c":"y","custom.null":null}`), &got)
+	if want := (doc{"x", map[string]any{"a": 1.0, "b.c": "y", "null": nil}}); len(problems) > 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, problems)
+	}
+	problems = waypost.DecodeJSON([]byte(`{"custom.":{"a":1},"custom":1,"customs.a":1,".a":1,"custom.a":1,"custom.a":2,"custom.n":9007199254740993}`), &doc{})
+	var targets []string
+	for _, p := range problems {
+		targets = append(targets, string(p.Code)+" "+p.Target)
+	}
+	if got, want := strings.Join(targets, "; "), "Duplicate custom.a; UnknownField custom.; UnknownField custom; UnknownField customs.a; UnknownField .a; OutOfRange custom.n"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -127,10 +127,15 @@ type LeadFilter struct {
 	MobilePhone string // E.164
 	Email       string
 	ExternalID  string
-	CreatedFrom time.Time
-	CreatedTo   time.Time // exclusive
-	UpdatedFrom time.Time
-	UpdatedTo   time.Time // exclusive
+	Gender      *int64
+	Birthday    string // a date, or --MM-DD for that day of any year
+	// CustomFields are values by the names of fields: a text, or the number or boolean that
+	// it spells.
+	CustomFields map[string]string `json:",omitempty"`
+	CreatedFrom  time.Time
+	CreatedTo    time.Time // exclusive
+	UpdatedFrom  time.Time
+	UpdatedTo    time.Time // exclusive
 }
 
 // LaunchStep is what one step of enrolling an audience came to.

@@ -39,6 +39,13 @@ type Lead struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
+// CustomField is a custom field that leads of a stage have.
+type CustomField struct {
+	Name  string
+	Type  string  // string, number, boolean, or mixed
+	Share float64 // of the leads that were looked at, those that have it
+}
+
 // LeadSort is the order of a list of leads; leads with equal times follow each other
 // by their id, in the same direction.
 type LeadSort string

@@ -97,6 +97,20 @@ func (f *LeadFields) checkBirthday(p *Problems) (day time.Time, ok bool) {
 	return day, true
 }
 
+// BirthdayFilter cleans and checks what birthdays are looked for by: a date, or --MM-DD for
+// that day of any year.
+func BirthdayFilter(p *Problems, target, text string) string {
+	text = CleanKey(text)
+	date := text
+	if rest, yearless := strings.CutPrefix(text, "--"); yearless {
+		date = "2000-" + rest // which has a 29th of February
+	}
+	if day, err := time.Parse(time.DateOnly, date); err != nil || day.Year() < 1 {
+		p.Add(DetailInvalidFormat, target, "must be a date like 1990-12-31, or --12-31 for that day of any year")
+	}
+	return text
+}
+
 func (f *LeadFields) checkPhones(p *Problems, region string) []string {
 	if len(f.MobilePhone) > maxMobilePhones {
 		p.Add(DetailOutOfRange, "mobilePhone", "must be at most %d numbers", maxMobilePhones)

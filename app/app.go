@@ -159,6 +159,7 @@ func (w waker) Wake() { w() }
 // enrollments reads enrollments; starting and ringing add how they are stored.
 type enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+	ListEnrollments(ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page) (list []waypost.Enrollment, next string, err error)
 }
 
 // starting stores enrollments through the pump of this process, which starts them.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +30,15 @@ type filterBody struct {
 	MobilePhone *string `json:"mobilePhone"`
 	Email       *string `json:"email"`
 	ExternalID  *string `json:"externalId"`
+	Gender      *int64  `json:"gender"`
+	Birthday    *string `json:"birthday"`
 	CreatedFrom *string `json:"createdFrom"`
 	CreatedTo   *string `json:"createdTo"`
 	UpdatedFrom *string `json:"updatedFrom"`
 	UpdatedTo   *string `json:"updatedTo"`
+	// CustomFields are those of customFields.NAME, Object those of an object as a lead has it.
+	CustomFields map[string]any `json:"customFields."`
+	Object       map[string]any `json:"customFields"`
 }
 
 // Paths of an audience's members.
@@ -81,7 +87,7 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 // leadFilter checks the filters of a list of leads; path precedes the names of faulty
 // ones, and is "" for those of a query.
 func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
-	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region}
+	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region, Gender: body.Gender}
 	hint := func(raw *string) string {
 		if path != "" || raw == nil {
 			return ""
@@ -90,7 +96,7 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	}
 	// The texts must be ones that a lead can have: a lead is made of them and checked,
 	// and they become what is stored of such a lead.
-	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID}
+	sample := waypost.LeadFields{Name: "-", Email: body.Email, ExternalID: body.ExternalID, Gender: body.Gender, CustomFields: body.customFields(p, path)}
 	if body.Name != nil {
 		sample.Name = *body.Name
 	}
@@ -125,6 +131,10 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if body.ExternalID != nil {
 		filter.ExternalID = *sample.ExternalID
 	}
+	if body.Birthday != nil {
+		filter.Birthday = waypost.BirthdayFilter(p, path+"birthday", *body.Birthday)
+	}
+	filter.CustomFields = spelled(sample.CustomFields)
 	filter.CreatedFrom = moment(p, path+"createdFrom", body.CreatedFrom, hint(body.CreatedFrom))
 	filter.CreatedTo = moment(p, path+"createdTo", body.CreatedTo, hint(body.CreatedTo))
 	filter.UpdatedFrom = moment(p, path+"updatedFrom", body.UpdatedFrom, hint(body.UpdatedFrom))
@@ -132,6 +142,40 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	inOrder(p, path, "createdFrom", "createdTo", filter.CreatedFrom, filter.CreatedTo)
 	inOrder(p, path, "updatedFrom", "updatedTo", filter.UpdatedFrom, filter.UpdatedTo)
 	return filter
+}
+
+// customFields joins both ways to write filters by custom fields.
+func (b filterBody) customFields(p *waypost.Problems, path string) map[string]any {
+	all := maps.Clone(b.Object)
+	for name, value := range b.CustomFields {
+		if _, twice := all[name]; twice {
+			p.Add(waypost.DetailDuplicate, path+customFieldsPrefix+name, "stands in customFields, too")
+		}
+		if all == nil {
+			all = map[string]any{}
+		}
+		all[name] = value
+	}
+	return all
+}
+
+// spelled writes the values of custom fields, which are checked, as texts.
+func spelled(fields map[string]any) map[string]string {
+	if len(fields) == 0 {
+		return nil
+	}
+	texts := make(map[string]string, len(fields))
+	for name, value := range fields {
+		text, isText := value.(string)
+		if !isText {
+			text = fmt.Sprint(value)
+			if number, isNumber := value.(float64); isNumber {
+				text = strconv.FormatFloat(number, 'f', -1, 64)
+			}
+		}
+		texts[name] = text
+	}
+	return texts
 }
 
 // cutLeadsIDs takes the text of audience.leadsIds out of a body and leaves an empty list

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -160,13 +161,13 @@ func TestLaunchBody(t *testing.T) {
 		t.Errorf("leadsGroup %d, region %d", *got.LeadsGroup, *got.Region)
 	}
 	got.CreatedFrom, got.LeadsGroup, got.Region = time.Time{}, &group, &region
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if !l.StartAt.Equal(time.Date(2027, 1, 1, 1, 0, 0, 0, time.UTC)) || l.RatePerSecond != 0.5 || l.Audience.LeadsIDs != nil {
 		t.Errorf("%+v", l)
 	}
-	if l, err = decodeLaunchOf(`{"audience":{"filter":{"name":null}},"startAt":null,"ratePerSecond":null}`); err != nil || l.StartAt != nil || l.RatePerSecond != 0 || *l.Audience.Filter != (waypost.LeadFilter{}) {
+	if l, err = decodeLaunchOf(`{"audience":{"filter":{"name":null}},"startAt":null,"ratePerSecond":null}`); err != nil || l.StartAt != nil || l.RatePerSecond != 0 || !reflect.DeepEqual(*l.Audience.Filter, waypost.LeadFilter{}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	for body, want := range map[string]string{

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,6 +18,9 @@ import (
 type Enrollments interface {
 	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+	// ListEnrollments lists up to page.Limit enrollments. next is what the next page
+	// follows, "" at the end; a page can be shorter and have a next.
+	ListEnrollments(ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page) (list []waypost.Enrollment, next string, err error)
 }
 
 // Waker wakes a loop that looks for something to do. Wake returns at once.
@@ -139,16 +144,32 @@ func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollm
 	})
 }
 
-// enrollmentAnswer is an enrollment with everything that happened to it.
+// enrollmentAnswer is an enrollment as a list has it.
 type enrollmentAnswer struct {
 	enrolledAnswer
-	LeadsID   int64           `json:"leadsId"`
-	EntryKey  string          `json:"entryKey"`
-	Params    map[string]any  `json:"params"`
-	NodeID    *string         `json:"nodeId"`
-	CreatedAt string          `json:"createdAt"`
-	EndedAt   *string         `json:"endedAt"`
-	Timeline  []timelineEntry `json:"timeline"`
+	LeadsID   int64          `json:"leadsId"`
+	EntryKey  string         `json:"entryKey"`
+	Params    map[string]any `json:"params"`
+	NodeID    *string        `json:"nodeId"`
+	CreatedAt string         `json:"createdAt"`
+	EndedAt   *string        `json:"endedAt"`
+}
+
+func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
+	ans := enrollmentAnswer{
+		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
+		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt),
+	}
+	if ans.Params == nil {
+		ans.Params = map[string]any{}
+	}
+	return ans
+}
+
+// enrollmentDetail is an enrollment with everything that happened to it.
+type enrollmentDetail struct {
+	enrollmentAnswer
+	Timeline []timelineEntry `json:"timeline"`
 }
 
 type timelineEntry struct {
@@ -169,12 +190,43 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans := enrollmentAnswer{
-		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
-		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt), Timeline: described(entries, answerTimelineEntry),
+	return resource(http.StatusOK, "", enrollmentDetail{a.answerEnrollment(e), described(entries, answerTimelineEntry)})
+}
+
+func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
+	filter := waypost.EnrollmentFilter{
+		JourneyID: r.params["journeyId"], Version: int(r.integer("version", 1, math.MaxInt32, 0)), NodeID: r.params["nodeId"],
+		Statuses: r.enrollmentStatuses(), LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), LaunchID: r.params["launchId"],
+		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.params["sort"] == "createdAt",
 	}
-	if ans.Params == nil {
-		ans.Params = map[string]any{}
+	inOrder(&r.queryFaults, "", "from", "to", filter.From, filter.To)
+	if sort, given := r.params["sort"]; given && sort != "createdAt" && sort != "-createdAt" {
+		r.queryFaults.Add(waypost.DetailOutOfRange, "sort", "must be createdAt or -createdAt")
 	}
-	return resource(http.StatusOK, "", ans)
+	if err := r.queryFaults.Err("query"); err != nil {
+		return answer{}, err
+	}
+	rows, next, err := a.Enrollments.ListEnrollments(ctx, r.scope, filter, r.page)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(list[enrollmentAnswer]{described(rows, a.answerEnrollment), r.cursor(next)})
+}
+
+// enrollmentStatuses reads the filter status: one or several, separated by commas.
+func (r *request) enrollmentStatuses() (statuses []waypost.EnrollmentStatus) {
+	raw, given := r.params["status"]
+	if !given {
+		return nil
+	}
+	for _, name := range strings.Split(raw, ",") {
+		status := waypost.EnrollmentStatus(name)
+		if !slices.Contains(waypost.EnrollmentStatuses, status) {
+			r.queryFaults.Add(waypost.DetailInvalidFormat, "status",
+				"must be pending, running, waiting, paused, completed, exited, failed or canceled, or several of these with commas between")
+			return nil
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
 }

@@ -54,7 +54,7 @@ func sample(t *testing.T, o *operation) call {
 // maxBodyOf is the largest body that an operation takes, in bytes.
 func maxBodyOf(o *operation) int {
 	switch o.OperationId {
-	case "launch", "forecast":
+	case "launch", "forecast", "countLeads":
 		return 16 << 20
 	case "putArticle":
 		return 8 << 20

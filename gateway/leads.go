@@ -25,6 +25,9 @@ type Leads interface {
 	// SampleAudience returns up to n leads, evenly spread over an audience, and how many
 	// it has.
 	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error)
+	// CustomFields lists the custom fields that a sample of the leads has, most frequent
+	// first, and tells how many leads that is.
+	CustomFields(ctx context.Context, sc waypost.Scope) (fields []waypost.CustomField, sampled int, err error)
 	// ExportLeads gives all leads that match to each, from one snapshot. begin, if not
 	// nil, gets the names of their custom fields before.
 	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error
@@ -102,7 +105,7 @@ func (a *api) leadQuery(r *request) waypost.LeadQuery {
 		return &n
 	}
 	q := waypost.LeadQuery{Filter: a.leadFilter(&r.queryFaults, "", filterBody{
-		LeadsGroup: number("leadsGroup"), Region: number("region"),
+		LeadsGroup: number("leadsGroup"), Region: number("region"), Gender: number("gender"), Birthday: r.text("birthday"), CustomFields: r.customFields(),
 		Name: r.text("name"), MobilePhone: r.text("mobilePhone"), Email: r.text("email"), ExternalID: r.text("externalId"),
 		CreatedFrom: r.text("createdFrom"), CreatedTo: r.text("createdTo"),
 		UpdatedFrom: r.text("updatedFrom"), UpdatedTo: r.text("updatedTo"),
@@ -116,6 +119,20 @@ func (a *api) leadQuery(r *request) waypost.LeadQuery {
 	return q
 }
 
+// customFieldsPrefix begins the names of filters by custom fields.
+const customFieldsPrefix = "customFields."
+
+// customFields returns the filters by custom fields, by their names.
+func (r *request) customFields() map[string]any {
+	fields := map[string]any{}
+	for param, value := range r.params {
+		if name, custom := strings.CutPrefix(param, customFieldsPrefix); custom {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
 // defaultSort is the order of a list without sort: by the time that it filters by, else by
 // leadsId. In another order, the database would read all leads before that time.
 func defaultSort(f waypost.LeadFilter) waypost.LeadSort {
@@ -126,6 +143,67 @@ func defaultSort(f waypost.LeadFilter) waypost.LeadSort {
 		return waypost.SortUpdatedAt
 	}
 	return waypost.SortLeadsID
+}
+
+// Bounds of a count of leads.
+const (
+	countSample = 20   // leads that are named
+	countListed = 1000 // leads of a list that are looked up, to estimate how many exist
+)
+
+// countAnswer is how many leads an audience has, and some of them.
+type countAnswer struct {
+	Count  int     `json:"count"`
+	Sample []int64 `json:"sample"`
+}
+
+// countLeads tells how many leads a launch to an audience would be for now.
+func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
+	var body struct {
+		Audience *audienceBody `json:"audience"`
+	}
+	var audience waypost.Audience
+	err := decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) { audience = a.audience(p, body.Audience, leadsIDs) })
+	if err != nil {
+		return answer{}, err
+	}
+	n := countSample
+	if audience.Filter == nil {
+		n = countListed
+	}
+	ans := countAnswer{Sample: []int64{}}
+	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
+		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, n)
+		ans.Count = total
+		for i, left := 0, min(countSample, len(leads)); i < left; i++ { // spread over those that were looked up
+			ans.Sample = append(ans.Sample, leads[i*len(leads)/left].LeadsID)
+		}
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(ans)
+}
+
+// fieldsAnswer is the custom fields that leads have.
+type fieldsAnswer struct {
+	Items   []customFieldAnswer `json:"items"`
+	Sampled int                 `json:"sampled"`
+}
+
+type customFieldAnswer struct {
+	Name  string  `json:"name"`
+	Type  string  `json:"type"`
+	Share float64 `json:"share"`
+}
+
+func (a *api) listCustomFields(ctx context.Context, r *request) (answer, error) {
+	fields, sampled, err := a.Leads.CustomFields(ctx, r.scope)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(fieldsAnswer{described(fields, func(f waypost.CustomField) customFieldAnswer { return customFieldAnswer(f) }), sampled})
 }
 
 // patchLead merges what is written into the lead (RFC 7396).

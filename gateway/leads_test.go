@@ -628,3 +628,116 @@ func TestPagesWhileLeadsAreUpdated(t *testing.T) {
 		}
 	}
 }
+
+// Custom fields, birthdays and genders select leads of lists, exports, counts and launches.
+func TestLeadFilters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	journeyID := f.publishedJourney(nothing)
+	var ids []int64
+	for _, fields := range []string{
+		`"birthday":"1990-12-31","gender":2,"customFields":{"plan":"gold","seats":5,"a b+c":"x=y"}`,
+		`"birthday":"2000-02-29","gender":1,"customFields":{"plan":"gold","seats":"5","vip":true}`,
+		`"customFields":{"plan":"silver","NAME":"x"}`,
+	} {
+		a := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada",`+fields+`}}`).expect(t, 201)
+		ids = append(ids, int64(a.json["leadsId"].(float64)))
+	}
+	for _, tc := range []struct{ query, filter, want string }{
+		{"customFields.plan=gold", `{"customFields.plan":"gold"}`, "0 1"},
+		{"customFields.plan=gold", `{"customFields":{"plan":"gold"}}`, "0 1"},
+		{"customFields.plan=gold&customFields.vip=true", `{"customFields.plan":"gold","customFields":{"vip":true,"gone":null}}`, "1"},
+		{"customFields.seats=5", `{"customFields.seats":5}`, "0 1"},
+		{"customFields.seats=5.0", `{"customFields.seats":"5.0","customFields.gone":null}`, "0"},
+		{"customFields.NAME=x", `{"customFields.NAME":"x"}`, "2"},
+		{"customFields.a+b%2Bc=x%3Dy", `{"customFields.a b+c":"x=y"}`, "0"},
+		{"customFields.plan=bronze", `{"customFields.plan":"bronze"}`, ""},
+		{"gender=2", `{"gender":2}`, "0"},
+		{"birthday=1990-12-31", `{"birthday":"1990-12-31"}`, "0"},
+		{"birthday=--02-29&gender=1&sort=-createdAt", `{"birthday":"--02-29","gender":1}`, "1"},
+	} {
+		var listed, exported []string
+		place := func(id any) string { return fmt.Sprint(slices.Index(ids, int64(id.(float64)))) }
+		for _, item := range f.get("/v1/leads?"+tc.query).expect(t, 200).json["items"].([]any) {
+			listed = append(listed, place(item.(map[string]any)["leadsId"]))
+		}
+		for line := range strings.Lines(f.get("/v1/leads/export?"+tc.query).expect(t, 200).raw) {
+			var lead map[string]any
+			if err := json.Unmarshal([]byte(line), &lead); err != nil {
+				t.Fatal(err)
+			}
+			if lead["leadsId"] != nil {
+				exported = append(exported, place(lead["leadsId"]))
+			}
+		}
+		count := f.send("POST", "/v1/leads/count", `{"audience":{"filter":`+tc.filter+`}}`).expect(t, 200)
+		sample := []string{}
+		for _, id := range count.json["sample"].([]any) {
+			sample = append(sample, place(id))
+		}
+		for what, got := range map[string][]string{"list": listed, "export": exported, "sample": sample} {
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("%s of %s: got %v, want %s", what, tc.query, got, tc.want)
+			}
+		}
+		if got := int(count.json["count"].(float64)); got != len(strings.Fields(tc.want)) {
+			t.Errorf("%s: %s", tc.filter, count.raw)
+		}
+		launch := f.newLaunch(journeyID, `{"audience":{"filter":`+tc.filter+`}}`)
+		step, err := f.store.EnrollAudience(t.Context(), launch, 10)
+		if err != nil || step.Enrolled+step.Skipped != len(strings.Fields(tc.want)) {
+			t.Errorf("a launch to %s: %+v, %v", tc.filter, step, err)
+		}
+	}
+	page := f.get("/v1/leads?customFields.plan=gold&limit=1").expect(t, 200)
+	f.get("/v1/leads?customFields.plan=gold&limit=1&cursor="+page.str(t, "nextCursor")).expect(t, 200)
+	f.get("/v1/leads?customFields.plan=silver&limit=1&cursor="+page.str(t, "nextCursor")).fault(t, 400, "BadRequest", "InvalidFormat cursor")
+	f.get("/v1/leads?customFields.=x&customFields.plan=&customFields=y&gender=3&birthday=1990-02-30").fault(t, 400, "BadRequest",
+		"NullValue customFields.plan", "UnknownField customFields", "OutOfRange gender", "InvalidFormat customFields.", "InvalidFormat birthday")
+	f.get("/v1/leads?customFields.plan=a&customFields.plan=b&birthday=--13-01").fault(t, 400, "BadRequest", "Duplicate customFields.plan", "InvalidFormat birthday")
+	f.get("/v1/deliveries?customFields.plan=a").fault(t, 400, "BadRequest", "UnknownField customFields.plan")
+	f.send("POST", "/v1/leads/count", `{"audience":{"filter":{"customFields.a":[1],"customFields.":"x","customFields":{"b":1e400},"gender":7,"birthday":"x"}}}`).fault(t, 400, "BadRequest",
+		"UnknownField audience.filter.customFields.", "OutOfRange audience.filter.customFields.b", "OutOfRange audience.filter.gender", "InvalidType audience.filter.customFields.a", "InvalidFormat audience.filter.birthday")
+	f.send("POST", "/v1/leads/count", `{"audience":{"filter":{"customFields.a":1,"customFields":{"a":2}}}}`).fault(t, 400, "BadRequest", "Duplicate audience.filter.customFields.a")
+	f.send("POST", "/v1/leads/count", `{"audience":{}}`).fault(t, 400, "BadRequest", "NullValue audience")
+}
+
+func TestCountLeads(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var ids []string
+	for range 45 {
+		ids = append(ids, fmt.Sprint(f.newLead("Ada")))
+	}
+	listed := append(slices.Clone(ids), "1000000", ids[0])
+	for _, audience := range []string{`{"filter":{}}`, `{"leadsIds":[` + strings.Join(listed, ",") + `]}`} {
+		a := f.send("POST", "/v1/leads/count", `{"audience":`+audience+`}`).expect(t, 200)
+		sample := a.json["sample"].([]any)
+		if a.json["count"] != 45.0 || len(sample) != 20 {
+			t.Errorf("%s: %s", audience, a.raw)
+		}
+		for i, id := range sample {
+			if !slices.Contains(ids, fmt.Sprint(int64(id.(float64)))) || i > 0 && id.(float64) <= sample[i-1].(float64) {
+				t.Errorf("%s: %s", audience, a.raw)
+			}
+		}
+	}
+	if a := f.send("POST", "/v1/leads/count", `{"audience":{"leadsIds":[1000000]}}`).expect(t, 200); a.raw != `{"count":0,"sample":[]}` {
+		t.Errorf("nobody: %s", a.raw)
+	}
+}
+
+func TestCustomFields(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if a := f.get("/v1/leads/fields").expect(t, 200); a.raw != `{"items":[],"sampled":0}` {
+		t.Errorf("of nobody: %s", a.raw)
+	}
+	for _, fields := range []string{`{"plan":"gold","seats":5}`, `{"plan":"silver","seats":"many","vip":true}`, `{}`, `{"plan":"gold"}`} {
+		f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","customFields":`+fields+`}}`).expect(t, 201)
+	}
+	want := `{"items":[{"name":"plan","type":"string","share":0.75},{"name":"seats","type":"mixed","share":0.5},{"name":"vip","type":"boolean","share":0.25}],"sampled":4}`
+	if a := f.get("/v1/leads/fields").expect(t, 200); a.raw != want {
+		t.Errorf("got  %s\nwant %s", a.raw, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func (a *api) checkQuery(r *request) error {
 		}
 		rawName, rawValue, _ := strings.Cut(piece, "=")
 		name, err := url.QueryUnescape(rawName)
-		if err != nil || !slices.Contains(r.route.query, name) {
+		if err != nil || !r.route.knows(name) {
 			p.Add(waypost.DetailUnknownField, clip(rawName), "there is no query parameter of this name")
 			continue
 		}
@@ -57,6 +58,11 @@ func (a *api) checkQuery(r *request) error {
 		return nil
 	}
 	return p.Err("query")
+}
+
+// knows tells whether the route has a query parameter of this name.
+func (rt *route) knows(name string) bool {
+	return slices.Contains(rt.query, name) || strings.HasPrefix(name, customFieldsPrefix) && slices.Contains(rt.query, customFieldQuery)
 }
 
 // clip keeps what is repeated in an answer short and printable.
@@ -200,9 +206,9 @@ func (r *request) readPage() {
 // its filters.
 func (r *request) filterHash() []byte {
 	parts := []string{r.scope.Org, string(r.scope.Stage), r.path}
-	for _, name := range r.route.query {
-		if value, given := r.params[name]; given && name != "limit" && name != "cursor" {
-			parts = append(parts, name, value)
+	for _, name := range slices.Sorted(maps.Keys(r.params)) {
+		if name != "limit" && name != "cursor" {
+			parts = append(parts, name, r.params[name])
 		}
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
@@ -222,13 +228,21 @@ func answerPage[R, T any](
 	if err != nil {
 		return answer{}, err
 	}
-	var next *string
+	next := ""
 	if len(rows) > r.page.Limit {
 		rows = rows[:r.page.Limit]
-		cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), id(rows[len(rows)-1])...))
-		next = &cursor
+		next = id(rows[len(rows)-1])
 	}
-	return ok(list[T]{described(rows, describe), next})
+	return ok(list[T]{described(rows, describe), r.cursor(next)})
+}
+
+// cursor is what a client sends for the page that follows a place; null for "".
+func (r *request) cursor(place string) *string {
+	if place == "" {
+		return nil
+	}
+	cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), place...))
+	return &cursor
 }
 
 // described is the answer's form of things in a list, which is never null.

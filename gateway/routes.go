@@ -43,11 +43,16 @@ func (rt *route) exports() bool { return strings.HasSuffix(rt.path, "/export") }
 // byToken stands for the grant of a route that takes a bearer token and no signature.
 const byToken waypost.Grant = ""
 
+// customFieldQuery stands for all parameters customFields.NAME, one for each custom field.
+const customFieldQuery = customFieldsPrefix + "NAME"
+
 var (
-	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}
+
+	enrollmentQuery = append([]string{"journeyId", "version", "nodeId", "status", "leadsId", "launchId", "from", "to", "sort"}, pageQuery...)
 
 	pageQuery    = []string{"limit", "cursor"}
 	journeyQuery = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
@@ -69,6 +74,8 @@ var routes = []route{
 	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
 	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
 	{"GET", "/v1/leads/export", waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
+	{"POST", "/v1/leads/count", waypost.GrantJourneysRun, longBody, nil, (*api).countLeads},
+	{"GET", "/v1/leads/fields", waypost.GrantLeadsExport, noBody, nil, (*api).listCustomFields},
 	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*api).importLeads)},
 	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
 	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
@@ -104,6 +111,7 @@ var routes = []route{
 	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},
 
 	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
+	{"GET", "/v1/enrollments", waypost.GrantJourneysRead, noBody, enrollmentQuery, (*api).listEnrollments},
 	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
 	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, waking((*api).launch)},
 	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*api).listLaunches},

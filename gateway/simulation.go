@@ -16,8 +16,8 @@ var (
 	simulationTime = 10 * time.Second // of one
 )
 
-// simulations are the slots of dry runs, forecasts and checks of drafts in the process.
-// All of them only compute, so there is one slot for each processor.
+// simulations are the slots of dry runs, forecasts, counts of leads and checks of drafts in the process.
+// All of them compute, so there is one slot for each processor.
 type simulations chan struct{}
 
 func newSimulations() simulations { return make(simulations, runtime.GOMAXPROCS(0)) }
@@ -32,7 +32,7 @@ func (s simulations) run(ctx context.Context, wait, most time.Duration, fn func(
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-patience.C:
-		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs, forecasts and checks of drafts are running already; try again in a moment", cap(s))
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs, forecasts, counts and checks of drafts are running already; try again in a moment", cap(s))
 	}
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -127,6 +129,46 @@ func (s *Store) indexedBy(q *bun.SelectQuery, table, index string) {
 	if !s.postgres && index != "" {
 		q.ModelTableExpr(table+" INDEXED BY ?", bun.Ident(index))
 	}
+}
+
+// hasField is the condition that a lead (alias l) has a custom field whose value is a text,
+// or the number or boolean that the text spells. PostgreSQL has an index for it.
+func (s *Store) hasField(name, text string) condition {
+	values := []any{text}
+	var spelled any
+	if strings.TrimSpace(text) == text && json.Unmarshal([]byte(text), &spelled) == nil {
+		switch spelled.(type) {
+		case bool:
+			values = append(values, spelled)
+		case float64:
+			if waypost.IsExact(text) {
+				values = append(values, spelled)
+			}
+		}
+	}
+	var parts []string
+	c := condition{}
+	for _, value := range values {
+		if s.postgres {
+			object, _ := toJSON(map[string]any{name: value}) // a text, a number or a boolean
+			parts, c.args = append(parts, "l.custom_fields::jsonb @> ?::jsonb"), append(c.args, object)
+			continue
+		}
+		switch value := value.(type) {
+		case string:
+			parts, c.args = append(parts, "f.type = 'text' AND f.value = ?"), append(c.args, value)
+		case float64:
+			parts, c.args = append(parts, "f.type IN ('integer', 'real') AND f.value = ?"), append(c.args, value)
+		case bool:
+			parts, c.args = append(parts, "f.type = ?"), append(c.args, text)
+		}
+	}
+	c.text = "l.custom_fields IS NOT NULL AND (" + strings.Join(parts, " OR ") + ")"
+	if !s.postgres {
+		c.text = "EXISTS (SELECT 1 FROM json_each(l.custom_fields) AS f WHERE f.key = ? AND (" + strings.Join(parts, " OR ") + "))"
+		c.args = append([]any{name}, c.args...)
+	}
+	return c
 }
 
 // snapshot runs fn in a transaction that only reads, all of it of one moment.

@@ -27,6 +27,7 @@
 //	app_idempotency.go    answers that are kept for an Idempotency-Key
 //	lead.go               Leads
 //	lead_list.go          lists and exports of leads
+//	lead_fields.go        custom fields that leads have
 //	lead_blocks.go        lists by leadsId that ask for times of creation
 //	lead_fold.go          names and e-mail addresses as lists compare them
 //	lead_erase.go         what goes with a lead that is deleted
@@ -48,6 +49,7 @@
 //	launch_sample.go         leads of an audience to try a journey with
 //	launch_occurrences.go    recurring launches
 //	enrollment.go            Enrollments and their timelines
+//	enrollment_list.go       lists of enrollments
 //	enrollment_enter.go      Enroll, re-entry
 //	enrollment_together.go   enrolling of several requests in one statement
 //	enrollment_onward.go     enrollments that enroll nodes make

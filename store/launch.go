@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -56,9 +57,9 @@ func (r launchRow) filter() (f waypost.LeadFilter, err error) {
 	return f, fromJSON(text(r.Filter), &f)
 }
 
-// impersonal is the filter without what tells who somebody is.
+// impersonal is the filter without what tells, or can tell, who somebody is.
 func impersonal(f waypost.LeadFilter) waypost.LeadFilter {
-	f.Name, f.MobilePhone, f.Email, f.ExternalID = "", "", "", ""
+	f.Name, f.MobilePhone, f.Email, f.ExternalID, f.Birthday, f.CustomFields = "", "", "", "", "", nil
 	return f
 }
 
@@ -106,7 +107,7 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 		if err != nil {
 			return created, err
 		}
-		row.Filter, row.Personal = &filter, impersonal(*f) != *f
+		row.Filter, row.Personal = &filter, !reflect.DeepEqual(impersonal(*f), *f)
 	}
 	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -21,9 +23,9 @@ type condition struct {
 	args []any
 }
 
-// leadConditions are what leads (alias l) of the scope must meet to match, each with
-// an index. Case does not count in names and e-mail addresses.
-func leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
+// leadConditions are what leads (alias l) of the scope must meet to match, each but the
+// gender with an index; SQLite has none of custom fields. Case does not count in names and e-mail addresses.
+func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	var list []condition
 	add := func(text string, args ...any) { list = append(list, condition{text, args}) }
 	if f.LeadsGroup != nil {
@@ -47,6 +49,18 @@ func leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	}
 	if f.ExternalID != "" {
 		add("l.external_id = ?", cleanText(f.ExternalID))
+	}
+	if f.Gender != nil {
+		add("l.gender = ?", *f.Gender)
+	}
+	if f.Birthday != "" {
+		add("l.birthday IS NOT NULL AND substr(l.birthday, 6) = ?", f.Birthday[max(0, len(f.Birthday)-len("12-31")):])
+		if !strings.HasPrefix(f.Birthday, "--") {
+			add("l.birthday = ?", f.Birthday)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.CustomFields)) {
+		list = append(list, s.hasField(name, f.CustomFields[name]))
 	}
 	for _, bound := range []struct {
 		condition string
@@ -78,9 +92,9 @@ func prefixEnd(prefix string) string {
 }
 
 // leadFilter narrows a query of leads (alias l) to those of the scope that match.
-func leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
+func (s *Store) leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
 	q.Where("l.org = ? AND l.stage = ?", sc.Org, sc.Stage)
-	for _, c := range leadConditions(sc, f) {
+	for _, c := range s.leadConditions(sc, f) {
 		q.Where(c.text, c.args...)
 	}
 	return q
@@ -100,6 +114,10 @@ func checkFilter(f waypost.LeadFilter) error {
 	checkText(&p, "audience.filter.mobilePhone", f.MobilePhone)
 	checkText(&p, "audience.filter.email", f.Email)
 	checkText(&p, "audience.filter.externalId", f.ExternalID)
+	checkText(&p, "audience.filter.birthday", f.Birthday)
+	for name, value := range f.CustomFields {
+		checkText(&p, "audience.filter.customFields", name+value)
+	}
 	return p.Err("audience.filter")
 }
 
@@ -176,7 +194,7 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 	if l.Filter == nil && len(b.leads) > 0 {
 		listed := b.leads
 		b.leads = nil
-		err = leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
+		err = s.leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
 			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
 		b.missing = len(listed) - len(b.leads)
 	}
@@ -247,7 +265,7 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 		Highest int64 `bun:"highest"`
 	}
 	q := s.r.NewSelect().Model((*leadRow)(nil)).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest")
-	if err := leadFilter(q, l.Scope, f).Scan(ctx, &found); err != nil {
+	if err := s.leadFilter(q, l.Scope, f).Scan(ctx, &found); err != nil {
 		return 0, 0, fmt.Errorf("measure the audience: %w", err)
 	}
 	return found.Total, found.Highest, nil

@@ -70,7 +70,7 @@ func places(total, n int) []int64 {
 // sample picks up to n of the leads that match, and counts them.
 func (s *Store) sample(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, n int) (ids []int64, total int, err error) {
 	index := leadsByScope
-	if len(leadConditions(sc, f)) > 0 && !s.hasStatistics() {
+	if len(s.leadConditions(sc, f)) > 0 && !s.hasStatistics() {
 		if index, err = s.rarest(ctx, tx, sc, f); err != nil {
 			return nil, 0, err
 		}

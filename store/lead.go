@@ -108,6 +108,10 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 			checkText(&p, field.name, *field.text)
 		}
 	}
+	for name, value := range f.CustomFields {
+		text, _ := value.(string)
+		checkText(&p, "customFields", name+text) // PostgreSQL's index reads it
+	}
 	return row, p.Err("businessParam")
 }
 
@@ -308,7 +312,7 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 		if err := s.cancelRoundsOfLead(ctx, tx, id); err != nil {
 			return err
 		}
-		running, err := runningEnrollments(ctx, tx, sc, id)
+		running, err := runningEnrollments(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -329,38 +333,10 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 	})
 }
 
-// runningEnrollments lists a lead's enrollments that have not ended. They are found
-// by the entries of its journeys: an index of enrollments by lead would cost every
-// launch some percent of its speed.
-func runningEnrollments(ctx context.Context, tx bun.Tx, sc waypost.Scope, lead int64) ([]string, error) {
-	var entries []struct {
-		JourneyID    string `bun:"journey_id"`
-		EnrollmentID string `bun:"enrollment_id"`
-		Active       int    `bun:"active"`
-		Running      bool   `bun:"running"`
-	}
-	err := tx.NewRaw(`SELECT je.journey_id, je.enrollment_id, je.active, e.id IS NOT NULL AND e.ended_at IS NULL AS running
-		FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = ? LEFT JOIN enrollments AS e ON e.id = je.enrollment_id
-		WHERE j.org = ? AND j.stage = ? AND je.active > 0`, lead, sc.Org, sc.Stage).Scan(ctx, &entries)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, entry := range entries {
-		if entry.Active == 1 && entry.Running {
-			ids = append(ids, entry.EnrollmentID)
-			continue
-		}
-		// The journey lets a lead in several times at once: the entry names the last.
-		var several []string
-		err := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
-			Where("journey_id = ? AND leads_id = ? AND ended_at IS NULL", entry.JourneyID, lead).Scan(ctx, &several)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, several...)
-	}
-	return distinct(ids), nil
+// runningEnrollments lists a lead's enrollments that have not ended.
+func runningEnrollments(ctx context.Context, tx bun.Tx, lead int64) (ids []string, err error) {
+	err = tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").Where("leads_id = ? AND ended_at IS NULL", lead).Order("id").Scan(ctx, &ids)
+	return ids, err
 }
 
 // insertLead waits for a concurrent create of the same externalId or number to

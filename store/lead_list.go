@@ -249,6 +249,9 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	case w.f.LeadsGroup != nil:
 		name += "_group"
 		covered.LeadsGroup, rest.LeadsGroup = w.f.LeadsGroup, nil
+	case w.f.Birthday != "" && w.order.column == "":
+		name += "_birthday"
+		covered.Birthday, rest.Birthday = w.f.Birthday, ""
 	}
 	switch w.order.column {
 	case "created_at":
@@ -266,10 +269,10 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	return name, covered, rest
 }
 
-// exact tells whether an index looks up all that the walk asks for.
-func (w leadWalk) exact() bool {
+// exact tells whether an index looks up all that a walk asks for.
+func (s *Store) exact(w leadWalk) bool {
 	_, _, rest := w.index()
-	return len(leadConditions(w.sc, rest)) == 0
+	return len(s.leadConditions(w.sc, rest)) == 0
 }
 
 // matching selects the leads (alias l) of a walk that match the part f of its
@@ -282,7 +285,7 @@ func (s *Store) matching(tx bun.Tx, w leadWalk, index string, f waypost.LeadFilt
 	if len(after) == 2 {
 		f, after = w.tighter(f)
 	}
-	leadFilter(q, w.sc, f)
+	s.leadFilter(q, w.sc, f)
 	than := ">"
 	if w.order.down {
 		than = "<"
@@ -340,7 +343,7 @@ func (s *Store) leadRows(ctx context.Context, tx bun.Tx, w leadWalk) ([]leadRow,
 	if err := s.choose(ctx, tx, &w); err != nil {
 		return nil, err
 	}
-	if w.exact() {
+	if s.exact(w) {
 		index, covered, _ := w.index()
 		err := w.ordered(s.matching(tx, w, index, covered), w.n).Scan(ctx, &rows)
 		return rows, err
@@ -365,7 +368,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 	if err := s.choose(ctx, tx, &w); err != nil {
 		return nil, err
 	}
-	if w.exact() {
+	if s.exact(w) {
 		index, covered, _ := w.index()
 		err = w.ordered(s.matching(tx, w, index, covered), w.n).Column("leads_id").Scan(ctx, &ids)
 		return ids, err
@@ -379,7 +382,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // bounded way first, another one behind what was created at other times, and gathers
 // if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
-	if !w.few && w.f.MobilePhone == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+	if !w.few && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
 		if err == nil && on != nil {
 			var more []int64
@@ -425,7 +428,7 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, o
 		part := w.ordered(s.matching(tx, w, index, covered), size)
 		var met []metRow
 		q := tx.NewSelect().TableExpr("(?) AS l", part.Column(searchColumns...)).ColumnExpr("l.leads_id").ColumnExpr(at + " AS at")
-		for _, c := range leadConditions(w.sc, rest) {
+		for _, c := range s.leadConditions(w.sc, rest) {
 			q.Where(c.text, c.args...)
 		}
 		if err := q.Scan(ctx, &met); err != nil {
@@ -461,7 +464,9 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, o
 }
 
 // searchColumns are what leadConditions and orders look at.
-var searchColumns = []string{"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "created_at", "updated_at"}
+var searchColumns = []string{
+	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "created_at", "updated_at",
+}
 
 // gather finds all leads that match and sorts them.
 func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
@@ -508,6 +513,7 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 	}
 	ways := []lookUp{
 		{"leads_by_name", waypost.LeadFilter{Name: f.Name}},
+		{"leads_by_birthday", waypost.LeadFilter{Birthday: f.Birthday}},
 		{"leads_by_created", waypost.LeadFilter{CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo}},
 		{"leads_by_updated", waypost.LeadFilter{UpdatedFrom: f.UpdatedFrom, UpdatedTo: f.UpdatedTo}},
 	}
@@ -516,8 +522,11 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 	} else {
 		ways = append(ways, lookUp{"leads_by_group", waypost.LeadFilter{LeadsGroup: f.LeadsGroup}}, lookUp{"leads_by_region", waypost.LeadFilter{Region: f.Region}})
 	}
-	ways = slices.DeleteFunc(ways, func(way lookUp) bool { return len(leadConditions(sc, way.f)) == 0 })
-	if len(ways) == 1 {
+	ways = slices.DeleteFunc(ways, func(way lookUp) bool { return len(s.leadConditions(sc, way.f)) == 0 })
+	switch len(ways) {
+	case 0:
+		return leadsByScope, nil
+	case 1:
 		return ways[0].index, nil
 	}
 	for bound := int64(leadWay); ; bound *= 10 {

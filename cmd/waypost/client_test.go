@@ -238,6 +238,27 @@ func TestDeliveries(t *testing.T) {
 		want(t, 0, []string{"status     failed\n", "1        1      t   503   httpStatus  4   busy  no way\n", "request\n{\n  \"messageId\": \"msg_1\","}, nil)
 }
 
+func TestEnrollmentsList(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, map[string]func(request) reply{
+		"GET /v1/enrollments": always(200, `{"items":[{"enrollmentId":"enr_1","status":"waiting","nodeId":"wait","leadsId":7}],"nextCursor":"abc"}`),
+	})
+	runCLI(t, p.environ(), "", "enrollments", "list", "--journey", "jrn_1", "--version", "2", "--node", "wait", "--status", "waiting,paused", "--lead", "7", "--launch", "lch_1",
+		"--from", "2026-01-01T00:00:00+02:00", "--to", "2027-01-01T00:00:00Z", "--sort", "createdAt", "--limit", "5", "--cursor", "x y").
+		want(t, 0, []string{"ENROLLMENT  STATUS   NODE  LEAD", "enr_1       waiting  wait  7"}, []string{"--cursor abc"})
+	u, err := url.Parse(p.last(t).target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := url.Values{
+		"journeyId": {"jrn_1"}, "version": {"2"}, "nodeId": {"wait"}, "status": {"waiting,paused"}, "leadsId": {"7"}, "launchId": {"lch_1"},
+		"from": {"2026-01-01T00:00:00+02:00"}, "to": {"2027-01-01T00:00:00Z"}, "sort": {"createdAt"}, "limit": {"5"}, "cursor": {"x y"},
+	}
+	if got := fmt.Sprint(u.Query()); got != fmt.Sprint(want) {
+		t.Errorf("got  %s\nwant %s", got, fmt.Sprint(want))
+	}
+}
+
 func TestLeadsCreate(t *testing.T) {
 	t.Parallel()
 	for _, stdin := range []string{"name: Ada\nmobilePhone: [\"13800138000\"]\n", `{"businessParam":{"name":"Ada","mobilePhone":["13800138000"]}}`} {

@@ -13,17 +13,45 @@ import (
 
 func (c *cli) enrollments() *cobra.Command {
 	return c.withControls(group(&cobra.Command{
-		Use: "enrollments", Short: "See where a lead stands in a journey, and pause, resume or cancel it",
-		Example: `  waypost enrollments show enr_… --watch
+		Use: "enrollments", Short: "See where leads stand in a journey, and pause, resume or cancel one",
+		Example: `  waypost enrollments list --journey jrn_… --node wait
+  waypost enrollments show enr_… --watch
   waypost enrollments pause enr_…`,
-	}, c.enrollmentsShow()), enrollmentPath, controlled{
+	}, c.enrollmentsList(), c.enrollmentsShow()), enrollmentPath, controlled{
 		id: "enr_…", noun: "an enrollment",
 		pause:  "Nothing is sent for the enrollment, retries included, until it is resumed.",
 		cancel: "The enrollment ends where it is, as canceled; nothing more is sent for it.",
 	})
 }
 
-func enrollmentPath(id string) string { return "/v1/enrollments/" + url.PathEscape(id) }
+const enrollmentsPath = "/v1/enrollments"
+
+func enrollmentPath(id string) string { return enrollmentsPath + "/" + url.PathEscape(id) }
+
+func (c *cli) enrollmentsList() *cobra.Command {
+	return c.listCommand(&cobra.Command{
+		Short: "List enrollments: who is where",
+		Long: `Lists enrollments, newest first. With --node they stand at the node now; with a --status that says how
+they have ended, too, that is where they ended.
+
+A page can have fewer rows than --limit where few match; there is more as long as a cursor is printed.`,
+		Example: `  waypost enrollments list --journey jrn_… --node wait
+  waypost enrollments list --journey jrn_… --status failed,canceled --from 2026-01-01T00:00:00Z
+  waypost enrollments list --lead 1001 --sort createdAt`,
+	}, enrollmentsPath, filters{
+		{"journey", "journeyId", "only those of this journey"},
+		{"version", "version", "only those in this version of their journey"},
+		{"node", "nodeId", "only those that stand at this node"},
+		{"status", "status", "only those that are pending, running, waiting, paused, completed, exited, failed or canceled;\nseveral with commas between"},
+		{"lead", "leadsId", "only those of this lead"},
+		{"launch", "launchId", "only those of this launch"},
+		{"from", "from", "only those made at or after this time (RFC 3339)"},
+		{"to", "to", "only those made before this time (RFC 3339)"},
+		{"sort", "sort", "order: createdAt or -createdAt, which is newest first (default -createdAt)"},
+	},
+		col("ENROLLMENT", "enrollmentId"), col("STATUS", "status"), col("NODE", "nodeId"), col("LEAD", "leadsId"), col("JOURNEY", "journeyId"),
+		col("VERSION", "version"), col("CREATED", "createdAt"), col("ENDED", "endedAt"))
+}
 
 func (c *cli) enrollmentsShow() *cobra.Command {
 	return c.showCommand(showing{

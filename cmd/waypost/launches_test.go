@@ -20,6 +20,8 @@ func TestLaunchesCreate(t *testing.T) {
 	}{
 		{"filters", "", []string{"--filter", "leadsGroup=3", "--filter", "region=-1", "--filter", "name=a=b", "--filter", "createdFrom=2026-01-01T00:00:00Z"},
 			`{"audience":{"filter":{"leadsGroup":3,"region":-1,"name":"a=b","createdFrom":"2026-01-01T00:00:00Z"}}}`},
+		{"more filters", "", []string{"--filter", "gender=2", "--filter", "birthday=--12-31", "--filter", "customFields.seats=5"},
+			`{"audience":{"filter":{"gender":2,"birthday":"--12-31","customFields.seats":"5"}}}`},
 		{"a name that the gateway may know", "", []string{"--filter", "stage=x"}, `{"audience":{"filter":{"stage":"x"}}}`},
 		{"an empty start", "", []string{"--all", "--start-at", ""}, `{"audience":{"filter":{}},"startAt":""}`},
 		{"everybody", "", []string{"--all", "--start-at", "2026-12-24T09:00:00+08:00", "--rate", "0.5"},

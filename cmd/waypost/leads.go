@@ -22,8 +22,52 @@ func (c *cli) leads() *cobra.Command {
   waypost leads import leads.csv --mode upsert
   waypost leads list --name Ad --sort -createdAt
   waypost leads export --to leads.csv`,
-	}, c.leadsList(), c.leadsShow(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
+	}, c.leadsList(), c.leadsShow(), c.leadsCount(), c.leadsFields(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
 		c.leadsImport(), c.leadsImports(), c.leadsExport())
+}
+
+func (c *cli) leadsCount() *cobra.Command {
+	var in audienceInput
+	cmd := &cobra.Command{
+		Use: "count --leads FILE | --filter NAME=VALUE... | --all", Short: "Count the leads of an audience, and name some of them",
+		Long: `Counts the leads that a launch to an audience would be for now, and names up to 20 of them, spread over
+all. Of a list of more than 1,000 leads it estimates how many exist.`,
+		Example: `  waypost leads count --filter customFields.plan=gold --filter birthday=--12-31
+  waypost leads count --leads leads.txt`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			audience, err := c.audience("a count", in)
+			if err != nil {
+				return err
+			}
+			return c.send(cmd.Context(), http.MethodPost, leadsPath+"/count", map[string]any{"audience": audience})
+		},
+	}
+	in.flags(cmd)
+	return cmd
+}
+
+func (c *cli) leadsFields() *cobra.Command {
+	return &cobra.Command{
+		Use: "fields", Short: "List the custom fields that leads have",
+		Long: `Lists the custom fields that leads have, the most frequent first, each with its type and the share of leads
+that have it. It looks at the newest thousand leads and at a thousand that are spread over all.`,
+		Example: `  waypost leads fields`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := c.request(cmd.Context(), http.MethodGet, leadsPath+"/fields", nil)
+			if err != nil {
+				return err
+			}
+			return c.print(a, func(fields members) error {
+				rows, err := fields.list("items")
+				if err != nil {
+					return err
+				}
+				return c.printRows(rows, col("NAME", "name"), col("TYPE", "type"), col("SHARE", "share"))
+			})
+		},
+	}
 }
 
 // leadFilters select and order leads in a list and in an export.
@@ -34,6 +78,9 @@ var leadFilters = filters{
 	{"mobile-phone", "mobilePhone", "only those with this mobile number, however it is written"},
 	{"email", "email", "only those with this e-mail address"},
 	{"external-id", "externalId", "only the one that your system calls so"},
+	{"gender", "gender", "only those of this gender: 0 unknown, 1 male, 2 female"},
+	{"birthday", "birthday", "only those born on this date, or, as --12-31, on that day of any year: --birthday=--12-31"},
+	{"custom-field", "customFields.", "only those with this value of a custom field: NAME=VALUE; may stand several times"},
 	{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)"},
 	{"created-to", "createdTo", "only those created before this time (RFC 3339)"},
 	{"updated-from", "updatedFrom", "only those changed at or after this time (RFC 3339)"},
@@ -45,7 +92,8 @@ func (c *cli) leadsList() *cobra.Command {
 	return c.listCommand(&cobra.Command{
 		Short: "List leads",
 		Example: `  waypost leads list --leads-group 3 --created-from 2026-01-01T00:00:00Z --sort -createdAt
-  waypost leads list --mobile-phone '138 0013 8000' -o json`,
+  waypost leads list --mobile-phone '138 0013 8000' -o json
+  waypost leads list --custom-field plan=gold --birthday=--12-31`,
 	}, leadsPath, leadFilters,
 		col("ID", "leadsId"), col("NAME", "name"), column{"MOBILE", mobiles}, col("EMAIL", "email"), col("COMPANY", "company"),
 		col("GROUP", "leadsGroup"), col("REGION", "region"), col("EXTERNAL", "externalId"), col("UPDATED", "updatedAt"))

@@ -12,9 +12,11 @@ func TestLeadsCalls(t *testing.T) {
 	const lead = `{"leadsId":7,"name":"Ada","mobilePhone":["138","139"],"email":null,"updatedAt":"t"}`
 	routes := map[string]func(request) reply{
 		"POST /v1/leads": always(201, lead), "PATCH /v1/leads/7": always(201, lead), "PUT /v1/leads/7": always(201, lead),
-		"DELETE /v1/leads/7": always(204, ""),
-		"GET /v1/leads/7":    func(request) reply { return reply{200, lead, map[string]string{"ETag": `"abc"`}} },
-		"GET /v1/leads":      always(200, `{"items":[`+lead+`],"nextCursor":"more"}`),
+		"DELETE /v1/leads/7":   always(204, ""),
+		"GET /v1/leads/7":      func(request) reply { return reply{200, lead, map[string]string{"ETag": `"abc"`}} },
+		"GET /v1/leads":        always(200, `{"items":[`+lead+`],"nextCursor":"more"}`),
+		"GET /v1/leads/fields": always(200, `{"items":[{"name":"plan","type":"string","share":0.5}],"sampled":2}`),
+		"POST /v1/leads/count": always(200, `{"count":2,"sample":[7,8]}`),
 	}
 	shown := file(t, "lead.json", `{"leadsId":7,"name":"Ada","remark":null,"createdAt":"a","updatedAt":"b"}`)
 	for _, tt := range []struct {
@@ -41,6 +43,10 @@ func TestLeadsCalls(t *testing.T) {
 		{"show", "", []string{"show", "7"}, "GET /v1/leads/7", "", "", "leadsId      7\n"},
 		{"show the ETag", "", []string{"show", "7", "--etag"}, "GET /v1/leads/7", "", "", "\"abc\"\n"},
 		{"list", "", []string{"list"}, "GET /v1/leads?limit=50", "", "", "7   Ada   138, 139"},
+		{"fields", "", []string{"fields"}, "GET /v1/leads/fields", "", "", "plan  string  0.5\n"},
+		{"count", "", []string{"count", "--filter", "customFields.plan=gold", "--filter", "gender=2"}, "POST /v1/leads/count",
+			`{"audience":{"filter":{"customFields.plan":"gold","gender":2}}}`, "", "count   2\n"},
+		{"count of a list", "7\n8\n", []string{"count", "--leads", "-"}, "POST /v1/leads/count", `{"audience":{"leadsIds":[7,8]}}`, "", "sample  [7,8]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,10 +65,10 @@ func TestLeadsCalls(t *testing.T) {
 	}
 
 	p := newPeer(t, routes)
-	runCLI(t, p.environ(), "", "leads", "list", "--leads-group", "3", "--region", "0", "--name", "A d", "--mobile-phone", "+86", "--email", "a@b", "--external-id", "x", "--created-from", "1",
-		"--created-to", "2", "--updated-from", "3", "--updated-to", "4", "--sort", "-createdAt", "--limit", "9", "--cursor", "c").want(t, 0, nil, []string{"--cursor more"})
+	runCLI(t, p.environ(), "", "leads", "list", "--leads-group", "3", "--region", "0", "--name", "A d", "--mobile-phone", "+86", "--email", "a@b", "--external-id", "x", "--gender", "2", "--birthday=--12-31",
+		"--custom-field", "plan=gold", "--custom-field", "a b=x=y", "--created-from", "1", "--created-to", "2", "--updated-from", "3", "--updated-to", "4", "--sort", "-createdAt", "--limit", "9", "--cursor", "c").want(t, 0, nil, []string{"--cursor more"})
 	u, err := url.Parse(p.last(t).target)
-	want := "createdFrom=1&createdTo=2&cursor=c&email=a%40b&externalId=x&leadsGroup=3&limit=9&mobilePhone=%2B86&name=A+d&region=0&sort=-createdAt&updatedFrom=3&updatedTo=4"
+	want := "birthday=--12-31&createdFrom=1&createdTo=2&cursor=c&customFields.a+b=x%3Dy&customFields.plan=gold&email=a%40b&externalId=x&gender=2&leadsGroup=3&limit=9&mobilePhone=%2B86&name=A+d&region=0&sort=-createdAt&updatedFrom=3&updatedTo=4"
 	if err != nil || u.Query().Encode() != want {
 		t.Errorf("got  %s, %v\nwant %s", u.Query().Encode(), err, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -31,12 +32,17 @@ func (l *listing) flags(cmd *cobra.Command) {
 }
 
 // filters are flags that select the items of a list, an export or a redelivery, each with
-// its parameter of the API.
+// its parameter of the API. One whose parameter ends with a dot takes NAME=VALUE, several
+// times, for the parameters that go on with NAME.
 type filters []struct{ flag, name, help string }
 
 func (fs filters) flags(cmd *cobra.Command) {
 	for _, f := range fs {
-		cmd.Flags().String(f.flag, "", f.help)
+		if strings.HasSuffix(f.name, ".") {
+			cmd.Flags().StringArray(f.flag, nil, f.help)
+		} else {
+			cmd.Flags().String(f.flag, "", f.help)
+		}
 	}
 }
 
@@ -46,7 +52,13 @@ func (fs filters) flags(cmd *cobra.Command) {
 func (fs filters) query(cmd *cobra.Command) url.Values {
 	query := url.Values{}
 	for _, f := range fs {
-		if flag := cmd.Flag(f.flag); flag.Changed {
+		flag := cmd.Flag(f.flag)
+		if pairs, several := flag.Value.(interface{ GetSlice() []string }); several {
+			for _, pair := range pairs.GetSlice() {
+				name, value, _ := strings.Cut(pair, "=")
+				query.Add(f.name+name, value)
+			}
+		} else if flag.Changed {
 			query.Set(f.name, flag.Value.String())
 		}
 	}

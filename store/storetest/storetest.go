@@ -42,6 +42,7 @@ func Run(t *testing.T, open Open) {
 		{"journeys", journeyTests},
 		{"journey versions", journeyVersionTests},
 		{"enrollments", enrollmentTests},
+		{"enrollment lists", enrollmentListTests},
 		{"enroll nodes", onwardTests},
 		{"progress", progressTests},
 		{"cohorts", cohortTests},

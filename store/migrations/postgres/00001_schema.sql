@@ -93,6 +93,10 @@ CREATE INDEX leads_by_region_group ON leads (org, stage, region, leads_group, le
   WHERE region IS NOT NULL AND leads_group IS NOT NULL;
 CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id) INCLUDE (created_at, updated_at);
 CREATE INDEX leads_by_email ON leads (org, stage, email_folded, leads_id) WHERE email_folded IS NOT NULL;
+-- The birthdays of a day, in all years.
+CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, 6), leads_id) WHERE birthday IS NOT NULL;
+-- A value of a custom field that few leads have; one that many have is soon met in any order.
+CREATE INDEX leads_by_custom_field ON leads USING gin ((custom_fields::jsonb) jsonb_path_ops) WHERE custom_fields IS NOT NULL;
 -- The times of creation in each block of 8,192 leads_ids, see store/lead_blocks.go. Nothing
 -- else is looked up here: the scope does not come first, and no other index has the order
 -- of created_at + 0.
@@ -283,7 +287,7 @@ CREATE TABLE launches (
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
   filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
-  personal BOOLEAN NOT NULL, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
+  personal BOOLEAN NOT NULL, -- the filter can tell who somebody is: by a name, a number, an e-mail, an externalId, a birthday or a custom field
   control_group DOUBLE PRECISION NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second DOUBLE PRECISION NOT NULL, -- enrollments; 0: as fast as it goes
   start_at BIGINT,
@@ -354,7 +358,8 @@ CREATE INDEX cohorts_not_started ON cohorts (claimed_at) WHERE started_at IS NUL
 CREATE INDEX cohorts_ready ON cohorts (accepted_at, id) WHERE claimed_at IS NULL;
 
 -- The free half of a page takes a row's next version beside its first (a HOT update), which
--- spares the indexes until the enrollment ends: a fifth of the log.
+-- spares the indexes until place changes: a fifth of the log. An enrollment of one touchpoint
+-- changes it once, as it ends, which the indexes pay for anyway.
 CREATE TABLE enrollments (
   id TEXT COLLATE "C" PRIMARY KEY,
   org TEXT COLLATE "C" NOT NULL,
@@ -379,8 +384,17 @@ CREATE TABLE enrollments (
   created_at BIGINT NOT NULL,
   ended_at BIGINT,
   end_seq BIGINT, -- of the timeline entries that were recorded as it ended
-  end_entries TEXT -- those, as in timeline
+  end_entries TEXT, -- those, as in timeline
+  -- Where lists look for it: '' before its first node, the node where it stands, or how it has ended.
+  place TEXT COLLATE "C" NOT NULL GENERATED ALWAYS AS (CASE WHEN ended_at IS NOT NULL THEN '=' || status WHEN status = 'pending' THEN '' ELSE node_id END) STORED
 ) WITH (fillfactor = 50);
+-- Lists merge the places of a journey's versions (store/enrollment_list.go), so that one index
+-- has the enrollments of a journey, of a version, at a node and of an outcome, each in the order
+-- of their times. All of a launch's step have the same created_at: their entries share a key,
+-- and take 8 bytes each. An index that has node_id or status themselves, if only in its
+-- condition, would make each step of each journey write into all indexes.
+CREATE INDEX enrollments_by_place ON enrollments (journey_id, version, place, created_at);
+CREATE INDEX enrollments_by_lead ON enrollments (leads_id, created_at);
 -- What is to be in a cohort: what has ended by a message that was sent ahead, too.
 CREATE INDEX enrollments_without_cohort ON enrollments (id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
 CREATE INDEX enrollments_without_cohort_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);

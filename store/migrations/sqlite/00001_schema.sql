@@ -89,6 +89,8 @@ CREATE INDEX leads_by_region_group ON leads (org, stage, region, leads_group, le
   WHERE region IS NOT NULL AND leads_group IS NOT NULL;
 CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id, created_at, updated_at);
 CREATE INDEX leads_by_email ON leads (org, stage, email_folded) WHERE email_folded IS NOT NULL;
+-- The birthdays of a day, in all years.
+CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, 6)) WHERE birthday IS NOT NULL;
 -- The times of creation in each block of 8,192 leads_ids, see store/lead_blocks.go. Nothing
 -- else is looked up here: the scope does not come first, and no other index has the order
 -- of created_at + 0.
@@ -276,7 +278,7 @@ CREATE TABLE launches (
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
   filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
-  personal INTEGER NOT NULL, -- the filter tells who somebody is: a name, a number, an e-mail or an externalId
+  personal INTEGER NOT NULL, -- the filter can tell who somebody is: by a name, a number, an e-mail, an externalId, a birthday or a custom field
   control_group REAL NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second REAL NOT NULL, -- enrollments; 0: as fast as it goes
   start_at INTEGER,
@@ -371,8 +373,13 @@ CREATE TABLE enrollments (
   ended_at INTEGER,
   end_seq INTEGER, -- of the timeline entries that were recorded as it ended
   end_entries TEXT, -- those, as in timeline
+  -- Where lists look for it: '' before its first node, the node where it stands, or how it has ended.
+  place TEXT NOT NULL GENERATED ALWAYS AS (CASE WHEN ended_at IS NOT NULL THEN '=' || status WHEN status = 'pending' THEN '' ELSE node_id END) STORED,
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
+-- Lists merge the places of a journey's versions, see store/enrollment_list.go.
+CREATE INDEX enrollments_by_place ON enrollments (journey_id, version, place, created_at);
+CREATE INDEX enrollments_by_lead ON enrollments (leads_id, created_at);
 -- What is to be in a cohort: what has ended by a message that was sent ahead, too.
 CREATE INDEX enrollments_without_cohort ON enrollments (id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
 CREATE INDEX enrollments_without_cohort_by_version ON enrollments (journey_id, version, id) WHERE cohort_id IS NULL AND (ended_at IS NULL OR claimed_at IS NOT NULL);
