@@ -301,26 +301,19 @@ type placeRow struct {
 // enrollmentPlaces lists the places of the walk's journeys, with two looks into
 // enrollments_by_place for each.
 func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWalk) (places []placeRow, err error) {
-	var args []any
-	than := " AND (e.version, e.place) > (p.version, p.place)"
-	if w.f.Version != 0 {
-		than = " AND e.place > p.place" // an index does not begin at both columns where one is given
-	}
-	look := func(column, journey, than string) string {
-		look := "(SELECT e." + column + " FROM enrollments AS e WHERE e.journey_id = " + journey + than
-		if w.f.Version != 0 {
-			look += " AND e.version = ?"
-			args = append(args, w.f.Version)
-		}
-		return look + " ORDER BY e.version, e.place LIMIT 1)"
-	}
-	base := "SELECT j.id, " + look("version", "j.id", "") + ", " + look("place", "j.id", "") + " FROM journeys AS j WHERE j.org = ? AND j.stage = ?"
-	args = append(args, w.sc.Org, w.sc.Stage)
+	const look = "(SELECT e.place FROM enrollments AS e WHERE e.journey_id = %[1]s.journey_id AND e.version = %[1]s.version%[2]s ORDER BY e.place LIMIT 1)"
+	base := "SELECT v.journey_id, v.version, " + fmt.Sprintf(look, "v", "") +
+		" FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id WHERE j.org = ? AND j.stage = ?"
+	args := []any{w.sc.Org, w.sc.Stage}
 	if w.f.JourneyID != "" {
 		base += " AND j.id = ?"
 		args = append(args, w.f.JourneyID)
 	}
-	next := "SELECT p.journey_id, " + look("version", "p.journey_id", than) + ", " + look("place", "p.journey_id", than) + " FROM p WHERE p.version IS NOT NULL"
+	if w.f.Version != 0 {
+		base += " AND v.version = ?"
+		args = append(args, w.f.Version)
+	}
+	next := "SELECT p.journey_id, p.version, " + fmt.Sprintf(look, "p", " AND e.place > p.place") + " FROM p WHERE p.place IS NOT NULL"
 	direction := "DESC"
 	if w.f.OldestFirst {
 		direction = "ASC"
@@ -328,7 +321,7 @@ func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWal
 	err = tx.NewRaw("WITH RECURSIVE p (journey_id, version, place) AS ("+base+" UNION ALL "+next+`)
 		SELECT p.journey_id, p.version, p.place, (SELECT e.created_at FROM enrollments AS e WHERE e.journey_id = p.journey_id AND e.version = p.version
 			AND e.place = p.place AND e.created_at BETWEEN ? AND ? ORDER BY e.created_at `+direction+` LIMIT 1) AS first
-		FROM p WHERE p.version IS NOT NULL`, append(args, w.from, w.to)...).Scan(ctx, &places)
+		FROM p WHERE p.place IS NOT NULL`, append(args, w.from, w.to)...).Scan(ctx, &places)
 	if err != nil {
 		return nil, fmt.Errorf("look where enrollments are: %w", err)
 	}
