@@ -44,8 +44,9 @@ var statisticTests = []test{
 		// Several processes record, repeat and cancel what is theirs, and fold together.
 		journey := f.versions(t, 2)
 		var wanders []*wander
+		var hours sync.RWMutex
 		for i := range 4 {
-			wanders = append(wanders, &wander{fixture: f, journey: journey, rand: rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))})
+			wanders = append(wanders, &wander{fixture: f, journey: journey, hours: &hours, rand: rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))})
 		}
 		var running sync.WaitGroup
 		for _, w := range wanders {
@@ -73,6 +74,7 @@ var statisticTests = []test{
 type wander struct {
 	*fixture
 	journey   string
+	hours     *sync.RWMutex // keeps the clock from being advanced
 	rand      *rand.Rand
 	travelers []*traveler
 	heldOut   []time.Time // when a lead was
@@ -88,6 +90,7 @@ type traveler struct {
 	made       int // the version
 	version    int
 	seq, visit int
+	onward     int    // how often it has enrolled elsewhere
 	node       string // "": it has not begun
 	unrecorded []waypost.TimelineEntry
 	deferred   bool
@@ -95,7 +98,7 @@ type traveler struct {
 }
 
 func newWander(t testing.TB, f *fixture, seed uint64) *wander {
-	return &wander{fixture: f, journey: f.versions(t, 2), rand: rand.New(rand.NewPCG(seed, 1))}
+	return &wander{fixture: f, journey: f.versions(t, 2), hours: &sync.RWMutex{}, rand: rand.New(rand.NewPCG(seed, 1))}
 }
 
 func (w *wander) chance(percent int) bool { return w.rand.IntN(100) < percent }
@@ -117,7 +120,9 @@ func (w *wander) act(t testing.TB) {
 	case n < 14:
 		w.launchSome(t)
 	case n < 17:
+		w.hours.Lock()
 		w.clock.Advance(time.Duration(w.rand.IntN(40)) * time.Minute)
+		w.hours.Unlock()
 	case n < 22:
 		must[bool](t)(w.FoldStatistics(t.Context(), 1+w.rand.IntN(20)))
 	case n < 27 && len(w.calls) > 0:
@@ -166,10 +171,12 @@ func (w *wander) launchSome(t testing.TB) {
 	l := must[waypost.Launch](t)(w.CreateLaunch(t.Context(), scope, waypost.Launch{
 		JourneyID: w.journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{LeadsIDs: leads}, ControlGroup: 0.3,
 	}))
-	step := must[waypost.LaunchStep](t)(w.EnrollAudience(t.Context(), l.ID, 100))
-	for range step.HeldOut {
-		w.heldOut = append(w.heldOut, w.clock.Now())
-	}
+	w.hours.RLock()
+	step, err := w.EnrollAudience(t.Context(), l.ID, 100)
+	at := w.clock.Now()
+	w.hours.RUnlock()
+	ok(t, err)
+	w.heldOut = append(w.heldOut, slices.Repeat([]time.Time{at}, step.HeldOut)...)
 	for _, c := range w.claimAll(t, 100) {
 		ok(t, w.MarkStarted(t.Context(), c.ID))
 		if c.Version.Version != 1 { // of those who were moved
@@ -184,9 +191,9 @@ func (w *wander) launchSome(t testing.TB) {
 func (w *wander) onwardFrom(t testing.TB, from *traveler) {
 	b := waypost.OnwardBatch{
 		Scope: scope, JourneyID: w.journey, LaunchID: from.launch, Into: w.journey, Version: 1, Reentry: waypost.Reentry{Policy: waypost.ReentryAlways},
-		Items: []waypost.Onward{{Touchpoint: waypost.Touchpoint{EnrollmentID: from.id, Visit: 1000 + from.visit}, LeadsID: from.lead, Waited: true}},
+		Items: []waypost.Onward{{Touchpoint: waypost.Touchpoint{EnrollmentID: from.id, Visit: 1000 + from.onward}, LeadsID: from.lead, Waited: true}},
 	}
-	from.visit++
+	from.onward++
 	for range 2 {
 		result := must[map[waypost.Touchpoint]waypost.OnwardResult](t)(w.EnrollOnward(t.Context(), b))[b.Items[0].Touchpoint]
 		if id := result.EnrollmentID; id != "" && !slices.ContainsFunc(w.travelers, func(tr *traveler) bool { return tr.id == id }) {
