@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,9 +10,6 @@ import (
 
 // historySpan is what the history of a webhook has that is asked for without a beginning.
 const historySpan = 7 * 24 * time.Hour
-
-// intervals are what the parameter every can be.
-var intervals = map[string]time.Duration{"": time.Hour, "hour": time.Hour, "day": 24 * time.Hour}
 
 // intervalAnswer is an hour or a day of a webhook. Without attempts there are no
 // percentiles.
@@ -37,10 +35,7 @@ func answerInterval(i waypost.WebhookInterval) intervalAnswer {
 func (a *api) showHistory(ctx context.Context, r *request) (answer, error) {
 	p := &r.queryFaults
 	from, to := r.moment("from"), r.moment("to")
-	every, known := intervals[r.params["every"]]
-	if !known {
-		p.Add(waypost.DetailOutOfRange, "every", "must be hour or day")
-	}
+	every := cmp.Or(r.every(), waypost.StatisticsHour).Duration()
 	inOrder(p, "", "from", "to", from, to)
 	if to.IsZero() {
 		to = a.Now()

@@ -135,6 +135,15 @@ func (r *request) moment(name string) time.Time {
 	return moment(&r.queryFaults, name, r.text(name), plusHint(r.params[name]))
 }
 
+// every reads the parameter of that name, the length of an interval; absent is "".
+func (r *request) every() waypost.StatisticsSpan {
+	every := waypost.StatisticsSpan(r.params["every"])
+	if every != "" && every != waypost.StatisticsHour && every != waypost.StatisticsDay {
+		r.queryFaults.Add(waypost.DetailOutOfRange, "every", "must be hour or day")
+	}
+	return every
+}
+
 // moment reads a time (docs/contract.md, "Values"); absent is the zero time. hint is
 // added to the fault of a text that is no time.
 func moment(p *waypost.Problems, target string, raw *string, hint string) time.Time {

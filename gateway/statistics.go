@@ -61,10 +61,7 @@ const maxPoints = 1000
 
 func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 	version := int(r.integer("version", 1, 1<<31-1, 0))
-	every := waypost.StatisticsSpan(r.params["every"])
-	if every != "" && every != waypost.StatisticsHour && every != waypost.StatisticsDay {
-		r.queryFaults.Add(waypost.DetailOutOfRange, "every", "must be hour or day")
-	}
+	every := r.every()
 	from, to := r.moment("from"), r.moment("to")
 	inOrder(&r.queryFaults, "", "from", "to", from, cmp.Or(to, a.Now()))
 	if err := r.queryFaults.Err("query"); err != nil {
@@ -80,17 +77,12 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	c := counter{api: a, scope: r.scope, journey: j}
-	if version > 0 {
-		if c.shown, err = a.definition(ctx, r.scope, j.ID, version); err != nil {
-			return answer{}, err
-		}
-	} else if j.PublishedVersion > 0 {
-		if c.shown, err = a.definition(ctx, r.scope, j.ID, j.PublishedVersion); err != nil {
+	c := counter{api: a, scope: r.scope, journey: j, ordered: version > 0}
+	if shown := cmp.Or(version, j.PublishedVersion); shown > 0 {
+		if c.shown, err = a.definition(ctx, r.scope, j.ID, shown); err != nil {
 			return answer{}, err
 		}
 	}
-	c.ordered = version > 0
 	st, err := a.Journeys.Statistics(ctx, q)
 	if err != nil {
 		return answer{}, err

@@ -279,9 +279,9 @@ var ends = bulk{columns: []string{
 }}
 
 // recordFirst fails with asExpected where not all deliveries are as their attempts were
-// opened, or an enrollment has ended meanwhile or stands elsewhere than its entries say. What comes from u goes through d: joined
-// with u again, every row could be compared with all others, since nothing is known of
-// how many there are when this is planned.
+// opened, or an enrollment has ended meanwhile or stands elsewhere than its entries say. What
+// comes from u goes through d: joined with u again, every row could be compared with all
+// others, since nothing is known of how many there are when this is planned.
 var recordFirst = recordEnds("", "u", "AND d.status = 'pending' AND "+asOpened)
 
 // recordLater does so for attempts after the first, whose deliveries describe the attempt

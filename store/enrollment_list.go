@@ -332,14 +332,13 @@ func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWal
 // the first of what they have comes too late.
 func (s *Store) mergeStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, err error) {
 	for _, stream := range streams {
-		from, to := w.from, w.to
 		if len(rows) == n {
-			tighten(&from, &to, rows[n-1].CreatedAt.UnixMicro(), w.f.OldestFirst)
-			if w.f.OldestFirst && stream.first > to || !w.f.OldestFirst && stream.first < from {
+			tighten(&w.from, &w.to, rows[n-1].CreatedAt.UnixMicro(), w.f.OldestFirst)
+			if w.f.OldestFirst && stream.first > w.to || !w.f.OldestFirst && stream.first < w.from {
 				break
 			}
 		}
-		more, err := s.readStream(ctx, tx, w, stream, from, to, n)
+		more, err := s.readStream(ctx, tx, w, stream, n)
 		if err != nil {
 			return nil, err
 		}
@@ -358,10 +357,10 @@ func (s *Store) mergeStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk, s
 	return rows, nil
 }
 
-// readStream reads the first n enrollments of a stream in a span of time, and leaves out
-// what is long: params.
-func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, from, to int64, n int) (rows []startedRow, err error) {
-	where, args := " AND e.created_at BETWEEN ? AND ?", append(slices.Clone(stream.args), from, to)
+// readStream reads the first n enrollments of a walk's stream, and leaves out what is long:
+// params.
+func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, n int) (rows []startedRow, err error) {
+	where, args := " AND e.created_at BETWEEN ? AND ?", append(slices.Clone(stream.args), w.from, w.to)
 	order, than := " ORDER BY e.created_at DESC, e.id DESC", ">="
 	if w.f.OldestFirst {
 		order, than = " ORDER BY e.created_at, e.id", "<="
