@@ -1,6 +1,9 @@
 package waypost
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Event is something that a lead did, as a client reported it. EventID makes
 // reporting it again harmless.
@@ -12,6 +15,43 @@ type Event struct {
 	AcceptedAt time.Time      `json:"acceptedAt"`
 	// Seq orders the events of a lead as they were accepted; storage sets it.
 	Seq int64 `json:"-"`
+}
+
+// Place is where the event stands in a list, see Page.
+func (e Event) Place() string { return fmt.Sprintf("%d,%d", e.AcceptedAt.UnixMicro(), e.Seq) }
+
+// EventFilter selects events of a list; what is zero selects all.
+type EventFilter struct {
+	LeadsID     int64
+	Name        string
+	From, To    time.Time // AcceptedAt: From or later, before To
+	OldestFirst bool
+}
+
+// EventName is a name that events have.
+type EventName struct {
+	Name   string
+	Count  int       // events that are kept
+	LastAt time.Time // AcceptedAt of the last one
+}
+
+// MaxEventNames is how many names one list of them has.
+const MaxEventNames = 2000
+
+// EventRow is one line of an import of events: an event, or what is wrong with it.
+type EventRow struct {
+	Line  int // from 1
+	Event Event
+	Err   *Error // nil: the event is to be accepted
+}
+
+// EventImport is what has become of an import of events (docs/contract.md, "Events").
+type EventImport struct {
+	Total      int
+	Accepted   int
+	Duplicates int // their EventID was known
+	Failed     int
+	Errors     []ImportError // of the first MaxLineErrors failed lines, by line
 }
 
 // Wait is an enrollment that waits for an event at a waitForEvent node, or at a

@@ -95,3 +95,7 @@ const MaxImportRows = 1_000_000
 
 // MaxImportBody is the largest import, in bytes (docs/contract.md, "Bodies").
 const MaxImportBody = 64 << 20
+
+// MaxLineErrors is how many faulty lines an import of articles or of events tells about;
+// it counts all of them.
+const MaxLineErrors = 1000

@@ -110,10 +110,6 @@ type SearchHit struct {
 	Channels        []Channel
 }
 
-// MaxArticleErrors is how many faulty lines an import of articles tells about; it
-// counts all of them.
-const MaxArticleErrors = 1000
-
 // ArticleRow is one line of an import of articles: an article, or what is wrong
 // with it.
 type ArticleRow struct {
@@ -128,7 +124,7 @@ type ArticleImport struct {
 	Created int
 	Updated int
 	Failed  int
-	Errors  []ImportError // of the first MaxArticleErrors failed lines, by line
+	Errors  []ImportError // of the first MaxLineErrors failed lines, by line
 }
 
 // ReindexStatus is where a reindex stands.

@@ -36,39 +36,15 @@ func (a *api) importArticles(ctx context.Context, r *request) (answer, error) {
 	return ans, err
 }
 
-// checkText reads a file to its end, and goes back to its beginning.
-func checkText(file io.ReadSeeker, charset string) error {
-	in, err := textReader(file, charset)
-	if err == nil {
-		_, err = io.Copy(io.Discard, in)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = file.Seek(0, io.SeekStart)
-	return err
-}
-
-// articleRows reads an import of one article a line, with constant memory. A line that
-// is no article is a row with an Err; an error means that the file cannot be read, or,
-// PayloadTooLarge, that it has more than most lines: short ones that all fail would keep
-// the database busy for minutes.
+// articleRows reads an import of one article a line.
 func articleRows(file io.Reader, charset string, most int) iter.Seq2[waypost.ArticleRow, error] {
-	return upTo(most, "lines", func() (func() (waypost.ArticleRow, error), error) {
-		in, err := textReader(file, charset)
-		lines := newLineReader(in, maxArticle)
-		return func() (waypost.ArticleRow, error) { return articleRow(&lines) }, err
-	})
-}
-
-func articleRow(lines *lineReader) (waypost.ArticleRow, error) {
-	line, err := lines.next()
-	row := waypost.ArticleRow{Line: line.number, Err: line.fault}
-	if err != nil || line.fault != nil {
+	return eachLine(file, charset, most, maxArticle, func(line importLine) (row waypost.ArticleRow, err error) {
+		row = waypost.ArticleRow{Line: line.number, Err: line.fault}
+		if line.fault == nil {
+			if row.Article, err = readArticle(line.text, ""); errors.As(err, &row.Err) {
+				err = nil
+			}
+		}
 		return row, err
-	}
-	if row.Article, err = readArticle(line.text, ""); errors.As(err, &row.Err) {
-		err = nil
-	}
-	return row, err
+	})
 }

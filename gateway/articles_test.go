@@ -265,7 +265,7 @@ func TestImportArticles(t *testing.T) {
 		t.Errorf("first %s, again %s", first.raw, again.raw)
 	}
 	// Of many faulty lines only some are told about.
-	if a := f.importArticles(nil, strings.Repeat("{}\n", 1005)).expect(t, 200); a.json["failed"] != 1005.0 || len(a.json["errors"].([]any)) != waypost.MaxArticleErrors {
+	if a := f.importArticles(nil, strings.Repeat("{}\n", 1005)).expect(t, 200); a.json["failed"] != 1005.0 || len(a.json["errors"].([]any)) != waypost.MaxLineErrors {
 		t.Errorf("failed %v, %d errors", a.json["failed"], len(a.json["errors"].([]any)))
 	}
 	f.do(call{method: "POST", target: "/v1/articles/import", body: `{"articles":[]}`}).fault(t, 415, "UnsupportedMediaType", []string{}...)

@@ -197,12 +197,9 @@ func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.EnrollmentFilter{
 		JourneyID: r.params["journeyId"], Version: int(r.integer("version", 1, math.MaxInt32, 0)), NodeID: r.params["nodeId"],
 		Statuses: r.enrollmentStatuses(), LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), LaunchID: r.params["launchId"],
-		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.params["sort"] == "createdAt",
+		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.oldestFirst("createdAt"),
 	}
 	inOrder(&r.queryFaults, "", "from", "to", filter.From, filter.To)
-	if sort, given := r.params["sort"]; given && sort != "createdAt" && sort != "-createdAt" {
-		r.queryFaults.Add(waypost.DetailOutOfRange, "sort", "must be createdAt or -createdAt")
-	}
 	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}

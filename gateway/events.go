@@ -2,6 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io"
+	"iter"
+	"math"
 	"net/http"
 	"regexp"
 	"strings"
@@ -16,6 +20,12 @@ type Events interface {
 	// AcceptEvent stores an event once for its EventID, and tells whether it was
 	// not there before. NotFound: the lead.
 	AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error)
+	// ImportEvents does so with each line that has no Err. Those of a lead that is not there
+	// fail by themselves. An error of rows ends it; what was stored before stays.
+	ImportEvents(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.EventRow, error]) (waypost.EventImport, error)
+	ListEvents(ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page) ([]waypost.Event, error)
+	// EventNames lists the names that events have, the most frequent first.
+	EventNames(ctx context.Context, sc waypost.Scope) ([]waypost.EventName, error)
 }
 
 // Bounds of an event's members.
@@ -31,9 +41,10 @@ type eventBody struct {
 	Properties map[string]any `json:"properties"`
 }
 
-func decodeEvent(r *request) (waypost.Event, error) {
+// readEvent reads and checks an event.
+func readEvent(document []byte) (waypost.Event, error) {
 	var body eventBody
-	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+	err := checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
 		switch id := body.EventID; {
 		case strings.TrimSpace(id) == "":
 			p.Add(waypost.DetailNullValue, "eventId", "is missing or blank")
@@ -79,7 +90,7 @@ type eventAnswer struct {
 
 // acceptEvent stores an event; enrollments that wait for it are told by the pump.
 func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
-	e, err := decodeEvent(r)
+	e, err := readEvent(r.body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -91,5 +102,94 @@ func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
 		return fresh, err
 	}, func(fresh bool) (answer, error) {
 		return answer{status: http.StatusAccepted, body: eventAnswer{e.EventID, !fresh}}, nil
+	})
+}
+
+// listedEvent is an event as a list has it.
+type listedEvent struct {
+	EventID    string         `json:"eventId"`
+	Name       string         `json:"name"`
+	LeadsID    int64          `json:"leadsId"`
+	Properties map[string]any `json:"properties"`
+	AcceptedAt string         `json:"acceptedAt"`
+}
+
+func answerEvent(e waypost.Event) listedEvent {
+	return listedEvent{e.EventID, e.Name, e.LeadsID, e.Properties, stamp(e.AcceptedAt)}
+}
+
+func (a *api) listEvents(ctx context.Context, r *request) (answer, error) {
+	filter := waypost.EventFilter{
+		LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), Name: r.params["name"],
+		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.oldestFirst("acceptedAt"),
+	}
+	if filter.Name != "" {
+		checkEventName(&r.queryFaults, "name", filter.Name)
+	}
+	inOrder(&r.queryFaults, "", "from", "to", filter.From, filter.To)
+	return answerPage(r, func(page waypost.Page) ([]waypost.Event, error) {
+		return a.Events.ListEvents(ctx, r.scope, filter, page)
+	}, waypost.Event.Place, answerEvent)
+}
+
+// eventNames is the answer with the names that events have.
+type eventNames struct {
+	Items []eventNameAnswer `json:"items"`
+}
+
+type eventNameAnswer struct {
+	Name   string `json:"name"`
+	Count  int    `json:"count"`
+	LastAt string `json:"lastAt"`
+}
+
+func (a *api) listEventNames(ctx context.Context, r *request) (answer, error) {
+	names, err := a.Events.EventNames(ctx, r.scope)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(eventNames{described(names, func(n waypost.EventName) eventNameAnswer { return eventNameAnswer{n.Name, n.Count, stamp(n.LastAt)} })})
+}
+
+// eventImportAnswer is the result of an import of events.
+type eventImportAnswer struct {
+	Total      int           `json:"total"`
+	Accepted   int           `json:"accepted"`
+	Duplicates int           `json:"duplicates"`
+	Failed     int           `json:"failed"`
+	Errors     []importError `json:"errors"`
+}
+
+// answerEventImport answers 202 as for one event if all are accepted, else 207.
+func answerEventImport(im waypost.EventImport) (answer, error) {
+	status := http.StatusAccepted
+	if im.Failed > 0 {
+		status = http.StatusMultiStatus
+	}
+	return answer{status: status, body: eventImportAnswer{im.Total, im.Accepted, im.Duplicates, im.Failed, described(im.Errors, answerImportError)}}, nil
+}
+
+// importEvents accepts the events before it answers, as importArticles does with articles.
+func (a *api) importEvents(ctx context.Context, r *request) (answer, error) {
+	if err := checkText(r.spool, r.charset); err != nil {
+		return answer{}, err
+	}
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.EventImport, error) {
+		return a.Events.ImportEvents(ctx, r.scope, eventRows(r.spool, r.charset, waypost.MaxImportRows))
+	}, answerEventImport)
+	a.Waker.Wake() // also after an error: some may be accepted
+	return ans, err
+}
+
+// eventRows reads an import of one event a line.
+func eventRows(file io.Reader, charset string, most int) iter.Seq2[waypost.EventRow, error] {
+	return eachLine(file, charset, most, maxBody, func(line importLine) (row waypost.EventRow, err error) {
+		row = waypost.EventRow{Line: line.number, Err: line.fault}
+		if line.fault == nil {
+			if row.Event, err = readEvent(line.text); errors.As(err, &row.Err) {
+				err = nil
+			}
+		}
+		return row, err
 	})
 }

@@ -2,6 +2,9 @@ package gateway_test
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,7 +104,7 @@ func TestEventFaults(t *testing.T) {
 	f.do(call{method: "POST", target: "/v1/events", body: `{}`, headers: map[string]string{"Content-Type": "application/x-ndjson"}}).fault(t, 415, "UnsupportedMediaType")
 	f.send("POST", "/v1/events", strings.Repeat(" ", 1<<20+1)).fault(t, 413, "PayloadTooLarge")
 	f.send("POST", "/v1/events?x=1", `{}`).fault(t, 400, "BadRequest", "UnknownField x")
-	f.get("/v1/events").fault(t, 405, "MethodNotAllowed")
+	f.send("PUT", "/v1/events", `{}`).fault(t, 405, "MethodNotAllowed")
 	f.send("POST", "/v1/events", `{"eventId":"e","name":"a b","leadsId":999}`).fault(t, 400, "BadRequest") // before its lead's existence
 	if f.wakes.n.Load() != 0 {
 		t.Error("woken by what was refused")
@@ -128,5 +131,150 @@ func TestConcurrentEvents(t *testing.T) {
 	group.Wait()
 	if fresh.Load() != 1 || f.wakes.n.Load() != 1 {
 		t.Errorf("%d of 16 reports were the first, woken %d times", fresh.Load(), f.wakes.n.Load())
+	}
+}
+
+func TestListEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada, bob := f.newLead("Ada"), f.newLead("Bob")
+	at := func() string { return url.QueryEscape(f.clock.Now().Format(time.RFC3339Nano)) }
+	var second string
+	for i, event := range []string{"purchase", "login", "purchase", "login", "purchase"} {
+		if i == 1 {
+			second = at()
+		}
+		body := fmt.Sprintf(`{"eventId":"e%d","name":%q,"leadsId":%d,"properties":{"n":%d}}`, i, event, []int64{ada, bob}[i/3], i)
+		f.send("POST", "/v1/events", body).expect(t, 202)
+		f.clock.advance(time.Second)
+	}
+	a := f.get("/v1/events?limit=1&name=login").expect(t, 200)
+	want := fmt.Sprintf(`{"items":[{"eventId":"e3","name":"login","leadsId":%d,"properties":{"n":3},"acceptedAt":"2026-01-31T12:00:03.000Z"}],"nextCursor":`, bob)
+	if !strings.HasPrefix(a.raw, want) {
+		t.Errorf("%s", a.raw)
+	}
+	for query, want := range map[string]string{
+		"":                              "e4 e3 e2 e1 e0",
+		"sort=-acceptedAt":              "e4 e3 e2 e1 e0",
+		"sort=acceptedAt":               "e0 e1 e2 e3 e4",
+		"name=purchase":                 "e4 e2 e0",
+		"name=purchase&sort=acceptedAt": "e0 e2 e4",
+		"name=other":                    "",
+		fmt.Sprintf("leadsId=%d", ada):  "e2 e1 e0",
+		fmt.Sprintf("leadsId=%d&name=login", bob): "e3",
+		"leadsId=999":                      "",
+		"from=" + second:                   "e4 e3 e2 e1",
+		"to=" + second:                     "e0",
+		"from=" + second + "&to=" + second: "",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(f.listed("/v1/events", "eventId", values), " "); got != want {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+	if a := f.do(call{method: "GET", target: "/v1/events", headers: map[string]string{"X-Cloud-Stage": "test"}}).expect(t, 200); a.raw != `{"items":[],"nextCursor":null}` {
+		t.Errorf("in another stage: %s", a.raw)
+	}
+	for query, details := range map[string][]string{
+		"sort=createdAt":                                 {"OutOfRange sort"},
+		"name=a+b&leadsId=0&limit=501":                   {"OutOfRange limit", "OutOfRange leadsId", "InvalidFormat name"},
+		"from=x&to=2026-01-31":                           {"InvalidFormat from", "InvalidFormat to"},
+		"from=" + at() + "&to=" + second:                 {"OutOfRange from"},
+		"eventId=e1":                                     {"UnknownField eventId"},
+		"cursor=AAAA":                                    {"InvalidFormat cursor"},
+		"name=purchase&cursor=" + a.str(t, "nextCursor"): {"InvalidFormat cursor"},
+	} {
+		f.get("/v1/events?"+query).fault(t, 400, "BadRequest", details...)
+	}
+}
+
+func TestEventNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if a := f.get("/v1/events/names").expect(t, 200); a.raw != `{"items":[]}` {
+		t.Errorf("before any: %s", a.raw)
+	}
+	lead, gone := f.newLead("Ada"), f.newLead("Bob")
+	for i, name := range []string{"login", "purchase", "login"} {
+		f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"%d","name":%q,"leadsId":%d}`, i, name, lead)).expect(t, 202)
+		f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"gone %d","name":%q,"leadsId":%d}`, i, name, gone)).expect(t, 202)
+		f.clock.advance(time.Second)
+	}
+	f.send("DELETE", fmt.Sprintf("/v1/leads/%d", gone), "").expect(t, 204)
+	want := `{"items":[{"name":"login","count":2,"lastAt":"2026-01-31T12:00:02.000Z"},{"name":"purchase","count":1,"lastAt":"2026-01-31T12:00:01.000Z"}]}`
+	for range 2 {
+		if a := f.get("/v1/events/names").expect(t, 200); a.raw != want {
+			t.Errorf("%s", a.raw)
+		}
+		if _, err := f.store.FoldEventNames(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.get("/v1/events/names?limit=1").fault(t, 400, "BadRequest", "UnknownField limit")
+}
+
+func (f *fixture) importEvents(headers map[string]string, lines ...string) answer {
+	f.t.Helper()
+	c := call{method: "POST", target: "/v1/events/import", body: strings.Join(lines, "\n"), headers: map[string]string{"Content-Type": "application/x-ndjson"}}
+	maps.Copy(c.headers, headers)
+	return f.do(c)
+}
+
+func TestImportEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	lead := f.newLead("Ada")
+	line := func(id string, lead int64) string {
+		return fmt.Sprintf(`{"eventId":%q,"name":"purchase","leadsId":%d,"properties":{"amount":1}}`, id, lead)
+	}
+	a := f.importEvents(nil, "\ufeff"+line("a", lead), "", line("b", lead)+"\r", line("a", lead), " ").expect(t, 202)
+	if a.raw != `{"total":3,"accepted":2,"duplicates":1,"failed":0,"errors":[]}` || f.wakes.n.Load() != 1 {
+		t.Errorf("%s, woken %d times", a.raw, f.wakes.n.Load())
+	}
+	a = f.importEvents(nil, line("a", lead), "{", "[]", line("c", 999), `{"eventId":"","name":"a b","leadsId":1,"x":1}`, line("c", lead), strings.Repeat(" ", 1<<20)+"{}", line("b", 999)).expect(t, 207)
+	if want := `{"total":8,"accepted":1,"duplicates":1,"failed":6,"errors":[{"line":2,`; !strings.HasPrefix(a.raw, want) {
+		t.Errorf("%s", a.raw)
+	}
+	var failed []string
+	for _, e := range a.json["errors"].([]any) {
+		e := e.(map[string]any)
+		codes := []string{fmt.Sprint(e["line"], " ", e["code"], " ", e["target"])}
+		for _, d := range e["detail"].([]any) {
+			d := d.(map[string]any)
+			codes = append(codes, fmt.Sprint(d["code"], " ", d["target"]))
+		}
+		failed = append(failed, strings.Join(codes, ", "))
+	}
+	want := []string{
+		"2 BadRequest , InvalidFormat ", "3 BadRequest , InvalidType ", "4 NotFound leadsId", "5 BadRequest , UnknownField x, NullValue eventId, InvalidFormat name",
+		"7 BadRequest , TooLong ", "8 NotFound leadsId",
+	}
+	if !slices.Equal(failed, want) {
+		t.Errorf("failed %q, want %q", failed, want)
+	}
+	if got := f.listed("/v1/events", "eventId", url.Values{"sort": {"acceptedAt"}}); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("stored %q", got)
+	}
+	if a := f.importEvents(nil, "").expect(t, 202); a.raw != `{"total":0,"accepted":0,"duplicates":0,"failed":0,"errors":[]}` {
+		t.Errorf("nothing: %s", a.raw)
+	}
+	key := map[string]string{"Idempotency-Key": "k"}
+	first, again := f.importEvents(key, line("k", lead), "{}").expect(t, 207), f.importEvents(key, line("k", lead), "{}").expect(t, 207)
+	if first.json["accepted"] != 1.0 || again.raw != first.raw || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("first %s, again %s", first.raw, again.raw)
+	}
+	f.importEvents(key, line("l", lead)).fault(t, 409, "Conflict", []string{}...)
+	if a := f.importEvents(nil, strings.Repeat("{}\n", 1005)).expect(t, 207); a.json["failed"] != 1005.0 || len(a.json["errors"].([]any)) != waypost.MaxLineErrors {
+		t.Errorf("failed %v, %d errors", a.json["failed"], len(a.json["errors"].([]any)))
+	}
+	// Of what is not text as a whole, nothing is stored.
+	f.importEvents(nil, line("m", lead), "\xff").fault(t, 400, "BadRequest")
+	f.importEvents(map[string]string{"Content-Type": "application/json"}, line("m", lead)).fault(t, 415, "UnsupportedMediaType", []string{}...)
+	f.get("/v1/events/import").fault(t, 405, "MethodNotAllowed")
+	if a := f.get("/v1/events?limit=1").expect(t, 200); a.json["items"].([]any)[0].(map[string]any)["eventId"] != "k" {
+		t.Errorf("stored %s", a.raw)
 	}
 }

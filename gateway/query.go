@@ -135,6 +135,15 @@ func (r *request) moment(name string) time.Time {
 	return moment(&r.queryFaults, name, r.text(name), plusHint(r.params[name]))
 }
 
+// oldestFirst reads the parameter sort of a list that has one order, newest first by default.
+func (r *request) oldestFirst(order string) bool {
+	sort, given := r.params["sort"]
+	if given && sort != order && sort != "-"+order {
+		r.queryFaults.Add(waypost.DetailOutOfRange, "sort", "must be %[1]s or -%[1]s", order)
+	}
+	return sort == order
+}
+
 // every reads the parameter of that name, the length of an interval; absent is "".
 func (r *request) every() waypost.StatisticsSpan {
 	every := waypost.StatisticsSpan(r.params["every"])

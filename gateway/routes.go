@@ -54,6 +54,8 @@ var (
 
 	enrollmentQuery = append([]string{"journeyId", "version", "nodeId", "status", "leadsId", "launchId", "from", "to", "sort"}, pageQuery...)
 
+	eventQuery = append([]string{"leadsId", "name", "from", "to", "sort"}, pageQuery...)
+
 	pageQuery    = []string{"limit", "cursor"}
 	journeyQuery = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
 	webhookQuery = append([]string{"name", "enabled"}, pageQuery...)
@@ -128,6 +130,9 @@ var routes = []route{
 	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelJourney)},
 
 	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*api).acceptEvent},
+	{"GET", "/v1/events", waypost.GrantJourneysRead, noBody, eventQuery, (*api).listEvents},
+	{"GET", "/v1/events/names", waypost.GrantJourneysRead, noBody, nil, (*api).listEventNames},
+	{"POST", "/v1/events/import", waypost.GrantJourneysRun, linesBody, nil, (*api).importEvents},
 
 	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
 	{"GET", "/v1/deliveries/summary", waypost.GrantDeliveriesRead, noBody, deliverySummaryQuery, (*api).summarizeDeliveries},

@@ -151,6 +151,38 @@ func (l *lineReader) next() (importLine, error) {
 	}
 }
 
+// checkText reads a file to its end, and goes back to its beginning.
+func checkText(file io.ReadSeeker, charset string) error {
+	in, err := textReader(file, charset)
+	if err == nil {
+		_, err = io.Copy(io.Discard, in)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return err
+}
+
+// eachLine reads an import of one JSON object a line, which is stored as it is read, with
+// constant memory. read makes a row of a line, which has its fault if it cannot be one; an error
+// means that the file cannot be read, or, PayloadTooLarge, that it has more than most lines:
+// short ones that all fail would keep the database busy for minutes. longest is how many bytes
+// a line can have.
+func eachLine[R any](file io.Reader, charset string, most, longest int, read func(importLine) (R, error)) iter.Seq2[R, error] {
+	return upTo(most, "lines", func() (func() (R, error), error) {
+		in, err := textReader(file, charset)
+		lines := newLineReader(in, longest)
+		return func() (row R, err error) {
+			line, err := lines.next()
+			if err != nil {
+				return row, err
+			}
+			return read(line)
+		}, err
+	})
+}
+
 // readLine reads a line into l.text; the rest of a line that is too long is thrown away.
 func (l *lineReader) readLine() (tooLong bool, err error) {
 	l.text = l.text[:0]

@@ -14,12 +14,6 @@ import (
 	"waypost"
 )
 
-// Bounds of a batch of imported articles: one transaction.
-const (
-	maxArticleBatch      = 500
-	maxArticleBatchBytes = 4 << 20 // save that one article may exceed it
-)
-
 // articleLine is a line of an import that was checked as far as that needs no
 // article: a row to store, or what is wrong with it.
 type articleLine struct {
@@ -35,29 +29,13 @@ type articleLine struct {
 // again. The index is told after the articles that were put alone.
 func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
 	defer wrap(&err, "import articles")
-	var batch []articleLine
-	size := 0
-	flush := func(last bool) (err error) {
+	err = inBatches(ctx, rows, func(row waypost.ArticleRow) (articleLine, int, error) {
+		line, err := newArticleLine(sc, row)
+		return line, line.row.Size, err
+	}, func(batch []articleLine, last bool) (err error) {
 		done, err = s.importArticles(ctx, sc, batch, done, last)
-		clear(batch) // the texts
-		batch, size = batch[:0], 0
 		return err
-	}
-	for row, err := range rows {
-		var line articleLine
-		if err == nil {
-			line, err = newArticleLine(sc, row)
-		}
-		if err == nil && (len(batch) == maxArticleBatch || len(batch) > 0 && size+line.row.Size > maxArticleBatchBytes) {
-			err = flush(false)
-		}
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return done, err
-		}
-		batch = append(batch, line)
-		size += line.row.Size
-	}
-	err = flush(true)
+	})
 	return done, err
 }
 
@@ -117,9 +95,7 @@ func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, ba
 		}
 		if fault != nil {
 			result.Failed++
-			if len(result.Errors) < waypost.MaxArticleErrors {
-				result.Errors = append(result.Errors, waypost.ImportError{Line: l.line, Error: fault})
-			}
+			result.Errors = withFault(result.Errors, l.line, fault)
 			continue
 		}
 		row := l.row

@@ -546,20 +546,20 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error)
 // cancelEach notes a cancel of its own, of the given time, for each of the
 // enrollments that has not ended, and carries it out.
 func (s *Store) cancelEach(ctx context.Context, tx bun.Tx, ids []string, at time.Time) ([]enrollmentRow, error) {
-	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, controlRow{Kind: waypost.ControlCancel, From: stamp{at}})
+	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, stamp{at}, func(string) controlRow { return controlRow{Kind: waypost.ControlCancel} })
 }
 
-// endEach notes a control of its own for each of the enrollments that has not ended,
-// and ends it with the status that the control means.
-func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, control controlRow) ([]enrollmentRow, error) {
-	ended, err := s.endEarly(ctx, tx, ids, status, control.From.Time, "")
+// endEach notes a control of its own, of the given time, for each of the enrollments that has
+// not ended, and ends it with the status that the control means.
+func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at stamp, control func(id string) controlRow) ([]enrollmentRow, error) {
+	ended, err := s.endEarly(ctx, tx, ids, status, at.Time, "")
 	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
 	targets := mapped(ended, enrollmentRow.id)
 	rows := mapped(targets, func(target string) controlRow {
-		row := control
-		row.Target = target
+		row := control(target)
+		row.Target, row.From = target, at
 		return row
 	})
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {

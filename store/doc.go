@@ -32,6 +32,9 @@
 //	lead_fold.go          names and e-mail addresses as lists compare them
 //	lead_erase.go         what goes with a lead that is deleted
 //	lead_events.go        Events of leads
+//	lead_event_names.go   the names that events have
+//	lead_event_import.go  imports of events
+//	import_lines.go       what imports have in common that are stored as they are read
 //	lead_import.go        Imports of leads
 //	lead_import_parts.go  the rows that an import has yet to process
 //	lead_import_batch.go  one step of an import

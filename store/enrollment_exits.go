@@ -56,23 +56,37 @@ func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version 
 	return true, s.shareLeads(ctx, tx, leads)
 }
 
-// exit ends the enrollments of the event's lead that run and whose version exits on
-// it, as a cancel would end them, and tells their workflows. Those that are canceled
-// with their launch or journey, and not swept yet, stay so. The lead is locked.
-func (s *Store) exit(ctx context.Context, tx bun.Tx, e eventRow) error {
-	var found []enrollmentRow
-	err := tx.NewSelect().Model(&found).Column("id", "journey_id", "launch_id").
-		Where("e.leads_id = ? AND e.exits AND e.ended_at IS NULL", e.LeadsID).
-		Where("EXISTS (SELECT 1 FROM journey_exits AS jx WHERE jx.journey_id = e.journey_id AND jx.version = e.version AND jx.event = ?)", e.Name).
-		Scan(ctx)
+// exit ends the enrollments of the events' leads that run and whose version exits on one of
+// them, as a cancel would end them, and tells their workflows. Those that are canceled
+// with their launch or journey, and not swept yet, stay so. The leads are locked.
+func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+	var found []struct {
+		enrollmentRow `bun:",extend"`
+		Event         string `bun:"event"`
+	}
+	err := tx.NewSelect().Model(&found).Column("e.id", "e.journey_id", "e.launch_id", "e.leads_id", "jx.event").
+		Join("JOIN journey_exits AS jx ON jx.journey_id = e.journey_id AND jx.version = e.version").
+		Where("e.leads_id IN (?) AND e.exits AND e.ended_at IS NULL", bun.List(distinct(mapped(events, leadOfEvent)))).
+		Where("jx.event IN (?)", bun.List(distinct(mapped(events, nameOfEvent)))).Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for enrollments that exit: %w", err)
 	}
 	type group struct{ journeyID, launchID string }
 	groups := map[group][]string{}
+	first, by := firstOfKind(events), map[string]int{} // by which of the events an enrollment exits
 	for _, row := range found {
-		key := group{row.JourneyID, text(row.LaunchID)}
-		groups[key] = append(groups[key], row.ID)
+		i, matches := first[eventKind{row.LeadsID, row.Event}]
+		if !matches {
+			continue
+		}
+		earlier, again := by[row.ID]
+		if !again {
+			key := group{row.JourneyID, text(row.LaunchID)}
+			groups[key] = append(groups[key], row.ID)
+		}
+		if !again || i < earlier {
+			by[row.ID] = i
+		}
 	}
 	var leaving []string
 	for key, ids := range groups {
@@ -90,9 +104,11 @@ func (s *Store) exit(ctx context.Context, tx bun.Tx, e eventRow) error {
 		return nil
 	}
 	slices.Sort(leaving)
-	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, controlRow{Kind: waypost.ControlExit, From: e.AcceptedAt, Event: e.Name})
+	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, events[0].AcceptedAt, func(id string) controlRow {
+		return controlRow{Kind: waypost.ControlExit, Event: events[by[id]].Name}
+	})
 	if err != nil {
 		return fmt.Errorf("exit enrollments: %w", err)
 	}
-	return s.notify(ctx, tx, noticesOf(left, true), false)
+	return s.notify(ctx, tx, noticesOf(left, true), bulk)
 }

@@ -328,6 +328,9 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 		if err := eraseLead(ctx, tx, id); err != nil {
 			return err
 		}
+		if _, err := s.deleteEvents(ctx, tx, tx.NewDelete().Where("leads_id = ?", id)); err != nil {
+			return err
+		}
 		_, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx)
 		return err
 	})

@@ -2,6 +2,10 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -20,10 +24,27 @@ type eventRow struct {
 	AcceptedAt stamp  `bun:"accepted_at"`
 }
 
+func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
+	var p waypost.Problems
+	checkText(&p, "eventId", e.EventID)
+	checkText(&p, "name", e.Name)
+	if err := p.Err("event"); err != nil {
+		return row, err
+	}
+	if e.Properties == nil {
+		e.Properties = map[string]any{}
+	}
+	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID}
+	row.Properties, err = toJSON(e.Properties)
+	return row, err
+}
+
 func (r eventRow) event() (waypost.Event, error) {
 	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Seq: r.Seq}
 	return e, fromJSON(r.Properties, &e.Properties)
 }
+
+func leadOfEvent(r eventRow) int64 { return r.LeadsID }
 
 // AcceptEvent stores an event, ends the lead's enrollments whose journeys exit on one
 // of its name, as CancelEnrollment does but as exited, and tells their workflows and
@@ -32,45 +53,194 @@ func (r eventRow) event() (waypost.Event, error) {
 // if it lacks the lead.
 func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
 	defer wrap(&err, "accept event")
-	var p waypost.Problems
-	checkText(&p, "eventId", e.EventID)
-	checkText(&p, "name", e.Name)
-	if err := p.Err("event"); err != nil {
-		return false, err
-	}
-	if e.Properties == nil {
-		e.Properties = map[string]any{}
-	}
-	properties, err := toJSON(e.Properties)
+	row, err := newEventRow(sc, e)
 	if err != nil {
 		return false, err
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		// Await locks the lead too: either it sees this event, or this sees its waits.
-		if _, err := s.lockLead(ctx, tx, sc, e.LeadsID, forChange); err != nil {
-			return err
-		}
-		row := eventRow{
-			Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID,
-			Properties: properties, AcceptedAt: stamp{s.time()},
-		}
-		n, err := affected(tx.NewInsert().Model(&row).On("CONFLICT (org, stage, event_id) DO NOTHING").Returning("NULL").Exec(ctx))
+		outcomes, err := s.acceptEvents(ctx, tx, sc, []eventRow{row}, false)
 		if err != nil {
 			return err
 		}
-		if fresh = n > 0; !fresh {
-			return s.keep(ctx, tx, fresh)
+		if fault := outcomes[0].fault; fault != nil {
+			return fault
 		}
-		if err := s.exit(ctx, tx, row); err != nil { // first: who leaves waits no longer
-			return err
-		}
-		_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until)
-			SELECT wt.workflow_id, wt.enrollment_id, ?, ?, 0 FROM waits AS wt WHERE wt.leads_id = ? AND wt.event = ? AND NOT wt.closed
-			ORDER BY wt.enrollment_id, wt.visit`, row.EventID, row.AcceptedAt, row.LeadsID, row.Name).Exec(ctx)
-		if err != nil {
-			return err
-		}
+		fresh = outcomes[0].fresh
 		return s.keep(ctx, tx, fresh)
 	})
 	return fresh, err
 }
+
+// eventOutcome is what became of an event that was to be accepted.
+type eventOutcome struct {
+	fresh bool           // the scope did not know its EventID
+	fault *waypost.Error // nil: it is stored
+}
+
+// acceptEvents stores events of a scope in their order, with all that follows from them;
+// see AcceptEvent. Those in bulk are of many leads.
+func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
+	// Await locks the leads too: either it sees these events, or this sees its waits.
+	var leads []int64
+	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
+		Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(distinct(mapped(rows, leadOfEvent))), sc.Org, sc.Stage).Order("leads_id")
+	if err := s.lockFor(q, forChange).Scan(ctx, &leads); err != nil {
+		return nil, fmt.Errorf("lock leads: %w", err)
+	}
+	outcomes := make([]eventOutcome, len(rows))
+	at := stamp{s.time()}
+	first := map[string]bool{} // by EventID
+	var fresh []eventRow
+	var places []int // of those in rows
+	for i, row := range rows {
+		if _, known := slices.BinarySearch(leads, row.LeadsID); !known {
+			outcomes[i].fault = waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
+		} else if !first[row.EventID] {
+			first[row.EventID] = true
+			row.AcceptedAt = at
+			fresh, places = append(fresh, row), append(places, i)
+		}
+	}
+	err := insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
+		r := &fresh[i]
+		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt}
+	}, func(i int) { outcomes[places[i]].fresh = true })
+	if err != nil {
+		return nil, fmt.Errorf("store events: %w", err)
+	}
+	stored := fresh[:0]
+	for i, row := range fresh {
+		if outcomes[places[i]].fresh {
+			stored = append(stored, row)
+		}
+	}
+	if len(stored) == 0 {
+		return outcomes, nil
+	}
+	if err := s.countEvents(ctx, tx, stored, 1); err != nil {
+		return nil, err
+	}
+	if err := s.exit(ctx, tx, stored, bulk); err != nil { // first: who leaves waits no longer
+		return nil, err
+	}
+	return outcomes, s.tellWaits(ctx, tx, stored, bulk)
+}
+
+// insertEvents numbers events in their order.
+var insertEvents = bulk{
+	table:   "events",
+	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint"},
+	suffix:  "ON CONFLICT (org, stage, event_id) DO NOTHING",
+	unique:  3,
+}
+
+// eventKind is what waits and exits know events by.
+type eventKind struct {
+	leadsID int64
+	name    string
+}
+
+// firstOfKind returns the places of the first events of each kind.
+func firstOfKind(events []eventRow) map[eventKind]int {
+	first := make(map[eventKind]int, len(events))
+	for i, e := range events {
+		kind := eventKind{e.LeadsID, e.Name}
+		if _, found := first[kind]; !found {
+			first[kind] = i
+		}
+	}
+	return first
+}
+
+// tellWaits tells the workflows of the enrollments that wait for one of the events. One notice
+// is enough for a wait: whoever looks sees all events.
+func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+	var rows []waitRow
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "event").
+		Where("leads_id IN (?) AND event IN (?) AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent))), bun.List(distinct(mapped(events, nameOfEvent)))).
+		Order("enrollment_id", "visit").Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look for waits: %w", err)
+	}
+	first := firstOfKind(events)
+	var notices []waypost.Notice
+	for _, row := range rows {
+		if i, found := first[eventKind{row.LeadsID, row.Event}]; found {
+			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[i].EventID})
+		}
+	}
+	return s.notify(ctx, tx, notices, bulk)
+}
+
+// ListEvents returns the scope's events that match, newest first unless f.OldestFirst: those
+// that follow page.After, which is the Place of an event. A malformed one is a BadRequest
+// of "cursor".
+func (s *Store) ListEvents(ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page) (events []waypost.Event, err error) {
+	defer wrap(&err, "list events")
+	after, err := eventPlace(page.After)
+	if err != nil {
+		return nil, err
+	}
+	var rows []eventRow
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		// An index gives the order; without this, what few events seem to match would be read
+		// altogether and sorted.
+		if err := s.withoutPlan(ctx, tx, "sort"); err != nil {
+			return err
+		}
+		q := tx.NewSelect().Model(&rows).Limit(pageSize(page))
+		index := "events_by_time"
+		switch {
+		case f.LeadsID != 0:
+			// Only one index has this order of a lead's events, as long as the scope is not asked for.
+			index = "events_of_lead"
+			q.Where("leads_id = ? AND EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = ? AND l.org = ? AND l.stage = ?)", f.LeadsID, f.LeadsID, sc.Org, sc.Stage)
+		case f.Name != "":
+			index = "events_by_name"
+			fallthrough
+		default:
+			q.Where("org = ? AND stage = ?", sc.Org, sc.Stage)
+		}
+		s.indexedBy(q, "events AS ev", index)
+		if f.Name != "" {
+			q.Where("name = ?", cleanText(f.Name))
+		}
+		if !f.From.IsZero() {
+			q.Where("accepted_at >= ?", stampUp(f.From))
+		}
+		if !f.To.IsZero() {
+			q.Where("accepted_at < ?", stampUp(f.To))
+		}
+		order, than := "DESC", "<"
+		if f.OldestFirst {
+			order, than = "ASC", ">"
+		}
+		if after != nil {
+			q.Where("(accepted_at, seq) "+than+" (?, ?)", after.AcceptedAt, after.Seq)
+		}
+		return q.OrderExpr("accepted_at " + order + ", seq " + order).Scan(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return decoded(rows, eventRow.event)
+}
+
+// eventPlace reads the place of an event in a list; nil for "".
+func eventPlace(place string) (*eventRow, error) {
+	if place == "" {
+		return nil, nil
+	}
+	at, seq, _ := strings.Cut(place, ",")
+	var row eventRow
+	micro, err := strconv.ParseInt(at, 10, 64)
+	if err == nil {
+		row.Seq, err = strconv.ParseInt(seq, 10, 64)
+	}
+	if err != nil {
+		return nil, errCursor
+	}
+	return &row, row.AcceptedAt.Scan(micro)
+}
+
+func nameOfEvent(r eventRow) string { return r.Name }

@@ -494,8 +494,7 @@ func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
 }
 
 func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
-	events := mapped(rows, func(r sweepRow) eventRow { return eventRow{Seq: r.Number} })
-	return affected(tx.NewDelete().Model(&events).WherePK().Exec(ctx))
+	return s.deleteEvents(ctx, tx, tx.NewDelete().Where("seq IN (?)", bun.List(mapped(rows, func(r sweepRow) int64 { return r.Number }))))
 }
 
 // paramsPage lists enrollments that have params. Nothing is rendered or decided by them

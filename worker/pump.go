@@ -46,6 +46,8 @@ type Outbox interface {
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 
 	FoldStatistics(ctx context.Context, limit int) (more bool, err error)
+
+	FoldEventNames(ctx context.Context, limit int) (more bool, err error)
 }
 
 // Starter starts workflows, again for the same cohort, launch, import or batch of
@@ -124,6 +126,8 @@ const (
 	foldEvery   = 5 * time.Second
 	// attemptsAtOnce are rows of attempts that one transaction adds to the history of webhooks.
 	attemptsAtOnce = 1000
+	// eventsAtOnce are rows that one transaction adds to the counts of events' names.
+	eventsAtOnce = 1000
 )
 
 // NewPump makes a pump; Run runs it. observe may be nil.
@@ -211,6 +215,7 @@ func (p *Pump) Run(ctx context.Context) {
 	for _, fold := range []lane{
 		{"fold statistics", sweepEvery, (*Pump).foldStatistics},
 		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
+		{"fold the names of events", foldEvery, (*Pump).foldEventNames},
 	} {
 		running.Go(func() { p.run(ctx, fold, nil) })
 	}
@@ -505,6 +510,11 @@ func (p *Pump) foldStatistics(ctx context.Context) (more bool, err error) {
 // foldHistory adds to the history of webhooks what was attempted.
 func (p *Pump) foldHistory(ctx context.Context) (more bool, err error) {
 	return p.outbox.FoldWebhookHistory(ctx, attemptsAtOnce)
+}
+
+// foldEventNames adds to the counts of names which events were stored and deleted.
+func (p *Pump) foldEventNames(ctx context.Context) (more bool, err error) {
+	return p.outbox.FoldEventNames(ctx, eventsAtOnce)
 }
 
 func (p *Pump) limited(ctx context.Context, call func(context.Context) error) error {

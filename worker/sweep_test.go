@@ -59,6 +59,7 @@ func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return 
 
 func (o *leftOutbox) FoldStatistics(context.Context, int) (bool, error)     { return false, nil }
 func (o *leftOutbox) FoldWebhookHistory(context.Context, int) (bool, error) { return false, nil }
+func (o *leftOutbox) FoldEventNames(context.Context, int) (bool, error)     { return false, nil }
 
 func (o *leftOutbox) StaleCohorts(context.Context, time.Time, int) ([]waypost.Cohort, error) {
 	o.mu.Lock()

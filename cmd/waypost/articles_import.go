@@ -25,7 +25,7 @@ const articleImportPath = articlesPath + "/import"
 // Bounds of a part, which is sent in one request.
 const (
 	// maxPartLines lets the answer to a part hold an error for each of its lines.
-	maxPartLines = waypost.MaxArticleErrors
+	maxPartLines = waypost.MaxLineErrors
 	maxPartSize  = 16 << 20 // bytes
 	// maxArticleLine is the longest line that an import takes, in bytes.
 	maxArticleLine = 8 << 20
@@ -87,7 +87,7 @@ type articleImport struct {
 	sent  int64 // bytes of the file up to the end of the last answered part
 	lines int   // lines of the file up to there
 	articleCounts
-	errors    []members // the first lines that failed, at most MaxArticleErrors
+	errors    []members // the first lines that failed, at most MaxLineErrors
 	unwritten error     // why failures could not be written
 }
 
@@ -284,7 +284,7 @@ func lineOf(m members) int {
 
 // failed keeps and writes a line that failed.
 func (im *articleImport) failed(m members) error {
-	if len(im.errors) < waypost.MaxArticleErrors {
+	if len(im.errors) < waypost.MaxLineErrors {
 		im.errors = append(im.errors, m)
 	}
 	line, err := json.Marshal(m)

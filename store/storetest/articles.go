@@ -281,7 +281,7 @@ var articleTests = []test{
 		must[waypost.Article](t)(f.Article(t.Context(), scope, "999"))
 		f.wantMissing(t, "1002") // of the batch that was cut off
 		done := must[waypost.ArticleImport](t)(f.ImportArticles(t.Context(), scope, rows(n, nil)))
-		equal(t, "errors", len(done.Errors), waypost.MaxArticleErrors)
+		equal(t, "errors", len(done.Errors), waypost.MaxLineErrors)
 		equal(t, "last error", done.Errors[len(done.Errors)-1].Line, 1500)
 		done.Errors = nil
 		equal(t, "result", done, waypost.ArticleImport{Total: n, Created: 200, Updated: 334, Failed: 1066})

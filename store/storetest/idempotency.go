@@ -148,6 +148,14 @@ var idempotencyTests = []test{
 				_, err := f.ImportArticles(ctx, scope, articleRows())
 				return err
 			},
+			"events": func(ctx context.Context) error {
+				_, err := f.ImportEvents(ctx, scope, eventRows(waypost.Event{EventID: "i", Name: "buy", LeadsID: lead}))
+				return err
+			},
+			"no events": func(ctx context.Context) error {
+				_, err := f.ImportEvents(ctx, scope, eventRows())
+				return err
+			},
 			"reindex": func(ctx context.Context) error {
 				_, err := f.RequestReindex(ctx)
 				return err

@@ -50,6 +50,8 @@ func Run(t *testing.T, open Open) {
 		{"recurring launches", recurringTests},
 		{"controls", controlTests},
 		{"events", eventTests},
+		{"event lists", eventListTests},
+		{"event imports", eventImportTests},
 		{"follow", followTests},
 		{"exits", exitTests},
 		{"notices", noticeTests},

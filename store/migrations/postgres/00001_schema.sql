@@ -124,6 +124,28 @@ CREATE TABLE events (
   UNIQUE (org, stage, event_id)
 );
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
+-- The orders of lists. Those of a lead need no scope: a lead is in one.
+CREATE INDEX events_by_time ON events (org, stage, accepted_at, seq);
+CREATE INDEX events_by_name ON events (org, stage, name, accepted_at, seq);
+CREATE INDEX events_of_lead ON events (leads_id, accepted_at, seq);
+
+-- How many events of a name there are. A transaction that stores or deletes some adds a row
+-- for each name to event_deltas; these are folded into event_names (store/lead_event_names.go).
+CREATE TABLE event_deltas (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  name TEXT COLLATE "C" NOT NULL,
+  n BIGINT NOT NULL -- events; negative: deleted
+);
+CREATE TABLE event_names (
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  name TEXT COLLATE "C" NOT NULL,
+  n BIGINT NOT NULL, -- events, as far as they are folded
+  PRIMARY KEY (org, stage, name)
+);
+CREATE INDEX event_names_by_n ON event_names (org, stage, n);
 
 ---- imports of leads
 
