@@ -224,3 +224,21 @@ func (c *cli) watchReindex(ctx context.Context, cl *client) error {
 	}
 	return err
 }
+
+// articleLines are what an import of articles takes.
+var articleLines = lineKind{articlesPath + "/import", "articles", []string{"created", "updated"}, 8 << 20}
+
+func (c *cli) articlesImport() *cobra.Command {
+	return c.importCommand(&cobra.Command{
+		Short: "Import articles from an NDJSON file",
+		Long: `Sends a file with one article a line, of any size, to the gateway, part by part (- is standard input), and
+shows the progress. An article whose id is there already is replaced. Lines that fail do not keep the
+others from being imported: the first of them are shown with their numbers in the file, --errors writes
+all of them to a file, and the exit code is 1.
+
+After Ctrl-C, or if the gateway cannot be reached any more, it says how far it got. Importing the whole
+file again is harmless: what is there already stays as it is.`,
+		Example: `  waypost articles import articles.ndjson --errors failed.ndjson
+  gunzip -c articles.ndjson.gz | waypost articles import -`,
+	}, articleLines)
+}

@@ -7,12 +7,12 @@
 //   - the program and its roles: main.go, roles.go
 //   - applications and keys, on the database: apps.go, keys.go
 //   - calling a gateway: client.go, api.go
-//   - what commands have in common: commands.go, list.go, control.go, audience.go
+//   - what commands have in common: commands.go, list.go, import_lines.go, control.go, audience.go
 //   - files and values of flags: files.go, yaml.go
 //   - what is printed: output.go, progress.go, watch.go
 //   - leads: leads.go, leads_import.go, leads_export.go
 //   - webhooks, deliveries, redeliveries: webhooks.go, deliveries.go, redeliver.go, receiver.go
 //   - journeys: journeys.go, journeys_tree.go, journeys_versions.go, journeys_try.go
 //   - enrollments, launches, events: enrollments.go, launches.go, events.go
-//   - articles: articles.go, articles_import.go, articles_search.go
+//   - articles: articles.go, articles_search.go
 package main

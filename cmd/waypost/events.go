@@ -11,9 +11,56 @@ const eventsPath = "/v1/events"
 
 func (c *cli) events() *cobra.Command {
 	return group(&cobra.Command{
-		Use: "events", Short: "Report what leads did, for journeys that wait for it",
-		Example: `  waypost events send --id order-77 --name purchase --lead 1001 --properties '{"amount":120}'`,
-	}, c.eventsSend())
+		Use: "events", Short: "Report what leads did, for journeys that wait for it, and see it",
+		Example: `  waypost events send --id order-77 --name purchase --lead 1001 --properties '{"amount":120}'
+  waypost events import orders.ndjson
+  waypost events list --lead 1001`,
+	}, c.eventsSend(), c.eventsImport(), c.eventsList(), c.eventsNames())
+}
+
+// eventLines are what an import of events takes.
+var eventLines = lineKind{eventsPath + "/import", "events", []string{"accepted", "duplicates"}, 1 << 20}
+
+func (c *cli) eventsImport() *cobra.Command {
+	return c.importCommand(&cobra.Command{
+		Short: "Report what many leads did, from an NDJSON file",
+		Long: `Sends a file with one event a line, of any size, to the gateway, part by part (- is standard input), and
+shows the progress. A line is like {"eventId":"order-77","name":"purchase","leadsId":1001,"properties":{}},
+and has the same effects as waypost events send; one whose eventId is known has none, and counts as a
+duplicate. Lines that fail do not keep the others from being imported: the first of them are shown with
+their numbers in the file, --errors writes all of them to a file, and the exit code is 1.
+
+After Ctrl-C, or if the gateway cannot be reached any more, it says how far it got. Importing the whole
+file again is harmless.`,
+		Example: `  waypost events import orders.ndjson --errors failed.ndjson
+  gunzip -c orders.ndjson.gz | waypost events import -`,
+	}, eventLines)
+}
+
+func (c *cli) eventsList() *cobra.Command {
+	return c.listCommand(&cobra.Command{
+		Short: "List events: what leads did",
+		Example: `  waypost events list --lead 1001
+  waypost events list --name purchase --from 2026-01-01T00:00:00Z --sort acceptedAt`,
+	}, eventsPath, filters{
+		{"lead", "leadsId", "only those of this lead"},
+		{"name", "name", "only those of this name"},
+		{"from", "from", "only those accepted at or after this time (RFC 3339)"},
+		{"to", "to", "only those accepted before this time (RFC 3339)"},
+		{"sort", "sort", "order: acceptedAt or -acceptedAt, which is newest first (default -acceptedAt)"},
+	}, col("ACCEPTED", "acceptedAt"), col("NAME", "name"), col("LEAD", "leadsId"), col("EVENT", "eventId"), col("PROPERTIES", "properties"))
+}
+
+func (c *cli) eventsNames() *cobra.Command {
+	return &cobra.Command{
+		Use: "names", Short: "List the names that events have",
+		Long:    `Lists the names that events have, those with the most events first, with their number and the time of the last one.`,
+		Example: `  waypost events names`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.printItems(cmd.Context(), eventsPath+"/names", col("NAME", "name"), col("COUNT", "count"), col("LAST", "lastAt"))
+		},
+	}
 }
 
 func (c *cli) eventsSend() *cobra.Command {

@@ -216,34 +216,3 @@ func TestControls(t *testing.T) {
 	}
 	runCLI(t, p.environ(), "", "launches", "pause", "lch_9").want(t, 1, nil, []string{"NotFound"})
 }
-
-func TestEventsSend(t *testing.T) {
-	t.Parallel()
-	p := newPeer(t, map[string]func(request) reply{"POST /v1/events": always(202, `{"eventId":"e1","duplicate":false}`)})
-	base := []string{"events", "send", "--id", "e1", "--name", "purchase", "--lead", "7"}
-	for _, tt := range []struct {
-		stdin string
-		more  []string
-		body  string
-	}{
-		{"", nil, `{"eventId":"e1","name":"purchase","leadsId":7}`},
-		{"", []string{"--properties", `{"amount":120}`}, `{"eventId":"e1","name":"purchase","leadsId":7,"properties":{"amount":120}}`},
-		{`{"a":[1]}`, []string{"--properties", "-"}, `{"eventId":"e1","name":"purchase","leadsId":7,"properties":{"a":[1]}}`},
-		{"", []string{"--properties", "@" + file(t, "p.json", `{"b":2}`)}, `{"eventId":"e1","name":"purchase","leadsId":7,"properties":{"b":2}}`},
-	} {
-		runCLI(t, p.environ(), tt.stdin, append(base, tt.more...)...).want(t, 0, []string{"eventId    e1\n", "duplicate  false\n"}, nil)
-		sameJSON(t, p.last(t).body, tt.body)
-	}
-	sent := len(p.requests())
-	for args, says := range map[string]string{
-		"events send --name purchase --lead 7":                            "--id ID, --name NAME and --lead N",
-		"events send --id e1 --name purchase":                             "--lead N",
-		"events send --id e1 --name purchase --lead x":                    "it is no whole number",
-		"events send --id e1 --name purchase --lead 7 --properties {a:1}": "must be JSON",
-	} {
-		runCLI(t, p.environ(), "", strings.Fields(args)...).want(t, 2, nil, []string{says})
-	}
-	if n := len(p.requests()); n != sent {
-		t.Errorf("%d of the faulty calls were sent", n-sent)
-	}
-}

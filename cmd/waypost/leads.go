@@ -55,17 +55,7 @@ that have it. It looks at the newest thousand leads and at a thousand that are s
 		Example: `  waypost leads fields`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := c.request(cmd.Context(), http.MethodGet, leadsPath+"/fields", nil)
-			if err != nil {
-				return err
-			}
-			return c.print(a, func(fields members) error {
-				rows, err := fields.list("items")
-				if err != nil {
-					return err
-				}
-				return c.printRows(rows, col("NAME", "name"), col("TYPE", "type"), col("SHARE", "share"))
-			})
+			return c.printItems(cmd.Context(), leadsPath+"/fields", col("NAME", "name"), col("TYPE", "type"), col("SHARE", "share"))
 		},
 	}
 }

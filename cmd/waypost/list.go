@@ -99,6 +99,21 @@ func (c *cli) list(ctx context.Context, path string, filter url.Values, l listin
 	return nil
 }
 
+// printItems prints a list that has one page, at a path.
+func (c *cli) printItems(ctx context.Context, path string, columns ...column) error {
+	a, err := c.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return c.print(a, func(m members) error {
+		rows, err := m.list("items")
+		if err != nil {
+			return err
+		}
+		return c.printRows(rows, columns...)
+	})
+}
+
 func (c *client) page(ctx context.Context, path string, filter url.Values, l listing) (a answer, p page, err error) {
 	query := url.Values{"limit": {strconv.Itoa(l.limit)}}
 	maps.Copy(query, filter)
