@@ -148,7 +148,7 @@ func TestLaunchesPage(t *testing.T) {
 			ids["lch_…"] = m.text("launchId")
 		}
 	}
-	var launch, event members
+	var launch, event, imported members
 	for _, line := range strings.Split(strings.Join(blocksOf(t, text, "sh"), ""), "\n") {
 		if line == "" || strings.Contains(line, "--watch") {
 			continue
@@ -189,11 +189,13 @@ func TestLaunchesPage(t *testing.T) {
 			launch = last
 		case last.text("duplicate") != "":
 			event = last
+		case last.text("duplicates") == "1":
+			imported = last
 		}
 	}
 	// The answers look as the page shows them.
 	blocks := blocksOf(t, text, "json")
-	for i, got := range []members{launch, event} {
+	for i, got := range []members{launch, event, imported} {
 		var shown members
 		if err := json.Unmarshal([]byte(blocks[i]), &shown); err != nil {
 			t.Fatal(err)

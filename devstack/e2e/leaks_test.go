@@ -395,6 +395,11 @@ func (s *site) run(t *testing.T) {
 			"eventId": fmt.Sprint("bought-", i), "name": "bought", "leadsId": ophelia, "properties": map[string]any{"note": note},
 		}, nil)
 	}
+	ndjson := http.Header{"Content-Type": {"application/x-ndjson"}}
+	event := fmt.Sprintf(`{"eventId":"seen","name":"seen","leadsId":%d,"properties":{"note":%q}}`, ophelia, plantedProperty)
+	s.send(t, http.MethodPost, "/v1/events/import", ndjson, event+"\n{"+event+"\n"+strings.Replace(event, `"leadsId":`, `"leadsId":9999`, 1), http.StatusMultiStatus)
+	s.do(t, http.MethodGet, fmt.Sprintf("/v1/events?leadsId=%d&name=seen", ophelia), nil, nil)
+	s.do(t, http.MethodGet, "/v1/events/names", nil, nil)
 	s.do(t, http.MethodPost, "/v1/journeys/"+way+"/dryrun", map[string]any{"lead": map[string]any{"name": "D", "email": plantedUnstored}}, nil)
 	s.do(t, http.MethodPost, "/v1/journeys/"+way+"/dryrun", map[string]any{"leadsId": ophelia}, nil)
 	filter := map[string]any{"audience": map[string]any{"filter": map[string]any{"email": plantedEmail}}}
@@ -459,6 +464,7 @@ func (s *site) run(t *testing.T) {
 	s.send(t, http.MethodPost, "/v1/leads", nil, string(businessParam), http.StatusInternalServerError)
 	s.send(t, http.MethodGet, "/v1/leads?"+filters, nil, "", http.StatusInternalServerError)
 	s.send(t, http.MethodPost, "/v1/events", nil, fmt.Sprintf(`{"eventId":"e","name":"e","leadsId":%d,"properties":{"note":%q}}`, ophelia, plantedProperty), http.StatusInternalServerError)
+	s.send(t, http.MethodPost, "/v1/events/import", ndjson, strings.Replace(event, "seen", "lost", 1), http.StatusInternalServerError)
 	var im struct{ ID string }
 	unmarshal(t, s.send(t, http.MethodPost, "/v1/leads/imports?mode=create", http.Header{"Content-Type": {"text/csv"}},
 		"name,mobilePhone,email\n"+plantedName+",13712345672,"+plantedImported+"\n", http.StatusAccepted), &im)
