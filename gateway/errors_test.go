@@ -58,7 +58,7 @@ func maxBodyOf(o *operation) int {
 		return 16 << 20
 	case "putArticle":
 		return 8 << 20
-	case "importLeads", "importArticles":
+	case "importLeads", "importArticles", "importEvents":
 		return waypost.MaxImportBody
 	}
 	return 1 << 20

@@ -38,7 +38,9 @@ type lineKind struct {
 }
 
 // counted names what an answer counts.
-func (k lineKind) counted() []string { return slices.Concat([]string{"total"}, k.results, []string{"failed"}) }
+func (k lineKind) counted() []string {
+	return slices.Concat([]string{"total"}, k.results, []string{"failed"})
+}
 
 // importCommand makes cmd the command "import", which sends a file of such lines.
 func (c *cli) importCommand(cmd *cobra.Command, kind lineKind) *cobra.Command {
