@@ -33,13 +33,19 @@ const (
 	caseIndex         = "index"
 	caseSearch        = "search"
 	caseGrowth        = "growth"
+	caseStatistics    = "statistics"
+	caseEnrollments   = "enrollments"
+	caseSummary       = "summary"
+	casePages         = "delivery-pages"
+	caseLists         = "lists"
+	caseCount         = "count"
 )
 
 func caseNames() []string {
 	return []string{
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
-		caseGrowth,
+		caseGrowth, caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount,
 	}
 }
 
@@ -51,6 +57,7 @@ var suites = map[string][]string{
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
 	"growth":     {caseGrowth},
+	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount},
 }
 
 // How the bench works.
