@@ -661,6 +661,7 @@ CREATE TABLE statistics (
   counts TEXT NOT NULL, -- JSON: waypost.Counts; '' while it is being made
   PRIMARY KEY (journey_id, span, from_at, version)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX statistics_by_age ON statistics (from_at, journey_id) WHERE span = 'hour';
 
 ---- articles
 
