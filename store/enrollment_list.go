@@ -454,37 +454,42 @@ func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, str
 }
 
 // decided returns enrollments with what was decided about them, as Enrollment does for one.
-func (s *Store) decided(ctx context.Context, tx bun.Tx, rows []startedRow) ([]waypost.Enrollment, error) {
-	list, err := decoded(rows, startedRow.enrollment)
+func (s *Store) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([]waypost.Enrollment, error) {
+	list, err := decoded(started, startedRow.enrollment)
 	if err != nil {
 		return nil, err
 	}
+	type group struct{ journeyID, launchID string }
+	groups := map[group][]string{}
 	var targets []string
 	for _, e := range list {
 		if e.EndedAt == nil {
+			key := group{e.JourneyID, e.LaunchID}
+			groups[key] = append(groups[key], e.ID)
 			targets = append(targets, e.ID, e.JourneyID, e.LaunchID)
 		}
 	}
 	if len(targets) == 0 {
 		return list, nil
 	}
-	var controls []controlRow
-	err = tx.NewSelect().Model(&controls).Column("id", "target", "kind", "from_at").
+	var rows []controlRow
+	err = tx.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at").
 		Where("until_at IS NULL AND target IN (?)", bun.List(distinct(targets))).Scan(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load controls: %w", err)
 	}
-	of := map[string]waypost.Controls{}
-	for _, c := range inOrder(controls) {
-		of[c.Target] = append(of[c.Target], c.control())
+	controls := map[string]waypost.Controls{}
+	for key, ids := range groups {
+		of, err := s.byEnrollment(ctx, tx, inOrder(rows), waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			controls[id] = of[id]
+		}
 	}
 	for i := range list {
-		e := &list[i]
-		// A cancel of a journey is about what it had then, and no launch: those get their own.
-		ofJourney := slices.DeleteFunc(slices.Clone(of[e.JourneyID]), func(c waypost.Control) bool {
-			return c.Kind == waypost.ControlCancel && (e.LaunchID != "" || e.CreatedAt.After(c.From))
-		})
-		applyControls(e, slices.Concat(of[e.ID], of[e.LaunchID], ofJourney))
+		applyControls(&list[i], controls[list[i].ID])
 	}
 	return list, nil
 }
