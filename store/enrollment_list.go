@@ -381,8 +381,7 @@ const (
 
 // readHeads reads the heads of the first streams, so many enrollments of each that few streams
 // are likely to have more among the first n of all. beyond has the streams that were read: by
-// their index the last enrollment of the head, nil if the head is all there is. SQLite reads one
-// stream after the other: it has no LATERAL, and a statement costs it no way to a server.
+// their index the last enrollment of the head, nil if the head is all there is.
 func (s *Store) readHeads(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, beyond map[int]*enrollmentPlace, err error) {
 	beyond = map[int]*enrollmentPlace{}
 	var values []string
@@ -394,7 +393,7 @@ func (s *Store) readHeads(ctx context.Context, tx bun.Tx, w enrollmentWalk, stre
 			beyond[i] = nil
 		}
 	}
-	if !s.postgres || len(values) < leastHeads {
+	if !s.hasLateral() || len(values) < leastHeads {
 		return nil, nil, nil
 	}
 	each := 4*n/len(values) + 4
