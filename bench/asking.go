@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -126,6 +128,7 @@ func (b *bench) ask(ctx context.Context, cases []string) error {
 		casePages:       func(ctx context.Context) error { return b.askDeliveries(ctx, release) },
 		caseLists:       func(ctx context.Context) error { return b.askLists(ctx, release) },
 		caseCount:       func(ctx context.Context) error { return b.askCounts(ctx, release) },
+		caseEvents:      func(ctx context.Context) error { return b.importEvents(ctx, release) },
 	}
 	for _, name := range cases {
 		b.tell("%s", name)
@@ -372,12 +375,58 @@ func (b *bench) askCounts(ctx context.Context, f filledStage) error {
 		{`{"leadsIds":[` + first + `,` + first + `]}`, 1},
 	} {
 		body := []byte(`{"audience":` + c.audience + `}`)
-		err := b.measureAsked(ctx, caseCount, strings.ReplaceAll(c.audience, first, "…"), 0, func(ctx context.Context) (time.Duration, error) {
+		err := b.measureAsked(ctx, caseCount, c.audience, 0, func(ctx context.Context) (time.Duration, error) {
 			got, took, err := f.call(ctx, http.MethodPost, "/v1/leads/count", body)
 			if err == nil && (got.Count == 0 || c.want > 0 && got.Count != c.want) {
 				err = fmt.Errorf("%d leads are counted, want %d", got.Count, c.want)
 			}
 			return took, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventPart is how many events one request brings.
+const eventPart = 10_000
+
+// importEvents imports events of all leads, each time others, from the first request to the
+// last answer.
+func (b *bench) importEvents(ctx context.Context, f filledStage) error {
+	for range b.o.repeat {
+		b.runs++
+		var parts [][]byte
+		for from := 0; from < b.o.rows; from += eventPart {
+			var part bytes.Buffer
+			for i := from; i < min(b.o.rows, from+eventPart); i++ {
+				fmt.Fprintf(&part, `{"eventId":"bench-%d-%d","name":"purchase","leadsId":%d,"properties":{"amount":%d,"product":"p-%d"}}`+"\n",
+					b.runs, i, f.lead+int64(i*7919%f.n), i%200, i%50)
+			}
+			parts = append(parts, part.Bytes())
+		}
+		err := b.one(ctx, caseEvents, func(ctx context.Context) (outcome, error) {
+			began := time.Now()
+			for _, part := range parts {
+				res, err := f.Send(ctx, http.MethodPost, "/v1/events/import", http.Header{"Content-Type": {"application/x-ndjson"}}, part)
+				if err != nil {
+					return outcome{}, err
+				}
+				answer, err := io.ReadAll(res.Body)
+				_ = res.Body.Close() // it was read
+				if err != nil || res.StatusCode != http.StatusAccepted {
+					return outcome{}, fmt.Errorf("not all events are accepted: HTTP %d: %.200s, %w", res.StatusCode, answer, err)
+				}
+			}
+			took := time.Since(began)
+			return outcome{deliveries: b.o.rows, metrics: []metric{{"events/s (5,000 are asked for)", float64(b.o.rows) / took.Seconds()}}, check: func() error {
+				got, _, err := f.call(ctx, http.MethodGet, fmt.Sprintf("/v1/events?name=purchase&leadsId=%d", f.lead), nil)
+				if err == nil && len(got.Items) == 0 {
+					err = errors.New("an event that was accepted is not listed")
+				}
+				return err
+			}}, nil
 		})
 		if err != nil {
 			return err

@@ -39,6 +39,7 @@ const (
 	casePages         = "delivery-pages"
 	caseLists         = "lists"
 	caseCount         = "count"
+	caseEvents        = "events"
 )
 
 func caseNames() []string {
@@ -46,6 +47,7 @@ func caseNames() []string {
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
 		caseGrowth, caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount,
+		caseEvents,
 	}
 }
 
@@ -57,7 +59,7 @@ var suites = map[string][]string{
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
 	"growth":     {caseGrowth},
-	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount},
+	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount, caseEvents},
 }
 
 // How the bench works.

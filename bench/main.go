@@ -109,6 +109,7 @@ The suites and their cases:
     delivery-pages  pages of 20 and 500 deliveries
     lists           launches and journeys by filters that few of them match
     count           leads of an audience
+    events          NDJSON of events until they are stored
 Only if it is asked for:
   launch-down       a launch in the middle of which the receiver refuses connections
                     for a while (see --down)
@@ -149,7 +150,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.history, "history", 2_000, "leads of the launch whose histories the case history reads")
 	f.IntVar(&o.sleeping, "sleeping", 100_000, "enrollments that the case sleeping puts to sleep, twice")
 	f.DurationVar(&o.sleep, "sleep", time.Minute, "how long those sleep that sleeping wakes up: longer than it takes to enroll them")
-	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export")
+	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export, and events of the case events")
 	f.IntVar(&o.articles, "articles", 10_000, "articles of the case index")
 	f.IntVar(&o.asking, "asking", 1_000_000, "leads, enrollments and deliveries of the suite asking, and as many deliveries of another stage")
 	f.StringVar(&o.plot, "plot", "", "the SVG file that the case growth draws")
