@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build quick test check fmt vet lint determinism imports fuzz mutants faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth clean
+.PHONY: help run build quick test check fmt vet lint determinism imports fuzz mutants faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -67,7 +67,7 @@ faults: ## break everything that Waypost depends on, and Waypost, at full size, 
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e
 
-bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth ## run all benchmarks, each suite on servers of its own (half an hour to an hour)
+bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking ## run all benchmarks, each suite on servers of its own (half an hour to an hour)
 
 bench-deliveries: bin/bench ## launches, single enrollments, latency and cost, on PostgreSQL and SQLite (ARGS=--help lists the flags)
 	@tools/servers --durable bin/bench --suite deliveries $(ARGS)
@@ -86,6 +86,9 @@ bench-imports: bin/bench ## imports and exports of leads
 bench-search: bin/bench ## article search, and what is added to the engine's own answer
 	@tools/servers --durable bin/bench --suite search $(ARGS)
 	@go test ./searchsvc/typesense -run '^$$' -bench Overhead -benchtime 2000x
+
+bench-asking: bin/bench ## statistics, lists, error groups and counts among a million enrollments and deliveries
+	@tools/servers --durable bin/bench --suite asking $(ARGS)
 
 bench-growth: bin/bench ## what a launch costs with more leads, touchpoints and retries; draws docs/growth.svg
 	@tools/servers --durable bin/bench --suite growth --plot docs/growth.svg $(ARGS)

@@ -97,8 +97,7 @@ const MaxDeliveryGroups = 500
 // DeliveryGroup is a group of deliveries that agree in what they are grouped by.
 type DeliveryGroup struct {
 	Count  int
-	LastAt *time.Time // of the newest of their last attempts, nil if there was none
-	Sample Delivery   // the newest of them
+	Sample Delivery // the newest of them
 }
 
 // Page asks for one page of a list, newest first: at most Limit rows that

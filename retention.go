@@ -29,12 +29,13 @@ const (
 	DropAudience    = "audience" // the leads that a launch lists
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
 	DropWebhookHour = "webhookHour"
+	DropJourneyHour = "journeyHour" // of the statistics of a journey
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
-	DropWebhookHour,
+	DropWebhookHour, DropJourneyHour,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -55,7 +56,7 @@ func (r Retention) Age(kind string) time.Duration {
 		return r.Enrollments
 	case DropAnswer:
 		return KeyLife
-	case DropWebhookHour:
+	case DropWebhookHour, DropJourneyHour:
 		return HistoryAge
 	}
 	return r.Events
@@ -67,6 +68,10 @@ func shorter(a, b time.Duration) time.Duration {
 	}
 	return a
 }
+
+// HistoryAge is how long the hours of a webhook's history are kept, which is the longest span
+// of it that is asked for, and those of a journey's statistics, whose days stay.
+const HistoryAge = 90 * 24 * time.Hour
 
 // Dropped is what one step of a sweep did.
 type Dropped struct {

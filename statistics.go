@@ -2,9 +2,6 @@ package waypost
 
 import "time"
 
-// StatisticsHours is how long the statistics of single hours are kept; those of days stay.
-const StatisticsHours = 90 * 24 * time.Hour
-
 // Counts is what happened to the enrollments of one journey version, or of several, and
 // where they stand; a change of it, if it has negative numbers. It is stored with these
 // short names.

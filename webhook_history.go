@@ -2,10 +2,6 @@ package waypost
 
 import "time"
 
-// HistoryAge is how long the history of webhooks is kept, and the longest span that is
-// asked for.
-const HistoryAge = 90 * 24 * time.Hour
-
 // WebhookInterval says how the attempts of a webhook have ended that began in an hour or
 // a day. Attempts that made no POST (render), or whose answer nobody saw (interrupted),
 // do not count.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
 )
 
 func message(i int) []byte {
@@ -115,7 +120,7 @@ func TestSpread(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"--suite nothing", "--cases nothing", "--cases launch,", "--roles many", "--repeat 0", "--rate -1", "--refuse 91", "launch", "--nothing"} {
+	for _, args := range []string{"--suite nothing", "--cases nothing", "--cases launch,", "--roles many", "--repeat 0", "--rate -1", "--refuse 91", "--suite asking --postgres=", "--suite asking --postgres=postgres://h/d --asking 5000", "launch", "--nothing"} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s is accepted", args)
 		}
@@ -143,6 +148,101 @@ func TestSuites(t *testing.T) {
 	}
 	if len(times) > 0 {
 		t.Errorf("no cases: %v", times)
+	}
+}
+
+// What the suite asking asks about is there, and its statistics are those of its enrollments.
+func TestFill(t *testing.T) {
+	t.Parallel()
+	server := os.Getenv("WAYPOST_TEST_POSTGRES_URL")
+	if server == "" {
+		t.Skip("WAYPOST_TEST_POSTGRES_URL is not set")
+	}
+	p, err := newPostgres(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.drop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	schema, err := os.ReadFile("../store/migrations/postgres/00001_schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := filledStage{large: "jrn_large", launch: waypost.NewID(waypost.PrefixLaunch, time.Now()), n: leastAsked, percent: fewInTrouble}
+	err = with(t.Context(), p.ours, func(db *pgx.Conn) error {
+		ctx := t.Context()
+		exec := func(text string) error {
+			_, err := db.PgConn().Exec(ctx, text).ReadAll()
+			return err
+		}
+		if err := exec(string(schema)); err != nil {
+			return err
+		}
+		err := exec(`INSERT INTO webhooks (id, org, stage, name, name_folded, url, params, timeout_ms, retry, max_concurrency, enabled, disabled_reason, signing_overlap, created_at, updated_at)
+				VALUES ('whk_one', 'acme', 'release', 'w', 'w', 'https://example.com', '{}', 1000, '{}', 0, TRUE, '', 0, 1, 1);
+			INSERT INTO journeys SELECT id, 'acme', 'release', 'J', 'j', '{}', 1, 'published', 1, 1 FROM unnest(ARRAY['jrn_small', 'jrn_large']) AS id;
+			INSERT INTO journey_versions SELECT id, 1, 'J', 'h', '{}', 1 FROM journeys;
+			INSERT INTO journey_webhooks SELECT 'whk_one', id, 1 FROM journeys`)
+		if err != nil {
+			return err
+		}
+		if err := f.run(ctx, db, waypost.StageRelease, "jrn_small"); err != nil {
+			return err
+		}
+		for text, want := range map[string]int{
+			"SELECT count(*) FROM leads":                                                                            f.n,
+			"SELECT count(*) FROM deliveries":                                                                       f.n,
+			"SELECT count(*) FROM deliveries WHERE trouble IS NOT NULL":                                             f.n / 100 * fewInTrouble,
+			"SELECT count(*) FROM deliveries WHERE http_status = 200 AND error_class = ''":                          f.n - f.n/100*fewInTrouble,
+			"SELECT count(*) FROM enrollments WHERE launch_id = '" + f.launch + "'":                                 f.n / 4,
+			fmt.Sprintf("SELECT count(*) FROM enrollments WHERE leads_id = %d", f.lead):                             f.n/1000 + 1,
+			"SELECT count(DISTINCT place) FROM enrollments":                                                         largeNodes - 1 + 4,
+			"SELECT count(*) FROM enrollments AS e WHERE NOT EXISTS (SELECT 1 FROM cohorts WHERE id = e.cohort_id)": 0,
+			"SELECT sum(size) FROM cohorts":                                                                         f.n / 20 * 6,
+			// What stands, and what came to its end, is counted where it does; an edge for each step.
+			`SELECT count(*) FROM (SELECT node_id, count(*) AS n FROM enrollments WHERE status = 'waiting' GROUP BY 1) AS e
+				JOIN statistics AS s ON s.span = 'all' AND (s.counts::json #>> ARRAY['n', node_id, 'w'])::int = e.n`: 24,
+			"SELECT (counts::json ->> 'e')::int FROM statistics WHERE span = 'all'":             f.n,
+			"SELECT sum((counts::json ->> 'e')::int) FROM statistics WHERE span = 'hour'":       f.n,
+			"SELECT sum((counts::json ->> 'c')::int) FROM statistics WHERE span = 'day'":        f.n / 20 * 12,
+			"SELECT (counts::json #>> '{n,n48,x,n49}')::int FROM statistics WHERE span = 'all'": f.n / 20 * 12,
+			"SELECT (counts::json #>> '{n,n00,e}')::int FROM statistics WHERE span = 'all'":     f.n,
+			"SELECT count(*) FROM journey_keys WHERE value = 'rare'":                            1,
+			"SELECT count(*) FROM launches WHERE ended = 'canceled'":                            1,
+		} {
+			var got int
+			if err := db.QueryRow(ctx, text).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %d, %v, want %d", text, got, err, want)
+			}
+		}
+		for text, prefix := range map[string]string{
+			"SELECT message_id, first_attempt_at FROM deliveries WHERE leads_id % 997 = 0": waypost.PrefixMessage,
+			"SELECT id, created_at FROM enrollments WHERE leads_id % 997 = 0":              waypost.PrefixEnrollment,
+		} {
+			var id string
+			var at int64
+			rows, err := db.Query(ctx, text)
+			if err != nil {
+				return err
+			}
+			n := 0
+			_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+				if n++; !waypost.IDTime(prefix, id).Equal(time.UnixMicro(at).Truncate(time.Millisecond)) {
+					t.Errorf("%s is no id of %d", id, at)
+				}
+				return nil
+			})
+			if err != nil || n == 0 {
+				t.Errorf("%s: %d rows, %v", text, n, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -33,13 +33,21 @@ const (
 	caseIndex         = "index"
 	caseSearch        = "search"
 	caseGrowth        = "growth"
+	caseStatistics    = "statistics"
+	caseEnrollments   = "enrollments"
+	caseSummary       = "summary"
+	casePages         = "delivery-pages"
+	caseLists         = "lists"
+	caseCount         = "count"
+	caseEvents        = "events"
 )
 
 func caseNames() []string {
 	return []string{
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
-		caseGrowth,
+		caseGrowth, caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount,
+		caseEvents,
 	}
 }
 
@@ -51,6 +59,7 @@ var suites = map[string][]string{
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
 	"growth":     {caseGrowth},
+	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount, caseEvents},
 }
 
 // How the bench works.

@@ -56,6 +56,7 @@ type options struct {
 	sleep    time.Duration
 	rows     int
 	articles int
+	asking   int
 	plot     string
 }
 
@@ -101,6 +102,14 @@ The suites and their cases:
   growth
     growth          launches with more and more leads, touchpoints and failing first
                     attempts: what each costs altogether; --plot draws it
+  asking, once, one client, on a stack of its own that is filled by SQL; PostgreSQL only
+    statistics      of a journey of 50 nodes, with and without a series
+    enrollments     pages of 50 of its enrollments, the first ones and deep ones
+    summary         errors of a week of deliveries in groups, 5 % and 50 % in trouble
+    delivery-pages  pages of 20 and 500 deliveries
+    lists           launches and journeys by filters that few of them match
+    count           leads of an audience
+    events          NDJSON of events until they are stored
 Only if it is asked for:
   launch-down       a launch in the middle of which the receiver refuses connections
                     for a while (see --down)
@@ -141,8 +150,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.history, "history", 2_000, "leads of the launch whose histories the case history reads")
 	f.IntVar(&o.sleeping, "sleeping", 100_000, "enrollments that the case sleeping puts to sleep, twice")
 	f.DurationVar(&o.sleep, "sleep", time.Minute, "how long those sleep that sleeping wakes up: longer than it takes to enroll them")
-	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export")
+	f.IntVar(&o.rows, "rows", 100_000, "leads of the cases list, import and export, and events of the case events")
 	f.IntVar(&o.articles, "articles", 10_000, "articles of the case index")
+	f.IntVar(&o.asking, "asking", 1_000_000, "leads, enrollments and deliveries of the suite asking, and as many deliveries of another stage")
 	f.StringVar(&o.plot, "plot", "", "the SVG file that the case growth draws")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -168,7 +178,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	for name, n := range map[string]int{
 		"repeat": o.repeat, "leads": o.leads, "singles": o.singles, "rate": o.rate, "seconds": o.seconds,
-		"beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles,
+		"beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
 	} {
 		if n < 1 {
 			return o, fmt.Errorf("--%s %d: it is at least 1", name, n)
@@ -176,6 +186,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.refuse < 0 || o.refuse > 90 {
 		return o, fmt.Errorf("--refuse %d: it is 0 to 90", o.refuse)
+	}
+	if asks := o.asks(); len(asks) > 0 {
+		if o.postgres == "" {
+			return o, fmt.Errorf("--postgres: %s is measured on PostgreSQL only", strings.Join(asks, ", "))
+		}
+		if o.asking%leastAsked != 0 {
+			return o, fmt.Errorf("--asking %d: it is a multiple of %d", o.asking, leastAsked)
+		}
 	}
 	var err error
 	if o.binaries, err = filepath.Abs(o.binaries); err != nil {
@@ -204,6 +222,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
+// asks are the cases of the suite asking that are to run.
+func (o options) asks() (cases []string) {
+	for _, name := range suites["asking"] {
+		if slices.Contains(o.cases, name) {
+			cases = append(cases, name)
+		}
+	}
+	return cases
+}
+
 type say func(format string, args ...any)
 
 // measure runs the cases: all that are compared with each other on one stack, those
@@ -214,9 +242,10 @@ func measure(ctx context.Context, o options, r *receiver, rep *report, tell say)
 		caseSleeping: func(b *bench) error { return b.sleepers(ctx) },
 		caseGrowth:   func(b *bench) error { return b.grow(ctx) },
 	}
+	asks := o.asks()
 	var compared []string
 	for _, name := range o.cases {
-		if alone[name] == nil {
+		if alone[name] == nil && !slices.Contains(asks, name) {
 			compared = append(compared, name)
 		}
 	}
@@ -231,6 +260,9 @@ func measure(ctx context.Context, o options, r *receiver, rep *report, tell say)
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
+	}
+	if len(asks) > 0 {
+		return onStack(ctx, o, r, rep, tell, func(b *bench) error { return b.ask(ctx, asks) })
 	}
 	return nil
 }

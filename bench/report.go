@@ -29,6 +29,7 @@ type report struct {
 	costs    []*series
 	notes    [][]string // rows of the history table
 	growth   []way
+	asked    []asked
 }
 
 // add takes in one repetition of a case.
@@ -80,7 +81,7 @@ func (s *series) spread() (least, median, most float64) {
 
 // print prints the tables that have rows.
 func (r *report) print(w io.Writer, o options) {
-	if len(r.speeds)+len(r.notes)+len(r.growth) == 0 {
+	if len(r.speeds)+len(r.notes)+len(r.growth)+len(r.asked) == 0 {
 		return
 	}
 	how := map[string]string{rolesAll: "one process", rolesServe: "waypost serve", rolesSplit: "waypost gateway and waypost worker"}[o.roles]
@@ -114,6 +115,15 @@ func (r *report) print(w io.Writer, o options) {
 		}
 	}
 	table(w, []string{"growth", "at", "deliveries", "CPU-s", "CPU-s per 1,000", "deliveries/s"}, 1, rows)
+	rows = nil
+	for _, a := range r.asked {
+		within := "–"
+		if a.within > 0 {
+			within = fmt.Sprint(a.within)
+		}
+		rows = append(rows, []string{a.of, a.what, fmt.Sprint(len(a.took)), number(quantile(a.took, 0.5)), number(quantile(a.took, 0.99)), number(quantile(a.took, 1)), within})
+	}
+	table(w, []string{"asked of " + fmt.Sprint(o.asking), "for", "calls", "p50 ms", "p99 ms", "max ms", "p99 to be within"}, 2, rows)
 }
 
 // shares compares launches with what the same bytes cost without Waypost.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -48,7 +49,8 @@ func decodeCopy(r *request) (name string, to waypost.Scope, err error) {
 }
 
 // copyJourney makes a journey with the draft of another one. In the same stage it names
-// the same webhooks and journeys, in another one those of the same names.
+// the same webhooks and journeys, in another one those of the same names and, where it
+// names itself, the copy.
 func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
 	name, to, err := decodeCopy(r)
 	if err != nil {
@@ -62,10 +64,11 @@ func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var ids map[string]string
+	id, ids := waypost.NewID(waypost.PrefixJourney, a.Now()), map[string]string{}
 	missing := waypost.Problems{}
 	if to != r.scope {
-		if ids, err = a.counterparts(ctx, r.scope, to.Stage, definition, &missing); err != nil {
+		ids[j.ID] = id
+		if err := a.counterparts(ctx, r.scope, to.Stage, definition, ids, &missing); err != nil {
 			return answer{}, err
 		}
 	}
@@ -78,7 +81,7 @@ func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, p.Err("")
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Journey, error) {
-		return a.Journeys.CreateJourney(ctx, to, name, definition.Canonical())
+		return a.Journeys.CreateJourneyAs(ctx, to, id, name, definition.Canonical())
 	}, func(j waypost.Journey) (answer, error) {
 		ans, err := resource(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
 		ans.body = copyAnswer{answerJourney(j), missing}
@@ -100,25 +103,25 @@ func copyName(name string, beside bool) string {
 	return name + copySuffix
 }
 
-// counterparts returns what stands in another stage for the webhooks and journeys that a
-// definition names: the id of the only one of the same name, or that name, and then it notes
-// what is missing.
-func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.Stage, d *journey.Definition, missing *waypost.Problems) (map[string]string, error) {
+// counterparts adds to ids what stands in another stage for the other webhooks and journeys
+// that a definition names: the id of the only one of the same name, or that name, and then it
+// notes what is missing.
+func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.Stage, d *journey.Definition, ids map[string]string, missing *waypost.Problems) error {
 	webhooks, err := a.Webhooks.WebhookNamesakes(ctx, sc, stage, d.Webhooks())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	journeys, err := a.Journeys.JourneyNamesakes(ctx, sc, stage, d.Journeys())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ids := map[string]string{}
+	given := maps.Clone(ids)
 	for i, n := range d.Nodes() {
 		for _, of := range []struct {
 			kind, id string
 			known    map[string]waypost.Namesake
 		}{{"webhook", n.Webhook, webhooks}, {"journey", n.Journey, journeys}} {
-			if of.id == "" {
+			if of.id == "" || given[of.id] != "" {
 				continue
 			}
 			at := fmt.Sprintf("nodes[%d].%s", i, of.kind)
@@ -136,5 +139,5 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 			}
 		}
 	}
-	return ids, nil
+	return nil
 }

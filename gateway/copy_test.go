@@ -165,6 +165,13 @@ func TestCopyToStage(t *testing.T) {
 	if strings.Join(missing, "\n") != strings.Join(want, "\n") {
 		t.Errorf("missing\n%s\nwant\n%s", strings.Join(missing, "\n"), strings.Join(want, "\n"))
 	}
+	// A journey that leads back to its beginning does so there.
+	f.send("PUT", "/v1/journeys/"+back, fmt.Sprintf(`{"name":"Back","start":"a","nodes":[{"id":"a","type":"enroll","journey":%q}]}`, back)).expect(t, 200)
+	again := f.send("POST", "/v1/journeys/"+back+"/copy", `{"stage":"test"}`).expect(t, 201)
+	if itself := again.str(t, "id"); itself == back || !strings.Contains(again.raw, `"journey":"`+itself+`"`) || !strings.HasSuffix(again.raw, `,"missing":[]}`) {
+		t.Errorf("of itself it made %s", again.raw)
+	}
+
 	path := "/v1/journeys/" + a.str(t, "id")
 	f.get(path).fault(t, 404, "NotFound")
 	inTest("GET", path, "").expect(t, 200)

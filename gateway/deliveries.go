@@ -153,14 +153,14 @@ type groupAnswer struct {
 	WebhookID       any     `json:"webhookId,omitempty"`
 	NodeID          any     `json:"nodeId,omitempty"`
 	Count           int     `json:"count"`
-	LastAt          *string `json:"lastAt"`
+	LastAt          *string `json:"lastAt"` // of the sample, as message is
 	SampleMessageID string  `json:"sampleMessageId"`
-	Message         *string `json:"message"` // of the sample
+	Message         *string `json:"message"`
 }
 
 func answerGroup(g waypost.DeliveryGroup, by []string) groupAnswer {
 	d := g.Sample
-	ans := groupAnswer{Count: g.Count, LastAt: stampOrNull(g.LastAt), SampleMessageID: d.MessageID, Message: orNull(d.Message)}
+	ans := groupAnswer{Count: g.Count, LastAt: stampOrNull(d.LastAttemptAt), SampleMessageID: d.MessageID, Message: orNull(d.Message)}
 	for _, name := range by {
 		switch name {
 		case waypost.GroupErrorClass:

@@ -16,6 +16,7 @@ import (
 // Journeys stores journeys with their drafts and their published versions.
 type Journeys interface {
 	CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error)
+	CreateJourneyAs(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error)
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
 	// JourneyDropped returns nil if nothing was dropped of the journey.
 	JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error)

@@ -111,7 +111,7 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 // journey was made or as long before its end as a series may go back, where nothing else is
 // said. Without every, hours are taken where there are such and not too many of them.
 func bound(q *waypost.StatisticsQuery, from, to, made, now time.Time) error {
-	oldest := now.Add(-waypost.StatisticsHours).Truncate(time.Hour).Add(time.Hour).UTC()
+	oldest := now.Add(-waypost.HistoryAge).Truncate(time.Hour).Add(time.Hour).UTC()
 	every := q.Span
 	round := func(span waypost.StatisticsSpan) (intervals int) {
 		length := span.Duration()
@@ -141,7 +141,7 @@ func bound(q *waypost.StatisticsQuery, from, to, made, now time.Time) error {
 		p.Add(waypost.DetailOutOfRange, "from", "must lie at most %d %ss before to", maxPoints, q.Span)
 	} else if q.Span == waypost.StatisticsHour && q.From.Before(oldest) {
 		p.Add(waypost.DetailOutOfRange, "from", "must not be before %s with every=hour: hours are kept for %d days, days for good",
-			stamp(oldest), int(waypost.StatisticsHours.Hours())/24)
+			stamp(oldest), int(waypost.HistoryAge.Hours())/24)
 	}
 	return p.Err("query")
 }

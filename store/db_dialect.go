@@ -66,6 +66,10 @@ func (s *Store) othersWrite() bool { return s.postgres }
 // through all enrollments for each, because one may refer to it.
 func (s *Store) dropsCohorts() bool { return s.postgres }
 
+// hasLateral tells whether a subquery can depend on the table before it. Without that,
+// statements follow one another, which SQLite need not send to a server.
+func (s *Store) hasLateral() bool { return s.postgres }
+
 // list is the argument for a statement's many keys: an array, or for json_each of SQLite.
 func (s *Store) list(keys []string) (any, error) {
 	if s.postgres {

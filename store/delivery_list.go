@@ -64,12 +64,12 @@ func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 		// by walking through the scope in the list's order.
 		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ?)", cleanText(f.EnrollmentID))
 	}
-	if len(f.Statuses) > 0 {
-		column := "trouble" // the same, with an index of its own
-		if slices.Contains(f.Statuses, waypost.DeliveryPending) || slices.Contains(f.Statuses, waypost.DeliverySucceeded) {
-			column = "status"
-		}
-		q.Where("? IN (?)", bun.Ident(column), bun.List(f.Statuses))
+	trouble := inTrouble(f.Statuses)
+	switch {
+	case trouble:
+		q.Where("trouble IN (?)", bun.List(f.Statuses)) // the same as status, with an index of its own
+	case len(f.Statuses) > 0:
+		q.Where("status IN (?)", bun.List(f.Statuses))
 	}
 	if f.LeadsID != 0 {
 		q.Where("leads_id = ?", f.LeadsID)
@@ -78,12 +78,14 @@ func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 		// SQLite takes an index of some rows only where its condition stands.
 		q.Where("error_class = ? AND error_class <> ''", cleanText(f.ErrorClass))
 	}
-	switch f.HTTPStatus {
-	case 0:
-	case success:
-		q.Where("http_status = ?", success)
+	switch {
+	case f.HTTPStatus == 0:
+	case f.HTTPStatus != success:
+		q.Where("http_trouble = ? AND http_trouble NOT IN (0, 200)", f.HTTPStatus) // the same as http_status, with an index of its own
+	case trouble:
+		q.Where("http_trouble = ?", success)
 	default:
-		q.Where("http_trouble = ?", f.HTTPStatus) // the same, with an index of its own
+		q.Where("http_status = ?", success)
 	}
 	if !f.From.IsZero() {
 		q.Where("message_id >= ?", firstMessageAt(f.From))
@@ -91,6 +93,11 @@ func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 	if !f.To.IsZero() {
 		q.Where("message_id < ?", firstMessageAt(f.To))
 	}
+}
+
+// inTrouble tells whether deliveries of these statuses are in deliveries_by_trouble.
+func inTrouble(statuses []waypost.DeliveryStatus) bool {
+	return len(statuses) > 0 && !slices.Contains(statuses, waypost.DeliveryPending) && !slices.Contains(statuses, waypost.DeliverySucceeded)
 }
 
 // success is the only HTTP status with which a delivery can succeed. No index has it, as
@@ -117,32 +124,35 @@ var groupColumns = map[string]string{
 // SummarizeDeliveries counts the scope's deliveries that match the filter in groups that
 // agree in all of by, which are some of waypost.DeliveryGroupings: at most
 // waypost.MaxDeliveryGroups, those of the most deliveries first. Without a status in the
-// filter these are failed and retrying ones, which an index has; others can be so many
-// that counting takes seconds.
+// filter these are failed and retrying ones. Deliveries in trouble are counted in their
+// index, and only the samples are read; others can be so many that counting takes seconds.
 func (s *Store) SummarizeDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, by []string) (groups []waypost.DeliveryGroup, err error) {
 	defer wrap(&err, "summarize deliveries")
 	if len(f.Statuses) == 0 {
 		f.Statuses = []waypost.DeliveryStatus{waypost.DeliveryFailed, waypost.DeliveryRetrying}
 	}
-	counted := s.r.NewSelect().Model((*deliveryRow)(nil)).
-		ColumnExpr("count(*) AS n").ColumnExpr("max(last_attempt_at) AS last_at").ColumnExpr("max(message_id) AS sample").
-		Where("org = ? AND stage = ?", sc.Org, sc.Stage).
-		Group(mapped(by, func(name string) string { return groupColumns[name] })...).OrderExpr("n DESC, sample DESC").Limit(waypost.MaxDeliveryGroups)
+	columns := mapped(by, func(name string) string {
+		if name == waypost.GroupHTTPStatus && inTrouble(f.Statuses) {
+			return "http_trouble" // the same, and in the index
+		}
+		return groupColumns[name]
+	})
+	counted := s.r.NewSelect().Model((*deliveryRow)(nil)).ColumnExpr("count(*) AS n").ColumnExpr("max(message_id) AS sample").
+		Where("org = ? AND stage = ?", sc.Org, sc.Stage).Group(columns...).OrderExpr("n DESC, sample DESC").Limit(waypost.MaxDeliveryGroups)
 	filterDeliveries(counted, f)
 	var rows []struct {
 		deliveryRow `bun:",extend"`
-		N           int   `bun:"n,scanonly"`
-		LastAt      stamp `bun:"last_at,scanonly"`
+		N           int `bun:"n,scanonly"`
 	}
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if err := s.withoutPlan(ctx, tx, "seqscan"); err != nil {
 			return err
 		}
-		return tx.NewSelect().With("g", counted).Model(&rows).ColumnExpr("?TableColumns").Column("g.n", "g.last_at").Join("JOIN g ON g.sample = d.message_id").
+		return tx.NewSelect().With("g", counted).Model(&rows).ColumnExpr("?TableColumns").Column("g.n").Join("JOIN g ON g.sample = d.message_id").
 			Where("d.org = ? AND d.stage = ?", sc.Org, sc.Stage).OrderExpr("g.n DESC, g.sample DESC").Scan(ctx)
 	})
 	for _, row := range rows {
-		groups = append(groups, waypost.DeliveryGroup{Count: row.N, LastAt: row.LastAt.pointer(), Sample: s.delivery(row.deliveryRow)})
+		groups = append(groups, waypost.DeliveryGroup{Count: row.N, Sample: s.delivery(row.deliveryRow)})
 	}
 	return groups, err
 }

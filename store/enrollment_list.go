@@ -199,7 +199,8 @@ func (s *Store) withinLaunch(ctx context.Context, tx bun.Tx, w *enrollmentWalk) 
 type enrollmentStream struct {
 	of    string // FROM and WHERE of the enrollments (alias e)
 	args  []any
-	first int64 // the time of its first one, or an earlier one in the walk's order
+	first int64     // the time of its first one, or an earlier one in the walk's order
+	place *placeRow // that it has, nil: no single one
 }
 
 // pausedAlone are the enrollments with a pause of their own that lasts. SQLite joins in the
@@ -215,7 +216,7 @@ func (s *Store) enrollmentStreams(ctx context.Context, tx bun.Tx, w enrollmentWa
 	}
 	scope := []any{w.sc.Org, w.sc.Stage}
 	if w.f.LeadsID != 0 {
-		return []enrollmentStream{{"enrollments AS e WHERE e.org = ? AND e.stage = ? AND e.leads_id = ?", append(scope, w.f.LeadsID), begin}}, nil
+		return []enrollmentStream{{"enrollments AS e WHERE e.org = ? AND e.stage = ? AND e.leads_id = ?", append(scope, w.f.LeadsID), begin, nil}}, nil
 	}
 	touched, err := touchedJourneys(ctx, tx, w)
 	if err != nil {
@@ -229,12 +230,12 @@ func (s *Store) enrollmentStreams(ctx context.Context, tx bun.Tx, w enrollmentWa
 	for _, p := range places {
 		if w.takes(p.Place, touched[p.JourneyID]) {
 			streams = append(streams, enrollmentStream{
-				"enrollments AS e WHERE e.journey_id = ? AND e.version = ? AND e.place = ?", []any{p.JourneyID, p.Version, p.Place}, *p.First,
+				"enrollments AS e WHERE e.journey_id = ? AND e.version = ? AND e.place = ?", []any{p.JourneyID, p.Version, p.Place}, *p.First, &p,
 			})
 		}
 	}
 	if w.asks(waypost.EnrollmentPaused) && !w.asks(undecidedStatuses...) {
-		streams = append(streams, enrollmentStream{pausedAlone + " AND e.org = ? AND e.stage = ?", scope, begin})
+		streams = append(streams, enrollmentStream{pausedAlone + " AND e.org = ? AND e.stage = ?", scope, begin, nil})
 	}
 	slices.SortStableFunc(streams, func(a, b enrollmentStream) int {
 		if w.f.OldestFirst {
@@ -329,9 +330,17 @@ func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWal
 }
 
 // mergeStreams reads the first n enrollments of all streams. Most need not be looked into:
-// the first of what they have comes too late.
+// the first of what they have comes too late, or their heads tell enough.
 func (s *Store) mergeStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, err error) {
-	for _, stream := range streams {
+	rows, beyond, err := s.readHeads(ctx, tx, w, streams, n)
+	if err != nil {
+		return nil, err
+	}
+	rows = w.inOrder(rows, n)
+	for i, stream := range streams {
+		if far, read := beyond[i]; read && (far == nil || len(rows) == n && w.order(*far, placeOfEnrollment(rows[n-1])) >= 0) {
+			continue
+		}
 		if len(rows) == n {
 			tighten(&w.from, &w.to, rows[n-1].CreatedAt.UnixMicro(), w.f.OldestFirst)
 			if w.f.OldestFirst && stream.first > w.to || !w.f.OldestFirst && stream.first < w.from {
@@ -342,25 +351,88 @@ func (s *Store) mergeStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk, s
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, more...)
-		slices.SortFunc(rows, func(a, b startedRow) int {
-			order := placeOfEnrollment(a).compare(placeOfEnrollment(b))
-			if w.f.OldestFirst {
-				return order
-			}
-			return -order
-		})
-		// One with a pause of its own can be in two streams.
-		rows = slices.CompactFunc(rows, func(a, b startedRow) bool { return a.ID == b.ID })
-		rows = rows[:min(n, len(rows))]
+		rows = w.inOrder(append(rows, more...), n)
 	}
 	return rows, nil
 }
 
-// readStream reads the first n enrollments of a walk's stream, and leaves out what is long:
-// params.
-func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, n int) (rows []startedRow, err error) {
-	where, args := " AND e.created_at BETWEEN ? AND ?", append(slices.Clone(stream.args), w.from, w.to)
+// order compares two places in the walk's order.
+func (w *enrollmentWalk) order(a, b enrollmentPlace) int {
+	if w.f.OldestFirst {
+		return a.compare(b)
+	}
+	return b.compare(a)
+}
+
+// inOrder returns the first n of some enrollments, each once: one with a pause of its own can
+// be in two streams, and the head of a stream is read with the stream again.
+func (w *enrollmentWalk) inOrder(rows []startedRow, n int) []startedRow {
+	slices.SortFunc(rows, func(a, b startedRow) int { return w.order(placeOfEnrollment(a), placeOfEnrollment(b)) })
+	rows = slices.CompactFunc(rows, func(a, b startedRow) bool { return a.ID == b.ID })
+	return rows[:min(n, len(rows))]
+}
+
+// How many streams of places have their heads read in one statement. With fewer, reading one
+// after the other takes no longer.
+const (
+	leastHeads = 4
+	mostHeads  = 64
+)
+
+// readHeads reads the heads of the first streams, so many enrollments of each that few streams
+// are likely to have more among the first n of all. beyond has the streams that were read: by
+// their index the last enrollment of the head, nil if the head is all there is.
+func (s *Store) readHeads(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, beyond map[int]*enrollmentPlace, err error) {
+	beyond = map[int]*enrollmentPlace{}
+	var values []string
+	var args []any
+	for i, stream := range streams[:min(mostHeads, len(streams))] {
+		if p := stream.place; p != nil {
+			values = append(values, "(?, ?, ?::bigint, ?)")
+			args = append(args, i, p.JourneyID, p.Version, p.Place)
+			beyond[i] = nil
+		}
+	}
+	if !s.hasLateral() || len(values) < leastHeads {
+		return nil, nil, nil
+	}
+	each := 4*n/len(values) + 4
+	where, order, more := w.within()
+	var heads []struct {
+		startedRow `bun:",extend"`
+		Stream     int `bun:"stream,scanonly"`
+	}
+	err = tx.NewRaw("SELECT k.*, c.started_at FROM (SELECT p.stream, l.* FROM (VALUES "+strings.Join(values, ", ")+`) AS p (stream, journey_id, version, place)
+		CROSS JOIN LATERAL (SELECT `+listedColumns+` FROM enrollments AS e WHERE e.journey_id = p.journey_id AND e.version = p.version AND e.place = p.place`+
+		where+order+" LIMIT ?) AS l) AS k LEFT JOIN cohorts AS c ON c.id = k.cohort_id", slices.Concat(args, more, []any{each})...).Scan(ctx, &heads)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the first of each place: %w", err)
+	}
+	counts := map[int]int{}
+	for _, head := range heads {
+		rows = append(rows, head.startedRow)
+		at := placeOfEnrollment(head.startedRow)
+		// The last of each, in whatever order they come.
+		if far := beyond[head.Stream]; far == nil || w.order(at, *far) > 0 {
+			beyond[head.Stream] = &at
+		}
+		counts[head.Stream]++
+	}
+	for i := range beyond {
+		if counts[i] < each {
+			beyond[i] = nil
+		}
+	}
+	return rows, beyond, nil
+}
+
+// listedColumns are those of an enrollment (alias e) without what is long: params.
+const listedColumns = `e.id, e.journey_id, e.version, e.leads_id, e.launch_id, e.app_id, e.entry_key, e.status, e.node_id, e.cohort_id, e.created_at, e.ended_at`
+
+// within is the condition that an enrollment (alias e) is one of the walk's time and follows
+// its last place, and the walk's order.
+func (w *enrollmentWalk) within() (where, order string, args []any) {
+	where, args = " AND e.created_at BETWEEN ? AND ?", []any{w.from, w.to}
 	order, than := " ORDER BY e.created_at DESC, e.id DESC", ">="
 	if w.f.OldestFirst {
 		order, than = " ORDER BY e.created_at, e.id", "<="
@@ -369,44 +441,54 @@ func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, str
 		where += " AND NOT (e.created_at = ? AND e.id " + than + " ?)"
 		args = append(args, w.after.at, w.after.id)
 	}
-	err = tx.NewRaw(`SELECT k.*, c.started_at FROM (SELECT e.id, e.journey_id, e.version, e.leads_id, e.launch_id, e.app_id, e.entry_key, e.status, e.node_id,
-			e.cohort_id, e.created_at, e.ended_at FROM `+stream.of+where+order+` LIMIT ?) AS k LEFT JOIN cohorts AS c ON c.id = k.cohort_id`,
-		append(args, n)...).Scan(ctx, &rows)
+	return where, order, args
+}
+
+// readStream reads the first n enrollments of a walk's stream.
+func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, n int) (rows []startedRow, err error) {
+	where, order, args := w.within()
+	err = tx.NewRaw("SELECT k.*, c.started_at FROM (SELECT "+listedColumns+" FROM "+stream.of+where+order+" LIMIT ?) AS k LEFT JOIN cohorts AS c ON c.id = k.cohort_id",
+		slices.Concat(stream.args, args, []any{n})...).Scan(ctx, &rows)
 	return rows, err
 }
 
 // decided returns enrollments with what was decided about them, as Enrollment does for one.
-func (s *Store) decided(ctx context.Context, tx bun.Tx, rows []startedRow) ([]waypost.Enrollment, error) {
-	list, err := decoded(rows, startedRow.enrollment)
+func (s *Store) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([]waypost.Enrollment, error) {
+	list, err := decoded(started, startedRow.enrollment)
 	if err != nil {
 		return nil, err
 	}
+	type group struct{ journeyID, launchID string }
+	groups := map[group][]string{}
 	var targets []string
 	for _, e := range list {
 		if e.EndedAt == nil {
+			key := group{e.JourneyID, e.LaunchID}
+			groups[key] = append(groups[key], e.ID)
 			targets = append(targets, e.ID, e.JourneyID, e.LaunchID)
 		}
 	}
 	if len(targets) == 0 {
 		return list, nil
 	}
-	var controls []controlRow
-	err = tx.NewSelect().Model(&controls).Column("id", "target", "kind", "from_at").
+	var rows []controlRow
+	err = tx.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at").
 		Where("until_at IS NULL AND target IN (?)", bun.List(distinct(targets))).Scan(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load controls: %w", err)
 	}
-	of := map[string]waypost.Controls{}
-	for _, c := range inOrder(controls) {
-		of[c.Target] = append(of[c.Target], c.control())
+	controls := map[string]waypost.Controls{}
+	for key, ids := range groups {
+		of, err := s.byEnrollment(ctx, tx, inOrder(rows), waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			controls[id] = of[id]
+		}
 	}
 	for i := range list {
-		e := &list[i]
-		// A cancel of a journey is about what it had then, and no launch: those get their own.
-		ofJourney := slices.DeleteFunc(slices.Clone(of[e.JourneyID]), func(c waypost.Control) bool {
-			return c.Kind == waypost.ControlCancel && (e.LaunchID != "" || e.CreatedAt.After(c.From))
-		})
-		applyControls(e, slices.Concat(of[e.ID], of[e.LaunchID], ofJourney))
+		applyControls(&list[i], controls[list[i].ID])
 	}
 	return list, nil
 }

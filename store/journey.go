@@ -130,14 +130,19 @@ func checkJourney(name string, draft []byte) error {
 
 // CreateJourney stores a new journey with its draft (JSON) under an id minted
 // here.
-func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (_ waypost.Journey, err error) {
+func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error) {
+	return s.CreateJourneyAs(ctx, sc, waypost.NewID(waypost.PrefixJourney, s.time()), name, draft)
+}
+
+// CreateJourneyAs is CreateJourney under a new id, which the draft may name.
+func (s *Store) CreateJourneyAs(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (_ waypost.Journey, err error) {
 	defer wrap(&err, "create journey")
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
 	now := s.time()
 	row := journeyRow{
-		ID: waypost.NewID(waypost.PrefixJourney, now), Org: sc.Org, Stage: string(sc.Stage), Name: name, NameFolded: foldName(name), Draft: string(draft),
+		ID: id, Org: sc.Org, Stage: string(sc.Stage), Name: name, NameFolded: foldName(name), Draft: string(draft),
 		Status: string(waypost.JourneyDraft), CreatedAt: stamp{now}, UpdatedAt: stamp{now},
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {

@@ -326,25 +326,27 @@ func (s *Store) addStatistics(ctx context.Context, tx bun.Tx, changes map[statis
 		if written[row.key()], err = toJSON(total); err != nil {
 			return err
 		}
-		if row.Span == string(waypost.StatisticsHour) && row.Counts == "" { // at most once an hour
-			if err := s.dropHours(ctx, tx, row); err != nil {
-				return err
-			}
-		}
 	}
 	return write(&updateStatistic, func(k statisticKey) string { return written[k] })
 }
 
-// dropHours drops the hours that are no longer kept of the version that a row is of.
-func (s *Store) dropHours(ctx context.Context, tx bun.Tx, row statisticRow) error {
-	_, err := tx.NewDelete().Model((*statisticRow)(nil)).Where("journey_id = ? AND span = ? AND from_at < ? AND version = ?",
-		row.JourneyID, row.Span, stamp{s.time().Add(-waypost.StatisticsHours)}, row.Version).Exec(ctx)
-	return err
+// journeyHourPage lists hours of journeys that are over, oldest first, those of all versions
+// as one.
+func (s *Store) journeyHourPage(p sweepPlace) *bun.SelectQuery {
+	return s.r.NewSelect().Distinct().TableExpr("statistics").ColumnExpr("journey_id AS id, from_at AS number, TRUE AS is_over").
+		Where("span = 'hour' AND (from_at, journey_id) > (?, ?) AND from_at < ?", p.Number, p.ID, p.before()).Order("from_at", "journey_id").Limit(s.sweepPage())
+}
+
+// dropJourneyHours drops what lies between the first of some hours and the last one: these are all.
+func (s *Store) dropJourneyHours(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	first, last := rows[0], rows[len(rows)-1]
+	return affected(tx.NewDelete().Model((*statisticRow)(nil)).
+		Where("span = 'hour' AND (from_at, journey_id) >= (?, ?) AND (from_at, journey_id) <= (?, ?)", first.Number, first.ID, last.Number, last.ID).Exec(ctx))
 }
 
 // Statistics returns the statistics of a journey as they are at one moment, those of
 // versions in which nothing was counted left out. Whoever asks knows that the journey is
-// theirs. Hours before waypost.StatisticsHours are not kept, and so must not be asked for.
+// theirs. Hours before waypost.HistoryAge are not kept, and so must not be asked for.
 func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (_ waypost.Statistics, err error) {
 	defer wrap(&err, "read the statistics of journey %s", clip(q.JourneyID))
 	r := statisticsReader{query: q, total: map[int]*waypost.Counts{}, later: map[int]*waypost.Counts{}}

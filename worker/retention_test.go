@@ -205,7 +205,7 @@ func TestSweeperThatKeepsAll(t *testing.T) {
 	}
 	clock.Advance(25 * time.Hour)
 	running, stop := context.WithCancel(t.Context())
-	archive := &unsteady{Store: db, ended: make(chan bool, 100)}
+	archive := &unsteady{Store: db, calls: 20, ended: make(chan bool, 100)} // steady by now
 	dropped := &drops{n: map[string]int{}}
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() {

@@ -256,8 +256,8 @@ func (c *cli) journeysShow() *cobra.Command {
 	return c.showCommand(showing{
 		short: "Show a journey with its draft, and who is where",
 		long: `Shows a journey with its draft, and its published version as a tree: how often each node was
-entered and what came of it, and how many enrollments stand there now. CAME is how often the way
-to the node was taken from the one above it. A node that several lead to is drawn once; an arrow
+entered and what came of it, and how many enrollments stand there now. EDGE is how often the way
+to the node was taken from the one above it. A label stands behind its node's id. A node that several lead to is drawn once; an arrow
 stands for it elsewhere.
 
 With -o json it is the journey alone. What the tree counts, also of other versions and over time,

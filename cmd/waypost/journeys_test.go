@@ -285,9 +285,9 @@ func TestJourneysShowTree(t *testing.T) {
 	p := newPeer(t, map[string]func(request) reply{
 		"GET /v1/journeys/jrn_1": always(200, journey),
 		"GET /v1/journeys/jrn_1/versions/2": always(200, `{"journeyId":"jrn_1","version":2,"definition":{"name":"Tree","start":"hello","nodes":[
-			{"id":"hello","type":"touchpoint","webhook":"whk_1","next":"which","onFailure":"end"},
+			{"id":"hello","type":"touchpoint","label":"Say hello","webhook":"whk_1","next":"which","onFailure":"end"},
 			{"id":"which","type":"branch","cases":[{"when":"true","next":"wait"}],"otherwise":"end"},
-			{"id":"wait","type":"delay","for":"1h","next":"hello"},{"id":"end","type":"exit"}]}}`),
+			{"id":"wait","type":"delay","label":"1\u001bhour","for":"1h","next":"hello"},{"id":"end","type":"exit"}]}}`),
 		"GET /v1/journeys/jrn_1/statistics": always(200, `{"nodes":[`+strings.Join([]string{
 			counts("hello", `"entered":12,"standing":3,"waiting":0,"sending":2,"deferred":1,"delivered":8,"failed":1,"skipped":0,"edges":[{"next":"which","count":8},{"next":"end","count":1}]`),
 			counts("which", `"entered":8,"edges":[{"next":"wait","count":7},{"next":"end","count":1}]`),
@@ -297,13 +297,13 @@ func TestJourneysShowTree(t *testing.T) {
 	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`"name": "Tree"`, `
 version 2: 10 enrollments, 2 completed, 0 exited, 0 failed, 1 canceled, 4 held out
 
-NODE                  TYPE        CAME  ENTERED  STANDING  WAITING  SENDING  DEFERRED  DELIVERED  FAILED  SKIPPED
-hello                 touchpoint  10    12       3         0        2        1         8          1       0
-├─ which              branch      8     8        0         0        0        0         0          0       0
-│  ├─ case 1: wait    delay       7     7        5         5        0        0         0          0       0
-│  │  └─ hello ↑                  2
-│  └─ otherwise: end  exit        1     2        0         0        0        0         0          0       0
-└─ onFailure: end ↑               1
+NODE                         TYPE        EDGE  ENTERED  STANDING  WAITING  SENDING  DEFERRED  DELIVERED  FAILED  SKIPPED
+hello (Say hello)            touchpoint  10    12       3         0        2        1         8          1       0
+├─ which                     branch      8     8        0         0        0        0         0          0       0
+│  ├─ case 1: wait (1 hour)  delay       7     7        5         5        0        0         0          0       0
+│  │  └─ hello ↑                         2
+│  └─ otherwise: end         exit        1     2        0         0        0        0         0          0       0
+└─ onFailure: end ↑                      1
 `}, nil)
 	r := runCLI(t, p.environ(), "", "-o", "json", "journeys", "show", "jrn_1")
 	if r.code != 0 || strings.Contains(r.stdout, "entered") || strings.Contains(r.stdout, "NODE") {

@@ -23,8 +23,8 @@ type nodeStatistics struct {
 	}
 }
 
-// came counts how often a node came next.
-func (n nodeStatistics) came(next string) int {
+// edge counts how often a node came next.
+func (n nodeStatistics) edge(next string) int {
 	for _, e := range n.Edges {
 		if e.Next == next {
 			return e.Count
@@ -35,7 +35,7 @@ func (n nodeStatistics) came(next string) int {
 
 // treeNode is a node of a definition, as far as a tree tells of it.
 type treeNode struct {
-	ID, Type                             string
+	ID, Type, Label                      string
 	Next, OnFailure, OnTimeout, OnMissed string
 	Cases, Arms                          []struct{ Next string }
 	Otherwise                            string
@@ -95,7 +95,7 @@ func (c *cli) drawJourney(ctx context.Context, cl *client, journey members) erro
 	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n\n",
 		version, quantity(e.Entered, "enrollment", "enrollments"), e.Completed, e.Exited, e.Failed, e.Canceled, e.HeldOut)
 	t := tree{nodes: map[string]treeNode{}, counts: map[string]nodeStatistics{}, drawn: map[string]bool{},
-		table: c.table("NODE", "TYPE", "CAME", "ENTERED", "STANDING", "WAITING", "SENDING", "DEFERRED", "DELIVERED", "FAILED", "SKIPPED")}
+		table: c.table("NODE", "TYPE", "EDGE", "ENTERED", "STANDING", "WAITING", "SENDING", "DEFERRED", "DELIVERED", "FAILED", "SKIPPED")}
 	for _, n := range v.Definition.Nodes {
 		t.nodes[n.ID] = n
 	}
@@ -116,15 +116,19 @@ type tree struct {
 }
 
 // draw writes a node, behind its branch of the tree, and those that follow it, behind below.
-// came is how often the way to it was taken.
-func (t tree) draw(id, branch, below string, came int) {
+// edge is how often the way to it was taken.
+func (t tree) draw(id, branch, below string, edge int) {
 	if t.drawn[id] {
-		t.row(branch+clean(id)+" ↑", "", strconv.Itoa(came))
+		t.row(branch+clean(id)+" ↑", "", strconv.Itoa(edge))
 		return
 	}
 	t.drawn[id] = true
 	node, n := t.nodes[id], t.counts[id]
-	cells := []string{branch + clean(id), clean(node.Type), strconv.Itoa(came)}
+	name := branch + clean(id)
+	if node.Label != "" {
+		name += " (" + clean(node.Label) + ")"
+	}
+	cells := []string{name, clean(node.Type), strconv.Itoa(edge)}
 	for _, count := range []int{n.Entered, n.Standing, n.Waiting, n.Sending, n.Deferred, n.Delivered, n.Failed, n.Skipped} {
 		cells = append(cells, strconv.Itoa(count))
 	}
@@ -138,6 +142,6 @@ func (t tree) draw(id, branch, below string, came int) {
 		if way[0] != "" {
 			fork += way[0] + ": "
 		}
-		t.draw(way[1], below+fork, below+under, n.came(way[1]))
+		t.draw(way[1], below+fork, below+under, n.edge(way[1]))
 	}
 }

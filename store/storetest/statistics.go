@@ -656,9 +656,11 @@ func testOldHours(t *testing.T, f *fixture) {
 	start := f.clock.Now()
 	f.enroll(t, journey, 2)
 	f.fold(t, 10)
-	f.clock.Advance(waypost.StatisticsHours + time.Hour)
+	f.clock.Advance(waypost.HistoryAge + time.Hour)
 	f.enroll(t, journey, 1)
 	f.fold(t, 10)
+	f.wantDropped(t, "an hour", waypost.Retention{}, map[string]int{waypost.DropJourneyHour: 1})
+	f.wantDropped(t, "again", waypost.Retention{}, map[string]int{})
 	for span, want := range map[waypost.StatisticsSpan]int{waypost.StatisticsHour: 0, waypost.StatisticsDay: 2} {
 		from := start.Truncate(span.Duration())
 		st := must[waypost.Statistics](t)(f.Statistics(t.Context(), waypost.StatisticsQuery{JourneyID: journey, Span: span, From: from, To: from.Add(span.Duration())}))

@@ -523,7 +523,7 @@ CREATE TABLE deliveries (
   response BLOB, -- sealed, since it can repeat the message: the answer's message and the beginning of its body
   gave_up TEXT NOT NULL DEFAULT '', -- why the delivery failed for good
   trouble TEXT GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') THEN status END) VIRTUAL,
-  http_trouble INTEGER GENERATED ALWAYS AS (CASE WHEN http_status NOT IN (0, 200) THEN http_status END) VIRTUAL,
+  http_trouble INTEGER GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') OR http_status NOT IN (0, 200) THEN http_status END) VIRTUAL,
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_by_scope ON deliveries (org, stage, message_id);
@@ -535,11 +535,11 @@ CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
 CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
 -- Nearly all deliveries go from pending to succeeded: leaving those out keeps all indexes
 -- untouched by that change. They are found by deliveries_by_scope. The columns behind
--- message_id are what else is filtered by: rows that do not match are not read.
+-- message_id are what else is filtered and grouped by: only rows that are told are read.
 CREATE INDEX deliveries_by_trouble ON deliveries (org, stage, trouble, message_id, journey_id, webhook_id, node_id, error_class, http_trouble)
   WHERE trouble IS NOT NULL;
 CREATE INDEX deliveries_by_error ON deliveries (org, stage, error_class, message_id) WHERE error_class <> '';
-CREATE INDEX deliveries_by_http ON deliveries (org, stage, http_trouble, message_id) WHERE http_trouble IS NOT NULL;
+CREATE INDEX deliveries_by_http ON deliveries (org, stage, http_trouble, message_id) WHERE http_trouble NOT IN (0, 200);
 -- What the health of a webhook is read from: which deliveries wait and why, and whose last
 -- attempt has failed.
 CREATE INDEX deliveries_by_webhook_trouble ON deliveries (webhook_id, trouble, deferred_reason, message_id) WHERE trouble IS NOT NULL;
@@ -683,6 +683,7 @@ CREATE TABLE statistics (
   counts TEXT NOT NULL, -- JSON: waypost.Counts; '' while it is being made
   PRIMARY KEY (journey_id, span, from_at, version)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX statistics_by_age ON statistics (from_at, journey_id) WHERE span = 'hour';
 
 ---- articles
 
