@@ -13,6 +13,7 @@ type Retention struct {
 	Deliveries  time.Duration
 	Enrollments time.Duration
 	Events      time.Duration
+	Audit       time.Duration // entries of the audit log
 }
 
 // What is dropped, in the order in which a sweep does it.
@@ -29,12 +30,13 @@ const (
 	DropAudience    = "audience" // the leads that a launch lists
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
 	DropWebhookHour = "webhookHour"
+	DropAudit       = "audit"
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
-	DropWebhookHour,
+	DropWebhookHour, DropAudit,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -57,6 +59,8 @@ func (r Retention) Age(kind string) time.Duration {
 		return KeyLife
 	case DropWebhookHour:
 		return HistoryAge
+	case DropAudit:
+		return r.Audit
 	}
 	return r.Events
 }

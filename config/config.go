@@ -164,6 +164,7 @@ type Retention struct {
 	Deliveries  Age `env:"WAYPOST_RETENTION_DELIVERIES"`
 	Enrollments Age `env:"WAYPOST_RETENTION_ENROLLMENTS"`
 	Events      Age `env:"WAYPOST_RETENTION_EVENTS"`
+	Audit       Age `env:"WAYPOST_RETENTION_AUDIT"`
 }
 
 // Age is how long something is kept; 0 is for ever.

@@ -126,6 +126,8 @@ var variables = []Variable{
 	{Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: workerRoles, Example: "P30D",
 		check: parsed(parseAge),
 		Help:  "How long an event is kept after it was accepted, and while an enrollment may still match it."},
+	{Name: "WAYPOST_RETENTION_AUDIT", Default: "P365D", Roles: workerRoles, Example: "P730D",
+		check: parsed(parseAge), Help: "How long an entry of the audit log is kept."},
 	// The codec endpoint
 	{Name: "WAYPOST_CODEC_ADDR", Default: "127.0.0.1:8081", Roles: codecRoles, Example: "0.0.0.0:8081",
 		check: checkAddr, Help: "Where the codec endpoint of Temporal's Web UI is served."},

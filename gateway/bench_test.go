@@ -47,7 +47,7 @@ func BenchmarkGateway(b *testing.B) {
 }
 
 func benchGateway(b *testing.B, database string, db *store.Store, redisURL string) {
-	credential, err := db.CreateApplication(b.Context(), waypost.Application{
+	credential, err := db.CreateApplication(b.Context(), "", waypost.Application{
 		Org: testOrg, Name: "bench", Grants: []waypost.Grant{"*"}, RatePerSecond: 100_000, RateBurst: 1_000_000,
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type Events interface {
 	// AcceptEvent stores an event once for its EventID, and tells whether it was
 	// not there before. NotFound: the lead.
-	AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error)
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error)
 }
 
 // Bounds of an event's members.
@@ -84,7 +84,7 @@ func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (bool, error) {
-		fresh, err := a.Events.AcceptEvent(ctx, r.scope, e)
+		fresh, err := a.Events.AcceptEvent(ctx, r.by(), e)
 		if err == nil && fresh {
 			a.Waker.Wake()
 		}

@@ -239,7 +239,7 @@ func keyOf(c waypost.Credential) signature.Key {
 
 func (f *fixture) newApp(grants ...waypost.Grant) waypost.Credential {
 	f.t.Helper()
-	c, err := f.store.CreateApplication(f.t.Context(), waypost.Application{Org: testOrg, Name: "test", Grants: grants, RatePerSecond: 100_000, RateBurst: 1_000_000})
+	c, err := f.store.CreateApplication(f.t.Context(), "", waypost.Application{Org: testOrg, Name: "test", Grants: grants, RatePerSecond: 100_000, RateBurst: 1_000_000})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -30,8 +32,9 @@ func (r eventRow) event() (waypost.Event, error) {
 // those of the enrollments that wait for one. It takes EventID, Name, LeadsID and Properties of e. fresh
 // is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead.
-func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
+func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
 	defer wrap(&err, "accept event")
+	sc, author := by.Within()
 	var p waypost.Problems
 	checkText(&p, "eventId", e.EventID)
 	checkText(&p, "name", e.Name)
@@ -68,6 +71,10 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 			SELECT wt.workflow_id, wt.enrollment_id, ?, ?, 0 FROM waits AS wt WHERE wt.leads_id = ? AND wt.event = ? AND NOT wt.closed
 			ORDER BY wt.enrollment_id, wt.visit`, row.EventID, row.AcceptedAt, row.LeadsID, row.Name).Exec(ctx)
 		if err != nil {
+			return err
+		}
+		told := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
+		if err := s.audit(ctx, tx, author, "event.accept", e.EventID, nil, told); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, fresh)

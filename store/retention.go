@@ -193,6 +193,7 @@ var sweepers = map[string]sweeper{
 	waypost.DropAudience:    {(*Store).audiencePage, (*Store).dropAudiences},
 	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
 	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
+	waypost.DropAudit:       {(*Store).auditPage, (*Store).dropAudit},
 }
 
 func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
