@@ -33,20 +33,6 @@ func New(url string, key signature.Key) *Client {
 	}}
 }
 
-// As returns a client that names the person for whom it calls (X-Cloud-Actor), in up to
-// waypost.MaxActor characters; "" for nobody. It shares c's connections.
-func (c *Client) As(actor string) *Client {
-	named := *c
-	named.Header = c.Header.Clone()
-	if named.Header == nil {
-		named.Header = http.Header{}
-	}
-	if named.Header.Del(signature.HeaderActor); actor != "" {
-		named.Header.Set(signature.HeaderActor, actor)
-	}
-	return &named
-}
-
 // Send makes one call of a target, a path with its query if it has one, and
 // returns the answer whatever its status; the caller reads and closes its body.
 // It is for streams and for headers of requests and answers, beside Do. header

@@ -151,6 +151,8 @@ var variables = []Variable{
 		Help: "The secret key to sign with."},
 	{Name: "WAYPOST_STAGE", Roles: clientRoles, Example: "test", check: oneOf("release", "pre-release", "test"),
 		Help: "The stage that client commands work in: release, pre-release or test; release if empty."},
+	{Name: "WAYPOST_ACTOR", Roles: Roles{RoleApps, RoleClient}, Example: "ada@example.com", check: checkActor,
+		Help: "Who you are, for the audit log, in up to 200 characters; if empty, client commands name nobody, and `waypost apps` names the user of the system."},
 	// waypost-dev
 	{Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
 		Example: "/var/lib/waypost",

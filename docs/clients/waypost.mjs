@@ -37,7 +37,7 @@ export class Client {
   async call(method, target, body, headers = {}) {
     const data = Buffer.isBuffer(body) ? body : Buffer.from(body === undefined ? '' : JSON.stringify(body))
     headers = { Host: this.url.host, ...headers }
-    for (const name in headers) headers[name] = Buffer.from(headers[name]).toString('latin1') // sent as UTF-8
+    for (const name in headers) headers[name] = Buffer.from(headers[name]).toString('latin1') // as UTF-8
     if (data.length && !Object.keys(headers).some((n) => n.toLowerCase() === 'content-type')) headers['Content-Type'] = 'application/json'
     const { protocol, hostname, port } = this.url
     const answer = await new Promise((resolve, reject) => (protocol === 'https:' ? https : http).request({
