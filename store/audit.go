@@ -26,10 +26,16 @@ type auditRow struct {
 }
 
 func (r auditRow) entry() waypost.AuditEntry {
+	side := func(column *string) json.RawMessage {
+		if column == nil {
+			return nil
+		}
+		return json.RawMessage(*column)
+	}
 	return waypost.AuditEntry{
 		ID:     r.ID,
 		Author: waypost.Author{Scope: r.Scope, Application: r.Application, Actor: r.Actor, RequestID: r.RequestID},
-		Action: r.Action, Target: r.Target, Before: json.RawMessage(text(r.Was)), After: json.RawMessage(text(r.Became)),
+		Action: r.Action, Target: r.Target, Before: side(r.Was), After: side(r.Became),
 	}
 }
 
