@@ -332,6 +332,10 @@ func TestAuditTells(t *testing.T) {
 		}
 		f.clock.advance(time.Second)
 		f.lastOf(call{method: "PATCH", target: path, body: `{"signingSecret":null}`}).wantSides(t, `{"signingSecret":"set"}`, `null`)
+		f.lastOf(call{method: "PATCH", target: path, body: `{"url":"https://example.com/in?k=hidden-3"}`}).
+			wantSides(t, `{"url":"https://example.com/"}`, `{"url":"https://example.com/in?set"}`)
+		f.lastOf(call{method: "PATCH", target: path, body: `{"url":"https://example.com/in?k=hidden-4"}`}).
+			wantSides(t, `{"url":"https://example.com/in?set"}`, `{"url":"https://example.com/in?replaced"}`)
 		if all := f.get("/v1/audit").raw; strings.Contains(all, "hidden") || strings.Contains(all, secretOf32Bytes) {
 			t.Errorf("a secret in %s", all)
 		}

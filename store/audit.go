@@ -1,9 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -166,58 +169,88 @@ func (s *Store) auditWebhook(ctx context.Context, tx bun.Tx, by *waypost.Author,
 	if by == nil {
 		return nil
 	}
-	sides := [2]any{}
-	secrets := [2]webhookSecrets{}
-	id := ""
-	for i, w := range []*waypost.Webhook{before, after} {
-		if w == nil {
-			continue
-		}
-		members := fields{}
-		encoded, err := toJSON(w)
-		if err == nil {
-			err = fromJSON(encoded, &members) // its secrets have no members
-		}
-		if err != nil {
-			return err
-		}
-		id, sides[i], secrets[i] = w.ID, members, secretsOf(*w)
+	b, err := sideOf(before)
+	if err != nil {
+		return err
 	}
-	for i, member := range []struct{ object, name string }{{"basicAuth", "password"}, {"tls", "clientKey"}, {"", "signingSecret"}} {
-		was, is := waypost.AuditSecret(secrets[0][i], secrets[1][i])
-		for side, shown := range []any{was, is} {
-			members, _ := sides[side].(fields)
-			if shown == nil {
-				continue
-			}
-			if member.object == "" {
-				members[member.name] = shown
-			} else if object, isObject := members[member.object].(map[string]any); isObject {
-				object[member.name] = shown
-			}
-		}
+	a, err := sideOf(after)
+	if err != nil {
+		return err
 	}
-	return s.audit(ctx, tx, by, action, id, sides[0], sides[1])
+	for i := range b.secrets {
+		was, is := waypost.AuditSecret(b.secrets[i], a.secrets[i])
+		b.show(i, was)
+		a.show(i, is)
+	}
+	return s.audit(ctx, tx, by, action, cmp.Or(b.id, a.id), b.object(), a.object())
 }
 
-// webhookSecrets are a webhook's password, client key and signing secret; one that cannot be
-// read differs from every other.
-type webhookSecrets [3]string
+// webhookSide is a webhook before or after a change; the zero one is none.
+type webhookSide struct {
+	id      string
+	members fields
+	secrets [4]string // by the indexes below; "" for none
+}
 
-func secretsOf(w waypost.Webhook) webhookSecrets {
-	secrets := webhookSecrets{2: w.SigningSecret}
+const (
+	secretPassword = iota
+	secretClientKey
+	secretSigning
+	secretQuery // what stands behind the ? of the URL, which often is a token
+)
+
+func sideOf(w *waypost.Webhook) (side webhookSide, err error) {
+	if w == nil {
+		return side, nil
+	}
+	encoded, err := toJSON(w) // without its secrets, but for what the URL has
+	if err == nil {
+		err = fromJSON(encoded, &side.members)
+	}
+	side.id, side.secrets[secretSigning] = w.ID, w.SigningSecret
 	if w.BasicAuth != nil {
-		secrets[0] = w.BasicAuth.Password
+		side.secrets[secretPassword] = w.BasicAuth.Password
 	}
 	if w.TLS != nil {
-		secrets[1] = w.TLS.ClientKey
+		side.secrets[secretClientKey] = w.TLS.ClientKey
 	}
 	for i, why := range []error{w.Unreadable.Password, w.Unreadable.ClientKey, w.Unreadable.SigningSecret} {
 		if why != nil {
-			secrets[i] = "\x00unreadable"
+			side.secrets[i] = "\x00unreadable" // differs from all others
 		}
 	}
-	return secrets
+	side.members["url"], side.secrets[secretQuery], _ = strings.Cut(w.URL, "?")
+	return side, err
+}
+
+// show puts what stands for a secret where the secret belongs.
+func (side webhookSide) show(secret int, shown any) {
+	if shown == nil {
+		return
+	}
+	inner := func(name string) map[string]any {
+		if object, isObject := side.members[name].(map[string]any); isObject {
+			return object
+		}
+		return map[string]any{}
+	}
+	switch secret {
+	case secretPassword:
+		inner("basicAuth")["password"] = shown
+	case secretClientKey:
+		inner("tls")["clientKey"] = shown
+	case secretSigning:
+		side.members["signingSecret"] = shown
+	case secretQuery:
+		side.members["url"] = fmt.Sprintf("%s?%s", side.members["url"], shown)
+	}
+}
+
+func (side webhookSide) object() any {
+	if side.members == nil {
+		return nil
+	}
+	return side.members
 }
 
 // auditedArticle is an article as its audit entries compare it.
