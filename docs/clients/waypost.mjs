@@ -36,8 +36,7 @@ export class Client {
   // all else as a Buffer. A body that is a Buffer is sent as it is, any other as JSON.
   async call(method, target, body, headers = {}) {
     const data = Buffer.isBuffer(body) ? body : Buffer.from(body === undefined ? '' : JSON.stringify(body))
-    headers = { Host: this.url.host, ...headers }
-    for (const name in headers) headers[name] = Buffer.from(headers[name]).toString('latin1') // as UTF-8
+    headers = Object.fromEntries(Object.entries({ Host: this.url.host, ...headers }).map(([n, v]) => [n, Buffer.from(v).toString('latin1')])) // UTF-8
     if (data.length && !Object.keys(headers).some((n) => n.toLowerCase() === 'content-type')) headers['Content-Type'] = 'application/json'
     const { protocol, hostname, port } = this.url
     const answer = await new Promise((resolve, reject) => (protocol === 'https:' ? https : http).request({
