@@ -26,13 +26,14 @@ const (
 	GrantDeliveriesRedeliver Grant = "deliveries.redeliver"
 	GrantArticlesWrite       Grant = "articles.write"
 	GrantTokensIssue         Grant = "tokens.issue"
+	GrantAuditRead           Grant = "audit.read"
 )
 
 // AllGrants lists every grant.
 var AllGrants = []Grant{
 	GrantLeadsImport, GrantLeadsUpdate, GrantLeadsExport, GrantWebhooksRead, GrantWebhooksWrite,
 	GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
-	GrantDeliveriesRedeliver, GrantArticlesWrite, GrantTokensIssue,
+	GrantDeliveriesRedeliver, GrantArticlesWrite, GrantTokensIssue, GrantAuditRead,
 }
 
 // ParseGrant reads a grant or a pattern with a trailing '*' that matches at

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -136,6 +138,28 @@ type LeadFilter struct {
 	CreatedTo    time.Time // exclusive
 	UpdatedFrom  time.Time
 	UpdatedTo    time.Time // exclusive
+}
+
+// Names lists the members of the filter that are set, a custom field as customFields.NAME.
+func (f LeadFilter) Names() []string {
+	names := []string{}
+	for _, member := range []struct {
+		name string
+		set  bool
+	}{
+		{"leadsGroup", f.LeadsGroup != nil}, {"region", f.Region != nil}, {"name", f.Name != ""}, {"mobilePhone", f.MobilePhone != ""},
+		{"email", f.Email != ""}, {"externalId", f.ExternalID != ""}, {"gender", f.Gender != nil}, {"birthday", f.Birthday != ""},
+		{"createdFrom", !f.CreatedFrom.IsZero()}, {"createdTo", !f.CreatedTo.IsZero()},
+		{"updatedFrom", !f.UpdatedFrom.IsZero()}, {"updatedTo", !f.UpdatedTo.IsZero()},
+	} {
+		if member.set {
+			names = append(names, member.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.CustomFields)) {
+		names = append(names, "customFields."+name)
+	}
+	return names
 }
 
 // LaunchStep is what one step of enrolling an audience came to.

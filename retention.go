@@ -13,6 +13,7 @@ type Retention struct {
 	Deliveries  time.Duration
 	Enrollments time.Duration
 	Events      time.Duration
+	Audit       time.Duration // entries of the audit log
 }
 
 // What is dropped, in the order in which a sweep does it.
@@ -30,12 +31,13 @@ const (
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
 	DropWebhookHour = "webhookHour"
 	DropJourneyHour = "journeyHour" // of the statistics of a journey
+	DropAudit       = "audit"
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
-	DropWebhookHour, DropJourneyHour,
+	DropWebhookHour, DropJourneyHour, DropAudit,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -58,6 +60,8 @@ func (r Retention) Age(kind string) time.Duration {
 		return KeyLife
 	case DropWebhookHour, DropJourneyHour:
 		return HistoryAge
+	case DropAudit:
+		return r.Audit
 	}
 	return r.Events
 }

@@ -28,9 +28,9 @@ type Store interface {
 
 	EnrollAudience(ctx context.Context, launchID string, n int) (waypost.LaunchStep, error)
 	OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (waypost.Occurrence, error)
-	CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
+	CancelLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error)
 	ImportStep(ctx context.Context, id string) (waypost.Import, error)
-	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
+	CancelImport(ctx context.Context, by waypost.Caller, id string) (waypost.Import, error)
 }
 
 // Activities are the activities of the workflows. Make them with New.

@@ -129,7 +129,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 func retention(r config.Retention) waypost.Retention {
 	return waypost.Retention{
 		Payloads: time.Duration(r.Payloads), Attempts: time.Duration(r.Attempts), Deliveries: time.Duration(r.Deliveries),
-		Enrollments: time.Duration(r.Enrollments), Events: time.Duration(r.Events),
+		Enrollments: time.Duration(r.Enrollments), Events: time.Duration(r.Events), Audit: time.Duration(r.Audit),
 	}
 }
 
@@ -194,8 +194,8 @@ type ringing struct {
 }
 
 // Enroll stores an enrollment and rings the bell.
-func (r ringing) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
-	e, err := r.db.Enroll(ctx, sc, e, re)
+func (r ringing) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
+	e, err := r.db.Enroll(ctx, by, e, re)
 	if err == nil {
 		r.bell.Ring()
 	}

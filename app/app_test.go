@@ -101,7 +101,7 @@ func startGateway(t *testing.T, changes ...func(*config.Config)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credential, err := db.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "test", Grants: []waypost.Grant{"*"}})
+	credential, err := db.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "test", Grants: []waypost.Grant{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

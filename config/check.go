@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Each check takes one value. Its error is printed, so an error about a secret does not
@@ -262,6 +264,17 @@ func checkRate(s string) error {
 func checkRegion(s string) error {
 	if len(s) != 2 || strings.ContainsFunc(s, func(r rune) bool { return r < 'A' || r > 'Z' }) {
 		return fmt.Errorf("%q is no region of two upper-case letters", s)
+	}
+	return nil
+}
+
+// maxActor is waypost.MaxActor.
+const maxActor = 200
+
+// checkActor takes what the gateway takes in X-Cloud-Actor.
+func checkActor(s string) error {
+	if strings.TrimSpace(s) == "" || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxActor || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("must be 1 to %d characters, without control characters", maxActor)
 	}
 	return nil
 }

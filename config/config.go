@@ -164,6 +164,7 @@ type Retention struct {
 	Deliveries  Age `env:"WAYPOST_RETENTION_DELIVERIES"`
 	Enrollments Age `env:"WAYPOST_RETENTION_ENROLLMENTS"`
 	Events      Age `env:"WAYPOST_RETENTION_EVENTS"`
+	Audit       Age `env:"WAYPOST_RETENTION_AUDIT"`
 }
 
 // Age is how long something is kept; 0 is for ever.
@@ -185,6 +186,7 @@ type Client struct {
 	AccessKey string `env:"WAYPOST_ACCESS_KEY"`
 	SecretKey Secret `env:"WAYPOST_SECRET_KEY"`
 	Stage     string `env:"WAYPOST_STAGE"` // "": the gateway's default, release
+	Actor     string `env:"WAYPOST_ACTOR"` // whom the audit log names; waypost apps reads it, too
 }
 
 // Dev holds the addresses of the servers that waypost-dev starts itself.

@@ -205,7 +205,7 @@ func TestLoadRetention(t *testing.T) {
 	for _, role := range []config.Role{config.RoleWorker, config.RoleServe, config.RoleDev} {
 		cfg, _, err := config.Load(role, needed("WAYPOST_TYPESENSE_URL=http://a", "WAYPOST_TYPESENSE_API_KEY=x", "WAYPOST_RETENTION_PAYLOADS=24h",
 			"WAYPOST_RETENTION_DELIVERIES=off", "WAYPOST_RETENTION_ENROLLMENTS=P7D"))
-		want := config.Retention{Payloads: day, Attempts: 90 * day, Enrollments: 7 * day, Events: 90 * day}
+		want := config.Retention{Payloads: day, Attempts: 90 * day, Enrollments: 7 * day, Events: 90 * day, Audit: 365 * day}
 		if err != nil || cfg.Retention != want {
 			t.Errorf("%s: got %+v, want %+v, error %v", role, cfg.Retention, want, err)
 		}

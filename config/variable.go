@@ -126,6 +126,8 @@ var variables = []Variable{
 	{Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: workerRoles, Example: "P30D",
 		check: parsed(parseAge),
 		Help:  "How long an event is kept after it was accepted, and while an enrollment may still match it."},
+	{Name: "WAYPOST_RETENTION_AUDIT", Default: "P365D", Roles: workerRoles, Example: "P730D",
+		check: parsed(parseAge), Help: "How long an entry of the audit log is kept."},
 	// The codec endpoint
 	{Name: "WAYPOST_CODEC_ADDR", Default: "127.0.0.1:8081", Roles: codecRoles, Example: "0.0.0.0:8081",
 		check: checkAddr, Help: "Where the codec endpoint of Temporal's Web UI is served."},
@@ -149,6 +151,8 @@ var variables = []Variable{
 		Help: "The secret key to sign with."},
 	{Name: "WAYPOST_STAGE", Roles: clientRoles, Example: "test", check: oneOf("release", "pre-release", "test"),
 		Help: "The stage that client commands work in: release, pre-release or test; release if empty."},
+	{Name: "WAYPOST_ACTOR", Roles: Roles{RoleApps, RoleClient}, Example: "ada@example.com", check: checkActor,
+		Help: "Who you are, for the audit log, in up to 200 characters; if empty, client commands name nobody, and `waypost apps` names the user of the system."},
 	// waypost-dev
 	{Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
 		Example: "/var/lib/waypost",

@@ -17,13 +17,13 @@ type Articles interface {
 	// transaction; check gets the article that is there, nil for none. A zero
 	// PublishedAt stays what it was, or is now. Conflict: the tenant is another
 	// organisation's.
-	PutArticle(ctx context.Context, sc waypost.Scope, art waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error)
+	PutArticle(ctx context.Context, by waypost.Caller, art waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error)
 	Article(ctx context.Context, sc waypost.Scope, id string) (waypost.Article, error)
 	// DeleteArticle deletes the article unless check refuses, in the same transaction.
-	DeleteArticle(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Article) error) error
+	DeleteArticle(ctx context.Context, by waypost.Caller, id string, check func(waypost.Article) error) error
 	// ImportArticles creates or replaces articles, in batches: an error of rows ends it,
 	// and what earlier batches stored stays.
-	ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (waypost.ArticleImport, error)
+	ImportArticles(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.ArticleRow, error]) (waypost.ArticleImport, error)
 	// CheckTenants is a Conflict if one of the tenants is another organisation's.
 	CheckTenants(ctx context.Context, org string, tenantIDs []string) error
 }
@@ -31,7 +31,7 @@ type Articles interface {
 // Reindexes rebuilds the search index, which has the articles of all organisations.
 type Reindexes interface {
 	// RequestReindex asks for one; one that has not ended is returned as it is.
-	RequestReindex(ctx context.Context) (waypost.Reindex, error)
+	RequestReindex(ctx context.Context, by waypost.Caller) (waypost.Reindex, error)
 	// Reindex returns the last one, NotFound if there was none.
 	Reindex(ctx context.Context) (waypost.Reindex, error)
 }
@@ -139,7 +139,7 @@ func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	stored, created, err := a.Articles.PutArticle(ctx, r.scope, art, func(current *waypost.Article) error {
+	stored, created, err := a.Articles.PutArticle(ctx, r.by(), art, func(current *waypost.Article) error {
 		switch {
 		case current != nil:
 			return r.checkMatch(answerArticle(*current))
@@ -172,7 +172,7 @@ func (a *api) showArticle(ctx context.Context, r *request) (answer, error) {
 }
 
 func (a *api) deleteArticle(ctx context.Context, r *request) (answer, error) {
-	err := a.Articles.DeleteArticle(ctx, r.scope, r.param("id"), func(current waypost.Article) error { return r.checkMatch(answerArticle(current)) })
+	err := a.Articles.DeleteArticle(ctx, r.by(), r.param("id"), func(current waypost.Article) error { return r.checkMatch(answerArticle(current)) })
 	if err != nil {
 		return answer{}, err
 	}
@@ -199,7 +199,9 @@ func answerReindex(x waypost.Reindex) reindexAnswer {
 }
 
 func (a *api) requestReindex(ctx context.Context, r *request) (answer, error) {
-	ans, err := effect(ctx, r, a.Reindexes.RequestReindex, func(x waypost.Reindex) (answer, error) {
+	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Reindex, error) {
+		return a.Reindexes.RequestReindex(ctx, r.by())
+	}, func(x waypost.Reindex) (answer, error) {
 		return at(http.StatusAccepted, "/v1/articles/reindex", answerReindex(x))
 	})
 	if err == nil {

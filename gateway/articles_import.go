@@ -30,7 +30,7 @@ func (a *api) importArticles(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.ArticleImport, error) {
-		return a.Articles.ImportArticles(ctx, r.scope, articleRows(r.spool, r.charset, waypost.MaxImportRows))
+		return a.Articles.ImportArticles(ctx, r.by(), articleRows(r.spool, r.charset, waypost.MaxImportRows))
 	}, func(im waypost.ArticleImport) (answer, error) { return ok(answerArticleImport(im)) })
 	a.IndexWaker.Wake() // also after an error: some may be stored
 	return ans, err

@@ -37,7 +37,7 @@ func (f *fixture) importArticles(headers map[string]string, lines ...string) ans
 // otherOrg is an application of another organisation.
 func (f *fixture) otherOrg() *fixture {
 	f.t.Helper()
-	c, err := f.store.CreateApplication(f.t.Context(), waypost.Application{Org: "other", Name: "test", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000})
+	c, err := f.store.CreateApplication(f.t.Context(), "", waypost.Application{Org: "other", Name: "test", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestArticles(t *testing.T) {
 		f.do(call{method: "PUT", target: "/v1/articles/new", body: short, headers: map[string]string{"If-Match": match}}).fault(t, 412, "PreconditionFailed", []string{}...)
 	}
 	f.get("/v1/articles/new").fault(t, 404, "NotFound", []string{}...)
-	careful, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: testOrg, Name: "careful", Grants: []waypost.Grant{"articles.*"}, RatePerSecond: 1000, RateBurst: 1000, RequireIfMatch: true})
+	careful, err := f.store.CreateApplication(t.Context(), "", waypost.Application{Org: testOrg, Name: "careful", Grants: []waypost.Grant{"articles.*"}, RatePerSecond: 1000, RateBurst: 1000, RequireIfMatch: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,15 @@ import (
 // is in the state already, and returns a Conflict for what has ended. shift says that waits
 // go on where the pause found them.
 type Controls interface {
-	PauseEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error)
-	ResumeEnrollment(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Enrollment, error)
-	CancelEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error)
-	PauseLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
-	ResumeLaunch(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Launch, error)
-	CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
-	PauseJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
-	ResumeJourney(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Journey, error)
-	CancelJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	PauseEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error)
+	ResumeEnrollment(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Enrollment, error)
+	CancelEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error)
+	PauseLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error)
+	ResumeLaunch(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Launch, error)
+	CancelLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error)
+	PauseJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error)
+	ResumeJourney(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Journey, error)
+	CancelJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error)
 }
 
 // What elapsedDelays can be.
@@ -45,23 +45,23 @@ func decodeResume(r *request) (shift bool, err error) {
 
 // control carries out what is decided about one object.
 func control[T, A any](
-	ctx context.Context, r *request, decide func(context.Context, waypost.Scope, string) (T, error), describe func(T) A,
+	ctx context.Context, r *request, decide func(context.Context, waypost.Caller, string) (T, error), describe func(T) A,
 ) (answer, error) {
 	return effect(ctx, r, func(ctx context.Context) (T, error) {
-		return decide(ctx, r.scope, r.param("id"))
+		return decide(ctx, r.by(), r.param("id"))
 	}, func(decided T) (answer, error) { return ok(describe(decided)) })
 }
 
 // resume is control for the end of a pause.
 func resume[T, A any](
-	ctx context.Context, r *request, decide func(context.Context, waypost.Scope, string, bool) (T, error), describe func(T) A,
+	ctx context.Context, r *request, decide func(context.Context, waypost.Caller, string, bool) (T, error), describe func(T) A,
 ) (answer, error) {
 	shift, err := decodeResume(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return control(ctx, r, func(ctx context.Context, sc waypost.Scope, id string) (T, error) {
-		return decide(ctx, sc, id, shift)
+	return control(ctx, r, func(ctx context.Context, by waypost.Caller, id string) (T, error) {
+		return decide(ctx, by, id, shift)
 	}, describe)
 }
 

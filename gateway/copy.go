@@ -81,7 +81,9 @@ func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, p.Err("")
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Journey, error) {
-		return a.Journeys.CreateJourneyAs(ctx, to, id, name, definition.Canonical())
+		by := r.by()
+		by.Scope = to
+		return a.Journeys.CreateJourneyAs(ctx, by, id, name, definition.Canonical())
 	}, func(j waypost.Journey) (answer, error) {
 		ans, err := resource(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
 		ans.body = copyAnswer{answerJourney(j), missing}

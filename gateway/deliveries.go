@@ -198,7 +198,7 @@ func (a *api) summarizeDeliveries(ctx context.Context, r *request) (answer, erro
 
 // exportDeliveries streams all deliveries that match, newest first, with the members that
 // a list has.
-func (a *api) exportDeliveries(_ context.Context, r *request) (answer, error) {
+func (a *api) exportDeliveries(ctx context.Context, r *request) (answer, error) {
 	filter, scope := deliveryFilter(r), r.scope
 	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Delivery) error) error {
 		if begin != nil {
@@ -208,7 +208,7 @@ func (a *api) exportDeliveries(_ context.Context, r *request) (answer, error) {
 		}
 		return a.Deliveries.ExportDeliveries(ctx, scope, filter, each)
 	}
-	return exported(r, "deliveries", exportNDJSON(export, a.answerDelivery), func(bom bool) streamFunc {
+	return exported(ctx, a, r, "delivery", "deliveries", exportNDJSON(export, a.answerDelivery), func(bom bool) streamFunc {
 		return exportCSV(export, bom, (*csvWriter).deliveryHeader, func(c *csvWriter, d waypost.Delivery) error { return c.delivery(a.answerDelivery(d)) })
 	})
 }

@@ -7,6 +7,7 @@
 //
 //   - the server and the route table: gateway.go, routes.go, request.go, answer.go
 //   - checks before a handler: path.go, query.go, body.go, authenticate.go, credentials.go, limit.go, idempotency.go, origins.go
+//   - who asks for a change, and the audit log: audit.go
 //   - ETags, logs, streams: match.go, observe.go, stream.go
 //   - leads, imports, exports: leads.go, imports.go, rows.go, csv.go, charset.go, export.go
 //   - webhooks and their health: webhooks.go, trial.go, health.go, history.go

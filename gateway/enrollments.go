@@ -16,7 +16,7 @@ import (
 // Enrollments stores enrollments, and has them started. A stored one is accepted: it will
 // run.
 type Enrollments interface {
-	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 	// ListEnrollments lists up to page.Limit enrollments. next is what the next page
 	// follows, "" at the end; a page can be shorter and have a next.
@@ -138,7 +138,7 @@ func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollm
 	entry := definition.Reentry()
 	entry.Current = true
 	return effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
-		return a.Enrollments.Enroll(ctx, r.scope, e, entry)
+		return a.Enrollments.Enroll(ctx, r.by(), e, entry)
 	}, func(e waypost.Enrollment) (answer, error) {
 		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
 	})

@@ -130,7 +130,7 @@ func TestEveryRouteRefuses(t *testing.T) {
 func TestEveryChangeHeedsIfMatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	careful, err := f.store.CreateApplication(t.Context(), waypost.Application{
+	careful, err := f.store.CreateApplication(t.Context(), "", waypost.Application{
 		Org: testOrg, Name: "careful", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000, RequireIfMatch: true,
 	})
 	if err != nil {
@@ -376,7 +376,7 @@ func (f *fixture) example(t *testing.T, s section) answer {
 	case "PayloadTooLarge":
 		c.body = strings.Repeat(" ", 1<<20+1)
 	case "PreconditionRequired":
-		careful, err := f.store.CreateApplication(t.Context(), waypost.Application{
+		careful, err := f.store.CreateApplication(t.Context(), "", waypost.Application{
 			Org: testOrg, Name: "careful", Grants: []waypost.Grant{"*"}, RatePerSecond: 10, RateBurst: 10, RequireIfMatch: true,
 		})
 		if err != nil {

@@ -19,10 +19,10 @@ import (
 type Events interface {
 	// AcceptEvent stores an event once for its EventID, and tells whether it was
 	// not there before. NotFound: the lead.
-	AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error)
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error)
 	// ImportEvents does so with each line that has no Err. Those of a lead that is not there
 	// fail by themselves. An error of rows ends it; what was stored before stays.
-	ImportEvents(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.EventRow, error]) (waypost.EventImport, error)
+	ImportEvents(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error]) (waypost.EventImport, error)
 	ListEvents(ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page) ([]waypost.Event, error)
 	// EventNames lists the names that events have, the most frequent first.
 	EventNames(ctx context.Context, sc waypost.Scope) ([]waypost.EventName, error)
@@ -95,7 +95,7 @@ func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (bool, error) {
-		fresh, err := a.Events.AcceptEvent(ctx, r.scope, e)
+		fresh, err := a.Events.AcceptEvent(ctx, r.by(), e)
 		if err == nil && fresh {
 			a.Waker.Wake()
 		}
@@ -175,7 +175,7 @@ func (a *api) importEvents(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.EventImport, error) {
-		return a.Events.ImportEvents(ctx, r.scope, eventRows(r.spool, r.charset, waypost.MaxImportRows))
+		return a.Events.ImportEvents(ctx, r.by(), eventRows(r.spool, r.charset, waypost.MaxImportRows))
 	}, answerEventImport)
 	a.Waker.Wake() // also after an error: some may be accepted
 	return ans, err

@@ -22,19 +22,19 @@ type exportEnd struct {
 }
 
 // exportLeads streams all leads that match.
-func (a *api) exportLeads(_ context.Context, r *request) (answer, error) {
+func (a *api) exportLeads(ctx context.Context, r *request) (answer, error) {
 	q, scope := a.leadQuery(r), r.scope
 	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
 		return a.Leads.ExportLeads(ctx, scope, q, begin, each)
 	}
-	return exported(r, "leads", exportNDJSON(export, answerLead), func(bom bool) streamFunc {
+	return exported(ctx, a, r, "lead", "leads", exportNDJSON(export, answerLead), func(bom bool) streamFunc {
 		return exportCSV(export, bom, (*csvWriter).header, (*csvWriter).lead)
 	})
 }
 
-// exported answers with an export, in the form that the query asks for, as a file of a
-// name. Both forms end with their count, so that a cut-off is seen.
-func exported(r *request, name string, ndjson streamFunc, csv func(bom bool) streamFunc) (answer, error) {
+// exported answers with an export of things of a kind, in the form that the query asks for.
+// Both forms end with their count, so that a cut-off is seen.
+func exported(ctx context.Context, a *api, r *request, kind, things string, ndjson streamFunc, csv func(bom bool) streamFunc) (answer, error) {
 	format, given := r.params["format"]
 	if !given {
 		format = "ndjson"
@@ -49,12 +49,15 @@ func exported(r *request, name string, ndjson streamFunc, csv func(bom bool) str
 	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
+	if err := a.exportBegins(ctx, r, kind, things, format); err != nil {
+		return answer{}, err
+	}
 	ans := streamed(contentTypeNDJSON, ndjson)
 	if format == "csv" {
 		ans = streamed(contentTypeCSV, csv(bom))
 		ans.trailer = headerCount
 	}
-	ans.headers["Content-Disposition"] = `attachment; filename="` + name + "." + format + `"`
+	ans.headers["Content-Disposition"] = `attachment; filename="` + things + "." + format + `"`
 	return ans, nil
 }
 

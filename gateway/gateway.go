@@ -33,6 +33,7 @@ type Options struct {
 	Controls     Controls
 	Events       Events
 	Deliveries   Deliveries
+	Audit        Audit
 	Articles     Articles
 	Reindexes    Reindexes
 	Search       Search

@@ -162,7 +162,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	f.options = gateway.Options{
 		Applications: f.store, Leads: f.store, Webhooks: f.store, Journeys: f.store, Enrollments: f.store,
 		Breakers: breakers{limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)},
-		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store,
+		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store, Audit: f.store,
 		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,
 		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
 		TemporalURL: func(journeyID string, leadsID int64) string {
@@ -239,7 +239,7 @@ func keyOf(c waypost.Credential) signature.Key {
 
 func (f *fixture) newApp(grants ...waypost.Grant) waypost.Credential {
 	f.t.Helper()
-	c, err := f.store.CreateApplication(f.t.Context(), waypost.Application{Org: testOrg, Name: "test", Grants: grants, RatePerSecond: 100_000, RateBurst: 1_000_000})
+	c, err := f.store.CreateApplication(f.t.Context(), "", waypost.Application{Org: testOrg, Name: "test", Grants: grants, RatePerSecond: 100_000, RateBurst: 1_000_000})
 	if err != nil {
 		f.t.Fatal(err)
 	}

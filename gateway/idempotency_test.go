@@ -117,7 +117,7 @@ func TestKeptAnswersAreSealed(t *testing.T) {
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	careful, err := f.store.CreateApplication(t.Context(), waypost.Application{
+	careful, err := f.store.CreateApplication(t.Context(), "", waypost.Application{
 		Org: testOrg, Name: "careful", Grants: []waypost.Grant{"*"}, RequireIfMatch: true, RatePerSecond: 1000,
 	})
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // Imports stores imports. A stored one is accepted: its rows will be processed.
 type Imports interface {
 	// CreateImport stores an import with its rows, whose error ends it.
-	CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (waypost.Import, error)
+	CreateImport(ctx context.Context, by waypost.Caller, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (waypost.Import, error)
 	Import(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
-	CancelImport(ctx context.Context, sc waypost.Scope, id string) (waypost.Import, error)
+	CancelImport(ctx context.Context, by waypost.Caller, id string) (waypost.Import, error)
 	// ImportErrors gives the rows that failed to each, by line.
 	ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) error
 }
@@ -66,7 +66,7 @@ func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
-		return a.Imports.CreateImport(ctx, r.scope, im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, a.PhoneRegion}))
+		return a.Imports.CreateImport(ctx, r.by(), im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, a.PhoneRegion}))
 	}, func(im waypost.Import) (answer, error) {
 		return at(http.StatusAccepted, "/v1/leads/imports/"+im.ID, a.answerImport(im))
 	})

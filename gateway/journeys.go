@@ -15,22 +15,22 @@ import (
 
 // Journeys stores journeys with their drafts and their published versions.
 type Journeys interface {
-	CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error)
-	CreateJourneyAs(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (waypost.Journey, error)
+	CreateJourney(ctx context.Context, by waypost.Caller, name string, draft []byte) (waypost.Journey, error)
+	CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name string, draft []byte) (waypost.Journey, error)
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
 	// JourneyDropped returns nil if nothing was dropped of the journey.
 	JourneyDropped(ctx context.Context, id string) (*waypost.DroppedCounts, error)
 	ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.JourneyFilter, page waypost.Page) ([]waypost.Journey, error)
 	// check sees the journey as it is, where nobody can change it, and may refuse.
-	UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
-	DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) error
-	PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (waypost.JourneyVersion, error)
+	UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, name string, draft []byte, check func(waypost.Journey) error) (waypost.Journey, error)
+	DeleteJourney(ctx context.Context, by waypost.Caller, id string, check func(waypost.Journey) error) error
+	PublishJourney(ctx context.Context, by waypost.Caller, id string, p waypost.Publication) (waypost.JourneyVersion, error)
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
 	// ListVersions returns them without their definitions.
 	ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.JourneyVersion, error)
-	ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	ArchiveJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error)
 	// MigrateEnrollments only counts if dryRun is set.
-	MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (waypost.Migrated, error)
+	MigrateEnrollments(ctx context.Context, by waypost.Caller, m waypost.Migration, dryRun bool) (waypost.Migrated, error)
 	// MissingJourneys returns those of ids that the scope has no journey for.
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 	// Statistics takes a journey that was found in the scope.
@@ -93,7 +93,7 @@ func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Journey, error) {
-		return a.Journeys.CreateJourney(ctx, r.scope, name, draft)
+		return a.Journeys.CreateJourney(ctx, r.by(), name, draft)
 	}, func(j waypost.Journey) (answer, error) {
 		return resource(http.StatusCreated, "/v1/journeys/"+j.ID, answerJourney(j))
 	})
@@ -143,12 +143,12 @@ func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.scope, r.param("id"), name, draft, r.matchJourney)
+	j, err := a.Journeys.UpdateJourneyDraft(ctx, r.by(), r.param("id"), name, draft, r.matchJourney)
 	return resourceWith(j, err, answerJourney)
 }
 
 func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
-	return noContent(a.Journeys.DeleteJourney(ctx, r.scope, r.param("id"), r.matchJourney))
+	return noContent(a.Journeys.DeleteJourney(ctx, r.by(), r.param("id"), r.matchJourney))
 }
 
 // publishJourney makes the draft an immutable version, or answers with the newest
@@ -167,7 +167,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
-		return a.Journeys.PublishJourney(ctx, r.scope, id, waypost.Publication{Name: definition.Name(), Hash: definition.Hash(), Definition: definition.Canonical(), Webhooks: definition.Webhooks()})
+		return a.Journeys.PublishJourney(ctx, r.by(), id, waypost.Publication{Name: definition.Name(), Hash: definition.Hash(), Definition: definition.Canonical(), Webhooks: definition.Webhooks()})
 	}, func(v waypost.JourneyVersion) (answer, error) {
 		status := http.StatusOK
 		if v.Fresh {

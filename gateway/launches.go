@@ -10,7 +10,7 @@ import (
 
 // Launches stores launches. A stored one is accepted: it will run.
 type Launches interface {
-	CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (waypost.Launch, error)
+	CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (waypost.Launch, error)
 	// Launch returns a launch with its progress.
 	Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
 	// ListLaunches lists launches without what takes long to count:
@@ -171,7 +171,7 @@ func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 	}
 	l.JourneyID, l.Version, l.AppID = j.ID, j.PublishedVersion, r.app.ID
 	return effect(ctx, r, func(ctx context.Context) (waypost.Launch, error) {
-		return a.Launches.CreateLaunch(ctx, r.scope, l)
+		return a.Launches.CreateLaunch(ctx, r.by(), l)
 	}, func(l waypost.Launch) (answer, error) {
 		return at(http.StatusAccepted, "/v1/launches/"+l.ID, a.answerLaunch(l))
 	})

@@ -13,14 +13,14 @@ import (
 
 // Leads stores leads.
 type Leads interface {
-	CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (waypost.Lead, error)
+	CreateLead(ctx context.Context, by waypost.Caller, f waypost.LeadFields, phones []string) (waypost.Lead, error)
 	Lead(ctx context.Context, sc waypost.Scope, id int64) (waypost.Lead, error)
 	// UpdateLead gives the lead the fields and numbers that change returns, in one
 	// transaction and under the lead's lock. change may run more than once; nil numbers
 	// leave the lead's as they are; an error ends the update and is returned.
-	UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
+	UpdateLead(ctx context.Context, by waypost.Caller, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
 	// DeleteLead deletes the lead unless check refuses, in the same transaction.
-	DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) error
+	DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) error
 	ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) ([]waypost.Lead, error)
 	// SampleAudience returns up to n leads, evenly spread over an audience, and how many
 	// it has.
@@ -59,7 +59,7 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Lead, error) {
-		return a.Leads.CreateLead(ctx, r.scope, fields, phones)
+		return a.Leads.CreateLead(ctx, r.by(), fields, phones)
 	}, func(lead waypost.Lead) (answer, error) {
 		ans, err := resource(http.StatusCreated, "/v1/leads/"+strconv.FormatInt(lead.LeadsID, 10), answerLead(lead))
 		if err == nil && r.minimal() {
@@ -240,7 +240,7 @@ func (a *api) updateLead(ctx context.Context, r *request, change func(waypost.Le
 	if err != nil {
 		return answer{}, err
 	}
-	lead, err := a.Leads.UpdateLead(ctx, r.scope, id, func(current waypost.Lead) (waypost.LeadFields, []string, error) {
+	lead, err := a.Leads.UpdateLead(ctx, r.by(), id, func(current waypost.Lead) (waypost.LeadFields, []string, error) {
 		if err := r.matchLead(current); err != nil {
 			return waypost.LeadFields{}, nil, err
 		}
@@ -261,7 +261,7 @@ func (a *api) deleteLead(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return noContent(a.Leads.DeleteLead(ctx, r.scope, id, r.matchLead))
+	return noContent(a.Leads.DeleteLead(ctx, r.by(), id, r.matchLead))
 }
 
 // matchLead compares If-Match with a lead.

@@ -472,7 +472,7 @@ func TestLeadPreconditions(t *testing.T) {
 	with("PUT", `{"businessParam":{"name":"Eve"}}`, `"x", , `+second+",").expect(t, 201)
 	with("PATCH", `{"businessParam":{"qq":"3"}}`, "*").expect(t, 201)
 
-	credential, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: testOrg, Name: "strict", Grants: []waypost.Grant{"*"}, RequireIfMatch: true, RatePerSecond: 1000, RateBurst: 1000})
+	credential, err := f.store.CreateApplication(t.Context(), "", waypost.Application{Org: testOrg, Name: "strict", Grants: []waypost.Grant{"*"}, RequireIfMatch: true, RatePerSecond: 1000, RateBurst: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,7 +538,7 @@ func TestLeadsKeptApart(t *testing.T) {
 	f := newFixture(t)
 	id := f.newLead("Ada")
 	im := f.send("POST", "/v1/leads/imports", `{"leads":[{"name":""}]}`).expect(t, 202).str(t, "id")
-	foreign, err := f.store.CreateApplication(t.Context(), waypost.Application{Org: "other", Name: "foreign", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000})
+	foreign, err := f.store.CreateApplication(t.Context(), "", waypost.Application{Org: "other", Name: "foreign", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // app makes an application with limits of its own.
 func (f *fixture) limitedApp(perSecond, burst int) waypost.Credential {
 	f.t.Helper()
-	c, err := f.store.CreateApplication(f.t.Context(), waypost.Application{
+	c, err := f.store.CreateApplication(f.t.Context(), "", waypost.Application{
 		Org: testOrg, Name: "limited", Grants: []waypost.Grant{"*"}, RatePerSecond: perSecond, RateBurst: burst,
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestApplicationLimit(t *testing.T) {
 		t.Errorf("RateLimit %s", got)
 	}
 	// The limit is the application's, over all its keys, and no other's.
-	rotated, err := f.store.RotateKey(t.Context(), f.limitedAppID(limited.AccessKey))
+	rotated, err := f.store.RotateKey(t.Context(), "", f.limitedAppID(limited.AccessKey))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func describe(rt route) string {
 		access = "bearer"
 		statuses = append(statuses, 401, 500, 503)
 	default:
-		headers = append(headers, "X-Cloud-Stage")
+		headers = append(headers, "X-Cloud-Stage", "X-Cloud-Actor")
 		statuses = append(statuses, 401, 500, 503)
 	}
 	switch rt.method {

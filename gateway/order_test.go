@@ -297,7 +297,7 @@ type panicking struct{ gateway.Enrollments }
 
 func (panicking) Wake() { panic("a bug with a secret-cause") }
 
-func (p panicking) Enroll(context.Context, waypost.Scope, waypost.Enrollment, waypost.Reentry) (waypost.Enrollment, error) {
+func (p panicking) Enroll(context.Context, waypost.Caller, waypost.Enrollment, waypost.Reentry) (waypost.Enrollment, error) {
 	p.Wake()
 	panic("unreachable")
 }

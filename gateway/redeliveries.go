@@ -12,19 +12,19 @@ import (
 // Redeliveries sends messages once more. An accepted redelivery survives a crash.
 type Redeliveries interface {
 	// Redeliver begins a new round of attempts of one message.
-	Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (waypost.Delivery, error)
+	Redeliver(ctx context.Context, by waypost.Caller, messageID string) (waypost.Delivery, error)
 	// CreateRedelivery stores a bulk redelivery; a filter without a status is one for
 	// failed deliveries.
-	CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (waypost.Redelivery, error)
+	CreateRedelivery(ctx context.Context, by waypost.Caller, f waypost.DeliveryFilter, appID string) (waypost.Redelivery, error)
 	Redelivery(ctx context.Context, sc waypost.Scope, id string) (waypost.Redelivery, error)
 	ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) ([]waypost.Redelivery, error)
-	CancelRedelivery(ctx context.Context, sc waypost.Scope, id string) (waypost.Redelivery, error)
+	CancelRedelivery(ctx context.Context, by waypost.Caller, id string) (waypost.Redelivery, error)
 }
 
 // redeliver begins a new round of attempts of one message; the pump starts it.
 func (a *api) redeliver(ctx context.Context, r *request) (answer, error) {
 	return effect(ctx, r, func(ctx context.Context) (waypost.Delivery, error) {
-		return a.Deliveries.Redeliver(ctx, r.scope, r.param("id"))
+		return a.Deliveries.Redeliver(ctx, r.by(), r.param("id"))
 	}, func(d waypost.Delivery) (answer, error) {
 		return at(http.StatusAccepted, "/v1/deliveries/"+d.MessageID, a.answerDelivery(d))
 	})
@@ -142,7 +142,7 @@ func (a *api) createRedelivery(ctx context.Context, r *request) (answer, error) 
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Redelivery, error) {
-		return a.Deliveries.CreateRedelivery(ctx, r.scope, filter, r.app.ID)
+		return a.Deliveries.CreateRedelivery(ctx, r.by(), filter, r.app.ID)
 	}, func(made waypost.Redelivery) (answer, error) {
 		return at(http.StatusAccepted, "/v1/redeliveries/"+made.ID, answerRedelivery(made))
 	})

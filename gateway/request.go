@@ -34,6 +34,7 @@ type request struct {
 	claim    signature.Claim
 	token    waypost.SearchToken // in the place of claim, scope and body
 	scope    waypost.Scope
+	actor    string // whom X-Cloud-Actor names
 	body     []byte
 	spool    *os.File // the body of an import, at its start
 	spooling bool     // whether it holds one of maxSpools

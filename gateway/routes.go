@@ -68,6 +68,7 @@ var (
 	deliverySummaryQuery = append(slices.Clone(deliveryFilterQuery), "groupBy")
 	deliveryExportQuery  = append(slices.Clone(deliveryFilterQuery), "format", "bom")
 	historyQuery         = []string{"from", "to", "every"}
+	auditQuery           = append([]string{"target", "actor", "from", "to"}, pageQuery...)
 	// searchQuery are the parameters of docs/contract.md, "Search request"; Search reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
 )
@@ -151,6 +152,8 @@ var routes = []route{
 	{"GET", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).showArticle},
 	{"DELETE", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).deleteArticle},
 
+	{"GET", "/v1/audit", waypost.GrantAuditRead, noBody, auditQuery, (*api).listAudit},
+
 	{"POST", "/v1/tokens", waypost.GrantTokensIssue, jsonBody, nil, (*api).issueToken},
 	{"GET", searchPath, byToken, noBody, searchQuery, (*api).searchArticles},
 }
@@ -165,6 +168,7 @@ var signedChecks = []check{
 	(*api).checkAwaited,
 	(*api).readBody,
 	(*api).selectStage,
+	(*api).readActor,
 	(*api).checkMedia,
 	(*api).claimKey,
 }

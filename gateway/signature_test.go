@@ -35,7 +35,7 @@ func TestSignatureFaults(t *testing.T) {
 	f := newFixture(t)
 	reader := keyOf(f.newApp(waypost.GrantWebhooksRead))
 	disabled := f.newApp("*")
-	if err := f.store.DisableApplication(t.Context(), disabled.Application.ID); err != nil {
+	if err := f.store.DisableApplication(t.Context(), "", disabled.Application.ID); err != nil {
 		t.Fatal(err)
 	}
 	disabledKey := keyOf(disabled)
@@ -127,7 +127,7 @@ func TestUnknownKeyLooksLikeWrongSignature(t *testing.T) {
 	f := newFixture(t)
 	revoked := f.newApp("*")
 	for range waypost.MaxActiveKeys { // each rotation adds a key; the oldest goes
-		if _, err := f.store.RotateKey(t.Context(), revoked.Application.ID); err != nil {
+		if _, err := f.store.RotateKey(t.Context(), "", revoked.Application.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,7 +174,7 @@ func TestRevocationHoldsWithinASecond(t *testing.T) {
 	if n := lookups.n.Load(); n != 1 {
 		t.Errorf("%d look-ups for 20 requests in one moment, want 1", n)
 	}
-	if err := f.store.DisableApplication(t.Context(), f.app.ID); err != nil {
+	if err := f.store.DisableApplication(t.Context(), "", f.app.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.advance(time.Second)

@@ -225,7 +225,7 @@ func TestTokensEnd(t *testing.T) {
 
 	// A disabled application's tokens end within a second, also on a process that has
 	// just seen it.
-	if err := f.store.DisableApplication(t.Context(), f.app.ID); err != nil {
+	if err := f.store.DisableApplication(t.Context(), "", f.app.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.advance(500 * time.Millisecond)

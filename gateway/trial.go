@@ -45,6 +45,9 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "other test messages still wait for their receivers; send this one again when they have ended")
 	}
 	defer a.trials.release(r.app.ID)
+	if err := a.Audit.RecordAudit(ctx, r.by(), "webhook.test", w.ID, nil); err != nil {
+		return answer{}, err
+	}
 	outcome, err := a.try(ctx, r, w)
 	if err != nil {
 		return answer{}, err

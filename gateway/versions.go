@@ -166,7 +166,7 @@ func (a *api) migrateJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Migrated, error) {
-		return a.Journeys.MigrateEnrollments(ctx, r.scope, m, dryRun)
+		return a.Journeys.MigrateEnrollments(ctx, r.by(), m, dryRun)
 	}, func(done waypost.Migrated) (answer, error) { return ok(done) })
 	if err == nil && !dryRun {
 		a.Waker.Wake()

@@ -19,12 +19,12 @@ import (
 
 // Webhooks stores webhook channels.
 type Webhooks interface {
-	CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (waypost.Webhook, error)
+	CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.Webhook) (waypost.Webhook, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.WebhookFilter, page waypost.Page) ([]waypost.Webhook, error)
-	UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
+	UpdateWebhook(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Webhook) error) (waypost.Webhook, error)
 	// check sees the webhook as it is, where nobody can change it, and may refuse.
-	DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) error
+	DeleteWebhook(ctx context.Context, by waypost.Caller, id string, check func(waypost.Webhook) error) error
 	// WebhookTraffic returns what waits for a webhook, and how its attempts ended.
 	WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (waypost.WebhookTraffic, error)
 	// WebhookHistory returns how attempts ended that began in each of the intervals, hours or
@@ -195,7 +195,7 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Webhook, error) {
-		return a.Webhooks.CreateWebhook(ctx, r.scope, w)
+		return a.Webhooks.CreateWebhook(ctx, r.by(), w)
 	}, func(w waypost.Webhook) (answer, error) {
 		return a.webhookResource(http.StatusCreated, "/v1/webhooks/"+w.ID, w)
 	})
@@ -253,7 +253,7 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	if err := json.Unmarshal(r.body, &patch); err != nil {
 		return answer{}, fmt.Errorf("read patch: %w", err)
 	}
-	w, err := a.Webhooks.UpdateWebhook(ctx, r.scope, r.param("id"), func(w *waypost.Webhook) error {
+	w, err := a.Webhooks.UpdateWebhook(ctx, r.by(), r.param("id"), func(w *waypost.Webhook) error {
 		before := *w
 		document, err := merged(writtenAs(*w), patch)
 		if err != nil {
@@ -358,5 +358,5 @@ func merge(target, patch map[string]any) map[string]any {
 }
 
 func (a *api) deleteWebhook(ctx context.Context, r *request) (answer, error) {
-	return noContent(a.Webhooks.DeleteWebhook(ctx, r.scope, r.param("id"), r.matchWebhook))
+	return noContent(a.Webhooks.DeleteWebhook(ctx, r.by(), r.param("id"), r.matchWebhook))
 }

@@ -450,7 +450,7 @@ func TestIndexerKilled(t *testing.T) {
 		w.remove(fmt.Sprint("b", round))
 		w.put("c", fmt.Sprint("第", round))
 		w.put("d", fmt.Sprint("第", round))
-		if _, err := w.RequestReindex(t.Context()); err != nil {
+		if _, err := w.RequestReindex(t.Context(), waypost.Scope{}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, kill := context.WithCancel(t.Context())
@@ -501,7 +501,7 @@ func TestIndexerMarks(t *testing.T) {
 		return nil
 	}}), true)
 	w.settled()
-	if _, err := w.RequestReindex(t.Context()); err != nil {
+	if _, err := w.RequestReindex(t.Context(), waypost.Scope{}); err != nil {
 		t.Fatal(err)
 	}
 	w.settled()
@@ -694,7 +694,7 @@ func TestIndexerReindex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.RequestReindex(t.Context()); err != nil {
+		if _, err := w.RequestReindex(t.Context(), waypost.Scope{}); err != nil {
 			t.Fatal(err)
 		}
 		x.Wake()
@@ -856,7 +856,7 @@ func TestIndexerReindexRefused(t *testing.T) {
 	reindex := func(what *string, status waypost.ReindexStatus, found int) {
 		t.Helper()
 		refused.Store(what)
-		if _, err := w.RequestReindex(t.Context()); err != nil {
+		if _, err := w.RequestReindex(t.Context(), waypost.Scope{}); err != nil {
 			t.Fatal(err)
 		}
 		var last waypost.Reindex

@@ -23,11 +23,14 @@ const (
 	HeaderSignature = "X-Cloud-Signature"
 )
 
+// HeaderActor names the person for whom an application calls. It is signed where it is sent.
+const HeaderActor = "X-Cloud-Actor"
+
 // always lists the headers that every signature covers; whereSent those that it
 // covers if the request has them. Both are in lower case and sorted.
 var (
 	always    = []string{"host", "x-cloud-content-sha256", "x-cloud-nonce", "x-cloud-timestamp"}
-	whereSent = []string{"content-type", "idempotency-key", "if-match", "x-cloud-stage"}
+	whereSent = []string{"content-type", "idempotency-key", "if-match", "x-cloud-actor", "x-cloud-stage"}
 )
 
 // Header is one header line as received or as it will be sent.

@@ -60,10 +60,11 @@ const (
 	defaultRateBurst     = 200
 )
 
-// CreateApplication stores a new application with a first key. ID, keys and
+// CreateApplication stores a new application with a first key, for an actor whom the audit
+// log names; "" for Waypost itself, here and below. ID, keys and
 // CreatedAt are minted here, a limit of 0 becomes the default. The secret in the
 // answer is shown this once; BadRequest if a field is faulty.
-func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) (c waypost.Credential, err error) {
+func (s *Store) CreateApplication(ctx context.Context, actor string, app waypost.Application) (c waypost.Credential, err error) {
 	app.RatePerSecond = cmp.Or(app.RatePerSecond, defaultRatePerSecond)
 	app.RateBurst = cmp.Or(app.RateBurst, defaultRateBurst)
 	if err := app.Validate(); err != nil {
@@ -83,8 +84,13 @@ func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) 
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		c, err = s.addKey(ctx, tx, row, nil)
-		return err
+		if c, err = s.addKey(ctx, tx, row, nil); err != nil {
+			return err
+		}
+		return s.auditApplication(ctx, tx, actor, "application.create", row, nil, fields{
+			"org": app.Org, "name": app.Name, "grants": app.Grants, "ratePerSecond": app.RatePerSecond, "rateBurst": app.RateBurst,
+			"requireIfMatch": app.RequireIfMatch, "accessKey": c.AccessKey,
+		})
 	})
 	return c, err
 }
@@ -92,7 +98,7 @@ func (s *Store) CreateApplication(ctx context.Context, app waypost.Application) 
 // RotateKey gives an application another key and returns it with its secret,
 // for the only time. Of two active keys the older one is revoked first. NotFound
 // if there is no such application.
-func (s *Store) RotateKey(ctx context.Context, appID string) (c waypost.Credential, err error) {
+func (s *Store) RotateKey(ctx context.Context, actor, appID string) (c waypost.Credential, err error) {
 	defer wrap(&err, "rotate key of %s", clip(appID))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockApplication(ctx, tx, appID)
@@ -103,8 +109,10 @@ func (s *Store) RotateKey(ctx context.Context, appID string) (c waypost.Credenti
 		if err := tx.NewSelect().Model(&keys).Where("application_id = ?", appID).Order("number").Scan(ctx); err != nil {
 			return err
 		}
-		c, err = s.addKey(ctx, tx, row, keys)
-		return err
+		if c, err = s.addKey(ctx, tx, row, keys); err != nil {
+			return err
+		}
+		return s.auditApplication(ctx, tx, actor, "application.rotate", row, nil, fields{"accessKey": c.AccessKey})
 	})
 	return c, err
 }
@@ -140,11 +148,29 @@ func (s *Store) lockApplication(ctx context.Context, tx bun.Tx, id string) (row 
 
 // DisableApplication makes all keys of an application useless for good. NotFound
 // if there is no such application.
-func (s *Store) DisableApplication(ctx context.Context, appID string) (err error) {
+func (s *Store) DisableApplication(ctx context.Context, actor, appID string) (err error) {
 	defer wrap(&err, "disable application %s", clip(appID))
-	return s.updateOne(ctx, "application", appID, func(tx bun.Tx) *bun.UpdateQuery {
-		return tx.NewUpdate().Model((*applicationRow)(nil)).Set("disabled = ?", true)
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row, err := s.lockApplication(ctx, tx, appID)
+		if err != nil || row.Disabled {
+			return err
+		}
+		row.Disabled = true
+		if _, err := tx.NewUpdate().Model(&row).Column("disabled").WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return s.auditApplication(ctx, tx, actor, "application.disable", row, fields{"disabled": false}, fields{"disabled": true})
 	})
+}
+
+// auditApplication is audit for an application, which belongs to no stage: its entries are
+// among those of release. Without an actor it is Waypost itself that acts.
+func (s *Store) auditApplication(ctx context.Context, tx bun.Tx, actor, action string, row applicationRow, before, after any) error {
+	if actor == "" {
+		return nil
+	}
+	by := waypost.Author{Scope: waypost.Scope{Org: row.Org, Stage: waypost.StageRelease}, Actor: actor}
+	return s.audit(ctx, tx, &by, action, row.ID, before, after)
 }
 
 // Applications returns the applications of an organisation, oldest first, with

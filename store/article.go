@@ -95,37 +95,39 @@ const articleSmall = 64 << 10
 // gets the current time in milliseconds. The tenant of a first article becomes the
 // organisation's; Conflict (target "tenant_id") if it is another's. BadRequest if a
 // member is faulty.
-func (s *Store) PutArticle(ctx context.Context, sc waypost.Scope, a waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error) {
+func (s *Store) PutArticle(ctx context.Context, by waypost.Caller, a waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error) {
 	if err := a.Validate(); err != nil {
 		return stored, false, err
 	}
 	defer wrap(&err, "put article %s", a.ID)
+	sc, author := by.Within()
 	row, err := newArticleRow(sc, a)
 	if err != nil {
 		return stored, false, err
 	}
 	err = retryWhile(errRaced, func() error {
 		return s.writeRows(ctx, 1+row.Size/articleSmall, func(ctx context.Context, tx bun.Tx) (err error) {
-			stored, created, err = s.putArticle(ctx, tx, row, check)
+			stored, created, err = s.putArticle(ctx, tx, author, row, check)
 			return err
 		})
 	})
 	return stored, created, err
 }
 
-func (s *Store) putArticle(ctx context.Context, tx bun.Tx, row articleRow, check func(*waypost.Article) error) (a waypost.Article, created bool, err error) {
+func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, row articleRow, check func(*waypost.Article) error) (a waypost.Article, created bool, err error) {
 	current, err := s.lockArticle(ctx, tx, row.Scope, row.ID)
 	if err != nil {
 		return a, false, err
 	}
-	if check != nil {
-		var present *waypost.Article
-		if current != nil {
-			if a, err = current.article(); err != nil {
-				return a, false, err
-			}
-			present = &a
+	var present *waypost.Article
+	if current != nil {
+		before, err := current.article()
+		if err != nil {
+			return a, false, err
 		}
+		present = &before
+	}
+	if check != nil {
 		if err := check(present); err != nil {
 			return a, false, err
 		}
@@ -145,8 +147,14 @@ func (s *Store) putArticle(ctx context.Context, tx bun.Tx, row articleRow, check
 	if err := s.writeArticles(ctx, tx, fresh, locked, false); err != nil {
 		return a, false, err
 	}
-	a, err = row.article()
-	return a, current == nil, err
+	if a, err = row.article(); err != nil {
+		return a, false, err
+	}
+	action, before := "article.create", any(nil)
+	if present != nil {
+		action, before = "article.update", auditedArticle(*present)
+	}
+	return a, current == nil, s.audit(ctx, tx, by, action, a.ID, before, auditedArticle(a))
 }
 
 // retryWhile calls fn until its error is not one of another transaction that came between,
@@ -258,8 +266,9 @@ func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (a way
 // sees the article while nobody else can change it; it may run again, and its error
 // ends the deletion and is returned. NotFound if the scope has none of this id. The
 // tenant stays the organisation's.
-func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Article) error) (err error) {
+func (s *Store) DeleteArticle(ctx context.Context, by waypost.Caller, id string, check func(waypost.Article) error) (err error) {
 	defer wrap(&err, "delete article %s", clip(id))
+	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockArticle(ctx, tx, sc, cleanText(id))
 		if err != nil {
@@ -268,16 +277,19 @@ func (s *Store) DeleteArticle(ctx context.Context, sc waypost.Scope, id string, 
 		if row == nil {
 			return noSuch("article", id)
 		}
+		a, err := row.article()
+		if err != nil {
+			return err
+		}
 		if check != nil {
-			a, err := row.article()
-			if err != nil {
-				return err
-			}
 			if err := check(a); err != nil {
 				return err
 			}
 		}
 		if _, err := tx.NewDelete().Model(row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		if err := s.audit(ctx, tx, author, "article.delete", a.ID, auditedArticle(a), nil); err != nil {
 			return err
 		}
 		row.Revision++

@@ -27,13 +27,18 @@ type articleLine struct {
 // one of another organisation's tenant fail by themselves. An error of rows ends it
 // and is returned; what was stored before stays, so that the same import can be sent
 // again. The index is told after the articles that were put alone.
-func (s *Store) ImportArticles(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
+func (s *Store) ImportArticles(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
 	defer wrap(&err, "import articles")
+	sc, author := by.Within()
+	entry, err := s.newAudit(author, "article.import", "articles", nil, nil)
+	if err != nil {
+		return done, err
+	}
 	err = inBatches(ctx, rows, func(row waypost.ArticleRow) (articleLine, int, error) {
 		line, err := newArticleLine(sc, row)
 		return line, line.row.Size, err
 	}, func(batch []articleLine, last bool) (err error) {
-		done, err = s.importArticles(ctx, sc, batch, done, last)
+		done, err = s.importArticles(ctx, sc, entry, batch, done, last)
 		return err
 	})
 	return done, err
@@ -54,13 +59,22 @@ func newArticleLine(sc waypost.Scope, row waypost.ArticleRow) (line articleLine,
 
 // importArticles stores a batch and returns the result so far, of which done is that
 // before it. The last batch keeps the answer.
-func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, batch []articleLine, done waypost.ArticleImport, last bool) (result waypost.ArticleImport, err error) {
+func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *auditRow, batch []articleLine, done waypost.ArticleImport, last bool) (result waypost.ArticleImport, err error) {
 	err = retryWhile(errRaced, func() error {
 		return s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
 			result = done
 			result.Errors = slices.Clip(done.Errors) // another try appends again
-			if err := s.importBatch(ctx, tx, sc, batch, &result); err != nil || !last {
+			if err := s.importBatch(ctx, tx, sc, batch, &result); err != nil {
 				return err
+			}
+			if stored := result.Created + result.Updated; stored > 0 {
+				told := fields{"created": result.Created, "updated": result.Updated, "failed": result.Failed}
+				if err := entry.tell(ctx, tx, told); err != nil {
+					return err
+				}
+			}
+			if !last {
+				return nil
 			}
 			return s.keep(ctx, tx, result)
 		})

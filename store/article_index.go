@@ -58,8 +58,9 @@ func (r *indexRow) open() bool {
 
 // RequestReindex asks for a reindex, which whoever holds the index begins. One that
 // was asked for or runs is returned as it is.
-func (s *Store) RequestReindex(ctx context.Context) (reindex waypost.Reindex, err error) {
+func (s *Store) RequestReindex(ctx context.Context, by waypost.Caller) (reindex waypost.Reindex, err error) {
 	defer wrap(&err, "request a reindex")
+	_, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockIndexRow(ctx, tx)
 		if err != nil {
@@ -69,6 +70,9 @@ func (s *Store) RequestReindex(ctx context.Context) (reindex waypost.Reindex, er
 			row.Status, row.Message, row.Total, row.Processed = string(waypost.ReindexPending), "", 0, 0
 			row.CreatedAt, row.StartedAt, row.EndedAt = stamp{s.time()}, stamp{}, stamp{}
 			if _, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
+				return err
+			}
+			if err := s.audit(ctx, tx, author, "article.reindex", "articles", nil, nil); err != nil {
 				return err
 			}
 		}

@@ -196,38 +196,58 @@ func (s *Store) hold(ctx context.Context, tx bun.Tx, workflowID string, targets 
 	return held, err
 }
 
-// decision is what people decide about targets whose rows are locked: pause, a resumption,
-// or cancelLaunches.
-type decision func(ctx context.Context, tx bun.Tx, targets []string) error
+// decision is what people decide about targets.
+type decision struct {
+	verb string // pause, resume or cancel
+	// carryOut does it, where the rows of the targets are locked, and tells whether anything
+	// changed by that.
+	carryOut func(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error)
+	// before and after are what the audit log tells of it.
+	before, after any
+}
 
-func (s *Store) pause(ctx context.Context, tx bun.Tx, targets []string) error {
+func (s *Store) pausing() decision {
+	return decision{"pause", s.pause, nil, fields{"status": waypost.EnrollmentPaused}}
+}
+
+func (s *Store) pause(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error) {
 	rows := mapped(targets, func(target string) controlRow {
 		return controlRow{Target: target, Kind: waypost.ControlPause, From: stamp{s.time()}}
 	})
-	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx)
-	return err
+	n, err := affected(tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Returning("NULL").Exec(ctx))
+	return n > 0, err
 }
 
 // resumption ends the pauses of targets, where there are some, and tells the workflows that
 // wait for that.
 func (s *Store) resumption(shift bool) decision {
-	return func(ctx context.Context, tx bun.Tx, targets []string) error {
-		for _, target := range targets {
-			if err := s.resume(ctx, tx, target, shift); err != nil {
-				return err
-			}
-		}
-		return nil
+	delays := "skip"
+	if shift {
+		delays = "shift"
 	}
+	return decision{"resume", func(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error) {
+		for _, target := range targets {
+			resumed, err := s.resume(ctx, tx, target, shift)
+			if err != nil {
+				return false, err
+			}
+			changed = changed || resumed
+		}
+		return changed, nil
+	}, fields{"status": waypost.EnrollmentPaused}, fields{"elapsedDelays": delays}}
 }
 
-func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool) error {
+func (s *Store) cancellation(carryOut func(context.Context, bun.Tx, []string) (bool, error)) decision {
+	return decision{"cancel", carryOut, nil, fields{"status": waypost.EnrollmentCanceled}}
+}
+
+func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool) (changed bool, err error) {
 	now := stamp{s.time()}
 	n, err := affected(tx.NewUpdate().Model((*controlRow)(nil)).
 		Set("until_at = CASE WHEN from_at > ? THEN from_at ELSE ? END", now, now). // clocks of processes disagree
 		Set("shift = ?", shift).Where("target = ? AND kind = 'pause' AND until_at IS NULL", target).Exec(ctx))
 	if err != nil || n == 0 {
-		return err
+		return false, err
 	}
 	enrollment := ""
 	if waypost.IsID(waypost.PrefixEnrollment, target) {
@@ -237,27 +257,28 @@ func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool
 	_, err = tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
 		SELECT h.workflow_id, ?, '', ?, 0, ? FROM holds AS h WHERE h.target = ? ORDER BY h.workflow_id`, enrollment, now, enrollment == "", target).Exec(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = tx.NewDelete().Model((*holdRow)(nil)).Where("target = ?", target).Exec(ctx)
-	return err
+	return true, err
 }
 
 // PauseEnrollment pauses an enrollment; one that is paused stays so. NotFound if
 // the scope has none of this id, Conflict if it has ended.
-func (s *Store) PauseEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, sc, id, "pause", s.pause)
+func (s *Store) PauseEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
+	return s.controlEnrollment(ctx, by, id, s.pausing())
 }
 
 // ResumeEnrollment ends the pause of an enrollment, but not one of its launch or
 // its journey; shift is waypost.Control's. One that is not paused stays as it is.
 // NotFound if the scope has none of this id, Conflict if it has ended.
-func (s *Store) ResumeEnrollment(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, sc, id, "resume", s.resumption(shift))
+func (s *Store) ResumeEnrollment(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Enrollment, error) {
+	return s.controlEnrollment(ctx, by, id, s.resumption(shift))
 }
 
 // controlEnrollment carries out what needs an enrollment that has not ended.
-func (s *Store) controlEnrollment(ctx context.Context, sc waypost.Scope, id, verb string, decide decision) (waypost.Enrollment, error) {
+func (s *Store) controlEnrollment(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Enrollment, error) {
+	sc, author := by.Within()
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.enrollmentRow(ctx, tx, sc, id)
 		if err != nil {
@@ -273,13 +294,22 @@ func (s *Store) controlEnrollment(ctx context.Context, sc waypost.Scope, id, ver
 		if _, canceled := controls[id].Canceled(); canceled { // and not swept yet
 			return endedConflict(waypost.EnrollmentCanceled)
 		}
-		return decide(ctx, tx, []string{id})
+		return s.decide(ctx, tx, author, "enrollment", d, id, id)
 	})
 	if err != nil {
-		return waypost.Enrollment{}, fmt.Errorf("%s enrollment %s: %w", verb, clip(id), err)
+		return waypost.Enrollment{}, fmt.Errorf("%s enrollment %s: %w", d.verb, clip(id), err)
 	}
 	e, _, err := s.Enrollment(ctx, sc, id)
 	return e, err
+}
+
+// decide carries out a decision about a thing of a kind and the targets that go with it.
+func (s *Store) decide(ctx context.Context, tx bun.Tx, by *waypost.Author, kind string, d decision, id string, targets ...string) error {
+	changed, err := d.carryOut(ctx, tx, targets)
+	if err != nil || !changed {
+		return err
+	}
+	return s.audit(ctx, tx, by, kind+"."+d.verb, id, d.before, d.after)
 }
 
 func endedConflict(status waypost.EnrollmentStatus) error {
@@ -295,39 +325,40 @@ func (s *Store) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 // PauseLaunch pauses a launch and all its enrollments, and the occurrences of one that
 // recurs, which opens none meanwhile; one that is paused stays so. NotFound if the scope
 // has none of this id, Conflict if it has ended.
-func (s *Store) PauseLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "pause", s.pause)
+func (s *Store) PauseLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.pausing())
 }
 
 // ResumeLaunch ends the pause of a launch, but not one of its journey or of one of
 // its enrollments; those of its occurrences are ended, if it recurs. shift is
 // waypost.Control's. One that is not paused stays as it is. NotFound if the scope has
 // none of this id, Conflict if it has ended.
-func (s *Store) ResumeLaunch(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "resume", s.resumption(shift))
+func (s *Store) ResumeLaunch(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.resumption(shift))
 }
 
 // CancelLaunch cancels a launch and all its enrollments: it enrolls nobody more,
 // and SweepCanceled ends the enrollments. One that recurs opens no more occurrences,
 // and those that it has are canceled, too. One that is canceled stays so. NotFound if
 // the scope has none of this id, Conflict if it has completed.
-func (s *Store) CancelLaunch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, sc, id, "cancel", s.cancelLaunches)
+func (s *Store) CancelLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.cancellation(s.cancelLaunches))
 }
 
 // controlLaunch carries out what needs a launch that has not ended, and those of its
 // occurrences that have not, while their rows are locked: no step of enrolling their
 // audience is under way then, and none is opened.
-func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb string, decide decision) (waypost.Launch, error) {
+func (s *Store) controlLaunch(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Launch, error) {
+	sc, author := by.Within()
 	launch, err := s.Launch(ctx, sc, id)
 	if err != nil {
 		return waypost.Launch{}, err
 	}
-	if launch.Status == waypost.LaunchCanceled && verb == "cancel" {
+	if launch.Status == waypost.LaunchCanceled && d.verb == "cancel" {
 		return launch, nil
 	}
 	if launch.Status.Ended() {
-		return waypost.Launch{}, fmt.Errorf("%s launch %s: %w", verb, id,
+		return waypost.Launch{}, fmt.Errorf("%s launch %s: %w", d.verb, id,
 			waypost.Errorf(waypost.CodeConflict, "id", "the launch has ended: %s", launch.Status))
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -343,14 +374,14 @@ func (s *Store) controlLaunch(ctx context.Context, sc waypost.Scope, id, verb st
 			if err != nil {
 				return err
 			}
-			return decide(ctx, tx, ids)
-		case verb == "cancel":
+			return s.decide(ctx, tx, author, "launch", d, id, ids...)
+		case d.verb == "cancel":
 			return nil
 		}
 		return waypost.Errorf(waypost.CodeConflict, "id", "the launch has ended: %s", waypost.LaunchCanceled)
 	})
 	if err != nil {
-		return waypost.Launch{}, fmt.Errorf("%s launch %s: %w", verb, id, err)
+		return waypost.Launch{}, fmt.Errorf("%s launch %s: %w", d.verb, id, err)
 	}
 	return s.Launch(ctx, sc, id)
 }
@@ -383,22 +414,22 @@ func (s *Store) canceledLaunches(ctx context.Context, tx bun.Tx, ids []string) (
 
 // cancelLaunches notes the cancel of launches whose rows are locked, and tells
 // their own workflows.
-func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
+func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (changed bool, err error) {
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
 	now := s.time()
 	rows := mapped(ids, func(id string) controlRow { return sweptCancel(id, now) })
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if _, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("ended = ?", waypost.LaunchCanceled).Where("id IN (?)", bun.List(ids)).Exec(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
-		return err
+		return false, err
 	}
-	return s.notifyWhole(ctx, tx, ids)
+	return true, s.notifyWhole(ctx, tx, ids)
 }
 
 // sweptCancel is a cancel of a launch or a journey, which SweepCanceled carries out.
@@ -409,37 +440,37 @@ func sweptCancel(target string, at time.Time) controlRow {
 // PauseJourney pauses a journey: all its enrollments and launches, those too that
 // come during the pause. One that is paused stays so, one that is archived stays
 // that. NotFound if the scope has none of this id, Conflict if it is a draft.
-func (s *Store) PauseJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "pause", waypost.JourneyPaused, s.pause)
+func (s *Store) PauseJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
+	return s.controlJourney(ctx, by, id, waypost.JourneyPaused, s.pausing())
 }
 
 // ResumeJourney ends the pause of a journey, but not those of its launches and
 // enrollments; shift is waypost.Control's. One that is active stays so, one that is
 // archived stays that. NotFound if the scope has none of this id, Conflict if it is a
 // draft.
-func (s *Store) ResumeJourney(ctx context.Context, sc waypost.Scope, id string, shift bool) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "resume", waypost.JourneyActive, s.resumption(shift))
+func (s *Store) ResumeJourney(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Journey, error) {
+	return s.controlJourney(ctx, by, id, waypost.JourneyActive, s.resumption(shift))
 }
 
 // CancelJourney cancels the enrollments and launches that a journey has at this
 // moment: SweepCanceled ends them. The journey itself stays as it is. NotFound if
 // the scope has none of this id, Conflict if it is a draft.
-func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
-	return s.controlJourney(ctx, sc, id, "cancel", "", func(ctx context.Context, tx bun.Tx, _ []string) error {
+func (s *Store) CancelJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
+	return s.controlJourney(ctx, by, id, "", decision{verb: "cancel", carryOut: func(ctx context.Context, tx bun.Tx, _ []string) (changed bool, err error) {
 		// Steps of enrolling that are under way end before the cancel's time.
 		live, err := s.lockLive(ctx, tx, "l.journey_id = ?", id)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if live, err = s.withOccurrences(ctx, tx, live); err != nil { // that were opened meanwhile
-			return err
+			return false, err
 		}
-		if err := s.cancelLaunches(ctx, tx, live); err != nil {
-			return err
+		if changed, err = s.cancelLaunches(ctx, tx, live); err != nil {
+			return false, err
 		}
 		newest, fresh, err := madeSinceCancel(ctx, tx, id)
 		if err != nil || !fresh {
-			return err
+			return changed, err
 		}
 		at := s.time()
 		if newest.After(at) { // stored by a process whose clock is ahead
@@ -447,8 +478,8 @@ func (s *Store) CancelJourney(ctx context.Context, sc waypost.Scope, id string) 
 		}
 		row := sweptCancel(id, at)
 		_, err = tx.NewInsert().Model(&row).Returning("NULL").Exec(ctx)
-		return err
-	})
+		return true, err
+	}})
 }
 
 // madeSinceCancel tells whether a journey has enrollments without a launch that its
@@ -463,8 +494,9 @@ func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest sta
 
 // controlJourney carries out what needs a journey that runs, and gives it the
 // status, unless that is "".
-func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb string, status waypost.JourneyStatus, decide decision) (_ waypost.Journey, err error) {
-	defer wrap(&err, "%s journey %s", verb, clip(id))
+func (s *Store) controlJourney(ctx context.Context, by waypost.Caller, id string, status waypost.JourneyStatus, d decision) (_ waypost.Journey, err error) {
+	defer wrap(&err, "%s journey %s", d.verb, clip(id))
+	sc, author := by.Within()
 	var row journeyRow
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		if row, err = s.lockJourney(ctx, tx, sc, id); err != nil {
@@ -475,7 +507,7 @@ func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb s
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey is a draft")
 		}
 		// What still runs of an archived one is controlled; it stays archived.
-		if err := decide(ctx, tx, []string{id}); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
+		if err := s.decide(ctx, tx, author, "journey", d, id, id); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
 			return err
 		}
 		return s.setStatus(ctx, tx, &row, status)
@@ -487,14 +519,15 @@ func (s *Store) controlJourney(ctx context.Context, sc waypost.Scope, id, verb s
 // deliveries are canceled, save one whose attempt is under way. One that is
 // canceled stays so. NotFound if the scope has none of this id, Conflict if it has
 // ended otherwise.
-func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error) {
+func (s *Store) CancelEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
+	sc, author := by.Within()
 	e, _, err := s.Enrollment(ctx, sc, id)
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
 	at := s.time()
 	if e.Status == waypost.EnrollmentCanceled { // with its journey or launch, and perhaps not swept yet
-		at = *e.EndedAt
+		at, author = *e.EndedAt, nil
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		canceled, err := s.cancelEach(ctx, tx, []string{id}, at)
@@ -502,6 +535,9 @@ func (s *Store) CancelEnrollment(ctx context.Context, sc waypost.Scope, id strin
 			return err
 		}
 		if len(canceled) > 0 {
+			if err := s.audit(ctx, tx, author, "enrollment.cancel", id, nil, fields{"status": waypost.EnrollmentCanceled}); err != nil {
+				return err
+			}
 			return s.notify(ctx, tx, noticesOf(canceled, true), false)
 		}
 		row, err := s.enrollmentRow(ctx, tx, sc, id)

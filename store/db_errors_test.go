@@ -43,7 +43,7 @@ func TestAwaySQLite(t *testing.T) {
 		}
 	}
 	write := func() error {
-		_, err := s.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}})
+		_, err := s.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}})
 		return err
 	}
 	bound(1) // it is not made smaller than it is

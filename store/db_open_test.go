@@ -251,7 +251,7 @@ func TestSealedAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cred, err := s.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "public name", Grants: []waypost.Grant{"*"}})
+	cred, err := s.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "public name", Grants: []waypost.Grant{"*"}})
 	check(err)
 	_, err = s.CreateWebhook(t.Context(), sc, waypost.Webhook{
 		Name: "hook", BasicAuth: &waypost.BasicAuth{Username: "u", Password: "hunter2hunter2"}, SigningSecret: "whsec_hunter3",
@@ -379,7 +379,7 @@ func TestOtherKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cred, err := first.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "n", Grants: []waypost.Grant{"*"}})
+	cred, err := first.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "n", Grants: []waypost.Grant{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@
 //
 //	app.go                Applications and their access keys
 //	app_idempotency.go    answers that are kept for an Idempotency-Key
+//	audit.go              Who changed what
 //	lead.go               Leads
 //	lead_list.go          lists and exports of leads
 //	lead_fields.go        custom fields that leads have

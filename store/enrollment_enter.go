@@ -16,8 +16,8 @@ import (
 // here. NotFound if the scope lacks the lead or the journey version, ErrNotPublished as r
 // says, Conflict if the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several.
-func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
-	e, err := s.enroll(ctx, sc, e, r, false)
+func (s *Store) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+	e, err := s.enroll(ctx, by, e, r, false)
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
 	}
@@ -26,20 +26,21 @@ func (s *Store) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 
 // EnrollClaimed is Enroll and ClaimEnrollments in one, for this enrollment only. claimed is
 // nil if that was not possible: then it waits to be claimed.
-func (s *Store) EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
+func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
 	// Before anything is written: what is accepted must not be answered with an error.
 	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
 	if err != nil {
-		e, err := s.Enroll(ctx, sc, e, r)
+		e, err := s.Enroll(ctx, by, e, r)
 		return e, nil, err
 	}
-	if e, err = s.enroll(ctx, sc, e, r, true); err != nil {
+	if e, err = s.enroll(ctx, by, e, r, true); err != nil {
 		return waypost.Enrollment{}, nil, fmt.Errorf("enroll: %w", err)
 	}
 	return e, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}}, nil
 }
 
-func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry, claimed bool) (waypost.Enrollment, error) {
+func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry, claimed bool) (waypost.Enrollment, error) {
+	sc, author := by.Within()
 	var p waypost.Problems
 	checkText(&p, "entryKey", e.EntryKey)
 	if err := p.Err("entryKey"); err != nil {
@@ -65,8 +66,12 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
+	entry, err := s.newAudit(author, "enrollment.create", row.ID, nil, fields{"journeyId": e.JourneyID, "version": e.Version, "leadsId": e.LeadsID})
+	if err != nil {
+		return waypost.Enrollment{}, err
+	}
 	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
-		done, err := s.enrollTogether(ctx, row, r)
+		done, err := s.enrollTogether(ctx, entering{row, entry}, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
 		}
@@ -91,6 +96,9 @@ func (s *Store) enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollme
 			return err
 		}
 		if err := s.countEntered(ctx, tx, versionKey{row.JourneyID, row.Version}, now, 1, 0); err != nil {
+			return err
+		}
+		if err := entry.write(ctx, tx); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, enrolled)

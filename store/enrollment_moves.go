@@ -36,8 +36,9 @@ const moveStep = 500
 // workflows, which let them go one look later; a dry run only counts them. It goes step
 // by step, each a transaction: if it was cut off, another call orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
-func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
+func (s *Store) MigrateEnrollments(ctx context.Context, by waypost.Caller, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
 	defer wrap(&err, "migrate journey %s", clip(m.JourneyID))
+	sc, author := by.Within()
 	if _, err := s.journeyRow(ctx, sc, m.JourneyID); err != nil {
 		return done, err
 	}
@@ -45,10 +46,14 @@ func (s *Store) MigrateEnrollments(ctx context.Context, sc waypost.Scope, m wayp
 		done.Matched, err = s.countMovable(ctx, m)
 		return done, err
 	}
-	return s.orderMoves(ctx, m)
+	return s.orderMoves(ctx, author, m)
 }
 
-func (s *Store) orderMoves(ctx context.Context, m waypost.Migration) (done waypost.Migrated, err error) {
+func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Migration) (done waypost.Migrated, err error) {
+	entry, err := s.newAudit(by, "journey.migrate", m.JourneyID, nil, nil)
+	if err != nil {
+		return done, err
+	}
 	ids, err := s.listMovable(ctx, m)
 	if err != nil {
 		return done, err
@@ -64,6 +69,12 @@ func (s *Store) orderMoves(ctx context.Context, m waypost.Migration) (done waypo
 				return err
 			}
 			after = waypost.Migrated{Matched: done.Matched, Moved: done.Moved + ordered}
+			if after.Moved > 0 {
+				told := fields{"from": m.From, "to": m.To, "matched": after.Matched, "moved": after.Moved}
+				if err := entry.tell(ctx, tx, told); err != nil {
+					return err
+				}
+			}
 			if len(ids) > 0 {
 				return nil
 			}

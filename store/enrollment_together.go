@@ -26,9 +26,15 @@ type together struct {
 	writing bool // a goroutine takes what waits
 }
 
+// entering is an enrollment to be stored, and its entry in the audit log, if it gets one.
+type entering struct {
+	row   enrollmentRow
+	entry *auditRow
+}
+
 // arrival is an enrollment that waits to be stored.
 type arrival struct {
-	row     enrollmentRow
+	entering
 	reentry waypost.Reentry
 	done    bool // it is stored
 	err     error
@@ -40,8 +46,8 @@ type arrival struct {
 // a thousand a second their commits cost the database more than their rows. If anything
 // stands in the way, done is false and nothing has happened; enroll finds out what it is.
 // Journeys with exitOn events need a lock, so enroll does all of them.
-func (s *Store) enrollTogether(ctx context.Context, row enrollmentRow, r waypost.Reentry) (done bool, err error) {
-	e := &arrival{row: row, reentry: r, ended: make(chan struct{})}
+func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
+	e := &arrival{entering: one, reentry: r, ended: make(chan struct{})}
 	s.together.mu.Lock()
 	s.together.waiting = append(s.together.waiting, e)
 	first := !s.together.writing
@@ -110,16 +116,13 @@ func (s *Store) enrollAll(all []*arrival) {
 	})
 	groups := map[waypost.Reentry][]*arrival{}
 	for i, e := range all {
-		if i > 0 && e.entry() == all[i-1].entry() {
+		if i > 0 && e.key() == all[i-1].key() {
 			continue
 		}
 		groups[e.reentry] = append(groups[e.reentry], e)
 	}
 	for r, group := range groups {
-		rows := make([]enrollmentRow, len(group))
-		for i, e := range group {
-			rows[i] = e.row
-		}
+		rows := mapped(group, func(e *arrival) entering { return e.entering })
 		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
 		done, err := s.enrollInOneStatement(ctx, rows, r)
 		cancel()
@@ -129,18 +132,22 @@ func (s *Store) enrollAll(all []*arrival) {
 	}
 }
 
-// entry is the key of journey_entries.
-func (e *arrival) entry() entryRow {
+// key is that of journey_entries.
+func (e *arrival) key() entryRow {
 	return entryRow{JourneyID: e.row.JourneyID, LeadsID: e.row.LeadsID, EntryKey: e.row.EntryKey}
 }
 
 // enrollInOneStatement stores the enrollments that nothing stands in the way of, and tells
 // which these are.
 // Its conditions are subqueries of one row each: joins might be planned to read whole tables.
-func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r waypost.Reentry) (done map[string]bool, err error) {
+func (s *Store) enrollInOneStatement(ctx context.Context, all []entering, r waypost.Reentry) (done map[string]bool, err error) {
 	var ids, orgs, stages, journeys, apps, keys, params, deltas []string
 	var versions, leads, created, claimed []int64
-	for _, row := range all {
+	var entries, applications, actors, requests, became []string // '' for what the audit log does not tell
+	for _, e := range all {
+		row, entry := e.row, cmp.Or(e.entry, &auditRow{})
+		entries, applications, actors = append(entries, entry.ID), append(applications, entry.Application), append(actors, entry.Actor)
+		requests, became = append(requests, entry.RequestID), append(became, text(entry.Became))
 		ids, orgs, stages, journeys = append(ids, row.ID), append(orgs, row.Org), append(stages, row.Stage), append(journeys, row.JourneyID)
 		apps, keys, params = append(apps, row.AppID), append(keys, row.EntryKey), append(params, row.Params)
 		versions, leads, created = append(versions, int64(row.Version)), append(leads, row.LeadsID), append(created, row.CreatedAt.UnixMicro())
@@ -156,8 +163,10 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 	}
 	done = map[string]bool{}
 	rows, err := s.query(ctx, nil, `WITH r AS MATERIALIZED (
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $15::text[])
-			AS r(id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, created_at, claimed_at, delta)),
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $15::text[],
+			$16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
+			AS r(id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, created_at, claimed_at, delta,
+				entry_id, application, actor, request_id, became)),
 	entered AS (
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT r.journey_id, r.leads_id, r.entry_key, r.created_at, r.id, 1 FROM r
@@ -166,12 +175,16 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []enrollmentRow, r
 		AND (SELECT TRUE FROM journey_versions AS v WHERE v.journey_id = r.journey_id AND v.version = r.version)
 		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0
 		`+onReentry(r)+` RETURNING enrollment_id),
-	counted AS `+insertDeltas("SELECT r.journey_id, r.version, r.delta FROM entered JOIN r ON r.id = entered.enrollment_id")+`
+	counted AS `+insertDeltas("SELECT r.journey_id, r.version, r.delta FROM entered JOIN r ON r.id = entered.enrollment_id")+`,
+	audited AS (
+		INSERT INTO audit (id, org, stage, application, actor, action, target, became, request_id)
+		SELECT r.entry_id, r.org, r.stage, r.application, r.actor, 'enrollment.create', r.id, r.became, r.request_id
+		FROM entered JOIN r ON r.id = entered.enrollment_id WHERE r.entry_id <> '')
 	INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, app_id, entry_key, params, status, node_id, last_seq, depth, exits, created_at, claimed_at)
 		SELECT r.id, r.org, r.stage, r.journey_id, r.version, r.leads_id, r.app_id, r.entry_key, r.params, $13, '', 0, 0, FALSE, r.created_at, NULLIF(r.claimed_at, 0)
 		FROM entered JOIN r ON r.id = entered.enrollment_id RETURNING id`,
 		ids, orgs, stages, journeys, versions, leads, apps, keys, params, created, claimed,
-		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current, deltas)
+		string(waypost.JourneyArchived), string(waypost.EnrollmentPending), r.Current, deltas, entries, applications, actors, requests, became)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var id string

@@ -32,7 +32,7 @@ func (s *Store) EnrollInOneStatement(ctx context.Context, sc waypost.Scope, e wa
 	if claimed {
 		row.ClaimedAt = row.CreatedAt
 	}
-	all, err := s.enrollInOneStatement(ctx, []enrollmentRow{row}, r)
+	all, err := s.enrollInOneStatement(ctx, []entering{{row: row}}, r)
 	return all[e.ID], err
 }
 

@@ -37,6 +37,15 @@ func (r journeyRow) journey() waypost.Journey {
 	}
 }
 
+// audited is the journey as its audit entries compare it.
+func (r journeyRow) audited() fields {
+	members := fields{"name": r.Name, "draft": json.RawMessage(r.Draft), "status": r.Status}
+	if r.PublishedVersion > 0 {
+		members["publishedVersion"] = r.PublishedVersion
+	}
+	return members
+}
+
 func (r journeyRow) scope() waypost.Scope {
 	return waypost.Scope{Org: r.Org, Stage: waypost.Stage(r.Stage)}
 }
@@ -130,13 +139,14 @@ func checkJourney(name string, draft []byte) error {
 
 // CreateJourney stores a new journey with its draft (JSON) under an id minted
 // here.
-func (s *Store) CreateJourney(ctx context.Context, sc waypost.Scope, name string, draft []byte) (waypost.Journey, error) {
-	return s.CreateJourneyAs(ctx, sc, waypost.NewID(waypost.PrefixJourney, s.time()), name, draft)
+func (s *Store) CreateJourney(ctx context.Context, by waypost.Caller, name string, draft []byte) (waypost.Journey, error) {
+	return s.CreateJourneyAs(ctx, by, waypost.NewID(waypost.PrefixJourney, s.time()), name, draft)
 }
 
 // CreateJourneyAs is CreateJourney under a new id, which the draft may name.
-func (s *Store) CreateJourneyAs(ctx context.Context, sc waypost.Scope, id, name string, draft []byte) (_ waypost.Journey, err error) {
+func (s *Store) CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name string, draft []byte) (_ waypost.Journey, err error) {
 	defer wrap(&err, "create journey")
+	sc, author := by.Within()
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
@@ -150,6 +160,9 @@ func (s *Store) CreateJourneyAs(ctx context.Context, sc waypost.Scope, id, name 
 			return err
 		}
 		if err := row.keepKeys(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.audit(ctx, tx, author, "journey.create", row.ID, nil, row.audited()); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, row.journey())
@@ -207,8 +220,9 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.Jo
 // UpdateJourneyDraft replaces a journey's name and draft unless check (unless nil), which
 // sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
 // no journey of this id.
-func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, name string, draft []byte, check func(waypost.Journey) error) (_ waypost.Journey, err error) {
+func (s *Store) UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, name string, draft []byte, check func(waypost.Journey) error) (_ waypost.Journey, err error) {
 	defer wrap(&err, "update journey %s", clip(id))
+	sc, author := by.Within()
 	if err := checkJourney(name, draft); err != nil {
 		return waypost.Journey{}, err
 	}
@@ -222,11 +236,15 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 				return err
 			}
 		}
+		before := row.audited()
 		row.Name, row.NameFolded, row.Draft, row.UpdatedAt = name, foldName(name), string(draft), stamp{s.time()}
 		if _, err = tx.NewUpdate().Model(&row).Column("name", "name_folded", "draft", "updated_at").WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return row.keepKeys(ctx, tx)
+		if err := row.keepKeys(ctx, tx); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, author, "journey.update", id, before, row.audited())
 	})
 	return row.journey(), err
 }
@@ -234,8 +252,9 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, sc waypost.Scope, id, na
 // DeleteJourney deletes a journey that was never published, unless check (unless nil),
 // which sees it as it is, refuses; a published one is a Conflict. NotFound if the scope
 // has none of this id.
-func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Journey) error) (err error) {
+func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string, check func(waypost.Journey) error) (err error) {
 	defer wrap(&err, "delete journey %s", clip(id))
+	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockJourney(ctx, tx, sc, id)
 		if err != nil {
@@ -249,8 +268,10 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, 
 		if row.PublishedVersion > 0 {
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey was published; archive it instead")
 		}
-		_, err = tx.NewDelete().Model(&row).WherePK().Exec(ctx)
-		return err
+		if _, err = tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, author, "journey.delete", id, row.audited(), nil)
 	})
 }
 
@@ -258,8 +279,9 @@ func (s *Store) DeleteJourney(ctx context.Context, sc waypost.Scope, id string, 
 // events end enrollments. If the hash is the newest version's, that version is returned,
 // and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
 // no journey of this id, BadRequest if it lacks one of the webhooks.
-func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
+func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
 	defer wrap(&err, "publish journey %s", clip(id))
+	sc, author := by.Within()
 	if err := checkJourney(p.Name, p.Definition); err != nil {
 		return v, err
 	}
@@ -279,7 +301,11 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 				return err
 			}
 			if string(status) != journey.Status {
+				before := journey.audited()
 				if err := s.setStatus(ctx, tx, &journey, status); err != nil {
+					return err
+				}
+				if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 					return err
 				}
 			}
@@ -290,7 +316,11 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 			JourneyID: id, Version: row.Version + 1, Name: p.Name, Hash: p.Hash,
 			Definition: string(p.Definition), PublishedAt: stamp{s.time()},
 		}
-		if err := s.publish(ctx, tx, journey, row, p.Webhooks); err != nil {
+		before := journey.audited()
+		if err := s.publish(ctx, tx, &journey, row, p.Webhooks); err != nil {
+			return err
+		}
+		if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 			return err
 		}
 		v = row.version(sc)
@@ -300,7 +330,7 @@ func (s *Store) PublishJourney(ctx context.Context, sc waypost.Scope, id string,
 	return v, err
 }
 
-func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row versionRow, webhooks []string) error {
+func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row versionRow, webhooks []string) error {
 	missing, err := s.missingWebhooks(ctx, tx, journey.scope(), webhooks)
 	if err != nil {
 		return err
@@ -333,12 +363,12 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey journeyRow, row 
 			return err
 		}
 	}
-	status, err := s.inUse(ctx, tx, journey)
+	status, err := s.inUse(ctx, tx, *journey)
 	if err != nil {
 		return err
 	}
 	journey.PublishedVersion, journey.UpdatedAt, journey.Status = row.Version, row.PublishedAt, string(status)
-	_, err = tx.NewUpdate().Model(&journey).Column("published_version", "status", "updated_at").WherePK().Exec(ctx)
+	_, err = tx.NewUpdate().Model(journey).Column("published_version", "status", "updated_at").WherePK().Exec(ctx)
 	return err
 }
 

@@ -40,8 +40,9 @@ func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, p
 // launches of it, and those that it has go on. One that is archived stays so;
 // publishing it again ends that. NotFound if the scope has none of this id, Conflict
 // if it was never published.
-func (s *Store) ArchiveJourney(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Journey, err error) {
+func (s *Store) ArchiveJourney(ctx context.Context, by waypost.Caller, id string) (_ waypost.Journey, err error) {
 	defer wrap(&err, "archive journey %s", clip(id))
+	sc, author := by.Within()
 	var row journeyRow
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		if row, err = s.lockJourney(ctx, tx, sc, id); err != nil {
@@ -52,7 +53,11 @@ func (s *Store) ArchiveJourney(ctx context.Context, sc waypost.Scope, id string)
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey was never published; delete it instead")
 		case waypost.JourneyArchived:
 		default:
+			before := row.audited()
 			if err := s.setStatus(ctx, tx, &row, waypost.JourneyArchived); err != nil {
+				return err
+			}
+			if err := s.audit(ctx, tx, author, "journey.archive", id, before, row.audited()); err != nil {
 				return err
 			}
 		}

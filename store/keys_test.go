@@ -73,9 +73,9 @@ func newSealedWorld(t *testing.T, url string) *sealedWorld {
 func (w *sealedWorld) fill(s *store.Store, webhooks, messages int) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	app, err := s.CreateApplication(ctx, waypost.Application{Org: "acme", Name: "crm", Grants: []waypost.Grant{"*"}})
+	app, err := s.CreateApplication(ctx, "", waypost.Application{Org: "acme", Name: "crm", Grants: []waypost.Grant{"*"}})
 	w.ok(err)
-	second, err := s.RotateKey(ctx, app.Application.ID)
+	second, err := s.RotateKey(ctx, "", app.Application.ID)
 	w.ok(err)
 	w.apps = append(w.apps, app.Application.ID)
 	w.access[app.AccessKey], w.access[second.AccessKey] = app.SecretKey, second.SecretKey

@@ -84,8 +84,9 @@ func (r launchRow) at(other launchRow) bool {
 // archived; BadRequest if the audience is not exactly one of filter and list, or more
 // than waypost.MaxAudience are listed. The answer, as all launches that are read,
 // leaves out the list.
-func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.Launch) (created waypost.Launch, err error) {
+func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (created waypost.Launch, err error) {
 	defer wrap(&err, "create launch")
+	sc, author := by.Within()
 	now := s.time()
 	row := launchRow{
 		ID: waypost.NewID(waypost.PrefixLaunch, now), Scope: sc, JourneyID: l.JourneyID,
@@ -131,6 +132,9 @@ func (s *Store) CreateLaunch(ctx context.Context, sc waypost.Scope, l waypost.La
 			if _, err := tx.NewInsert().Model(&parts).Exec(ctx); err != nil {
 				return err
 			}
+		}
+		if err := s.audit(ctx, tx, author, "launch.create", row.ID, nil, auditedLaunch(l)); err != nil {
+			return err
 		}
 		return s.keep(ctx, tx, created)
 	})

@@ -133,8 +133,9 @@ var errDuplicate = errors.New("duplicate lead")
 // externalId or one of the numbers is a Conflict (docs/contract.md, "Lead validation"): target
 // "externalId" or "mobilePhone", a detail Duplicate for each ("mobilePhone[1]")
 // whose message holds the other's leadsId.
-func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.LeadFields, phones []string) (lead waypost.Lead, err error) {
+func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.LeadFields, phones []string) (lead waypost.Lead, err error) {
 	defer wrap(&err, "create lead")
+	sc, author := by.Within()
 	row, err := newLeadRow(sc, f)
 	if err != nil {
 		return lead, err
@@ -147,6 +148,9 @@ func (s *Store) CreateLead(ctx context.Context, sc waypost.Scope, f waypost.Lead
 				return err
 			}
 			if lead, err = row.lead(); err != nil {
+				return err
+			}
+			if err := s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields); err != nil {
 				return err
 			}
 			return s.keep(ctx, tx, lead)
@@ -178,8 +182,9 @@ func (s *Store) storeUnique(ctx context.Context, store func() (row leadRow, phon
 // change ends the update and is returned. updatedAt moves on by a millisecond at least.
 // NotFound if the scope has none of this id; what another lead has is a Conflict, as
 // CreateLead reports it.
-func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (lead waypost.Lead, err error) {
+func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (lead waypost.Lead, err error) {
 	defer wrap(&err, "update lead %d", id)
+	sc, author := by.Within()
 	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
 		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 			stored, err := s.lockLead(ctx, tx, sc, id, forChange)
@@ -204,8 +209,10 @@ func (s *Store) UpdateLead(ctx context.Context, sc waypost.Scope, id int64, chan
 			if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
 				return err
 			}
-			lead, err = row.lead()
-			return err
+			if lead, err = row.lead(); err != nil {
+				return err
+			}
+			return s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)
 		})
 		return row, phones, err
 	})
@@ -288,8 +295,9 @@ func isDuplicate(err error) bool {
 // under way its message stays until the attempt has ended. Its leadsId is never used
 // again. check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
-func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, check func(waypost.Lead) error) (err error) {
+func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) (err error) {
 	defer wrap(&err, "delete lead %d", id)
+	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockLead(ctx, tx, sc, id, forDelete)
 		if err != nil {
@@ -331,8 +339,10 @@ func (s *Store) DeleteLead(ctx context.Context, sc waypost.Scope, id int64, chec
 		if _, err := s.deleteEvents(ctx, tx, tx.NewDelete().Where("leads_id = ?", id)); err != nil {
 			return err
 		}
-		_, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx)
-		return err
+		if _, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {
+			return err
+		}
+		return s.auditLead(ctx, tx, author, "lead.delete", id, &lead.LeadFields, nil)
 	})
 }
 

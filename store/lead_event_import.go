@@ -22,8 +22,13 @@ type eventLine struct {
 // A line with an error, and one of a lead that the scope lacks, fail by themselves. An error of
 // rows ends it and is returned; what was accepted before stays, so that the same import can be
 // sent again. Workflows are told after those that single events are for.
-func (s *Store) ImportEvents(ctx context.Context, sc waypost.Scope, rows iter.Seq2[waypost.EventRow, error]) (done waypost.EventImport, err error) {
+func (s *Store) ImportEvents(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error]) (done waypost.EventImport, err error) {
 	defer wrap(&err, "import events")
+	sc, author := by.Within()
+	entry, err := s.newAudit(author, "event.import", "events", nil, nil)
+	if err != nil {
+		return done, err
+	}
 	err = inBatches(ctx, rows, func(row waypost.EventRow) (line eventLine, size int, err error) {
 		line = eventLine{line: row.Line, fault: row.Err}
 		if line.fault != nil {
@@ -34,7 +39,7 @@ func (s *Store) ImportEvents(ctx context.Context, sc waypost.Scope, rows iter.Se
 		}
 		return line, len(line.row.Properties), err
 	}, func(batch []eventLine, last bool) (err error) {
-		done, err = s.importEvents(ctx, sc, batch, done, last)
+		done, err = s.importEvents(ctx, sc, entry, batch, done, last)
 		return err
 	})
 	return done, err
@@ -42,12 +47,21 @@ func (s *Store) ImportEvents(ctx context.Context, sc waypost.Scope, rows iter.Se
 
 // importEvents accepts a batch and returns the result so far, of which done is that before
 // it. The last batch keeps the answer.
-func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, batch []eventLine, done waypost.EventImport, last bool) (result waypost.EventImport, err error) {
+func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, entry *auditRow, batch []eventLine, done waypost.EventImport, last bool) (result waypost.EventImport, err error) {
 	err = s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
 		result = done
 		result.Errors = slices.Clip(done.Errors) // another try appends again
-		if err := s.importEventBatch(ctx, tx, sc, batch, &result); err != nil || !last {
+		if err := s.importEventBatch(ctx, tx, sc, batch, &result); err != nil {
 			return err
+		}
+		if result.Accepted > 0 {
+			told := fields{"accepted": result.Accepted, "duplicates": result.Duplicates, "failed": result.Failed}
+			if err := entry.tell(ctx, tx, told); err != nil {
+				return err
+			}
+		}
+		if !last {
+			return nil
 		}
 		return s.keep(ctx, tx, result)
 	})

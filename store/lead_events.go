@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,8 +52,9 @@ func leadOfEvent(r eventRow) int64 { return r.LeadsID }
 // those of the enrollments that wait for one. It takes EventID, Name, LeadsID and Properties of e. fresh
 // is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead.
-func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Event) (fresh bool, err error) {
+func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
 	defer wrap(&err, "accept event")
+	sc, author := by.Within()
 	row, err := newEventRow(sc, e)
 	if err != nil {
 		return false, err
@@ -65,7 +67,12 @@ func (s *Store) AcceptEvent(ctx context.Context, sc waypost.Scope, e waypost.Eve
 		if fault := outcomes[0].fault; fault != nil {
 			return fault
 		}
-		fresh = outcomes[0].fresh
+		if fresh = outcomes[0].fresh; fresh {
+			told := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
+			if err := s.audit(ctx, tx, author, "event.accept", e.EventID, nil, told); err != nil {
+				return err
+			}
+		}
 		return s.keep(ctx, tx, fresh)
 	})
 	return fresh, err

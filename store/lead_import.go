@@ -52,8 +52,9 @@ func (r importRow) imported() waypost.Import {
 // compressed in memory before its transaction begins; an error among them ends it
 // and is returned. A row of more than 1 MiB is stored as one that fails. An import
 // without rows has succeeded at once. BadRequest if there is no such mode.
-func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (made waypost.Import, err error) {
+func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (made waypost.Import, err error) {
 	defer wrap(&err, "create import")
+	sc, author := by.Within()
 	switch im.Mode {
 	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
 	default:
@@ -88,6 +89,10 @@ func (s *Store) CreateImport(ctx context.Context, sc waypost.Scope, im waypost.I
 		if err := parts.insertAll(ctx, s, tx, row.ID); err != nil {
 			return err
 		}
+		told := fields{"mode": im.Mode, "dryRun": im.DryRun, "total": row.Total}
+		if err := s.audit(ctx, tx, author, "lead.import", row.ID, nil, told); err != nil {
+			return err
+		}
 		return s.keep(ctx, tx, made)
 	})
 	return made, err
@@ -108,8 +113,9 @@ func (s *Store) importOf(ctx context.Context, sc waypost.Scope, id string) (row 
 // CancelImport ends an import: rows that were processed stay, the others are
 // deleted. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id; Conflict if it has succeeded or failed.
-func (s *Store) CancelImport(ctx context.Context, sc waypost.Scope, id string) (im waypost.Import, err error) {
+func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) (im waypost.Import, err error) {
 	defer wrap(&err, "cancel import %s", clip(id))
+	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockImport(ctx, tx, id)
 		switch {
@@ -118,7 +124,10 @@ func (s *Store) CancelImport(ctx context.Context, sc waypost.Scope, id string) (
 		case row.Scope != sc:
 			return noSuch("import", id)
 		case !row.Status.Ended():
-			err = s.endImport(ctx, tx, &row, waypost.ImportCanceled, "")
+			before := fields{"status": row.Status}
+			if err = s.endImport(ctx, tx, &row, waypost.ImportCanceled, ""); err == nil {
+				err = s.audit(ctx, tx, author, "import.cancel", id, before, fields{"status": row.Status})
+			}
 		case row.Status != waypost.ImportCanceled:
 			return waypost.Errorf(waypost.CodeConflict, "status", "the import has %s", row.Status)
 		}

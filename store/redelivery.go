@@ -62,8 +62,9 @@ type redeliveryBatchRow struct {
 // CreateRedelivery stores a bulk redelivery of the deliveries that match the filter
 // and are decided by now, for the pump to carry out. The filter's statuses are succeeded,
 // failed and canceled; without one it is failed. BadRequest for another status.
-func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, appID string) (made waypost.Redelivery, err error) {
+func (s *Store) CreateRedelivery(ctx context.Context, by waypost.Caller, f waypost.DeliveryFilter, appID string) (made waypost.Redelivery, err error) {
 	defer wrap(&err, "create redelivery")
+	sc, author := by.Within()
 	if len(f.Statuses) == 0 {
 		f.Statuses = []waypost.DeliveryStatus{waypost.DeliveryFailed}
 	}
@@ -84,6 +85,9 @@ func (s *Store) CreateRedelivery(ctx context.Context, sc waypost.Scope, f waypos
 	made.Status = waypost.RedeliveryPending
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		if err := s.audit(ctx, tx, author, "redelivery.create", row.ID, nil, fields{"filter": auditedFilter(f)}); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, made)
@@ -200,8 +204,9 @@ func (s *Store) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow)
 // canceled, by the workflows, which are told; attempts that are under way end as
 // they do. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id, Conflict if it has ended otherwise.
-func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
+func (s *Store) CancelRedelivery(ctx context.Context, by waypost.Caller, id string) (r waypost.Redelivery, err error) {
 	defer wrap(&err, "cancel redelivery %s", clip(id))
+	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockRedelivery(ctx, tx, id)
 		if err != nil {
@@ -220,7 +225,11 @@ func (s *Store) CancelRedelivery(ctx context.Context, sc waypost.Scope, id strin
 			if err := s.cancelRedelivery(ctx, tx, &row); err != nil {
 				return err
 			}
+			before := fields{"status": r.Status}
 			r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
+			if err := s.audit(ctx, tx, author, "redelivery.cancel", id, before, fields{"status": r.Status}); err != nil {
+				return err
+			}
 		}
 		return s.keep(ctx, tx, r)
 	})

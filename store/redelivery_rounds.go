@@ -289,8 +289,9 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 // delivered, or an attempt of it is under way; UnprocessableEntity if it never can
 // be, because it was never made or is no longer kept, or its lead or webhook was deleted. If it is being
 // redelivered, the workflow is told to look, so that one that is gone is found out.
-func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, err error) {
+func (s *Store) Redeliver(ctx context.Context, by waypost.Caller, messageID string) (d waypost.Delivery, err error) {
 	defer wrap(&err, "redeliver message %s", clip(messageID))
+	sc, author := by.Within()
 	var refused error
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var found []touchpointRow
@@ -315,6 +316,9 @@ func (s *Store) Redeliver(ctx context.Context, sc waypost.Scope, messageID strin
 			return absent
 		}
 		d = s.delivery(*begun[0])
+		if err := s.audit(ctx, tx, author, "delivery.redeliver", d.MessageID, nil, fields{"round": begun[0].Round}); err != nil {
+			return err
+		}
 		return s.keep(ctx, tx, d)
 	})
 	return d, cmp.Or(err, refused)

@@ -194,6 +194,7 @@ var sweepers = map[string]sweeper{
 	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
 	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
 	waypost.DropJourneyHour: {(*Store).journeyHourPage, (*Store).dropJourneyHours},
+	waypost.DropAudit:       {(*Store).auditPage, (*Store).dropAudit},
 }
 
 func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {

@@ -127,8 +127,9 @@ func (r *webhookRow) keepUnreadable(before webhookRow, w *waypost.Webhook) {
 }
 
 // CreateWebhook stores a new webhook under an id minted here and returns it.
-func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook) (created waypost.Webhook, err error) {
+func (s *Store) CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.Webhook) (created waypost.Webhook, err error) {
 	defer wrap(&err, "create webhook")
+	sc, author := by.Within()
 	now := s.time()
 	w.ID, w.CreatedAt, w.UpdatedAt = waypost.NewID(waypost.PrefixWebhook, now), now, now
 	row, err := s.newWebhookRow(sc, w)
@@ -140,6 +141,9 @@ func (s *Store) CreateWebhook(ctx context.Context, sc waypost.Scope, w waypost.W
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+			return err
+		}
+		if err := s.auditWebhook(ctx, tx, author, "webhook.create", nil, &created); err != nil {
 			return err
 		}
 		return s.keep(ctx, tx, created)
@@ -190,8 +194,9 @@ func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.We
 // the workflows of deliveries that are deferred because of them are told. change may set
 // everything but ID and times; it must not call the Store, and its error ends the update
 // and is returned. NotFound if the scope has none of this id.
-func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Webhook) error) (w waypost.Webhook, err error) {
+func (s *Store) UpdateWebhook(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Webhook) error) (w waypost.Webhook, err error) {
 	defer wrap(&err, "update webhook %s", clip(id))
+	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockWebhook(ctx, tx, sc, id)
 		if err != nil {
@@ -222,6 +227,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		}
 		row.keepUnreadable(stored, &w)
 		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		if err := s.auditWebhook(ctx, tx, author, "webhook.update", &before, &w); err != nil {
 			return err
 		}
 		return s.release(ctx, tx, sc, id, released(before, w))
@@ -300,8 +308,9 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.
 // DeleteWebhook deletes a webhook unless check (unless nil), which sees it as it is,
 // refuses. Conflict if a published version names it, NotFound if the scope has none of
 // this id.
-func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, check func(waypost.Webhook) error) (err error) {
+func (s *Store) DeleteWebhook(ctx context.Context, by waypost.Caller, id string, check func(waypost.Webhook) error) (err error) {
 	defer wrap(&err, "delete webhook %s", clip(id))
+	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockWebhook(ctx, tx, sc, id)
 		if err != nil {
@@ -324,8 +333,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, sc waypost.Scope, id string, 
 		if len(named) > 0 {
 			return waypost.Errorf(waypost.CodeConflict, "id", "version %d of journey %s names the webhook", named[0].Version, named[0].JourneyID)
 		}
-		_, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx)
-		return err
+		if _, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
+			return err
+		}
+		return s.auditWebhook(ctx, tx, author, "webhook.delete", &w, nil)
 	})
 }
 

@@ -46,11 +46,11 @@ type Bell interface {
 // Enroll stores an enrollment of the API and sees to it that it is started. It is claimed as
 // it is stored, but for when Temporal is away: then it waits in the database, and the pump
 // claims some at a time to try.
-func (p *Pump) Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+func (p *Pump) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	if p.refused.Load() > 0 {
-		return p.outbox.Enroll(ctx, sc, e, r)
+		return p.outbox.Enroll(ctx, by, e, r)
 	}
-	e, claimed, err := p.outbox.EnrollClaimed(ctx, sc, e, r)
+	e, claimed, err := p.outbox.EnrollClaimed(ctx, by, e, r)
 	switch {
 	case claimed != nil:
 		p.toSend.add(*claimed)

@@ -47,12 +47,12 @@ func of(version int, ids ...string) waypost.Cohort {
 	return c
 }
 
-func (w *waiting) Enroll(_ context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, error) {
+func (w *waiting) Enroll(_ context.Context, _ waypost.Caller, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, error) {
 	w.add(1)
 	return e, nil
 }
 
-func (w *waiting) EnrollClaimed(_ context.Context, _ waypost.Scope, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
+func (w *waiting) EnrollClaimed(_ context.Context, _ waypost.Caller, e waypost.Enrollment, _ waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {

@@ -16,8 +16,8 @@ import (
 // Outbox is where accepted enrollments, launches, imports and redeliveries wait for
 // their workflow, and notices for the workflow to be told.
 type Outbox interface {
-	Enroll(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
-	EnrollClaimed(ctx context.Context, sc waypost.Scope, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
+	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
 	ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error)
 	FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error)
 	ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os/user"
 	"strings"
 	"time"
 
@@ -16,10 +18,10 @@ import (
 
 // database is the part of the store that commands use directly.
 type database interface {
-	CreateApplication(ctx context.Context, a waypost.Application) (waypost.Credential, error)
+	CreateApplication(ctx context.Context, actor string, a waypost.Application) (waypost.Credential, error)
 	Applications(ctx context.Context, org string) ([]waypost.Application, error)
-	RotateKey(ctx context.Context, id string) (waypost.Credential, error)
-	DisableApplication(ctx context.Context, id string) error
+	RotateKey(ctx context.Context, actor, id string) (waypost.Credential, error)
+	DisableApplication(ctx context.Context, actor, id string) error
 	KeyUses(ctx context.Context) ([]waypost.KeyUse, error)
 	Reseal(ctx context.Context, tell func(n int)) error
 	ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error)
@@ -38,11 +40,23 @@ func (c *cli) withDatabase(ctx context.Context, role config.Role, do func(config
 	return errors.Join(do(cfg, db), db.Close())
 }
 
+// actorOf is whom the audit log names for a command that writes to the database itself.
+func actorOf(cfg config.Config) string {
+	name := cfg.Client.Actor
+	if name == "" {
+		if u, err := user.Current(); err == nil && waypost.IsActor(u.Username) {
+			name = u.Username
+		}
+	}
+	return cmp.Or(name, "unknown")
+}
+
 func (c *cli) apps() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "apps", Short: "Manage the applications that may call the gateway",
 		Long: `Manages the applications that may call the gateway, directly on the database: it needs
-WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS.`,
+WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS. The audit log tells who did it: WAYPOST_ACTOR, or
+the user of the system.`,
 		Example: `  waypost apps create --org acme --name crm --grant 'leads.*' --grant journeys.run`,
 	}, c.appsCreate(), c.appsList(), c.appsRotate(), c.appsDisable())
 }
@@ -71,8 +85,8 @@ func (c *cli) appsCreate() *cobra.Command {
 			if err := a.Validate(); err != nil {
 				return usageError{err}
 			}
-			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
-				made, err := db.CreateApplication(cmd.Context(), a)
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(cfg config.Config, db database) error {
+				made, err := db.CreateApplication(cmd.Context(), actorOf(cfg), a)
 				if err != nil {
 					return err
 				}
@@ -142,8 +156,8 @@ over. Where there are two already, the older one is revoked first.`,
 		Example: `  waypost apps rotate app_…`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
-				made, err := db.RotateKey(cmd.Context(), args[0])
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(cfg config.Config, db database) error {
+				made, err := db.RotateKey(cmd.Context(), actorOf(cfg), args[0])
 				if err != nil {
 					return err
 				}
@@ -159,8 +173,8 @@ func (c *cli) appsDisable() *cobra.Command {
 		Example: `  waypost apps disable app_…`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withDatabase(cmd.Context(), config.RoleApps, func(_ config.Config, db database) error {
-				if err := db.DisableApplication(cmd.Context(), args[0]); err != nil {
+			return c.withDatabase(cmd.Context(), config.RoleApps, func(cfg config.Config, db database) error {
+				if err := db.DisableApplication(cmd.Context(), actorOf(cfg), args[0]); err != nil {
 					return err
 				}
 				return c.printDone("disabled "+args[0], map[string]any{"id": args[0], "disabled": true})

@@ -72,7 +72,7 @@ func (c *cli) client() (*client, error) {
 	if stage := cfg.Client.Stage; stage != "" {
 		gateway.Header.Set("X-Cloud-Stage", stage)
 	}
-	return &client{gateway, p}, nil
+	return &client{gateway.As(cfg.Client.Actor), p}, nil
 }
 
 func findProfile(cfg config.Config) (profile, error) {

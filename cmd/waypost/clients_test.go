@@ -188,7 +188,7 @@ func TestClientsSendWhatTheySign(t *testing.T) {
 				{"GET", "/v1/leads?sort=-createdAt&a-b=2&a=1&a=0&flag&name=%E5%BC%A0&&email=a%40b.co&x[]=1&y=?&z==&Z='a'&=", "", nil},
 				{"POST", "/v1/leads", `{"businessParam":{"name":"张 O’Neill","remark":"a  \\ \"b\" $HOME %s"}}`, []string{"Idempotency-Key: k 1"}},
 				{"POST", "/v1/leads?", "@" + csv, []string{"content-type: text/csv;  charset=UTF-8", "X-Cloud-Stage: test"}},
-				{"PATCH", "/v1/leads/7", `{}`, []string{`If-Match:   "abc   def"  `, "X-Other: not signed"}},
+				{"PATCH", "/v1/leads/7", `{}`, []string{`If-Match:   "abc   def"  `, "X-Other: not signed", "X-Cloud-Actor: 李 Ada <ada@example.com>"}},
 				{"POST", "/v1/journeys/jrn_%E4%BD%A0~!$'()*,;:@/publish", "", nil},
 			} {
 				if ok, answer := call(t, tt.method, tt.target, tt.body, tt.headers...); !ok || strings.ReplaceAll(answer, " ", "") != `{"target":true}` && strings.TrimSpace(answer) != `{"target":true}` {

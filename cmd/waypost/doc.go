@@ -6,6 +6,7 @@
 //
 //   - the program and its roles: main.go, roles.go
 //   - applications and keys, on the database: apps.go, keys.go
+//   - the audit log: audit.go
 //   - calling a gateway: client.go, api.go
 //   - what commands have in common: commands.go, list.go, import_lines.go, control.go, audience.go
 //   - files and values of flags: files.go, yaml.go

@@ -224,6 +224,25 @@ func TestClientOfGateway(t *testing.T) {
 	runCLI(t, append(client, "WAYPOST_SECRET_KEY=sk_wrong"), "", "leads", "show", lead).want(t, 1, nil, []string{"Unauthorized", "SignatureMismatch"})
 }
 
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	client := newClientOf(t)
+	runCLI(t, append(slices.Clone(client), "WAYPOST_ACTOR=李 Ada"), "", "leads", "create", "--name", "Grace").want(t, 0, nil, nil)
+	runCLI(t, client, "", "leads", "create", "--name", "Edith").want(t, 0, nil, nil)
+	all := runCLI(t, client, "", "audit", "list")
+	all.want(t, 0, []string{"ACTION", "lead.create", "application.create"}, nil)
+	if n := strings.Count(all.stdout, "lead.create"); n != 2 || strings.Contains(all.stdout, "Grace") {
+		t.Errorf("%d entries of leads: %s", n, all.stdout)
+	}
+	hers := runCLI(t, client, "", "-o", "json", "audit", "list", "--actor", "李 Ada", "--limit", "1")
+	hers.want(t, 0, []string{`"fields"`, `"actor": "李 Ada"`}, nil)
+	if strings.Count(hers.stdout, "lead.create") != 1 || strings.Contains(hers.stdout, "application.create") {
+		t.Error(hers.stdout)
+	}
+	runCLI(t, client, "", "audit", "list", "--target", "leads", "--from", "yesterday").want(t, 1, nil, []string{"from: "})
+	runCLI(t, append(slices.Clone(client), "WAYPOST_ACTOR=a\tb"), "", "leads", "list").want(t, 1, nil, []string{"WAYPOST_ACTOR"})
+}
+
 // A gateway that serves HTTPS is called by whoever trusts its certificate: the system's
 // authorities, or those of SSL_CERT_FILE.
 func TestClientOverHTTPS(t *testing.T) {

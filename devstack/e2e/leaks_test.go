@@ -257,7 +257,7 @@ func (s *site) run(t *testing.T) {
 	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))
 	clientKey := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	given := secrets{signing: []string{newSigningSecret(), newSigningSecret()}, keyLines: strings.Split(clientKey, "\n")[1:3]}
-	app, err := openStore(t, s.env).CreateApplication(t.Context(), waypost.Application{
+	app, err := openStore(t, s.env).CreateApplication(t.Context(), "", waypost.Application{
 		Org: demoScope.Org, Name: "leaks", Grants: []waypost.Grant{"*"}, RatePerSecond: 1000, RateBurst: 1000,
 	})
 	if err != nil {

@@ -331,7 +331,7 @@ func application(ctx context.Context, db *store.Store, state *datadir.State) err
 			return err
 		}
 	}
-	c, err := db.CreateApplication(ctx, waypost.Application{
+	c, err := db.CreateApplication(ctx, "", waypost.Application{
 		Org: "demo", Name: "waypost-dev", Grants: []waypost.Grant{"*"}, RatePerSecond: 10_000, RateBurst: 20_000,
 	})
 	if err != nil {

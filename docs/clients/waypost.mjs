@@ -8,7 +8,7 @@ import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 
 const SIGNED = ['host', 'x-cloud-content-sha256', 'x-cloud-nonce', 'x-cloud-timestamp', // always
-  'content-type', 'idempotency-key', 'if-match', 'x-cloud-stage'] // where sent
+  'content-type', 'idempotency-key', 'if-match', 'x-cloud-actor', 'x-cloud-stage'] // where sent
 const sha256 = (data) => createHash('sha256').update(data, 'latin1').digest('hex')
 
 // sign returns the headers, which must hold Host, with those that sign the request; body is a Buffer.
@@ -36,7 +36,7 @@ export class Client {
   // all else as a Buffer. A body that is a Buffer is sent as it is, any other as JSON.
   async call(method, target, body, headers = {}) {
     const data = Buffer.isBuffer(body) ? body : Buffer.from(body === undefined ? '' : JSON.stringify(body))
-    headers = { Host: this.url.host, ...headers }
+    headers = Object.fromEntries(Object.entries({ Host: this.url.host, ...headers }).map(([n, v]) => [n, Buffer.from(v).toString('latin1')])) // UTF-8
     if (data.length && !Object.keys(headers).some((n) => n.toLowerCase() === 'content-type')) headers['Content-Type'] = 'application/json'
     const { protocol, hostname, port } = this.url
     const answer = await new Promise((resolve, reject) => (protocol === 'https:' ? https : http).request({

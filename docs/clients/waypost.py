@@ -4,7 +4,7 @@ It reads WAYPOST_URL, WAYPOST_ACCESS_KEY and WAYPOST_SECRET_KEY. As a module: Cl
 import hashlib, hmac, http.client, json, os, re, secrets, sys, time, urllib.parse
 
 SIGNED = {"host", "x-cloud-content-sha256", "x-cloud-nonce", "x-cloud-timestamp",  # always
-          "content-type", "idempotency-key", "if-match", "x-cloud-stage"}  # where sent
+          "content-type", "idempotency-key", "if-match", "x-cloud-actor", "x-cloud-stage"}  # where sent
 
 
 def sign(access_key, secret_key, method, target, headers, body=b"", timestamp=None, nonce=None):
@@ -35,6 +35,7 @@ class Client:
         all else as bytes. A body of bytes is sent as it is, any other as JSON."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"Host": self.url.netloc, **headers}
+        headers = {name: value.encode().decode("latin-1") for name, value in headers.items()}  # sent as UTF-8
         if data and "content-type" not in map(str.lower, headers):
             headers["Content-Type"] = "application/json"
         connect = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection

@@ -17,7 +17,7 @@ waypost_sign() (
 		LC_ALL=C awk '{
 			name = tolower(substr($0, 1, index($0, ":") - 1)); value = substr($0, index($0, ":") + 1)
 			gsub(/[ \t\r\v\f]+/, " ", value); gsub(/^ | $/, "", value)
-			if (name ~ /^(host|x-cloud-(content-sha256|nonce|timestamp|stage)|content-type|idempotency-key|if-match)$/)
+			if (name ~ /^(host|x-cloud-(content-sha256|nonce|timestamp|stage|actor)|content-type|idempotency-key|if-match)$/)
 				print name ":" value
 		}' | LC_ALL=C sort)
 	names=$(printf '%s\n' "$headers" | cut -d : -f 1 | paste -sd ';' -)

@@ -11,7 +11,7 @@ import (
 var applicationTests = []test{
 	{"create", func(t *testing.T, f *fixture) {
 		app := waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"leads.*"}, RequireIfMatch: true}
-		c := must[waypost.Credential](t)(f.CreateApplication(t.Context(), app))
+		c := must[waypost.Credential](t)(f.CreateApplication(t.Context(), "", app))
 		if !strings.HasPrefix(c.AccessKey, "AK") || !strings.HasPrefix(c.SecretKey, "sk_") || len(c.SecretKey) < 40 {
 			t.Fatalf("minted %q and a secret of %d characters", c.AccessKey, len(c.SecretKey))
 		}
@@ -38,7 +38,7 @@ var applicationTests = []test{
 		}
 	}},
 	{"faulty", func(t *testing.T, f *fixture) {
-		_, err := f.CreateApplication(t.Context(), waypost.Application{Org: "a b"})
+		_, err := f.CreateApplication(t.Context(), "", waypost.Application{Org: "a b"})
 		wantCode(t, err, waypost.CodeBadRequest)
 	}},
 	{"unknown key", func(t *testing.T, f *fixture) {
@@ -48,31 +48,31 @@ var applicationTests = []test{
 		}
 	}},
 	{"rotate", func(t *testing.T, f *fixture) {
-		first := must[waypost.Credential](t)(f.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}}))
-		second := must[waypost.Credential](t)(f.RotateKey(t.Context(), first.Application.ID))
+		first := must[waypost.Credential](t)(f.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}}))
+		second := must[waypost.Credential](t)(f.RotateKey(t.Context(), "", first.Application.ID))
 		for _, c := range []waypost.Credential{first, second} {
 			equal(t, "secret", must[waypost.Credential](t)(f.Credential(t.Context(), c.AccessKey)).SecretKey, c.SecretKey)
 		}
-		third := must[waypost.Credential](t)(f.RotateKey(t.Context(), first.Application.ID))
+		third := must[waypost.Credential](t)(f.RotateKey(t.Context(), "", first.Application.ID))
 		_, err := f.Credential(t.Context(), first.AccessKey)
 		wantCode(t, err, waypost.CodeNotFound)
 		equal(t, "keys", third.Application.Keys, []waypost.KeyInfo{
 			{AccessKey: second.AccessKey, CreatedAt: f.clock.Now()}, {AccessKey: third.AccessKey, CreatedAt: f.clock.Now()},
 		})
-		for _, err := range together(8, func(int) error { _, err := f.RotateKey(t.Context(), first.Application.ID); return err }) {
+		for _, err := range together(8, func(int) error { _, err := f.RotateKey(t.Context(), "", first.Application.ID); return err }) {
 			ok(t, err)
 		}
 		list := must[[]waypost.Application](t)(f.Applications(t.Context(), "acme"))
 		equal(t, "active keys", len(list[0].Keys), waypost.MaxActiveKeys)
-		_, err = f.RotateKey(t.Context(), waypost.NewID(waypost.PrefixApplication, time.Now()))
+		_, err = f.RotateKey(t.Context(), "", waypost.NewID(waypost.PrefixApplication, time.Now()))
 		wantCode(t, err, waypost.CodeNotFound)
 	}},
 	{"disable", func(t *testing.T, f *fixture) {
-		c := must[waypost.Credential](t)(f.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}}))
-		ok(t, f.DisableApplication(t.Context(), c.Application.ID))
-		ok(t, f.DisableApplication(t.Context(), c.Application.ID))
+		c := must[waypost.Credential](t)(f.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"*"}}))
+		ok(t, f.DisableApplication(t.Context(), "", c.Application.ID))
+		ok(t, f.DisableApplication(t.Context(), "", c.Application.ID))
 		equal(t, "disabled", must[waypost.Credential](t)(f.Credential(t.Context(), c.AccessKey)).Application.Disabled, true)
 		equal(t, "disabled by id", must[waypost.Application](t)(f.Application(t.Context(), c.Application.ID)).Disabled, true)
-		wantCode(t, f.DisableApplication(t.Context(), "app_none"), waypost.CodeNotFound)
+		wantCode(t, f.DisableApplication(t.Context(), "", "app_none"), waypost.CodeNotFound)
 	}},
 }

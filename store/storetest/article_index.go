@@ -241,7 +241,7 @@ var articleIndexTests = []test{
 		f.clock.Advance(leaseTTL)
 		epoch("taken over", f.hold(t, "p2", "e2"), 2)
 		ok(t, f.ReleaseArticleIndex(t.Context(), "p2"))
-		must[waypost.Reindex](t)(f.RequestReindex(t.Context()))
+		must[waypost.Reindex](t)(f.RequestReindex(t.Context(), scope))
 		epoch("given back", read(), 2)
 		epoch("taken again", f.hold(t, "p2", "e2"), 3)
 		ix, held, err = f.HoldArticleIndex(t.Context(), "p3", "e2", true, leaseTTL)
@@ -310,9 +310,9 @@ var articleIndexTests = []test{
 		}
 		asked := f.clock.Now()
 		pending := waypost.Reindex{Status: waypost.ReindexPending, CreatedAt: asked}
-		equal(t, "asked", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), pending)
+		equal(t, "asked", must[waypost.Reindex](t)(f.RequestReindex(t.Context(), scope)), pending)
 		f.clock.Advance(time.Second)
-		equal(t, "asked again", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), pending)
+		equal(t, "asked again", must[waypost.Reindex](t)(f.RequestReindex(t.Context(), scope)), pending)
 		equal(t, "index", f.hold(t, "p1", "e1"), waypost.ArticleIndex{Requested: true, Epoch: 1})
 
 		started := f.clock.Now()
@@ -331,7 +331,7 @@ var articleIndexTests = []test{
 		equal(t, "taken over", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Building: "g1", Cursor: last, Epoch: 2})
 		wantCode(t, f.AdvanceReindex(t.Context(), "p1", last+10, 2), waypost.CodeConflict)
 		running.Processed = 2
-		equal(t, "asked while it runs", must[waypost.Reindex](t)(f.RequestReindex(t.Context())), running)
+		equal(t, "asked while it runs", must[waypost.Reindex](t)(f.RequestReindex(t.Context(), scope)), running)
 		page = must[[]waypost.IndexedArticle](t)(f.ReindexPage(t.Context(), last, 100))
 		equal(t, "page", len(page), 3)
 		last = page[2].Number
@@ -356,7 +356,7 @@ var articleIndexTests = []test{
 		failed := must[waypost.Reindex](t)(f.Reindex(t.Context()))
 		equal(t, "failed", []any{failed.Status, failed.Message, *failed.EndedAt}, []any{waypost.ReindexFailed, "disk\uFFFDfull", begun})
 		equal(t, "still live", f.hold(t, "p2", "e1"), waypost.ArticleIndex{Engine: "e1", Live: "g1", Epoch: 2, Mark: 7})
-		must[waypost.Reindex](t)(f.RequestReindex(t.Context()))
+		must[waypost.Reindex](t)(f.RequestReindex(t.Context(), scope))
 		ok(t, f.FailReindex(t.Context(), "p2", "at once"))
 		equal(t, "not asked any more", f.hold(t, "p2", "e1").Requested, false)
 

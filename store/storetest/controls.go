@@ -562,30 +562,30 @@ var controlTests = []test{
 	}},
 }
 
-func (f *fixture) enrollmentVerbs() map[string]func(context.Context, waypost.Scope, string) (waypost.Enrollment, error) {
-	return map[string]func(context.Context, waypost.Scope, string) (waypost.Enrollment, error){
+func (f *fixture) enrollmentVerbs() map[string]func(context.Context, waypost.Caller, string) (waypost.Enrollment, error) {
+	return map[string]func(context.Context, waypost.Caller, string) (waypost.Enrollment, error){
 		"pause": f.PauseEnrollment,
-		"resume": func(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, error) {
+		"resume": func(ctx context.Context, sc waypost.Caller, id string) (waypost.Enrollment, error) {
 			return f.ResumeEnrollment(ctx, sc, id, true)
 		},
 		"cancel": f.CancelEnrollment,
 	}
 }
 
-func (f *fixture) launchVerbs() map[string]func(context.Context, waypost.Scope, string) (waypost.Launch, error) {
-	return map[string]func(context.Context, waypost.Scope, string) (waypost.Launch, error){
+func (f *fixture) launchVerbs() map[string]func(context.Context, waypost.Caller, string) (waypost.Launch, error) {
+	return map[string]func(context.Context, waypost.Caller, string) (waypost.Launch, error){
 		"pause": f.PauseLaunch,
-		"resume": func(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error) {
+		"resume": func(ctx context.Context, sc waypost.Caller, id string) (waypost.Launch, error) {
 			return f.ResumeLaunch(ctx, sc, id, true)
 		},
 		"cancel": f.CancelLaunch,
 	}
 }
 
-func (f *fixture) journeyVerbs() map[string]func(context.Context, waypost.Scope, string) (waypost.Journey, error) {
-	return map[string]func(context.Context, waypost.Scope, string) (waypost.Journey, error){
+func (f *fixture) journeyVerbs() map[string]func(context.Context, waypost.Caller, string) (waypost.Journey, error) {
+	return map[string]func(context.Context, waypost.Caller, string) (waypost.Journey, error){
 		"pause": f.PauseJourney,
-		"resume": func(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error) {
+		"resume": func(ctx context.Context, sc waypost.Caller, id string) (waypost.Journey, error) {
 			return f.ResumeJourney(ctx, sc, id, true)
 		},
 		"cancel": f.CancelJourney,

@@ -157,7 +157,7 @@ var idempotencyTests = []test{
 				return err
 			},
 			"reindex": func(ctx context.Context) error {
-				_, err := f.RequestReindex(ctx)
+				_, err := f.RequestReindex(ctx, scope)
 				return err
 			},
 		} {

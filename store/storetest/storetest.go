@@ -65,6 +65,7 @@ func Run(t *testing.T, open Open) {
 		{"erasure", erasureTests},
 		{"lists", listTests},
 		{"idempotency", idempotencyTests},
+		{"audit", auditTests},
 		{"articles", articleTests},
 		{"article index", articleIndexTests},
 	} {

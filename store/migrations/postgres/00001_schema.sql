@@ -770,6 +770,27 @@ CREATE TABLE article_index (
 );
 INSERT INTO article_index (id) VALUES (1);
 
+---- audit log
+
+-- Who changed what. Rows are only ever added, and dropped when their time is over. They hold no
+-- personal data of leads but the names of their members.
+CREATE TABLE audit (
+  id TEXT COLLATE "C" PRIMARY KEY, -- sorts by when
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  application TEXT COLLATE "C" NOT NULL, -- its id; '': a command that writes to the database
+  actor TEXT COLLATE "C" NOT NULL, -- the person behind it; '': not named
+  action TEXT NOT NULL,
+  target TEXT COLLATE "C" NOT NULL,
+  was TEXT, -- JSON object: members that changed
+  became TEXT, -- JSON object
+  request_id TEXT NOT NULL -- '': of no request
+);
+CREATE INDEX audit_by_scope ON audit (org, stage, id);
+CREATE INDEX audit_by_target ON audit (org, stage, target, id);
+-- Single enrollments of an application that names nobody do not pay for it.
+CREATE INDEX audit_by_actor ON audit (org, stage, actor, id) WHERE actor <> '';
+
 ---- retention
 
 -- What was dropped because its time was over stays counted, by how it ended.
