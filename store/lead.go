@@ -336,7 +336,7 @@ func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, che
 		if err := eraseLead(ctx, tx, id); err != nil {
 			return err
 		}
-		if _, err := s.deleteEvents(ctx, tx, tx.NewDelete().Where("leads_id = ?", id)); err != nil {
+		if err := s.eraseEvents(ctx, tx, id); err != nil {
 			return err
 		}
 		if _, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {

@@ -9,7 +9,8 @@ import (
 )
 
 // erasePage bounds what one statement of a lead's deletion changes. A lead that a
-// journey lets in again and again can have very many deliveries.
+// journey lets in again and again can have very many deliveries, and events come as others
+// send them.
 const erasePage = 100
 
 // eachPageOfLead calls each for the deliveries of a lead, as many at a time as one
@@ -65,6 +66,17 @@ func eraseLead(ctx context.Context, tx bun.Tx, lead int64) error {
 		}
 		if n < erasePage {
 			return nil
+		}
+	}
+}
+
+// eraseEvents deletes a lead's events.
+func (s *Store) eraseEvents(ctx context.Context, tx bun.Tx, lead int64) error {
+	for {
+		n, err := s.deleteEvents(ctx, tx, tx.NewDelete().
+			Where("seq IN (SELECT seq FROM events WHERE leads_id = ? ORDER BY accepted_at, seq LIMIT ?)", lead, erasePage))
+		if err != nil || n < erasePage {
+			return err
 		}
 	}
 }
