@@ -31,6 +31,7 @@ const closest = 1.75;
 const farthest = 0.1;
 const readable = 0.62; // the zoom below which text is hard to read
 const margin = 32;
+const unreadable = 0.4; // the zoom below which small text is left out: it only costs time
 
 const calm = (): boolean => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 const motion = (): { duration: number } => ({ duration: calm() ? 0 : 250 });
@@ -46,6 +47,7 @@ export function Flow(props: FlowProps) {
 function Picture({ graph, counted, editing, problems, selected, select, first, connect, reconnect, children }: FlowProps) {
   const { words } = useShared();
   const { texts } = words;
+  const far = useStore((s) => s.transform[2] < unreadable);
   const box = useRef<HTMLDivElement>(null);
   const flow = useRef<ReactFlowInstance<AnyNode, WayEdge> | undefined>(undefined);
 
@@ -125,7 +127,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
           title: [text, fromTo].filter(Boolean).join("\n"),
           ends: ending.has(e.source),
           place: !editing ? undefined : e.source === startId ? { at: "start" } : { at: "slot", source: e.source, slot: e.slots[0]! },
-          good: e.slots.every((s) => s.kind !== "onFailure" && s.kind !== "onTimeout" && s.kind !== "onMissed"),
+          good: e.slots.some((s) => s.kind !== "onFailure" && s.kind !== "onTimeout" && s.kind !== "onMissed") || e.slots.length === 0,
         },
       };
     });
@@ -160,7 +162,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
       const { width, height } = place.laid.size;
       const [w, h] = [room.clientWidth, room.clientHeight];
       const fits = Math.min((w - 2 * margin) / width, (h - 2 * margin) / height, 1);
-      const zoom = Math.max(all ? farthest : readable, fits, all ? 0 : Math.min((w - 2 * margin) / width, 0.9));
+      const zoom = Math.max(all ? farthest : readable, fits, all ? 0 : Math.min((w - 2 * margin) / width, 0.85));
       const start = place.laid.nodes.get(startId)!;
       const middle = start.x + place.sizes.get(startId)!.width / 2;
       const x = width * zoom <= w - 2 * margin ? (w - width * zoom) / 2 : w / 2 - middle * zoom;
@@ -226,7 +228,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
   );
 
   return (
-    <div className="wp-flow" ref={box} onKeyDownCapture={keys} role="region" aria-label={texts.canvas}>
+    <div className={far ? "wp-flow is-far" : "wp-flow"} ref={box} onKeyDownCapture={keys} role="region" aria-label={texts.canvas}>
       <Arrows />
       <ReactFlow<AnyNode, WayEdge>
         nodes={shownNodes}

@@ -20,7 +20,7 @@ export interface Layout {
   size: Size;
 }
 
-const turn = 20; // pixels from a node to where its edges turn
+const turn = 16; // pixels from a node to where its edges turn
 const corner = 12; // the radius of a turn
 const lane = 28; // the distance between edges that lead back
 
@@ -28,7 +28,7 @@ const lane = 28; // the distance between edges that lead back
 // everything that they pass.
 export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: string) => Size): Layout {
   const d = new Dagre({ multigraph: true });
-  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 62, rankalign: "top" });
+  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 68, rankalign: "top" });
   d.setDefaultEdgeLabel(() => ({}));
   const back = backEdges(g);
   for (const n of g.nodes) d.setNode(n.id, { ...sizeOf(n.id) });
@@ -39,7 +39,7 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
     const weight = e.slots.every((s) => s.kind === "next") ? 3 : 1;
     d.setEdge(e.source, e.target, { width: label.width + 16, height: label.height, labelpos: "c", weight, minlen: 1 }, e.id);
   }
-  dagre(d);
+  dagre(d, { customOrder: (ranked, order) => inOrder(ranked as Dagre, g, order as Order) });
 
   const box = (id: string): { left: number; right: number; top: number; bottom: number; x: number } => {
     const n = d.node(id) as unknown as Point & Size;
@@ -79,6 +79,44 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
   };
 }
 
+type Order = (graph: Dagre, options: { disableOptimalOrderHeuristic?: boolean }) => void;
+
+// inOrder decides who stands left of whom in a rank. dagre keeps the ways apart, but does not keep
+// their order: of its orders, and their mirror images, this takes the one with the fewest
+// crossings, and of those the one in which the ways of a node stand as the definition has them.
+function inOrder(ranked: Dagre, g: Graph, order: Order): void {
+  const attributes = (v: string) => ranked.node(v) as unknown as { rank: number; order: number; edgeObj?: { name?: string } };
+  const read = (): Map<string, number> => new Map(ranked.nodes().map((v) => [v, attributes(v).order]));
+  const number = new Map(g.edges.map((e, i) => [e.id, i]));
+  const between = new Map<number, [string, string][]>();
+  for (const e of ranked.edges()) between.set(attributes(e.v).rank, [...(between.get(attributes(e.v).rank) ?? []), [e.v, e.w]]);
+  const ways = new Map<string, [number, string][]>();
+  for (const v of ranked.nodes()) {
+    const edge = attributes(v).edgeObj?.name;
+    const from = ranked.predecessors(v)?.[0];
+    if (edge !== undefined && from !== undefined && !attributes(from).edgeObj) ways.set(from, [...(ways.get(from) ?? []), [number.get(edge) ?? 0, v]]);
+  }
+  const pairs = <T>(all: T[], wrong: (a: T, b: T) => boolean): number => all.reduce((sum, a, i) => sum + all.slice(i + 1).filter((b) => wrong(a, b)).length, 0);
+  const faults = (at: Map<string, number>): number => {
+    const o = (v: string): number => at.get(v)!;
+    const crossings = [...between.values()].reduce((sum, edges) => sum + pairs(edges, ([a, b], [c, d]) => (o(a) - o(c)) * (o(b) - o(d)) < 0), 0);
+    const swapped = [...ways.values()].reduce((sum, w) => sum + pairs(w, ([i, a], [j, b]) => (i - j) * (o(a) - o(b)) < 0), 0);
+    return crossings * 1000 + swapped;
+  };
+  const mirrored = (at: Map<string, number>): Map<string, number> => {
+    const last = new Map<number, number>();
+    for (const [v, o] of at) last.set(attributes(v).rank, Math.max(last.get(attributes(v).rank) ?? 0, o));
+    return new Map([...at].map(([v, o]) => [v, last.get(attributes(v).rank)! - o]));
+  };
+  order(ranked, { disableOptimalOrderHeuristic: true });
+  const first = read();
+  order(ranked, {});
+  const best = read();
+  const orders = [first, best, mirrored(first), mirrored(best)].map((at) => ({ at, faults: faults(at) }));
+  const least = orders.reduce((a, b) => (b.faults < a.faults ? b : a));
+  for (const [v, o] of least.at) attributes(v).order = o;
+}
+
 // steps makes a route of vertical and horizontal pieces: it turns close to the nodes at its ends,
 // and half-way between the points in the middle.
 export function steps(route: Point[]): Point[] {
@@ -88,8 +126,8 @@ export function steps(route: Point[]): Point[] {
     const b = route[i]!;
     if (Math.abs(a.x - b.x) > 1) {
       let y = (a.y + b.y) / 2;
-      if (i === 1) y = Math.min(y, a.y + turn);
-      else if (i === route.length - 1) y = Math.max(y, b.y - turn);
+      if (i === 1) y = a.y + Math.min(turn, (b.y - a.y) / 2);
+      else if (i === route.length - 1) y = b.y - Math.min(turn, (b.y - a.y) / 2);
       out.push({ x: a.x, y }, { x: b.x, y });
     }
     out.push(b);

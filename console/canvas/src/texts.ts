@@ -51,11 +51,11 @@ const en = {
   onFailure: "Not delivered",
   delivered: "Delivered",
   onTimeout: "None within {timeout}",
-  onEvent: "It came",
+  onEvent: "“{event}” came",
   onMissed: "No such date",
   reached: "Date reached",
 
-  standing: "here now",
+  standing: "here",
   passed: "passed",
   entered: "came by",
   failed: "failed",
@@ -224,7 +224,7 @@ const zh: Texts = {
   onFailure: "未送达",
   delivered: "已送达",
   onTimeout: "{timeout} 内未发生",
-  onEvent: "已发生",
+  onEvent: "“{event}”已发生",
   onMissed: "没有该日期",
   reached: "日期已到",
 

@@ -106,7 +106,7 @@ export function slotLabel(n: Node, s: Slot, w: Words): string {
       return t.onMissed;
     case "next":
       if (n.onFailure) return t.delivered;
-      if (n.onTimeout) return t.onEvent;
+      if (n.onTimeout) return fill(t.onEvent, { event: n.event ?? "…" });
       if (n.onMissed) return t.reached;
       return "";
   }
