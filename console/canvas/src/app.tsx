@@ -1,6 +1,6 @@
 // Loads what the page names, and shows it: to look at, to compare, or to edit.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type Dispatch, type SetStateAction, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createPortal } from "react-dom";
 
 import { type Shared, SharedContext } from "./context.ts";
@@ -67,7 +67,7 @@ function Viewer({ page, loaded, words }: { page: Page; loaded: Loaded; words: Wo
   const { definition, older } = loaded;
   const live = useMemo(() => (page.statistics ? new Live(page.statistics) : undefined), [page]);
   useEffect(() => live?.start(), [live]);
-  const shared = useMemo((): Shared => ({ words, live, add: undefined, drop: undefined }), [words, live]);
+  const shared = useMemo((): Shared => ({ words, live, add: undefined, pick: undefined, drop: undefined }), [words, live]);
   const g = useMemo(() => (older ? compare(older, definition) : graph(definition, true)), [older, definition]);
   const nodes = useMemo(() => new Map([...(older ? nodesById(older) : []), ...nodesById(definition)]), [older, definition]);
   const [selected, select] = useChosen(page, nodes);
@@ -111,7 +111,7 @@ export function onlyNode(selected: ReadonlySet<string>, nodes: ReadonlyMap<strin
 
 // useChosen holds what is chosen. The address names a node that is chosen alone (?node=), and the
 // canvas tells the page of it by the event node, whose detail is {id, node}; id is null for none.
-export function useChosen(page: Page, nodes: ReadonlyMap<string, Node>): [ReadonlySet<string>, (ids: ReadonlySet<string>) => void] {
+export function useChosen(page: Page, nodes: ReadonlyMap<string, Node>): [ReadonlySet<string>, Dispatch<SetStateAction<ReadonlySet<string>>>] {
   const [selected, select] = useState<ReadonlySet<string>>(() => {
     const named = new URLSearchParams(location.search).get("node");
     return new Set(named && nodes.has(named) ? [named] : []);

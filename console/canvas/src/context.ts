@@ -12,6 +12,7 @@ export interface Shared {
   // add opens the menu of node types for a place, below the button that was pressed; undefined
   // where nothing is edited.
   add: ((place: Place, button: HTMLElement) => void) | undefined;
+  pick: ((edge: string) => void) | undefined; // chooses an edge by its label
   drop: ((place: Place, type: string) => void) | undefined;
 }
 

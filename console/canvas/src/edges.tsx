@@ -38,8 +38,8 @@ export function labelSize(text: string, shared: boolean, editing: boolean): Size
   return { width: parts.length ? parts.reduce((a, b) => a + b, 0) + 16 : 0, height: 24 };
 }
 
-const WayView = memo(function WayView({ data, selected, source }: EdgeProps<WayEdge>) {
-  const { words, live, add, drop } = useShared();
+const WayView = memo(function WayView({ id, data, selected, source }: EdgeProps<WayEdge>) {
+  const { words, live, add, pick, drop } = useShared();
   const counts = useCounts(source);
   const entered = useEntered();
   const [over, setOver] = useState(false);
@@ -62,6 +62,7 @@ const WayView = memo(function WayView({ data, selected, source }: EdgeProps<WayE
             className={`wp-label nodrag nopan is-${kind} ${good ? "" : "is-bad"} ${text || share ? "" : "is-bare"} ${over ? "is-over" : ""}`}
             style={{ transform: `translate(-50%, -50%) translate(${label.x}px, ${label.y}px)` }}
             title={tip || undefined}
+            onClick={pick && edge.slots.length > 0 ? () => pick(id) : undefined}
             onDragOver={(e) => {
               if (!accepts(e)) return;
               e.preventDefault();
@@ -78,7 +79,10 @@ const WayView = memo(function WayView({ data, selected, source }: EdgeProps<WayE
             {text && <span className="wp-label-text">{text}</span>}
             {share && <span className="wp-label-share">{share}</span>}
             {place && add && (
-              <button type="button" className="wp-add" aria-label={`${words.texts.addHere}: ${title}`} title={words.texts.addHere} onClick={(e) => add(place, e.currentTarget)}>
+              <button type="button" className="wp-add" aria-label={`${words.texts.addHere}: ${title}`} title={words.texts.addHere} onClick={(e) => {
+                  e.stopPropagation();
+                  add(place, e.currentTarget);
+                }}>
                 <Icon name="plus" size={13} />
               </button>
             )}

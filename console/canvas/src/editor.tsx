@@ -49,6 +49,11 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   const [state, setState] = useState<SaveState>({ is: "saved" });
   const [found, setFound] = useState<edit.Problem[]>([]);
   const [said, say] = useState("");
+  useEffect(() => {
+    if (!said) return;
+    const timer = setTimeout(() => say(""), 4000);
+    return () => clearTimeout(timer);
+  }, [said]);
   const closeMenu = useCallback(() => setMenu(undefined), []);
 
   // The definition that is stored, or was given to the saver.
@@ -91,9 +96,10 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
         const at = button.getBoundingClientRect();
         setMenu({ what: "insert", place, x: at.left + at.width / 2, y: at.bottom + 8, button });
       },
+      pick: (edge) => select(new Set([edge])),
       drop: (place, type) => insert(place, type as NodeType),
     }),
-    [words, insert],
+    [words, insert, select],
   );
 
   // Where a step of the palette goes: behind the chosen node, into the chosen way, else to the end
@@ -133,7 +139,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     }
     say(fill(t.copied, { n: chosenNodes.length }));
   };
-  const paste = (text: string): void => {
+  const paste = (text: string, place?: edit.Place): void => {
     let clip: edit.Clip | undefined;
     try {
       clip = edit.readClip(JSON.parse(text));
@@ -142,15 +148,15 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     }
     if (!clip) return say(t.nothingToPaste);
     const way = g.edges.some((e) => selected.has(e.id));
-    const pasted = edit.paste(definition, clip, way || definition.nodes.length === 0 ? placeHere() : undefined);
+    const pasted = edit.paste(definition, clip, place ?? (way || definition.nodes.length === 0 ? placeHere() : undefined));
     if (!pasted) return say(fill(t.tooMany, { n: maxNodes }));
     change(() => pasted.definition);
     select(new Set(pasted.ids));
     say(fill(t.pasted, { n: pasted.ids.length }));
   };
-  const fromClipboard = async (): Promise<void> => {
+  const fromClipboard = async (place?: edit.Place): Promise<void> => {
     const text = await navigator.clipboard?.readText().catch(() => "");
-    paste(text?.includes('"waypost"') ? text : (localStorage.getItem(clipboardKey) ?? ""));
+    paste(text?.includes('"waypost"') ? text : keptClip(), place);
   };
 
   // The browser's own copy and paste, wherever nothing is typed.
@@ -282,6 +288,22 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
         )}
         {menu && (
           <Popup menu={menu} close={closeMenu}>
+            {menu.what === "insert" && keptClip() && (
+              <button
+                type="button"
+                role="menuitem"
+                className="wp-menu-item"
+                onClick={() => {
+                  setMenu(undefined);
+                  void fromClipboard(menu.place);
+                }}
+              >
+                <span className="wp-step-icon wp-exit">
+                  <Icon name="paste" size={17} />
+                </span>
+                {t.paste}
+              </button>
+            )}
             {menu.what === "insert"
               ? nodeTypes.map((type) => (
                   <button key={type} type="button" role="menuitem" className={`wp-menu-item wp-${type}`} onClick={() => insert(menu.place, type)}>
@@ -313,6 +335,14 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
 }
 
 
+
+function keptClip(): string {
+  try {
+    return localStorage.getItem(clipboardKey) ?? "";
+  } catch {
+    return "";
+  }
+}
 
 const typing = (e: Element | null): boolean => !!e?.closest("input, textarea, select, [contenteditable]");
 

@@ -1,7 +1,7 @@
 // The picture itself: a graph with its layout, moved and chosen by mouse and keyboard.
 
 import { type Connection, MiniMap, Panel, ReactFlow, ReactFlowProvider, type ReactFlowInstance, Position, useReactFlow, useStore } from "@xyflow/react";
-import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, useRef } from "react";
+import { type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction, useCallback, useEffect, useMemo, useRef } from "react";
 
 import { useShared, useStale } from "./context.ts";
 import type { Problem } from "./edit.ts";
@@ -19,7 +19,7 @@ export interface FlowProps {
   editing: boolean;
   problems: ReadonlyMap<string, Problem[]>;
   selected: ReadonlySet<string>; // ids of nodes and edges
-  select: (ids: ReadonlySet<string>) => void;
+  select: Dispatch<SetStateAction<ReadonlySet<string>>>;
   first: string; // the node to show first; "" is the start
   connect: (source: string, target: string, at: { x: number; y: number }) => void;
   reconnect: (edge: string, target: string) => void;
@@ -200,16 +200,18 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
     if (to) center(to, true);
   };
 
+  // One click can choose a node and let go of an edge, in two calls.
   const choose = (changes: readonly { type: string; id?: string; selected?: boolean }[]): void => {
-    const next = new Set(selected);
-    let changed = false;
-    for (const c of changes) {
-      if (c.type !== "select" || c.id === undefined) continue;
-      if (c.selected) next.add(c.id);
-      else next.delete(c.id);
-      changed = true;
-    }
-    if (changed) select(next);
+    const chosen = changes.filter((c) => c.type === "select" && c.id !== undefined);
+    if (chosen.length === 0) return;
+    select((before) => {
+      const next = new Set(before);
+      for (const c of chosen) {
+        if (c.selected) next.add(c.id!);
+        else next.delete(c.id!);
+      }
+      return next;
+    });
   };
 
   const labels = useMemo(
@@ -244,6 +246,8 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         nodesDraggable={false}
         nodesConnectable={editing}
         elementsSelectable
+        elevateEdgesOnSelect
+        elevateNodesOnSelect={false}
         deleteKeyCode={null}
         multiSelectionKeyCode={editing ? ["Meta", "Control", "Shift"] : null}
         selectionKeyCode={editing ? "Shift" : null}

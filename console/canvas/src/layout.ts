@@ -20,6 +20,7 @@ export interface Layout {
   size: Size;
 }
 
+const labelId = (edge: string): string => `label ${edge}`; // no node's id has a blank
 const turn = 16; // pixels from a node to where its edges turn
 const corner = 12; // the radius of a turn
 const lane = 28; // the distance between edges that lead back
@@ -27,17 +28,19 @@ const lane = 28; // the distance between edges that lead back
 // layout places nodes and edges. Edges that close a loop lead back on the right, outside of
 // everything that they pass.
 export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: string) => Size): Layout {
-  const d = new Dagre({ multigraph: true });
-  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 68, rankalign: "top" });
-  d.setDefaultEdgeLabel(() => ({}));
+  const d = new Dagre();
+  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 32, rankalign: "top" });
   const back = backEdges(g);
   for (const n of g.nodes) d.setNode(n.id, { ...sizeOf(n.id) });
   for (const e of g.edges) {
     if (back.has(e.id)) continue;
-    const label = labelOf(e.id);
-    // A way without a condition, such as next, is drawn straighter than the others.
+    // A label is a node of its own, in the rank below the node that its way leaves: dagre would put
+    // it half-way. A way without a condition, such as next, is drawn straighter than the others.
+    const size = labelOf(e.id);
     const weight = e.slots.every((s) => s.kind === "next") ? 3 : 1;
-    d.setEdge(e.source, e.target, { width: label.width + 16, height: label.height, labelpos: "c", weight, minlen: 1 }, e.id);
+    d.setNode(labelId(e.id), { width: size.width, height: size.height });
+    d.setEdge(e.source, labelId(e.id), { weight: 4 * weight });
+    d.setEdge(labelId(e.id), e.target, { weight });
   }
   dagre(d, { customOrder: (ranked, order) => inOrder(ranked as Dagre, g, order as Order) });
 
@@ -66,10 +69,11 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
       edges.set(e.id, { path: rounded(points), label: { x, y: (from.bottom + to.top) / 2 }, labelSize });
       continue;
     }
-    const placed = d.edge(e.source, e.target, e.id) as unknown as { points: Point[] } & Point;
-    const inner = placed.points.slice(1, -1);
-    const route = [{ x: from.x, y: from.bottom }, ...inner, { x: to.x, y: to.top }];
-    edges.set(e.id, { path: rounded(steps(route)), label: { x: placed.x, y: placed.y }, labelSize });
+    const label = box(labelId(e.id));
+    const below = d.edge(labelId(e.id), e.target) as unknown as { points: Point[] };
+    const centre = { x: label.x, y: (label.top + label.bottom) / 2 };
+    const route = [{ x: from.x, y: from.bottom }, centre, ...below.points.slice(1, -1), { x: to.x, y: to.top }];
+    edges.set(e.id, { path: rounded(steps(route)), label: centre, labelSize });
   }
   const boxes = g.nodes.map((n) => box(n.id));
   return {
@@ -85,17 +89,12 @@ type Order = (graph: Dagre, options: { disableOptimalOrderHeuristic?: boolean })
 // their order: of its orders, and their mirror images, this takes the one with the fewest
 // crossings, and of those the one in which the ways of a node stand as the definition has them.
 function inOrder(ranked: Dagre, g: Graph, order: Order): void {
-  const attributes = (v: string) => ranked.node(v) as unknown as { rank: number; order: number; edgeObj?: { name?: string } };
+  const attributes = (v: string) => ranked.node(v) as unknown as { rank: number; order: number };
   const read = (): Map<string, number> => new Map(ranked.nodes().map((v) => [v, attributes(v).order]));
-  const number = new Map(g.edges.map((e, i) => [e.id, i]));
   const between = new Map<number, [string, string][]>();
   for (const e of ranked.edges()) between.set(attributes(e.v).rank, [...(between.get(attributes(e.v).rank) ?? []), [e.v, e.w]]);
   const ways = new Map<string, [number, string][]>();
-  for (const v of ranked.nodes()) {
-    const edge = attributes(v).edgeObj?.name;
-    const from = ranked.predecessors(v)?.[0];
-    if (edge !== undefined && from !== undefined && !attributes(from).edgeObj) ways.set(from, [...(ways.get(from) ?? []), [number.get(edge) ?? 0, v]]);
-  }
+  for (const [i, e] of g.edges.entries()) if (ranked.hasNode(labelId(e.id))) ways.set(e.source, [...(ways.get(e.source) ?? []), [i, labelId(e.id)]]);
   const pairs = <T>(all: T[], wrong: (a: T, b: T) => boolean): number => all.reduce((sum, a, i) => sum + all.slice(i + 1).filter((b) => wrong(a, b)).length, 0);
   const faults = (at: Map<string, number>): number => {
     const o = (v: string): number => at.get(v)!;
