@@ -4,7 +4,7 @@
 // the console. What is edited lives until the server ends.
 
 import { createServer } from "node:http";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 
 const here = new URL(".", import.meta.url);
 const file = (path) => readFileSync(new URL(path, here));
@@ -102,12 +102,13 @@ function page(query) {
   else data.statistics = `/journeys/${name}/statistics.json`;
   if (query.has("panel")) data.panel = "node-panel";
   const attributes = Object.entries(data).map(([k, v]) => ` data-${k}="${escape(v)}"`).join("");
+  const look = existsSync(new URL("../../static/console.css", here)) ? '<link rel="stylesheet" href="/console.css">' : "";
   const scheme = query.has("dark") ? "dark" : "light";
-  return `<!doctype html><html lang="${data.lang}" class="${scheme}"><meta charset="utf-8"><title>Canvas</title><link rel="stylesheet" href="/canvas.css"><link rel="stylesheet" href="/page.css">
-<main><div id="canvas"${attributes}></div><aside id="node-panel" hidden></aside></main><script src="/canvas.js" type="module"></script></html>`;
+  return `<!doctype html><html lang="${data.lang}" class="${scheme}"><meta charset="utf-8"><title>Canvas</title>${look}<link rel="stylesheet" href="/canvas.css"><link rel="stylesheet" href="/page.css">
+<div id="page"><div id="canvas"${attributes}></div><aside id="node-panel" hidden></aside></div><script src="/canvas.js" type="module"></script></html>`;
 }
 
-const style = `html.light { color-scheme: light } html.dark { color-scheme: dark } body { margin: 0 } main { display: flex; height: 100vh } #canvas { flex: 1; min-width: 0; height: 100% } #node-panel { width: 360px }`;
+const style = `html.light { color-scheme: light } html.dark { color-scheme: dark } body { margin: 0 } #page { display: flex; height: 100vh } #canvas { flex: 1; min-width: 0; height: 100% } #node-panel { width: 360px }`;
 
 const server = createServer((request, response) => {
   const url = new URL(request.url, "http://127.0.0.1");
@@ -115,7 +116,7 @@ const server = createServer((request, response) => {
     response.writeHead(status, {
       "Content-Type": type,
       "Cache-Control": "no-store",
-      "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
+      "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
       ...headers,
     });
     response.end(body);
@@ -123,6 +124,7 @@ const server = createServer((request, response) => {
   const json = (status, value, headers) => send(status, "application/json", JSON.stringify(value), headers);
   if (url.pathname === "/") return send(200, "text/html; charset=utf-8", page(url.searchParams));
   if (url.pathname === "/page.css") return send(200, "text/css", style);
+  if (url.pathname === "/console.css") return send(200, "text/css", file("../../static/console.css"));
   if (url.pathname === "/canvas.js") return send(200, "text/javascript", file("../../static/canvas.js"));
   if (url.pathname === "/canvas.css") return send(200, "text/css", file("../../static/canvas.css"));
   if (url.pathname === "/options.json") return json(200, options);

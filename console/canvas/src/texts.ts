@@ -223,7 +223,7 @@ const zh: Texts = {
   arm: "第 {n} 路:{share}",
   onFailure: "未送达",
   delivered: "已送达",
-  onTimeout: "{timeout} 内未发生",
+  onTimeout: "{timeout}内未发生",
   onEvent: "“{event}”已发生",
   onMissed: "没有该日期",
   reached: "日期已到",
