@@ -10,6 +10,7 @@ const here = new URL(".", import.meta.url);
 const file = (path) => readFileSync(new URL(path, here));
 const journeys = JSON.parse(file("journeys.json"));
 journeys.large = large(200);
+journeys.empty = { name: "Empty" };
 journeys["win-back-before"] = before(journeys["win-back"]);
 const stored = new Map(Object.entries(journeys).map(([name, draft]) => [name, { draft, revision: 1 }]));
 const options = {
@@ -138,7 +139,7 @@ const server = createServer((request, response) => {
     return request.headers["if-none-match"] === tag ? send(304, "application/json", "") : json(200, body, { ETag: tag });
   }
   if (what === "check") {
-    const problems = s.draft.nodes.flatMap((n, i) => (n.when?.includes("=>") ? [{ code: "InvalidFormat", target: `nodes[${i}].when`, message: "no condition: unexpected =>" }] : []));
+    const problems = (s.draft.nodes ?? []).flatMap((n, i) => (n.when?.includes("=>") ? [{ code: "InvalidFormat", target: `nodes[${i}].when`, message: "no condition: unexpected =>" }] : []));
     return json(200, { problems });
   }
   if (request.method !== "PUT") return json(200, { id: name, draft: s.draft }, etag);

@@ -1,5 +1,6 @@
 // Loads what the page names, and shows it: to look at, to compare, or to edit.
 
+import { Panel } from "@xyflow/react";
 import { type Dispatch, type SetStateAction, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createPortal } from "react-dom";
 
@@ -7,7 +8,7 @@ import { type Shared, SharedContext } from "./context.ts";
 import { type Node, nodesById } from "./definition.ts";
 import { Editor } from "./editor.tsx";
 import { Flow } from "./flow.tsx";
-import { compare, graph } from "./graph.ts";
+import { type Graph, compare, graph } from "./graph.ts";
 import { Live } from "./live.ts";
 import { type Loaded, load } from "./load.ts";
 import type { Page } from "./main.tsx";
@@ -90,7 +91,14 @@ function Viewer({ page, loaded, words }: { page: Page; loaded: Loaded; words: Wo
           first={first}
           connect={() => {}}
           reconnect={() => {}}
-        />
+        >
+          {older && <Legend g={g} words={words} />}
+          {definition.nodes.length === 0 && (
+            <Panel position="top-left">
+              <div className="wp-chip">{words.texts.empty}</div>
+            </Panel>
+          )}
+        </Flow>
         {node && (
           <Beside page={page}>
             <NodePanel key={node.id} node={node} named={named} links={page.links} close={() => select(new Set())} choose={(id) => select(new Set([id]))} />
@@ -98,6 +106,26 @@ function Viewer({ page, loaded, words }: { page: Page; loaded: Loaded; words: Wo
         )}
       </div>
     </SharedContext>
+  );
+}
+
+// Legend counts what two versions differ in.
+function Legend({ g, words }: { g: Graph; words: Words }) {
+  const t = words.texts;
+  const count = (change: string): number => g.nodes.filter((n) => n.kind === "node" && n.change === change).length;
+  const changes = (["added", "changed", "removed"] as const).filter((c) => count(c) > 0);
+  const same = changes.length === 0 && g.edges.every((e) => e.change === "same");
+  return (
+    <Panel position="top-left">
+      <div className="wp-status">
+        {changes.map((c) => (
+          <span key={c} className={`wp-chip ${{ added: "is-good", changed: "is-warning", removed: "is-bad" }[c]}`}>
+            {t[c]} <b>{count(c)}</b>
+          </span>
+        ))}
+        {same && <span className="wp-chip">{t.compareSame}</span>}
+      </div>
+    </Panel>
   );
 }
 

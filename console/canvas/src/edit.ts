@@ -179,6 +179,16 @@ export function problemsByNode(d: Definition, problems: readonly Problem[]): Map
   return by;
 }
 
+// joined adds problems to those that the server has found, unless it has found the same, in other words.
+export function joined(found: ReadonlyMap<string, Problem[]>, more: ReadonlyMap<string, Problem[]>): Map<string, Problem[]> {
+  const by = new Map(found);
+  for (const [id, problems] of more) {
+    const known = found.get(id) ?? [];
+    by.set(id, [...known, ...problems.filter((p) => !known.some((k) => k.target === p.target))]);
+  }
+  return by;
+}
+
 // quick finds the problems that need no server, so that they show while one types: members that are
 // missing, durations that are none, nodes that nothing leads to. say puts them in words.
 export function quick(d: Definition, say: (what: "required" | "badDuration" | "unreachable", field: string) => string): Problem[] {

@@ -47,7 +47,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   const [first] = useState(() => new URLSearchParams(location.search).get("node") ?? "");
   const [menu, setMenu] = useState<Menu>();
   const [state, setState] = useState<SaveState>({ is: "saved" });
-  const [found, setFound] = useState<edit.Problem[]>([]);
+  const [found, setFound] = useState<ReadonlyMap<string, edit.Problem[]>>(new Map());
   const [said, say] = useState("");
   useEffect(() => {
     if (!said) return;
@@ -58,7 +58,9 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
 
   // The definition that is stored, or was given to the saver.
   const stored = useRef(loaded.definition);
-  const saver = useMemo(() => new Saver(page.save, page.check, loaded.etag, setState, setFound), [page]); // one for all of the page's time
+  const [saver] = useState(
+    () => new Saver(page.save, page.check, loaded.etag, setState, (p, of) => setFound(edit.problemsByNode(of, p)), loaded.definition),
+  );
   useEffect(() => saver.start(), [saver]);
   useEffect(() => {
     if (definition === stored.current) return;
@@ -71,9 +73,11 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     const fields: Record<string, TextKey> = { webhook: "webhook", for: "for", journey: "journey", event: "event", timeout: "timeout", when: "when" };
     return edit.quick(definition, (what, field) => fill(t[what], { field: field in fields ? t[fields[field]!] : field }));
   }, [definition, t]);
-  // The server says the same at more length: its word for a path counts.
-  const all = useMemo(() => [...found, ...quick.filter((q) => !found.some((p) => p.target === q.target || p.target.startsWith(q.target + ".")))], [found, quick]);
-  const problems = useMemo(() => edit.problemsByNode(definition, all), [definition, all]);
+  const problems = useMemo(() => {
+    // What was found of nodes that are gone by now is over.
+    const left = new Map([...found].filter(([id]) => id === "" || nodes.has(id)));
+    return edit.joined(left, edit.problemsByNode(definition, quick));
+  }, [definition, nodes, found, quick]);
 
   const change = useCallback((c: (d: Definition) => Definition, tag?: string) => dispatch({ do: "change", change: c, tag }), []);
   const g = useMemo(() => graph(definition, false), [definition]);
@@ -223,7 +227,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     if (!theirs) return;
     stored.current = theirs.definition;
     dispatch({ do: "reset", definition: theirs.definition });
-    saver.reset(theirs.etag);
+    saver.reset(theirs.definition, theirs.etag);
   };
 
   return (
@@ -251,7 +255,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
             </div>
           </Panel>
           <Panel position="top-right">
-            <Status words={words} state={state} problems={all} show={(id) => select(new Set([id]))} of={problems} />
+            <Status words={words} state={state} problems={problems} show={(id) => select(new Set([id]))} saves={page.save !== ""} />
           </Panel>
         </Flow>
         {(state.is === "conflict" || state.is === "refused") && (
@@ -394,11 +398,12 @@ function Palette({ insert }: { insert: (type: NodeType) => void }) {
   );
 }
 
-function Status({ words, state, problems, of, show }: { words: Words; state: SaveState; problems: readonly edit.Problem[]; of: ReadonlyMap<string, edit.Problem[]>; show: (id: string) => void }) {
+function Status({ words, state, problems, show, saves }: { words: Words; state: SaveState; problems: ReadonlyMap<string, edit.Problem[]>; show: (id: string) => void; saves: boolean }) {
   const t = words.texts;
-  const n = problems.length;
+  const all = [...problems].flatMap(([id, of]) => of.map((p) => ({ id, text: `${[id, p.target].filter(Boolean).join(".")}: ${p.message}` })));
+  const n = all.length;
   const text = { saved: t.saved, saving: t.saving, unsaved: t.unsaved, conflict: t.unsaved, refused: t.unsaved, failed: "why" in state ? fill(t.saveFailed, { why: state.why }) : "" }[state.is];
-  const first = [...of.keys()].find((id) => id !== "");
+  const first = all.find((p) => p.id !== "")?.id;
   return (
     <div className="wp-status" role="status">
       {n === 0 ? (
@@ -407,12 +412,12 @@ function Status({ words, state, problems, of, show }: { words: Words; state: Sav
           {t.noProblems}
         </span>
       ) : (
-        <button type="button" className="wp-chip is-warning" title={problems.map((p) => `${p.target}: ${p.message}`).join("\n")} onClick={() => first && show(first)}>
+        <button type="button" className="wp-chip is-warning" title={all.map((p) => p.text).join("\n")} onClick={() => first && show(first)}>
           <Icon name="missing" size={13} />
           {n === 1 ? t.problems1 : fill(t.problems, { n })}
         </button>
       )}
-      <span className={`wp-chip ${state.is === "failed" ? "is-bad" : ""}`}>{text}</span>
+      {saves && <span className={`wp-chip ${state.is === "failed" ? "is-bad" : ""}`}>{text}</span>}
     </div>
   );
 }

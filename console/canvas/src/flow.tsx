@@ -257,6 +257,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         zoomOnDoubleClick={false}
         ariaLabelConfig={labels}
         connectionRadius={40}
+        attributionPosition="bottom-center"
       >
         <Controls frame={frame} />
         {graph.nodes.length >= manyNodes && <MiniMap<AnyNode> pannable zoomable ariaLabel={texts.minimap} nodeClassName={(n) => (n.type === "step" ? `wp-mini-${n.data.node.type}` : "wp-mini-mark")} nodeBorderRadius={24} />}

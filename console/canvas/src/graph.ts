@@ -47,7 +47,9 @@ export function graph(d: Definition, merge: boolean): Graph {
 
   nodes.push({ id: startId, kind: "start" });
   for (const n of byId.values()) nodes.push({ id: n.id, kind: "node", node: n, change: "same", changed: [] });
-  if (d.start) edges.push({ id: startId, source: startId, target: targetOf(d.start), slots: [], change: "same" });
+  const first = d.start ? targetOf(d.start) : endPrefix;
+  if (!d.start) nodes.push({ id: endPrefix, kind: "end" });
+  edges.push({ id: startId, source: startId, target: first, slots: [], change: "same" });
 
   for (const n of byId.values()) {
     const drawn = new Map<string, GraphEdge>();

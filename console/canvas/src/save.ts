@@ -10,6 +10,7 @@ export type SaveState =
 
 const pause = 800; // ms from the last change to saving
 const retry = 5000; // ms after a try that failed
+const outliving = 60_000; // bytes: browsers send no more than 64 KiB after the page is gone
 
 export class Saver {
   private wanted: Definition | undefined; // not yet sent
@@ -22,7 +23,9 @@ export class Saver {
     private readonly check: string,
     private etag: string,
     private readonly onState: (s: SaveState) => void,
-    private readonly onProblems: (p: Problem[]) => void,
+    // of is what was checked: paths of problems count its nodes.
+    private readonly onProblems: (p: Problem[], of: Definition) => void,
+    private stored: Definition,
   ) {}
 
   // start checks what is stored already, and saves at once when the page is left.
@@ -53,7 +56,8 @@ export class Saver {
   }
 
   // reset goes on from what was loaded anew.
-  reset(etag: string): void {
+  reset(d: Definition, etag: string): void {
+    this.stored = d;
     this.etag = etag;
     this.wanted = undefined;
     clearTimeout(this.timer);
@@ -76,9 +80,12 @@ export class Saver {
     try {
       const headers: Record<string, string> = { "Content-Type": "application/json" };
       if (this.etag) headers["If-Match"] = this.etag;
-      const answer = await fetch(this.url, { method: "PUT", headers, body: JSON.stringify(d), keepalive: leaving });
+      const body = JSON.stringify(d);
+      const keepalive = leaving && new Blob([body]).size < outliving;
+      const answer = await fetch(this.url, { method: "PUT", headers, body, keepalive });
       if (answer.ok) {
         this.etag = answer.headers.get("ETag") ?? "";
+        this.stored = d;
         this.onState({ is: "saved" });
         void this.look();
       } else if (answer.status === 412) {
@@ -88,7 +95,7 @@ export class Saver {
         this.onState({ is: "refused", why: await whyNot(answer) });
       } else {
         this.onState({ is: "failed", why: await whyNot(answer.clone()) });
-        if (answer.status === 400) this.onProblems(await problemsOf(answer));
+        if (answer.status === 400) this.onProblems(await problemsOf(answer), d);
         else this.again(d);
       }
     } catch (e) {
@@ -109,9 +116,10 @@ export class Saver {
   private async look(): Promise<void> {
     if (!this.check) return;
     const mine = ++this.checking;
+    const of = this.stored;
     try {
       const problems = await problemsOf(await fetch(this.check, { cache: "no-store" }));
-      if (mine === this.checking) this.onProblems(problems);
+      if (mine === this.checking) this.onProblems(problems, of);
     } catch {
       // The next save checks again.
     }

@@ -70,6 +70,10 @@ test("the graph has a start, an end for each open way, and one edge for ways to 
   assert.deepEqual([...backEdges(g)], ["event>wait"]);
 });
 
+test("a journey without nodes has a place for the first", () => {
+  assert.deepEqual(graph({ nodes: [] }, false).edges.map((e) => `${e.source}>${e.target}`), ["start:>end:"]);
+});
+
 test("an edge to nothing shows what is missing", () => {
   const g = graph({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }] }, true);
   assert.deepEqual(g.nodes.map((n) => n.kind), ["start", "node", "missing"]);
@@ -234,6 +238,9 @@ test("problems stand at their nodes", () => {
   const d = journey();
   const by = edit.problemsByNode(d, [{ target: "nodes[2].cases[0].when", message: "no" }, { target: "name", message: "empty" }]);
   assert.deepEqual([...by], [["check", [{ target: "cases[0].when", message: "no" }]], ["", [{ target: "name", message: "empty" }]]]);
+  const both = edit.joined(by, new Map([["check", [{ target: "cases[0].when", message: "the same" }]], ["end", [{ target: "", message: "more" }]]]));
+  assert.deepEqual([...both.keys()], ["check", "", "end"]);
+  assert.equal(both.get("check")!.length, 1);
   assert.deepEqual(edit.quick(d, (what, field) => `${what} ${field}`), []);
   const broken: Definition = { start: "a", nodes: [{ id: "a", type: "delay", for: "soon" }, { id: "b", type: "touchpoint" }] };
   assert.deepEqual(edit.quick(broken, (what, field) => `${what} ${field}`).map((p) => `${p.target}: ${p.message}`), [
