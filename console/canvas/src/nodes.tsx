@@ -77,6 +77,7 @@ const StepView = memo(function StepView({ data, selected }: NodeProps<StepNode>)
           <Icon name={node.type} size={exit ? 16 : 19} />
         </span>
         <span className="wp-step-words">
+          <span className="wp-hidden">{texts[node.type]}:</span>
           <span className="wp-step-title" title={title}>
             {title}
           </span>
