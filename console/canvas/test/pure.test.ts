@@ -8,7 +8,7 @@ import { backEdges, compare, graph, startId } from "../src/graph.ts";
 import { layout, rounded, steps } from "../src/layout.ts";
 import { Live, taken } from "../src/live.ts";
 import { texts } from "../src/texts.ts";
-import { edgeLabel, percent, short, slotLabel, summary, title } from "../src/words.ts";
+import { edgeLabel, percent, short, slotLabel, summary, title, typeName } from "../src/words.ts";
 
 const journey = (): Definition => ({
   name: "Test",
@@ -77,6 +77,12 @@ test("a journey without nodes has a place for the first", () => {
 test("an edge to nothing shows what is missing", () => {
   const g = graph({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }] }, true);
   assert.deepEqual(g.nodes.map((n) => n.kind), ["start", "node", "missing"]);
+});
+
+test("a type of nodes that only a newer gateway has is drawn by its name", () => {
+  const d = { start: "a", nodes: [{ id: "a", type: "emit", next: "b" }, { id: "b", type: "exit" }] } as unknown as Definition;
+  assert.deepEqual(graph(d, true).edges.map((e) => e.id), ["start:", "a>b"]);
+  assert.deepEqual([title(d.nodes[0]!, w), summary(d.nodes[0]!, w), typeName(d.nodes[0]!.type, w)], ["a", "", "emit"]);
 });
 
 test("two versions in one picture", () => {
