@@ -116,6 +116,16 @@ test("the layout is top-down, without overlaps, and the same each time", () => {
   assert.deepEqual(layout({ nodes: [], edges: [] }, size, label).size, { width: 0, height: 0 });
 });
 
+test("a longer way back is outside of a shorter one", () => {
+  const g = graph({ start: "a", nodes: [
+    { id: "a", type: "delay", for: "1h", next: "b" },
+    { id: "b", type: "waitForEvent", event: "x", timeout: "1h", next: "a", onTimeout: "c" },
+    { id: "c", type: "delay", for: "1h", next: "a" },
+  ] }, true);
+  const l = layout(g, () => ({ width: 200, height: 80 }), (id) => ({ width: id === "b>a" ? 160 : 0, height: 24 }));
+  assert.ok(l.edges.get("c>a")!.label.x > l.edges.get("b>a")!.label.x + 80);
+});
+
 test("routes turn at right angles", () => {
   const route = steps([{ x: 0, y: 0 }, { x: 100, y: 50 }, { x: 100, y: 100 }, { x: 20, y: 150 }]);
   for (const [i, p] of route.entries()) if (i > 0) assert.ok(p.x === route[i - 1]!.x || p.y === route[i - 1]!.y);
