@@ -213,6 +213,10 @@ var changes = map[string]change{
 	"importArticles": {action: "article.import", make: func(*fixture) call {
 		return call{method: "POST", target: "/v1/articles/import", body: `{"id":"a3","tenant_id":"t1","name":"n","identifier":"n"}`, headers: map[string]string{"Content-Type": "application/x-ndjson"}}
 	}},
+	"importEvents": {action: "event.import", make: func(f *fixture) call {
+		line := fmt.Sprintf(`{"eventId":"e1","name":"cart","leadsId":%d}`, f.newLead("Ada"))
+		return call{method: "POST", target: "/v1/events/import", body: line, headers: map[string]string{"Content-Type": "application/x-ndjson"}}
+	}},
 	"requestReindex": {action: "article.reindex", again: true, make: func(*fixture) call { return call{method: "POST", target: "/v1/articles/reindex"} }},
 	"issueToken":     post("token.issue", "/v1/tokens", `{"tenantIds":["t1"],"from":["frontend"]}`),
 }
