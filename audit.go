@@ -136,8 +136,12 @@ func dropEqual(b, a map[string]any) {
 		}
 		inB, isObject := was.(map[string]any)
 		inA, stays := is.(map[string]any)
-		if isObject && stays {
-			dropEqual(inB, inA)
+		if !isObject || !stays {
+			continue
+		}
+		if dropEqual(inB, inA); len(inB) == 0 && len(inA) == 0 {
+			delete(b, name)
+			delete(a, name)
 		}
 	}
 	for name, is := range a {
