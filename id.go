@@ -19,6 +19,8 @@ const (
 	PrefixLaunch      = "lch_"
 	PrefixImport      = "imp_"
 	PrefixRedelivery  = "rdl_"
+	// A subscription's messages have its id where those of journeys have the enrollment's.
+	PrefixSubscription = "sub_"
 	// PrefixRedeliveryBatch names the workflows of redeliveries, PrefixCohort those of
 	// journeys.
 	PrefixRedeliveryBatch = "rdb_"

@@ -29,12 +29,15 @@ const (
 	DropAudience    = "audience" // the leads that a launch lists
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
 	DropWebhookHour = "webhookHour"
+	// Messages to subscriptions belong to no enrollment.
+	DropSubscriptionPayload  = "subscriptionPayload"
+	DropSubscriptionDelivery = "subscriptionDelivery" // with its attempts
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
-	DropWebhookHour,
+	DropWebhookHour, DropSubscriptionPayload, DropSubscriptionDelivery,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -57,6 +60,10 @@ func (r Retention) Age(kind string) time.Duration {
 		return KeyLife
 	case DropWebhookHour:
 		return HistoryAge
+	case DropSubscriptionPayload:
+		return shorter(r.Payloads, r.Deliveries)
+	case DropSubscriptionDelivery:
+		return r.Deliveries
 	}
 	return r.Events
 }

@@ -122,12 +122,18 @@ func RedeliveryInputOf(b waypost.RedeliveryBatch) (RedeliveryInput, temporal.Sea
 	var leads, journeys []string
 	for _, m := range b.Members {
 		in.Members = append(in.Members, Redelivered{RedeliveryMember: m})
+		if m.LeadsID == 0 { // to a subscription
+			continue
+		}
 		leads = append(leads, strconv.FormatInt(m.LeadsID, 10))
 		if !slices.Contains(journeys, m.JourneyID) {
 			journeys = append(journeys, m.JourneyID)
 		}
 	}
-	updates := []temporal.SearchAttributeUpdate{AttrLead.ValueSet(leads)}
+	var updates []temporal.SearchAttributeUpdate
+	if len(leads) > 0 {
+		updates = append(updates, AttrLead.ValueSet(leads))
+	}
 	if len(b.Members) > 0 {
 		in.Webhook = b.Members[0].WebhookID
 		updates = append(updates, AttrWebhook.ValueSet(in.Webhook))
