@@ -199,6 +199,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Leads:          p.db,
 		Imports:        p.db,
 		Webhooks:       p.db,
+		Subscriptions:  p.db,
 		Breakers:       breakerStates{p.breakers},
 		Journeys:       p.db,
 		Enrollments:    p.enrolling,

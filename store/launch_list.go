@@ -104,9 +104,3 @@ func (s *Store) settleLaunches(ctx context.Context) (n int, err error) {
 	}
 	return n, nil
 }
-
-// launchEnd is when a launch (alias la) that has completed did so, as standingRow.launch has it.
-var launchEnd = dialects{"GREATEST" + launchEndings, "MAX" + launchEndings}
-
-const launchEndings = `(la.done_at, COALESCE((SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id), 0),
-	COALESCE((SELECT MAX(dd.ended_at) FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id), 0))`
