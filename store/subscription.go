@@ -51,7 +51,7 @@ type subscriptionTypeRow struct {
 }
 
 // CreateSubscription stores a new subscription under an id minted here and returns it.
-// BadRequest if the scope lacks its webhook or its journey, Conflict if it has
+// NotFound if the scope lacks its webhook or its journey, Conflict if it has
 // waypost.MaxSubscriptions already.
 func (s *Store) CreateSubscription(ctx context.Context, sc waypost.Scope, sub waypost.Subscription) (_ waypost.Subscription, err error) {
 	defer wrap(&err, "create subscription")
@@ -85,13 +85,12 @@ func (s *Store) CreateSubscription(ctx context.Context, sc waypost.Scope, sub wa
 
 // checkSubscribed finds out whether what a change of a subscription names is there.
 func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope, before, after waypost.Subscription) error {
-	var p waypost.Problems
 	missing, err := s.missingWebhooks(ctx, tx, sc, []string{after.WebhookID})
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		p.Add(waypost.DetailInvalidFormat, "webhookId", "there is no webhook %s", clip(after.WebhookID))
+		return waypost.Errorf(waypost.CodeNotFound, "webhookId", "there is no webhook %s", clip(after.WebhookID))
 	}
 	if after.JourneyID != "" && after.JourneyID != before.JourneyID {
 		there, err := tx.NewSelect().Model((*journeyRow)(nil)).Where("id = ? AND org = ? AND stage = ?", after.JourneyID, sc.Org, sc.Stage).Exists(ctx)
@@ -99,10 +98,10 @@ func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope
 			return err
 		}
 		if !there {
-			p.Add(waypost.DetailInvalidFormat, "journeyId", "there is no journey %s", clip(after.JourneyID))
+			return waypost.Errorf(waypost.CodeNotFound, "journeyId", "there is no journey %s", clip(after.JourneyID))
 		}
 	}
-	return p.Err("subscription")
+	return nil
 }
 
 // setTypes writes what a subscription is told. What it was told before of the same journey it
@@ -151,7 +150,7 @@ func (s *Store) lockSubscription(ctx context.Context, tx bun.Tx, sc waypost.Scop
 // UpdateSubscription changes a subscription in one transaction and returns what it is now.
 // Messages that are made by then stay with the webhook that they were made for. change may
 // set everything but ID and times; its error ends the update and is returned. NotFound if
-// the scope has none of this id, BadRequest if it lacks the webhook or the journey.
+// the scope has none of this id, or lacks the webhook or the journey.
 func (s *Store) UpdateSubscription(ctx context.Context, sc waypost.Scope, id string, change func(*waypost.Subscription) error) (sub waypost.Subscription, err error) {
 	defer wrap(&err, "update subscription %s", clip(id))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {

@@ -78,15 +78,15 @@ var subscriptionTests = []test{
 			return err
 		}
 		missing := waypost.NewID(waypost.PrefixWebhook, f.clock.Now())
-		wantCode(t, create(scope, missing, ""), waypost.CodeBadRequest)
-		wantCode(t, create(scope, hook, waypost.NewID(waypost.PrefixJourney, f.clock.Now())), waypost.CodeBadRequest)
+		wantCode(t, create(scope, missing, ""), waypost.CodeNotFound)
+		wantCode(t, create(scope, hook, waypost.NewID(waypost.PrefixJourney, f.clock.Now())), waypost.CodeNotFound)
 		for _, sc := range foreign {
-			wantCode(t, create(sc, hook, ""), waypost.CodeBadRequest)
+			wantCode(t, create(sc, hook, ""), waypost.CodeNotFound)
 		}
 		ok(t, create(scope, hook, journey))
 		s := must[[]waypost.Subscription](t)(f.ListSubscriptions(t.Context(), scope, waypost.Page{}))[0]
 		_, err := f.UpdateSubscription(t.Context(), scope, s.ID, func(s *waypost.Subscription) error { s.WebhookID = missing; return nil })
-		wantCode(t, err, waypost.CodeBadRequest)
+		wantCode(t, err, waypost.CodeNotFound)
 		wantCode(t, f.DeleteWebhook(t.Context(), scope, hook, nil), waypost.CodeConflict)
 		ok(t, f.DeleteSubscription(t.Context(), scope, s.ID, nil))
 		ok(t, f.DeleteWebhook(t.Context(), scope, hook, nil))
