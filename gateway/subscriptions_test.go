@@ -133,7 +133,7 @@ func TestDeliveriesOfSubscriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := f.get("/v1/deliveries/" + m.MessageID).expect(t, 200)
+	shown := f.get("/v1/deliveries/"+m.MessageID).expect(t, 200)
 	for _, part := range []string{
 		`"enrollmentId":null,"journeyId":null,"journeyVersion":null,"nodeId":null,"subscriptionId":"` + sub + `","webhookId":"` + hook + `","leadsId":null`,
 		`"temporalUrl":null`, `"body":{"type":"enrollment.ended","timestamp":"2026-`, `"enrollmentId":"` + enrollment + `"`, `"status":"canceled"`,
@@ -142,7 +142,7 @@ func TestDeliveriesOfSubscriptions(t *testing.T) {
 			t.Errorf("no %s in %s", part, shown.raw)
 		}
 	}
-	if d := f.get("/v1/deliveries/" + touchpoint).expect(t, 200); !strings.Contains(d.raw, `"nodeId":"hello","subscriptionId":null`) {
+	if d := f.get("/v1/deliveries/"+touchpoint).expect(t, 200); !strings.Contains(d.raw, `"nodeId":"hello","subscriptionId":null`) {
 		t.Errorf("of a touchpoint: %s", d.raw)
 	}
 	for query, want := range map[string]int{"": 2, "?subscriptionId=" + sub: 1, "?subscriptionId=sub_other": 0, "?enrollmentId=" + sub: 0, "?journeyId=" + journey: 1, fmt.Sprintf("?leadsId=%d", lead): 1} {
