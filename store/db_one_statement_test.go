@@ -335,6 +335,10 @@ func TestOneStatementAsTransaction(t *testing.T) {
 			var cohorts [2]waypost.Cohort
 			for i, way := range []*store.Store{s, byTransaction} { // what one claims belongs to no other test
 				journeys[i], hooks[i], _, _ = published(t, s, sc, 0)
+				_, err := s.CreateSubscription(ctx, sc, waypost.Subscription{
+					Name: "s", WebhookID: hooks[i], JourneyID: journeys[i], On: []waypost.Happening{waypost.EnrollmentEnded, waypost.DeliveryFailure},
+				})
+				must(t, err)
 				lead, err := s.CreateLead(ctx, sc, waypost.LeadFields{Name: "Ada"}, nil)
 				must(t, err)
 				leads[i] = lead.LeadsID
@@ -362,6 +366,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Openings   []waypost.Sending
 				Statistics waypost.Statistics
 				History    []waypost.WebhookInterval
+				Told       []string
 			}
 			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
@@ -431,6 +436,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				must(t, err)
 				st.History, err = s.WebhookHistory(ctx, sc, hooks[i], now, now.Add(time.Minute), time.Hour)
 				must(t, err)
+				st.Told = toldOnce(t, s, sc)
 				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID, st.Delivery.JourneyID, st.Delivery.WebhookID = "", "", 0, "", ""
 				st.Enrollment.JourneyID, st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", "", 0, time.Time{}, ""
 			}
@@ -444,11 +450,38 @@ func TestOneStatementAsTransaction(t *testing.T) {
 			if len(recorded) > 0 {
 				t.Errorf("the history has %+v", stand[0].History)
 			}
+			last := attempts[len(attempts)-1]
+			want := 0
+			if last.progress == completed || last.progress == late {
+				want++
+			}
+			if last.status == waypost.DeliveryFailed {
+				want++
+			}
+			if len(stand[0].Told) != want {
+				t.Errorf("told %q, want %d", stand[0].Told, want)
+			}
 			if len(stand[0].Attempts) != len(attempts) {
 				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))
 			}
 		})
 	}
+}
+
+// toldOnce is what subscriptions are told, without what tells two enrollments apart.
+func toldOnce(t *testing.T, s *store.Store, sc waypost.Scope) (told []string) {
+	t.Helper()
+	batches, _, err := s.TellSubscriptions(t.Context(), waypost.MaxCohort)
+	must(t, err)
+	for _, b := range batches {
+		for _, m := range b.Members {
+			_, _, body, err := s.Delivery(t.Context(), sc, m.MessageID)
+			must(t, err)
+			told = append(told, regexp.MustCompile(`"(messageId|enrollmentId|journeyId|webhookId|leadsId|createdAt)":("[^"]*"|\d+),?`).ReplaceAllString(string(body), ""))
+		}
+	}
+	slices.Sort(told)
+	return told
 }
 
 // openTwo opens the first attempts of two messages.

@@ -111,7 +111,7 @@ func (c *Client) StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch)
 		ID:                    b.ID,
 		TypedSearchAttributes: attributes,
 		StaticSummary:         redeliverySummary(in),
-		Priority:              redeliveryPriority(b.Scope, b.RedeliveryID),
+		Priority:              in.priority(),
 	}, TypeRedelivery, in)
 }
 
@@ -214,12 +214,12 @@ func cohortPriority(in JourneyInput) temporal.Priority {
 	return priority(in.Scope, prioritySingle)
 }
 
-// redeliveryPriority is high for a single redelivery, because a person waits for it.
-func redeliveryPriority(sc waypost.Scope, bulkID string) temporal.Priority {
-	if bulkID != "" {
-		return priority(sc, priorityBulk)
+// priority is high for a single redelivery, because a person waits for it.
+func (in *RedeliveryInput) priority() temporal.Priority {
+	if in.RedeliveryID != "" || in.tells() {
+		return priority(in.Scope, priorityBulk)
 	}
-	return priority(sc, prioritySingle)
+	return priority(in.Scope, prioritySingle)
 }
 
 // InputOf makes the start input of a cohort and its first search

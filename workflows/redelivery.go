@@ -35,7 +35,7 @@ type Redelivered struct {
 // nothing to do with the journeys that the messages come from. A signal (SignalWake)
 // has it look at what is recorded.
 func Redelivery(ctx workflow.Context, in RedeliveryInput) (RedeliveryResult, error) {
-	r := &redelivery{in: in, loop: newLoop(len(in.Members), redeliveryPriority(in.Scope, in.RedeliveryID))}
+	r := &redelivery{in: in, loop: newLoop(len(in.Members), in.priority())}
 	if err := r.run(ctx, r); err != nil {
 		return RedeliveryResult{}, err
 	}

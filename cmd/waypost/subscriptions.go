@@ -80,6 +80,9 @@ happens if the subscription was changed meanwhile.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := in.set()
 			if all {
+				if in.journey != "" {
+					return usagef("--journey is one and --all-journeys are all: give one of them")
+				}
 				set["journeyId"] = nil
 			}
 			if len(set) == 0 {
@@ -94,7 +97,6 @@ happens if the subscription was changed meanwhile.`,
 	}
 	in.flags(cmd)
 	cmd.Flags().BoolVar(&all, "all-journeys", false, "what happens in all journeys, where it was one")
-	cmd.MarkFlagsMutuallyExclusive("journey", "all-journeys")
 	matchFlag(cmd, "subscription")
 	return cmd
 }
