@@ -274,7 +274,9 @@ func subscriptionsUnderKills(t *testing.T, env ...string) {
 		return len(e.told()) >= len(want), fmt.Sprintf("%d of %d messages have come", len(e.told()), len(want))
 	})
 	harness.Eventually(t, time.Minute, func() (bool, string) {
-		var list struct{ Items []struct{ MessageID, Status string } }
+		var list struct {
+			Items []struct{ MessageID, Status string }
+		}
 		p.Do(t, http.MethodGet, "/v1/deliveries?limit=500&subscriptionId="+subscription, nil, &list)
 		for _, d := range list.Items {
 			if d.Status != string(waypost.DeliverySucceeded) {
