@@ -569,9 +569,8 @@ CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, message_id);
 CREATE INDEX deliveries_by_node ON deliveries (org, stage, node_id, message_id);
 CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
 CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
--- Those of subscriptions: of one, and by their age.
-CREATE INDEX deliveries_by_subscription ON deliveries (enrollment_id, message_id) WHERE leads_id = 0;
-CREATE INDEX deliveries_of_subscriptions ON deliveries (message_id) WHERE leads_id = 0;
+-- Those to one subscription; deliveries_by_lead has those to all, as of lead 0.
+CREATE INDEX deliveries_by_subscription ON deliveries (org, stage, enrollment_id, message_id) WHERE leads_id = 0;
 -- Nearly all deliveries go from pending to succeeded: leaving those out keeps all indexes
 -- untouched by that change. They are found by deliveries_by_scope. The columns behind
 -- message_id are what else is filtered by: rows that do not match are not read.
