@@ -19,6 +19,8 @@ const (
 	GrantLeadsExport         Grant = "leads.export"
 	GrantWebhooksRead        Grant = "webhooks.read"
 	GrantWebhooksWrite       Grant = "webhooks.write"
+	GrantSubscriptionsRead   Grant = "subscriptions.read"
+	GrantSubscriptionsWrite  Grant = "subscriptions.write"
 	GrantJourneysRead        Grant = "journeys.read"
 	GrantJourneysWrite       Grant = "journeys.write"
 	GrantJourneysRun         Grant = "journeys.run"
@@ -32,7 +34,7 @@ const (
 // AllGrants lists every grant.
 var AllGrants = []Grant{
 	GrantLeadsImport, GrantLeadsUpdate, GrantLeadsExport, GrantWebhooksRead, GrantWebhooksWrite,
-	GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
+	GrantSubscriptionsRead, GrantSubscriptionsWrite, GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
 	GrantDeliveriesRedeliver, GrantArticlesWrite, GrantTokensIssue, GrantAuditRead,
 }
 

@@ -30,9 +30,11 @@ const (
 	DeferUnreadable      = "unreadable"     // what it needs (its message, a secret of the webhook) cannot be decrypted: a key is missing
 )
 
-// Delivery is the record of one message: of one touchpoint of one enrollment.
+// Delivery is the record of one message: of one touchpoint of one enrollment, or of what a
+// subscription is told. The latter has no enrollment, journey, node and lead.
 type Delivery struct {
 	MessageID      string         `json:"messageId"`
+	SubscriptionID string         `json:"subscriptionId"` // "" of a touchpoint
 	EnrollmentID   string         `json:"enrollmentId"`
 	JourneyID      string         `json:"journeyId"`
 	JourneyVersion int            `json:"journeyVersion"`
@@ -72,12 +74,13 @@ type Attempt struct {
 
 // DeliveryFilter selects deliveries. Zero members do not filter.
 type DeliveryFilter struct {
-	JourneyID, NodeID, WebhookID, EnrollmentID, LaunchID string
-	LeadsID                                              int64
-	Statuses                                             []DeliveryStatus // any of them
-	ErrorClass                                           string           // of the last attempt, as HTTPStatus is
-	HTTPStatus                                           int
-	From, To                                             time.Time // of the message's creation; To is exclusive
+	JourneyID, NodeID, WebhookID, EnrollmentID, LaunchID, SubscriptionID string
+
+	LeadsID    int64
+	Statuses   []DeliveryStatus // any of them
+	ErrorClass string           // of the last attempt, as HTTPStatus is
+	HTTPStatus int
+	From, To   time.Time // of the message's creation; To is exclusive
 }
 
 // DeliveryGroupings are what deliveries can be grouped by.

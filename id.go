@@ -20,6 +20,8 @@ const (
 	PrefixImport      = "imp_"
 	PrefixRedelivery  = "rdl_"
 	PrefixAudit       = "aud_" // of entries, which answers do not show
+	// A subscription's messages have its id where those of journeys have the enrollment's.
+	PrefixSubscription = "sub_"
 	// PrefixRedeliveryBatch names the workflows of redeliveries, PrefixCohort those of
 	// journeys.
 	PrefixRedeliveryBatch = "rdb_"

@@ -54,7 +54,8 @@ type Round struct {
 
 // RedeliveryBatch is a group of messages, of any journeys and webhooks of a scope,
 // that one workflow redelivers: a single one, or up to MaxCohort of a bulk
-// redelivery. ID is the workflow's id.
+// redelivery; or up to MaxCohort new messages of subscriptions, in their first round. ID is
+// the workflow's id.
 type RedeliveryBatch struct {
 	ID           string
 	RedeliveryID string // "" for a message that was redelivered by itself
@@ -62,7 +63,8 @@ type RedeliveryBatch struct {
 	Members      []RedeliveryMember
 }
 
-// RedeliveryMember is one message of a batch.
+// RedeliveryMember is one message of a batch. Of a subscription's, EnrollmentID is the
+// subscription's id and Visit the number of what it is told; it has no journey and no lead.
 type RedeliveryMember struct {
 	EnrollmentID string `json:"enrollment"`
 	Visit        int    `json:"visit"`

@@ -32,12 +32,15 @@ const (
 	DropWebhookHour = "webhookHour"
 	DropJourneyHour = "journeyHour" // of the statistics of a journey
 	DropAudit       = "audit"
+	// Messages to subscriptions belong to no enrollment.
+	DropSubscriptionPayload  = "subscriptionPayload"
+	DropSubscriptionDelivery = "subscriptionDelivery" // with its attempts
 )
 
 // DropKinds lists them.
 var DropKinds = []string{
 	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
-	DropWebhookHour, DropJourneyHour, DropAudit,
+	DropWebhookHour, DropJourneyHour, DropAudit, DropSubscriptionPayload, DropSubscriptionDelivery,
 }
 
 // Age is how long things of a kind are kept; 0 is for ever.
@@ -62,6 +65,10 @@ func (r Retention) Age(kind string) time.Duration {
 		return HistoryAge
 	case DropAudit:
 		return r.Audit
+	case DropSubscriptionPayload:
+		return shorter(r.Payloads, r.Deliveries)
+	case DropSubscriptionDelivery:
+		return r.Deliveries
 	}
 	return r.Events
 }

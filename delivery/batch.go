@@ -36,7 +36,7 @@ type Item struct {
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 	// Round is set in a redelivery, which does not concern the enrollment: its State has the
-	// Visit only.
+	// Visit only. It is 1 for a new message to a subscription, whose id is EnrollmentID then.
 	Round int `json:"round,omitempty"`
 }
 
@@ -68,8 +68,9 @@ func (i Item) AttemptRound() waypost.Round {
 	return waypost.Round{Touchpoint: i.Touchpoint(), Round: max(i.Round, 1)}
 }
 
-// redelivers tells whether the item is a message that is sent once more.
-func (i Item) redelivers() bool { return i.Round > 1 }
+// redelivers tells whether the item is a message that is sent once more, or one to a
+// subscription, which is no touchpoint of a journey either.
+func (i Item) redelivers() bool { return i.Round > 0 }
 
 // Progress is what to record of the item: the entries that are not written yet and the
 // given ones, with the state after them; nil if there are none.

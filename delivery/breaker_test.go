@@ -2,12 +2,14 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +166,65 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	if total != 92 {
 		t.Errorf("%d attempts are recorded, 92 POSTs were made", total)
 	}
+}
+
+// A webhook's breaker that opens is told once, by whichever process meets it: the one that
+// opened it may die before it has told.
+func TestBreakerThatOpensIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 60)
+	w.clock.stop()
+	server := miniredis.RunT(t)
+	server.SetTime(w.clock.now())
+	ctx, sc := context.Background(), scope
+	hook, err := w.store.CreateWebhook(ctx, sc, waypost.Webhook{Name: "ear", URL: "https://example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true})
+	must(t, err)
+	_, err = w.store.CreateSubscription(ctx, sc, waypost.Subscription{Name: "s", WebhookID: hook.ID, On: []waypost.Happening{waypost.WebhookFailing}})
+	must(t, err)
+	told := func(want int) {
+		t.Helper()
+		batches, _, err := w.store.TellSubscriptions(ctx, waypost.MaxCohort)
+		must(t, err)
+		n := 0
+		for _, b := range batches {
+			n += len(b.Members)
+		}
+		if n != want {
+			t.Errorf("told %d times, want %d", n, want)
+		}
+	}
+	mute := &muteStore{Store: w.store}
+	mute.mute.Store(true)
+	one, other := w.guarded(mute, server.Addr()), w.guarded(w.store, server.Addr())
+	all := w.items
+	w.answer(hangUp)
+	deliver := func(a *delivery.Engine, items []delivery.Item) {
+		t.Helper()
+		w.items = items
+		_, err := w.deliver(a)
+		must(t, err)
+	}
+	deliver(one, all[:30])
+	told(0) // it could not tell
+	deliver(other, all[30:40])
+	told(1)
+	mute.mute.Store(false)
+	deliver(one, all[40:50])
+	deliver(other, all[50:])
+	told(0)
+}
+
+// muteStore cannot tell that a webhook is failing while it is mute.
+type muteStore struct {
+	*store.Store
+	mute atomic.Bool
+}
+
+func (s *muteStore) AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) error {
+	if s.mute.Load() {
+		return errors.New("the process dies")
+	}
+	return s.Store.AnnounceFailing(ctx, sc, webhookID, opened)
 }
 
 // meanwhileStore has something happen just before deferrals are written down.

@@ -21,6 +21,7 @@ type Store interface {
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error
 	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
+	AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) error
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
 	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
@@ -61,6 +62,7 @@ type Engine struct {
 	process  string // names this process in attempts that it opens
 	versions *lru.Cache[string, Version]
 	hooks    *lru.Cache[hookKey, waypost.Webhook]
+	failing  *lru.Cache[string, time.Time] // by circuit: the opening that was last announced
 	flights  flights
 	posts    goroutines
 	waiting  slots         // of batches that wait for receivers
@@ -105,6 +107,7 @@ func New(o Options) *Engine {
 		process:  waypost.NewID("prc_", time.Now()),
 		versions: newKept[string, Version](),
 		hooks:    newKept[hookKey, waypost.Webhook](),
+		failing:  newKept[string, time.Time](),
 		posts:    newGoroutines(),
 		opening:  make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 

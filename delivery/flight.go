@@ -174,6 +174,9 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
 	told := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
+	if !outcome.Succeed {
+		r.announceFailing(context.WithoutCancel(ctx), r.batch.Scope, r.hook)
+	}
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}

@@ -145,6 +145,7 @@ func (l ledgerBreakers) Alive(_ context.Context, _ string, t int64, _ bool) func
 	return nil
 }
 func (ledgerBreakers) Holds(context.Context, string) bool { return true }
+func (ledgerBreakers) OpenSince(string) time.Time         { return time.Time{} }
 
 // Whatever a batch comes to, each POST that was admitted gives its slot back once, and a
 // batch without POSTs gives the breaker's ticket back once. Of a batch with POSTs each one

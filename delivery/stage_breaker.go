@@ -27,6 +27,9 @@ type Breakers interface {
 	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context))
 	// Holds tells whether the breaker is not closed.
 	Holds(ctx context.Context, circuit string) bool
+	// OpenSince is when the breaker opened, as far as this process knows; zero if it is
+	// closed.
+	OpenSince(circuit string) time.Time
 }
 
 // alwaysClosed are the Breakers of an Engine without any.
@@ -39,6 +42,7 @@ func (alwaysClosed) Return(context.Context, string, int64)                      
 func (alwaysClosed) Failed(context.Context, string, int64, bool, bool, time.Duration) {}
 func (alwaysClosed) Alive(context.Context, string, int64, bool) func(context.Context) { return nil }
 func (alwaysClosed) Holds(context.Context, string) bool                               { return false }
+func (alwaysClosed) OpenSince(string) time.Time                                       { return time.Time{} }
 
 // pass is what a run was admitted with by the breaker.
 type pass struct {
@@ -56,6 +60,7 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
 	granted, ticket, wait := r.breakers.Admit(ctx, circuit, len(due), lease)
 	r.pass = &pass{circuit, ticket}
+	r.announceFailing(ctx, r.batch.Scope, r.hook)
 	if granted == len(due) {
 		return due, nil
 	}
@@ -70,6 +75,26 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		comeAgain(due[granted:])
 	}
 	return due[:granted], nil
+}
+
+// announceFailing announces that the breaker of a webhook is open, once for each opening. The
+// attempt that opens it does so, and whoever meets an open one: its process may have died.
+func (e *Engine) announceFailing(ctx context.Context, sc waypost.Scope, hook waypost.Webhook) {
+	circuit := hook.Circuit()
+	opened := e.breakers.OpenSince(circuit)
+	if opened.IsZero() {
+		return
+	}
+	if last, known := e.failing.Get(circuit); known && last.Equal(opened) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if err := e.store.AnnounceFailing(ctx, sc, hook.ID, opened); err != nil {
+		e.log.Error("announce that a webhook is failing; will retry with its next message", "webhook", hook.ID, "error", err)
+		return
+	}
+	e.failing.Add(circuit, opened)
 }
 
 // waitedForBreaker tells whether the message waits for the breaker, by what is recorded.

@@ -91,6 +91,11 @@ func journeyPath(f *fixture) string {
 	return "/v1/journeys/" + journey
 }
 
+func subscriptionTo(f *fixture) string {
+	hook, _ := f.welcoming()
+	return fmt.Sprintf(`{"name":"s","webhookId":%q,"on":["enrollment.ended"]}`, hook)
+}
+
 const exits = `{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`
 
 // changes has every route that changes something, or exports it, by its operation, and the
@@ -212,6 +217,17 @@ var changes = map[string]change{
 	}},
 	"importArticles": {action: "article.import", make: func(*fixture) call {
 		return call{method: "POST", target: "/v1/articles/import", body: `{"id":"a3","tenant_id":"t1","name":"n","identifier":"n"}`, headers: map[string]string{"Content-Type": "application/x-ndjson"}}
+	}},
+	"createSubscription": {action: "subscription.create", make: func(f *fixture) call {
+		return call{method: "POST", target: "/v1/subscriptions", body: subscriptionTo(f)}
+	}},
+	"patchSubscription": {"subscription.update", true, func(f *fixture) call {
+		id := f.send("POST", "/v1/subscriptions", subscriptionTo(f)).expect(f.t, 201).str(f.t, "id")
+		return call{method: "PATCH", target: "/v1/subscriptions/" + id, body: `{"name":"other"}`}
+	}},
+	"deleteSubscription": {"subscription.delete", false, func(f *fixture) call {
+		id := f.send("POST", "/v1/subscriptions", subscriptionTo(f)).expect(f.t, 201).str(f.t, "id")
+		return call{method: "DELETE", target: "/v1/subscriptions/" + id}
 	}},
 	"importEvents": {action: "event.import", make: func(f *fixture) call {
 		line := fmt.Sprintf(`{"eventId":"e1","name":"cart","leadsId":%d}`, f.newLead("Ada"))

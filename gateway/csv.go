@@ -79,12 +79,13 @@ var deliveryFields = []struct {
 	text func(*deliveryAnswer) *string // of a delivery's cell, nil for null
 }{
 	{"messageId", func(d *deliveryAnswer) *string { return &d.MessageID }},
-	{"enrollmentId", func(d *deliveryAnswer) *string { return &d.EnrollmentID }},
-	{"journeyId", func(d *deliveryAnswer) *string { return &d.JourneyID }},
-	{"journeyVersion", func(d *deliveryAnswer) *string { return decimal(&d.JourneyVersion) }},
-	{"nodeId", func(d *deliveryAnswer) *string { return &d.NodeID }},
+	{"enrollmentId", func(d *deliveryAnswer) *string { return d.EnrollmentID }},
+	{"journeyId", func(d *deliveryAnswer) *string { return d.JourneyID }},
+	{"journeyVersion", func(d *deliveryAnswer) *string { return decimal(d.JourneyVersion) }},
+	{"nodeId", func(d *deliveryAnswer) *string { return d.NodeID }},
+	{"subscriptionId", func(d *deliveryAnswer) *string { return d.SubscriptionID }},
 	{"webhookId", func(d *deliveryAnswer) *string { return &d.WebhookID }},
-	{"leadsId", func(d *deliveryAnswer) *string { return decimal(&d.LeadsID) }},
+	{"leadsId", func(d *deliveryAnswer) *string { return decimal(d.LeadsID) }},
 	{"status", func(d *deliveryAnswer) *string { return (*string)(&d.Status) }},
 	{"deferredReason", func(d *deliveryAnswer) *string { return d.DeferredReason }},
 	{"succeed", func(d *deliveryAnswer) *string {

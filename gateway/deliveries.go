@@ -31,15 +31,17 @@ type Deliveries interface {
 	RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int) ([]time.Time, error)
 }
 
-// deliveryAnswer is a delivery as it is answered: null where nothing is known yet.
+// deliveryAnswer is a delivery as it is answered: null where nothing is known yet. A message
+// to a subscription has no enrollment, journey, node and lead, others have no subscription.
 type deliveryAnswer struct {
 	MessageID      string                 `json:"messageId"`
-	EnrollmentID   string                 `json:"enrollmentId"`
-	JourneyID      string                 `json:"journeyId"`
-	JourneyVersion int                    `json:"journeyVersion"`
-	NodeID         string                 `json:"nodeId"`
+	EnrollmentID   *string                `json:"enrollmentId"`
+	JourneyID      *string                `json:"journeyId"`
+	JourneyVersion *int                   `json:"journeyVersion"`
+	NodeID         *string                `json:"nodeId"`
+	SubscriptionID *string                `json:"subscriptionId"`
 	WebhookID      string                 `json:"webhookId"`
-	LeadsID        int64                  `json:"leadsId"`
+	LeadsID        *int64                 `json:"leadsId"`
 	Status         waypost.DeliveryStatus `json:"status"`
 	DeferredReason *string                `json:"deferredReason"`
 	Succeed        *bool                  `json:"succeed"`
@@ -57,12 +59,15 @@ type deliveryAnswer struct {
 
 func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
 	ans := deliveryAnswer{
-		MessageID: d.MessageID, EnrollmentID: d.EnrollmentID, JourneyID: d.JourneyID, JourneyVersion: d.JourneyVersion,
-		NodeID: d.NodeID, WebhookID: d.WebhookID, LeadsID: d.LeadsID, Status: d.Status, DeferredReason: orNull(d.DeferredReason),
-		Succeed: d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), ErrorClass: orNull(d.ErrorClass), Attempts: d.Attempts,
+		MessageID: d.MessageID, EnrollmentID: orNull(d.EnrollmentID), JourneyID: orNull(d.JourneyID), JourneyVersion: orNull(d.JourneyVersion),
+		NodeID: orNull(d.NodeID), SubscriptionID: orNull(d.SubscriptionID), WebhookID: d.WebhookID, LeadsID: orNull(d.LeadsID), Status: d.Status,
+		DeferredReason: orNull(d.DeferredReason),
+		Succeed:        d.Succeed, Message: orNull(d.Message), HTTPStatus: orNull(d.HTTPStatus), ErrorClass: orNull(d.ErrorClass), Attempts: d.Attempts,
 		NextAttemptAt: stampOrNull(d.NextAttemptAt), FirstAttemptAt: stampOrNull(d.FirstAttemptAt),
-		LastAttemptAt: stampOrNull(d.LastAttemptAt), TemporalURL: orNull(a.TemporalURL(d.JourneyID, d.LeadsID)),
-		GaveUp: orNull(d.GaveUp),
+		LastAttemptAt: stampOrNull(d.LastAttemptAt), GaveUp: orNull(d.GaveUp),
+	}
+	if d.SubscriptionID == "" {
+		ans.TemporalURL = orNull(a.TemporalURL(d.JourneyID, d.LeadsID))
 	}
 	if d.Attempts > 0 {
 		ans.DurationMs = &d.DurationMs
@@ -117,7 +122,7 @@ func deliveryFilter(r *request) waypost.DeliveryFilter {
 	p := &r.queryFaults
 	f := waypost.DeliveryFilter{
 		JourneyID: r.params["journeyId"], NodeID: r.params["nodeId"], WebhookID: r.params["webhookId"], EnrollmentID: r.params["enrollmentId"],
-		LaunchID: r.params["launchId"], LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), From: r.moment("from"), To: r.moment("to"),
+		LaunchID: r.params["launchId"], SubscriptionID: r.params["subscriptionId"], LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), From: r.moment("from"), To: r.moment("to"),
 	}
 	f.Statuses = several(p, "status", r.text("status"), deliveryStatuses, waypost.DetailInvalidFormat,
 		"must be pending, retrying, deferred, succeeded, failed or canceled, or several of them with commas between")
@@ -170,7 +175,7 @@ func answerGroup(g waypost.DeliveryGroup, by []string) groupAnswer {
 		case waypost.GroupWebhookID:
 			ans.WebhookID = d.WebhookID
 		case waypost.GroupNodeID:
-			ans.NodeID = d.NodeID
+			ans.NodeID = orNull(d.NodeID)
 		}
 	}
 	return ans

@@ -117,7 +117,7 @@ func TestDeliveries(t *testing.T) {
 
 	// One that succeeded, one in retry, one that is under way.
 	common := func(i int) string {
-		return fmt.Sprintf(`{"messageId":"%s","enrollmentId":"%s","journeyId":"%s","journeyVersion":1,"nodeId":"hello","webhookId":"%s","leadsId":%d,`, messages[i], enrollments[i], journeyID, hook, leads[i])
+		return fmt.Sprintf(`{"messageId":"%s","enrollmentId":"%s","journeyId":"%s","journeyVersion":1,"nodeId":"hello","subscriptionId":null,"webhookId":"%s","leadsId":%d,`, messages[i], enrollments[i], journeyID, hook, leads[i])
 	}
 	request := func(i int) string {
 		return fmt.Sprintf(`"request":{"method":"POST","url":"https://example.com/hook","headers":{"Connection":"keep-alive","Content-Length":"%d","Content-Type":"application/json","Host":"example.com","User-Agent":"Waypost/%s"},"body":{"messageId":"%s"}},"payloadDropped":false,"payloadUnreadable":false}`,

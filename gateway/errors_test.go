@@ -138,10 +138,11 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 	}
 	key := keyOf(careful)
 	objects := map[string]string{
-		"/v1/leads/{id}":    fmt.Sprintf("/v1/leads/%d", f.newLead("Ada")),
-		"/v1/webhooks/{id}": "/v1/webhooks/" + f.newWebhook("https://example.com"),
-		"/v1/journeys/{id}": f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, http.StatusCreated).header.Get("Location"),
-		"/v1/articles/{id}": f.putArticle(`{"id":"a-1","tenant_id":"site","name":"n","identifier":"i"}`).header.Get("Location"),
+		"/v1/leads/{id}":         fmt.Sprintf("/v1/leads/%d", f.newLead("Ada")),
+		"/v1/webhooks/{id}":      "/v1/webhooks/" + f.newWebhook("https://example.com"),
+		"/v1/subscriptions/{id}": "/v1/subscriptions/" + f.newSubscription(f.newWebhook("https://example.com"), `"import.ended"`),
+		"/v1/journeys/{id}":      f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, http.StatusCreated).header.Get("Location"),
+		"/v1/articles/{id}":      f.putArticle(`{"id":"a-1","tenant_id":"site","name":"n","identifier":"i"}`).header.Get("Location"),
 	}
 	changes := 0
 	for _, o := range signedOperations() {

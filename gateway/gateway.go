@@ -22,25 +22,26 @@ import (
 // Options is everything that a gateway needs; all members but TrustedProxies,
 // SearchOrigins, Away, Observe and Trace must be set.
 type Options struct {
-	Applications Applications
-	Leads        Leads
-	Imports      Imports
-	Webhooks     Webhooks
-	Breakers     Breakers
-	Journeys     Journeys
-	Enrollments  Enrollments
-	Launches     Launches
-	Controls     Controls
-	Events       Events
-	Deliveries   Deliveries
-	Audit        Audit
-	Articles     Articles
-	Reindexes    Reindexes
-	Search       Search
-	Nonces       Nonces
-	Rates        Rates
-	Keys         Keys
-	Sender       Sender
+	Applications  Applications
+	Leads         Leads
+	Imports       Imports
+	Webhooks      Webhooks
+	Subscriptions Subscriptions
+	Breakers      Breakers
+	Journeys      Journeys
+	Enrollments   Enrollments
+	Launches      Launches
+	Controls      Controls
+	Events        Events
+	Deliveries    Deliveries
+	Audit         Audit
+	Articles      Articles
+	Reindexes     Reindexes
+	Search        Search
+	Nonces        Nonces
+	Rates         Rates
+	Keys          Keys
+	Sender        Sender
 	// Waker is woken when workflows have something to do: launches, imports, events, what
 	// was resumed, canceled or enabled.
 	Waker Waker

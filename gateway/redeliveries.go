@@ -37,12 +37,15 @@ type deliveryFilterBody struct {
 	WebhookID    *string `json:"webhookId"`
 	EnrollmentID *string `json:"enrollmentId"`
 	LaunchID     *string `json:"launchId"`
-	LeadsID      *int64  `json:"leadsId"`
-	Status       *string `json:"status"` // several with commas between them
-	ErrorClass   *string `json:"errorClass"`
-	HTTPStatus   *int64  `json:"httpStatus"`
-	From         *string `json:"from"`
-	To           *string `json:"to"`
+
+	SubscriptionID *string `json:"subscriptionId"`
+
+	LeadsID    *int64  `json:"leadsId"`
+	Status     *string `json:"status"` // several with commas between them
+	ErrorClass *string `json:"errorClass"`
+	HTTPStatus *int64  `json:"httpStatus"`
+	From       *string `json:"from"`
+	To         *string `json:"to"`
 }
 
 func decodeRedelivery(r *request) (f waypost.DeliveryFilter, err error) {
@@ -70,6 +73,7 @@ func (b deliveryFilterBody) read(p *waypost.Problems, path string) (f waypost.De
 		{"webhookId", waypost.PrefixWebhook, "a webhook", b.WebhookID, &f.WebhookID},
 		{"enrollmentId", waypost.PrefixEnrollment, "an enrollment", b.EnrollmentID, &f.EnrollmentID},
 		{"launchId", waypost.PrefixLaunch, "a launch", b.LaunchID, &f.LaunchID},
+		{"subscriptionId", waypost.PrefixSubscription, "a subscription", b.SubscriptionID, &f.SubscriptionID},
 	} {
 		if id.raw == nil {
 			continue
@@ -129,7 +133,7 @@ func answerRedelivery(r waypost.Redelivery) redeliveryAnswer {
 		CreatedAt: stamp(r.CreatedAt), StartedAt: stampOrNull(r.StartedAt), EndedAt: stampOrNull(r.EndedAt),
 		Filter: deliveryFilterBody{
 			JourneyID: orNull(f.JourneyID), NodeID: orNull(f.NodeID), WebhookID: orNull(f.WebhookID), EnrollmentID: orNull(f.EnrollmentID),
-			LaunchID: orNull(f.LaunchID), LeadsID: orNull(f.LeadsID), Status: orNull(joined(f.Statuses)), ErrorClass: orNull(f.ErrorClass),
+			LaunchID: orNull(f.LaunchID), SubscriptionID: orNull(f.SubscriptionID), LeadsID: orNull(f.LeadsID), Status: orNull(joined(f.Statuses)), ErrorClass: orNull(f.ErrorClass),
 			HTTPStatus: orNull(int64(f.HTTPStatus)), From: stampOrNull(&f.From), To: stampOrNull(&f.To),
 		},
 	}

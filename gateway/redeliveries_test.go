@@ -92,7 +92,7 @@ func TestRedeliveries(t *testing.T) {
 	redelivery := made.str(t, "id")
 	path := "/v1/redeliveries/" + redelivery
 	want := `{"id":"` + redelivery + `","status":"pending","message":null,"filter":{"journeyId":"` + id + `","nodeId":null,"webhookId":null,"enrollmentId":null,` +
-		`"launchId":null,"leadsId":null,"status":"failed","errorClass":null,"httpStatus":null,"from":null,"to":"2029-12-31T23:00:00.000Z"},"total":0,"redelivered":0,"skipped":0,"succeeded":0,"failed":0,"canceled":0,` +
+		`"launchId":null,"subscriptionId":null,"leadsId":null,"status":"failed","errorClass":null,"httpStatus":null,"from":null,"to":"2029-12-31T23:00:00.000Z"},"total":0,"redelivered":0,"skipped":0,"succeeded":0,"failed":0,"canceled":0,` +
 		`"createdAt":"` + at + `","startedAt":null,"endedAt":null}`
 	if made.raw != want || made.header.Get("Location") != path || f.wakes.n.Load() != woken+1 {
 		t.Errorf("got  %s at %q\nwant %s", made.raw, made.header.Get("Location"), want)

@@ -62,7 +62,8 @@ var (
 	launchQuery  = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
 
 	deliveryFilterQuery = []string{
-		"journeyId", "nodeId", "webhookId", "leadsId", "enrollmentId", "launchId", "status", "errorClass", "httpStatus", "from", "to",
+		"journeyId", "nodeId", "webhookId", "leadsId", "enrollmentId", "launchId", "subscriptionId", "status", "errorClass", "httpStatus", "from",
+		"to",
 	}
 	deliveryQuery        = append(slices.Clone(deliveryFilterQuery), pageQuery...)
 	deliverySummaryQuery = append(slices.Clone(deliveryFilterQuery), "groupBy")
@@ -96,6 +97,12 @@ var routes = []route{
 	{"GET", "/v1/webhooks/:id/health", waypost.GrantWebhooksRead, noBody, nil, (*api).showHealth},
 	{"GET", "/v1/webhooks/:id/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*api).showHistory},
 	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
+
+	{"POST", "/v1/subscriptions", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*api).createSubscription},
+	{"GET", "/v1/subscriptions", waypost.GrantSubscriptionsRead, noBody, pageQuery, (*api).listSubscriptions},
+	{"GET", "/v1/subscriptions/:id", waypost.GrantSubscriptionsRead, noBody, nil, (*api).showSubscription},
+	{"PATCH", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*api).patchSubscription},
+	{"DELETE", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, noBody, nil, waking((*api).deleteSubscription)},
 
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
 	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*api).listJourneys},

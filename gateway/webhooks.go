@@ -249,9 +249,9 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 	if err := decode(r, &shape); err != nil {
 		return answer{}, err
 	}
-	var patch map[string]any
-	if err := json.Unmarshal(r.body, &patch); err != nil {
-		return answer{}, fmt.Errorf("read patch: %w", err)
+	patch, err := readPatch(r.body)
+	if err != nil {
+		return answer{}, err
 	}
 	w, err := a.Webhooks.UpdateWebhook(ctx, r.by(), r.param("id"), func(w *waypost.Webhook) error {
 		before := *w
@@ -321,19 +321,27 @@ func (a *api) checkPatch(patch map[string]any) error {
 	return err
 }
 
+// readPatch reads a merge patch whose shape is checked.
+func readPatch(body []byte) (patch map[string]any, err error) {
+	if err = json.Unmarshal(body, &patch); err != nil {
+		err = fmt.Errorf("read patch: %w", err)
+	}
+	return patch, err
+}
+
 // merged is the document of a body after a merge patch.
-func merged(body webhookBody, patch map[string]any) ([]byte, error) {
+func merged(body any, patch map[string]any) ([]byte, error) {
 	before, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("write webhook: %w", err)
+		return nil, fmt.Errorf("write a %T: %w", body, err)
 	}
 	var doc map[string]any
 	if err := json.Unmarshal(before, &doc); err != nil {
-		return nil, fmt.Errorf("read webhook: %w", err)
+		return nil, fmt.Errorf("read a %T: %w", body, err)
 	}
 	after, err := json.Marshal(merge(doc, patch))
 	if err != nil {
-		return nil, fmt.Errorf("write merged webhook: %w", err)
+		return nil, fmt.Errorf("write a merged %T: %w", body, err)
 	}
 	return after, nil
 }

@@ -198,6 +198,21 @@ func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
 	return known.Open
 }
 
+// OpenSince is when the breaker opened, as far as this process knows, which asks nobody; zero
+// if it is closed. All processes that share a Redis know an opening by the same time.
+func (b *Breakers) OpenSince(circuit string) time.Time {
+	b.mu.Lock()
+	e := b.entries[circuit]
+	b.mu.Unlock()
+	if e == nil {
+		return time.Time{}
+	}
+	if c, _ := b.known(e); c.Open {
+		return time.UnixMilli(c.Opened).UTC()
+	}
+	return time.Time{}
+}
+
 // State is where a breaker stands.
 type State struct {
 	Name string // closed, open or halfOpen

@@ -289,12 +289,21 @@ func auditedLaunch(l waypost.Launch) fields {
 	return members
 }
 
+func auditedSubscription(s waypost.Subscription) fields {
+	members := fields{"name": s.Name, "webhookId": s.WebhookID, "on": s.On}
+	if s.JourneyID != "" {
+		members["journeyId"] = s.JourneyID
+	}
+	return members
+}
+
 // auditedFilter is a filter of deliveries as the audit log tells it: it names nobody.
 func auditedFilter(f waypost.DeliveryFilter) fields {
 	members := fields{"status": f.Statuses}
 	for name, value := range map[string]any{
 		"journeyId": f.JourneyID, "nodeId": f.NodeID, "webhookId": f.WebhookID, "enrollmentId": f.EnrollmentID, "launchId": f.LaunchID,
-		"leadsId": f.LeadsID, "errorClass": f.ErrorClass, "httpStatus": f.HTTPStatus,
+		"subscriptionId": f.SubscriptionID,
+		"leadsId":        f.LeadsID, "errorClass": f.ErrorClass, "httpStatus": f.HTTPStatus,
 	} {
 		if value != "" && value != int64(0) && value != 0 {
 			members[name] = value

@@ -429,6 +429,9 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (ch
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
 		return false, err
 	}
+	if err := s.announceLaunches(ctx, tx, ids, waypost.LaunchCanceled, "CAST(? AS BIGINT)", stamp{now}); err != nil {
+		return false, err
+	}
 	return true, s.notifyWhole(ctx, tx, ids)
 }
 
@@ -641,6 +644,9 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 		Set("ended_at = CASE WHEN created_at > ? THEN created_at ELSE ? END", now, now). // clocks of processes disagree
 		Where("id IN (?)", bun.List(live)).Exec(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.announceEnds(ctx, tx, live); err != nil {
 		return nil, err
 	}
 	if err := s.freeEntries(ctx, tx, ended); err != nil {

@@ -83,6 +83,21 @@ func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stm
 	return tx.Tx.PrepareContext(ctx, text)
 }
 
+// exec runs a statement of the hot path in a transaction; its text never changes, and it
+// returns no rows.
+func (s *Store) exec(ctx context.Context, tx bun.Tx, text string, args ...any) error {
+	if s.postgres {
+		_, err := tx.Tx.ExecContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+		return err
+	}
+	stmt, err := s.statement(ctx, tx, text)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.ExecContext(context.WithoutCancel(ctx), args...)
+	return err
+}
+
 // query runs a statement of the hot path, in a transaction or, if tx is nil, outside
 // of one; its text never changes.
 func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -52,6 +53,10 @@ type deliveryRow struct {
 	GaveUp waypost.GaveUp `bun:"gave_up"`
 }
 
+// isSubscription tells whether a delivery's id of an enrollment is a subscription's: see
+// announcements.
+func isSubscription(id string) bool { return strings.HasPrefix(id, waypost.PrefixSubscription) }
+
 func messagePurpose(id string) string { return "message/" + id }
 
 // newDeliveryRow is the row of a touchpoint that has none yet.
@@ -83,13 +88,17 @@ func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 	if r.Status == waypost.DeliveryFailed { // the last attempt may be of an earlier round
 		gaveUp = r.GaveUp
 	}
-	return waypost.Delivery{
+	d := waypost.Delivery{
 		MessageID: r.MessageID, EnrollmentID: r.EnrollmentID, JourneyID: r.JourneyID, JourneyVersion: r.JourneyVersion,
 		NodeID: r.NodeID, WebhookID: r.WebhookID, LaunchID: text(r.LaunchID), LeadsID: r.LeadsID, Status: r.Status, DeferredReason: r.DeferredReason,
 		Succeed: r.Succeed, Message: gaveUp.Explain(message), HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass, Attempts: r.Attempts,
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs, GaveUp: gaveUp,
 	}
+	if isSubscription(r.EnrollmentID) {
+		d.SubscriptionID, d.EnrollmentID = r.EnrollmentID, ""
+	}
+	return d
 }
 
 func (r *deliveryRow) sending(body []byte) waypost.Sending {

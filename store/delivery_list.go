@@ -62,7 +62,10 @@ func filterDeliveries(q *bun.SelectQuery, f waypost.DeliveryFilter) {
 	if f.EnrollmentID != "" {
 		// As a subquery, so that the few rows are found by the enrollment's key and not
 		// by walking through the scope in the list's order.
-		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ?)", cleanText(f.EnrollmentID))
+		q.Where("message_id IN (SELECT message_id FROM deliveries WHERE enrollment_id = ? AND leads_id <> 0)", cleanText(f.EnrollmentID))
+	}
+	if f.SubscriptionID != "" {
+		q.Where("enrollment_id = ? AND leads_id = 0", cleanText(f.SubscriptionID)) // an index has the two
 	}
 	trouble := inTrouble(f.Statuses)
 	switch {

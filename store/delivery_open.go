@@ -71,7 +71,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 	}
 	var fresh []deliveryRow
 	for _, o := range first {
-		if !sendings[o.Touchpoint].Capped && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
+		if !sendings[o.Touchpoint].Capped && o.Attempt == 1 && o.Round <= 1 && !isSubscription(o.EnrollmentID) && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
 			row := newDeliveryRow(o.Touchpoint, o.Scope, o.Delivery)
 			row.open(o)
 			fresh = append(fresh, row)
@@ -127,8 +127,8 @@ func (s *Store) heldOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touc
 	groups := map[group][]string{}
 	var rounds []waypost.Round
 	for _, o := range openings {
-		if o.Round > 1 {
-			rounds = append(rounds, waypost.Round{Touchpoint: o.Touchpoint, Round: o.Round})
+		if o.Round > 1 || isSubscription(o.EnrollmentID) {
+			rounds = append(rounds, waypost.Round{Touchpoint: o.Touchpoint, Round: max(o.Round, 1)})
 			continue
 		}
 		key := group{o.Delivery.JourneyID, o.Delivery.LaunchID}
@@ -279,7 +279,7 @@ func alike(openings []waypost.Opening) bool {
 	like := openings[0]
 	seen := make(map[waypost.Touchpoint]bool, len(openings))
 	for _, o := range openings {
-		if o.Attempt < 1 || o.Round > 1 || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
+		if o.Attempt < 1 || o.Round > 1 || isSubscription(o.EnrollmentID) || o.Interrupts || seen[o.Touchpoint] || (o.Attempt == 1) != (like.Attempt == 1) {
 			return false
 		}
 		if o.Attempt == 1 && (!o.Cap.None() || o.Body == nil || o.Delivery.MessageID == "") || o.Attempt > 1 && o.Body != nil {

@@ -80,6 +80,9 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	if err := s.addToHistory(ctx, tx, run.history); err != nil {
 		return err
 	}
+	if err := s.announceFailures(ctx, tx, run.failures); err != nil {
+		return err
+	}
 	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
 }
 
@@ -169,6 +172,7 @@ type recording struct {
 	superseded map[attemptKey]attemptRow
 	history    webhookDeltas
 	progress   []waypost.Progress
+	failures   []waypost.Touchpoint // that have failed for good
 }
 
 func (run *recording) record(r waypost.AttemptRecord, response []byte) {
@@ -210,6 +214,9 @@ func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 	}
 	row.setLast(a)
 	row.conclude(r)
+	if row.Status == waypost.DeliveryFailed {
+		run.failures = append(run.failures, r.Touchpoint)
+	}
 	if r.Progress != nil {
 		run.progress = append(run.progress, *r.Progress)
 	}
@@ -330,7 +337,8 @@ func recordEnds(before, from, when string) string {
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
 		FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
 		` + insertTimelineRow.suffix + `),
-	c AS ` + insertDeltas("SELECT journey_id, version, ($29::text[])[delta] AS delta FROM e") + `
+	c AS ` + insertDeltas("SELECT journey_id, version, ($29::text[])[delta] AS delta FROM e") + `,
+	n AS (` + announceEndsAndFailures + `)
 	SELECT CAST((SELECT count(*) FROM d) = $30 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $30 AS ` + asExpected + `)`
 }
 
@@ -347,7 +355,7 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
 	for _, r := range all {
 		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
-		if !known || r.Round > 1 || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID] || !inSequence(r.Progress) {
+		if !known || r.Round > 1 || isSubscription(r.EnrollmentID) || r.Outcome.ErrorClass == waypost.ClassInterrupted || r.Outcome.At.IsZero() || seen[r.EnrollmentID] || !inSequence(r.Progress) {
 			rest = append(rest, r)
 		} else {
 			g := group{later: r.Attempt > 1, stays: r.Progress == nil}

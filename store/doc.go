@@ -18,6 +18,7 @@
 //	db_bulk.go           statements that write many rows of one shape
 //	db_dialect.go        lockFor, list, in, …: what the databases say differently
 //	db_one_statement.go  operations that are one statement on PostgreSQL
+//	db_announcements.go  statements that announce what happened
 //	db_columns.go        times, JSON and secrets as columns
 //	db_errors.go         error codes, Away, wrap
 //
@@ -42,6 +43,7 @@
 //	webhook.go            Webhooks
 //	webhook_health.go     what the health of a webhook is read from
 //	webhook_history.go    how its attempts ended, hour by hour
+//	subscription.go       Subscriptions: webhooks that are told what happens
 //
 // Who enters a journey, and where they stand.
 //
@@ -78,6 +80,8 @@
 //	delivery_deferrals.go  deliveries that are held back
 //	redelivery.go          bulk redeliveries
 //	redelivery_rounds.go   rounds of attempts after the first
+//	announcement.go        what happened and is to be told
+//	subscription_tell.go   messages to subscriptions
 //
 // What the pump and the sweeps do.
 //

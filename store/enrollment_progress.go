@@ -186,6 +186,15 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 	if err := s.count(ctx, tx, run.tallies); err != nil {
 		return err
 	}
+	var ended []string
+	for _, m := range run.moves {
+		if m.Status.Ended() {
+			ended = append(ended, m.EnrollmentID)
+		}
+	}
+	if err := s.announceEnds(ctx, tx, ended); err != nil {
+		return err
+	}
 	return s.freeEntries(ctx, tx, endsOf(run.moves, enrollments))
 }
 

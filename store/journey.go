@@ -325,6 +325,12 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 		}
 		v = row.version(sc)
 		v.Fresh = true
+		err = s.announce(ctx, tx, happening{Scope: sc, what: waypost.JourneyPublished, journeyID: id, at: v.PublishedAt, data: journeyPublished{
+			JourneyID: id, JourneyName: v.Name, Version: v.Version,
+		}})
+		if err != nil {
+			return err
+		}
 		return s.keep(ctx, tx, v)
 	})
 	return v, err

@@ -70,21 +70,37 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 // settledAtOnce is how many launches a sweep settles at most.
 const settledAtOnce = 1000
 
+// SettleLaunches notes which launches have completed, and announces it, if anybody subscribes
+// to that. more tells that there may be others.
+func (s *Store) SettleLaunches(ctx context.Context) (more bool, err error) {
+	defer wrap(&err, "settle launches")
+	told, err := s.r.NewSelect().Model((*subscriptionTypeRow)(nil)).Where("type = ?", waypost.LaunchEnded).Exists(ctx)
+	if err != nil || !told {
+		return false, err
+	}
+	n, err := s.settleLaunches(ctx)
+	return n == settledAtOnce, err
+}
+
 // settleLaunches notes which launches have completed since it last looked, so that lists of
-// those that have not ended pass over them.
-func (s *Store) settleLaunches(ctx context.Context) error {
-	err := s.writeRows(ctx, settledAtOnce, func(ctx context.Context, tx bun.Tx) error {
+// those that have not ended pass over them. It returns how many.
+func (s *Store) settleLaunches(ctx context.Context) (n int, err error) {
+	err = s.writeRows(ctx, settledAtOnce, func(ctx context.Context, tx bun.Tx) error {
 		var ids []string
 		q := tx.NewSelect().Model((*launchRow)(nil)).Column("id").
 			Where("la.ended = '' AND la.cron IS NULL AND la.done_at IS NOT NULL AND NOT " + launchActive).Order("id").Limit(settledAtOnce)
 		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
 			return err
 		}
+		n = len(ids)
+		if err := s.announceLaunches(ctx, tx, ids, waypost.LaunchCompleted, s.in(launchEnd)); err != nil {
+			return err
+		}
 		_, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("ended = ?", waypost.LaunchCompleted).Where("id IN (?)", bun.List(ids)).Exec(ctx)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("settle launches: %w", err)
+		return 0, fmt.Errorf("settle launches: %w", err)
 	}
-	return nil
+	return n, nil
 }

@@ -90,7 +90,7 @@ func eraseLeadless(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
 	var leadless []touchpointRow
 	err := tx.NewSelect().With("u", tx.NewValues(&keys)).Model((*deliveryRow)(nil)).Column("enrollment_id", "visit").TableExpr("u").
 		Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit").
-		Where("NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)").Scan(ctx, &leadless)
+		Where("d.leads_id <> 0 AND NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)").Scan(ctx, &leadless)
 	if err != nil {
 		return fmt.Errorf("look for deleted leads: %w", err)
 	}

@@ -93,6 +93,11 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 		if err := s.audit(ctx, tx, author, "lead.import", row.ID, nil, told); err != nil {
 			return err
 		}
+		if row.Status.Ended() {
+			if err := s.announceImport(ctx, tx, &row); err != nil {
+				return err
+			}
+		}
 		return s.keep(ctx, tx, made)
 	})
 	return made, err
@@ -165,8 +170,10 @@ func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status
 	if _, err := tx.NewUpdate().Model(row).Column("status", "message", "ended_at").WherePK().Exec(ctx); err != nil {
 		return err
 	}
-	_, err := tx.NewDelete().Model((*importPartRow)(nil)).Where("import_id = ?", row.ID).Exec(ctx)
-	return err
+	if _, err := tx.NewDelete().Model((*importPartRow)(nil)).Where("import_id = ?", row.ID).Exec(ctx); err != nil {
+		return err
+	}
+	return s.announceImport(ctx, tx, row)
 }
 
 // ImportErrors calls each for every row of an import that has failed so far, by
@@ -324,5 +331,8 @@ func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *imp
 	}
 	_, err = tx.NewUpdate().Model(&row).
 		Column("status", "created", "updated", "failed", "parts_done", "started_at", "ended_at").WherePK().Exec(ctx)
+	if err == nil && row.Status.Ended() {
+		err = s.announceImport(ctx, tx, &row)
+	}
 	return row.imported(), err
 }

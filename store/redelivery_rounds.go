@@ -13,7 +13,8 @@ import (
 	"waypost"
 )
 
-// roundRow is a round after the first, with how the round before it ended.
+// roundRow is a round after the first, with how the round before it ended, or the first round
+// of a message to a subscription.
 type roundRow struct {
 	bun.BaseModel `bun:"table:delivery_rounds,alias:dr"`
 
@@ -240,8 +241,8 @@ func (r *deliveryRow) beginRound() {
 	r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
 }
 
-// lookUpNeeds says which of the deliveries can never be redelivered, because they
-// have no stored message (any more), or their webhook or their lead was deleted.
+// lookUpNeeds says which of the deliveries can never be redelivered, because they have no
+// stored message (any more), or their webhook, their lead or their subscription was deleted.
 func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]error, error) {
 	absent := map[waypost.Touchpoint]error{}
 	if len(deliveries) == 0 {
@@ -249,8 +250,9 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 	}
 	var webhooks []string
 	var leads []int64
+	var subscriptions []string
 	for _, row := range deliveries {
-		webhooks, leads = append(webhooks, row.WebhookID), append(leads, row.LeadsID)
+		webhooks, leads, subscriptions = append(webhooks, row.WebhookID), append(leads, row.LeadsID), append(subscriptions, row.EnrollmentID)
 	}
 	values := sortedKeys(slices.Collect(maps.Keys(deliveries)))
 	var rendered []touchpointRow
@@ -268,9 +270,17 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 	if err != nil {
 		return nil, fmt.Errorf("look for leads: %w", err)
 	}
+	var subscribed []string
+	err = s.lockFor(tx.NewSelect().Model((*subscriptionRow)(nil)).Column("id").Where("id IN (?)", bun.List(distinct(subscriptions))).Order("id"), forKey).
+		Scan(ctx, &subscribed)
+	if err != nil {
+		return nil, fmt.Errorf("look for subscriptions: %w", err)
+	}
 	for key, row := range deliveries {
 		switch {
-		case !slices.Contains(there, row.LeadsID):
+		case isSubscription(row.EnrollmentID) && !slices.Contains(subscribed, row.EnrollmentID):
+			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "subscriptionId", "subscription %s was deleted: it is told nothing more", row.EnrollmentID)
+		case !isSubscription(row.EnrollmentID) && !slices.Contains(there, row.LeadsID):
 			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "leadsId", "lead %d was deleted: nothing more is sent about it", row.LeadsID)
 		case !slices.Contains(rendered, touchpointRow(key)) && row.LastAttempt > 0 && row.ErrorClass != waypost.ClassRender:
 			absent[key] = waypost.Errorf(waypost.CodeUnprocessableEntity, "messageId", "message %s is no longer kept, so it cannot be sent again", row.MessageID)
@@ -325,7 +335,7 @@ func (s *Store) Redeliver(ctx context.Context, by waypost.Caller, messageID stri
 }
 
 // StoppedRounds tells which of the rounds are to make no further attempt: those of
-// a bulk redelivery that was canceled, and those of leads that were deleted.
+// a bulk redelivery that was canceled, and those of leads and subscriptions that were deleted.
 func (s *Store) StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error) {
 	return s.stoppedRounds(ctx, s.r, rounds)
 }
@@ -341,7 +351,8 @@ func (s *Store) stoppedRounds(ctx context.Context, db bun.IDB, rounds []waypost.
 		Join("JOIN delivery_rounds AS dr ON dr.enrollment_id = u.enrollment_id AND dr.visit = u.visit AND dr.round = u.round").
 		Join("JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit").
 		Join("LEFT JOIN redeliveries AS rd ON rd.id = dr.redelivery_id").
-		Where("rd.canceled_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)").Scan(ctx, &rows)
+		Where(`rd.canceled_at IS NOT NULL OR d.leads_id <> 0 AND NOT EXISTS (SELECT 1 FROM leads AS l WHERE l.leads_id = d.leads_id)
+			OR d.leads_id = 0 AND NOT EXISTS (SELECT 1 FROM subscriptions AS su WHERE su.id = d.enrollment_id)`).Scan(ctx, &rows)
 	if err != nil {
 		return nil, fmt.Errorf("look for stopped rounds: %w", err)
 	}
@@ -438,7 +449,7 @@ var cancelRound = bulk{
 func (s *Store) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) error {
 	var rows []roundKey
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("enrollment_id", "visit", "round").
-		Where(undecided+" AND d.open_attempt = 0 AND d.round > 1").Order("d.enrollment_id", "d.visit")
+		Where(undecided+" AND d.open_attempt = 0 AND (d.round > 1 OR d.leads_id = 0)").Order("d.enrollment_id", "d.visit")
 	which(q)
 	if err := s.lock(q, "d").Scan(ctx, &rows); err != nil || len(rows) == 0 {
 		return err

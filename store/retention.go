@@ -146,12 +146,13 @@ func (s *Store) beginSweep(ctx context.Context, keep waypost.Retention, kinds []
 		now := s.time()
 		p = sweepPlace{Kind: kind, Before: now.Add(-age).UnixMicro()}
 		if kind == waypost.DropAnswer { // every sweep drops those, whatever it keeps
-			err = s.settleLaunches(ctx)
+			_, err = s.settleLaunches(ctx)
 		}
 		if kind == waypost.DropDelivery { // their enrollments stay as long
-			if p.Caps, err = s.longerCaps(ctx, now, age); err == nil {
-				err = s.settleRedeliveries(ctx, p.before())
-			}
+			p.Caps, err = s.longerCaps(ctx, now, age)
+		}
+		if err == nil && (kind == waypost.DropDelivery || kind == waypost.DropSubscriptionDelivery) {
+			err = s.settleRedeliveries(ctx, p.before())
 		}
 		return p, err
 	}
@@ -195,6 +196,9 @@ var sweepers = map[string]sweeper{
 	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
 	waypost.DropJourneyHour: {(*Store).journeyHourPage, (*Store).dropJourneyHours},
 	waypost.DropAudit:       {(*Store).auditPage, (*Store).dropAudit},
+
+	waypost.DropSubscriptionPayload:  {(*Store).toldPayloadPage, (*Store).dropToldPayloads},
+	waypost.DropSubscriptionDelivery: {(*Store).toldDeliveryPage, (*Store).dropToldDeliveries},
 }
 
 func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
@@ -349,21 +353,26 @@ func (s *Store) dropAttempts(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 	return deleteOf(ctx, tx, "attempts", keys)
 }
 
+// deleteDeliveries deletes deliveries, which are locked, with all that belongs to them.
+func (s *Store) deleteDeliveries(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
+	batches, err := s.lockBatches(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	for _, table := range []string{"messages", "attempts", "delivery_rounds", "deliveries"} {
+		if _, err := deleteOf(ctx, tx, table, keys); err != nil {
+			return err
+		}
+	}
+	return dropBatches(ctx, tx, batches)
+}
+
 func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	deliveries, keys, err := s.lockOver(ctx, tx, p, rows, " AND "+deliveryCounted)
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	batches, err := s.lockBatches(ctx, tx, keys)
-	if err != nil {
-		return 0, err
-	}
-	for _, table := range []string{"messages", "attempts", "delivery_rounds", "deliveries"} {
-		if _, err := deleteOf(ctx, tx, table, keys); err != nil {
-			return 0, err
-		}
-	}
-	if err := dropBatches(ctx, tx, batches); err != nil {
+	if err := s.deleteDeliveries(ctx, tx, keys); err != nil {
 		return 0, err
 	}
 	sums := map[droppedKey]droppedRow{}
@@ -374,6 +383,56 @@ func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, row
 		addDropped(sums, droppedKey{d.JourneyID, text(d.LaunchID), waypost.DropDelivery, string(d.Status)}, stamp{})
 	}
 	return len(keys), s.countDropped(ctx, tx, sums)
+}
+
+// toldOver says that a message to a subscription (its delivery is d) was decided before a
+// time, in all of its rounds.
+const toldOver = `d.status IN ('succeeded', 'failed', 'canceled') AND d.open_attempt = 0 AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
+	AND NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
+		AND (dr.began_at >= ?0 OR dr.canceled_at >= ?0))`
+
+// toldPage lists messages to subscriptions in the order of their ids, which is that of time.
+func (s *Store) toldPage(p sweepPlace, and string) *bun.SelectQuery {
+	q := s.r.NewSelect().TableExpr("deliveries").Column("message_id").Where("leads_id = 0 AND message_id > ? AND message_id < ?", p.ID, p.born(waypost.PrefixMessage)).
+		Order("message_id").Limit(s.sweepPage())
+	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("k.message_id AS id, 0 AS number").
+		ColumnExpr("COALESCE("+toldOver+" AND "+and+", FALSE) AS is_over", p.before()).
+		Join("JOIN deliveries AS d ON d.message_id = k.message_id AND d.leads_id = 0").Order("k.message_id")
+}
+
+const (
+	toldStored  = "EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
+	toldCounted = `NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr JOIN redeliveries AS rd ON rd.id = dr.redelivery_id
+		WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND rd.ended_at IS NULL)`
+)
+
+func (s *Store) toldPayloadPage(p sweepPlace) *bun.SelectQuery  { return s.toldPage(p, toldStored) }
+func (s *Store) toldDeliveryPage(p sweepPlace) *bun.SelectQuery { return s.toldPage(p, toldCounted) }
+
+// lockTold locks the deliveries of the messages that are still over, as lockOver does.
+func (s *Store) lockTold(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (keys []touchpointRow, err error) {
+	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("d.enrollment_id", "d.visit").
+		Where("d.message_id IN (?) AND d.leads_id = 0", bun.List(idsOf(rows))).Where(toldOver+" AND "+and, p.before()).Order("d.enrollment_id", "d.visit")
+	return keys, s.lockFor(q, forDelete+" OF d"+skipLocked).Scan(ctx, &keys)
+}
+
+// dropToldPayloads drops messages to subscriptions, and what the receivers answered.
+func (s *Store) dropToldPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	keys, err := s.lockTold(ctx, tx, p, rows, toldStored)
+	if err != nil {
+		return 0, err
+	}
+	return clearPayloads(ctx, tx, keys)
+}
+
+// dropToldDeliveries drops deliveries of messages to subscriptions with all that belongs to
+// them. No journey and no launch counts them.
+func (s *Store) dropToldDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	keys, err := s.lockTold(ctx, tx, p, rows, toldCounted)
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	return len(keys), s.deleteDeliveries(ctx, tx, keys)
 }
 
 // enrollmentOver says that an enrollment (alias e) ended before a time, and has no

@@ -232,6 +232,11 @@ func (s *Store) UpdateWebhook(ctx context.Context, by waypost.Caller, id string,
 		if err := s.auditWebhook(ctx, tx, author, "webhook.update", &before, &w); err != nil {
 			return err
 		}
+		if before.Enabled && !w.Enabled {
+			if err := s.announceDisabled(ctx, tx, sc, w); err != nil {
+				return err
+			}
+		}
 		return s.release(ctx, tx, sc, id, released(before, w))
 	})
 	return w, err
@@ -277,8 +282,8 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 	}
 	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
 		SELECT w.workflow_id, '', '', ?, 0, TRUE FROM (
-			SELECT CASE WHEN d.round = 1 THEN e.cohort_id ELSE dr.workflow_id END AS workflow_id, d.deferred_since
-			FROM deliveries AS d JOIN enrollments AS e ON e.id = d.enrollment_id
+			SELECT COALESCE(dr.workflow_id, e.cohort_id) AS workflow_id, d.deferred_since
+			FROM deliveries AS d LEFT JOIN enrollments AS e ON e.id = d.enrollment_id
 			LEFT JOIN delivery_rounds AS dr ON dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND dr.round = d.round
 			WHERE d.org = ? AND d.stage = ? AND d.trouble = ? AND d.webhook_id = ? AND d.deferred_reason IN (?)
 		) AS w WHERE w.workflow_id IS NOT NULL GROUP BY w.workflow_id ORDER BY min(w.deferred_since), w.workflow_id`,
@@ -300,13 +305,15 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.
 			return err
 		}
 		row.Enabled, row.DisabledReason, row.UpdatedAt = false, reason, stamp{s.time()}
-		_, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx)
-		return err
+		if _, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return s.announceDisabled(ctx, tx, sc, waypost.Webhook{ID: row.ID, Name: row.Name, DisabledReason: reason, UpdatedAt: row.UpdatedAt.Time})
 	})
 }
 
 // DeleteWebhook deletes a webhook unless check (unless nil), which sees it as it is,
-// refuses. Conflict if a published version names it, NotFound if the scope has none of
+// refuses. Conflict if a published version names it or a subscription uses it, NotFound if the scope has none of
 // this id.
 func (s *Store) DeleteWebhook(ctx context.Context, by waypost.Caller, id string, check func(waypost.Webhook) error) (err error) {
 	defer wrap(&err, "delete webhook %s", clip(id))
@@ -332,6 +339,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, by waypost.Caller, id string,
 		}
 		if len(named) > 0 {
 			return waypost.Errorf(waypost.CodeConflict, "id", "version %d of journey %s names the webhook", named[0].Version, named[0].JourneyID)
+		}
+		if err := s.subscribedWebhook(ctx, tx, id); err != nil {
+			return err
 		}
 		if _, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 			return err

@@ -37,6 +37,7 @@ type Outbox interface {
 	MarkRedeliveryStarted(ctx context.Context, id string) error
 	RedeliveryStep(ctx context.Context) (more bool, err error)
 	CancelLeftRounds(ctx context.Context, batchID string) error
+	TellSubscriptions(ctx context.Context, limit int) (batches []waypost.RedeliveryBatch, more bool, err error)
 
 	ClaimNotices(ctx context.Context, limit int, bulk bool) ([]waypost.Notice, error)
 	DeleteNotices(ctx context.Context, ids []int64) error
@@ -44,6 +45,7 @@ type Outbox interface {
 	FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error)
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
+	SettleLaunches(ctx context.Context) (more bool, err error)
 
 	FoldStatistics(ctx context.Context, limit int) (more bool, err error)
 
@@ -170,6 +172,7 @@ func (p *Pump) lanes() []lane {
 		// Lest what concerns one enrollment waits behind everybody who waited for a webhook.
 		{"tell workflows of changes for many", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, true) }},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
+		{"tell subscriptions", sweepEvery, (*Pump).tellSubscriptions},
 	}
 	for range launched {
 		lanes = append(lanes, lane{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
@@ -211,11 +214,12 @@ func (p *Pump) Run(ctx context.Context) {
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
-	// Nobody waits for what is folded, and nobody wakes it: the more there is, the cheaper it is.
+	// Nobody wakes what is folded and settled: the more there is, the cheaper it is.
 	for _, fold := range []lane{
 		{"fold statistics", sweepEvery, (*Pump).foldStatistics},
 		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
 		{"fold the names of events", foldEvery, (*Pump).foldEventNames},
+		{"settle launches", foldEvery, (*Pump).settleLaunches},
 	} {
 		running.Go(func() { p.run(ctx, fold, nil) })
 	}
@@ -376,11 +380,7 @@ func (p *Pump) startImports(ctx context.Context) (more bool, err error) {
 // advance.
 func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 	began := time.Now()
-	batches := unstarted[waypost.RedeliveryBatch]{
-		kind: KindRedelivery, find: p.outbox.UnstartedRedeliveries, id: func(b waypost.RedeliveryBatch) string { return b.ID },
-		start: p.starter.StartRedelivery, mark: p.outbox.MarkRedeliveryStarted,
-	}
-	if more, err = batches.startAll(ctx, p); err != nil || more {
+	if more, err = p.redeliveries().startAll(ctx, p); err != nil || more {
 		return more, err
 	}
 	if more, err = p.outbox.RedeliveryStep(ctx); err != nil || !more {
@@ -392,6 +392,32 @@ func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 	}
 	yield(ctx, redeliverYield, took)
 	return true, nil
+}
+
+// tellSubscriptions makes messages of what happened and starts the workflows that send them.
+// What it cannot start is found by redeliver.
+func (p *Pump) tellSubscriptions(ctx context.Context) (more bool, err error) {
+	began := time.Now()
+	batches, more, err := p.outbox.TellSubscriptions(ctx, waypost.MaxCohort)
+	if err != nil || len(batches) == 0 {
+		return more, err
+	}
+	var errs error
+	for _, b := range batches {
+		errs = errors.Join(errs, p.redeliveries().startOne(ctx, p, b))
+	}
+	if more && errs == nil && (lately(&p.single) || lately(&p.launch)) {
+		yield(ctx, redeliverYield, time.Since(began))
+	}
+	return more, errs
+}
+
+// redeliveries are started as all that has a workflow of its own.
+func (p *Pump) redeliveries() unstarted[waypost.RedeliveryBatch] {
+	return unstarted[waypost.RedeliveryBatch]{
+		kind: KindRedelivery, find: p.outbox.UnstartedRedeliveries, id: func(b waypost.RedeliveryBatch) string { return b.ID },
+		start: p.starter.StartRedelivery, mark: p.outbox.MarkRedeliveryStarted,
+	}
 }
 
 // unstarted is a kind of what has a workflow of its own, and how it is started.
@@ -412,16 +438,21 @@ func (u unstarted[T]) startAll(ctx context.Context, p *Pump) (more bool, err err
 	}
 	var errs error
 	for _, one := range found {
-		err := p.limited(ctx, func(ctx context.Context) error { return u.start(ctx, one) })
-		if err == nil {
-			p.observe.Started(u.kind, 1)
-			if err = u.mark(ctx, u.id(one)); err != nil {
-				err = fmt.Errorf("mark %s %s as started: %w", u.kind, u.id(one), err)
-			}
-		}
-		errs = errors.Join(errs, err)
+		errs = errors.Join(errs, u.startOne(ctx, p, one))
 	}
 	return len(found) == staleLimit, errs
+}
+
+// startOne starts what is claimed.
+func (u unstarted[T]) startOne(ctx context.Context, p *Pump, one T) error {
+	if err := p.limited(ctx, func(ctx context.Context) error { return u.start(ctx, one) }); err != nil {
+		return err
+	}
+	p.observe.Started(u.kind, 1)
+	if err := u.mark(ctx, u.id(one)); err != nil {
+		return fmt.Errorf("mark %s %s as started: %w", u.kind, u.id(one), err)
+	}
+	return nil
 }
 
 // tell signals workflows, each once for all that has gathered for it.
@@ -505,6 +536,11 @@ func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
 // foldStatistics adds to the statistics of journeys what has changed of them.
 func (p *Pump) foldStatistics(ctx context.Context) (more bool, err error) {
 	return p.outbox.FoldStatistics(ctx, foldsAtOnce)
+}
+
+// settleLaunches notes which launches have ended, for those who are told of it.
+func (p *Pump) settleLaunches(ctx context.Context) (more bool, err error) {
+	return p.outbox.SettleLaunches(ctx)
 }
 
 // foldHistory adds to the history of webhooks what was attempted.

@@ -322,6 +322,64 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 	t.Logf("%d in bulk, %d alone, in %d batches over %d faults", begun, single, len(temporal.redelivered), temporal.faults)
 }
 
+// Whatever Temporal does, several pumps have each subscription told of each thing once.
+func TestPumpTellsEachOnce(t *testing.T) {
+	t.Parallel()
+	const imports = 250
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	db := storetest.SQLite(t, time.Now)
+	made := newFixture(t, db)
+	var subscriptions []string
+	for range 2 {
+		s, err := db.CreateSubscription(ctx, sc, waypost.Subscription{Name: "s", WebhookID: made.hook, On: []waypost.Happening{waypost.ImportEnded}})
+		must(t, err)
+		subscriptions = append(subscriptions, s.ID)
+	}
+	temporal := &unreliable{redelivered: map[string]waypost.RedeliveryBatch{}}
+	_, wait := runPumps(ctx, db, temporal, 3)
+	for range imports { // without rows they end at once
+		_, err := db.CreateImport(ctx, sc, waypost.Import{AppID: "app_test", Mode: waypost.ImportCreate}, func(func(waypost.ImportRow, error) bool) {})
+		must(t, err)
+	}
+	told := func() (messages int) {
+		temporal.mu.Lock()
+		defer temporal.mu.Unlock()
+		for _, b := range temporal.redelivered {
+			messages += len(b.Members)
+		}
+		return messages
+	}
+	for told() < 2*imports {
+		sleep(ctx, 5*time.Millisecond, nil)
+		must(t, ctx.Err())
+	}
+	for {
+		left, err := db.UnstartedRedeliveries(ctx, time.Now().Add(time.Hour), 1)
+		must(t, err)
+		if len(left) == 0 {
+			break
+		}
+		sleep(ctx, 5*time.Millisecond, nil)
+		must(t, ctx.Err())
+	}
+	cancel()
+	wait()
+	times, messages := map[string]int{}, map[string]int{}
+	for _, b := range temporal.redelivered {
+		for _, m := range b.Members {
+			messages[m.MessageID]++
+			times[m.EnrollmentID]++
+			if m.Round != 1 || m.LeadsID != 0 || m.WebhookID != made.hook {
+				t.Errorf("member %+v", m)
+			}
+		}
+	}
+	if len(messages) != 2*imports || times[subscriptions[0]] != imports || times[subscriptions[1]] != imports || temporal.faults == 0 {
+		t.Errorf("%d messages, %v, over %d faults", len(messages), times, temporal.faults)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -56,6 +56,11 @@ func (o *leftOutbox) ClaimNotices(context.Context, int, bool) ([]waypost.Notice,
 }
 
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
+func (o *leftOutbox) SettleLaunches(context.Context) (bool, error)     { return false, nil }
+
+func (o *leftOutbox) TellSubscriptions(context.Context, int) ([]waypost.RedeliveryBatch, bool, error) {
+	return nil, false, nil
+}
 
 func (o *leftOutbox) FoldStatistics(context.Context, int) (bool, error)     { return false, nil }
 func (o *leftOutbox) FoldWebhookHistory(context.Context, int) (bool, error) { return false, nil }

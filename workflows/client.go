@@ -111,7 +111,7 @@ func (c *Client) StartRedelivery(ctx context.Context, b waypost.RedeliveryBatch)
 		ID:                    b.ID,
 		TypedSearchAttributes: attributes,
 		StaticSummary:         redeliverySummary(in),
-		Priority:              redeliveryPriority(b.Scope, b.RedeliveryID),
+		Priority:              in.priority(),
 	}, TypeRedelivery, in)
 }
 
@@ -122,12 +122,18 @@ func RedeliveryInputOf(b waypost.RedeliveryBatch) (RedeliveryInput, temporal.Sea
 	var leads, journeys []string
 	for _, m := range b.Members {
 		in.Members = append(in.Members, Redelivered{RedeliveryMember: m})
+		if m.LeadsID == 0 { // to a subscription
+			continue
+		}
 		leads = append(leads, strconv.FormatInt(m.LeadsID, 10))
 		if !slices.Contains(journeys, m.JourneyID) {
 			journeys = append(journeys, m.JourneyID)
 		}
 	}
-	updates := []temporal.SearchAttributeUpdate{AttrLead.ValueSet(leads)}
+	var updates []temporal.SearchAttributeUpdate
+	if len(leads) > 0 {
+		updates = append(updates, AttrLead.ValueSet(leads))
+	}
 	if len(b.Members) > 0 {
 		in.Webhook = b.Members[0].WebhookID
 		updates = append(updates, AttrWebhook.ValueSet(in.Webhook))
@@ -208,12 +214,12 @@ func cohortPriority(in JourneyInput) temporal.Priority {
 	return priority(in.Scope, prioritySingle)
 }
 
-// redeliveryPriority is high for a single redelivery, because a person waits for it.
-func redeliveryPriority(sc waypost.Scope, bulkID string) temporal.Priority {
-	if bulkID != "" {
-		return priority(sc, priorityBulk)
+// priority is high for a single redelivery, because a person waits for it.
+func (in *RedeliveryInput) priority() temporal.Priority {
+	if in.RedeliveryID != "" || in.tells() {
+		return priority(in.Scope, priorityBulk)
 	}
-	return priority(sc, prioritySingle)
+	return priority(in.Scope, prioritySingle)
 }
 
 // InputOf makes the start input of a cohort and its first search

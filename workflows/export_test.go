@@ -2,7 +2,7 @@ package workflows
 
 var (
 	CohortPriority     = cohortPriority
-	RedeliveryPriority = redeliveryPriority
+	RedeliveryPriority = (*RedeliveryInput).priority
 	Thousands          = thousands
 	ScheduleSpec       = scheduleSpec
 )

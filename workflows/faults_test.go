@@ -129,7 +129,7 @@ func TestFairnessKeyFits(t *testing.T) {
 	if err := (&waypost.Application{Org: org, Name: "x"}).Validate(); err != nil && strings.Contains(err.Error(), "org") {
 		t.Fatal(err)
 	}
-	if key := workflows.RedeliveryPriority(waypost.Scope{Org: org}, "").FairnessKey; len(key) > 64 {
+	if key := workflows.RedeliveryPriority(&workflows.RedeliveryInput{Scope: waypost.Scope{Org: org}}).FairnessKey; len(key) > 64 {
 		t.Errorf("key of %d bytes", len(key))
 	}
 }

@@ -28,13 +28,14 @@ type Redelivered struct {
 	Done bool `json:"done,omitempty"`
 }
 
-// Redelivery sends 1 to 100 stored messages once more, until each is decided: those
+// Redelivery sends 1 to 100 stored messages once more, or for the first time if they are to
+// subscriptions, until each is decided: those
 // of a webhook that are due together go out as a batch, what failed comes again in
 // waves by the webhook's schedule, what is deferred is looked at again. It has
 // nothing to do with the journeys that the messages come from. A signal (SignalWake)
 // has it look at what is recorded.
 func Redelivery(ctx workflow.Context, in RedeliveryInput) (RedeliveryResult, error) {
-	r := &redelivery{in: in, loop: newLoop(len(in.Members), redeliveryPriority(in.Scope, in.RedeliveryID))}
+	r := &redelivery{in: in, loop: newLoop(len(in.Members), in.priority())}
 	if err := r.run(ctx, r); err != nil {
 		return RedeliveryResult{}, err
 	}
@@ -81,7 +82,7 @@ func (r *redelivery) dispatch(ctx workflow.Context) {
 	}
 	for _, g := range due {
 		r.regular(ctx, call{
-			activity: activitiesOf.RedeliverBatch, title: fmt.Sprintf("redeliver → %s, %s", g.key, count(len(g.members), "message")),
+			activity: activitiesOf.RedeliverBatch, title: fmt.Sprintf("%s → %s, %s", r.in.verb(), g.key, count(len(g.members), "message")),
 			webhook: g.key, batch: r.batch(g.key, g.members), members: g.members, answered: forEach(g.members, r.redelivered),
 		})
 	}
@@ -155,6 +156,9 @@ func (r *redelivery) details() string {
 		if m.Done {
 			return ""
 		}
+		if m.LeadsID == 0 {
+			return fmt.Sprintf("message %s: %s", m.MessageID, m.waits())
+		}
 		return fmt.Sprintf("message %s, lead %d: %s", m.MessageID, m.LeadsID, m.waits())
 	})
 	return b.String()
@@ -174,7 +178,7 @@ type RedeliveryResult struct {
 // RedeliveredLead names a message that was not delivered.
 type RedeliveredLead struct {
 	Message string `json:"message"`
-	Lead    int64  `json:"lead"`
+	Lead    int64  `json:"lead,omitempty"` // 0: it is to a subscription
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 }
@@ -196,8 +200,22 @@ func (r *redelivery) result() RedeliveryResult {
 	return result
 }
 
+// tells says that the messages are new ones, to subscriptions.
+func (in *RedeliveryInput) tells() bool { return len(in.Members) > 0 && in.Members[0].Round == 1 }
+
+// verb says what becomes of the messages.
+func (in *RedeliveryInput) verb() string {
+	if in.tells() {
+		return "send"
+	}
+	return "redeliver"
+}
+
 // redeliverySummary is the title of a Redelivery workflow in the Web UI.
 func redeliverySummary(in RedeliveryInput) string {
+	if in.tells() {
+		return "Telling subscriptions: " + count(len(in.Members), "message")
+	}
 	title := "Redelivery of " + count(len(in.Members), "message")
 	if in.RedeliveryID == "" && len(in.Members) == 1 {
 		title = "Redelivery of message " + in.Members[0].MessageID

@@ -281,11 +281,22 @@ func TestRedeliveryInput(t *testing.T) {
 	if leads, _ := attributes.GetKeywordList(workflows.AttrLead); len(leads) != 2 {
 		t.Errorf("leads %v", leads)
 	}
+	// Messages to subscriptions have neither leads nor a journey, and nobody waits for them.
+	told := waypost.RedeliveryBatch{ID: "rdb_1", Scope: scope, Members: []waypost.RedeliveryMember{{EnrollmentID: "sub_1", Visit: 1, Round: 1, MessageID: "msg_1", WebhookID: "whk_1"}}}
+	toldIn, attributes := workflows.RedeliveryInputOf(told)
+	if hook, _ := attributes.GetKeyword(workflows.AttrWebhook); hook != "whk_1" || attributes.ContainsKey(workflows.AttrJourney) || attributes.ContainsKey(workflows.AttrLead) {
+		t.Errorf("attributes of messages to subscriptions: %v", attributes)
+	}
+	if p := workflows.RedeliveryPriority(&toldIn); p.PriorityKey != workflows.RedeliveryPriority(&in).PriorityKey {
+		t.Errorf("their priority is %+v", p)
+	}
 	b.Members[1].JourneyID = "jrn_other"
 	if _, attributes = workflows.RedeliveryInputOf(b); attributes.ContainsKey(workflows.AttrJourney) {
 		t.Error("a journey stands for messages of several")
 	}
-	if bulk, single := workflows.RedeliveryPriority(scope, "rdl_1"), workflows.RedeliveryPriority(scope, ""); bulk.PriorityKey <= workflows.CohortPriority(workflows.JourneyInput{Scope: scope, LaunchID: "lch_1"}).PriorityKey ||
+	single := in
+	single.RedeliveryID = ""
+	if bulk, single := workflows.RedeliveryPriority(&in), workflows.RedeliveryPriority(&single); bulk.PriorityKey <= workflows.CohortPriority(workflows.JourneyInput{Scope: scope, LaunchID: "lch_1"}).PriorityKey ||
 		single.PriorityKey != workflows.CohortPriority(workflows.JourneyInput{Scope: scope}).PriorityKey {
 		t.Errorf("priorities %+v and %+v", bulk, single)
 	}

@@ -33,6 +33,7 @@ func deliveryFilters(statuses string) filters {
 		{"lead", "leadsId", "only those to this lead"},
 		{"enrollment", "enrollmentId", "only those of this enrollment"},
 		{"launch", "launchId", "only those of this launch"},
+		{"subscription", "subscriptionId", "only those to this subscription"},
 		{"status", "status", "only those that are " + statuses + "; several with commas between"},
 		{"error-class", "errorClass", "only those whose last attempt failed with this class, such as timeout"},
 		{"http-status", "httpStatus", "only those whose last attempt got this answer, such as 503"},

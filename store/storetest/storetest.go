@@ -61,6 +61,7 @@ func Run(t *testing.T, open Open) {
 		{"attempts", attemptTests},
 		{"caps", capTests},
 		{"redeliveries", redeliveryTests},
+		{"subscriptions", subscriptionTests},
 		{"retention", retentionTests},
 		{"erasure", erasureTests},
 		{"lists", listTests},

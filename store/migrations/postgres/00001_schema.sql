@@ -213,6 +213,7 @@ CREATE TABLE webhooks (
   previous_signing_secret BYTEA, -- sealed; signs too, for signing_overlap from signing_rotated_at on
   signing_rotated_at BIGINT,
   signing_overlap BIGINT NOT NULL, -- nanoseconds
+  failing_since BIGINT, -- the opening of its breaker that subscriptions were last told of
   tls_ca_certificate TEXT, -- PEM
   tls_client_certificate TEXT, -- PEM
   tls_client_key BYTEA, -- PEM, sealed
@@ -222,6 +223,45 @@ CREATE TABLE webhooks (
 CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
 CREATE INDEX webhooks_by_name ON webhooks (org, stage, name_folded, id);
 CREATE INDEX webhooks_by_enabled ON webhooks (org, stage, enabled, id);
+
+---- subscriptions
+
+-- Webhooks that are told what happens.
+CREATE TABLE subscriptions (
+  id TEXT COLLATE "C" PRIMARY KEY,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  name TEXT NOT NULL,
+  webhook_id TEXT COLLATE "C" NOT NULL REFERENCES webhooks (id),
+  journey_id TEXT COLLATE "C" NOT NULL, -- '': of all journeys
+  happenings TEXT NOT NULL, -- JSON array: the types that it is told
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL
+);
+CREATE INDEX subscriptions_by_scope ON subscriptions (org, stage, id);
+CREATE INDEX subscriptions_by_webhook ON subscriptions (webhook_id);
+
+-- Who is told of a type: whoever records a happening looks here.
+CREATE TABLE subscription_types (
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  type TEXT COLLATE "C" NOT NULL,
+  subscription_id TEXT COLLATE "C" NOT NULL REFERENCES subscriptions (id) ON DELETE CASCADE,
+  webhook_id TEXT COLLATE "C" NOT NULL, -- the subscription's
+  journey_id TEXT COLLATE "C" NOT NULL, -- the subscription's
+  since_at BIGINT NOT NULL, -- what happened before it is not told
+  PRIMARY KEY (org, stage, type, subscription_id)
+);
+
+-- What happened and is to be told, a row for each subscription, written in the transaction of
+-- what happened. The row of a subscription that was deleted is told to nobody.
+CREATE TABLE announcements (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- never used again: it is the visit of the delivery
+  subscription_id TEXT COLLATE "C" NOT NULL,
+  type TEXT COLLATE "C" NOT NULL,
+  at BIGINT NOT NULL,
+  data TEXT NOT NULL -- JSON object
+);
 
 ---- journeys
 
@@ -506,6 +546,8 @@ CREATE INDEX notices_others ON notices (id) WHERE NOT bulk;
 ---- deliveries
 
 -- Few rows and few index entries for a delivery: it is found by its enrollment and visit.
+-- A message to a subscription has that's id instead, the number of its announcement as visit,
+-- and neither journey ('') nor lead (0).
 -- The columns from last_round to gave_up describe its last attempt; only other attempts
 -- have rows of their own. The room in each page keeps the update that follows every insert
 -- off the indexes.
@@ -552,6 +594,8 @@ CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, message_id);
 CREATE INDEX deliveries_by_node ON deliveries (org, stage, node_id, message_id);
 CREATE INDEX deliveries_by_lead ON deliveries (leads_id, message_id);
 CREATE INDEX deliveries_by_launch ON deliveries (launch_id, message_id) WHERE launch_id IS NOT NULL;
+-- Those to one subscription; deliveries_by_lead has those to all, as of lead 0.
+CREATE INDEX deliveries_by_subscription ON deliveries (org, stage, enrollment_id, message_id) WHERE leads_id = 0;
 -- Nearly all deliveries go from pending to succeeded: leaving those out keeps all indexes
 -- untouched by that change. They are found by deliveries_by_scope. The columns behind
 -- message_id are what else is filtered and grouped by: only rows that are told are read.
@@ -595,7 +639,8 @@ CREATE TABLE attempts (
   PRIMARY KEY (enrollment_id, visit, round, attempt)
 );
 
--- Rounds after the first. The columns from status on tell how the round before it ended: a
+-- Rounds after the first, and the first one of a message to a subscription. The columns from
+-- status on tell how the round before it ended, if there was one: a
 -- journey goes by the first one for good.
 CREATE TABLE delivery_rounds (
   enrollment_id TEXT COLLATE "C" NOT NULL,
@@ -671,7 +716,7 @@ CREATE INDEX redeliveries_to_step ON redeliveries (stepped_at, id) WHERE done_at
 -- A group of messages that one workflow redelivers, whose id is the batch's.
 CREATE TABLE redelivery_batches (
   id TEXT COLLATE "C" PRIMARY KEY,
-  redelivery_id TEXT COLLATE "C", -- NULL: of a single message
+  redelivery_id TEXT COLLATE "C", -- NULL: of a single message, or of messages to subscriptions
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
   members TEXT, -- a JSON array that the workflow starts with; NULL once it has started
