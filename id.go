@@ -19,6 +19,7 @@ const (
 	PrefixLaunch      = "lch_"
 	PrefixImport      = "imp_"
 	PrefixRedelivery  = "rdl_"
+	PrefixUser        = "usr_"
 	// PrefixRedeliveryBatch names the workflows of redeliveries, PrefixCohort those of
 	// journeys.
 	PrefixRedeliveryBatch = "rdb_"

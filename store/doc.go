@@ -24,6 +24,7 @@
 // Whom messages go to, and who may use the API.
 //
 //	app.go                Applications and their access keys
+//	user.go               Users of the console, their sign-in links
 //	app_idempotency.go    answers that are kept for an Idempotency-Key
 //	lead.go               Leads
 //	lead_list.go          lists and exports of leads
