@@ -61,7 +61,7 @@ var importTable = map[string]folder{
 	},
 	"console": {
 		ours:  []string{".", "client"}, // what it shows comes from the gateway's interface alone
-		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id"},
+		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},

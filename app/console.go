@@ -65,12 +65,15 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 		cfg.URL = "http://" + listener.Addr().String()
 	}
 	handler, err := console.New(console.Options{
-		Gateway:  client.New(gatewayURL, signature.Key{AccessKey: cfg.AccessKey, SecretKey: string(cfg.SecretKey)}),
-		Users:    users{p.db, key.Application.Org},
-		Sessions: limits.NewSessions(p.redis),
-		URL:      cfg.URL,
-		Log:      p.log,
-		Observe:  p.counts.Request,
+		Gateway:        client.New(gatewayURL, signature.Key{AccessKey: cfg.AccessKey, SecretKey: string(cfg.SecretKey)}),
+		Users:          users{p.db, key.Application.Org},
+		Sessions:       limits.NewSessions(p.redis),
+		Attempts:       limits.NewAttempts(p.redis),
+		OIDC:           consoleOIDC(cfg),
+		URL:            cfg.URL,
+		TrustedProxies: p.cfg.HTTP.TrustedProxies,
+		Log:            p.log,
+		Observe:        p.counts.Request,
 	})
 	if err != nil {
 		return nil, "", err
@@ -125,6 +128,15 @@ func serveHTTP(server *http.Server, listener net.Listener, cert *certificate) er
 	return server.Serve(listener)
 }
 
+// consoleOIDC turns the settings into the console's type.
+func consoleOIDC(cfg config.Console) console.OIDC {
+	o := console.OIDC{Issuer: cfg.Issuer, ClientID: cfg.ClientID, ClientSecret: string(cfg.ClientSecret)}
+	for _, r := range cfg.Roles {
+		o.Roles = append(o.Roles, console.RoleClaim{Claim: r.Name, Value: r.Value, Role: waypost.Role(r.Role)})
+	}
+	return o
+}
+
 // users are those of one organisation, as the console knows them.
 type users struct {
 	*store.Store
@@ -146,4 +158,15 @@ func (u users) UserByLink(ctx context.Context, token string) (waypost.User, erro
 
 func (u users) TakeLink(ctx context.Context, token, passwordHash string) (waypost.User, error) {
 	return u.Store.TakeLink(ctx, u.org, token, passwordHash)
+}
+
+func (u users) UserByEmail(ctx context.Context, email string) (waypost.User, error) {
+	return u.Store.UserByEmail(ctx, u.org, email)
+}
+
+func (u users) Users(ctx context.Context) ([]waypost.User, error) { return u.Store.Users(ctx, u.org) }
+
+func (u users) CreateUser(ctx context.Context, made waypost.User) (waypost.User, string, error) {
+	made.Org = u.org
+	return u.Store.CreateUser(ctx, made)
 }

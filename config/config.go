@@ -125,6 +125,23 @@ type Console struct {
 	// AccessKey is its application's; without one, serve has no console.
 	AccessKey string `env:"WAYPOST_CONSOLE_ACCESS_KEY"`
 	SecretKey Secret `env:"WAYPOST_CONSOLE_SECRET_KEY"`
+	// Issuer is the URL of the OpenID Connect issuer that people can sign in at; "": none.
+	Issuer       string     `env:"WAYPOST_CONSOLE_OIDC_ISSUER"`
+	ClientID     string     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_ID"`
+	ClientSecret Secret     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_SECRET"`
+	Roles        RoleClaims `env:"WAYPOST_CONSOLE_OIDC_ROLES"`
+}
+
+// Page is what browsers know the console by.
+func (c Console) Page() string { return cmp.Or(c.URL, "http://"+c.Addr) }
+
+// RoleClaims are claims of people, each with the role that it gives them.
+type RoleClaims []RoleClaim
+
+// RoleClaim is a claim and the role that it gives.
+type RoleClaim struct {
+	Claim
+	Role string
 }
 
 // List is a list of words, separated by commas.
@@ -251,6 +268,7 @@ func Load(role Role, environ []string) (Config, []string, error) {
 	for _, pair := range []struct{ one, other, need string }{
 		{"WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY", "HTTPS needs both, HTTP neither"},
 		{"WAYPOST_CONSOLE_ACCESS_KEY", "WAYPOST_CONSOLE_SECRET_KEY", "a console needs both"},
+		{"WAYPOST_CONSOLE_OIDC_ISSUER", "WAYPOST_CONSOLE_OIDC_CLIENT_ID", "signing in at an issuer needs both"},
 	} {
 		if values[pair.one] == "" && values[pair.other] != "" {
 			pair.one, pair.other = pair.other, pair.one
@@ -273,6 +291,7 @@ func parse(values map[string]string) (Config, error) {
 		reflect.TypeFor[[]string]():       func(s string) (any, error) { return parseURLs(s) },
 		reflect.TypeFor[List]():           func(s string) (any, error) { return parseList(s) },
 		reflect.TypeFor[Origins]():        func(s string) (any, error) { return parseOrigins(s) },
+		reflect.TypeFor[RoleClaims]():     func(s string) (any, error) { return parseRoleClaims(s) },
 		reflect.TypeFor[Claim]():          func(s string) (any, error) { return parseClaim(s) },
 	}})
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -19,9 +20,35 @@ type Users interface {
 	User(ctx context.Context, id string) (waypost.User, error)
 	// UserByLink returns whom a sign-in link is for; NotFound if it cannot be used.
 	UserByLink(ctx context.Context, token string) (waypost.User, error)
+	// UserByEmail returns a user, disabled or not; NotFound if there is none.
+	UserByEmail(ctx context.Context, email string) (waypost.User, error)
+	// Users lists the users, oldest first.
+	Users(ctx context.Context) ([]waypost.User, error)
+	// CreateUser stores a user and returns the token of a sign-in link; Conflict if there
+	// is one of the e-mail address.
+	CreateUser(ctx context.Context, u waypost.User) (made waypost.User, link string, err error)
+	ChangeRole(ctx context.Context, id string, role waypost.Role) error
+	// ResetUser takes the password away, ends all sessions, and returns the token of a
+	// sign-in link. One that was disabled may sign in again.
+	ResetUser(ctx context.Context, id string) (link string, err error)
+	DisableUser(ctx context.Context, id string) error
 	// TakeLink is UserByLink, and ends the link. A hash that is not empty becomes the
 	// user's password.
 	TakeLink(ctx context.Context, token, passwordHash string) (waypost.User, error)
+}
+
+// Sessions keeps sessions until they end: opaque values by their token.
+type Sessions interface {
+	scs.Store
+	scs.CtxStore
+}
+
+// Attempts slows down who guesses passwords.
+type Attempts interface {
+	// Try counts a try of a key, of which free ones may follow each other at once; wait is
+	// how long until the next one may be made, and this one was not counted.
+	Try(ctx context.Context, key string, free int) (wait time.Duration, err error)
+	Forget(ctx context.Context, key string) error
 }
 
 // Options are what a console needs.
@@ -29,7 +56,12 @@ type Options struct {
 	// Gateway has the key of the application that the console is.
 	Gateway  *client.Client
 	Users    Users
-	Sessions scs.CtxStore
+	Sessions Sessions
+	Attempts Attempts
+	OIDC     OIDC
+	// TrustedProxies are networks of proxies whose X-Forwarded-For is believed, for
+	// Attempts.
+	TrustedProxies []netip.Prefix
 	// URL is where people reach the console, without a slash at its end. With https, its
 	// cookies are sent over HTTPS only.
 	URL     string
@@ -50,6 +82,9 @@ type console struct {
 	sessions *scs.SessionManager
 	pages    pages
 	secure   bool
+	issuer   *issuer // nil without one
+	// passwords hashes them.
+	passwords *passwords
 }
 
 // New returns the console. It fails only if what is embedded in it is faulty.
@@ -58,7 +93,14 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &console{Options: o, routes: routes, sessions: scs.New(), pages: all, secure: strings.HasPrefix(o.URL, "https://")}
+	hasher, err := newPasswords()
+	if err != nil {
+		return nil, err
+	}
+	c := &console{
+		Options: o, routes: routes, sessions: scs.New(), pages: all, secure: strings.HasPrefix(o.URL, "https://"),
+		issuer: newIssuer(o.OIDC, o.URL), passwords: hasher,
+	}
 	c.sessions.Store = o.Sessions
 	c.sessions.HashTokenInStore = true // who reads Redis can take over no session
 	c.sessions.Lifetime, c.sessions.IdleTimeout = sessionTime, sessionIdle

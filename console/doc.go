@@ -9,8 +9,9 @@
 //   - calls of the gateway, and the grants that they need: api.go, names.go
 //   - pages: render.go, view.go, form.go, list.go, errors.go, static.go
 //   - languages, times and numbers: i18n.go, format.go
-//   - who is signed in, and what a person has chosen: sign_in.go, preferences.go
-//   - the pages of resources: overview.go, deliveries.go
+//   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
+//   - what a person has chosen: preferences.go
+//   - the pages of resources: overview.go, deliveries.go, users.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -48,7 +49,17 @@ func duration(ms int64) string {
 // tones are the colours of the badges of states; others are grey.
 var tones = map[string]string{
 	"pending": "info", "retrying": "warn", "deferred": "warn", "succeeded": "ok", "failed": "bad",
+	"active": "ok", "invited": "info",
 }
 
 // tone is the colour of the badge of a state, a string by its kind.
 func tone(state any) string { return tones[fmt.Sprint(state)] }
+
+// tail shortens an id that was minted to what tells it from others: its prefix and its end.
+func tail(id string) string {
+	prefix, rest, found := strings.Cut(id, "_")
+	if !found || len(rest) < 12 {
+		return id
+	}
+	return prefix + "_…" + rest[len(rest)-6:]
+}

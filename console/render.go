@@ -60,6 +60,7 @@ func functions(language string) template.FuncMap {
 		"number":   number,
 		"duration": duration,
 		"tone":     tone,
+		"tail":     tail,
 		"asset":    asset,
 		"icon":     icon,
 		"dict":     dict,

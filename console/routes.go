@@ -18,6 +18,9 @@ const anyone waypost.Role = ""
 // send.
 var routes = []route{
 	{"GET", "/sign-in", anyone, (*visit).signIn},
+	{"POST", "/sign-in", anyone, (*visit).signInByPassword},
+	{"GET", "/sign-in/oidc", anyone, (*visit).goToIssuer},
+	{"GET", "/sign-in/oidc/callback", anyone, (*visit).returnFromIssuer},
 	{"GET", "/sign-in/link", anyone, (*visit).showLink},
 	{"POST", "/sign-in/link", anyone, (*visit).takeLink},
 	{"POST", "/sign-out", anyone, (*visit).signOut},
@@ -25,6 +28,12 @@ var routes = []route{
 
 	{"GET", "/{$}", waypost.RoleViewer, (*visit).overview},
 	{"GET", "/deliveries", waypost.RoleViewer, (*visit).deliveries},
+
+	{"GET", "/users", waypost.RoleAdmin, (*visit).users},
+	{"POST", "/users", waypost.RoleAdmin, (*visit).addUser},
+	{"POST", "/users/{id}/role", waypost.RoleAdmin, (*visit).changeRole},
+	{"POST", "/users/{id}/reset", waypost.RoleAdmin, (*visit).resetUser},
+	{"POST", "/users/{id}/disable", waypost.RoleAdmin, (*visit).disableUser},
 }
 
 // navigation lists the places of the sidebar. One is shown if its path has a route that the

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"log/slog"
+	"net/http"
 	"net/url"
-
-	"github.com/alexedwards/argon2id"
+	"strconv"
+	"strings"
+	"time"
 
 	"waypost"
 )
@@ -26,96 +29,103 @@ func (v *visit) findUser() error {
 	return nil
 }
 
-// begin signs a user in: the session gets a new token, so that one which somebody else has
-// prepared is worth nothing.
-func (v *visit) begin(u waypost.User) error {
+// begin signs a user in. The session gets a new token, so that one which somebody else has
+// prepared is worth nothing, and nothing of what it held.
+func (v *visit) begin(u waypost.User, by string) error {
 	ctx := v.r.Context()
+	if err := v.sessions.Clear(ctx); err != nil {
+		return err
+	}
 	if err := v.sessions.RenewToken(ctx); err != nil {
 		return err
 	}
 	v.sessions.Put(ctx, "user", u.ID)
 	v.sessions.Put(ctx, "sessions", u.Sessions)
+	v.log = append(v.log, slog.String("signedIn", u.ID), slog.String("by", by))
 	return nil
 }
 
 // askToSignIn leads to the sign-in, and from there back to a page that was asked for.
 func (v *visit) askToSignIn() {
 	query := url.Values{}
-	if back := v.r.URL.RequestURI(); v.r.Method == "GET" && back != "/" {
+	if back := v.r.URL.RequestURI(); v.r.Method == http.MethodGet && back != "/" {
 		query.Set("back", back)
 	}
 	_ = v.redirect("/sign-in", query)
 }
 
+// signInPage is the data of the sign-in.
+type signInPage struct {
+	Email, Password field
+	Back            string
+	OIDC            bool // people can sign in at an issuer
+	Fault           string
+}
+
 func (v *visit) signIn() error {
+	back := localPath(v.r.URL.Query().Get("back"))
 	if v.user.ID != "" {
-		return v.redirect(localPath(v.r.URL.Query().Get("back")), nil)
+		return v.redirect(back, nil)
 	}
-	return v.render(page{Name: "sign_in", Title: v.t("signIn.title")})
+	return v.renderSignIn("", back, "", http.StatusOK)
 }
 
-// linkPage is the data of the page that a sign-in link leads to. The link is used by its
-// form, not by opening it: programs that look at messages open links too.
-type linkPage struct {
-	Token    string
-	Person   waypost.User
-	Password field
+func (v *visit) renderSignIn(email, back, fault string, status int) error {
+	return v.render(page{Name: "sign_in", Title: v.t("signIn.title"), Status: status, Data: signInPage{
+		Email:    field{Name: "email", Type: "email", Label: v.t("signIn.email"), Value: email, Required: true, Complete: "username"},
+		Password: field{Name: "password", Type: "password", Label: v.t("signIn.password"), Required: true, Complete: "current-password"},
+		Back:     back, OIDC: v.issuer != nil, Fault: fault,
+	}})
 }
 
-func (v *visit) showLink() error {
-	token := v.r.URL.Query().Get("token")
-	u, err := v.Users.UserByLink(v.r.Context(), token)
-	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		return v.render(page{Name: "link_over", Title: v.t("signIn.over")})
-	}
-	if err != nil {
-		return err
-	}
-	return v.renderLink(token, u, "")
-}
-
-func (v *visit) renderLink(token string, u waypost.User, fault string) error {
-	status := 0
-	if fault != "" {
-		status = 400
-	}
-	return v.render(page{Name: "link", Title: v.t("signIn.title"), Status: status, Data: linkPage{token, u, field{
-		Name: "password", Type: "password", Label: v.t("signIn.choosePassword"), Hint: v.t("signIn.passwordHint", "n", minPassword), Complete: "new-password", Fault: fault,
-	}}})
-}
-
-// Bounds of passwords, in bytes.
+// Tries that may follow each other at once: of a user's password, and of all users from one
+// address. The next ones wait longer and longer (limits.Attempts).
 const (
-	minPassword = 12
-	maxPassword = 256
+	freeTries        = 5
+	freeAddressTries = 20
 )
 
-func (v *visit) takeLink() error {
-	token, password := v.r.PostFormValue("token"), v.r.PostFormValue("password")
-	u, err := v.Users.UserByLink(v.r.Context(), token)
-	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		return v.render(page{Name: "link_over", Title: v.t("signIn.over")})
+// signInByPassword takes the form of the sign-in. It answers the same, after the same time,
+// whether there is such a user or not.
+func (v *visit) signInByPassword() error {
+	ctx := v.r.Context()
+	email, password := strings.ToLower(strings.TrimSpace(v.r.PostFormValue("email"))), v.r.PostFormValue("password")
+	back := localPath(v.r.PostFormValue("back"))
+	if len(email) > maxPassword || len(password) > maxPassword {
+		return v.renderSignIn("", back, v.t("signIn.wrong"), http.StatusUnauthorized)
 	}
+	for _, try := range []struct {
+		key  string
+		free int
+	}{{"address " + v.address(), freeAddressTries}, {"user " + email, freeTries}} {
+		wait, err := v.Attempts.Try(ctx, try.key, try.free)
+		if err != nil {
+			return away{err}
+		}
+		if wait > 0 {
+			seconds := int((wait + time.Second - 1) / time.Second)
+			v.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+			return v.renderSignIn(email, back, v.t("signIn.wait", "n", seconds), http.StatusTooManyRequests)
+		}
+	}
+	u, err := v.Users.UserByEmail(ctx, email)
+	if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
+		return err
+	}
+	right, err := v.passwords.matches(ctx, password, u.PasswordHash)
 	if err != nil {
 		return err
 	}
-	hash := ""
-	if password != "" {
-		if len(password) < minPassword || len(password) > maxPassword {
-			return v.renderLink(token, u, v.t("signIn.passwordLength", "low", minPassword, "high", maxPassword))
-		}
-		if hash, err = argon2id.CreateHash(password, argon2id.DefaultParams); err != nil {
-			return err
-		}
+	if !right || u.Disabled {
+		return v.renderSignIn(email, back, v.t("signIn.wrong"), http.StatusUnauthorized)
 	}
-	u, err = v.Users.TakeLink(v.r.Context(), token, hash)
-	if err != nil {
+	if err := v.Attempts.Forget(ctx, "user "+email); err != nil {
+		return away{err}
+	}
+	if err := v.begin(u, "password"); err != nil {
 		return err
 	}
-	if err := v.begin(u); err != nil {
-		return err
-	}
-	return v.redirect("/", nil)
+	return v.redirect(back, nil)
 }
 
 func (v *visit) signOut() error {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -127,15 +128,24 @@ func (s *Store) LinkUser(ctx context.Context, id string) (link string, err error
 }
 
 // ResetUser takes a user's password away, ends all sessions, and returns the token of a
-// sign-in link.
+// sign-in link, for the only time. One that was disabled may sign in again.
 func (s *Store) ResetUser(ctx context.Context, id string) (link string, err error) {
 	defer wrap(&err, "reset user %s", clip(id))
 	err = s.changeUser(ctx, id, func(row *userRow) {
-		row.PasswordHash = ""
+		row.PasswordHash, row.Disabled = "", false
 		row.Sessions++
 		link = newLink(row, s)
 	})
 	return link, err
+}
+
+// ChangeRole gives a user another role, which holds from the next request on.
+func (s *Store) ChangeRole(ctx context.Context, id string, role waypost.Role) (err error) {
+	if !slices.Contains(waypost.Roles, role) {
+		return waypost.Errorf(waypost.CodeBadRequest, "role", "must be viewer, marketer or admin")
+	}
+	defer wrap(&err, "change the role of user %s", clip(id))
+	return s.changeUser(ctx, id, func(row *userRow) { row.Role = string(role) })
 }
 
 // DisableUser has a user neither sign in nor go on from now on.

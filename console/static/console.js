@@ -57,6 +57,9 @@ addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
+// Forms with one select are sent when it changes.
+document.addEventListener("change", (event) => event.target.closest("form[data-on-change]")?.requestSubmit());
+
 // Filters apply as they are chosen; empty ones stay out of the URL.
 for (const form of document.querySelectorAll("form[data-filters]")) {
   form.addEventListener("change", (event) => event.target.tagName === "SELECT" && form.requestSubmit());

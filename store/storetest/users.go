@@ -101,8 +101,20 @@ var userTests = []test{
 		found = must[waypost.User](t)(f.User(t.Context(), made.ID))
 		equal(t, "disabled", found.Disabled, true)
 		equal(t, "sessions", found.Sessions, made.Sessions+3)
-		// A link that is made for a disabled user is of no use either.
+		// A link that is made for a disabled user is of no use either; a reset is.
 		_, err = f.TakeLink(t.Context(), "acme", must[string](t)(f.LinkUser(t.Context(), made.ID)), "")
 		wantCode(t, err, waypost.CodeNotFound)
+		back := must[waypost.User](t)(f.TakeLink(t.Context(), "acme", must[string](t)(f.ResetUser(t.Context(), made.ID)), ""))
+		equal(t, "disabled", back.Disabled, false)
+	}},
+	{"roles", func(t *testing.T, f *fixture) {
+		made, _ := madeUser(t, f, person)
+		if err := f.ChangeRole(t.Context(), made.ID, waypost.RoleAdmin); err != nil {
+			t.Fatal(err)
+		}
+		made.Role = waypost.RoleAdmin
+		equal(t, "user", must[waypost.User](t)(f.User(t.Context(), made.ID)), made)
+		wantCode(t, f.ChangeRole(t.Context(), made.ID, "owner"), waypost.CodeBadRequest)
+		wantCode(t, f.ChangeRole(t.Context(), "usr_none", waypost.RoleAdmin), waypost.CodeNotFound)
 	}},
 }
