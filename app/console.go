@@ -28,6 +28,7 @@ func Console(ctx context.Context, cfg config.Config, log *slog.Logger, ready fun
 			return err
 		}
 	}
+	p.checks = append(p.checks, p.redisCheck())
 	failed, addr, err := p.startConsole(ctx, cfg.Console.GatewayURL)
 	if err != nil {
 		return err

@@ -33,10 +33,17 @@ type errorPage struct {
 	RequestID, Home string
 }
 
+// statusGone is logged and counted for a request whose browser has gone, as nginx does.
+const statusGone = 499
+
 // fail answers with an error: a page that says what it means, with the id of the request.
 func (v *visit) fail(err error) {
 	if errors.Is(err, errSignIn) {
 		v.askToSignIn()
+		return
+	}
+	if v.r.Context().Err() != nil {
+		v.status = statusGone
 		return
 	}
 	p := errorPage{Status: http.StatusInternalServerError, Title: v.t("errors.internal.title"), Text: v.t("errors.internal.text"), RequestID: v.id}
@@ -84,6 +91,9 @@ func (v *visit) crossOrigin() error { return refused{} }
 
 // withoutSession answers while sessions cannot be read or written.
 func (c *console) withoutSession(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the browser has gone
+	}
 	c.Log.Warn("sessions are away", "error", err)
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, translate(preferencesOf(c, r).Language, "errors.sessions"), http.StatusServiceUnavailable)

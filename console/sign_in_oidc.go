@@ -37,6 +37,8 @@ type RoleClaim struct {
 const (
 	// issuerTime bounds one question to the issuer.
 	issuerTime = 10 * time.Second
+	// issuerVisit is how long somebody may take to sign in there.
+	issuerVisit = 15 * time.Minute
 	// providerLife is how long the issuer's addresses and keys are believed.
 	providerLife = time.Hour
 )
@@ -99,7 +101,7 @@ func (v *visit) goToIssuer() error {
 	v.sessions.Put(ctx, "state", state)
 	v.sessions.Put(ctx, "nonce", nonce)
 	v.sessions.Put(ctx, "verifier", verifier)
-	v.sessions.Put(ctx, "back", localPath(v.r.URL.Query().Get("back")))
+	v.keep("back", localPath(v.r.URL.Query().Get("back")), issuerVisit) // its filters may be about people
 	return v.redirect(at.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil)
 }
 
@@ -111,7 +113,7 @@ func (v *visit) returnFromIssuer() error {
 	ctx := v.r.Context()
 	query := v.r.URL.Query()
 	state, nonce, verifier := v.sessions.PopString(ctx, "state"), v.sessions.PopString(ctx, "nonce"), v.sessions.PopString(ctx, "verifier")
-	back := localPath(v.sessions.PopString(ctx, "back"))
+	back := localPath(v.take("back"))
 	if state == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(state)) != 1 {
 		return v.issuerFailed(errors.New("the state is not the one of this session"))
 	}

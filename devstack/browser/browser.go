@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"waypost/devstack/datadir"
 	"waypost/devstack/stack"
 )
 
@@ -38,6 +39,7 @@ const (
 // shared is what all tests of the package use.
 type shared struct {
 	console string // its address
+	profile datadir.Profile
 	session *http.Cookie
 	browser context.Context
 	stop    []func()
@@ -97,7 +99,7 @@ func begin() (*shared, error) {
 		defer cancel()
 		_ = dev.Stop(ctx) // the tests are over
 	})
-	s.console = dev.Profile.Console
+	s.console, s.profile = dev.Profile.Console, dev.Profile
 	if err := enliven(ctx, dev.Profile); err != nil {
 		return s, fmt.Errorf("make data: %w", err)
 	}
@@ -290,6 +292,50 @@ func Eval[T any](p *Page, script string) T {
 	return Get(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
+// Script runs JavaScript statements.
+func (p *Page) Script(script string) {
+	p.t.Helper()
+	Eval[bool](p, script+";true")
+}
+
+// Until waits until a JavaScript expression is true, also over other pages.
+func (p *Page) Until(script string) {
+	p.t.Helper()
+	for {
+		is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+script+")"))
+		switch {
+		case is:
+			return
+		case p.ctx.Err() != nil:
+			p.t.Fatalf("%s: not until %s", p.ctx.Err(), script)
+		case err != nil && !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "null"):
+			p.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// Keys presses keys, as chromedp writes them.
+func (p *Page) Keys(keys string) {
+	p.t.Helper()
+	p.Do(chromedp.KeyEvent(keys))
+}
+
+// URL is the address of a path of the console.
+func (p *Page) URL(path string) string {
+	s, _ := start() // it has started
+	return s.console + path
+}
+
+// ForgetCookie deletes a cookie of the console.
+func ForgetCookie(name string) func(context.Context, *chromedp.Target) error {
+	return func(ctx context.Context, tab *chromedp.Target) error {
+		s, _ := start() // it has started
+		_, err := cdp.Call(ctx, tab, network.DeleteCookies, network.DeleteCookiesParams{Name: "waypost-" + name, URL: s.console})
+		return err
+	}
+}
+
 // Text is the text of the first element of a CSS selector.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
@@ -317,7 +363,7 @@ func (p *Page) Accessible() {
 			FailureSummary string `json:"failureSummary"`
 		} `json:"nodes"`
 	}
-	Eval[bool](p, axe+"\n;true")
+	p.Script(axe + "\n")
 	found := Eval[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
 		.then((result) => result.violations)`)
 	for _, v := range found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"testing"
 	"time"
 
 	"waypost/client"
@@ -117,4 +118,17 @@ func (m *maker) open() int {
 	var list struct{ Items []any }
 	m.do(http.MethodGet, "/v1/deliveries?limit=500&status=pending", nil, &list)
 	return len(list.Items)
+}
+
+// Enroll sends one of the demo's leads, by its number, on the demo's journey.
+func Enroll(t *testing.T, lead int64) {
+	t.Helper()
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := maker{ctx: t.Context(), c: client.New(s.profile.URL, signature.Key{AccessKey: s.profile.AccessKey, SecretKey: s.profile.SecretKey})}
+	if m.enroll(s.profile.JourneyID, lead); m.err != nil {
+		t.Fatal(m.err)
+	}
 }
