@@ -103,7 +103,11 @@ type page struct {
 	Data    any
 }
 
-type link struct{ Path, Text string }
+// link leads to a page; Here says that it is the one that is shown (tabs).
+type link struct {
+	Path, Text string
+	Here       bool
+}
 
 // render answers with a page inside the layout. One that has not changed since the browser
 // got it is 304 without a body.

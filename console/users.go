@@ -89,7 +89,7 @@ type newLinkPage struct {
 
 func (v *visit) showNewLink(done string, u waypost.User, token string) error {
 	v.noteUser(done, u)
-	return v.render(page{Name: "new_link", Title: v.t("users.link"), Place: "users", Back: &link{"/users", v.t("users.title")}, Data: newLinkPage{
+	return v.render(page{Name: "new_link", Title: v.t("users.link"), Place: "users", Back: &link{Path: "/users", Text: v.t("users.title")}, Data: newLinkPage{
 		u, v.URL + "/sign-in/link?token=" + token,
 	}})
 }
