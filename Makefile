@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check fuzz mutants faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking clean
+.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check fuzz mutants screenshots faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -66,6 +66,9 @@ fuzz: ## run each fuzz test for FUZZTIME (5s)
 
 mutants: ## check that the fault tests fail for builds that are broken on purpose
 	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./faults
+
+screenshots: ## write a picture of every page of the console, in both themes and languages, to screenshots/ (needs chromium)
+	cd devstack && WAYPOST_TEST_SCREENSHOTS=$(CURDIR)/screenshots WAYPOST_TEST_REQUIRE_SERVERS=1 go test -ldflags=-w -tags disable_grpc_modules -count=1 -run Pages ./browser
 
 faults: ## break everything that Waypost depends on, and Waypost, at full size, and print a table (some 20 minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full WAYPOST_TEST_REQUIRE_SERVERS=1 ../tools/servers go test -count=1 -v -timeout 90m ./faults

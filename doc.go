@@ -5,7 +5,7 @@
 //
 // # Files by topic
 //
-//   - who calls, and what belongs to whom: application.go, stage.go, keyring.go
+//   - who calls, and what belongs to whom: application.go, user.go, stage.go, keyring.go
 //   - who changed what: audit.go
 //   - leads: lead.go, lead_validate.go, lead_clean.go, lead_phone.go, lead_patch.go, import.go
 //   - webhooks: webhook.go, webhook_validate.go, webhook_url.go, webhook_tls.go, webhook_history.go, health.go, subscription.go

@@ -19,6 +19,7 @@ const (
 	PrefixLaunch      = "lch_"
 	PrefixImport      = "imp_"
 	PrefixRedelivery  = "rdl_"
+	PrefixUser        = "usr_"
 	PrefixAudit       = "aud_" // of entries, which answers do not show
 	// A subscription's messages have its id where those of journeys have the enrollment's.
 	PrefixSubscription = "sub_"

@@ -42,12 +42,13 @@ func Worker(ctx context.Context, cfg config.Config, log *slog.Logger, ready func
 }
 
 // Serve is Gateway and Worker in one process, with one connection to Temporal:
-// a journey's first task then starts without a round trip.
+// a journey's first task then starts without a round trip. With the key of an application
+// for it, the console is part of it.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(httpAddr string)) error {
-	return run(ctx, cfg, log, ready, parts{gateway: true, worker: true})
+	return run(ctx, cfg, log, ready, parts{gateway: true, worker: true, console: cfg.Console.AccessKey != ""})
 }
 
-type parts struct{ gateway, worker bool }
+type parts struct{ gateway, worker, console bool }
 
 // service is the process's service name in traces.
 func (p parts) service() string {
@@ -64,12 +65,16 @@ func (p parts) service() string {
 // their own.
 var Now = time.Now
 
+func newProcess(cfg config.Config, log *slog.Logger, role parts) *process {
+	adoptStandardLog(log)
+	return &process{cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: newMetrics()}
+}
+
 // run opens the parts of a role, starts them, and waits until ctx ends or a part fails. It
 // closes the parts in reverse order.
 func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(string), role parts) error {
-	p := &process{cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: newMetrics()}
+	p := newProcess(cfg, log, role)
 	defer p.stop.unwind()
-	adoptStandardLog(log)
 	for _, open := range []func(context.Context) error{p.openStore, p.openTemporal, p.openSender, p.openRedis, p.openSearch} {
 		if err := open(ctx); err != nil {
 			return err
@@ -103,6 +108,14 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	if role.gateway {
 		go func() { failed <- gateway.Serve(serving, p.cert.listen(listener)) }()
 		p.stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
+	}
+	var consoleFailed <-chan error
+	if role.console {
+		if consoleFailed, _, err = p.startConsole(ctx, p.gatewayURL(listener)); err != nil {
+			return err
+		}
+	}
+	if role.gateway {
 		// The gateway accepts enrollments while Temporal is away, too.
 		ready(listener.Addr().String())
 	}
@@ -113,6 +126,8 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 			return nil
 		case err := <-failed:
 			return fmt.Errorf("serve the gateway on %s: %w", cfg.HTTP.Addr, err)
+		case err := <-consoleFailed:
+			return err
 		case <-working.started():
 			if working.err != nil {
 				return fmt.Errorf("start the worker: %w", working.err)

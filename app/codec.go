@@ -73,13 +73,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() {
-		if cert != nil {
-			failed <- server.ServeTLS(listener, "", "")
-		} else {
-			failed <- server.Serve(listener)
-		}
-	}()
+	go func() { failed <- serveHTTP(server, listener, cert) }()
 	stop.push(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()

@@ -3,7 +3,7 @@
 //
 // # Files by topic
 //
-//   - the roles: app.go, process.go, codec.go
+//   - the roles: app.go, process.go, codec.go, console.go
 //   - clients of Temporal, and key rotation there: temporal.go, keys.go
 //   - article search: articles.go
 //   - checking a journey without a gateway: journeys.go

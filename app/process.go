@@ -128,6 +128,10 @@ func (p *process) openRedis(context.Context) error {
 	return nil
 }
 
+func (p *process) redisCheck() check {
+	return check{name: "redis", ask: func(ctx context.Context) error { return p.redis.Ping(ctx).Err() }}
+}
+
 func (p *process) openSearch(ctx context.Context) (err error) {
 	if p.search, err = openArticles(ctx, p.cfg, p.role, p.db, p.log); err != nil || p.search == nil {
 		return err
@@ -186,8 +190,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 	if p.redis == nil {
 		return nil, errors.New("WAYPOST_REDIS_URL is not set")
 	}
-	p.checks = append(p.checks, check{name: "redis", ask: func(ctx context.Context) error { return p.redis.Ping(ctx).Err() }},
-		check{name: "search", ask: p.search.service.Works, optional: true})
+	p.checks = append(p.checks, p.redisCheck(), check{name: "search", ask: p.search.service.Works, optional: true})
 	nonces := limits.NewNonces(p.redis)
 	p.counts.watchRedis("nonces", nonces)
 	tokenKeys, err := p.keys.Derive("search-token")

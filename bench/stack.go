@@ -94,7 +94,7 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 	dev := append(env, "WAYPOST_DATA_DIR="+s.dir)
 	for _, name := range []string{
 		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
-		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR", "WAYPOST_CONSOLE_ADDR",
 	} {
 		dev = append(dev, name+"=127.0.0.1:0")
 	}

@@ -287,3 +287,25 @@ func oneOf(values ...string) func(string) error {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(values, ", "))
 	}
 }
+
+// parseRoleClaims reads a list of CLAIM=VALUE:ROLE.
+func parseRoleClaims(s string) (RoleClaims, error) {
+	list, err := parseList(s)
+	var out RoleClaims
+	for _, part := range list {
+		i := strings.LastIndex(part, ":")
+		if i < 0 {
+			return nil, fmt.Errorf("%q is not CLAIM=VALUE:ROLE", part)
+		}
+		claim, err := parseClaim(part[:i])
+		if err != nil {
+			return nil, err
+		}
+		role := part[i+1:]
+		if err := oneOf("viewer", "marketer", "admin")(role); err != nil {
+			return nil, err
+		}
+		out = append(out, RoleClaim{claim, role})
+	}
+	return out, err
+}

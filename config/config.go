@@ -25,10 +25,12 @@ type Role string
 const (
 	RoleGateway Role = "gateway"
 	RoleWorker  Role = "worker"
-	RoleServe   Role = "serve" // gateway and worker in one process
-	RoleCodec   Role = "codec" // the codec endpoint of Temporal's Web UI
+	RoleServe   Role = "serve"   // gateway and worker in one process
+	RoleCodec   Role = "codec"   // the codec endpoint of Temporal's Web UI
+	RoleConsole Role = "console" // the pages for people
 	RoleMigrate Role = "migrate"
 	RoleApps    Role = "apps"   // waypost apps …, directly on the database
+	RoleUsers   Role = "users"  // waypost users …, directly on the database
 	RoleKeys    Role = "keys"   // waypost keys …, directly on the database
 	RoleClient  Role = "client" // commands that call a gateway
 	RoleDev     Role = "dev"    // waypost-dev
@@ -45,6 +47,7 @@ type Config struct {
 	Redis      Redis
 	Temporal   Temporal
 	Codec      Codec
+	Console    Console
 	Search     Search
 	Encryption Encryption
 	Webhook    Webhook
@@ -65,8 +68,8 @@ type HTTP struct {
 	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
 }
 
-// TLS is the certificate of the gateway and of the codec endpoint. Without it they serve
-// HTTP.
+// TLS is the certificate of the gateway, the console and the codec endpoint. Without it they
+// serve HTTP.
 type TLS struct {
 	// Cert is the path of a PEM file: the certificate, then the intermediate ones.
 	Cert string `env:"WAYPOST_TLS_CERT"`
@@ -110,6 +113,35 @@ type Codec struct {
 	Audiences List `env:"WAYPOST_CODEC_OIDC_AUDIENCE"`
 	// Require is a claim that a token must have. The zero Claim: none.
 	Require Claim `env:"WAYPOST_CODEC_OIDC_REQUIRE"`
+}
+
+// Console is where people reach the console, and the application that it is.
+type Console struct {
+	Addr string `env:"WAYPOST_CONSOLE_ADDR"`
+	// URL is what browsers know it by, without a slash at its end; "": http:// and Addr.
+	URL string `env:"WAYPOST_CONSOLE_URL"`
+	// GatewayURL is the gateway that it calls; "" in a process with one: that.
+	GatewayURL string `env:"WAYPOST_CONSOLE_GATEWAY_URL"`
+	// AccessKey is its application's; without one, serve has no console.
+	AccessKey string `env:"WAYPOST_CONSOLE_ACCESS_KEY"`
+	SecretKey Secret `env:"WAYPOST_CONSOLE_SECRET_KEY"`
+	// Issuer is the URL of the OpenID Connect issuer that people can sign in at; "": none.
+	Issuer       string     `env:"WAYPOST_CONSOLE_OIDC_ISSUER"`
+	ClientID     string     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_ID"`
+	ClientSecret Secret     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_SECRET"`
+	Roles        RoleClaims `env:"WAYPOST_CONSOLE_OIDC_ROLES"`
+}
+
+// Page is what browsers know the console by.
+func (c Console) Page() string { return cmp.Or(c.URL, "http://"+c.Addr) }
+
+// RoleClaims are claims of people, each with the role that it gives them.
+type RoleClaims []RoleClaim
+
+// RoleClaim is a claim and the role that it gives.
+type RoleClaim struct {
+	Claim
+	Role string
 }
 
 // List is a list of words, separated by commas.
@@ -235,9 +267,16 @@ func Load(role Role, environ []string) (Config, []string, error) {
 	if len(cfg.Search.URLs) > 0 && cfg.Search.APIKey == "" {
 		problems = append(problems, errors.New("WAYPOST_TYPESENSE_API_KEY: is not set, and Typesense needs one; it is the key that the server was started with, or one that was made with it"))
 	}
-	for _, pair := range [][2]string{{"WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY"}, {"WAYPOST_TLS_KEY", "WAYPOST_TLS_CERT"}} {
-		if values[pair[0]] == "" && values[pair[1]] != "" {
-			problems = append(problems, fmt.Errorf("%s: is not set, and %s is; HTTPS needs both, HTTP neither", pair[0], pair[1]))
+	for _, pair := range []struct{ one, other, need string }{
+		{"WAYPOST_TLS_CERT", "WAYPOST_TLS_KEY", "HTTPS needs both, HTTP neither"},
+		{"WAYPOST_CONSOLE_ACCESS_KEY", "WAYPOST_CONSOLE_SECRET_KEY", "a console needs both"},
+		{"WAYPOST_CONSOLE_OIDC_ISSUER", "WAYPOST_CONSOLE_OIDC_CLIENT_ID", "signing in at an issuer needs both"},
+	} {
+		if values[pair.one] == "" && values[pair.other] != "" {
+			pair.one, pair.other = pair.other, pair.one
+		}
+		if values[pair.one] != "" && values[pair.other] == "" {
+			problems = append(problems, fmt.Errorf("%s: is not set, and %s is; %s", pair.other, pair.one, pair.need))
 		}
 	}
 	return cfg, warnings(set), errors.Join(problems...)
@@ -254,9 +293,12 @@ func parse(values map[string]string) (Config, error) {
 		reflect.TypeFor[[]string]():       func(s string) (any, error) { return parseURLs(s) },
 		reflect.TypeFor[List]():           func(s string) (any, error) { return parseList(s) },
 		reflect.TypeFor[Origins]():        func(s string) (any, error) { return parseOrigins(s) },
+		reflect.TypeFor[RoleClaims]():     func(s string) (any, error) { return parseRoleClaims(s) },
 		reflect.TypeFor[Claim]():          func(s string) (any, error) { return parseClaim(s) },
 	}})
 	cfg.Temporal.UIURL = strings.TrimRight(cfg.Temporal.UIURL, "/")
 	cfg.Client.URL = strings.TrimRight(cfg.Client.URL, "/")
+	cfg.Console.URL = strings.TrimRight(cfg.Console.URL, "/")
+	cfg.Console.GatewayURL = strings.TrimRight(cfg.Console.GatewayURL, "/")
 	return cfg, err
 }

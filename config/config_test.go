@@ -309,7 +309,9 @@ func TestVariablesAndStructAgree(t *testing.T) {
 			if value == "" {
 				continue
 			}
-			if _, _, err := config.Load(v.Roles[0], append(needed("WAYPOST_TLS_CERT=x", "WAYPOST_TLS_KEY=x"), v.Name+"="+value)); err != nil {
+			others := needed("WAYPOST_TLS_CERT=x", "WAYPOST_TLS_KEY=x", "WAYPOST_CONSOLE_ACCESS_KEY=x", "WAYPOST_CONSOLE_SECRET_KEY=x",
+				"WAYPOST_CONSOLE_OIDC_ISSUER=https://x", "WAYPOST_CONSOLE_OIDC_CLIENT_ID=x")
+			if _, _, err := config.Load(v.Roles[0], append(others, v.Name+"="+value)); err != nil {
 				t.Errorf("%s=%s: %v", v.Name, value, err)
 			}
 		}

@@ -42,11 +42,14 @@ var (
 	gatewayRoles  = Roles{RoleGateway, RoleServe, RoleDev}
 	workerRoles   = Roles{RoleWorker, RoleServe, RoleDev}
 	serverRoles   = Roles{RoleGateway, RoleWorker, RoleServe, RoleDev}
-	adminRoles    = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleDev}
-	logRoles      = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleMigrate, RoleDev}
+	adminRoles    = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleConsole, RoleDev}
+	logRoles      = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleConsole, RoleMigrate, RoleDev}
 	temporalRoles = Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleKeys}
 	httpRoles     = Roles{RoleGateway, RoleServe, RoleCodec}
+	certRoles     = Roles{RoleGateway, RoleServe, RoleCodec, RoleConsole}
+	redisRoles    = Roles{RoleGateway, RoleWorker, RoleServe, RoleConsole, RoleDev}
 	codecRoles    = Roles{RoleCodec}
+	consoleRoles  = Roles{RoleServe, RoleConsole}
 	clientRoles   = Roles{RoleClient}
 	devRoles      = Roles{RoleDev}
 )
@@ -54,19 +57,19 @@ var (
 var variables = []Variable{
 	// Servers
 	{Name: "WAYPOST_ADMIN_ADDR", Default: "127.0.0.1:9090",
-		Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091", RoleCodec: "127.0.0.1:9092"}, Roles: adminRoles,
+		Defaults: map[Role]string{RoleWorker: "127.0.0.1:9091", RoleCodec: "127.0.0.1:9092", RoleConsole: "127.0.0.1:9093"}, Roles: adminRoles,
 		Example: "0.0.0.0:9090", check: checkAddr, Help: "Where /healthz, /readyz and /metrics are served."},
 	{Name: "WAYPOST_DATABASE_URL",
-		Roles:    Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleKeys, RoleDev},
-		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleApps, RoleKeys},
+		Roles:    Roles{RoleGateway, RoleWorker, RoleServe, RoleConsole, RoleMigrate, RoleApps, RoleUsers, RoleKeys, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleConsole, RoleMigrate, RoleApps, RoleUsers, RoleKeys},
 		Example:  "postgres://waypost:PASSWORD@127.0.0.1:5432/waypost", check: checkDatabaseURL,
 		Help: "The SQL database: `sqlite:PATH` or `postgres://…`; waypost-dev has its own in the data directory."},
-	{Name: "WAYPOST_REDIS_URL", Roles: serverRoles, Required: Roles{RoleGateway, RoleWorker, RoleServe},
+	{Name: "WAYPOST_REDIS_URL", Roles: redisRoles, Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleConsole},
 		Example: "redis://127.0.0.1:6379/0", check: checkRedisURL,
-		Help: "The Redis that all gateways and workers share; waypost-dev brings its own."},
+		Help: "The Redis that all gateways, workers and consoles share; waypost-dev brings its own."},
 	{Name: "WAYPOST_ENCRYPTION_KEYS",
-		Roles:    Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleApps, RoleKeys, RoleDev},
-		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleApps, RoleKeys},
+		Roles:    Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleConsole, RoleApps, RoleUsers, RoleKeys, RoleDev},
+		Required: Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleConsole, RoleApps, RoleUsers, RoleKeys},
 		Example:  "k1:$(openssl rand -base64 32)", check: checkKeys,
 		Help: "Keys for data at rest and for Temporal's payloads, as a list of `id:base64` (32 bytes each); the first encrypts, all decrypt; waypost-dev makes its own."},
 	{Name: "WAYPOST_TEMPORAL_ADDRESS", Default: "127.0.0.1:7233", Roles: temporalRoles,
@@ -95,9 +98,9 @@ var variables = []Variable{
 	// The API
 	{Name: "WAYPOST_HTTP_ADDR", Default: "127.0.0.1:8080", Roles: gatewayRoles, Example: "0.0.0.0:8080",
 		check: checkAddr, Help: "Where the gateway serves its API."},
-	{Name: "WAYPOST_TLS_CERT", Roles: httpRoles, Example: "/etc/waypost/tls.crt",
-		Help: "A PEM file with the certificate that the API, or the codec endpoint, is served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty."},
-	{Name: "WAYPOST_TLS_KEY", Roles: httpRoles, Example: "/etc/waypost/tls.key",
+	{Name: "WAYPOST_TLS_CERT", Roles: certRoles, Example: "/etc/waypost/tls.crt",
+		Help: "A PEM file with the certificate that the API, the console and the codec endpoint are served with over HTTPS, then those between it and the authority's; a new one is taken within a minute. HTTP if empty."},
+	{Name: "WAYPOST_TLS_KEY", Roles: certRoles, Example: "/etc/waypost/tls.key",
 		Help: "The PEM file of the certificate's key."},
 	{Name: "WAYPOST_TEMPORAL_UI_URL", Default: "http://127.0.0.1:8233", Roles: httpRoles,
 		Example: "https://temporal.example.com", check: parsed(parseHTTPURL),
@@ -105,8 +108,8 @@ var variables = []Variable{
 	{Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
 		Example: "https://www.example.com,https://help.example.com:8443", check: parsed(parseOrigins),
 		Help: "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty."},
-	{Name: "WAYPOST_TRUSTED_PROXIES", Roles: gatewayRoles, Example: "10.0.0.0/8", check: parsed(parsePrefixes),
-		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit only."},
+	{Name: "WAYPOST_TRUSTED_PROXIES", Roles: append(gatewayRoles, RoleConsole), Example: "10.0.0.0/8", check: parsed(parsePrefixes),
+		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit and the tries of passwords only."},
 	{Name: "WAYPOST_ADDRESS_RATE", Default: "50", Defaults: map[Role]string{RoleDev: "10000"},
 		Roles: gatewayRoles, Example: "200", check: checkRate,
 		Help: "Requests a second that one address may send, an IPv6 /64 counting as one; twice as many at once."},
@@ -140,6 +143,25 @@ var variables = []Variable{
 	{Name: "WAYPOST_CODEC_OIDC_REQUIRE", Roles: codecRoles, Example: "groups=operators",
 		check: parsed(parseClaim),
 		Help:  "A claim that a token must have, as CLAIM=VALUE, by itself or in a list; if empty, everybody with a token for the audience can read payloads."},
+	// The console
+	{Name: "WAYPOST_CONSOLE_ADDR", Default: "127.0.0.1:8082", Roles: Roles{RoleServe, RoleConsole, RoleUsers, RoleDev}, Example: "0.0.0.0:8082",
+		check: checkAddr, Help: "Where the console is served."},
+	{Name: "WAYPOST_CONSOLE_URL", Roles: Roles{RoleServe, RoleConsole, RoleUsers}, Example: "https://console.example.com", check: checkGatewayURL,
+		Help: "What people's browsers know the console by, for sign-in links; with https, its cookies are sent over HTTPS only. http:// and `WAYPOST_CONSOLE_ADDR` if empty."},
+	{Name: "WAYPOST_CONSOLE_GATEWAY_URL", Roles: consoleRoles, Required: Roles{RoleConsole}, Example: "http://127.0.0.1:8080",
+		check: checkGatewayURL, Help: "The gateway that the console calls; serve calls its own one if empty."},
+	{Name: "WAYPOST_CONSOLE_ACCESS_KEY", Roles: consoleRoles, Required: Roles{RoleConsole}, Example: "AK…",
+		Help: "The access key of the application that the console is; without it, serve has no console. waypost-dev has its own."},
+	{Name: "WAYPOST_CONSOLE_SECRET_KEY", Roles: consoleRoles, Required: Roles{RoleConsole}, Example: "sk_…",
+		Help: "The secret key of that application."},
+	{Name: "WAYPOST_CONSOLE_OIDC_ISSUER", Roles: consoleRoles, Example: "https://login.example.com/realms/staff", check: checkIssuer,
+		Help: "The OpenID Connect issuer that people can sign in at, exactly as it calls itself; none if empty."},
+	{Name: "WAYPOST_CONSOLE_OIDC_CLIENT_ID", Roles: consoleRoles, Example: "waypost-console",
+		Help: "The client id that the console has at the issuer; its redirect URI there is `WAYPOST_CONSOLE_URL` and /sign-in/oidc/callback."},
+	{Name: "WAYPOST_CONSOLE_OIDC_CLIENT_SECRET", Roles: consoleRoles, Example: "xyz…",
+		Help: "The client secret there; empty for a public client."},
+	{Name: "WAYPOST_CONSOLE_OIDC_ROLES", Roles: consoleRoles, Example: "groups=marketing:marketer,groups=ops:admin", check: parsed(parseRoleClaims),
+		Help: "Roles that claims give, as a list of CLAIM=VALUE:ROLE; whoever has none of them must be a user already, by e-mail address."},
 	// Client commands
 	{Name: "WAYPOST_PROFILE", Roles: clientRoles, Example: "./.waypost/profile.json",
 		Help: "A JSON file with `url`, `accessKey` and `secretKey`; it wins over the next three."},

@@ -25,6 +25,7 @@
 // Whom messages go to, and who may use the API.
 //
 //	app.go                Applications and their access keys
+//	user.go               Users of the console, their sign-in links
 //	app_idempotency.go    answers that are kept for an Idempotency-Key
 //	audit.go              Who changed what
 //	lead.go               Leads

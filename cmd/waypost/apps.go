@@ -22,6 +22,11 @@ type database interface {
 	Applications(ctx context.Context, org string) ([]waypost.Application, error)
 	RotateKey(ctx context.Context, actor, id string) (waypost.Credential, error)
 	DisableApplication(ctx context.Context, actor, id string) error
+	CreateUser(ctx context.Context, u waypost.User) (made waypost.User, link string, err error)
+	Users(ctx context.Context, org string) ([]waypost.User, error)
+	User(ctx context.Context, id string) (waypost.User, error)
+	ResetUser(ctx context.Context, id string) (link string, err error)
+	DisableUser(ctx context.Context, id string) error
 	KeyUses(ctx context.Context) ([]waypost.KeyUse, error)
 	Reseal(ctx context.Context, tell func(n int)) error
 	ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error)

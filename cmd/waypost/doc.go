@@ -5,7 +5,7 @@
 // # Files by topic
 //
 //   - the program and its roles: main.go, roles.go
-//   - applications and keys, on the database: apps.go, keys.go
+//   - applications, users and keys, on the database: apps.go, users.go, keys.go
 //   - the audit log: audit.go
 //   - calling a gateway: client.go, api.go
 //   - what commands have in common: commands.go, list.go, import_lines.go, control.go, audience.go

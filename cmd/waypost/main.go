@@ -108,7 +108,7 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 			root.AddCommand(cmd)
 		}
 	}
-	add("roles", c.gateway(), c.worker(), c.serve(), c.codec(), c.migrate(), c.apps(), c.keys())
+	add("roles", c.gateway(), c.worker(), c.serve(), c.codec(), c.console(), c.migrate(), c.apps(), c.users(), c.keys())
 	add("client", c.webhooks(), c.subscriptions(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.articles(), c.audit(), c.api(), c.receiver())
 	checkUsage(root)
 	return root

@@ -27,7 +27,8 @@ WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS. Several may run at once.`,
 func (c *cli) serve() *cobra.Command {
 	return c.role(config.RoleServe, app.Serve, "Gateway and worker in one process",
 		`Gateway and worker in one process, for small deployments. It needs WAYPOST_DATABASE_URL,
-WAYPOST_REDIS_URL and WAYPOST_ENCRYPTION_KEYS.`,
+WAYPOST_REDIS_URL and WAYPOST_ENCRYPTION_KEYS. With WAYPOST_CONSOLE_ACCESS_KEY and
+WAYPOST_CONSOLE_SECRET_KEY, the console is part of it.`,
 		`  WAYPOST_DATABASE_URL=sqlite:/var/lib/waypost/waypost.db waypost serve`)
 }
 
@@ -47,6 +48,15 @@ and TEMPORAL_CODEC_PASS_ACCESS_TOKEN=true.`,
   export WAYPOST_TEMPORAL_UI_URL=https://temporal.example.com
   export WAYPOST_TLS_CERT=/etc/waypost/tls.crt WAYPOST_TLS_KEY=/etc/waypost/tls.key
   WAYPOST_CODEC_ADDR=0.0.0.0:8081 waypost codec`)
+}
+
+func (c *cli) console() *cobra.Command {
+	return c.role(config.RoleConsole, app.Console, "Serve the console, where people start and watch journeys",
+		`Serves the console until it is stopped: pages on which people start and watch journeys. It
+calls a gateway as an application of its own, with the key in WAYPOST_CONSOLE_ACCESS_KEY and
+WAYPOST_CONSOLE_SECRET_KEY, and needs WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL and
+WAYPOST_ENCRYPTION_KEYS for those who sign in. Several may run at once.`,
+		`  WAYPOST_CONSOLE_GATEWAY_URL=http://gateway:8080 WAYPOST_CONSOLE_URL=https://console.example.com waypost console`)
 }
 
 func (c *cli) role(

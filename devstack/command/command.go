@@ -27,7 +27,7 @@ const stopTimeout = 45 * time.Second
 
 const long = `waypost-dev runs all of Waypost in one process, for trying it out: Temporal's
 server with its Web UI, a stand-in for Redis, SQL on SQLite, the embedded index
-of articles, worker, gateway and a demo webhook receiver. It starts a demo
+of articles, worker, gateway, console and a demo webhook receiver. It starts a demo
 journey, prints the delivered message and every URL, and stays up until Ctrl-C.
 
 Everything is kept in the data directory (./.waypost): a second start continues

@@ -84,6 +84,7 @@ type Profile struct {
 	WebhookID       string `json:"webhookId"`
 	JourneyID       string `json:"journeyId"`
 	TenantID        string `json:"tenantId"`
+	Console         string `json:"console"`
 }
 
 // Setting is one line of waypost.env.

@@ -51,7 +51,7 @@ func settings(dir string) []string {
 	env := []string{RunMain + "=" + RunDev, "WAYPOST_DATA_DIR=" + dir}
 	for _, name := range []string{
 		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
-		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR", "WAYPOST_CONSOLE_ADDR",
 	} {
 		env = append(env, name+"=127.0.0.1:0")
 	}

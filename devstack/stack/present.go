@@ -159,6 +159,10 @@ func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buff
 			fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 		}
 	}
+	if s.hasConsole() {
+		fmt.Fprintf(w, "  Console\t%s\n", s.Profile.Console)
+		fmt.Fprintf(w, "  Sign in once by\t%s/sign-in/link?token=%s\n", s.Profile.Console, s.SignIn)
+	}
 	row(Gateway, "Gateway", "%s", s.Profile.URL)
 	row(Temporal, "Temporal Web UI", "%s", s.Profile.TemporalUI)
 	row(Temporal, "Temporal", "%s, namespace default", s.Profile.TemporalAddress)

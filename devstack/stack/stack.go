@@ -1,6 +1,6 @@
 // Package stack starts and stops everything that waypost-dev consists of, in
 // this process: Temporal with its Web UI, a Redis stand-in, SQL, the demo
-// receiver, gateway and worker, and the demo.
+// receiver, gateway, worker and console, and the demo.
 package stack
 
 import (
@@ -45,6 +45,9 @@ type Options struct {
 // Stack is a running stack.
 type Stack struct {
 	Profile datadir.Profile
+	// SignIn is the token of a sign-in link of the console's administrator, "" without a
+	// console.
+	SignIn string
 	// EnrollmentID is the demo's, "" without one.
 	EnrollmentID string
 
@@ -83,6 +86,10 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 }
 
 func (s *Stack) has(p Part) bool { return slices.Contains(s.parts, p) }
+
+// hasConsole tells whether the console is there: it is part of a gateway and a worker in one
+// process.
+func (s *Stack) hasConsole() bool { return s.has(Gateway) && s.has(Worker) }
 
 // DataDir is the data directory's absolute path.
 func (s *Stack) DataDir() string { return s.dir.Path() }
@@ -181,6 +188,12 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err := s.migrate(ctx, roleCfg, &state); err != nil {
 		return err
 	}
+	if s.hasConsole() {
+		// The console is the demo's application.
+		roleCfg.Console.Addr = cfg.Console.Addr
+		roleCfg.Console.AccessKey, roleCfg.Console.SecretKey = state.AccessKey, config.Secret(state.SecretKey)
+		s.Profile.Console = "http://" + temporal.Reachable(cfg.Console.Addr)
+	}
 	if err := s.startReceiver(ctx, cfg, state); err != nil {
 		return err
 	}
@@ -233,6 +246,7 @@ func (s *Stack) claimPorts(ctx context.Context, cfg *config.Config, environ map[
 		{"WAYPOST_DEV_REDIS_ADDR", &cfg.Dev.RedisAddr, s.has(Redis)},
 		{"WAYPOST_DEV_RECEIVER_ADDR", &cfg.Dev.ReceiverAddr, s.has(Receiver)},
 		{"WAYPOST_HTTP_ADDR", &cfg.HTTP.Addr, s.has(Gateway)},
+		{"WAYPOST_CONSOLE_ADDR", &cfg.Console.Addr, s.hasConsole()},
 		{"WAYPOST_ADMIN_ADDR", &cfg.Admin.Addr, s.has(Gateway) || s.has(Worker)},
 	}, state.Addresses)
 }
@@ -315,9 +329,17 @@ func (s *Stack) migrate(ctx context.Context, cfg config.Config, state *datadir.S
 			return err
 		}
 		s.Profile.AccessKey, s.Profile.SecretKey = state.AccessKey, state.SecretKey
+		if s.hasConsole() {
+			if s.SignIn, err = consoleUser(ctx, db); err != nil {
+				return err
+			}
+		}
 		return s.dir.SaveState(*state)
 	})
 }
+
+// demoOrg is the organisation of the demo's data and of the console's user.
+const demoOrg = "demo"
 
 // application makes the demo application if the database does not know its key:
 // all grants, and rate limits far above what is needed to try things out.
@@ -332,7 +354,7 @@ func application(ctx context.Context, db *store.Store, state *datadir.State) err
 		}
 	}
 	c, err := db.CreateApplication(ctx, "", waypost.Application{
-		Org: "demo", Name: "waypost-dev", Grants: []waypost.Grant{"*"}, RatePerSecond: 10_000, RateBurst: 20_000,
+		Org: demoOrg, Name: "waypost-dev", Grants: []waypost.Grant{"*"}, RatePerSecond: 10_000, RateBurst: 20_000,
 	})
 	if err != nil {
 		return err
@@ -340,6 +362,21 @@ func application(ctx context.Context, db *store.Store, state *datadir.State) err
 	state.AccessKey, state.SecretKey = c.AccessKey, c.SecretKey
 	state.Data = demo.Data{TenantID: state.TenantID}
 	return nil
+}
+
+// consoleUser makes the user of the console if there is none, and returns the token of a
+// sign-in link.
+func consoleUser(ctx context.Context, db *store.Store) (link string, err error) {
+	you := waypost.User{Org: demoOrg, Email: "you@localhost", Name: "Developer", Role: waypost.RoleAdmin}
+	found, err := db.UserByEmail(ctx, you.Org, you.Email)
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		_, link, err = db.CreateUser(ctx, you)
+		return link, err
+	}
+	if err != nil {
+		return "", err
+	}
+	return db.LinkUser(ctx, found.ID)
 }
 
 func (s *Stack) startReceiver(ctx context.Context, cfg config.Config, state datadir.State) error {

@@ -33,6 +33,7 @@ func Run(t *testing.T, open Open) {
 		tests []test
 	}{
 		{"applications", applicationTests},
+		{"users", userTests},
 		{"leads", leadTests},
 		{"lead changes", leadChangeTests},
 		{"imports", importTests},

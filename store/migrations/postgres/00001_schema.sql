@@ -34,6 +34,23 @@ CREATE TABLE access_keys (
   UNIQUE (application_id, number)
 );
 
+-- People who may sign in to the console.
+CREATE TABLE users (
+  id TEXT COLLATE "C" PRIMARY KEY,
+  org TEXT NOT NULL,
+  email TEXT COLLATE "C" NOT NULL, -- in lower case
+  name TEXT NOT NULL,
+  role TEXT NOT NULL,
+  disabled BOOLEAN NOT NULL,
+  password_hash TEXT NOT NULL, -- argon2id's, '' without a password
+  sessions BIGINT NOT NULL, -- how often all sessions were ended
+  link_hash TEXT COLLATE "C", -- of the token of the sign-in link that can be used; NULL: none
+  link_expires_at BIGINT,
+  created_at BIGINT NOT NULL,
+  UNIQUE (org, email)
+);
+CREATE UNIQUE INDEX users_by_link ON users (link_hash);
+
 -- Answers to requests with an Idempotency-Key.
 CREATE TABLE idempotency_keys (
   id TEXT PRIMARY KEY, -- a hash of the key, the application, the stage, the method, the path and the query

@@ -30,6 +30,23 @@ CREATE TABLE access_keys (
   UNIQUE (application_id, number)
 ) STRICT, WITHOUT ROWID;
 
+-- People who may sign in to the console.
+CREATE TABLE users (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  email TEXT NOT NULL, -- in lower case
+  name TEXT NOT NULL,
+  role TEXT NOT NULL,
+  disabled INTEGER NOT NULL,
+  password_hash TEXT NOT NULL, -- argon2id's, '' without a password
+  sessions INTEGER NOT NULL, -- how often all sessions were ended
+  link_hash TEXT, -- of the token of the sign-in link that can be used; NULL: none
+  link_expires_at INTEGER,
+  created_at INTEGER NOT NULL,
+  UNIQUE (org, email)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX users_by_link ON users (link_hash);
+
 -- Answers to requests with an Idempotency-Key.
 CREATE TABLE idempotency_keys (
   id TEXT PRIMARY KEY, -- a hash of the key, the application, the stage, the method, the path and the query

@@ -1,0 +1,17 @@
+// Package console is where people start and watch journeys in a browser
+// (docs/console.md). It is a client of the gateway's interface, like any other: nothing can
+// be done here that the API cannot do. Its pages are html/template, with small ES modules
+// for what moves.
+//
+// # Files by topic
+//
+//   - the console, its table of routes, one request: console.go, routes.go, visit.go
+//   - calls of the gateway, and the grants that they need: api.go, names.go
+//   - pages: render.go, view.go, form.go, list.go, errors.go, static.go
+//   - languages, times and numbers: i18n.go, format.go
+//   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
+//   - what a person has chosen: preferences.go
+//   - the pages of resources: overview.go, deliveries.go, users.go
+//
+// CONTRIBUTING.md, "A page of the console", is the checklist for a page.
+package console

@@ -1,0 +1,100 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"waypost"
+)
+
+// refused says that the person's role does not have the right to something.
+type refused struct {
+	grant waypost.Grant // "": to a page
+}
+
+func (r refused) Error() string { return fmt.Sprintf("the role has no right to this (%s)", r.grant) }
+
+// away says that the gateway did not answer, or what did was none.
+type away struct{ error }
+
+func (a away) Unwrap() error { return a.error }
+
+// errSignIn says that somebody must sign in first.
+var errSignIn = errors.New("nobody is signed in")
+
+// errorPage is the data of the page that tells of an error.
+type errorPage struct {
+	Status          int
+	Title, Text     string
+	Faults          []waypost.Detail // what the gateway said of fields
+	Again           bool             // the page tries again by itself
+	RequestID, Home string
+}
+
+// statusGone is logged and counted for a request whose browser has gone, as nginx does.
+const statusGone = 499
+
+// fail answers with an error: a page that says what it means, with the id of the request.
+func (v *visit) fail(err error) {
+	if errors.Is(err, errSignIn) {
+		v.askToSignIn()
+		return
+	}
+	if v.r.Context().Err() != nil {
+		v.status = statusGone
+		return
+	}
+	p := errorPage{Status: http.StatusInternalServerError, Title: v.t("errors.internal.title"), Text: v.t("errors.internal.text"), RequestID: v.id}
+	say := func(status int, title, text string) { p.Status, p.Title, p.Text = status, title, text }
+	var asked *waypost.Error
+	switch {
+	case errors.As(err, new(refused)):
+		say(http.StatusForbidden, v.t("errors.refused.title"), v.t("errors.refused.text"))
+	case errors.As(err, new(away)):
+		p.Again = true
+		say(http.StatusServiceUnavailable, v.t("errors.away.title"), v.t("errors.away.text"))
+	case errors.As(err, new(*http.MaxBytesError)):
+		say(http.StatusRequestEntityTooLarge, v.t("errors.large.title"), v.t("errors.large.text"))
+	case errors.As(err, &asked):
+		p.Faults = asked.Details
+		switch asked.Code {
+		case waypost.CodeNotFound:
+			say(http.StatusNotFound, v.t("errors.missing.title"), v.t("errors.missing.text"))
+		case waypost.CodeBadRequest, waypost.CodeUnprocessableEntity:
+			say(http.StatusBadRequest, v.t("errors.faulty.title"), asked.Message)
+		case waypost.CodeConflict, waypost.CodePreconditionFailed:
+			say(http.StatusConflict, v.t("errors.conflict.title"), asked.Message)
+		case waypost.CodeTooManyRequests, waypost.CodeServiceUnavailable:
+			p.Again = true
+			say(http.StatusServiceUnavailable, v.t("errors.away.title"), v.t("errors.away.text"))
+		case waypost.CodeUnauthorized:
+			// The person may: the console's own key, or one of its grants, is missing.
+			say(http.StatusBadGateway, v.t("errors.key.title"), v.t("errors.key.text"))
+		}
+	}
+	v.log = append(v.log, slog.String("error", err.Error()))
+	if err := v.render(page{Name: "error", Title: p.Title, Status: p.Status, Data: p}); err != nil {
+		v.status = http.StatusInternalServerError
+		v.log = append(v.log, slog.String("render", err.Error()))
+		http.Error(v.w, v.t("errors.internal.title"), v.status)
+	}
+}
+
+func (v *visit) notFound() error {
+	return waypost.Errorf(waypost.CodeNotFound, "path", "there is no such page")
+}
+
+// crossOrigin refuses a form that another site has sent.
+func (v *visit) crossOrigin() error { return refused{} }
+
+// withoutSession answers while sessions cannot be read or written.
+func (c *console) withoutSession(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the browser has gone
+	}
+	c.Log.Warn("sessions are away", "error", err)
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, translate(preferencesOf(c, r).Language, "errors.sessions"), http.StatusServiceUnavailable)
+}

@@ -1,0 +1,41 @@
+package console
+
+import (
+	"errors"
+
+	"waypost"
+)
+
+// field is an input of a form, for the partial "field".
+type field struct {
+	Name, Label, Value, Hint string
+	Type                     string // text if "", password, email, number, select, area, …
+	Options                  []option
+	Required                 bool
+	Complete                 string // autocomplete
+	Fault                    string // what is wrong with the value
+}
+
+type option struct{ Value, Label string }
+
+// faultsOf is what the gateway says of the fields of a form, by their names; general is what
+// it says of none of them, and err is nil if all of that can be shown in the form.
+func faultsOf(err error) (faults map[string]string, general string, rest error) {
+	var asked *waypost.Error
+	if !errors.As(err, &asked) {
+		return nil, "", err
+	}
+	switch asked.Code {
+	case waypost.CodeBadRequest, waypost.CodeUnprocessableEntity, waypost.CodeConflict, waypost.CodePreconditionFailed:
+	default:
+		return nil, "", err
+	}
+	faults = map[string]string{}
+	for _, d := range asked.Details {
+		faults[d.Target] = d.Message
+	}
+	if len(faults) == 0 {
+		general = asked.Message
+	}
+	return faults, general, nil
+}

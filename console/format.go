@@ -1,0 +1,65 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// number writes an integer with separators, which English and Chinese have in common.
+func number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Layouts of times, to the second.
+var timeLayouts = map[string]string{"en": "2 Jan 2006, 15:04:05", "zh": "2006年1月2日 15:04:05"}
+
+// timeTag is a <time> in the viewer's zone; nothing for the zero time. zone.js writes it
+// anew if the browser is in another zone than the server thought.
+func (p preferences) timeTag(at time.Time) template.HTML {
+	if at.IsZero() {
+		return ""
+	}
+	iso := at.UTC().Format("2006-01-02T15:04:05.000Z")
+	return template.HTML(`<time datetime="` + iso + `" title="` + iso + `">` + at.In(p.Zone).Format(timeLayouts[p.Language]) + `</time>`) //nolint:gosec // made of digits and our layouts
+}
+
+// duration writes milliseconds as people read them.
+func duration(ms int64) string {
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case d < time.Second:
+		return strconv.FormatInt(ms, 10) + " ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// tones are the colours of the badges of states; others are grey.
+var tones = map[string]string{
+	"pending": "info", "retrying": "warn", "deferred": "warn", "succeeded": "ok", "failed": "bad",
+	"active": "ok", "invited": "info",
+}
+
+// tone is the colour of the badge of a state, a string by its kind.
+func tone(state any) string { return tones[fmt.Sprint(state)] }
+
+// tail shortens an id that was minted to what tells it from others: its prefix and its end.
+func tail(id string) string {
+	prefix, rest, found := strings.Cut(id, "_")
+	if !found || len(rest) < 12 {
+		return id
+	}
+	return prefix + "_…" + rest[len(rest)-6:]
+}

@@ -1,0 +1,156 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// pages holds the templates by language and page.
+type pages map[string]map[string]*template.Template
+
+// loadPages parses templates/*.html. layout.html and partials.html are part of every page;
+// every other file is a page, and defines "main".
+func loadPages() (pages, error) {
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := pages{}
+	for _, language := range languages {
+		shared, err := template.New("").Funcs(functions(language)).ParseFS(templateFiles, "templates/layout.html", "templates/partials.html")
+		if err != nil {
+			return nil, err
+		}
+		all[language] = map[string]*template.Template{}
+		for _, file := range files {
+			name := strings.TrimSuffix(path.Base(file), ".html")
+			if name == "layout" || name == "partials" {
+				continue
+			}
+			whole, err := shared.Clone()
+			if err == nil {
+				whole, err = whole.ParseFS(templateFiles, file)
+			}
+			if err != nil {
+				return nil, err
+			}
+			all[language][name] = whole
+		}
+	}
+	return all, nil
+}
+
+// functions are what templates can call beside the methods of view.
+func functions(language string) template.FuncMap {
+	return template.FuncMap{
+		"t":        func(key string, args ...any) string { return translate(language, key, args...) },
+		"number":   number,
+		"duration": duration,
+		"tone":     tone,
+		"tail":     tail,
+		"asset":    asset,
+		"icon":     icon,
+		"dict":     dict,
+	}
+}
+
+// dict makes a map of names and values, for a partial that needs several.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("dict has a name without a value")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}
+
+// page is what a handler renders.
+type page struct {
+	Name  string // of the file in templates/
+	Title string
+	// Place is the item of the navigation that the page belongs to, "" if none.
+	Place string
+	// Back is the page above, for the link beside the title: a path and its text.
+	Back *link
+	// Live has the page look for changes every so many seconds; 0: not. live.js then
+	// replaces the elements that have data-live.
+	Live int
+	// Nonce allows <style nonce> on the page, for a library that makes such elements; it
+	// is in the view. Such a page has no ETag.
+	Nonce bool
+	// Scripts are further modules of static/.
+	Scripts []string
+	Status  int // 200 if 0
+	Data    any
+}
+
+// link leads to a page; Here says that it is the one that is shown (tabs).
+type link struct {
+	Path, Text string
+	Here       bool
+}
+
+// render answers with a page inside the layout. One that has not changed since the browser
+// got it is 304 without a body.
+func (v *visit) render(p page) error {
+	template := v.pages[v.chosen.Language][p.Name]
+	if template == nil {
+		return fmt.Errorf("there is no page %q", p.Name)
+	}
+	shown := v.newView(p)
+	h := v.w.Header()
+	if p.Nonce {
+		shown.StyleNonce = rand.Text()
+		h.Set("Content-Security-Policy", strings.Replace(policy, "%s", " 'nonce-"+shown.StyleNonce+"'", 1))
+	}
+	var body bytes.Buffer
+	if err := template.ExecuteTemplate(&body, "layout", shown); err != nil {
+		return fmt.Errorf("render %s: %w", p.Name, err)
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Add("Vary", "Accept-Encoding, Cookie")
+	v.status = p.Status
+	if v.status == 0 {
+		v.status = http.StatusOK
+	}
+	if v.status == http.StatusOK && !p.Nonce && v.r.Method == http.MethodGet {
+		sum := sha256.Sum256(body.Bytes())
+		etag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		h.Set("ETag", etag)
+		if v.r.Header.Get("If-None-Match") == etag {
+			v.status = http.StatusNotModified
+			v.w.WriteHeader(v.status)
+			return nil
+		}
+	}
+	if strings.Contains(v.r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		v.w.WriteHeader(v.status)
+		zip := gzip.NewWriter(v.w)
+		_, _ = body.WriteTo(zip) // the browser may have gone
+		_ = zip.Close()
+		return nil
+	}
+	v.w.WriteHeader(v.status)
+	_, _ = body.WriteTo(v.w)
+	return nil
+}

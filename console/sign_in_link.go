@@ -1,0 +1,68 @@
+package console
+
+import (
+	"net/http"
+
+	"waypost"
+)
+
+// linkPage is the data of the page that a sign-in link leads to. The link is used by its
+// form, not by opening it: programs that look at messages open links too.
+type linkPage struct {
+	Token    string
+	Person   waypost.User
+	Password field
+}
+
+func (v *visit) showLink() error {
+	token := v.r.URL.Query().Get("token")
+	u, err := v.Users.UserByLink(v.r.Context(), token)
+	if err != nil {
+		return v.linkOver(err)
+	}
+	return v.renderLink(token, u, "")
+}
+
+// linkOver answers for a link that cannot be used; other errors stay.
+func (v *visit) linkOver(err error) error {
+	if waypost.CodeOf(err) != waypost.CodeNotFound {
+		return err
+	}
+	return v.render(page{Name: "link_over", Title: v.t("signIn.over"), Status: http.StatusNotFound})
+}
+
+func (v *visit) renderLink(token string, u waypost.User, fault string) error {
+	status := http.StatusOK
+	if fault != "" {
+		status = http.StatusBadRequest
+	}
+	return v.render(page{Name: "link", Title: v.t("signIn.title"), Status: status, Data: linkPage{token, u, field{
+		Name: "password", Type: "password", Label: v.t("signIn.choosePassword"), Hint: v.t("signIn.passwordHint", "n", minPassword), Complete: "new-password", Fault: fault,
+	}}})
+}
+
+// takeLink signs in by a link. A password that is chosen with it ends all other sessions.
+func (v *visit) takeLink() error {
+	ctx := v.r.Context()
+	token, password := v.r.PostFormValue("token"), v.r.PostFormValue("password")
+	u, err := v.Users.UserByLink(ctx, token)
+	if err != nil {
+		return v.linkOver(err)
+	}
+	hash := ""
+	if password != "" {
+		if len(password) < minPassword || len(password) > maxPassword {
+			return v.renderLink(token, u, v.t("signIn.passwordLength", "low", minPassword, "high", maxPassword))
+		}
+		if hash, err = v.passwords.hash(ctx, password); err != nil {
+			return err
+		}
+	}
+	if u, err = v.Users.TakeLink(ctx, token, hash); err != nil {
+		return v.linkOver(err)
+	}
+	if err := v.begin(u, "link"); err != nil {
+		return err
+	}
+	return v.redirect("/", nil)
+}

@@ -1,0 +1,220 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"waypost"
+)
+
+// OIDC lets people sign in at an OpenID Connect issuer. The zero value: they cannot.
+type OIDC struct {
+	Issuer, ClientID, ClientSecret string
+	// Roles are the roles that claims give; of several, the one that may do most. A person
+	// whom none is given needs to be a user already.
+	Roles []RoleClaim
+}
+
+// RoleClaim gives a role to whom the issuer says to have a claim, by itself or in a list.
+type RoleClaim struct {
+	Claim, Value string
+	Role         waypost.Role
+}
+
+const (
+	// issuerTime bounds one question to the issuer.
+	issuerTime = 10 * time.Second
+	// issuerVisit is how long somebody may take to sign in there.
+	issuerVisit = 15 * time.Minute
+	// providerLife is how long the issuer's addresses and keys are believed.
+	providerLife = time.Hour
+)
+
+// issuer is an OpenID Connect issuer. It is asked when somebody signs in, so that the
+// console starts without it.
+type issuer struct {
+	OIDC
+	callback string
+	client   *http.Client
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+	since    time.Time
+}
+
+// newIssuer returns nil if people cannot sign in at an issuer.
+func newIssuer(o OIDC, url string) *issuer {
+	if o.Issuer == "" {
+		return nil
+	}
+	return &issuer{OIDC: o, callback: url + "/sign-in/oidc/callback", client: &http.Client{
+		Timeout: issuerTime,
+		// A redirect could lead to a server that is not the issuer's.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// find returns the issuer's provider and how to speak to it.
+func (i *issuer) find(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.provider == nil || time.Since(i.since) > providerLife {
+		// The provider keeps the context for its keys.
+		provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.client), i.Issuer)
+		if err != nil && i.provider == nil {
+			return nil, nil, err
+		}
+		if err == nil {
+			i.provider, i.since = provider, time.Now()
+		}
+	}
+	return i.provider, &oauth2.Config{
+		ClientID: i.ClientID, ClientSecret: i.ClientSecret, Endpoint: i.provider.Endpoint(), RedirectURL: i.callback,
+		Scopes: []string{oidc.ScopeOpenID, "email", "profile"},
+	}, nil
+}
+
+// goToIssuer sends the browser to the issuer. What it must come back with is in the session.
+func (v *visit) goToIssuer() error {
+	if v.issuer == nil {
+		return v.notFound()
+	}
+	ctx := v.r.Context()
+	_, at, err := v.issuer.find(ctx)
+	if err != nil {
+		return v.issuerFailed(err)
+	}
+	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
+	v.sessions.Put(ctx, "state", state)
+	v.sessions.Put(ctx, "nonce", nonce)
+	v.sessions.Put(ctx, "verifier", verifier)
+	v.keep("back", localPath(v.r.URL.Query().Get("back")), issuerVisit) // its filters may be about people
+	return v.redirect(at.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil)
+}
+
+// returnFromIssuer takes what the issuer says of a person.
+func (v *visit) returnFromIssuer() error {
+	if v.issuer == nil {
+		return v.notFound()
+	}
+	ctx := v.r.Context()
+	query := v.r.URL.Query()
+	state, nonce, verifier := v.sessions.PopString(ctx, "state"), v.sessions.PopString(ctx, "nonce"), v.sessions.PopString(ctx, "verifier")
+	back := localPath(v.take("back"))
+	if state == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(state)) != 1 {
+		return v.issuerFailed(errors.New("the state is not the one of this session"))
+	}
+	if says := query.Get("error"); says != "" {
+		return v.issuerFailed(fmt.Errorf("the issuer says %.200q", says))
+	}
+	claims, err := v.issuer.claims(ctx, query.Get("code"), nonce, verifier)
+	if err != nil {
+		return v.issuerFailed(err)
+	}
+	u, err := v.userOf(ctx, claims)
+	if err != nil {
+		return v.issuerFailed(err)
+	}
+	if err := v.begin(u, "issuer"); err != nil {
+		return err
+	}
+	return v.redirect(back, nil)
+}
+
+// claims exchanges the code for an ID token and checks that.
+func (i *issuer) claims(ctx context.Context, code, nonce, verifier string) (map[string]any, error) {
+	provider, at, err := i.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token, err := at.Exchange(oidc.ClientContext(ctx, i.client), code, oauth2.VerifierOption(verifier))
+	if err != nil {
+		return nil, fmt.Errorf("exchange the code: %w", err)
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return nil, errors.New("the issuer sends no ID token")
+	}
+	id, err := provider.Verifier(&oidc.Config{ClientID: i.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(nonce)) != 1 {
+		return nil, errors.New("the ID token has another nonce")
+	}
+	var claims map[string]any
+	return claims, id.Claims(&claims)
+}
+
+// role is the role that the claims give, "" for none.
+func (i *issuer) role(claims map[string]any) (role waypost.Role) {
+	for _, rc := range i.Roles {
+		values, isList := claims[rc.Claim].([]any)
+		if !isList {
+			values = []any{claims[rc.Claim]}
+		}
+		if slices.ContainsFunc(values, func(v any) bool { return fmt.Sprint(v) == rc.Value }) && rc.Role.Reaches(role) {
+			role = rc.Role
+		}
+	}
+	return role
+}
+
+// userOf is the user whom claims are of: known by the e-mail address that the issuer has
+// verified, or made because a claim gives a role. A role that claims give replaces the one
+// that the user had.
+func (v *visit) userOf(ctx context.Context, claims map[string]any) (u waypost.User, err error) {
+	email, _ := claims["email"].(string)
+	email = strings.ToLower(strings.TrimSpace(email))
+	if verified, _ := claims["email_verified"].(bool); email == "" || !verified {
+		return u, errors.New("the issuer has not verified an e-mail address")
+	}
+	role := v.issuer.role(claims)
+	u, err = v.Users.UserByEmail(ctx, email)
+	switch {
+	case waypost.CodeOf(err) == waypost.CodeNotFound && role != "":
+		name, _ := claims["name"].(string)
+		u, _, err = v.Users.CreateUser(ctx, waypost.User{Email: email, Name: clip(name, email), Role: role})
+	case err == nil && u.Disabled:
+		err = errors.New("the user is disabled")
+	case err == nil && role != "" && role != u.Role:
+		err = v.Users.ChangeRole(ctx, u.ID, role)
+		u.Role = role
+	}
+	return u, err
+}
+
+// clip is a name of at most 100 characters, other if there is none.
+func clip(name, other string) string {
+	runes := []rune(strings.TrimSpace(name))
+	if len(runes) == 0 {
+		runes = []rune(other)
+	}
+	return string(runes[:min(len(runes), 100)])
+}
+
+// issuerFailed leads back to the sign-in, which says that it failed. Why is in the log.
+func (v *visit) issuerFailed(err error) error {
+	v.log = append(v.log, slog.String("issuer", oneLine(err)))
+	v.flash("bad", v.t("signIn.issuerFailed"))
+	return v.redirect("/sign-in", nil)
+}
+
+// oneLine is an error as it is logged: answers of an issuer can be long.
+func oneLine(err error) string {
+	text, _ := json.Marshal(err.Error()) // a string can be encoded
+	return string(text[:min(len(text), 300)])
+}

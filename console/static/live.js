@@ -1,0 +1,64 @@
+// Live parts: while the tab is visible, the page is asked for again every so many seconds,
+// and its elements with data-live and an id are replaced if it has changed (ETag).
+import { writeTimes } from "./zone.js";
+
+const slowest = 60; // seconds between two tries while the console does not answer
+
+export function live() {
+  const retry = document.querySelector("[data-retry]");
+  const every = Number(retry?.dataset.retry ?? document.body.dataset.liveEvery ?? 0);
+  if (!every) return;
+
+  const offline = document.querySelector("[data-offline]");
+  let etag = "";
+  let failures = 0;
+  let timer;
+
+  const wait = () => {
+    clearTimeout(timer);
+    const seconds = Math.min(every * 2 ** failures, Math.max(slowest, every));
+    timer = setTimeout(look, seconds * 1000);
+  };
+
+  async function look() {
+    if (document.visibilityState !== "visible") return; // until it is
+    if (!retry && !document.querySelector("[data-live]")) return;
+    try {
+      const answer = await fetch(location.href, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
+      if (answer.redirected) return location.reload(); // signed out
+      if (answer.status >= 500) throw new Error(answer.statusText);
+      if (retry) return location.reload();
+      failures = 0;
+      if (offline) offline.hidden = true;
+      if (answer.status === 200) {
+        etag = answer.headers.get("ETag") ?? "";
+        replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      }
+    } catch {
+      failures++;
+      if (offline) offline.hidden = false;
+    }
+    wait();
+  }
+
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && look());
+  wait();
+}
+
+// replace leaves alone what somebody is using: a part with the focus, an open dialog or a
+// selected text in it.
+function replace(page) {
+  for (const part of document.querySelectorAll("[data-live][id]")) {
+    const fresh = page.getElementById(part.id);
+    if (!fresh) continue;
+    const selected = getSelection();
+    const busy = part.contains(document.activeElement) || part.querySelector("dialog[open]") ||
+      (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
+    if (busy) continue;
+    writeTimes(fresh);
+    if (fresh.innerHTML !== part.innerHTML) {
+      part.replaceWith(fresh);
+      fresh.dispatchEvent(new CustomEvent("live", { bubbles: true })); // for modules that draw in it
+    }
+  }
+}

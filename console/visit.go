@@ -1,0 +1,96 @@
+package console
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"waypost"
+)
+
+// visit is one request, and who makes it.
+type visit struct {
+	*console
+	w       http.ResponseWriter
+	r       *http.Request
+	id      string       // the request's, also in the gateway's log
+	user    waypost.User // of no role before the sign-in
+	chosen  preferences
+	gateway gateway // with the rights of the user, in the stage that was chosen
+	status  int     // that was answered; 0: nothing yet
+	log     []slog.Attr
+}
+
+// serve makes a route a handler: it finds out who asks, refuses who may not, and logs and
+// counts the request.
+func (c *console) serve(rt *route) http.Handler {
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		v := &visit{console: c, w: w, r: r, id: waypost.NewID("req_", began), chosen: preferencesOf(c, r)}
+		w.Header().Set("X-Request-Id", v.id)
+		err := v.enter(rt.role)
+		if err == nil {
+			err = rt.handle(v)
+		}
+		if err != nil {
+			v.fail(err)
+		}
+		took, method := time.Since(began), r.Method
+		if method != http.MethodGet && method != http.MethodHead && method != http.MethodPost {
+			method = "UNKNOWN" // anybody can invent one
+		}
+		c.Observe(rt.pattern, method, v.status, took)
+		attrs := append([]slog.Attr{
+			slog.String("request", v.id), slog.String("method", method), slog.String("route", rt.pattern), slog.Int("status", v.status),
+			slog.Int64("ms", took.Milliseconds()), slog.String("user", v.user.ID),
+		}, v.log...)
+		level := slog.LevelInfo
+		if v.status >= http.StatusInternalServerError {
+			level = slog.LevelWarn
+		}
+		c.Log.LogAttrs(r.Context(), level, "request", attrs...)
+	})
+	return c.sessions.LoadAndSave(h)
+}
+
+// enter finds the user of the session, and refuses whose role does not reach least.
+func (v *visit) enter(least waypost.Role) error {
+	if err := v.findUser(); err != nil {
+		return err
+	}
+	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id}
+	switch {
+	case least == anyone || v.user.Role.Reaches(least):
+		return nil
+	case v.user.ID == "":
+		return errSignIn
+	}
+	return refused{}
+}
+
+// stage is the one that the request works in: a form says which one its page showed, so that
+// choosing another one in a second tab changes nothing here.
+func (v *visit) stage() string {
+	if v.r.Method == http.MethodPost && v.r.PostFormValue("stage") != "" {
+		return stageOf(v.r.PostFormValue("stage"))
+	}
+	return v.chosen.Stage
+}
+
+// redirect answers with another page, which the browser gets by GET.
+func (v *visit) redirect(path string, query url.Values) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	v.status = http.StatusSeeOther
+	http.Redirect(v.w, v.r, path, v.status)
+	return nil
+}
+
+// t is a text in the person's language (i18n.go).
+func (v *visit) t(key string, args ...any) string { return translate(v.chosen.Language, key, args...) }
+
+// flash has the next page show a message, once. kind is ok or bad. It is in a cookie: Redis,
+// where sessions are, holds no names of people.
+func (v *visit) flash(kind, text string) { v.keep("flash", kind+" "+text, time.Minute) }

@@ -1,0 +1,392 @@
+// Package browser tests the console as people have it: waypost-dev with data that lives, and
+// Chromium. One of each serves all tests; every page that a test opens is a tab with cookies
+// of its own.
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"waypost/devstack/datadir"
+	"waypost/devstack/stack"
+)
+
+// startTime bounds the start of waypost-dev and of Chromium, pageTime what is done with a page.
+const (
+	startTime = 2 * time.Minute
+	pageTime  = time.Minute
+)
+
+// shared is what all tests of the package use.
+type shared struct {
+	console string // its address
+	profile datadir.Profile
+	session *http.Cookie
+	browser context.Context
+	stop    []func()
+}
+
+var (
+	start   = sync.OnceValues(begin)
+	started bool
+)
+
+// Main runs the tests and stops what they have started. It is what TestMain calls.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if started {
+		if s, _ := start(); s != nil {
+			for i := len(s.stop) - 1; i >= 0; i-- {
+				s.stop[i]()
+			}
+		}
+	}
+	return code
+}
+
+// chromium is the program; "" if it is not installed.
+func chromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+func begin() (*shared, error) {
+	started = true
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	s := &shared{}
+	dir, err := os.MkdirTemp("", "waypost-browser-")
+	if err != nil {
+		return nil, err
+	}
+	s.stop = append(s.stop, func() { _ = os.RemoveAll(dir) })
+	env := []string{"WAYPOST_DATA_DIR=" + dir}
+	for _, name := range []string{
+		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_CONSOLE_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+	} {
+		env = append(env, name+"=127.0.0.1:0")
+	}
+	dev, err := stack.Start(ctx, stack.Options{Environ: env, Out: io.Discard, ErrOut: os.Stderr})
+	if err != nil {
+		return s, err
+	}
+	s.stop = append(s.stop, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		_ = dev.Stop(ctx) // the tests are over
+	})
+	s.console, s.profile = dev.Profile.Console, dev.Profile
+	if err := enliven(ctx, dev.Profile); err != nil {
+		return s, fmt.Errorf("make data: %w", err)
+	}
+	if s.session, err = signIn(ctx, s.console, dev.SignIn); err != nil {
+		return s, fmt.Errorf("sign in: %w", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium()), chromedp.NoSandbox, chromedp.Flag("headless", "new"),
+		chromedp.Flag("force-color-profile", "srgb"))
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	browser, stopBrowser := chromedp.NewContext(allocator)
+	s.stop = append(s.stop, stopAllocator, stopBrowser)
+	s.browser = browser
+	return s, chromedp.Do(browser)
+}
+
+// signIn uses a sign-in link and returns the cookie of the session.
+func signIn(ctx context.Context, console, token string) (*http.Cookie, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
+	form := url.Values{"token": {token}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, console+"/sign-in/link", strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	res.Body.Close()
+	at, _ := url.Parse(console) // it was one
+	for _, c := range jar.Cookies(at) {
+		if c.Name == "waypost-session" && res.StatusCode == http.StatusOK {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("HTTP %d, and no session", res.StatusCode)
+}
+
+// Look is how a page is looked at. The zero value is English, light, at a desk.
+type Look struct {
+	Language, Theme string
+	Phone           bool
+	SignedOut       bool
+}
+
+// Page is a page of the console in a tab. Do its actions with Run.
+type Page struct {
+	t      *testing.T
+	ctx    context.Context
+	mu     sync.Mutex
+	faults []string
+	bytes  int64 // that came over the network
+}
+
+// Open opens a page, signed in as an administrator. The test fails at its end for what the
+// browser has complained about: exceptions, errors on its console, violations of the
+// Content-Security-Policy, answers of 400 and above. Without Chromium the test is skipped, or
+// fails if WAYPOST_TEST_REQUIRE_SERVERS says so.
+func Open(t *testing.T, path string, look Look) *Page {
+	t.Helper()
+	if chromium() == "" {
+		if os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
+			t.Fatal("WAYPOST_TEST_REQUIRE_SERVERS=1, but chromium is not installed")
+		}
+		t.Skip("chromium is not installed")
+	}
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, closeTab := chromedp.NewContext(s.browser, chromedp.WithNewBrowserContext())
+	ctx, cancel := context.WithTimeout(tab, pageTime)
+	p := &Page{t: t, ctx: ctx}
+	t.Cleanup(func() {
+		cancel()
+		closeTab()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, fault := range p.faults {
+			t.Errorf("%s: the browser says: %s", path, fault)
+		}
+	})
+	if err := chromedp.Listen(tab, p.listen); err != nil {
+		t.Fatal(err)
+	}
+	p.Do(p.prepare(s, look), view(look), chromedp.Navigate(s.console+path))
+	return p
+}
+
+// prepare sets the cookies of the tab and its time zone.
+func (p *Page) prepare(s *shared, look Look) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		values := map[string]string{"language": or(look.Language, "en"), "theme": or(look.Theme, "light"), "zone": "Asia/Shanghai"}
+		if !look.SignedOut {
+			values["session"] = s.session.Value
+		}
+		for name, value := range values {
+			set := network.SetCookieParams{Name: "waypost-" + name, Value: url.QueryEscape(value), URL: s.console}
+			if _, err := cdp.Call(ctx, tab, network.SetCookie, set); err != nil {
+				return err
+			}
+		}
+		_, err := cdp.Call(ctx, tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Shanghai"})
+		return err
+	})
+}
+
+func or(value, other string) string {
+	if value == "" {
+		return other
+	}
+	return value
+}
+
+func view(look Look) chromedp.Action[chromedp.Void] {
+	if look.Phone {
+		return chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2), chromedp.EmulateMobile)
+	}
+	return chromedp.EmulateViewport(1280, 800)
+}
+
+// listen collects what the browser complains about.
+func (p *Page) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.faults = append(p.faults, e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
+			var says []string
+			for _, arg := range e.Args {
+				says = append(says, string(arg.Value))
+			}
+			p.faults = append(p.faults, strings.Join(says, " "))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			p.faults = append(p.faults, string(e.Entry.Source)+": "+e.Entry.Text+" "+e.Entry.URL)
+		}
+	case *network.EventLoadingFinished:
+		p.bytes += int64(e.EncodedDataLength)
+	}
+}
+
+// Allow forgets complaints that contain a text, and fails if there are none: the test meant
+// to cause them.
+func (p *Page) Allow(text string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.faults[:0]
+	for _, fault := range p.faults {
+		if !strings.Contains(fault, text) {
+			kept = append(kept, fault)
+		}
+	}
+	if len(kept) == len(p.faults) {
+		p.t.Errorf("the browser did not complain about %q", text)
+	}
+	p.faults = kept
+}
+
+// Do runs actions on the page (package chromedp) that return nothing, such as
+// chromedp.Click(chromedp.CSS("…")) or chromedp.WaitVisible.
+func (p *Page) Do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Get runs an action on a page that returns something, such as chromedp.Text.
+func Get[T any](p *Page, action chromedp.Action[T]) T {
+	p.t.Helper()
+	value, err := chromedp.Run(p.ctx, action)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return value
+}
+
+// Eval is the value of a JavaScript expression, or of what it promises.
+func Eval[T any](p *Page, script string) T {
+	p.t.Helper()
+	return Get(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// Script runs JavaScript statements.
+func (p *Page) Script(script string) {
+	p.t.Helper()
+	Eval[bool](p, script+";true")
+}
+
+// Until waits until a JavaScript expression is true, also over other pages.
+func (p *Page) Until(script string) {
+	p.t.Helper()
+	for {
+		is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+script+")"))
+		switch {
+		case is:
+			return
+		case p.ctx.Err() != nil:
+			p.t.Fatalf("%s: not until %s", p.ctx.Err(), script)
+		case err != nil && !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "null"):
+			p.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// Keys presses keys, as chromedp writes them.
+func (p *Page) Keys(keys string) {
+	p.t.Helper()
+	p.Do(chromedp.KeyEvent(keys))
+}
+
+// URL is the address of a path of the console.
+func (p *Page) URL(path string) string {
+	s, _ := start() // it has started
+	return s.console + path
+}
+
+// ForgetCookie deletes a cookie of the console.
+func ForgetCookie(name string) func(context.Context, *chromedp.Target) error {
+	return func(ctx context.Context, tab *chromedp.Target) error {
+		s, _ := start() // it has started
+		_, err := cdp.Call(ctx, tab, network.DeleteCookies, network.DeleteCookiesParams{Name: "waypost-" + name, URL: s.console})
+		return err
+	}
+}
+
+// Text is the text of the first element of a CSS selector.
+func (p *Page) Text(selector string) string {
+	p.t.Helper()
+	return Get(p, chromedp.Text(chromedp.CSS(selector)))
+}
+
+// Bytes is how much came over the network until now, as it came: compressed.
+func (p *Page) Bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+//go:embed axe/axe.js
+var axe string
+
+// Accessible fails the test for what axe-core finds against WCAG 2.2 AA and its best practices.
+func (p *Page) Accessible() {
+	p.t.Helper()
+	type violation struct {
+		ID    string `json:"id"`
+		Help  string `json:"help"`
+		Nodes []struct {
+			HTML           string `json:"html"`
+			FailureSummary string `json:"failureSummary"`
+		} `json:"nodes"`
+	}
+	p.Script(axe + "\n")
+	found := Eval[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
+		.then((result) => result.violations)`)
+	for _, v := range found {
+		for _, n := range v.Nodes {
+			p.t.Errorf("axe: %s (%s)\n%s\n%s", v.Help, v.ID, n.HTML, n.FailureSummary)
+		}
+	}
+}
+
+// Screenshot writes what the window shows to NAME.png in the folder that WAYPOST_TEST_SCREENSHOTS
+// names; without it, nothing.
+func (p *Page) Screenshot(name string) {
+	p.t.Helper()
+	dir := os.Getenv("WAYPOST_TEST_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png := Get(p, chromedp.CaptureScreenshot())
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}

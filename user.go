@@ -1,0 +1,82 @@
+package waypost
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role says what a person may do in the console (docs/contract.md, "The console").
+type Role string
+
+// The roles. Each may do what the one before may.
+const (
+	RoleViewer   Role = "viewer"   // looks
+	RoleMarketer Role = "marketer" // also journeys, launches, leads, redeliveries
+	RoleAdmin    Role = "admin"    // all of it, users too
+)
+
+// Roles lists the roles, the one that may do least first.
+var Roles = []Role{RoleViewer, RoleMarketer, RoleAdmin}
+
+// roleGrants are the grants that a role has beside those of the roles before it.
+var roleGrants = map[Role][]Grant{
+	RoleViewer:   {GrantJourneysRead, GrantDeliveriesRead, GrantWebhooksRead, GrantLeadsExport, GrantSubscriptionsRead},
+	RoleMarketer: {GrantJourneysWrite, GrantJourneysRun, GrantLeadsImport, GrantLeadsUpdate, GrantDeliveriesRedeliver},
+	RoleAdmin:    {"*"},
+}
+
+// Reaches tells whether r is least or a role after it.
+func (r Role) Reaches(least Role) bool {
+	rank := slices.Index(Roles, r)
+	return rank >= 0 && rank >= slices.Index(Roles, least)
+}
+
+// Allows tells whether a person of this role may make calls that need a grant.
+func (r Role) Allows(want Grant) bool {
+	for _, role := range Roles {
+		if r.Reaches(role) && slices.ContainsFunc(roleGrants[role], func(g Grant) bool { return g.allows(want) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// User is a person who may sign in to the console.
+type User struct {
+	ID        string    `json:"id"`
+	Org       string    `json:"org"`
+	Email     string    `json:"email"` // in lower case; what the person signs in with
+	Name      string    `json:"name"`
+	Role      Role      `json:"role"`
+	Disabled  bool      `json:"disabled"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// PasswordHash is argon2id's, "" while the person has chosen no password.
+	PasswordHash string `json:"-"`
+	// Sessions counts how often all sessions of the person were ended: a session of a
+	// lower count is over.
+	Sessions int `json:"-"`
+}
+
+// LinkExpiry is how long a sign-in link can be used, once.
+const LinkExpiry = 24 * time.Hour
+
+// Validate reports everything that is wrong with a new user.
+func (u *User) Validate() error {
+	var p Problems
+	if !isName(u.Org, 64) {
+		p.Add(DetailInvalidFormat, "org", "must be 1 to 64 characters")
+	}
+	local, domain, _ := strings.Cut(u.Email, "@")
+	if local == "" || domain == "" || strings.ContainsAny(domain, "@ ") || !isName(u.Email, MaxActor) || u.Email != strings.ToLower(u.Email) {
+		p.Add(DetailInvalidFormat, "email", "must be an e-mail address of at most %d characters, in lower case", MaxActor)
+	}
+	if !isName(u.Name, 100) {
+		p.Add(DetailInvalidFormat, "name", "must be 1 to 100 characters")
+	}
+	if !slices.Contains(Roles, u.Role) {
+		p.Add(DetailOutOfRange, "role", "must be viewer, marketer or admin")
+	}
+	return p.Err("user")
+}
