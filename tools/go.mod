@@ -4,6 +4,7 @@ module waypost/tools
 go 1.26.8
 
 tool (
+	github.com/evanw/esbuild/cmd/esbuild
 	go.temporal.io/sdk/contrib/tools/workflowcheck
 	gotest.tools/gotestsum
 	honnef.co/go/tools/cmd/staticcheck
@@ -13,6 +14,7 @@ require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/bitfield/gotestdox v0.2.2 // indirect
 	github.com/dnephin/pflag v1.0.7 // indirect
+	github.com/evanw/esbuild v0.28.2 // indirect
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // indirect

@@ -1,0 +1,161 @@
+// What a definition is made of: the members of JourneyDraft in gateway/openapi.yaml. A draft
+// can lack any of them, so everything but a node's type is optional here.
+
+export const nodeTypes = ["touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "exit"] as const;
+export type NodeType = (typeof nodeTypes)[number];
+
+export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
+
+// Limits of journey/definition.go.
+export const maxNodes = 200;
+export const maxCases = 50;
+export const maxArms = 20;
+
+export interface Case {
+  when?: string | null;
+  next?: string | null;
+}
+
+export interface Arm {
+  weight?: number | null;
+  next?: string | null;
+}
+
+// A number of a param is kept as it is written, if the browser can: see parseJSON.
+export type Param = string | number | object;
+
+export interface Node {
+  id: string;
+  type: NodeType;
+  label?: string | null;
+  note?: string | null;
+  webhook?: string | null;
+  params?: Record<string, Param> | null;
+  for?: string | null;
+  event?: string | null;
+  when?: string | null;
+  timeout?: string | null;
+  since?: string | null;
+  time?: string | null;
+  timezone?: string | null;
+  weekdays?: string[] | null;
+  lead?: string | null;
+  offset?: string | null;
+  arms?: Arm[] | null;
+  journey?: string | null;
+  cases?: Case[] | null;
+  otherwise?: string | null;
+  next?: string | null;
+  onFailure?: string | null;
+  onTimeout?: string | null;
+  onMissed?: string | null;
+}
+
+export interface Definition {
+  name?: string | null;
+  description?: string | null;
+  tags?: string[] | null;
+  start?: string | null;
+  reentry?: object | null;
+  exitOn?: object[] | null;
+  quietHours?: object | null;
+  frequencyCap?: object | null;
+  nodes: Node[];
+}
+
+export type SlotKind = "next" | "case" | "otherwise" | "arm" | "onFailure" | "onTimeout" | "onMissed";
+
+// A Slot is a place of a node where the id of another node can stand: one way to go on.
+export interface Slot {
+  kind: SlotKind;
+  index: number; // of the case or arm, else 0
+  target: string; // "" ends the journey
+}
+
+// slotKey names a slot within its node.
+export const slotKey = (s: Slot): string => (s.kind === "case" || s.kind === "arm" ? `${s.kind}.${s.index}` : s.kind);
+
+// slots lists the ways on from a node, in the order of the definition. onFailure, onTimeout and
+// onMissed are ways only where they are set: without them the lead goes on with next.
+export function slots(n: Node): Slot[] {
+  const one = (kind: SlotKind, target?: string | null): Slot => ({ kind, index: 0, target: target ?? "" });
+  const set = (kind: SlotKind, target?: string | null): Slot[] => (target ? [one(kind, target)] : []);
+  switch (n.type) {
+    case "touchpoint":
+      return [one("next", n.next), ...set("onFailure", n.onFailure)];
+    case "waitForEvent":
+      return [one("next", n.next), ...set("onTimeout", n.onTimeout)];
+    case "waitUntil":
+      return [one("next", n.next), ...set("onMissed", n.onMissed)];
+    case "branch":
+      return [
+        ...(n.cases ?? []).map((c, index): Slot => ({ kind: "case", index, target: c.next ?? "" })),
+        one("otherwise", n.otherwise),
+      ];
+    case "split":
+      return (n.arms ?? []).map((a, index): Slot => ({ kind: "arm", index, target: a.next ?? "" }));
+    case "exit":
+      return [];
+    default:
+      return [one("next", n.next)];
+  }
+}
+
+// withSlot returns the node with another target of a slot; "" takes the member out.
+export function withSlot(n: Node, s: Pick<Slot, "kind" | "index">, target: string): Node {
+  const next = target || undefined;
+  switch (s.kind) {
+    case "case":
+      return { ...n, cases: (n.cases ?? []).map((c, i) => (i === s.index ? tidy({ ...c, next }) : c)) };
+    case "arm":
+      return { ...n, arms: (n.arms ?? []).map((a, i) => (i === s.index ? tidy({ ...a, next }) : a)) };
+    default:
+      return tidy({ ...n, [s.kind]: next });
+  }
+}
+
+// tidy leaves out the members that have no value.
+export function tidy<T extends object>(o: T): T {
+  return Object.fromEntries(Object.entries(o).filter(([, v]) => v !== undefined && v !== null && v !== "")) as T;
+}
+
+// nodesById keeps the first of nodes with one id, as the gateway does.
+export function nodesById(d: Definition): Map<string, Node> {
+  const byId = new Map<string, Node>();
+  for (const n of d.nodes) if (!byId.has(n.id)) byId.set(n.id, n);
+  return byId;
+}
+
+// reachable lists the ids of the nodes that a lead can come to.
+export function reachable(d: Definition): Set<string> {
+  const byId = nodesById(d);
+  const seen = new Set<string>();
+  const open = d.start ? [d.start] : [];
+  for (let id = open.pop(); id !== undefined; id = open.pop()) {
+    const n = byId.get(id);
+    if (!n || seen.has(id)) continue;
+    seen.add(id);
+    for (const s of slots(n)) if (s.target) open.push(s.target);
+  }
+  return seen;
+}
+
+// definitionOf takes the definition out of what the gateway answers for a journey (draft), for a
+// version (definition), or a definition by itself.
+export function definitionOf(json: unknown): Definition {
+  const o = json as { draft?: Definition; definition?: Definition } & Definition;
+  const d = o.draft ?? o.definition ?? o;
+  // A draft can be stored without nodes, and a node without an id.
+  const nodes = (d.nodes ?? []).map((n, i) => (n.id ? n : { ...n, id: `node${i + 1}` }));
+  return { ...d, nodes };
+}
+
+// parseJSON keeps numbers that JavaScript would write otherwise (12.50, integers above 2^53) as
+// they are, where the browser has JSON.rawJSON (2023 and later).
+export function parseJSON(text: string): unknown {
+  const raw = (JSON as unknown as { rawJSON?: (source: string) => object }).rawJSON;
+  if (!raw) return JSON.parse(text);
+  const keep = (_: string, value: unknown, context?: { source?: string }): unknown =>
+    typeof value === "number" && context?.source !== undefined && String(value) !== context.source ? raw(context.source) : value;
+  return JSON.parse(text, keep as (key: string, value: unknown) => unknown);
+}

@@ -1,0 +1,343 @@
+// The form of each type of node: its members as gateway/openapi.yaml has them.
+
+import { type ReactNode, useEffect, useId, useState } from "react";
+
+import { useShared } from "./context.ts";
+import { type Definition, type Node, type Param, type Slot, maxArms, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
+import type { Problem } from "./edit.ts";
+import { Icon } from "./icons.tsx";
+import type { Options } from "./load.ts";
+import { PanelHead, Problems } from "./panel.tsx";
+import { paramOf, paramText } from "./param.ts";
+import { fill } from "./texts.ts";
+import { armShare, dayName, title } from "./words.ts";
+
+interface FormProps {
+  definition: Definition;
+  node: Node;
+  options: Options;
+  problems: readonly Problem[];
+  // change stores the node; changes with one field are one step of undo.
+  change: (node: Node, field: string) => void;
+  rename: (id: string) => void;
+  remove: () => void;
+  close: () => void;
+}
+
+export function NodeForm(props: FormProps) {
+  const { node, problems, change, remove, close } = props;
+  const { words } = useShared();
+  const t = words.texts;
+  const text = (field: "label" | "note") => ({ value: node[field] ?? "", onChange: (v: string) => change(tidy({ ...node, [field]: v }), field) });
+  return (
+    <section className="wp-panel wp-form" aria-label={title(node, words)}>
+      <PanelHead node={node} close={close} />
+      <div className="wp-panel-body">
+        <Problems problems={problems} />
+        <Text name={t.label} {...text("label")} placeholder={node.id} maxLength={100} />
+        <Fields {...props} />
+        <Text name={t.note} {...text("note")} lines={2} maxLength={2000} />
+        <Id {...props} />
+      </div>
+      <footer className="wp-panel-foot">
+        <button type="button" className="wp-button is-danger" onClick={remove}>
+          <Icon name="trash" size={15} />
+          {t.remove}
+        </button>
+      </footer>
+    </section>
+  );
+}
+
+function Fields(props: FormProps) {
+  const { node, change, options } = props;
+  const { words } = useShared();
+  const t = words.texts;
+  const set = (field: keyof Node, value: unknown): void => change(tidy({ ...node, [field]: value }), field);
+  const text = (field: "for" | "event" | "when" | "timeout" | "time" | "timezone" | "lead" | "offset") => ({
+    value: node[field] ?? "",
+    onChange: (v: string) => set(field, v),
+  });
+  const fields = ["birthday", "createdAt", "updatedAt", ...options.fields.map((f) => `customFields.${f}`)];
+  switch (node.type) {
+    case "touchpoint":
+      return (
+        <>
+          <Pick name={t.webhook} value={node.webhook ?? ""} onChange={(v) => set("webhook", v)} items={options.webhooks} />
+          <Params params={node.params ?? {}} change={(p) => set("params", Object.keys(p).length ? p : undefined)} key={node.id} />
+          <Way {...props} kind="next" name={t.next} />
+          <Way {...props} kind="onFailure" name={t.onFailureField} optional />
+        </>
+      );
+    case "delay":
+      return (
+        <>
+          <Text name={t.for} {...text("for")} hint={t.durationHint} />
+          <Way {...props} kind="next" name={t.next} />
+        </>
+      );
+    case "waitUntil":
+      return (
+        <>
+          <fieldset className="wp-choice">
+            <legend>{t.waitKind}</legend>
+            {[t.waitTime, t.waitDate].map((name, i) => (
+              <label key={name}>
+                <input
+                  type="radio"
+                  checked={(node.lead !== undefined && node.lead !== null) === (i === 1)}
+                  onChange={() => change(i === 1 ? { ...node, lead: "birthday" } : tidy({ ...node, lead: undefined, offset: undefined, onMissed: undefined }), "lead kind")}
+                />
+                <span>{name}</span>
+              </label>
+            ))}
+          </fieldset>
+          {node.lead !== undefined && node.lead !== null && (
+            <>
+              <Text name={t.lead} {...text("lead")} onChange={(v) => change({ ...node, lead: v }, "lead")} list={fields} />
+              <Text name={t.offset} {...text("offset")} hint={t.offsetHint} />
+            </>
+          )}
+          <Text name={t.time} {...text("time")} type="time" />
+          <fieldset className="wp-days">
+            <legend>{t.weekdays}</legend>
+            {weekdays.map((d) => {
+              const days = node.weekdays ?? [];
+              const on = days.includes(d);
+              const next = weekdays.filter((x) => (x === d ? !on : days.includes(x)));
+              return (
+                <label key={d}>
+                  <input type="checkbox" checked={on} onChange={() => set("weekdays", next.length ? next : undefined)} />
+                  <span>{dayName(d, words.lang)}</span>
+                </label>
+              );
+            })}
+          </fieldset>
+          <Text name={t.timezone} {...text("timezone")} placeholder={t.timezoneHint} list={options.timezones.length ? options.timezones : zones()} />
+          <Way {...props} kind="next" name={t.next} />
+          {node.lead && <Way {...props} kind="onMissed" name={t.onMissedField} optional />}
+        </>
+      );
+    case "waitForEvent":
+      return (
+        <>
+          <Text name={t.event} {...text("event")} list={options.events} />
+          <Text name={t.when} {...text("when")} placeholder={t.whenHint} code lines={2} />
+          <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
+          <label className="wp-check">
+            <input type="checkbox" checked={node.since === "enrollment"} onChange={(e) => set("since", e.target.checked ? "enrollment" : undefined)} />
+            <span>{t.since}</span>
+          </label>
+          <Way {...props} kind="next" name={t.next} />
+          <Way {...props} kind="onTimeout" name={t.onTimeoutField} optional />
+        </>
+      );
+    case "branch": {
+      const cases = node.cases ?? [];
+      const put = (next: typeof cases, field: string): void => change({ ...node, cases: next }, field);
+      return (
+        <>
+          <fieldset className="wp-list">
+            <legend>{t.cases}</legend>
+            {cases.map((c, i) => (
+              <div className="wp-list-item" key={i}>
+                <Text name={`${i + 1}`} value={c.when ?? ""} onChange={(v) => put(cases.map((x, j) => (j === i ? tidy({ ...x, when: v }) : x)), `case ${i}`)} placeholder={t.caseHint} code lines={2} />
+                <div className="wp-row">
+                  <Way {...props} kind="case" index={i} name={t.goesTo} inline />
+                  <Tool icon="up" name={t.up} disabled={i === 0} act={() => put(cases.map((x, j) => (j === i - 1 ? cases[i]! : j === i ? cases[i - 1]! : x)), "")} />
+                  <Tool icon="trash" name={t.remove} disabled={cases.length === 1} act={() => put(cases.filter((_, j) => j !== i), "")} />
+                </div>
+              </div>
+            ))}
+            <Add name={t.addCase} act={() => put([...cases, {}], "")} disabled={cases.length >= maxCases} />
+          </fieldset>
+          <Way {...props} kind="otherwise" name={t.otherwise} />
+        </>
+      );
+    }
+    case "split": {
+      const arms = node.arms ?? [];
+      const put = (next: typeof arms, field: string): void => change({ ...node, arms: next }, field);
+      return (
+        <fieldset className="wp-list">
+          <legend>{t.arms}</legend>
+          {arms.map((a, i) => (
+            <div className="wp-list-item" key={i}>
+              <div className="wp-row">
+                <Text
+                  name={`${String.fromCharCode(65 + i)} · ${armShare(node, i, words.lang)}`}
+                  label={t.weight}
+                  type="number"
+                  value={String(a.weight ?? "")}
+                  onChange={(v) => put(arms.map((x, j) => (j === i ? { ...x, weight: v ? Math.trunc(Number(v)) : null } : x)), `arm ${i}`)}
+                />
+                <Way {...props} kind="arm" index={i} name={t.goesTo} />
+                <Tool icon="trash" name={t.remove} disabled={arms.length <= 2} act={() => put(arms.filter((_, j) => j !== i), "")} />
+              </div>
+            </div>
+          ))}
+          <Add name={t.addArm} act={() => put([...arms, { weight: 50 }], "")} disabled={arms.length >= maxArms} />
+        </fieldset>
+      );
+    }
+    case "enroll":
+      return (
+        <>
+          <Pick name={t.journey} value={node.journey ?? ""} onChange={(v) => set("journey", v)} items={options.journeys} />
+          <Way {...props} kind="next" name={t.next} />
+        </>
+      );
+    case "exit":
+      return null;
+  }
+}
+
+const zones = (): string[] => Intl.supportedValuesOf("timeZone");
+
+// Id changes only when the field is left: each letter would be another node.
+function Id({ definition, node, rename }: FormProps) {
+  const { texts } = useShared().words;
+  const [id, setId] = useState(node.id);
+  useEffect(() => setId(node.id), [node.id]);
+  const bad = !/^[A-Za-z0-9_-]{1,64}$/.test(id) || (id !== node.id && definition.nodes.some((n) => n.id === id));
+  return <Text name={texts.id} value={id} onChange={setId} bad={bad} code maxLength={64} onBlur={() => (bad ? setId(node.id) : id !== node.id && rename(id))} />;
+}
+
+interface TextProps {
+  name: string;
+  label?: string; // for screen readers, where the name says too little
+  value: string;
+  onChange: (value: string) => void;
+  onBlur?: () => void;
+  placeholder?: string;
+  hint?: string;
+  type?: "text" | "time" | "number";
+  list?: readonly string[];
+  lines?: number;
+  maxLength?: number;
+  code?: boolean;
+  bad?: boolean;
+}
+
+function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", list, lines, maxLength, code, bad }: TextProps) {
+  const id = useId();
+  const common = {
+    id,
+    value,
+    placeholder,
+    maxLength,
+    onBlur,
+    spellCheck: !code,
+    className: code ? "is-code" : undefined,
+    "aria-invalid": bad || undefined,
+    "aria-label": label,
+    "aria-describedby": hint ? `${id}-hint` : undefined,
+  };
+  return (
+    <div className="wp-field">
+      <label htmlFor={id}>{name}</label>
+      {lines ? (
+        <textarea {...common} rows={lines} onChange={(e) => onChange(e.target.value)} />
+      ) : (
+        <input {...common} type={type} min={type === "number" ? 1 : undefined} max={type === "number" ? 10_000 : undefined} list={list?.length ? `${id}-list` : undefined} autoComplete="off" onChange={(e) => onChange(e.target.value)} />
+      )}
+      {list && list.length > 0 && (
+        <datalist id={`${id}-list`}>
+          {list.map((v) => (
+            <option key={v} value={v} />
+          ))}
+        </datalist>
+      )}
+      {hint && <small id={`${id}-hint`}>{hint}</small>}
+    </div>
+  );
+}
+
+// Pick chooses from a list; without one, the id is typed.
+function Pick({ name, value, onChange, items }: { name: string; value: string; onChange: (v: string) => void; items: readonly { id: string; name: string }[] }) {
+  const { texts } = useShared().words;
+  const id = useId();
+  if (items.length === 0) return <Text name={name} value={value} onChange={onChange} code />;
+  return (
+    <div className="wp-field">
+      <label htmlFor={id}>{name}</label>
+      <select id={id} value={value} onChange={(e) => onChange(e.target.value)}>
+        <option value="">{texts.choose}</option>
+        {value && !items.some((i) => i.id === value) && <option value={value}>{fill(texts.notListed, { id: value })}</option>}
+        {items.map((i) => (
+          <option key={i.id} value={i.id}>
+            {i.name}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+// Way chooses the node that comes next. An optional way that is not set goes on like next.
+function Way({ definition, node, change, kind, index = 0, name, optional = false, inline = false }: FormProps & { kind: Slot["kind"]; index?: number; name: string; optional?: boolean; inline?: boolean }) {
+  const { words } = useShared();
+  const id = useId();
+  const target = slots(node).find((s) => s.kind === kind && s.index === index)?.target ?? "";
+  return (
+    <div className={`wp-field ${inline ? "is-inline" : ""}`}>
+      <label htmlFor={id}>{name}</label>
+      <select id={id} value={target} onChange={(e) => change(withSlot(node, { kind, index }, e.target.value), "")}>
+        <option value="">{optional ? words.texts.asNext : words.texts.theEnd}</option>
+        {target && !definition.nodes.some((n) => n.id === target) && <option value={target}>{fill(words.texts.notListed, { id: target })}</option>}
+        {definition.nodes
+          .filter((n) => n.id !== node.id || n.id === target)
+          .map((n) => (
+            <option key={n.id} value={n.id}>
+              {n.label ? `${n.label} (${n.id})` : title(n, words)}
+            </option>
+          ))}
+      </select>
+    </div>
+  );
+}
+
+function Params({ params, change }: { params: Record<string, Param>; change: (params: Record<string, Param>) => void }) {
+  const { texts } = useShared().words;
+  const [rows, setRows] = useState<[string, Param][]>(() => Object.entries(params));
+  // Rows without a name, or with one that stands above, are not stored yet.
+  const stored = (r: [string, Param][]): Record<string, Param> => Object.fromEntries(r.filter(([name], i) => name && r.findIndex(([n]) => n === name) === i));
+  const outside = JSON.stringify(params);
+  useEffect(() => {
+    setRows((r) => (JSON.stringify(stored(r)) === outside ? r : Object.entries(params)));
+  }, [outside]);
+  const put = (next: [string, Param][]): void => {
+    setRows(next);
+    change(stored(next));
+  };
+  return (
+    <fieldset className="wp-list">
+      <legend>{texts.params}</legend>
+      {rows.map(([name, value], i) => (
+        <div className="wp-param" key={i}>
+          <input aria-label={texts.paramName} placeholder={texts.paramName} value={name} maxLength={64} className="is-code" spellCheck={false} onChange={(e) => put(rows.map((r, j) => (j === i ? [e.target.value, r[1]] : r)))} />
+          <Tool icon="trash" name={texts.remove} act={() => put(rows.filter((_, j) => j !== i))} />
+          <textarea aria-label={`${name}: ${texts.paramValue}`} placeholder={texts.paramValue} value={paramText(value)} rows={paramText(value).length > 44 ? 3 : 1} onChange={(e) => put(rows.map((r, j) => (j === i ? [r[0], paramOf(e.target.value, value)] : r)))} />
+        </div>
+      ))}
+      <Add name={texts.addParam} act={() => setRows([...rows, ["", ""]])} disabled={rows.length >= 64} />
+    </fieldset>
+  );
+}
+
+function Tool({ icon, name, act, disabled = false }: { icon: string; name: string; act: () => void; disabled?: boolean }): ReactNode {
+  return (
+    <button type="button" className="wp-tool" aria-label={name} title={name} onClick={act} disabled={disabled}>
+      <Icon name={icon} size={15} />
+    </button>
+  );
+}
+
+function Add({ name, act, disabled = false }: { name: string; act: () => void; disabled?: boolean }): ReactNode {
+  return (
+    <button type="button" className="wp-button is-quiet" onClick={act} disabled={disabled}>
+      <Icon name="plus" size={14} />
+      {name}
+    </button>
+  );
+}

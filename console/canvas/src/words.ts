@@ -1,0 +1,131 @@
+// What a definition says, in words: summaries of nodes, labels of edges, numbers.
+
+import { type Node, type Slot, weekdays } from "./definition.ts";
+import { durationInWords } from "./duration.ts";
+import type { GraphEdge } from "./graph.ts";
+import { type Texts, fill } from "./texts.ts";
+
+// Names are what webhooks and journeys are called, by id.
+export type Names = ReadonlyMap<string, string>;
+
+export interface Words {
+  lang: string;
+  texts: Texts;
+  names: Names;
+}
+
+export const title = (n: Node, w: Words): string => n.label || (n.type === "exit" && /^(end|exit)$/i.test(n.id) ? w.texts.exit : n.id);
+
+// summary is one line that says what the node does.
+export function summary(n: Node, w: Words): string {
+  const t = w.texts;
+  const name = (id: string): string => w.names.get(id) ?? id;
+  switch (n.type) {
+    case "touchpoint": {
+      const by = n.webhook ? fill(t.sumTouchpoint, { webhook: name(n.webhook) }) : t.sumNone;
+      const what = n.params?.["subject"] ?? n.params?.["template"] ?? n.params?.["text"];
+      return n.webhook && typeof what === "string" ? `${by} · ${what}` : by;
+    }
+    case "delay":
+      return n.for ? fill(t.sumDelay, { for: durationInWords(n.for, w.lang) }) : t.sumNone;
+    case "waitUntil":
+      return untilInWords(n, w);
+    case "waitForEvent": {
+      if (!n.event) return t.sumNone;
+      const wait = fill(t.sumEvent, { event: n.event, timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
+      return n.when ? `${wait} · ${n.when}` : wait;
+    }
+    case "branch": {
+      const cases = n.cases ?? [];
+      if (cases.length === 1 && cases[0]!.when) return cases[0]!.when;
+      return cases.length ? (cases.length === 1 ? t.sumBranch1 : fill(t.sumBranch, { n: cases.length })) : t.sumNone;
+    }
+    case "split": {
+      const arms = n.arms ?? [];
+      if (!arms.length) return t.sumNone;
+      const weights = arms.map((_, i) => armShare(n, i, w.lang));
+      const shown = weights.length > 4 ? [...weights.slice(0, 4), "…"] : weights;
+      return fill(t.sumSplit, { n: arms.length, weights: shown.join(" / ") });
+    }
+    case "enroll":
+      return n.journey ? fill(t.sumEnroll, { journey: name(n.journey) }) : t.sumNone;
+    case "exit":
+      return t.sumExit;
+  }
+}
+
+function untilInWords(n: Node, w: Words): string {
+  const t = w.texts;
+  const days = n.weekdays?.length ? daysInWords(n.weekdays, w) : "";
+  if (n.lead) {
+    const lead = n.lead.replace(/^customFields\./, "");
+    const offset = n.offset?.replace(/^[+-]/, "") ?? "";
+    const date = offset ? fill(n.offset!.startsWith("-") ? t.sumBefore : t.sumAfter, { for: durationInWords(offset, w.lang), lead }) : lead;
+    const at = [days, n.time].filter(Boolean).join(" ");
+    return at ? fill(t.sumUntilLeadTime, { lead: date, time: at }) : fill(t.sumUntilLead, { lead: date });
+  }
+  if (!n.time) return t.sumNone;
+  return days ? fill(t.sumUntilDays, { time: n.time, days }) : fill(t.sumUntilTime, { time: n.time });
+}
+
+// dayName is the short name of a weekday.
+export function dayName(day: string, lang: string): string {
+  const i = weekdays.indexOf(day as (typeof weekdays)[number]);
+  // 1 January 2024 was a Monday.
+  return i < 0 ? day : new Intl.DateTimeFormat(lang, { weekday: "short", timeZone: "UTC" }).format(Date.UTC(2024, 0, 1 + i));
+}
+
+function daysInWords(days: string[], w: Words): string {
+  const sorted = weekdays.filter((d) => days.includes(d));
+  if (sorted.length === 7) return w.texts.everyDay;
+  if (sorted.join() === "mon,tue,wed,thu,fri") return w.texts.workdays;
+  return sorted.map((d) => dayName(d, w.lang)).join(w.lang.startsWith("zh") ? "、" : ", ");
+}
+
+// armShare is the share of leads that an arm gets by its weight.
+export function armShare(n: Node, index: number, lang: string): string {
+  const all = (n.arms ?? []).reduce((sum, a) => sum + (a.weight ?? 0), 0);
+  return percent(n.arms?.[index]?.weight ?? 0, all, lang);
+}
+
+// slotLabel says when a lead takes a way; "" where there is no other.
+export function slotLabel(n: Node, s: Slot, w: Words): string {
+  const t = w.texts;
+  switch (s.kind) {
+    case "case":
+      return n.cases?.[s.index]?.when ?? "";
+    case "otherwise":
+      return t.otherwise;
+    case "arm":
+      return fill(t.arm, { n: String.fromCharCode(65 + s.index), share: armShare(n, s.index, w.lang) });
+    case "onFailure":
+      return t.onFailure;
+    case "onTimeout":
+      return fill(t.onTimeout, { timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
+    case "onMissed":
+      return t.onMissed;
+    case "next":
+      if (n.onFailure) return t.delivered;
+      if (n.onTimeout) return fill(t.onEvent, { event: n.event ?? "…" });
+      if (n.onMissed) return t.reached;
+      return "";
+  }
+}
+
+// edgeLabel joins the labels of the ways that an edge stands for; all ways of a node need none.
+export const edgeLabel = (n: Node | undefined, e: GraphEdge, w: Words): string =>
+  n ? e.slots.map((s) => slotLabel(n, s, w)).filter(Boolean).join(" · ") : "";
+
+// short writes a number in little room: 12.4k, and 1.2万 in Chinese.
+export function short(n: number, lang: string): string {
+  if (n < 1000) return String(n);
+  return new Intl.NumberFormat(lang, { notation: "compact", maximumFractionDigits: 1 }).format(n).replace("K", "k");
+}
+
+export const full = (n: number, lang: string): string => new Intl.NumberFormat(lang).format(n);
+
+export function percent(n: number, all: number, lang: string): string {
+  const share = all > 0 ? n / all : 0;
+  const digits = share > 0 && share < 0.1 ? 1 : 0;
+  return new Intl.NumberFormat(lang, { style: "percent", maximumFractionDigits: digits }).format(share);
+}

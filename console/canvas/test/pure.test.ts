@@ -1,0 +1,271 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { type Definition, definitionOf, parseJSON, reachable } from "../src/definition.ts";
+import { durationInWords, parseDuration } from "../src/duration.ts";
+import * as edit from "../src/edit.ts";
+import { backEdges, compare, graph, startId } from "../src/graph.ts";
+import { layout, rounded, steps } from "../src/layout.ts";
+import { Live, taken } from "../src/live.ts";
+import { texts } from "../src/texts.ts";
+import { edgeLabel, percent, short, slotLabel, summary, title } from "../src/words.ts";
+
+const journey = (): Definition => ({
+  name: "Test",
+  start: "hello",
+  nodes: [
+    { id: "hello", type: "touchpoint", webhook: "whk_1", params: { subject: "Hi" }, next: "wait", onFailure: "end" },
+    { id: "wait", type: "delay", for: "72h", next: "check" },
+    { id: "check", type: "branch", cases: [{ when: "lead.region == 4001", next: "arms" }, { when: "lead.gender == 1", next: "end" }], otherwise: "end" },
+    { id: "arms", type: "split", arms: [{ weight: 1, next: "event" }, { weight: 3 }] },
+    { id: "event", type: "waitForEvent", event: "buy", timeout: "P7D", next: "end", onTimeout: "wait" },
+    { id: "end", type: "exit" },
+  ],
+});
+const w = { lang: "en", texts: texts("en"), names: new Map([["whk_1", "E-mail"]]) };
+const node = (d: Definition, id: string) => d.nodes.find((n) => n.id === id)!;
+
+test("durations", () => {
+  assert.equal(parseDuration("1h30m"), 5_400_000);
+  assert.equal(parseDuration("P1W2DT3H"), (9 * 24 + 3) * 3_600_000);
+  assert.equal(parseDuration("300ms"), 300);
+  for (const bad of ["", "3", "3 days", "P", "PT", "1h 30m", "P3"]) assert.equal(parseDuration(bad), undefined, bad);
+  assert.equal(durationInWords("72h", "en"), "3 days");
+  assert.equal(durationInWords("24h", "en"), "24 hours");
+  assert.equal(durationInWords("P1D", "en"), "1 day");
+  assert.equal(durationInWords("1h30m", "en"), "1 hour 30 minutes");
+  assert.equal(durationInWords("72h", "zh"), "3天");
+  assert.equal(durationInWords("soon", "en"), "soon");
+});
+
+test("a definition comes as a journey, as a version, or by itself", () => {
+  const d = journey();
+  assert.deepEqual(definitionOf({ id: "jrn_1", draft: d }), d);
+  assert.deepEqual(definitionOf({ version: 2, definition: d }), d);
+  assert.deepEqual(definitionOf(d), d);
+  assert.deepEqual(definitionOf({ draft: { name: "Empty" } }).nodes, []);
+});
+
+test("parsing keeps what JSON says", () => {
+  assert.deepEqual(parseJSON('{"a":[1,"x",null,2.5]}'), { a: [1, "x", null, 2.5] });
+  if ("rawJSON" in JSON) assert.equal(JSON.stringify(parseJSON('{"a":12.50,"b":12345678901234567890}')), '{"a":12.50,"b":12345678901234567890}');
+});
+
+test("the graph has a start, an end for each open way, and one edge for ways to one node", () => {
+  const g = graph(journey(), true);
+  const edges = g.edges.map((e) => `${e.source}>${e.target}:${e.slots.map((s) => s.kind + s.index).join(",")}`);
+  assert.deepEqual(edges, [
+    "start:>hello:",
+    "hello>wait:next0",
+    "hello>end:onFailure0",
+    "wait>check:next0",
+    "check>arms:case0",
+    "check>end:case1,otherwise0",
+    "arms>event:arm0",
+    "arms>end:arms:arm1",
+    "event>end:next0",
+    "event>wait:onTimeout0",
+  ]);
+  assert.equal(graph(journey(), false).edges.length, edges.length + 1);
+  assert.deepEqual([...backEdges(g)], ["event>wait"]);
+});
+
+test("a journey without nodes has a place for the first", () => {
+  assert.deepEqual(graph({ nodes: [] }, false).edges.map((e) => `${e.source}>${e.target}`), ["start:>end:"]);
+});
+
+test("an edge to nothing shows what is missing", () => {
+  const g = graph({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }] }, true);
+  assert.deepEqual(g.nodes.map((n) => n.kind), ["start", "node", "missing"]);
+});
+
+test("two versions in one picture", () => {
+  const newer = journey();
+  newer.nodes[1] = { ...newer.nodes[1]!, for: "24h" };
+  newer.nodes = newer.nodes.filter((n) => n.id !== "event");
+  newer.nodes[3] = { id: "arms", type: "split", arms: [{ weight: 1, next: "extra" }, { weight: 3 }] };
+  newer.nodes.push({ id: "extra", type: "exit" });
+  const g = compare(journey(), newer);
+  const change = Object.fromEntries(g.nodes.flatMap((n) => (n.kind === "node" ? [[n.id, n.change]] : [])));
+  assert.deepEqual(change, { hello: "same", wait: "changed", check: "same", arms: "same", end: "same", extra: "added", event: "removed" });
+  assert.deepEqual(g.nodes.flatMap((n) => (n.kind === "node" && n.id === "wait" ? n.changed : [])), ["for"]);
+  const edges = g.edges.filter((e) => e.change !== "same").map((e) => `${e.change} ${e.source}>${e.target}`);
+  assert.deepEqual(edges.sort(), ["added arms>extra", "removed arms>event", "removed event>end", "removed event>wait"]);
+});
+
+test("the layout is top-down, without overlaps, and the same each time", () => {
+  const g = graph(journey(), true);
+  const size = () => ({ width: 200, height: 80 });
+  const label = () => ({ width: 60, height: 24 });
+  const l = layout(g, size, label);
+  const back = backEdges(g);
+  for (const e of g.edges) {
+    if (!back.has(e.id)) assert.ok(l.nodes.get(e.source)!.y + 80 < l.nodes.get(e.target)!.y, e.id);
+    assert.match(l.edges.get(e.id)!.path, /^M[-\d.,LQ ]+$/);
+  }
+  const places = [...l.nodes.values()];
+  for (const [i, a] of places.entries())
+    for (const b of places.slice(i + 1)) assert.ok(Math.abs(a.x - b.x) >= 200 || Math.abs(a.y - b.y) >= 80);
+  assert.deepEqual(layout(g, size, label), l);
+  assert.deepEqual(layout({ nodes: [], edges: [] }, size, label).size, { width: 0, height: 0 });
+});
+
+test("routes turn at right angles", () => {
+  const route = steps([{ x: 0, y: 0 }, { x: 100, y: 50 }, { x: 100, y: 100 }, { x: 20, y: 150 }]);
+  for (const [i, p] of route.entries()) if (i > 0) assert.ok(p.x === route[i - 1]!.x || p.y === route[i - 1]!.y);
+  assert.equal(rounded([{ x: 0, y: 0 }, { x: 0, y: 5 }, { x: 0, y: 10 }]), "M0,0L0,10");
+});
+
+test("words", () => {
+  const d = journey();
+  assert.equal(summary(node(d, "hello"), w), "Send by E-mail · Hi");
+  assert.equal(summary(node(d, "wait"), w), "Wait 3 days");
+  assert.equal(summary(node(d, "event"), w), "Wait for “buy”, up to 7 days");
+  assert.equal(summary(node(d, "arms"), w), "2 arms: 25% / 75%");
+  assert.equal(summary({ id: "x", type: "waitUntil", time: "09:00", weekdays: ["tue", "mon", "wed", "thu", "fri"] }, w), "Until 09:00, Mon–Fri");
+  assert.equal(summary({ id: "x", type: "waitUntil", lead: "customFields.renewal", offset: "-72h", time: "09:00" }, w), "Until 3 days before renewal, at 09:00");
+  assert.equal(summary({ id: "x", type: "branch", cases: [{ when: "lead.region == 4001" }] }, w), "lead.region == 4001");
+  assert.equal(title({ id: "x", type: "delay", label: "Pause" }, w), "Pause");
+  assert.equal(slotLabel(node(d, "hello"), { kind: "next", index: 0, target: "wait" }, w), "Delivered");
+  assert.equal(edgeLabel(node(d, "check"), graph(d, true).edges[5]!, w), "lead.gender == 1 · Otherwise");
+  assert.equal(short(12_436, "en"), "12.4k");
+  assert.equal(short(12_436, "zh"), "1.2万");
+  assert.equal(short(999, "en"), "999");
+  assert.equal(percent(1, 3, "en"), "33%");
+  assert.equal(percent(1, 1000, "en"), "0.1%");
+});
+
+test("both languages have all texts, with the same values to fill in", () => {
+  const en = texts("en");
+  const zh = texts("zh-CN");
+  const braces = (s: string) => (s.match(/\{\w+\}/g) ?? []).sort().join();
+  for (const key of Object.keys(en) as (keyof typeof en)[]) assert.equal(braces(zh[key]), braces(en[key]), key);
+  assert.equal(texts("en", { start: "Go" }).start, "Go");
+});
+
+test("shares of the ways", () => {
+  const counts = { nodeId: "a", entered: 10, standing: 2, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0, edges: [{ next: "b", count: 6 }] };
+  const to = (target: string) => ({ slots: [{ kind: "next" as const, index: 0, target }] });
+  assert.deepEqual(taken(to("b"), counts, true), { count: 6, all: 8 });
+  assert.deepEqual(taken(to(""), counts, true), { count: 2, all: 8 });
+  assert.deepEqual(taken(to("b"), counts, false), { count: 6, all: 6 });
+  assert.deepEqual(taken(to("c"), counts, false), { count: 0, all: 6 });
+});
+
+test("statistics keep the objects of nodes that have not changed", () => {
+  const live = new Live("");
+  const counts = (id: string, entered: number) => ({ nodeId: id, entered, standing: 0, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0, edges: [] });
+  const enrollments = { entered: 1, completed: 0, exited: 0, failed: 0, canceled: 0, heldOut: 0 };
+  let told = 0;
+  live.subscribe(() => told++);
+  live.take({ nodes: [counts("a", 1), counts("b", 1)], enrollments });
+  const a = live.node("a");
+  live.take({ nodes: [counts("a", 1), counts("b", 2)], enrollments });
+  assert.equal(live.node("a"), a);
+  assert.equal(live.node("b")!.entered, 2);
+  assert.equal(told, 2);
+});
+
+test("insert puts a node into a way", () => {
+  const d = journey();
+  const r = edit.insert(d, { at: "slot", source: "hello", slot: { kind: "next", index: 0 } }, "delay")!;
+  assert.equal(r.id, "delay");
+  assert.equal(node(r.definition, "hello").next, "delay");
+  assert.deepEqual(node(r.definition, "delay"), { id: "delay", type: "delay", for: "P1D", next: "wait" });
+  assert.deepEqual(r.definition.nodes.map((n) => n.id).slice(0, 3), ["hello", "delay", "wait"]);
+  assert.deepEqual(d, journey());
+  const s = edit.insert(r.definition, { at: "start" }, "split")!;
+  assert.equal(s.definition.start, "split");
+  assert.deepEqual(node(s.definition, "split").arms, [{ weight: 50, next: "hello" }, { weight: 50, next: "hello" }]);
+  const e = edit.insert(d, { at: "slot", source: "check", slot: { kind: "case", index: 1 } }, "branch")!;
+  assert.deepEqual(node(e.definition, "check").cases![1], { when: "lead.gender == 1", next: "branch" });
+  assert.equal(node(e.definition, "branch").otherwise, "end");
+});
+
+test("no journey gets more nodes than it may have", () => {
+  const d: Definition = { start: "n0", nodes: Array.from({ length: 200 }, (_, i) => ({ id: `n${i}`, type: "exit" as const })) };
+  assert.equal(edit.insert(d, { at: "start" }, "exit"), undefined);
+  assert.equal(edit.paste(d, { waypost: "nodes", nodes: [{ id: "x", type: "exit" }] }), undefined);
+});
+
+test("remove bridges what it takes out", () => {
+  const d = edit.remove(journey(), ["wait", "check"]);
+  assert.equal(node(d, "hello").next, "end");
+  assert.equal(node(d, "event").onTimeout, "end");
+  assert.equal(edit.remove(journey(), ["hello"]).start, "wait");
+  const loop = edit.remove({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }, { id: "b", type: "delay", for: "1h", next: "a" }] }, ["b"]);
+  assert.deepEqual(loop.nodes, [{ id: "a", type: "delay", for: "1h" }]);
+  const all = edit.remove(journey(), journey().nodes.map((n) => n.id));
+  assert.deepEqual([all.start, all.nodes], [null, []]);
+});
+
+test("connect sets a way, or adds one", () => {
+  const d = journey();
+  assert.equal(node(edit.connect(d, "hello", { kind: "onFailure", index: 0 }, "wait"), "hello").onFailure, "wait");
+  assert.deepEqual(node(edit.connect(d, "check", { kind: "case", index: 2 }, "wait"), "check").cases![2], { next: "wait" });
+  assert.deepEqual(node(edit.connect(d, "arms", { kind: "arm", index: 2 }, "end"), "arms").arms![2], { weight: 50, next: "end" });
+  assert.equal("next" in node(edit.connect(d, "wait", { kind: "next", index: 0 }, ""), "wait"), false);
+  assert.deepEqual(edit.ways(node(d, "wait")).map((s) => s.kind), ["next"]);
+  assert.deepEqual(edit.ways(node(d, "check")).map((s) => s.kind + s.index), ["case0", "case1", "otherwise0", "case2"]);
+});
+
+test("another id is one everywhere", () => {
+  const d = edit.update(journey(), "end", { id: "bye", type: "exit" });
+  assert.deepEqual(d.nodes.flatMap((n) => [n.next, n.onFailure, n.otherwise, ...(n.cases ?? []).map((c) => c.next)]).filter((x) => x === "end"), []);
+  assert.equal(node(d, "check").cases![1]!.next, "bye");
+  assert.equal(edit.update(journey(), "hello", { ...node(journey(), "hello"), id: "hi" }).start, "hi");
+});
+
+test("copy and paste, within a journey and into another", () => {
+  const c = edit.readClip(JSON.parse(JSON.stringify(edit.clip(journey(), ["wait", "check"]))))!;
+  assert.deepEqual(c.nodes, [
+    { id: "wait", type: "delay", for: "72h", next: "check" },
+    { id: "check", type: "branch", cases: [{ when: "lead.region == 4001" }, { when: "lead.gender == 1" }] },
+  ]);
+  const free = edit.paste(journey(), c)!;
+  assert.deepEqual(free.ids, ["wait2", "check2"]);
+  assert.equal(node(free.definition, "wait2").next, "check2");
+  assert.equal(reachable(free.definition).has("wait2"), false);
+  const there = edit.paste(journey(), c, { at: "slot", source: "hello", slot: { kind: "next", index: 0 } })!;
+  assert.equal(node(there.definition, "hello").next, "wait2");
+  assert.equal(node(there.definition, "check2").otherwise, "wait");
+  const other = edit.paste({ start: null, nodes: [] }, c, { at: "start" })!;
+  assert.deepEqual([other.definition.start, other.ids], ["wait", ["wait", "check"]]);
+  for (const bad of [null, "x", { nodes: [] }, { waypost: "nodes", nodes: [{ id: 1 }] }]) assert.equal(edit.readClip(bad), undefined);
+});
+
+test("problems stand at their nodes", () => {
+  const d = journey();
+  const by = edit.problemsByNode(d, [{ target: "nodes[2].cases[0].when", message: "no" }, { target: "name", message: "empty" }]);
+  assert.deepEqual([...by], [["check", [{ target: "cases[0].when", message: "no" }]], ["", [{ target: "name", message: "empty" }]]]);
+  const both = edit.joined(by, new Map([["check", [{ target: "cases[0].when", message: "the same" }]], ["end", [{ target: "", message: "more" }]]]));
+  assert.deepEqual([...both.keys()], ["check", "", "end"]);
+  assert.equal(both.get("check")!.length, 1);
+  assert.deepEqual(edit.quick(d, (what, field) => `${what} ${field}`), []);
+  const broken: Definition = { start: "a", nodes: [{ id: "a", type: "delay", for: "soon" }, { id: "b", type: "touchpoint" }] };
+  assert.deepEqual(edit.quick(broken, (what, field) => `${what} ${field}`).map((p) => `${p.target}: ${p.message}`), [
+    "nodes[0].for: badDuration for",
+    "nodes[1].webhook: required webhook",
+    "nodes[1]: unreachable ",
+  ]);
+});
+
+test("undo and redo; typing into one field is one step", () => {
+  const named = (name: string): Definition => ({ name, nodes: [] });
+  const [a, b, c, d] = [named("1"), named("2"), named("3"), named("4")] as const;
+  let h = edit.change(edit.begin(a), b, "name");
+  h = edit.change(h, c, "name");
+  h = edit.change(h, d);
+  h = edit.undo(h);
+  assert.equal(h.present, c);
+  h = edit.undo(h);
+  assert.equal(h.present, a);
+  assert.equal(edit.undo(h), h);
+  h = edit.redo(edit.redo(h));
+  assert.equal(h.present, d);
+  assert.equal(edit.redo(h), h);
+  assert.deepEqual(edit.change(edit.undo(h), a).future, []);
+  assert.equal(edit.change(h, h.present), h);
+});
+
+test("the start marker is no node's id", () => assert.ok(!/^[A-Za-z0-9_-]+$/.test(startId)));
