@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -167,12 +168,12 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// FromJSON writes JSON as YAML that ToJSON turns into the same JSON again: its members in
-// their order, a line each.
-func FromJSON(data []byte) ([]byte, error) {
+// FromJSON writes JSON as YAML that ToJSON turns into the same JSON again: a member a line, in
+// their order. Those that first names stand first in every object.
+func FromJSON(data []byte, first ...string) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	n, err := readJSON(dec)
+	n, err := readJSON(dec, first)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func FromJSON(data []byte) ([]byte, error) {
 }
 
 // readJSON reads one value.
-func readJSON(dec *json.Decoder) (*yaml.Node, error) {
+func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {
 		return nil, err
@@ -198,13 +199,16 @@ func readJSON(dec *json.Decoder) (*yaml.Node, error) {
 			n.Kind = yaml.MappingNode
 		}
 		for dec.More() { // a member's name is a text, as a value is
-			item, err := readJSON(dec)
+			item, err := readJSON(dec, first)
 			if err != nil {
 				return nil, err
 			}
 			n.Content = append(n.Content, item)
 		}
 		_, err := dec.Token() // its end
+		if v == '{' {
+			n.Content = arranged(n.Content, first)
+		}
 		if len(n.Content) == 0 {
 			n.Style = yaml.FlowStyle
 		}
@@ -217,6 +221,24 @@ func readJSON(dec *json.Decoder) (*yaml.Node, error) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}, nil
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: "null"}, nil
+}
+
+// arranged puts the members that first names before the others.
+func arranged(members []*yaml.Node, first []string) []*yaml.Node {
+	var head, rest []*yaml.Node
+	for _, name := range first {
+		for i := 0; i+1 < len(members); i += 2 {
+			if members[i].Value == name {
+				head = append(head, members[i], members[i+1])
+			}
+		}
+	}
+	for i := 0; i+1 < len(members); i += 2 {
+		if !slices.Contains(first, members[i].Value) {
+			rest = append(rest, members[i], members[i+1])
+		}
+	}
+	return append(head, rest...)
 }
 
 // textNode is a text, without quotes where it is one without them too, and as a block if it

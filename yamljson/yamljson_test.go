@@ -99,6 +99,9 @@ func TestFromJSON(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", in, out, err, want)
 		}
 	}
+	if out, err := FromJSON([]byte(`{"z":{"type":"exit","id":"x"},"name":"n"}`), "name", "id"); err != nil || string(out) != "name: n\nz:\n  id: x\n  type: exit\n" {
+		t.Errorf("arranged: %q, %v", out, err)
+	}
 	for _, text := range []string{
 		"", " ", "a", "a b", " a", "a ", "true", "yes", "null", "~", "NULL", "Null", "1", "01", "1.10", "1e3", "0x1F", "2026-12-31", "09:30", ".inf", "-", "- a", "?", "a: b", "a #b", "#fff", "a#b",
 		"Order #12", "{{ lead.name }}", "[x]", "*a", "&a", "!a", "|", ">", "'", "\"", "%", "@", "`", "a\nb", "a\n", "\na", "a\n\n", " a\nb", "a \nb", "\ta", "a\tb", "a\r\nb", "\x00", "\x7f",
