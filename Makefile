@@ -58,7 +58,7 @@ imports: ## check who imports whom
 canvas: ## build the console's canvas, console/static/canvas.js and canvas.css, from console/canvas (needs Node.js and npm)
 	@tools/canvas
 
-canvas-check: ## check types, tests and the committed bundle of the canvas (without npm: skipped, unless servers are required)
+canvas-check: ## check the canvas: types, tests, the committed bundle, and that in Chromium (what needs npm or chromium only where they are)
 	@tools/canvas --check
 
 fuzz: ## run each fuzz test for FUZZTIME (5s)

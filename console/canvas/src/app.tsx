@@ -151,9 +151,11 @@ export function useChosen(page: Page, nodes: ReadonlyMap<string, Node>): [Readon
     if (told.current === id) return;
     told.current = id;
     const url = new URL(location.href);
-    if (id === undefined) url.searchParams.delete("node");
-    else url.searchParams.set("node", id);
-    history.replaceState(history.state, "", url);
+    if ((url.searchParams.get("node") ?? undefined) !== id) {
+      if (id === undefined) url.searchParams.delete("node");
+      else url.searchParams.set("node", id);
+      history.replaceState(history.state, "", url);
+    }
     page.element.dispatchEvent(new CustomEvent("node", { bubbles: true, detail: { id: id ?? null, node: id === undefined ? null : nodes.get(id) } }));
   }, [page, nodes, id]);
   return [selected, select];

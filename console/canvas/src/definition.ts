@@ -97,7 +97,8 @@ export function slots(n: Node): Slot[] {
     case "exit":
       return [];
     default:
-      return [one("next", n.next)];
+      // Also of a type that a newer gateway has.
+      return [one("next", n.next), ...set("onFailure", n.onFailure), ...set("onTimeout", n.onTimeout), ...set("onMissed", n.onMissed)];
   }
 }
 

@@ -292,22 +292,6 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
         )}
         {menu && (
           <Popup menu={menu} close={closeMenu}>
-            {menu.what === "insert" && keptClip() && (
-              <button
-                type="button"
-                role="menuitem"
-                className="wp-menu-item"
-                onClick={() => {
-                  setMenu(undefined);
-                  void fromClipboard(menu.place);
-                }}
-              >
-                <span className="wp-step-icon wp-exit">
-                  <Icon name="paste" size={17} />
-                </span>
-                {t.paste}
-              </button>
-            )}
             {menu.what === "insert"
               ? nodeTypes.map((type) => (
                   <button key={type} type="button" role="menuitem" className={`wp-menu-item wp-${type}`} onClick={() => insert(menu.place, type)}>
@@ -328,6 +312,22 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
                     {wayName(nodes.get(menu.source)!, s, words)}
                   </button>
                 ))}
+            {menu.what === "insert" && keptClip() && (
+              <button
+                type="button"
+                role="menuitem"
+                className="wp-menu-item"
+                onClick={() => {
+                  setMenu(undefined);
+                  void fromClipboard(menu.place);
+                }}
+              >
+                <span className="wp-step-icon wp-exit">
+                  <Icon name="paste" size={17} />
+                </span>
+                {t.paste}
+              </button>
+            )}
           </Popup>
         )}
         <div className="wp-said" role="status">

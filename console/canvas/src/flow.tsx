@@ -96,7 +96,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
           counted,
           connectable: editing,
         };
-        return { ...common, type: "step", data, ariaRole: "button", ariaLabel: [texts[n.node.type], data.title, data.summary].join(": ") };
+        return { ...common, type: "step", data, ariaRole: "button", domAttributes: { "aria-roledescription": texts.step } };
       }),
     [graph, place, problems, counted, editing, words, texts],
   );
@@ -120,6 +120,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         selectable: editing && e.slots.length > 0,
         reconnectable: editing ? "target" : false,
         ariaLabel: [fromTo, text].filter(Boolean).join(": "),
+        domAttributes: { "aria-roledescription": texts.way },
         data: {
           edge: e,
           ...place.laid.edges.get(e.id)!,

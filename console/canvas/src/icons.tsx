@@ -82,7 +82,7 @@ export function Icon({ name, size = 18 }: { name: string; size?: number }) {
       aria-hidden="true"
       focusable="false"
     >
-      {paths[name]}
+      {paths[name] ?? <circle cx="12" cy="12" r="4" />}
     </svg>
   );
 }

@@ -2,7 +2,7 @@
 
 import { Graph as Dagre, layout as dagre } from "@dagrejs/dagre";
 
-import { type Graph, backEdges } from "./graph.ts";
+import { type Graph, type GraphEdge, backEdges } from "./graph.ts";
 
 export interface Size {
   width: number;
@@ -23,7 +23,7 @@ export interface Layout {
 const labelId = (edge: string): string => `label ${edge}`; // no node's id has a blank
 const turn = 16; // pixels from a node to where its edges turn
 const corner = 12; // the radius of a turn
-const lane = 28; // the distance between edges that lead back
+const lane = 28; // pixels between ways that lead back
 
 // layout places nodes and edges. Edges that close a loop lead back on the right, outside of
 // everything that they pass.
@@ -50,14 +50,17 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
   };
   const nodes = new Map(g.nodes.map((n) => [n.id, { x: box(n.id).left, y: box(n.id).top }]));
   const edges: Layout["edges"] = new Map();
-  let lanes = 0;
-  for (const e of g.edges) {
+  let outside = 0; // the right end of the labels of the ways back so far
+  // The longer a way back is, the farther outside: so they do not cross.
+  const length = (e: GraphEdge): number => box(e.source).bottom - box(e.target).top;
+  for (const e of [...g.edges].sort((a, b) => length(a) - length(b))) {
     const from = box(e.source);
     const to = box(e.target);
     const labelSize = labelOf(e.id);
     if (back.has(e.id)) {
       const right = Math.max(...g.nodes.map((n) => box(n.id)).filter((b) => b.bottom >= to.top - turn && b.top <= from.bottom + turn).map((b) => b.right));
-      const x = right + labelSize.width / 2 + lane * (1 + lanes++);
+      const x = Math.max(right, outside) + lane + labelSize.width / 2;
+      outside = x + labelSize.width / 2;
       const points = [
         { x: from.x, y: from.bottom },
         { x: from.x, y: from.bottom + turn },

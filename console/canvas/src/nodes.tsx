@@ -10,7 +10,7 @@ import type { Change, GraphNode } from "./graph.ts";
 import { Icon } from "./icons.tsx";
 import type { Size } from "./layout.ts";
 import { fill } from "./texts.ts";
-import { full, short } from "./words.ts";
+import { full, short, typeName } from "./words.ts";
 
 export interface StepData extends Record<string, unknown> {
   node: Node;
@@ -63,7 +63,8 @@ function Count({ n, word, title, icon, className = "" }: { n: number; word: stri
 
 const StepView = memo(function StepView({ data, selected }: NodeProps<StepNode>) {
   const { node, title, summary, change, changed, problems, counted, connectable } = data;
-  const { texts } = useShared().words;
+  const { words } = useShared();
+  const { texts } = words;
   const counts = useCounts(node.id);
   const exit = node.type === "exit";
   const classes = ["wp-step", `wp-${node.type}`, `is-${change}`];
@@ -77,6 +78,7 @@ const StepView = memo(function StepView({ data, selected }: NodeProps<StepNode>)
           <Icon name={node.type} size={exit ? 16 : 19} />
         </span>
         <span className="wp-step-words">
+          <span className="wp-hidden">{typeName(node.type, words)}:</span>
           <span className="wp-step-title" title={title}>
             {title}
           </span>

@@ -9,7 +9,7 @@ import type { Problem } from "./edit.ts";
 import { Icon } from "./icons.tsx";
 import { type TextKey } from "./texts.ts";
 import { paramText } from "./param.ts";
-import { full, percent, slotLabel, summary, title } from "./words.ts";
+import { full, percent, slotLabel, summary, title, typeName } from "./words.ts";
 
 // Links are addresses of the console, in which {node} stands for the id of the node.
 export type Links = Partial<Record<"standing" | "failed" | "deliveries", string>>;
@@ -22,7 +22,7 @@ export function PanelHead({ node, close }: { node: Node; close: () => void }) {
         <Icon name={node.type} size={19} />
       </span>
       <div>
-        <small>{words.texts[node.type]}</small>
+        <small>{typeName(node.type, words)}</small>
         <h2>{title(node, words)}</h2>
       </div>
       <button type="button" className="wp-tool" aria-label={words.texts.close} title={words.texts.close} onClick={close}>

@@ -1,6 +1,6 @@
 // What a definition says, in words: summaries of nodes, labels of edges, numbers.
 
-import { type Node, type Slot, weekdays } from "./definition.ts";
+import { type Node, type NodeType, type Slot, weekdays } from "./definition.ts";
 import { durationInWords } from "./duration.ts";
 import type { GraphEdge } from "./graph.ts";
 import { type Texts, fill } from "./texts.ts";
@@ -51,8 +51,13 @@ export function summary(n: Node, w: Words): string {
       return n.journey ? fill(t.sumEnroll, { journey: name(n.journey) }) : t.sumNone;
     case "exit":
       return t.sumExit;
+    default:
+      return "";
   }
 }
+
+// typeName is what a type of nodes is called; one that only a newer gateway has is called by its name.
+export const typeName = (type: NodeType, w: Words): string => w.texts[type] ?? type;
 
 function untilInWords(n: Node, w: Words): string {
   const t = w.texts;

@@ -8,7 +8,7 @@ import { backEdges, compare, graph, startId } from "../src/graph.ts";
 import { layout, rounded, steps } from "../src/layout.ts";
 import { Live, taken } from "../src/live.ts";
 import { texts } from "../src/texts.ts";
-import { edgeLabel, percent, short, slotLabel, summary, title } from "../src/words.ts";
+import { edgeLabel, percent, short, slotLabel, summary, title, typeName } from "../src/words.ts";
 
 const journey = (): Definition => ({
   name: "Test",
@@ -79,6 +79,12 @@ test("an edge to nothing shows what is missing", () => {
   assert.deepEqual(g.nodes.map((n) => n.kind), ["start", "node", "missing"]);
 });
 
+test("a type of nodes that only a newer gateway has is drawn by its name", () => {
+  const d = { start: "a", nodes: [{ id: "a", type: "emit", next: "b" }, { id: "b", type: "exit" }] } as unknown as Definition;
+  assert.deepEqual(graph(d, true).edges.map((e) => e.id), ["start:", "a>b"]);
+  assert.deepEqual([title(d.nodes[0]!, w), summary(d.nodes[0]!, w), typeName(d.nodes[0]!.type, w)], ["a", "", "emit"]);
+});
+
 test("two versions in one picture", () => {
   const newer = journey();
   newer.nodes[1] = { ...newer.nodes[1]!, for: "24h" };
@@ -108,6 +114,16 @@ test("the layout is top-down, without overlaps, and the same each time", () => {
     for (const b of places.slice(i + 1)) assert.ok(Math.abs(a.x - b.x) >= 200 || Math.abs(a.y - b.y) >= 80);
   assert.deepEqual(layout(g, size, label), l);
   assert.deepEqual(layout({ nodes: [], edges: [] }, size, label).size, { width: 0, height: 0 });
+});
+
+test("a longer way back is outside of a shorter one", () => {
+  const g = graph({ start: "a", nodes: [
+    { id: "a", type: "delay", for: "1h", next: "b" },
+    { id: "b", type: "waitForEvent", event: "x", timeout: "1h", next: "a", onTimeout: "c" },
+    { id: "c", type: "delay", for: "1h", next: "a" },
+  ] }, true);
+  const l = layout(g, () => ({ width: 200, height: 80 }), (id) => ({ width: id === "b>a" ? 160 : 0, height: 24 }));
+  assert.ok(l.edges.get("c>a")!.label.x > l.edges.get("b>a")!.label.x + 80);
 });
 
 test("routes turn at right angles", () => {
