@@ -10,7 +10,8 @@
 //   - pages: render.go, view.go, form.go, list.go, errors.go, static.go
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in, and what a person has chosen: sign_in.go, preferences.go
-//   - the pages of resources: overview.go, deliveries.go
+//   - the pages of resources: overview.go, deliveries.go, journeys.go (outline.go, edit.go),
+//     launches.go; the calls of journeys and launches: journeys_api.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

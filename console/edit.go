@@ -11,7 +11,11 @@ import (
 	"waypost"
 )
 
+// editTabs are the pages about a draft: none for those who may only try it.
 func (v *visit) editTabs(h journeyHead, here string) []tab {
+	if !v.user.Role.Allows(waypost.GrantJourneysWrite) {
+		return nil
+	}
 	return []tab{
 		{h.At + "/edit", v.t("edit.canvas"), here == "edit"}, {h.At + "/text", v.t("edit.text"), here == "text"},
 		{h.At + "/try?draft=true", v.t("edit.try"), here == "try"}, {h.At + "/publish", v.t("edit.publish"), here == "publish"},
@@ -29,7 +33,9 @@ func (v *visit) loadDraft(here string) (h journeyHead, err error) {
 
 // editing is a page about the draft of a journey.
 func (v *visit) editing(p page, h journeyHead) error {
-	p.Title = v.t("edit.title", "name", h.Journey.Name)
+	if p.Title == "" {
+		p.Title = v.t("edit.title", "name", h.Journey.Name)
+	}
 	p.Back = &link{h.At, h.Journey.Name}
 	return v.renderJourney(p, h)
 }
@@ -284,7 +290,7 @@ func (v *visit) try() error {
 	if data.Webhooks, err = v.gateway.webhookNames(ctx); err != nil {
 		return err
 	}
-	return v.editing(page{Name: "try", Data: data}, h)
+	return v.editing(page{Name: "try", Title: v.t("try.title", "name", h.Journey.Name), Data: data}, h)
 }
 
 // dryRun runs the journey for a lead, and notes what is wrong where it cannot.

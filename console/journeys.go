@@ -330,14 +330,7 @@ func (v *visit) journey() error {
 		return err
 	}
 	o := v.newOutline(h, webhooks, journeys)
-	data := outlinePage{Head: h, Steps: o.from(h.Definition.Start, nil), Numbers: h.Journey.PublishedVersion > 0}
-	reached := map[string]bool{}
-	o.reach(h.Definition.Start, reached)
-	for _, n := range h.Definition.Nodes {
-		if o.exits(n.ID) && reached[n.ID] {
-			data.Steps = append(data.Steps, o.from(n.ID, nil)...)
-		}
-	}
+	data := outlinePage{Head: h, Steps: o.whole(h.Definition), Numbers: h.Journey.PublishedVersion > 0}
 	for _, n := range h.Definition.Nodes {
 		if !o.placed[n.ID] {
 			data.Loose = append(data.Loose, o.from(n.ID, nil)...)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,9 @@ import (
 type outline struct {
 	nodes    map[string]node
 	counts   map[string]nodeCounts
-	placed   map[string]bool // nodes that stand in the list; others lead there by a link
+	next     map[string][]string        // the nodes that ways lead to, by node
+	reached  map[string]map[string]bool // all that can follow a node, and the node
+	placed   map[string]bool            // nodes that stand in the list; others lead there by a link
 	webhooks names
 	journeys names
 	t        func(key string, args ...any) string
@@ -43,14 +46,32 @@ type way struct {
 
 func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
 	d, c := h.Definition, h.Counts
-	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}}
+	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
 	for _, n := range d.Nodes {
 		o.nodes[n.ID] = n
 	}
 	for _, n := range c.Nodes {
 		o.counts[n.NodeID] = n
 	}
+	for id, n := range o.nodes {
+		for _, w := range o.ways(n) {
+			if !w.Ends {
+				o.next[id] = append(o.next[id], w.Next)
+			}
+		}
+	}
 	return o
+}
+
+// whole lists the steps from the start on, and after them the exits that only ways lead to.
+func (o *outline) whole(d definition) []step {
+	steps := o.from(d.Start, nil)
+	for _, n := range d.Nodes {
+		if o.exits(n.ID) && o.reach(d.Start)[n.ID] {
+			steps = append(steps, o.from(n.ID, nil)...)
+		}
+	}
+	return steps
 }
 
 // from lists the steps from a node on, until one that stands in the list already or at which
@@ -63,7 +84,7 @@ func (o *outline) from(id string, stops []string) []step {
 			return steps
 		}
 		o.placed[id] = true
-		s := step{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + id, Summary: o.summary(n)}
+		s := step{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Summary: o.summary(n)}
 		ways := o.ways(n)
 		s.Alone = len(ways) == 1
 		next := o.meet(ways, stops)
@@ -117,9 +138,7 @@ func (o *outline) meet(ways []way, stops []string) string {
 	}
 	var all []map[string]bool
 	for _, t := range targets {
-		seen := map[string]bool{}
-		o.reach(t, seen)
-		all = append(all, seen)
+		all = append(all, o.reach(t))
 	}
 	queue, met := []string{targets[0]}, map[string]bool{targets[0]: true}
 	for len(queue) > 0 {
@@ -132,27 +151,33 @@ func (o *outline) meet(ways []way, stops []string) string {
 		if common {
 			return id
 		}
-		for _, w := range o.ways(o.nodes[id]) {
-			if !w.Ends && !met[w.Next] {
-				met[w.Next] = true
-				queue = append(queue, w.Next)
+		for _, next := range o.next[id] {
+			if !met[next] {
+				met[next] = true
+				queue = append(queue, next)
 			}
 		}
 	}
 	return ""
 }
 
-// reach notes a node and all that can follow it.
-func (o *outline) reach(id string, seen map[string]bool) {
-	if seen[id] {
-		return
+// reach returns a node and all that can follow it.
+func (o *outline) reach(id string) map[string]bool {
+	seen, known := o.reached[id]
+	if known {
+		return seen
 	}
-	seen[id] = true
-	for _, w := range o.ways(o.nodes[id]) {
-		if !w.Ends {
-			o.reach(w.Next, seen)
+	seen = map[string]bool{id: true}
+	o.reached[id] = seen
+	for queue := []string{id}; len(queue) > 0; queue = queue[1:] {
+		for _, next := range o.next[queue[0]] {
+			if !seen[next] {
+				seen[next] = true
+				queue = append(queue, next)
+			}
 		}
 	}
+	return seen
 }
 
 // ways lists the ways on from a node.

@@ -38,7 +38,7 @@ func (m *maker) launch(sms, wechat string) {
 	anniversary[5]["label"] = "Call"
 	m.do(http.MethodPut, "/v1/journeys/"+made.ID, definition, nil)
 
-	m.draft(Hostile, `<b>"tag"</b>`, []node{{"id": "hello", "type": "touchpoint", "webhook": sms, "label": Hostile[:60], "note": strings.Repeat("<i>", 500), "next": "end"}, {"id": "end", "type": "exit"}})
+	m.draft(Hostile, `<b>"tag"</b>`, []node{{"id": "hello", "type": "touchpoint", "webhook": sms, "label": string([]rune(Hostile)[:50]), "note": strings.Repeat("<i>", 500), "next": "end"}, {"id": "end", "type": "exit"}})
 	paused := m.journey("Summer sale", "sale", []node{{"id": "offer", "type": "touchpoint", "webhook": sms, "next": "end"}, {"id": "end", "type": "exit"}})
 	m.post("/v1/journeys/"+paused+"/pause", nil)
 }
