@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"waypost"
 )
@@ -260,6 +261,19 @@ type tryPage struct {
 	Run      *dryRun
 	Webhooks names
 	Messages []string // bodies, as they would be sent
+	t        func(key string, args ...any) string
+}
+
+// Result is what became of a visit, in words: case 2 and arm 2 have a number.
+func (p tryPage) Result(result string) string {
+	kind, n, numbered := strings.Cut(result, " ")
+	switch {
+	case numbered && kind == "case":
+		return p.t("try.case", "n", n)
+	case numbered && kind == "arm":
+		return p.t("try.arm", "n", n)
+	}
+	return p.t("try.result." + result)
 }
 
 // Title is what people call a node of the run.
@@ -272,7 +286,7 @@ func (v *visit) try() error {
 		return err
 	}
 	q := v.r.URL.Query()
-	data := tryPage{Head: h, Draft: q.Get("draft") == "true" || h.Journey.PublishedVersion == 0,
+	data := tryPage{Head: h, t: v.t, Draft: q.Get("draft") == "true" || h.Journey.PublishedVersion == 0,
 		Lead: field{Name: "leadsId", Label: v.t("try.lead"), Type: "number", Required: true, Value: q.Get("leadsId"), Hint: v.t("try.leadHint")}}
 	if data.Draft {
 		if data.Head.Definition, err = define(h.Journey.Draft); err != nil {

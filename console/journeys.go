@@ -385,7 +385,7 @@ func (v *visit) canvas() error {
 	if err != nil {
 		return err
 	}
-	return v.renderJourney(page{Name: "journey_canvas", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
+	return v.renderJourney(page{Name: "journey_canvas", Live: 5, Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
 }
 
 // json answers with a JSON document, 304 if the browser has it.
@@ -466,10 +466,8 @@ func (v *visit) optionsJSON() error {
 type statisticsPage struct {
 	Head    journeyHead
 	Filters filterBar
-	Every   string
 	Points  []statisticsPoint // the newest first
 	Nodes   []nodeCounts
-	Sum     counts
 }
 
 type statisticsPoint struct {
@@ -498,15 +496,12 @@ func (v *visit) statistics() error {
 		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: []option{{"hour", v.t("statistics.hour")}, {"day", v.t("statistics.day")}}},
 		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
 	)
-	data := statisticsPage{Head: h, Filters: filters, Every: filters.Filters[0].Value}
-	if data.Every != "day" {
-		data.Every = "hour"
+	data := statisticsPage{Head: h, Filters: filters}
+	every, from := "hour", time.Now().Add(-hoursShown*time.Hour)
+	if filters.Filters[0].Value == "day" {
+		every, from = "day", time.Now().AddDate(0, 0, -daysShown)
 	}
-	from := time.Now().Add(-hoursShown * time.Hour)
-	if data.Every == "day" {
-		from = time.Now().AddDate(0, 0, -daysShown)
-	}
-	query := url.Values{"every": {data.Every}, "from": {from.UTC().Format(time.RFC3339)}}
+	query := url.Values{"every": {every}, "from": {from.UTC().Format(time.RFC3339)}}
 	if n := filters.Filters[1].Value; n != "" {
 		query.Set("version", n)
 	}
@@ -514,7 +509,7 @@ func (v *visit) statistics() error {
 	if err != nil {
 		return err
 	}
-	data.Sum, data.Nodes = found.counts, found.Nodes
+	data.Nodes = found.Nodes
 	for i := len(found.Series) - 1; i >= 0; i-- {
 		s := found.Series[i]
 		p := statisticsPoint{From: s.From, Entered: s.Enrollments.Entered, Completed: s.Enrollments.Completed + s.Enrollments.Exited, Failed: s.Enrollments.Failed}

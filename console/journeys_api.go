@@ -161,10 +161,8 @@ type difference struct {
 // enrollment is an enrollment as a list has it.
 type enrollment struct {
 	EnrollmentID string    `json:"enrollmentId"`
-	Version      int       `json:"version"`
 	Status       string    `json:"status"`
 	LeadsID      int64     `json:"leadsId"`
-	NodeID       string    `json:"nodeId"`
 	CreatedAt    time.Time `json:"createdAt"`
 }
 
@@ -199,7 +197,6 @@ type launch struct {
 	CreatedAt     time.Time              `json:"createdAt"`
 	StartedAt     time.Time              `json:"startedAt"`
 	EndedAt       time.Time              `json:"endedAt"`
-	TemporalURL   string                 `json:"temporalUrl"`
 	Schedule      *struct {
 		Cron        string    `json:"cron"`
 		Timezone    string    `json:"timezone"`
@@ -245,30 +242,20 @@ type audienceCount struct {
 
 // forecast is what a launch would send, by days in UTC.
 type forecast struct {
-	Total  int64 `json:"total"`
 	Sample int64 `json:"sample"`
-	Cut    int64 `json:"cut"`
 	Days   []struct {
-		Date        string           `json:"date"`
 		Touchpoints map[string]int64 `json:"touchpoints"`
-		Skipped     int64            `json:"skipped"`
 	} `json:"days"`
 }
 
 // dryRun is what would happen to one lead.
 type dryRun struct {
-	Version int       `json:"version"`
-	Draft   bool      `json:"draft"`
-	Status  string    `json:"status"`
-	StartAt time.Time `json:"startAt"`
-	EndAt   time.Time `json:"endAt"`
-	Limit   any       `json:"limit"`
-	Path    []struct {
+	Status string `json:"status"`
+	Limit  any    `json:"limit"`
+	Path   []struct {
 		NodeID    string    `json:"nodeId"`
 		Type      string    `json:"type"`
-		Visit     int       `json:"visit"`
 		EnteredAt time.Time `json:"enteredAt"`
-		LeftAt    time.Time `json:"leftAt"`
 		Result    string    `json:"result"`
 		Reason    string    `json:"reason"`
 		Next      string    `json:"next"`
@@ -276,7 +263,6 @@ type dryRun struct {
 	Messages []struct {
 		NodeID    string          `json:"nodeId"`
 		WebhookID string          `json:"webhookId"`
-		Visit     int             `json:"visit"`
 		At        time.Time       `json:"at"`
 		Error     string          `json:"error"`
 		Body      json.RawMessage `json:"body"`
@@ -293,9 +279,8 @@ type customField struct {
 type webhookHealth struct {
 	Enabled bool `json:"enabled"`
 	Breaker struct {
-		State       string    `json:"state"`
-		Since       time.Time `json:"since"`
-		NextProbeAt time.Time `json:"nextProbeAt"`
+		State string    `json:"state"`
+		Since time.Time `json:"since"`
 	} `json:"breaker"`
 	Waiting struct {
 		Retrying int64 `json:"retrying"`

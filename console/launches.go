@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -136,7 +137,6 @@ type newLaunchPage struct {
 	Custom    []customRow
 	Zones     []string
 	Count     *audienceCount
-	CountBad  bool // the audience cannot be counted, for a fault
 	Review    bool
 	Words     string // what confirming does
 	HeldOut   string
@@ -294,7 +294,6 @@ func (v *visit) countAudience(data *newLaunchPage) error {
 			return err
 		}
 	}
-	data.CountBad = true
 	return nil
 }
 
@@ -343,7 +342,7 @@ func (v *visit) planOf(data *newLaunchPage) plan {
 			return 0
 		}
 		n, err := strconv.ParseFloat(values[name], 64)
-		if err != nil || n <= 0 {
+		if err != nil || n <= 0 || math.IsNaN(n) || math.IsInf(n, 0) {
 			faults[name] = v.t("form.positive")
 		}
 		return n

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"waypost"
 )
 
 // outline makes a nested list of a journey's graph: what follows a node stands below it, and
@@ -231,15 +234,37 @@ func (o *outline) ways(n node) []way {
 	return ways
 }
 
+// span is a duration in words, as it is written if that is none.
+func (o *outline) span(text string) string {
+	d, err := waypost.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return text
+	}
+	unit, name := time.Second, "second"
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		if time.Duration(d)%u.unit == 0 {
+			unit, name = u.unit, u.name
+			break
+		}
+	}
+	if time.Duration(d)%unit != 0 {
+		return text
+	}
+	return o.t("journey.span."+name, "n", int64(time.Duration(d)/unit))
+}
+
 // summary says in a few words what a node does.
 func (o *outline) summary(n node) string {
 	switch n.Type {
 	case "touchpoint":
 		return o.webhooks.Of(n.Webhook)
 	case "delay":
-		return o.t("journey.does.delay", "for", n.For)
+		return o.span(n.For)
 	case "waitForEvent":
-		return o.t("journey.does.waitForEvent", "event", n.Event, "timeout", n.Timeout)
+		return o.t("journey.does.waitForEvent", "event", n.Event, "timeout", o.span(n.Timeout))
 	case "waitUntil":
 		var parts []string
 		if n.Lead != "" {

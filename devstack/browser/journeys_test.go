@@ -116,7 +116,7 @@ func TestNewJourney(t *testing.T) {
 	follow(t, p, `document.querySelector("form.editor").requestSubmit()`, ".note.ok")
 	follow(t, p, `location.assign("`+at+`/publish")`, "form.after")
 	follow(t, p, `document.querySelector("form.after").requestSubmit()`, "#outline")
-	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 48h") || !strings.Contains(text, "Follow-up") {
+	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 2 days") || !strings.Contains(text, "Follow-up") {
 		t.Errorf("the outline is\n%s", text)
 	}
 }
@@ -135,8 +135,7 @@ func TestNode(t *testing.T) {
 func TestCanvas(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/canvas", browser.Look{})
-	p.Do(chromedp.WaitVisible(chromedp.CSS(`[data-id="bought"]`)))
-	until(t, p, `/\d/.test(document.querySelector('[data-id="bought"]').textContent)`)
+	until(t, p, `/[1-9]\d* passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
 }
 
 // A journey is paused after a question, and resumed.
