@@ -13,11 +13,11 @@ import (
 )
 
 // editTabs are the pages about a draft: none for those who may only try it.
-func (v *visit) editTabs(h journeyHead, here string) []tab {
+func (v *visit) editTabs(h journeyHead, here string) []link {
 	if !v.user.Role.Allows(waypost.GrantJourneysWrite) {
 		return nil
 	}
-	return []tab{
+	return []link{
 		{h.At + "/edit", v.t("edit.canvas"), here == "edit"}, {h.At + "/text", v.t("edit.text"), here == "text"},
 		{h.At + "/try?draft=true", v.t("edit.try"), here == "try"}, {h.At + "/publish", v.t("edit.publish"), here == "publish"},
 	}
@@ -37,7 +37,7 @@ func (v *visit) editing(p page, h journeyHead) error {
 	if p.Title == "" {
 		p.Title = v.t("edit.title", "name", h.Journey.Name)
 	}
-	p.Back = &link{h.At, h.Journey.Name}
+	p.Back = &link{Path: h.At, Text: h.Journey.Name}
 	return v.renderJourney(p, h)
 }
 
@@ -99,7 +99,7 @@ func (v *visit) saveDraft(draft []byte, etag string) (answer []byte, newTag stri
 	if etag != "" {
 		header.Set("If-Match", etag)
 	}
-	return v.gateway.send(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPut, journeysPath+url.PathEscape(v.r.PathValue("id")), header, draft)
+	return v.gateway.exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPut, journeysPath+url.PathEscape(v.r.PathValue("id")), header, draft)
 }
 
 // problems are what would keep the draft from being published: a dry run of it checks that.
@@ -140,7 +140,7 @@ type textPage struct {
 }
 
 func (v *visit) editText() error {
-	body, etag, err := v.gateway.send(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
+	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (v *visit) saveText() error {
 
 // conflict shows both texts; saving again replaces what is stored.
 func (v *visit) conflict(data textPage) error {
-	body, etag, err := v.gateway.send(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
+	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
 	if err != nil {
 		return err
 	}

@@ -53,9 +53,9 @@ var tones = map[string]string{
 // tone is the colour of the badge of a state, a string by its kind.
 func tone(state any) string { return tones[fmt.Sprint(state)] }
 
-// percent writes a part of a whole as a percentage, "" of nothing. What is not all and not
+// shareOf writes a part of a whole as a percentage, "" of nothing. What is not all and not
 // nothing is not written as 100 % or 0 %.
-func percent(part, whole int64) string {
+func shareOf(part, whole int64) string {
 	if whole <= 0 {
 		return ""
 	}

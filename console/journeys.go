@@ -138,7 +138,7 @@ func (v *visit) newJourneyForm(status int, fault error) error {
 		data.Faults = detailsOf(fault, "name")
 	}
 	return v.render(page{Name: "journey_new", Title: v.t("journeys.new.title"), Place: "journeys", Status: status,
-		Back: &link{"/journeys", v.t("journeys.title")}, Data: data})
+		Back: &link{Path: "/journeys", Text: v.t("journeys.title")}, Data: data})
 }
 
 // createJourney makes a draft, of a file or of a template.
@@ -147,7 +147,7 @@ func (v *visit) createJourney() error {
 	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
-	body, _, err := v.gateway.send(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", nil, draft)
+	body, _, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", nil, draft)
 	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
@@ -234,7 +234,7 @@ type journeyHead struct {
 	Journey    journey
 	Definition definition
 	Text       json.RawMessage // the definition that is shown: the published one, or the draft
-	Tabs       []tab
+	Tabs       []link
 	Changes    int // that the draft has and the published version has not
 	Counts     counts
 	At         string // its path
@@ -275,7 +275,7 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 		if name != "" {
 			path, key = h.At+"/"+name, name
 		}
-		h.Tabs = append(h.Tabs, tab{path, v.t("journey.tab." + key), name == here})
+		h.Tabs = append(h.Tabs, link{path, v.t("journey.tab." + key), name == here})
 	}
 	h.Definition, err = define(h.Text)
 	return h, err
@@ -287,7 +287,7 @@ func (v *visit) renderJourney(p page, h journeyHead) error {
 		p.Title = h.Journey.Name
 	}
 	if p.Back == nil {
-		p.Back = &link{"/journeys", v.t("journeys.title")}
+		p.Back = &link{Path: "/journeys", Text: v.t("journeys.title")}
 	}
 	p.Place = "journeys"
 	return v.render(p)
@@ -296,8 +296,8 @@ func (v *visit) renderJourney(p page, h journeyHead) error {
 // outlinePage is the outline of a journey, with people.
 type outlinePage struct {
 	Head    journeyHead
-	Steps   []step
-	Loose   []step // nodes that nothing leads to
+	Steps   []outlineStep
+	Loose   []outlineStep // nodes that nothing leads to
 	Chosen  *chosenNode
 	Numbers bool
 }
@@ -307,9 +307,9 @@ type chosenNode struct {
 	node
 	nodeCounts
 	Path   string // of the page without it
-	People []enrollment
+	People []standing
 	More   bool
-	Groups []deliveryGroup
+	Groups []groupedDeliveries
 }
 
 // peopleOfNode is how many enrollments are shown of a node.
@@ -317,6 +317,9 @@ const peopleOfNode = 20
 
 func (v *visit) journey() error {
 	ctx := v.r.Context()
+	if v.r.URL.Query().Has("edit") {
+		return v.redirect("/journeys/"+url.PathEscape(v.r.PathValue("id"))+"/edit", nil)
+	}
 	h, err := v.loadJourney(ctx, "")
 	if err != nil {
 		return err
@@ -352,7 +355,7 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 	}
 	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At}
 	return c, together(func() error {
-		people, err := v.gateway.listEnrollments(ctx, url.Values{
+		people, err := v.gateway.listStanding(ctx, url.Values{
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {"pending,running,waiting,paused"}, "limit": {strconv.Itoa(peopleOfNode)},
 		})
 		c.People, c.More = people.Items, people.NextCursor != ""
@@ -406,7 +409,7 @@ func (v *visit) json(etag string, body []byte) error {
 
 // pass answers with what the gateway says to a GET.
 func (v *visit) pass(path string) error {
-	body, etag, err := v.gateway.send(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, path, nil, nil)
+	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return v.jsonFault(err)
 	}
@@ -446,7 +449,7 @@ func (v *visit) optionsJSON() error {
 		journeys, err = v.gateway.journeyNames(ctx)
 		return err
 	}, func() error {
-		all, err := v.gateway.customFields(ctx)
+		all, err := v.gateway.listFields(ctx)
 		for _, f := range all {
 			fields = append(fields, f.Name)
 		}

@@ -158,16 +158,16 @@ type difference struct {
 	} `json:"changes"`
 }
 
-// enrollment is an enrollment as a list has it.
-type enrollment struct {
+// standing is an enrollment as a list has it.
+type standing struct {
 	EnrollmentID string    `json:"enrollmentId"`
 	Status       string    `json:"status"`
 	LeadsID      int64     `json:"leadsId"`
 	CreatedAt    time.Time `json:"createdAt"`
 }
 
-// deliveryGroup counts deliveries that have something in common.
-type deliveryGroup struct {
+// groupedDeliveries counts deliveries that have something in common.
+type groupedDeliveries struct {
 	ErrorClass      string    `json:"errorClass"`
 	HTTPStatus      int       `json:"httpStatus"`
 	WebhookID       string    `json:"webhookId"`
@@ -326,13 +326,13 @@ func (g gateway) statistics(ctx context.Context, id string, query url.Values) (s
 	return get[statistics](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/statistics", query)
 }
 
-func (g gateway) listEnrollments(ctx context.Context, query url.Values) (list[enrollment], error) {
-	return get[list[enrollment]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
+func (g gateway) listStanding(ctx context.Context, query url.Values) (list[standing], error) {
+	return get[list[standing]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
 }
 
-func (g gateway) summarizeDeliveries(ctx context.Context, query url.Values) ([]deliveryGroup, error) {
+func (g gateway) summarizeDeliveries(ctx context.Context, query url.Values) ([]groupedDeliveries, error) {
 	answer, err := get[struct {
-		Groups []deliveryGroup `json:"groups"`
+		Groups []groupedDeliveries `json:"groups"`
 	}](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries/summary", query)
 	return answer.Groups, err
 }
@@ -357,12 +357,12 @@ func (g gateway) dryRun(ctx context.Context, id string, body any) (d dryRun, err
 	return d, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/dryrun", body, &d)
 }
 
-func (g gateway) customFields(ctx context.Context) ([]customField, error) {
+func (g gateway) listFields(ctx context.Context) ([]customField, error) {
 	all, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
 	return all.Items, err
 }
 
-func (g gateway) webhookHealth(ctx context.Context, id string) (webhookHealth, error) {
+func (g gateway) health(ctx context.Context, id string) (webhookHealth, error) {
 	return get[webhookHealth](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/health", nil)
 }
 
@@ -374,12 +374,12 @@ func (g gateway) attemptsByHour(ctx context.Context, id string, from time.Time) 
 	return answer.Series, err
 }
 
-// maxReply bounds what send reads of an answer, in bytes.
+// maxReply bounds what exchange reads of an answer, in bytes.
 const maxReply = 4 << 20
 
-// send makes a call whose headers matter, such as If-Match and Idempotency-Key, and returns the
+// exchange makes a call whose headers matter, such as If-Match and Idempotency-Key, and returns the
 // body of the answer and its ETag.
-func (g gateway) send(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (answer []byte, etag string, err error) {
+func (g gateway) exchange(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (answer []byte, etag string, err error) {
 	if !g.user.Role.Allows(grant) {
 		return nil, "", refused{grant}
 	}

@@ -112,7 +112,7 @@ func (v *visit) launch() error {
 		live = 0
 	}
 	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live,
-		Back: &link{"/launches", v.t("launches.title")}, Data: data})
+		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})
 }
 
 // controlLaunch makes the handler of a form that changes a launch's state.
@@ -176,7 +176,7 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	if data.Head, err = v.loadJourney(ctx, "launches"); err != nil {
 		return data, err
 	}
-	if data.Fields, err = v.gateway.customFields(ctx); err != nil {
+	if data.Fields, err = v.gateway.listFields(ctx); err != nil {
 		return data, err
 	}
 	data.Values = map[string]string{}
@@ -209,7 +209,7 @@ func (v *visit) newLaunch() error {
 
 func (v *visit) launchForm(status int, data newLaunchPage) error {
 	return v.renderJourney(page{
-		Name: "launch_new", Title: v.t("launch.title", "journey", data.Head.Journey.Name), Back: &link{data.Head.At, data.Head.Journey.Name},
+		Name: "launch_new", Title: v.t("launch.title", "journey", data.Head.Journey.Name), Back: &link{Path: data.Head.At, Text: data.Head.Journey.Name},
 		Scripts: []string{"launch.js"}, Status: status, Data: data,
 	}, data.Head)
 }
@@ -379,7 +379,7 @@ func (v *visit) sendLaunch() error {
 		return err
 	}
 	header := http.Header{"Idempotency-Key": {v.r.PostFormValue("key")}}
-	answer, _, err := v.gateway.send(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, journeysPath+url.PathEscape(data.Head.Journey.ID)+"/launches", header, body)
+	answer, _, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, journeysPath+url.PathEscape(data.Head.Journey.ID)+"/launches", header, body)
 	if err != nil {
 		if err := noteFaults(err, &data); err != nil {
 			return err

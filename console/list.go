@@ -61,9 +61,3 @@ func (b filterBar) more(cursor string) string {
 	}
 	return b.Path + "?" + query.Encode()
 }
-
-// tab is one of the pages that the partial "tabs" shows beside each other.
-type tab struct {
-	Path, Text string
-	Here       bool
-}

@@ -24,8 +24,8 @@ type outline struct {
 	at       string // the path of the journey
 }
 
-// step is a node of an outline.
-type step struct {
+// outlineStep is a node of an outline.
+type outlineStep struct {
 	node
 	nodeCounts
 	Path    string // of the journey with this node chosen
@@ -41,9 +41,9 @@ type way struct {
 	Next  string
 	Title string // of the next node, "" where the journey ends
 	Count int64
-	Of    int64  // who entered the node
-	Steps []step // that only this way leads to first
-	Jump  bool   // the next node stands elsewhere in the list
+	Of    int64         // who entered the node
+	Steps []outlineStep // that only this way leads to first
+	Jump  bool          // the next node stands elsewhere in the list
 	Ends  bool
 }
 
@@ -67,7 +67,7 @@ func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
 }
 
 // whole lists the steps from the start on, and after them the exits that only ways lead to.
-func (o *outline) whole(d definition) []step {
+func (o *outline) whole(d definition) []outlineStep {
 	steps := o.from(d.Start, nil)
 	for _, n := range d.Nodes {
 		if o.exits(n.ID) && o.reach(d.Start)[n.ID] {
@@ -79,15 +79,15 @@ func (o *outline) whole(d definition) []step {
 
 // from lists the steps from a node on, until one that stands in the list already or at which
 // an outer list goes on. stops is nil for the outermost list, which alone has the exits.
-func (o *outline) from(id string, stops []string) []step {
-	var steps []step
+func (o *outline) from(id string, stops []string) []outlineStep {
+	var steps []outlineStep
 	for {
 		n, found := o.nodes[id]
 		if !found || o.elsewhere(id, stops) {
 			return steps
 		}
 		o.placed[id] = true
-		s := step{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Summary: o.summary(n)}
+		s := outlineStep{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Summary: o.summary(n)}
 		ways := o.ways(n)
 		s.Alone = len(ways) == 1
 		next := o.meet(ways, stops)
@@ -214,7 +214,7 @@ func (o *outline) ways(n node) []way {
 			sum += a.Weight
 		}
 		for _, a := range n.Arms {
-			add(o.t("journey.way.arm", "share", percent(int64(a.Weight), int64(sum))), a.Next, false)
+			add(o.t("journey.way.arm", "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
 		}
 	default:
 		other, key := n.OnFailure, "failed"

@@ -8,7 +8,7 @@ import (
 )
 
 // drawn writes an outline as a text: steps by their ids, ways in brackets, a jump as >id.
-func drawn(steps []step) string {
+func drawn(steps []outlineStep) string {
 	var parts []string
 	for _, s := range steps {
 		text := s.ID
@@ -31,7 +31,7 @@ func drawn(steps []step) string {
 	return strings.Join(parts, " ")
 }
 
-func outlined(t *testing.T, text string) ([]step, *outline) {
+func outlined(t *testing.T, text string) ([]outlineStep, *outline) {
 	t.Helper()
 	d, err := define(json.RawMessage(text))
 	if err != nil {
@@ -85,10 +85,10 @@ func TestOutlineLarge(t *testing.T) {
 	}
 }
 
-func TestPercent(t *testing.T) {
+func TestShareOf(t *testing.T) {
 	t.Parallel()
 	for want, of := range map[string][2]int64{"": {0, 0}, "0 %": {0, 9}, "<1 %": {1, 1000}, ">99 %": {999, 1000}, "100 %": {5, 5}, "33 %": {1, 3}} {
-		if got := percent(of[0], of[1]); got != want {
+		if got := shareOf(of[0], of[1]); got != want {
 			t.Errorf("%d of %d: %q, want %q", of[0], of[1], got, want)
 		}
 	}

@@ -15,8 +15,8 @@ type overviewPage struct {
 	Launches  []launch // that run, wait for their time, or are paused
 	Today     int      // launches that were made today
 	Standing  int64
-	Waiting   []deliveryGroup // held back, or to be tried again
-	Failing   []deliveryGroup // of the last hour
+	Waiting   []groupedDeliveries // held back, or to be tried again
+	Failing   []groupedDeliveries // of the last hour
 	Down      []downWebhook
 	Webhooks  names
 	Hours     []attempts // of the last day, the newest first
@@ -58,7 +58,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	var active list[journey]
 	byStatus := make([]list[launch], 3)
 	var newest list[launch]
-	waiting := make([][]deliveryGroup, 2)
+	waiting := make([][]groupedDeliveries, 2)
 	calls := []func() error{
 		func() (err error) {
 			data.Journeys, err = v.gateway.journeyNames(ctx)
@@ -108,11 +108,11 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 			data.Today++
 		}
 	}
-	sums := map[string]*deliveryGroup{}
+	sums := map[string]*groupedDeliveries{}
 	for _, groups := range waiting {
 		for _, g := range groups {
 			if sums[g.WebhookID] == nil {
-				sums[g.WebhookID] = &deliveryGroup{WebhookID: g.WebhookID}
+				sums[g.WebhookID] = &groupedDeliveries{WebhookID: g.WebhookID}
 			}
 			sums[g.WebhookID].Count += g.Count
 		}
@@ -120,7 +120,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	for _, g := range sums {
 		data.Waiting = append(data.Waiting, *g)
 	}
-	largest := func(a, b deliveryGroup) int {
+	largest := func(a, b groupedDeliveries) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.WebhookID, b.WebhookID))
 	}
 	slices.SortFunc(data.Waiting, largest)
@@ -145,7 +145,7 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 	down, hours := make([]downWebhook, len(asked)), make([][]attempts, len(asked))
 	for i, w := range asked {
 		calls = append(calls, func() error {
-			h, err := v.gateway.webhookHealth(ctx, w.ID)
+			h, err := v.gateway.health(ctx, w.ID)
 			down[i] = downWebhook{w.ID, w.Name, h}
 			if err != nil {
 				down[i].Enabled, down[i].Breaker.State = true, "" // it is gone

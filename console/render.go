@@ -61,7 +61,7 @@ func functions(language string) template.FuncMap {
 		"duration": duration,
 		"tone":     tone,
 		"state":    func(s any) string { return journeyTones[fmt.Sprint(s)] },
-		"percent":  percent,
+		"share":    shareOf,
 		"count":    count,
 		"asset":    asset,
 		"icon":     icon,
@@ -105,7 +105,10 @@ type page struct {
 	Data            any
 }
 
-type link struct{ Path, Text string }
+type link struct {
+	Path, Text string
+	Here       bool
+}
 
 // render answers with a page inside the layout. One that has not changed since the browser
 // got it is 304 without a body.
