@@ -135,7 +135,7 @@ func TestNode(t *testing.T) {
 func TestCanvas(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/canvas", browser.Look{})
-	until(t, p, `/[1-9]\d* passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
+	until(t, p, `/[1-9]\d*\s*passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
 }
 
 // A journey is paused after a question, and resumed.
