@@ -59,9 +59,12 @@ var importTable = map[string]folder{
 			lru,
 		},
 	},
+	// For the files that people write; the API takes JSON only.
+	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
-		ours:  []string{".", "client"}, // what it shows comes from the gateway's interface alone
+		ours:  []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
 		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
+		also:  []string{yamlLibrary},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},
@@ -76,19 +79,22 @@ var importTable = map[string]folder{
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
-		ours:  []string{".", "app", "signature", "client", "config", "receiver"},
+		ours:  []string{".", "app", "signature", "client", "config", "receiver", "yamljson"},
 		third: []string{"github.com/spf13/cobra"},
 		also: []string{
-			"go.yaml.in/yaml/v3",     // for the files that people write; the API takes JSON only
+			yamlLibrary,
 			"github.com/rivo/uniseg", // how wide a text is on a terminal
 		},
 	},
 }
 
-// lru and backOff are for bounded caches in memory and for waits between tries.
+// lru and backOff are for bounded caches in memory and for waits between tries, yamlLibrary
+// is for files that people write.
 const (
 	lru     = "github.com/hashicorp/golang-lru/v2"
 	backOff = "github.com/cenkalti/backoff/v5"
+
+	yamlLibrary = "go.yaml.in/yaml/v3"
 )
 
 var temporalSDK = []string{"go.temporal.io/sdk", "go.temporal.io/api"}

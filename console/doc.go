@@ -11,7 +11,8 @@
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
 //   - what a person has chosen: preferences.go
-//   - the pages of resources: overview.go, deliveries.go, users.go
+//   - the pages of resources: overview.go, deliveries.go, users.go, journeys.go
+//     (outline.go, edit.go), launches.go; the calls of journeys and launches: journeys_api.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

@@ -63,3 +63,32 @@ func tail(id string) string {
 	}
 	return prefix + "_…" + rest[len(rest)-6:]
 }
+
+// shareOf writes a part of a whole as a percentage, "" of nothing. What is not all and not
+// nothing is not written as 100 % or 0 %.
+func shareOf(part, whole int64) string {
+	if whole <= 0 {
+		return ""
+	}
+	share := 100 * float64(part) / float64(whole)
+	switch {
+	case part > 0 && share < 1:
+		return "<1 %"
+	case part < whole && share > 99:
+		return ">99 %"
+	}
+	return strconv.FormatFloat(share, 'f', 0, 64) + " %"
+}
+
+// count writes a number of any integer type; of zero, a dash that is read as 0.
+func count(n any) template.HTML {
+	text := fmt.Sprint(n)
+	if text == "0" {
+		return `<span class="zero">0</span>`
+	}
+	i, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
+	}
+	return template.HTML(number(i)) //nolint:gosec // digits
+}

@@ -12,6 +12,7 @@ type filter struct {
 	Name, Label, Value string
 	Type               string // text if "", search, number, datetime-local, select
 	Options            []option
+	Always             bool // one of the options is chosen, the first if none is
 }
 
 // filterBar is what the partial "filters" shows.

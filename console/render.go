@@ -61,6 +61,9 @@ func functions(language string) template.FuncMap {
 		"duration": duration,
 		"tone":     tone,
 		"tail":     tail,
+		"state":    func(s any) string { return journeyTones[fmt.Sprint(s)] },
+		"share":    shareOf,
+		"count":    count,
 		"asset":    asset,
 		"icon":     icon,
 		"dict":     dict,
@@ -97,10 +100,10 @@ type page struct {
 	// Nonce allows <style nonce> on the page, for a library that makes such elements; it
 	// is in the view. Such a page has no ETag.
 	Nonce bool
-	// Scripts are further modules of static/.
-	Scripts []string
-	Status  int // 200 if 0
-	Data    any
+	// Scripts are further modules of static/, Styles further style sheets.
+	Scripts, Styles []string
+	Status          int // 200 if 0
+	Data            any
 }
 
 // link leads to a page; Here says that it is the one that is shown (tabs).
@@ -133,8 +136,7 @@ func (v *visit) render(p page) error {
 		v.status = http.StatusOK
 	}
 	if v.status == http.StatusOK && !p.Nonce && v.r.Method == http.MethodGet {
-		sum := sha256.Sum256(body.Bytes())
-		etag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		etag := etagOf(body.Bytes())
 		h.Set("ETag", etag)
 		if v.r.Header.Get("If-None-Match") == etag {
 			v.status = http.StatusNotModified
@@ -153,4 +155,10 @@ func (v *visit) render(p page) error {
 	v.w.WriteHeader(v.status)
 	_, _ = body.WriteTo(v.w)
 	return nil
+}
+
+// etagOf is an ETag that changes with the body.
+func etagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }

@@ -65,7 +65,7 @@ func TestRoles(t *testing.T) {
 // Calls are refused by their grants, whatever page makes them, and before they are sent.
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	reads := []waypost.Grant{waypost.GrantJourneysRead, waypost.GrantDeliveriesRead, waypost.GrantWebhooksRead, waypost.GrantLeadsExport}
+	reads := []waypost.Grant{waypost.GrantJourneysRead, waypost.GrantDeliveriesRead, waypost.GrantWebhooksRead, waypost.GrantLeadsExport, waypost.GrantSubscriptionsRead}
 	works := []waypost.Grant{
 		waypost.GrantJourneysWrite, waypost.GrantJourneysRun, waypost.GrantLeadsImport, waypost.GrantLeadsUpdate, waypost.GrantDeliveriesRedeliver,
 	}

@@ -9,7 +9,7 @@
 //   - the audit log: audit.go
 //   - calling a gateway: client.go, api.go
 //   - what commands have in common: commands.go, list.go, import_lines.go, control.go, audience.go
-//   - files and values of flags: files.go, yaml.go
+//   - files and values of flags: files.go
 //   - what is printed: output.go, progress.go, watch.go
 //   - leads: leads.go, leads_import.go, leads_export.go
 //   - webhooks, deliveries, redeliveries: webhooks.go, subscriptions.go, deliveries.go, redeliver.go, receiver.go

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"waypost/yamljson"
 )
 
 // openInput opens a file, or standard input for "-".
@@ -86,7 +88,7 @@ func (c *cli) readObject(name string) (json.RawMessage, error) {
 	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
 		return trimmed, nil
 	}
-	out, err := yamlToJSON(data)
+	out, err := yamljson.ToJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither YAML nor JSON: %w", name, err)
 	}

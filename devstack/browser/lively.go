@@ -60,6 +60,7 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 			}
 		}
 	}
+	m.launch(sms, wechat)
 	for m.err == nil && m.open() > 60 {
 		select {
 		case <-ctx.Done():

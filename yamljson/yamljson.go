@@ -1,4 +1,5 @@
-package main
+// Package yamljson turns the YAML that people write into JSON, which the API takes, and back.
+package yamljson
 
 import (
 	"bytes"
@@ -6,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -15,11 +18,11 @@ import (
 // gateway takes no more than 1 MiB.
 const maxYAML = 1 << 20
 
-// yamlToJSON turns a YAML file of one document into JSON, with names and scalars as they
+// ToJSON turns a YAML file of one document into JSON, with names and scalars as they
 // are in the file. A number is what JSON takes for one: 1.10 stays 1.10, and 01234, +86138,
 // 0x1F, 1_000, yes and 2026-12-31 are text. Decoding into Go values would change all of
 // them. YAML that JSON cannot express is an error with its line.
-func yamlToJSON(data []byte) ([]byte, error) {
+func ToJSON(data []byte) ([]byte, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
@@ -123,7 +126,7 @@ func writeScalar(out *bytes.Buffer, n *yaml.Node) error {
 		return nil
 	}
 	if isGlued(n.LineComment) {
-		return fmt.Errorf("line %d: what follows a # is a comment; quote %q with it, or put a blank behind the #", n.Line, clip(n.Value, 40))
+		return fmt.Errorf("line %d: what follows a # is a comment; quote %q with it, or put a blank behind the #", n.Line, clip(n.Value))
 	}
 	tag := n.ShortTag()
 	switch {
@@ -154,4 +157,118 @@ func writeText(out *bytes.Buffer, s string) {
 		panic(err) // a string always has a JSON form
 	}
 	out.Write(b)
+}
+
+// clip shortens a text of an error.
+func clip(s string) string {
+	const most = 40 // bytes
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// FromJSON writes JSON as YAML that ToJSON turns into the same JSON again: a member a line, in
+// their order. Those that first names stand first in every object.
+func FromJSON(data []byte, first ...string) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	n, err := readJSON(dec, first)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(n); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), enc.Close()
+}
+
+// readJSON reads one value.
+func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		if v == '{' {
+			n.Kind = yaml.MappingNode
+		}
+		for dec.More() { // a member's name is a text, as a value is
+			item, err := readJSON(dec, first)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, item)
+		}
+		_, err := dec.Token() // its end
+		if v == '{' {
+			n.Content = arranged(n.Content, first)
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		return n, err
+	case string:
+		return textNode(v), nil
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}, nil
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}, nil
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: "null"}, nil
+}
+
+// arranged puts the members that first names before the others.
+func arranged(members []*yaml.Node, first []string) []*yaml.Node {
+	var head, rest []*yaml.Node
+	for _, name := range first {
+		for i := 0; i+1 < len(members); i += 2 {
+			if members[i].Value == name {
+				head = append(head, members[i], members[i+1])
+			}
+		}
+	}
+	for i := 0; i+1 < len(members); i += 2 {
+		if !slices.Contains(first, members[i].Value) {
+			rest = append(rest, members[i], members[i+1])
+		}
+	}
+	return append(head, rest...)
+}
+
+// textNode is a text, without quotes where it is one without them too, and as a block if it
+// has several lines.
+func textNode(s string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: s}
+	plain := &yaml.Node{}
+	switch {
+	case strings.Contains(s, "\n") && blockable(s):
+		n.Style = yaml.LiteralStyle
+	case yaml.Unmarshal([]byte(s), plain) == nil && isPlain(plain, s):
+	default:
+		n.Style, n.Tag = yaml.DoubleQuotedStyle, "!!str"
+	}
+	return n
+}
+
+// isPlain tells whether a text, read as YAML, is itself.
+func isPlain(doc *yaml.Node, s string) bool {
+	if len(doc.Content) != 1 || strings.ContainsAny(s, "\n#:,[]{}&*!|>'\"%@`\t\r") {
+		return false
+	}
+	n := doc.Content[0]
+	return n.Kind == yaml.ScalarNode && n.Style == 0 && n.Value == s && n.ShortTag() == "!!str" && !strings.HasPrefix(s, "-") && !strings.HasPrefix(s, "?")
+}
+
+// blockable tells whether a block has every character of a text as it is.
+func blockable(s string) bool {
+	odd := strings.ContainsFunc(s, func(r rune) bool {
+		return r < ' ' && r != '\n' || r == utf8.RuneError || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff
+	})
+	return !odd && !strings.HasPrefix(s, " ") && !strings.HasPrefix(s, "\n") && !strings.Contains(s, " \n") && !strings.HasSuffix(s, "\n\n") && !strings.HasSuffix(s, " ")
 }

@@ -1,0 +1,673 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+	"waypost/yamljson"
+)
+
+// journeysPage is the data of the list of journeys.
+type journeysPage struct {
+	Filters filterBar
+	Items   []journeyRow
+	More    string
+}
+
+// journeyRow is a journey of the list.
+type journeyRow struct {
+	journey
+	Definition definition
+	Counts     counts
+	Since      time.Time // when its newest version was published
+}
+
+// journeyTones are the colours of the badges of journeys and launches.
+var journeyTones = map[string]string{
+	"active": "ok", "paused": "warn", "running": "info", "scheduled": "info", "pending": "info", "completed": "ok",
+}
+
+// journeyStatuses are the states that a filter offers.
+var journeyStatuses = []waypost.JourneyStatus{waypost.JourneyActive, waypost.JourneyPaused, waypost.JourneyDraft, waypost.JourneyArchived}
+
+// journeysOfPage is how many journeys a page shows: each one's numbers are calls of their own.
+const journeysOfPage = "25"
+
+func (v *visit) journeys() error {
+	ctx := v.r.Context()
+	var statuses []option
+	for _, s := range journeyStatuses {
+		statuses = append(statuses, option{string(s), v.t("journeys.status." + string(s))})
+	}
+	filters := newFilterBar(v.r,
+		filter{Name: "name", Label: v.t("journeys.nameBegins"), Type: "search"},
+		filter{Name: "status", Label: v.t("journeys.state"), Type: "select", Options: statuses},
+		filter{Name: "tag", Label: v.t("journeys.tag"), Type: "search"},
+	)
+	query := filters.query(v.r)
+	query.Set("limit", journeysOfPage)
+	found, err := v.gateway.listJourneys(ctx, query)
+	if err != nil {
+		return err
+	}
+	data := journeysPage{Filters: filters, Items: make([]journeyRow, len(found.Items)), More: filters.more(found.NextCursor)}
+	var calls []func() error
+	for i, j := range found.Items {
+		row := &data.Items[i]
+		row.journey = j
+		if row.Definition, err = define(j.Draft); err != nil {
+			return err
+		}
+		if j.PublishedVersion == 0 {
+			continue
+		}
+		calls = append(calls, func() error {
+			s, err := v.gateway.statistics(ctx, j.ID, nil)
+			row.Counts = s.counts
+			return unlessGone(err)
+		}, func() error {
+			newest, err := v.gateway.listVersions(ctx, j.ID, url.Values{"limit": {"1"}})
+			if len(newest.Items) > 0 {
+				row.Since = newest.Items[0].PublishedAt
+			}
+			return unlessGone(err)
+		})
+	}
+	if err := together(calls...); err != nil {
+		return err
+	}
+	return v.render(page{Name: "journeys", Title: v.t("journeys.title"), Place: "journeys", Live: 10, Data: data})
+}
+
+// unlessGone is nil for what was deleted meanwhile.
+func unlessGone(err error) error {
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
+// newJourneyPage is the form for a new journey.
+type newJourneyPage struct {
+	Name     field
+	Webhook  field
+	Template string // that is chosen
+	Offered  []string
+	Webhooks bool // there are any
+	Faults   []waypost.Detail
+	Fault    string
+}
+
+// templates are the journeys that one can begin with, by names that the catalogue has.
+var templates = []string{"message", "followUp", "remind", "compare"}
+
+func (v *visit) newJourney() error { return v.newJourneyForm(http.StatusOK, nil) }
+
+// newJourneyForm shows the form, with what is wrong with what was sent.
+func (v *visit) newJourneyForm(status int, fault error) error {
+	webhooks, err := v.gateway.webhookNames(v.r.Context())
+	if err != nil {
+		return err
+	}
+	sent := v.r.PostFormValue
+	data := newJourneyPage{
+		Name:     field{Name: "name", Label: v.t("journeys.new.name"), Value: sent("name"), Hint: v.t("journeys.new.nameHint"), Required: true},
+		Webhook:  field{Name: "webhook", Label: v.t("journeys.new.webhook"), Type: "select", Value: sent("webhook"), Options: webhooks.options(), Required: true},
+		Template: sent("template"), Offered: templates, Webhooks: len(webhooks) > 0,
+	}
+	if data.Template == "" {
+		data.Template = templates[0]
+	}
+	if fault != nil {
+		var faults map[string]string
+		if faults, data.Fault, err = faultsOf(fault); err != nil {
+			return err
+		}
+		data.Name.Fault = faults["name"]
+		data.Faults = detailsOf(fault, "name")
+	}
+	return v.render(page{Name: "journey_new", Title: v.t("journeys.new.title"), Place: "journeys", Status: status,
+		Back: &link{Path: "/journeys", Text: v.t("journeys.title")}, Data: data})
+}
+
+// createJourney makes a draft, of a file or of a template.
+func (v *visit) createJourney() error {
+	draft, err := v.sentDraft()
+	if err != nil {
+		return v.newJourneyForm(http.StatusBadRequest, err)
+	}
+	body, _, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", nil, draft)
+	if err != nil {
+		return v.newJourneyForm(http.StatusBadRequest, err)
+	}
+	var made journey
+	if err := json.Unmarshal(body, &made); err != nil {
+		return err
+	}
+	v.flash("ok", v.t("journeys.new.made"))
+	return v.redirect("/journeys/"+made.ID+"/edit", nil)
+}
+
+// sentDraft is the definition that the form asks for.
+func (v *visit) sentDraft() ([]byte, error) {
+	file, header, err := v.r.FormFile("file")
+	if err == nil && header.Size > 0 {
+		defer file.Close()
+		text, err := io.ReadAll(file)
+		if err != nil {
+			return nil, err
+		}
+		return toDraft(text)
+	}
+	name := strings.TrimSpace(v.r.PostFormValue("name"))
+	if name == "" {
+		return nil, &waypost.Error{Code: waypost.CodeBadRequest, Details: []waypost.Detail{{Target: "name", Message: v.t("form.required")}}}
+	}
+	return json.Marshal(v.template(v.r.PostFormValue("template"), name, v.r.PostFormValue("webhook")))
+}
+
+// toDraft reads a definition that a person has written, as YAML or as JSON.
+func toDraft(text []byte) ([]byte, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if trimmed := bytes.TrimSpace(text); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
+		return trimmed, nil
+	}
+	out, err := yamljson.ToJSON(text)
+	if err != nil {
+		return nil, waypost.Errorf(waypost.CodeBadRequest, "", "%s", err)
+	}
+	return out, nil
+}
+
+// template is the definition of a template, with its texts in the person's language.
+func (v *visit) template(kind, name, webhook string) map[string]any {
+	type m = map[string]any
+	message := func(id, next string) m {
+		return m{"id": id, "type": "touchpoint", "label": v.t("journeys.template.label." + id), "webhook": webhook,
+			"params": m{"text": v.t("journeys.template.text." + id)}, "next": next}
+	}
+	exit := m{"id": "end", "type": "exit"}
+	start, nodes := "hello", []m{message("hello", "end"), exit}
+	switch kind {
+	case "followUp":
+		nodes = []m{message("hello", "wait"), {"id": "wait", "type": "delay", "for": "72h", "next": "again"}, message("again", "end"), exit}
+	case "remind":
+		start = "bought"
+		nodes = []m{{"id": "bought", "type": "waitForEvent", "event": "purchase", "timeout": "24h", "next": "end", "onTimeout": "remind"}, message("remind", "end"), exit}
+	case "compare":
+		start = "choose"
+		nodes = []m{{"id": "choose", "type": "split", "arms": []m{{"weight": 50, "next": "first"}, {"weight": 50, "next": "second"}}},
+			message("first", "end"), message("second", "end"), exit}
+	}
+	return m{"name": name, "start": start, "nodes": nodes}
+}
+
+// detailsOf are the faults that an error names, without those of targets that a form shows
+// beside their fields.
+func detailsOf(err error, without ...string) []waypost.Detail {
+	var asked *waypost.Error
+	if !errors.As(err, &asked) {
+		return nil
+	}
+	var out []waypost.Detail
+	for _, d := range asked.Details {
+		if !slices.Contains(without, d.Target) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// journeyHead is what stands above every page of a journey.
+type journeyHead struct {
+	Journey    journey
+	Definition definition
+	Text       json.RawMessage // the definition that is shown: the published one, or the draft
+	Tabs       []link
+	Changes    int // that the draft has and the published version has not
+	Counts     counts
+	At         string // its path
+}
+
+// Title is what people call a node.
+func (h journeyHead) Title(id string) string { return h.Definition.title(id) }
+
+// loadJourney reads a journey for a page of it.
+func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, err error) {
+	id := v.r.PathValue("id")
+	if h.Journey, err = v.gateway.journey(ctx, id); err != nil {
+		return h, err
+	}
+	h.At = "/journeys/" + h.Journey.ID
+	h.Text = h.Journey.Draft
+	calls := []func() error{func() error {
+		s, err := v.gateway.statistics(ctx, h.Journey.ID, nil)
+		h.Counts = s.counts
+		return err
+	}}
+	if n := h.Journey.PublishedVersion; n > 0 {
+		calls = append(calls, func() error {
+			published, err := v.gateway.version(ctx, h.Journey.ID, n)
+			h.Text = published.Definition
+			return err
+		}, func() error {
+			d, err := v.gateway.diff(ctx, h.Journey.ID, strconv.Itoa(n), "draft")
+			h.Changes = len(d.Changes)
+			return err
+		})
+	}
+	if err := together(calls...); err != nil {
+		return h, err
+	}
+	for _, name := range []string{"", "canvas", "statistics", "launches", "versions", "definition"} {
+		path, key := h.At, "outline"
+		if name != "" {
+			path, key = h.At+"/"+name, name
+		}
+		h.Tabs = append(h.Tabs, link{path, v.t("journey.tab." + key), name == here})
+	}
+	h.Definition, err = define(h.Text)
+	return h, err
+}
+
+// renderJourney shows a page of a journey.
+func (v *visit) renderJourney(p page, h journeyHead) error {
+	if p.Title == "" {
+		p.Title = h.Journey.Name
+	}
+	if p.Back == nil {
+		p.Back = &link{Path: "/journeys", Text: v.t("journeys.title")}
+	}
+	p.Place = "journeys"
+	return v.render(p)
+}
+
+// outlinePage is the outline of a journey, with people.
+type outlinePage struct {
+	Head    journeyHead
+	Steps   []outlineStep
+	Loose   []outlineStep // nodes that nothing leads to
+	Chosen  *chosenNode
+	Numbers bool
+}
+
+// chosenNode is what is known of one node: who stands there, and what went wrong there.
+type chosenNode struct {
+	node
+	nodeCounts
+	Path   string // of the page without it
+	People []standing
+	More   bool
+	Groups []groupedDeliveries
+}
+
+// peopleOfNode is how many enrollments are shown of a node.
+const peopleOfNode = 20
+
+func (v *visit) journey() error {
+	ctx := v.r.Context()
+	if v.r.URL.Query().Has("edit") {
+		return v.redirect("/journeys/"+url.PathEscape(v.r.PathValue("id"))+"/edit", nil)
+	}
+	h, err := v.loadJourney(ctx, "")
+	if err != nil {
+		return err
+	}
+	webhooks, err := v.gateway.webhookNames(ctx)
+	if err != nil {
+		return err
+	}
+	journeys, err := v.gateway.journeyNames(ctx)
+	if err != nil {
+		return err
+	}
+	o := v.newOutline(h, webhooks, journeys)
+	data := outlinePage{Head: h, Steps: o.whole(h.Definition), Numbers: h.Journey.PublishedVersion > 0}
+	for _, n := range h.Definition.Nodes {
+		if !o.placed[n.ID] {
+			data.Loose = append(data.Loose, o.from(n.ID, nil)...)
+		}
+	}
+	if id := v.r.URL.Query().Get("node"); id != "" {
+		if data.Chosen, err = v.chooseNode(ctx, h, o, id); err != nil {
+			return err
+		}
+	}
+	return v.renderJourney(page{Name: "journey", Live: 4, Data: data}, h)
+}
+
+// chooseNode reads what is known of a node, nil if there is none of this id.
+func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id string) (*chosenNode, error) {
+	n, found := o.nodes[id]
+	if !found {
+		return nil, nil
+	}
+	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At}
+	return c, together(func() error {
+		people, err := v.gateway.listStanding(ctx, url.Values{
+			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {"pending,running,waiting,paused"}, "limit": {strconv.Itoa(peopleOfNode)},
+		})
+		c.People, c.More = people.Items, people.NextCursor != ""
+		return err
+	}, func() (err error) {
+		c.Groups, err = v.gateway.summarizeDeliveries(ctx, url.Values{"journeyId": {h.Journey.ID}, "nodeId": {id}})
+		return err
+	})
+}
+
+// canvasPage is the picture of a journey, to look at or to edit.
+type canvasPage struct {
+	Head  journeyHead
+	Links string // for the canvas: addresses of lists of a node
+}
+
+// links are the addresses that the canvas offers for a node; it puts its id in place of {node}.
+func links(h journeyHead) string {
+	at := func(path string, query string) string {
+		return path + "?journeyId=" + url.QueryEscape(h.Journey.ID) + query
+	}
+	text, _ := json.Marshal(map[string]string{ // texts have a JSON form
+		"standing": h.At + "?node={node}", "deliveries": at("/deliveries", "&nodeId={node}"), "failed": at("/deliveries", "&nodeId={node}&status=failed"),
+	})
+	return string(text)
+}
+
+func (v *visit) canvas() error {
+	h, err := v.loadJourney(v.r.Context(), "canvas")
+	if err != nil {
+		return err
+	}
+	return v.renderJourney(page{Name: "journey_canvas", Live: 5, Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
+}
+
+// json answers with a JSON document, 304 if the browser has it.
+func (v *visit) json(etag string, body []byte) error {
+	h := v.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("ETag", etag)
+	v.status = http.StatusOK
+	if v.r.Header.Get("If-None-Match") == etag {
+		v.status = http.StatusNotModified
+		v.w.WriteHeader(v.status)
+		return nil
+	}
+	v.w.WriteHeader(v.status)
+	_, _ = v.w.Write(body) // the browser may have gone
+	return nil
+}
+
+// pass answers with what the gateway says to a GET.
+func (v *visit) pass(path string) error {
+	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return v.jsonFault(err)
+	}
+	if etag == "" {
+		etag = etagOf(body)
+	}
+	return v.json(etag, body)
+}
+
+// canvasJSON is the definition that the canvas shows: the published one, or the draft if there
+// is none.
+func (v *visit) canvasJSON() error {
+	j, err := v.gateway.journey(v.r.Context(), v.r.PathValue("id"))
+	if err != nil {
+		return v.jsonFault(err)
+	}
+	path := journeysPath + url.PathEscape(j.ID)
+	if j.PublishedVersion > 0 {
+		path += "/versions/" + strconv.Itoa(j.PublishedVersion)
+	}
+	return v.pass(path)
+}
+
+func (v *visit) statisticsJSON() error {
+	return v.pass(journeysPath + url.PathEscape(v.r.PathValue("id")) + "/statistics")
+}
+
+// optionsJSON has the names that the canvas shows, and what its forms offer.
+func (v *visit) optionsJSON() error {
+	ctx := v.r.Context()
+	var webhooks, journeys names
+	fields := []string{}
+	err := together(func() (err error) {
+		webhooks, err = v.gateway.webhookNames(ctx)
+		return err
+	}, func() (err error) {
+		journeys, err = v.gateway.journeyNames(ctx)
+		return err
+	}, func() error {
+		all, err := v.gateway.listFields(ctx)
+		for _, f := range all {
+			fields = append(fields, f.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return v.jsonFault(err)
+	}
+	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields})
+	if err != nil {
+		return err
+	}
+	return v.json(etagOf(body), body)
+}
+
+// statisticsPage is what happened over time.
+type statisticsPage struct {
+	Head    journeyHead
+	Filters filterBar
+	Points  []statisticsPoint // the newest first
+	Nodes   []nodeCounts
+}
+
+type statisticsPoint struct {
+	From                       time.Time
+	Entered, Completed, Failed int64
+	Delivered, NotDelivered    int64
+}
+
+// Spans of statistics, in intervals.
+const (
+	hoursShown = 48
+	daysShown  = 30
+)
+
+func (v *visit) statistics() error {
+	ctx := v.r.Context()
+	h, err := v.loadJourney(ctx, "statistics")
+	if err != nil {
+		return err
+	}
+	var versions []option
+	for n := h.Journey.PublishedVersion; n > 0 && len(versions) < 50; n-- {
+		versions = append(versions, option{strconv.Itoa(n), v.t("journeys.versionN", "n", n)})
+	}
+	filters := newFilterBar(v.r,
+		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: []option{{"hour", v.t("statistics.hour")}, {"day", v.t("statistics.day")}}},
+		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
+	)
+	data := statisticsPage{Head: h, Filters: filters}
+	every, from := "hour", time.Now().Add(-hoursShown*time.Hour)
+	if filters.Filters[0].Value == "day" {
+		every, from = "day", time.Now().AddDate(0, 0, -daysShown)
+	}
+	query := url.Values{"every": {every}, "from": {from.UTC().Format(time.RFC3339)}}
+	if n := filters.Filters[1].Value; n != "" {
+		query.Set("version", n)
+	}
+	found, err := v.gateway.statistics(ctx, h.Journey.ID, query)
+	if err != nil {
+		return err
+	}
+	data.Nodes = found.Nodes
+	for i := len(found.Series) - 1; i >= 0; i-- {
+		s := found.Series[i]
+		p := statisticsPoint{From: s.From, Entered: s.Enrollments.Entered, Completed: s.Enrollments.Completed + s.Enrollments.Exited, Failed: s.Enrollments.Failed}
+		for _, n := range s.Nodes {
+			p.Delivered += n.Delivered
+			p.NotDelivered += n.Failed
+		}
+		data.Points = append(data.Points, p)
+	}
+	return v.renderJourney(page{Name: "journey_statistics", Scripts: []string{"chart.js"}, Live: 30, Data: data}, h)
+}
+
+// versionsPage lists versions, and what two of them differ in.
+type versionsPage struct {
+	Head     journeyHead
+	Items    []version
+	More     string
+	From, To string
+	Diff     *difference
+}
+
+func (v *visit) versions() error {
+	ctx := v.r.Context()
+	h, err := v.loadJourney(ctx, "versions")
+	if err != nil {
+		return err
+	}
+	q := v.r.URL.Query()
+	query := url.Values{}
+	if cursor := q.Get("cursor"); cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	found, err := v.gateway.listVersions(ctx, h.Journey.ID, query)
+	if err != nil {
+		return err
+	}
+	data := versionsPage{Head: h, Items: found.Items, From: q.Get("from"), To: q.Get("to")}
+	if found.NextCursor != "" {
+		data.More = v.r.URL.Path + "?" + url.Values{"cursor": {found.NextCursor}}.Encode()
+	}
+	if data.From == "" && h.Journey.PublishedVersion > 1 {
+		data.From, data.To = strconv.Itoa(h.Journey.PublishedVersion-1), strconv.Itoa(h.Journey.PublishedVersion)
+	}
+	if data.From != "" && data.To != "" {
+		d, err := v.gateway.diff(ctx, h.Journey.ID, data.From, data.To)
+		if err != nil {
+			return err
+		}
+		data.Diff = &d
+	}
+	return v.renderJourney(page{Name: "journey_versions", Data: data}, h)
+}
+
+// definitionPage shows the definition as a text.
+type definitionPage struct {
+	Head journeyHead
+	JSON bool
+	Text string
+}
+
+func (v *visit) definition() error {
+	h, err := v.loadJourney(v.r.Context(), "definition")
+	if err != nil {
+		return err
+	}
+	data := definitionPage{Head: h, JSON: v.r.URL.Query().Get("as") == "json"}
+	write := toYAML
+	if data.JSON {
+		write = toIndented
+	}
+	if data.Text, err = write(h.Text); err != nil {
+		return err
+	}
+	return v.renderJourney(page{Name: "journey_definition", Data: data}, h)
+}
+
+// firstMembers stand first in a definition and in its nodes, as people write them.
+var firstMembers = []string{"name", "description", "tags", "start", "id", "type", "label", "note"}
+
+func toYAML(text json.RawMessage) (string, error) {
+	out, err := yamljson.FromJSON(text, firstMembers...)
+	if err != nil {
+		return "", fmt.Errorf("write YAML: %w", err)
+	}
+	return string(out), nil
+}
+
+func toIndented(text json.RawMessage) (string, error) {
+	var out bytes.Buffer
+	err := json.Indent(&out, text, "", "  ")
+	return out.String(), err
+}
+
+// exportJourney answers with the definition as a file.
+func (v *visit) exportJourney() error {
+	h, err := v.loadJourney(v.r.Context(), "")
+	if err != nil {
+		return err
+	}
+	text, err := toYAML(h.Text)
+	if err != nil {
+		return err
+	}
+	header := v.w.Header()
+	header.Set("Content-Type", "application/yaml; charset=utf-8")
+	header.Set("Content-Disposition", `attachment; filename="`+h.Journey.ID+`.yaml"; filename*=UTF-8''`+url.PathEscape(fileName(h.Journey.Name))+".yaml")
+	v.status = http.StatusOK
+	_, _ = io.WriteString(v.w, text) // the browser may have gone
+	return nil
+}
+
+// fileName is a name without what has a meaning in names of files, at most 80 characters.
+func fileName(name string) string {
+	kept := strings.Map(func(r rune) rune {
+		if r < ' ' || strings.ContainsRune(`/\:*?"<>|`, r) || r >= 0x200b && r <= 0x206f {
+			return -1
+		}
+		return r
+	}, name)
+	if runes := []rune(kept); len(runes) > 80 {
+		kept = string(runes[:80])
+	}
+	if strings.Trim(kept, ". ") == "" {
+		return "journey"
+	}
+	return kept
+}
+
+// controlJourney makes the handler of a form that changes a journey's state.
+func controlJourney(action string, grant waypost.Grant) func(*visit) error {
+	return func(v *visit) error {
+		id := v.r.PathValue("id")
+		if err := v.gateway.do(v.r.Context(), grant, http.MethodPost, journeysPath+url.PathEscape(id)+"/"+action, nil, nil); err != nil {
+			return err
+		}
+		v.flash("ok", v.t("journey.done."+action))
+		return v.redirect("/journeys/"+id, nil)
+	}
+}
+
+func (v *visit) copyJourney() error {
+	var made journey
+	path := journeysPath + url.PathEscape(v.r.PathValue("id")) + "/copy"
+	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, path, nil, &made); err != nil {
+		return err
+	}
+	v.flash("ok", v.t("journey.done.copy", "name", made.Name))
+	return v.redirect("/journeys/"+made.ID, nil)
+}
+
+func (v *visit) deleteJourney() error {
+	path := journeysPath + url.PathEscape(v.r.PathValue("id"))
+	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodDelete, path, nil, nil); err != nil {
+		return err
+	}
+	v.flash("ok", v.t("journey.done.delete"))
+	return v.redirect("/journeys", nil)
+}

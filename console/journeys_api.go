@@ -1,0 +1,434 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/client"
+)
+
+// journey is a journey with its draft; PublishedVersion is 0 if there is none.
+type journey struct {
+	ID               string                `json:"id"`
+	Name             string                `json:"name"`
+	Draft            json.RawMessage       `json:"draft"`
+	PublishedVersion int                   `json:"publishedVersion"`
+	Status           waypost.JourneyStatus `json:"status"`
+	CreatedAt        time.Time             `json:"createdAt"`
+	UpdatedAt        time.Time             `json:"updatedAt"`
+}
+
+// version is a published version; in a list it has no definition.
+type version struct {
+	Version     int             `json:"version"`
+	Name        string          `json:"name"`
+	Definition  json.RawMessage `json:"definition"`
+	PublishedAt time.Time       `json:"publishedAt"`
+}
+
+// Before is the number of the version before.
+func (v version) Before() int { return v.Version - 1 }
+
+// definition is what the pages show of a journey's definition.
+type definition struct {
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Start       string   `json:"start"`
+	Nodes       []node   `json:"nodes"`
+}
+
+// node is a node of a definition, with the members that the pages show.
+type node struct {
+	ID        string   `json:"id"`
+	Type      string   `json:"type"`
+	Label     string   `json:"label"`
+	Note      string   `json:"note"`
+	Webhook   string   `json:"webhook"`
+	For       string   `json:"for"`
+	Event     string   `json:"event"`
+	Timeout   string   `json:"timeout"`
+	Time      string   `json:"time"`
+	Weekdays  []string `json:"weekdays"`
+	Lead      string   `json:"lead"`
+	Offset    string   `json:"offset"`
+	Journey   string   `json:"journey"`
+	Otherwise string   `json:"otherwise"`
+	Next      string   `json:"next"`
+	OnFailure string   `json:"onFailure"`
+	OnTimeout string   `json:"onTimeout"`
+	OnMissed  string   `json:"onMissed"`
+	Arms      []struct {
+		Weight int    `json:"weight"`
+		Next   string `json:"next"`
+	} `json:"arms"`
+	Cases []struct {
+		When string `json:"when"`
+		Next string `json:"next"`
+	} `json:"cases"`
+}
+
+// Title is what people call the node.
+func (n node) Title() string {
+	if n.Label != "" {
+		return n.Label
+	}
+	return n.ID
+}
+
+// define reads a definition, of which the gateway has checked the shape.
+func define(text json.RawMessage) (d definition, err error) {
+	if len(text) == 0 {
+		return d, nil
+	}
+	return d, json.Unmarshal(text, &d)
+}
+
+// title is what people call a node of this id.
+func (d definition) title(id string) string {
+	for _, n := range d.Nodes {
+		if n.ID == id {
+			return n.Title()
+		}
+	}
+	return id
+}
+
+// statistics are the counts of a journey.
+type statistics struct {
+	counts
+	Series []struct {
+		From time.Time `json:"from"`
+		counts
+	} `json:"series"`
+}
+
+type counts struct {
+	Nodes       []nodeCounts `json:"nodes"`
+	Enrollments struct {
+		Entered   int64 `json:"entered"`
+		Completed int64 `json:"completed"`
+		Exited    int64 `json:"exited"`
+		Failed    int64 `json:"failed"`
+		Canceled  int64 `json:"canceled"`
+		HeldOut   int64 `json:"heldOut"`
+	} `json:"enrollments"`
+}
+
+type nodeCounts struct {
+	NodeID    string `json:"nodeId"`
+	Entered   int64  `json:"entered"`
+	Standing  int64  `json:"standing"`
+	Waiting   int64  `json:"waiting"`
+	Sending   int64  `json:"sending"`
+	Deferred  int64  `json:"deferred"`
+	Delivered int64  `json:"delivered"`
+	Failed    int64  `json:"failed"`
+	Skipped   int64  `json:"skipped"`
+	Edges     []struct {
+		Next  string `json:"next"`
+		Count int64  `json:"count"`
+	} `json:"edges"`
+}
+
+// Standing is how many stand at the nodes together.
+func (c counts) Standing() (n int64) {
+	for _, node := range c.Nodes {
+		n += node.Standing
+	}
+	return n
+}
+
+// difference is what changes from one version to another one.
+type difference struct {
+	Changes []struct {
+		NodeID string          `json:"nodeId"`
+		Member string          `json:"member"`
+		What   string          `json:"what"`
+		From   json.RawMessage `json:"from"`
+		To     json.RawMessage `json:"to"`
+	} `json:"changes"`
+}
+
+// standing is an enrollment as a list has it.
+type standing struct {
+	EnrollmentID string    `json:"enrollmentId"`
+	Status       string    `json:"status"`
+	LeadsID      int64     `json:"leadsId"`
+	CreatedAt    time.Time `json:"createdAt"`
+}
+
+// groupedDeliveries counts deliveries that have something in common.
+type groupedDeliveries struct {
+	ErrorClass      string    `json:"errorClass"`
+	HTTPStatus      int       `json:"httpStatus"`
+	WebhookID       string    `json:"webhookId"`
+	Count           int64     `json:"count"`
+	LastAt          time.Time `json:"lastAt"`
+	SampleMessageID string    `json:"sampleMessageId"`
+	Message         string    `json:"message"`
+}
+
+// launch is a launch; Completed and Outcomes are not in lists.
+type launch struct {
+	LaunchID      string                 `json:"launchId"`
+	JourneyID     string                 `json:"journeyId"`
+	Version       int                    `json:"version"`
+	Status        waypost.LaunchStatus   `json:"status"`
+	Total         int64                  `json:"total"`
+	Enrolled      int64                  `json:"enrolled"`
+	Skipped       int64                  `json:"skipped"`
+	HeldOut       int64                  `json:"heldOut"`
+	Completed     int64                  `json:"completed"`
+	Outcomes      *waypost.OutcomeCounts `json:"outcomes"`
+	StartAt       time.Time              `json:"startAt"`
+	RatePerSecond float64                `json:"ratePerSecond"`
+	ControlGroup  float64                `json:"controlGroup"`
+	RecurringID   string                 `json:"recurringId"`
+	OccursAt      time.Time              `json:"occursAt"`
+	CreatedAt     time.Time              `json:"createdAt"`
+	StartedAt     time.Time              `json:"startedAt"`
+	EndedAt       time.Time              `json:"endedAt"`
+	Schedule      *struct {
+		Cron        string    `json:"cron"`
+		Timezone    string    `json:"timezone"`
+		NextAt      time.Time `json:"nextAt"`
+		Occurrences int       `json:"occurrences"`
+		LastSkipped *struct {
+			At     time.Time `json:"at"`
+			Reason string    `json:"reason"`
+		} `json:"lastSkipped"`
+	} `json:"schedule"`
+}
+
+// Decided is how many leads of the audience were enrolled, skipped or held out.
+func (l launch) Decided() int64 { return l.Enrolled + l.Skipped + l.HeldOut }
+
+// Ended tells whether nothing more will happen.
+func (l launch) Ended() bool { return l.Status.Ended() }
+
+// Left is how many leads are still to be enrolled.
+func (l launch) Left() int64 { return max(l.Total-l.Decided(), 0) }
+
+// OnTheWay is how many enrollments have not ended.
+func (l launch) OnTheWay() int64 { return max(l.Enrolled-l.Completed, 0) }
+
+// Open is how many deliveries are not decided.
+func (l launch) Open() int {
+	if l.Outcomes == nil {
+		return 0
+	}
+	return l.Outcomes.Pending + l.Outcomes.Retrying + l.Outcomes.Deferred
+}
+
+// Group is the share of the control group, as a percentage.
+func (l launch) Group() string {
+	return strconv.FormatFloat(math.Round(l.ControlGroup*1e6)/1e4, 'f', -1, 64) + " %"
+}
+
+// audienceCount is how many leads an audience has, and some of them.
+type audienceCount struct {
+	Count  int64   `json:"count"`
+	Sample []int64 `json:"sample"`
+}
+
+// forecast is what a launch would send, by days in UTC.
+type forecast struct {
+	Sample int64 `json:"sample"`
+	Days   []struct {
+		Touchpoints map[string]int64 `json:"touchpoints"`
+	} `json:"days"`
+}
+
+// dryRun is what would happen to one lead.
+type dryRun struct {
+	Status string `json:"status"`
+	Limit  any    `json:"limit"`
+	Path   []struct {
+		NodeID    string    `json:"nodeId"`
+		Type      string    `json:"type"`
+		EnteredAt time.Time `json:"enteredAt"`
+		Result    string    `json:"result"`
+		Reason    string    `json:"reason"`
+		Next      string    `json:"next"`
+	} `json:"path"`
+	Messages []struct {
+		NodeID    string          `json:"nodeId"`
+		WebhookID string          `json:"webhookId"`
+		At        time.Time       `json:"at"`
+		Error     string          `json:"error"`
+		Body      json.RawMessage `json:"body"`
+	} `json:"messages"`
+}
+
+// customField is a custom field that leads have.
+type customField struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// webhookHealth is the part of a webhook's health that the overview shows.
+type webhookHealth struct {
+	Enabled bool `json:"enabled"`
+	Breaker struct {
+		State string    `json:"state"`
+		Since time.Time `json:"since"`
+	} `json:"breaker"`
+	Waiting struct {
+		Retrying int64 `json:"retrying"`
+		Deferred int64 `json:"deferred"`
+	} `json:"waiting"`
+}
+
+// attempts counts the attempts of a webhook that began in an hour.
+type attempts struct {
+	From      time.Time `json:"from"`
+	Succeeded int64     `json:"succeeded"`
+	Failed    int64     `json:"failed"`
+}
+
+const (
+	journeysPath = "/v1/journeys/"
+	launchesPath = "/v1/launches/"
+)
+
+func (g gateway) listJourneys(ctx context.Context, query url.Values) (list[journey], error) {
+	return get[list[journey]](ctx, g, waypost.GrantJourneysRead, "/v1/journeys", query)
+}
+
+func (g gateway) journey(ctx context.Context, id string) (journey, error) {
+	return get[journey](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id), nil)
+}
+
+func (g gateway) listVersions(ctx context.Context, id string, query url.Values) (list[version], error) {
+	return get[list[version]](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/versions", query)
+}
+
+func (g gateway) version(ctx context.Context, id string, n int) (version, error) {
+	return get[version](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/versions/"+strconv.Itoa(n), nil)
+}
+
+// diff takes the numbers of versions, or draft.
+func (g gateway) diff(ctx context.Context, id, from, to string) (difference, error) {
+	path := journeysPath + url.PathEscape(id) + "/versions/" + url.PathEscape(from) + "/diff/" + url.PathEscape(to)
+	return get[difference](ctx, g, waypost.GrantJourneysRead, path, nil)
+}
+
+func (g gateway) statistics(ctx context.Context, id string, query url.Values) (statistics, error) {
+	return get[statistics](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/statistics", query)
+}
+
+func (g gateway) listStanding(ctx context.Context, query url.Values) (list[standing], error) {
+	return get[list[standing]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
+}
+
+func (g gateway) summarizeDeliveries(ctx context.Context, query url.Values) ([]groupedDeliveries, error) {
+	answer, err := get[struct {
+		Groups []groupedDeliveries `json:"groups"`
+	}](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries/summary", query)
+	return answer.Groups, err
+}
+
+func (g gateway) listLaunches(ctx context.Context, query url.Values) (list[launch], error) {
+	return get[list[launch]](ctx, g, waypost.GrantJourneysRead, "/v1/launches", query)
+}
+
+func (g gateway) launch(ctx context.Context, id string) (launch, error) {
+	return get[launch](ctx, g, waypost.GrantJourneysRead, launchesPath+url.PathEscape(id), nil)
+}
+
+func (g gateway) countLeads(ctx context.Context, audience any) (c audienceCount, err error) {
+	return c, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/leads/count", map[string]any{"audience": audience}, &c)
+}
+
+func (g gateway) forecast(ctx context.Context, id string, audience any) (f forecast, err error) {
+	return f, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/forecast", map[string]any{"audience": audience}, &f)
+}
+
+func (g gateway) dryRun(ctx context.Context, id string, body any) (d dryRun, err error) {
+	return d, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/dryrun", body, &d)
+}
+
+func (g gateway) listFields(ctx context.Context) ([]customField, error) {
+	all, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
+	return all.Items, err
+}
+
+func (g gateway) health(ctx context.Context, id string) (webhookHealth, error) {
+	return get[webhookHealth](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/health", nil)
+}
+
+func (g gateway) attemptsByHour(ctx context.Context, id string, from time.Time) ([]attempts, error) {
+	answer, err := get[struct {
+		Series []attempts `json:"series"`
+	}](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/history",
+		url.Values{"from": {from.UTC().Format(time.RFC3339)}, "every": {"hour"}})
+	return answer.Series, err
+}
+
+// maxReply bounds what exchange reads of an answer, in bytes.
+const maxReply = 4 << 20
+
+// exchange makes a call whose headers matter, such as If-Match and Idempotency-Key, and returns the
+// body of the answer and its ETag.
+func (g gateway) exchange(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (answer []byte, etag string, err error) {
+	if !g.user.Role.Allows(grant) {
+		return nil, "", refused{grant}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if body != nil {
+		header = header.Clone()
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set("Content-Type", "application/json")
+	}
+	res, err := g.signed().Send(ctx, method, target, header, body)
+	if err != nil {
+		return nil, "", away{err}
+	}
+	defer res.Body.Close()
+	if answer, err = io.ReadAll(io.LimitReader(res.Body, maxReply)); err != nil {
+		return nil, "", away{err}
+	}
+	if res.StatusCode >= http.StatusMultipleChoices {
+		if err = client.Fault(res.StatusCode, answer); !errors.As(err, new(*waypost.Error)) {
+			err = away{err}
+		}
+		return nil, "", err
+	}
+	return answer, res.Header.Get("ETag"), nil
+}
+
+// mostAtOnce bounds the calls that one page makes at the same time.
+const mostAtOnce = 8
+
+// together calls functions, some at the same time, and returns one of their errors.
+func together(calls ...func() error) error {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, mostAtOnce)
+	errs := make([]error, len(calls))
+	for i, call := range calls {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = call()
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

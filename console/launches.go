@@ -1,0 +1,471 @@
+package console
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// launchesPage is a list of launches: of a journey, or of all.
+type launchesPage struct {
+	Head     *journeyHead
+	Filters  filterBar
+	Items    []launch
+	Journeys names
+	More     string
+}
+
+var launchStatuses = []waypost.LaunchStatus{
+	waypost.LaunchRunning, waypost.LaunchScheduled, waypost.LaunchPaused, waypost.LaunchPending, waypost.LaunchCompleted, waypost.LaunchCanceled,
+}
+
+func (v *visit) launches() error {
+	journeys, err := v.gateway.journeyNames(v.r.Context())
+	if err != nil {
+		return err
+	}
+	data, err := v.loadLaunches("", filter{Name: "journeyId", Label: v.t("launches.journey"), Type: "select", Options: journeys.options()})
+	if err != nil {
+		return err
+	}
+	data.Journeys = journeys
+	return v.render(page{Name: "launches", Title: v.t("launches.title"), Place: "launches", Live: 5, Data: data})
+}
+
+func (v *visit) journeyLaunches() error {
+	h, err := v.loadJourney(v.r.Context(), "launches")
+	if err != nil {
+		return err
+	}
+	data, err := v.loadLaunches(h.Journey.ID)
+	if err != nil {
+		return err
+	}
+	data.Head = &h
+	return v.renderJourney(page{Name: "journey_launches", Live: 5, Data: data}, h)
+}
+
+// loadLaunches reads a page of launches, of one journey if it is named.
+func (v *visit) loadLaunches(journeyID string, more ...filter) (data launchesPage, err error) {
+	var statuses []option
+	for _, s := range launchStatuses {
+		statuses = append(statuses, option{string(s), v.t("launches.status." + string(s))})
+	}
+	data.Filters = newFilterBar(v.r, append([]filter{{Name: "status", Label: v.t("launches.state"), Type: "select", Options: statuses}}, more...)...)
+	query := data.Filters.query(v.r)
+	if journeyID != "" {
+		query.Set("journeyId", journeyID)
+	}
+	found, err := v.gateway.listLaunches(v.r.Context(), query)
+	data.Items, data.More = found.Items, data.Filters.more(found.NextCursor)
+	return data, err
+}
+
+// launchPage is one launch.
+type launchPage struct {
+	launch
+	Journey     string // its name
+	Occurrences []launch
+	EndsAt      time.Time // when its rate has let everybody in, zero if that is not known
+}
+
+// occurrencesShown is how many occurrences of a recurring launch its page lists.
+const occurrencesShown = "20"
+
+func (v *visit) launch() error {
+	ctx := v.r.Context()
+	l, err := v.gateway.launch(ctx, v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	data := launchPage{launch: l, Journey: l.JourneyID}
+	j, err := v.gateway.journey(ctx, l.JourneyID)
+	if err := unlessGone(err); err != nil {
+		return err
+	}
+	if j.Name != "" {
+		data.Journey = j.Name
+	}
+	if l.Schedule != nil {
+		found, err := v.gateway.listLaunches(ctx, url.Values{"recurringId": {l.LaunchID}, "limit": {occurrencesShown}})
+		if err != nil {
+			return err
+		}
+		data.Occurrences = found.Items
+	}
+	if left := l.Total - l.Decided(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
+		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
+	}
+	live := 2
+	if l.Ended() {
+		live = 0
+	}
+	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live,
+		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})
+}
+
+// controlLaunch makes the handler of a form that changes a launch's state.
+func controlLaunch(action string) func(*visit) error {
+	return func(v *visit) error {
+		id := v.r.PathValue("id")
+		if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, launchesPath+url.PathEscape(id)+"/"+action, nil, nil); err != nil {
+			return err
+		}
+		v.flash("ok", v.t("launches.done."+action))
+		return v.redirect("/launches/"+id, nil)
+	}
+}
+
+// newLaunchPage is the form of a launch, and what it would do once that is asked for.
+type newLaunchPage struct {
+	Head      journeyHead
+	Values    map[string]string // of the form
+	Faults    map[string]string // by field
+	Fault     string
+	Fields    []customField
+	Custom    []customRow
+	Zones     []string
+	Count     *audienceCount
+	Review    bool
+	Words     string // what confirming does
+	HeldOut   string
+	Forecast  *forecast
+	Sends     []sends
+	Key       string // the Idempotency-Key of this launch
+	Everybody bool
+}
+
+// customRow is a filter by a custom field.
+type customRow struct {
+	N           int
+	Name, Value string
+}
+
+// sends is how many messages a forecast has for a webhook.
+type sends struct {
+	Webhook string
+	N       int64
+}
+
+// launchFields are the inputs of the form, which its review hands on.
+var launchFields = []string{
+	"leadsGroup", "region", "gender", "birthday", "createdFrom", "createdTo", "field1", "value1", "field2", "value2", "field3", "value3",
+	"when", "at", "preset", "cron", "timezone", "rate", "group",
+}
+
+// commonZones are offered beside the zone of the browser.
+var commonZones = []string{"Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Europe/Berlin", "Europe/London", "America/New_York", "America/Los_Angeles", "UTC"}
+
+// presets are cron expressions that have a name in the catalogue.
+var presets = map[string]string{"daily": "0 9 * * *", "weekdays": "0 9 * * 1-5", "weekly": "0 9 * * 1", "monthly": "0 9 1 * *"}
+
+// loadLaunchForm reads the journey, what the form offers, and what was sent of it.
+func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
+	ctx := v.r.Context()
+	if data.Head, err = v.loadJourney(ctx, "launches"); err != nil {
+		return data, err
+	}
+	if data.Fields, err = v.gateway.listFields(ctx); err != nil {
+		return data, err
+	}
+	data.Values = map[string]string{}
+	for _, name := range launchFields {
+		data.Values[name] = strings.TrimSpace(v.r.PostFormValue(name))
+	}
+	if data.Values["when"] == "" {
+		data.Values["when"] = "now"
+	}
+	if data.Values["timezone"] == "" {
+		data.Values["timezone"] = v.chosen.Zone.String()
+	}
+	for n := 1; n <= 3; n++ {
+		data.Custom = append(data.Custom, customRow{n, data.Values[fmt.Sprint("field", n)], data.Values[fmt.Sprint("value", n)]})
+	}
+	data.Zones = commonZones
+	return data, nil
+}
+
+func (v *visit) newLaunch() error {
+	data, err := v.loadLaunchForm()
+	if err != nil {
+		return err
+	}
+	if err := v.countAudience(&data); err != nil {
+		return err
+	}
+	return v.launchForm(http.StatusOK, data)
+}
+
+func (v *visit) launchForm(status int, data newLaunchPage) error {
+	return v.renderJourney(page{
+		Name: "launch_new", Title: v.t("launch.title", "journey", data.Head.Journey.Name), Back: &link{Path: data.Head.At, Text: data.Head.Journey.Name},
+		Scripts: []string{"launch.js"}, Status: status, Data: data,
+	}, data.Head)
+}
+
+// audienceOf is the audience that the form describes; faults are noted by field.
+func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
+	filter := map[string]any{}
+	for _, name := range []string{"leadsGroup", "region", "gender"} {
+		if values[name] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(values[name], 10, 64)
+		if err != nil {
+			faults[name] = v.t("form.wholeNumber")
+		}
+		filter[name] = n
+	}
+	if values["birthday"] != "" {
+		filter["birthday"] = values["birthday"]
+	}
+	for _, name := range []string{"createdFrom", "createdTo"} {
+		if values[name] == "" {
+			continue
+		}
+		day, err := time.ParseInLocation(time.DateOnly, values[name], v.chosen.Zone)
+		if err != nil {
+			faults[name] = v.t("form.date")
+			continue
+		}
+		filter[name] = day.UTC().Format(time.RFC3339)
+	}
+	custom := map[string]any{}
+	for n := 1; n <= 3; n++ {
+		if name := values[fmt.Sprint("field", n)]; name != "" {
+			custom[name] = values[fmt.Sprint("value", n)]
+		}
+	}
+	if len(custom) > 0 {
+		filter["customFields"] = custom
+	}
+	return map[string]any{"filter": filter}
+}
+
+// noteFaults notes what the gateway says of a launch, by the fields of the form; err is what
+// it says of none.
+func noteFaults(err error, data *newLaunchPage) error {
+	faults, general, err := faultsOf(err)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group"}
+	for target, text := range faults {
+		name := strings.TrimPrefix(target, "audience.filter.")
+		if known := names[target]; known != "" {
+			name = known
+		}
+		if strings.HasPrefix(name, "customFields") {
+			name = "custom"
+		}
+		if name != "custom" && !slices.Contains(launchFields, name) {
+			general = text
+			continue
+		}
+		data.Faults[name] = text
+	}
+	data.Fault = general
+	return nil
+}
+
+// countAudience counts the leads of the audience, if it has no faults.
+func (v *visit) countAudience(data *newLaunchPage) error {
+	data.Faults = map[string]string{}
+	audience := v.audienceOf(data.Values, data.Faults)
+	data.Everybody = len(audience["filter"].(map[string]any)) == 0
+	if len(data.Faults) == 0 {
+		c, err := v.gateway.countLeads(v.r.Context(), audience)
+		if err == nil {
+			data.Count = &c
+			return nil
+		}
+		if err := noteFaults(err, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countLaunch answers with the form and the number of leads, for launch.js and for the button
+// beside it.
+func (v *visit) countLaunch() error {
+	data, err := v.loadLaunchForm()
+	if err != nil {
+		return err
+	}
+	if err := v.countAudience(&data); err != nil {
+		return err
+	}
+	return v.launchForm(http.StatusOK, data)
+}
+
+// plan is a launch as the form describes it.
+type plan struct {
+	Audience      map[string]any    `json:"audience"`
+	StartAt       string            `json:"startAt,omitempty"`
+	RatePerSecond float64           `json:"ratePerSecond,omitempty"`
+	ControlGroup  float64           `json:"controlGroup,omitempty"`
+	Schedule      map[string]string `json:"schedule,omitempty"`
+	at            time.Time
+}
+
+func (v *visit) planOf(data *newLaunchPage) plan {
+	values, faults := data.Values, data.Faults
+	p := plan{Audience: v.audienceOf(values, faults)}
+	switch values["when"] {
+	case "at":
+		at, err := time.ParseInLocation("2006-01-02T15:04", values["at"], v.chosen.Zone)
+		if err != nil {
+			faults["at"] = v.t("form.dateTime")
+		}
+		p.at, p.StartAt = at, at.UTC().Format(time.RFC3339)
+	case "recurring":
+		cron := values["cron"]
+		if preset := presets[values["preset"]]; preset != "" {
+			cron = preset
+		}
+		p.Schedule = map[string]string{"cron": cron, "timezone": values["timezone"]}
+	}
+	number := func(name string) float64 {
+		if values[name] == "" {
+			return 0
+		}
+		n, err := strconv.ParseFloat(values[name], 64)
+		if err != nil || n <= 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+			faults[name] = v.t("form.positive")
+		}
+		return n
+	}
+	p.RatePerSecond, p.ControlGroup = number("rate"), number("group")/100
+	if p.ControlGroup >= 1 {
+		faults["group"] = v.t("launch.groupRange")
+	}
+	return p
+}
+
+// sendLaunch takes the form, and launches once its review is confirmed.
+func (v *visit) sendLaunch() error {
+	data, err := v.loadLaunchForm()
+	if err != nil {
+		return err
+	}
+	if err := v.countAudience(&data); err != nil {
+		return err
+	}
+	p := v.planOf(&data)
+	step := v.r.PostFormValue("step")
+	if len(data.Faults) > 0 || data.Fault != "" {
+		return v.launchForm(http.StatusBadRequest, data)
+	}
+	if step == "change" {
+		return v.launchForm(http.StatusOK, data)
+	}
+	if step != "launch" {
+		return v.reviewLaunch(data, p)
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Idempotency-Key": {v.r.PostFormValue("key")}}
+	answer, _, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, journeysPath+url.PathEscape(data.Head.Journey.ID)+"/launches", header, body)
+	if err != nil {
+		if err := noteFaults(err, &data); err != nil {
+			return err
+		}
+		return v.launchForm(http.StatusBadRequest, data)
+	}
+	var made launch
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return err
+	}
+	v.flash("ok", v.t("launch.launched"))
+	return v.redirect("/launches/"+made.LaunchID, nil)
+}
+
+// reviewLaunch says in words what the launch does, with a forecast.
+func (v *visit) reviewLaunch(data newLaunchPage, p plan) error {
+	ctx := v.r.Context()
+	data.Review, data.Key = true, rand.Text()
+	held := int64(float64(data.Count.Count)*p.ControlGroup + 0.5)
+	if held > 0 {
+		data.HeldOut = v.t("launch.words.heldOut", "n", held)
+	}
+	who := v.t("launch.words.who", "n", data.Count.Count-held)
+	start := time.Now()
+	key, args := "now", []any{"who", who}
+	switch {
+	case p.StartAt != "":
+		key, start = "at", p.at
+		args = append(args, "at", v.clock(p.at))
+	case p.Schedule != nil:
+		key = "recurring"
+		args = append(args, "cron", v.cron(p.Schedule["cron"]), "timezone", p.Schedule["timezone"])
+	}
+	data.Words = v.t("launch.words."+key, args...)
+	if p.RatePerSecond > 0 {
+		end := start.Add(time.Duration(float64(data.Count.Count-held) / p.RatePerSecond * float64(time.Second)))
+		rate := strconv.FormatFloat(p.RatePerSecond, 'f', -1, 64)
+		if p.Schedule != nil {
+			data.Words += v.t("launch.words.rate", "rate", rate)
+		} else {
+			data.Words += v.t("launch.words.until", "rate", rate, "until", v.clock(end))
+		}
+	} else {
+		data.Words += v.t("launch.words.fast")
+	}
+	f, err := v.gateway.forecast(ctx, data.Head.Journey.ID, p.Audience)
+	var asked *waypost.Error
+	if err != nil && !errors.As(err, &asked) {
+		return err
+	}
+	if err == nil { // without a forecast, which takes a slot of few, the launch can be confirmed all the same
+		data.Forecast = &f
+		webhooks, err := v.gateway.webhookNames(ctx)
+		if err != nil {
+			return err
+		}
+		sum := map[string]int64{}
+		for _, day := range f.Days {
+			for id, n := range day.Touchpoints {
+				sum[id] += n
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(sum)) {
+			data.Sends = append(data.Sends, sends{webhooks.Of(id), sum[id]})
+		}
+	}
+	return v.launchForm(http.StatusOK, data)
+}
+
+// cron is a cron expression in words, if it has a name.
+func (v *visit) cron(expression string) string {
+	for name, preset := range presets {
+		if preset == expression {
+			return v.t("launch.preset." + name)
+		}
+	}
+	return expression
+}
+
+// clock is a time in the viewer's zone for a sentence: with its day, if that is not today.
+func (v *visit) clock(at time.Time) string {
+	at = at.In(v.chosen.Zone)
+	if at.Format(time.DateOnly) == time.Now().In(v.chosen.Zone).Format(time.DateOnly) {
+		return at.Format("15:04")
+	}
+	return at.Format(dayLayouts[v.chosen.Language])
+}
+
+var dayLayouts = map[string]string{"en": "15:04 on 2 Jan 2006", "zh": "2006年1月2日 15:04"}

@@ -1,0 +1,291 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// outline makes a nested list of a journey's graph: what follows a node stands below it, and
+// the ways of a node that has several are lists of their own until they meet again.
+type outline struct {
+	nodes    map[string]node
+	counts   map[string]nodeCounts
+	next     map[string][]string        // the nodes that ways lead to, by node
+	reached  map[string]map[string]bool // all that can follow a node, and the node
+	placed   map[string]bool            // nodes that stand in the list; others lead there by a link
+	webhooks names
+	journeys names
+	t        func(key string, args ...any) string
+	at       string // the path of the journey
+}
+
+// outlineStep is a node of an outline.
+type outlineStep struct {
+	node
+	nodeCounts
+	Path    string // of the journey with this node chosen
+	Summary string
+	Ways    []way // those that it has beside going on with the next step of the list
+	Alone   bool  // it has one way only, which Ways may say the rest of
+}
+
+// way is one way on from a node.
+type way struct {
+	Label string
+	Code  bool // the label is a condition
+	Next  string
+	Title string // of the next node, "" where the journey ends
+	Count int64
+	Of    int64         // who entered the node
+	Steps []outlineStep // that only this way leads to first
+	Jump  bool          // the next node stands elsewhere in the list
+	Ends  bool
+}
+
+func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
+	d, c := h.Definition, h.Counts
+	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
+	for _, n := range d.Nodes {
+		o.nodes[n.ID] = n
+	}
+	for _, n := range c.Nodes {
+		o.counts[n.NodeID] = n
+	}
+	for id, n := range o.nodes {
+		for _, w := range o.ways(n) {
+			if !w.Ends {
+				o.next[id] = append(o.next[id], w.Next)
+			}
+		}
+	}
+	return o
+}
+
+// whole lists the steps from the start on, and after them the exits that only ways lead to.
+func (o *outline) whole(d definition) []outlineStep {
+	steps := o.from(d.Start, nil)
+	for _, n := range d.Nodes {
+		if o.exits(n.ID) && o.reach(d.Start)[n.ID] {
+			steps = append(steps, o.from(n.ID, nil)...)
+		}
+	}
+	return steps
+}
+
+// from lists the steps from a node on, until one that stands in the list already or at which
+// an outer list goes on. stops is nil for the outermost list, which alone has the exits.
+func (o *outline) from(id string, stops []string) []outlineStep {
+	var steps []outlineStep
+	for {
+		n, found := o.nodes[id]
+		if !found || o.elsewhere(id, stops) {
+			return steps
+		}
+		o.placed[id] = true
+		s := outlineStep{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Summary: o.summary(n)}
+		ways := o.ways(n)
+		s.Alone = len(ways) == 1
+		next := o.meet(ways, stops)
+		for i := range ways {
+			w := &ways[i]
+			if !s.Alone && w.Next != next && !o.exits(w.Next) {
+				w.Steps = o.from(w.Next, slices.Concat(stops, []string{next}))
+			}
+		}
+		for i := range ways {
+			w := &ways[i]
+			w.Jump = !w.Ends && len(w.Steps) == 0 && (w.Next != next || o.elsewhere(next, stops))
+			if s.Alone && !w.Jump && !w.Ends {
+				continue
+			}
+			s.Ways = append(s.Ways, *w)
+		}
+		if n.Type == "exit" {
+			s.Ways = nil
+		}
+		steps = append(steps, s)
+		id = next
+	}
+}
+
+// elsewhere tells whether a node stands in another list than one with these stops, or above.
+func (o *outline) elsewhere(id string, stops []string) bool {
+	return o.placed[id] || stops != nil && (o.exits(id) || slices.Contains(stops, id))
+}
+
+func (o *outline) exits(id string) bool { return o.nodes[id].Type == "exit" }
+
+// meet is the node at which ways meet again first, "" if they never do.
+func (o *outline) meet(ways []way, stops []string) string {
+	var targets []string
+	for _, w := range ways {
+		if !w.Ends && !o.exits(w.Next) && !slices.Contains(targets, w.Next) {
+			targets = append(targets, w.Next)
+		}
+	}
+	switch len(targets) {
+	case 0:
+		for _, w := range ways {
+			if !w.Ends {
+				return w.Next // an exit
+			}
+		}
+		return ""
+	case 1:
+		return targets[0]
+	}
+	var all []map[string]bool
+	for _, t := range targets {
+		all = append(all, o.reach(t))
+	}
+	queue, met := []string{targets[0]}, map[string]bool{targets[0]: true}
+	for len(queue) > 0 {
+		id := queue[0]
+		queue = queue[1:]
+		common := !o.elsewhere(id, stops)
+		for _, seen := range all {
+			common = common && seen[id]
+		}
+		if common {
+			return id
+		}
+		for _, next := range o.next[id] {
+			if !met[next] {
+				met[next] = true
+				queue = append(queue, next)
+			}
+		}
+	}
+	return ""
+}
+
+// reach returns a node and all that can follow it.
+func (o *outline) reach(id string) map[string]bool {
+	seen, known := o.reached[id]
+	if known {
+		return seen
+	}
+	seen = map[string]bool{id: true}
+	o.reached[id] = seen
+	for queue := []string{id}; len(queue) > 0; queue = queue[1:] {
+		for _, next := range o.next[queue[0]] {
+			if !seen[next] {
+				seen[next] = true
+				queue = append(queue, next)
+			}
+		}
+	}
+	return seen
+}
+
+// ways lists the ways on from a node.
+func (o *outline) ways(n node) []way {
+	var ways []way
+	c := o.counts[n.ID]
+	add := func(label, next string, code bool) {
+		w := way{Label: label, Code: code, Next: next, Of: c.Entered}
+		target, found := o.nodes[next]
+		w.Ends = !found
+		if found {
+			w.Title = target.Title()
+			for _, e := range c.Edges {
+				if e.Next == next {
+					w.Count = e.Count
+				}
+			}
+		}
+		ways = append(ways, w)
+	}
+	switch n.Type {
+	case "exit", "":
+	case "branch":
+		for _, c := range n.Cases {
+			add(c.When, c.Next, true)
+		}
+		add(o.t("journey.way.otherwise"), n.Otherwise, false)
+	case "split":
+		sum := 0
+		for _, a := range n.Arms {
+			sum += a.Weight
+		}
+		for _, a := range n.Arms {
+			add(o.t("journey.way.arm", "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
+		}
+	default:
+		other, key := n.OnFailure, "failed"
+		switch n.Type {
+		case "waitForEvent":
+			other, key = n.OnTimeout, "timeout"
+		case "waitUntil":
+			other, key = n.OnMissed, "missed"
+		}
+		if other == "" || other == n.Next {
+			add("", n.Next, false)
+			break
+		}
+		add(o.t("journey.way."+n.Type), n.Next, false)
+		add(o.t("journey.way."+key), other, false)
+	}
+	return ways
+}
+
+// span is a duration in words, as it is written if that is none.
+func (o *outline) span(text string) string {
+	d, err := waypost.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return text
+	}
+	unit, name := time.Second, "second"
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		if time.Duration(d)%u.unit == 0 {
+			unit, name = u.unit, u.name
+			break
+		}
+	}
+	if time.Duration(d)%unit != 0 {
+		return text
+	}
+	return o.t("journey.span."+name, "n", int64(time.Duration(d)/unit))
+}
+
+// summary says in a few words what a node does.
+func (o *outline) summary(n node) string {
+	switch n.Type {
+	case "touchpoint":
+		return o.webhooks.Of(n.Webhook)
+	case "delay":
+		return o.span(n.For)
+	case "waitForEvent":
+		return o.t("journey.does.waitForEvent", "event", n.Event, "timeout", o.span(n.Timeout))
+	case "waitUntil":
+		var parts []string
+		if n.Lead != "" {
+			parts = append(parts, n.Lead)
+		}
+		if n.Offset != "" {
+			parts = append(parts, n.Offset)
+		}
+		for _, day := range n.Weekdays {
+			parts = append(parts, o.t("journey.day."+day))
+		}
+		if n.Time != "" {
+			parts = append(parts, n.Time)
+		}
+		return o.t("journey.does.waitUntil", "when", strings.Join(parts, " "))
+	case "branch":
+		return o.t("journey.does.branch", "n", strconv.Itoa(len(n.Cases)+1))
+	case "split":
+		return o.t("journey.does.split", "n", strconv.Itoa(len(n.Arms)))
+	case "enroll":
+		return o.t("journey.does.enroll", "journey", o.journeys.Of(n.Journey))
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+// Charts of series: <div data-chart="ID of a table"> draws the columns of the table that have
+// data-tone, by uPlot. The table stays: it has the same numbers for those who cannot see a chart.
+const files = new URL("./uplot/", import.meta.url);
+let library; // the promise that uPlot is there
+
+function load() {
+  library ??= new Promise((done, failed) => {
+    const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("uplot.css", files) });
+    const script = Object.assign(document.createElement("script"), { src: new URL("uplot.js", files), onload: () => done(window.uPlot), onerror: failed });
+    document.head.append(style, script);
+  });
+  return library;
+}
+
+const locale = document.documentElement.lang === "zh-CN" ? "zh-CN" : "en-GB";
+const color = (name, alpha = 1) => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.color = `var(--${name})`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return alpha === 1 ? found : `color-mix(in srgb, ${found} ${alpha * 100}%, transparent)`;
+};
+
+async function draw(place) {
+  const table = document.getElementById(place.dataset.chart);
+  const rows = [...(table?.querySelectorAll("tbody > tr") ?? [])].reverse();
+  if (rows.length === 0) return;
+  const columns = [...table.querySelectorAll("thead th")].flatMap((head, i) => (head.dataset.tone ? [{ i, label: head.textContent, tone: head.dataset.tone }] : []));
+  const times = rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000);
+  const data = [times, ...columns.map(({ i }) => rows.map((row) => Number(row.cells[i].dataset.n)))];
+  const uPlot = await load();
+  const every = times.length > 1 ? times[1] - times[0] : 3600;
+  const time = new Intl.DateTimeFormat(locale, every >= 86400 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
+  const full = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: every >= 86400 ? undefined : "short" });
+  const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
+  const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
+  const bars = place.dataset.kind === "bars";
+  const font = place.clientWidth;
+  place.replaceChildren();
+  const chart = new uPlot(
+    {
+      width: font,
+      height: 220,
+      padding: [12, 8, 0, 0],
+      cursor: { y: false, points: { size: 7 } },
+      legend: { live: true },
+      scales: { x: { range: bars ? (u, low, high) => [low - every / 2, high + every / 2] : undefined }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 4)] } },
+      axes: [
+        { ...axis, grid: { show: false }, space: 72, size: 28, values: (u, all) => all.map((s) => time.format(s * 1000)) },
+        { ...axis, size: 52, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7], values: (u, all) => all.map((n) => whole.format(n)) },
+      ],
+      series: [
+        { label: table.querySelector("thead th").textContent, value: (u, s) => (s === null ? "–" : full.format(s * 1000)) },
+        ...columns.map(({ label, tone }, k) => ({
+          label,
+          stroke: color(tone),
+          width: bars ? 0 : 2,
+          fill: bars ? color(tone) : k === 0 ? color(tone, 0.1) : undefined,
+          paths: bars ? uPlot.paths.bars({ size: [0.36, 18], align: k === 0 ? -1 : 1 }) : undefined,
+          points: { show: !bars && times.length < 3 },
+          value: (u, n) => (n === null ? "–" : whole.format(n)),
+        })),
+      ],
+    },
+    data,
+    place,
+  );
+  new ResizeObserver(() => place.clientWidth !== chart.width && chart.setSize({ width: place.clientWidth, height: 220 })).observe(place);
+}
+
+const all = () => document.querySelectorAll("[data-chart]").forEach(draw);
+all();
+document.addEventListener("live", all);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
