@@ -8,7 +8,7 @@ import (
 
 // Hostile is the name of a journey that tries to break pages: markup, writing from right to
 // left, emoji, no blank for a long while.
-var Hostile = `<img src=x onerror=alert(1)> "'&{{ x }} ‮مرحبا 👩‍👩‍👧‍👦` + strings.Repeat("W", 120)
+var Hostile = "<img src=x onerror=alert(1)> \"'&{{ x }} \u202eمرحبا 👩\u200d👩\u200d👧\u200d👦" + strings.Repeat("W", 120)
 
 // launch makes journeys with launches in all states, versions that differ, and names that are
 // hostile.
