@@ -40,9 +40,9 @@ func (g gateway) do(ctx context.Context, grant waypost.Grant, method, target str
 	return err
 }
 
-// send makes one call, as do does, whose answer the caller reads and closes: a stream, or
+// stream makes one call, as do does, whose answer the caller reads and closes: a stream, or
 // one with headers that matter. It takes as long as the context lets it.
-func (g gateway) send(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (*http.Response, error) {
+func (g gateway) stream(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (*http.Response, error) {
 	if !g.user.Role.Allows(grant) {
 		return nil, refused{grant}
 	}
@@ -75,7 +75,7 @@ func (g gateway) when(etag string) gateway {
 func tagged[T any](ctx context.Context, g gateway, grant waypost.Grant, path string) (answer T, etag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	res, err := g.send(ctx, grant, http.MethodGet, path, nil, nil)
+	res, err := g.stream(ctx, grant, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return answer, "", err
 	}

@@ -68,8 +68,8 @@ type attempt struct {
 	GaveUp          waypost.GaveUp `json:"gaveUp"`
 }
 
-// deliveryGroup counts deliveries that failed alike.
-type deliveryGroup struct {
+// failureCount counts deliveries that failed alike.
+type failureCount struct {
 	groupKey
 	Count           int       `json:"count"`
 	LastAt          time.Time `json:"lastAt"`
@@ -111,13 +111,13 @@ func (g gateway) delivery(ctx context.Context, id string) (deliveryDetail, error
 
 // groupDeliveries counts deliveries that match filters, by how they failed and at which
 // webhook; of no status, those that have failed or are retried.
-func (g gateway) groupDeliveries(ctx context.Context, filters url.Values) ([]deliveryGroup, error) {
+func (g gateway) groupDeliveries(ctx context.Context, filters url.Values) ([]failureCount, error) {
 	query := url.Values{"groupBy": {strings.Join([]string{waypost.GroupErrorClass, waypost.GroupHTTPStatus, waypost.GroupWebhookID}, ",")}}
 	for name, values := range filters {
 		query[name] = values
 	}
 	answer, err := get[struct {
-		Groups []deliveryGroup `json:"groups"`
+		Groups []failureCount `json:"groups"`
 	}](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries/summary", query)
 	return answer.Groups, err
 }

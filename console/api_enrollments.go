@@ -11,8 +11,8 @@ import (
 	"waypost"
 )
 
-// enrollment is an enrollment as a list has it.
-type enrollment struct {
+// enrollmentAnswer is an enrollment as a list has it.
+type enrollmentAnswer struct {
 	ID          string                   `json:"enrollmentId"`
 	JourneyID   string                   `json:"journeyId"`
 	Version     int                      `json:"version"`
@@ -29,7 +29,7 @@ type enrollment struct {
 
 // enrollmentDetail is an enrollment with everything that happened to it.
 type enrollmentDetail struct {
-	enrollment
+	enrollmentAnswer
 	Timeline []waypost.TimelineEntry `json:"timeline"`
 }
 
@@ -44,8 +44,8 @@ func (g gateway) enrollment(ctx context.Context, id string) (enrollmentDetail, e
 	return get[enrollmentDetail](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments/"+url.PathEscape(id), nil)
 }
 
-func (g gateway) listEnrollments(ctx context.Context, query url.Values) (list[enrollment], error) {
-	return get[list[enrollment]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
+func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (list[enrollmentAnswer], error) {
+	return get[list[enrollmentAnswer]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
 }
 
 // controlEnrollment pauses, resumes or cancels an enrollment.

@@ -66,8 +66,8 @@ func (g gateway) deleteLead(ctx context.Context, id int64) error {
 	return g.do(ctx, waypost.GrantLeadsUpdate, http.MethodDelete, leadPath(id), nil, nil)
 }
 
-// customFields are the names of the custom fields that leads have, the most frequent first.
-func (g gateway) customFields(ctx context.Context) ([]string, error) {
+// leadFieldNames are the names of the custom fields that leads have, the most frequent first.
+func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
 	answer, err := get[list[struct {
 		Name string `json:"name"`
 	}]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
@@ -84,7 +84,7 @@ func (g gateway) listEvents(ctx context.Context, query url.Values) (list[event],
 
 // importLeads stores the rows of a file, to be processed.
 func (g gateway) importLeads(ctx context.Context, query url.Values, kind string, file []byte) (made leadImport, err error) {
-	res, err := g.send(ctx, waypost.GrantLeadsImport, http.MethodPost, "/v1/leads/imports?"+query.Encode(), http.Header{"Content-Type": {kind}}, file)
+	res, err := g.stream(ctx, waypost.GrantLeadsImport, http.MethodPost, "/v1/leads/imports?"+query.Encode(), http.Header{"Content-Type": {kind}}, file)
 	if err != nil {
 		return made, err
 	}
@@ -107,7 +107,7 @@ func (g gateway) cancelImport(ctx context.Context, id string) error {
 
 // importErrors gives the rows that failed to each, by line.
 func (g gateway) importErrors(ctx context.Context, id string, each func(importError) error) error {
-	res, err := g.send(ctx, waypost.GrantLeadsImport, http.MethodGet, importPath(id)+"/errors", nil, nil)
+	res, err := g.stream(ctx, waypost.GrantLeadsImport, http.MethodGet, importPath(id)+"/errors", nil, nil)
 	if err != nil {
 		return err
 	}

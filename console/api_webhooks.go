@@ -120,7 +120,7 @@ func (g gateway) deleteWebhook(ctx context.Context, id string) error {
 	return g.do(ctx, waypost.GrantWebhooksWrite, http.MethodDelete, webhookPath(id), nil, nil)
 }
 
-func (g gateway) webhookHealth(ctx context.Context, id string) (health, error) {
+func (g gateway) healthOf(ctx context.Context, id string) (health, error) {
 	return get[health](ctx, g, waypost.GrantWebhooksRead, webhookPath(id)+"/health", nil)
 }
 

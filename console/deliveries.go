@@ -26,7 +26,7 @@ type deliveriesPage struct {
 
 // failureGroup is a group of failed deliveries, and what can be done about them.
 type failureGroup struct {
-	deliveryGroup
+	failureCount
 	Path  string // of the list of them
 	Again again
 }
@@ -141,7 +141,7 @@ func (v *visit) failures(filters filterBar) (groups []failureGroup, all again, e
 				query.Set("httpStatus", strconv.Itoa(g.HTTPStatus))
 			}
 		}
-		found := failureGroup{deliveryGroup: g, Path: filters.at(path)}
+		found := failureGroup{failureCount: g, Path: filters.at(path)}
 		found.Again.Count, found.Again.Filter = redeliverable[g.groupKey], each.Encode()
 		groups = append(groups, found)
 	}
@@ -263,6 +263,13 @@ type round struct {
 }
 
 type header struct{ Name, Value string }
+
+// cause is what the gateway says of a failure, without why no other attempt followed, which
+// pages say in the person's language.
+func cause(message string) string {
+	before, _, _ := strings.Cut(message, "; given up: ")
+	return before
+}
 
 func (v *visit) delivery() error {
 	ctx := v.r.Context()

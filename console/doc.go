@@ -6,11 +6,13 @@
 // # Files by topic
 //
 //   - the console, its table of routes, one request: console.go, routes.go, visit.go
-//   - calls of the gateway, and the grants that they need: api.go, names.go
-//   - pages: render.go, view.go, form.go, list.go, errors.go, static.go
+//   - calls of the gateway, and the grants that they need: api.go, api_RESOURCE.go, names.go
+//   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, static.go
+//   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in, and what a person has chosen: sign_in.go, preferences.go
-//   - the pages of resources: overview.go, deliveries.go
+//   - the pages of resources: overview.go, deliveries.go, enrollments.go,
+//     webhooks.go, webhook_form.go, leads.go, imports.go, articles.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

@@ -25,7 +25,7 @@ func (v *visit) download(grant waypost.Grant, path string, query url.Values, nam
 		query.Set("bom", "true") // spreadsheets take it for UTF-8 then
 	}
 	query.Set("format", format)
-	res, err := v.gateway.send(v.r.Context(), grant, http.MethodGet, path+"?"+query.Encode(), nil, nil)
+	res, err := v.gateway.stream(v.r.Context(), grant, http.MethodGet, path+"?"+query.Encode(), nil, nil)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type enrollmentPage struct {
 	enrollmentDetail
 	Journey    string // its name
 	Lead       string // its name, or its number
-	Steps      []step
+	Steps      []timelineStep
 	Deliveries []delivery
 	Webhooks   names
 	More       bool // it has more deliveries
@@ -24,8 +24,8 @@ type enrollmentPage struct {
 	May        bool // be paused, resumed or canceled
 }
 
-// step is an entry of a timeline, in words.
-type step struct {
+// timelineStep is an entry of a timeline, in words.
+type timelineStep struct {
 	At                   time.Time
 	Node, What, Why, Raw string
 	Next, Tone           string
@@ -82,13 +82,13 @@ func paramsText(params json.RawMessage) string {
 }
 
 // steps tells a timeline in words, with the labels that the nodes have in their versions.
-func (v *visit) steps(e enrollmentDetail) ([]step, error) {
+func (v *visit) steps(e enrollmentDetail) ([]timelineStep, error) {
 	labels := map[int]map[string]string{}
 	version := e.Version
 	if len(e.Timeline) > 0 {
 		version = e.Timeline[0].Version
 	}
-	var steps []step
+	var steps []timelineStep
 	for _, t := range e.Timeline {
 		if labels[t.Version] == nil {
 			nodes, err := v.gateway.nodes(v.r.Context(), e.JourneyID, t.Version)
@@ -101,7 +101,7 @@ func (v *visit) steps(e enrollmentDetail) ([]step, error) {
 			}
 		}
 		name := func(id string) string { return cmp.Or(labels[t.Version][id], id) }
-		s := step{At: t.At, Node: name(t.NodeID), Next: name(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
+		s := timelineStep{At: t.At, Node: name(t.NodeID), Next: name(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
 		s.Why, s.Raw = v.why(t)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version

@@ -31,8 +31,8 @@ func anyNumber(n any) string {
 	return fmt.Sprint(n)
 }
 
-// percent writes a share of 1 with a decimal.
-func percent(share *float64) string { return strconv.FormatFloat(*share*100, 'f', 1, 64) + " %" }
+// share writes a share of 1 with a decimal.
+func share(of1 *float64) string { return strconv.FormatFloat(*of1*100, 'f', 1, 64) + " %" }
 
 // Layouts of times, to the second.
 var timeLayouts = map[string]string{"en": "2 Jan 2006, 15:04:05", "zh": "2006年1月2日 15:04:05"}

@@ -44,7 +44,7 @@ func (v *visit) showUpload() error {
 	for _, f := range leadFields {
 		columns = append(columns, column{f.name, v.t("leads.field." + f.name)})
 	}
-	names, err := v.gateway.customFields(v.r.Context())
+	names, err := v.gateway.leadFieldNames(v.r.Context())
 	if err != nil {
 		return err
 	}

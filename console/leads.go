@@ -28,6 +28,9 @@ func (v *visit) leads() error {
 		return err
 	}
 	query := filters.query(v.r)
+	if query.Get("sort") == "" && !query.Has("updatedFrom") && !query.Has("updatedTo") {
+		query.Set("sort", string(waypost.SortCreatedAtDown))
+	}
 	found, err := v.gateway.listLeads(v.r.Context(), query)
 	if err != nil {
 		return err
@@ -57,7 +60,6 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "mobilePhone", Label: v.t("leads.field.mobilePhone"), Type: "tel"},
 		{Name: "email", Label: v.t("leads.field.email"), Type: "text"},
 		{Name: "externalId", Label: v.t("leads.field.externalId")},
-		{Name: "sort", Label: v.t("leads.order"), Type: "select", Options: sorts},
 		{Name: "leadsGroup", Label: v.t("leads.field.leadsGroup"), Type: "number", Further: true},
 		{Name: "region", Label: v.t("leads.field.region"), Type: "number", Further: true},
 		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: genders, Further: true},
@@ -66,8 +68,9 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "updatedFrom", Label: v.t("leads.updatedFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "updatedTo", Label: v.t("leads.updatedTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
+		{Name: "sort", Label: v.t("leads.order"), Type: "select", Options: sorts, Further: true},
 	}
-	names, err := v.gateway.customFields(v.r.Context())
+	names, err := v.gateway.leadFieldNames(v.r.Context())
 	if err != nil {
 		return filterBar{}, err
 	}
@@ -103,12 +106,26 @@ func (v *visit) leadName(id int64) (string, error) {
 // leadPage is the data of the page of one lead.
 type leadPage struct {
 	waypost.Lead
-	Facts       []header
-	Enrollments []enrollment
+	Facts       []fact
+	Enrollments []enrollmentAnswer
 	Journeys    names
 	MoreJourney bool
 	Story       []chapter
 	Cut         bool // what is older is left out of the story
+}
+
+// fact is a field of a lead. Short is the beginning of a long value, which is folded.
+type fact struct{ Name, Value, Short string }
+
+// longFact is from where on a value is folded, in bytes.
+const longFact = 240
+
+func newFact(name, value string) fact {
+	f := fact{Name: name, Value: value}
+	if len(value) > longFact {
+		f.Short = waypost.Clip(value, longFact/3)
+	}
+	return f
 }
 
 // chapter is one thing that happened to a lead.
@@ -146,7 +163,7 @@ func (v *visit) lead() error {
 		return err
 	}
 	of := url.Values{"leadsId": {strconv.FormatInt(id, 10)}, "limit": {strconv.Itoa(mostChapters)}}
-	enrolled, err := v.gateway.listEnrollments(ctx, of)
+	enrolled, err := v.gateway.enrollmentsOf(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -251,7 +268,7 @@ func leadValues(l waypost.Lead) (url.Values, error) {
 }
 
 // leadFacts are the fields that are set.
-func (v *visit) leadFacts(l waypost.Lead) (facts []header) {
+func (v *visit) leadFacts(l waypost.Lead) (facts []fact) {
 	values, err := leadValues(l)
 	if err != nil {
 		return nil
@@ -262,7 +279,7 @@ func (v *visit) leadFacts(l waypost.Lead) (facts []header) {
 			value = v.t("leads.gender." + value)
 		}
 		if f.name != "name" && value != "" {
-			facts = append(facts, header{v.t("leads.field." + f.name), value})
+			facts = append(facts, newFact(v.t("leads.field."+f.name), value))
 		}
 	}
 	custom := newPairs("", l.CustomFields)
@@ -270,7 +287,7 @@ func (v *visit) leadFacts(l waypost.Lead) (facts []header) {
 		if row.Kind == "boolean" {
 			row.Value = v.t("leads.is." + row.Value)
 		}
-		facts = append(facts, header{row.Name, row.Value})
+		facts = append(facts, newFact(row.Name, row.Value))
 	}
 	return facts
 }

@@ -58,7 +58,8 @@ func functions(language string) template.FuncMap {
 	return template.FuncMap{
 		"t":        func(key string, args ...any) string { return translate(language, key, args...) },
 		"number":   anyNumber,
-		"percent":  percent,
+		"share":    share,
+		"cause":    cause,
 		"duration": duration,
 		"tone":     tone,
 		"asset":    asset,

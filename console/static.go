@@ -122,7 +122,7 @@ var icons = map[string]string{
 	"download":   `<path d="M8 2.5v7.5M4.75 7 8 10.25 11.25 7M2.5 13.5h11"/>`,
 	"upload":     `<path d="M8 10.5V3M4.75 6 8 2.75 11.25 6M2.5 13.5h11"/>`,
 	"clock":      `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
-	"edit":       `<path d="m10.75 2.75 2.5 2.5L5.5 13H3v-2.5z"/>`,
+	"pencil":     `<path d="m10.75 2.75 2.5 2.5L5.5 13H3v-2.5z"/>`,
 	"trash":      `<path d="M2.5 4.5h11M6 4.5v-2h4v2M4 4.5l.6 9h6.800l.6-9"/>`,
 	"key":        `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
 	"event":      `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,

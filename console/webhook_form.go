@@ -26,6 +26,12 @@ type webhookForm struct {
 type section struct {
 	Name, Title, Hint string
 	Fields            []field
+	Folds             bool // it is shown when it is asked for, or has something
+}
+
+// Open tells whether a field of it has a value, or something is wrong with one.
+func (s section) Open() bool {
+	return slices.ContainsFunc(s.Fields, func(f field) bool { return f.Value != "" || f.Fault != "" })
 }
 
 type choice struct {
@@ -123,7 +129,7 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 			input("retry.jitter", field{Hint: v.t("webhook.jitterHint")}),
 			input("retry.onOther", field{Hint: v.t("webhook.onHint")}),
 		}},
-		{Name: "tls", Title: v.t("webhook.tls"), Hint: v.t("webhook.tlsHint"), Fields: []field{
+		{Name: "tls", Folds: true, Title: v.t("webhook.tls"), Hint: v.t("webhook.tlsHint"), Fields: []field{
 			input("tls.caCertificate", field{Type: "area"}),
 			input("tls.clientCertificate", field{Type: "area"}),
 			input("tls.clientKey", field{Type: "area", Hint: keyKept}),

@@ -74,7 +74,7 @@ func (v *visit) showWebhook(id, secret string, result *trial) error {
 		}
 		p.ParamsAt = string(text)
 	}
-	if p.Health, err = v.gateway.webhookHealth(ctx, id); err != nil {
+	if p.Health, err = v.gateway.healthOf(ctx, id); err != nil {
 		return err
 	}
 	chosen := spans[1]

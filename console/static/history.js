@@ -48,8 +48,8 @@ function draw() {
       axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(ms) }],
       series: [
         { label: box.dataset.time },
-        { label: box.dataset.p50, stroke: colour("accent"), width: 2, value: (_, v) => ms(v) },
-        { label: box.dataset.p99, stroke: colour("warn"), width: 2, value: (_, v) => ms(v) },
+        { label: box.dataset.p50, stroke: colour("accent"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
+        { label: box.dataset.p99, stroke: colour("warn"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
       ],
     }, [times, series.map((one) => one.p50Ms), series.map((one) => one.p99Ms)]),
   ];

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"waypost/devstack/datadir"
 	"waypost/devstack/stack"
 )
 
@@ -38,6 +40,7 @@ const (
 // shared is what all tests of the package use.
 type shared struct {
 	console string // its address
+	profile datadir.Profile
 	session *http.Cookie
 	browser context.Context
 	stop    []func()
@@ -97,7 +100,7 @@ func begin() (*shared, error) {
 		defer cancel()
 		_ = dev.Stop(ctx) // the tests are over
 	})
-	s.console = dev.Profile.Console
+	s.console, s.profile = dev.Profile.Console, dev.Profile
 	if err := enliven(ctx, dev.Profile); err != nil {
 		return s, fmt.Errorf("make data: %w", err)
 	}
@@ -140,6 +143,49 @@ func signIn(ctx context.Context, console, token string) (*http.Cookie, error) {
 	return nil, fmt.Errorf("HTTP %d, and no session", res.StatusCode)
 }
 
+// Find is the address of the first link of a page that begins with a prefix. It asks for the
+// page without a browser.
+func Find(t *testing.T, path, prefix string) string {
+	t.Helper()
+	s := begun(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.console+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.AddCookie(s.session)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`href="(` + regexp.QuoteMeta(prefix) + `[^"?#]*)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no link to %s…", path, prefix)
+	}
+	return string(found[1])
+}
+
+// begun is what all tests use. Without Chromium the test is skipped, or fails if
+// WAYPOST_TEST_REQUIRE_SERVERS says so.
+func begun(t *testing.T) *shared {
+	t.Helper()
+	if chromium() == "" {
+		if os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
+			t.Fatal("WAYPOST_TEST_REQUIRE_SERVERS=1, but chromium is not installed")
+		}
+		t.Skip("chromium is not installed")
+	}
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // Look is how a page is looked at. The zero value is English, light, at a desk.
 type Look struct {
 	Language, Theme string
@@ -158,20 +204,10 @@ type Page struct {
 
 // Open opens a page, signed in as an administrator. The test fails at its end for what the
 // browser has complained about: exceptions, errors on its console, violations of the
-// Content-Security-Policy, answers of 400 and above. Without Chromium the test is skipped, or
-// fails if WAYPOST_TEST_REQUIRE_SERVERS says so.
+// Content-Security-Policy, answers of 400 and above.
 func Open(t *testing.T, path string, look Look) *Page {
 	t.Helper()
-	if chromium() == "" {
-		if os.Getenv("WAYPOST_TEST_REQUIRE_SERVERS") == "1" {
-			t.Fatal("WAYPOST_TEST_REQUIRE_SERVERS=1, but chromium is not installed")
-		}
-		t.Skip("chromium is not installed")
-	}
-	s, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := begun(t)
 	tab, closeTab := chromedp.NewContext(s.browser, chromedp.WithNewBrowserContext())
 	ctx, cancel := context.WithTimeout(tab, pageTime)
 	p := &Page{t: t, ctx: ctx}
