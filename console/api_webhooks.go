@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -131,7 +132,19 @@ func (g gateway) webhookHistory(ctx context.Context, id string, query url.Values
 	return answer.Series, err
 }
 
-// testWebhook takes as long as the webhook's receiver, at most callTime.
+// testTime bounds a test message: it takes as long as its webhook gives its receiver.
+const testTime = waypost.MaxTimeoutMs*time.Millisecond + callTime
+
 func (g gateway) testWebhook(ctx context.Context, id string) (result trial, err error) {
-	return result, g.do(ctx, waypost.GrantWebhooksWrite, http.MethodPost, webhookPath(id)+"/test", nil, &result)
+	ctx, cancel := context.WithTimeout(ctx, testTime)
+	defer cancel()
+	res, err := g.stream(ctx, waypost.GrantWebhooksWrite, http.MethodPost, webhookPath(id)+"/test", nil, nil)
+	if err != nil {
+		return result, err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&result); err != nil {
+		return result, away{err}
+	}
+	return result, nil
 }

@@ -6,7 +6,8 @@
 // # Files by topic
 //
 //   - the console, its table of routes, one request: console.go, routes.go, visit.go
-//   - calls of the gateway, and the grants that they need: api.go, api_RESOURCE.go, names.go
+//   - calls of the gateway, and the grants that they need: api.go, api_articles.go,
+//     api_deliveries.go, api_enrollments.go, api_leads.go, api_webhooks.go, names.go
 //   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, static.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go

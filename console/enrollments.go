@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (v *visit) enrollment() error {
 	if err != nil {
 		return err
 	}
-	sent, err := v.gateway.listDeliveries(ctx, url.Values{"enrollmentId": {e.ID}, "limit": {"100"}})
+	sent, err := v.gateway.listDeliveries(ctx, url.Values{"enrollmentId": {e.ID}, "limit": {strconv.Itoa(mostMessages)}})
 	if err != nil {
 		return err
 	}

@@ -123,10 +123,8 @@ var icons = map[string]string{
 	"upload":     `<path d="M8 10.5V3M4.75 6 8 2.75 11.25 6M2.5 13.5h11"/>`,
 	"clock":      `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
 	"pencil":     `<path d="m10.75 2.75 2.5 2.5L5.5 13H3v-2.5z"/>`,
-	"trash":      `<path d="M2.5 4.5h11M6 4.5v-2h4v2M4 4.5l.6 9h6.800l.6-9"/>`,
 	"key":        `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
 	"event":      `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,
-	"print":      `<path d="M4.5 6V2.500h7V6M4.500 11.500h-2V6h11v5.500h-2M4.500 9.500h7v4h-7z"/>`,
 	"stage":      `<path d="M8 1.75 14 5 8 8.25 2 5zM2 8l6 3.25L14 8M2 11l6 3.25L14 11"/>`,
 }
 

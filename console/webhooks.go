@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -109,6 +110,7 @@ func (v *visit) showWebhook(id, secret string, result *trial) error {
 
 func (v *visit) testWebhook() error {
 	id := v.r.PathValue("id")
+	_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(testTime + callTime)) // a connection that cannot do it keeps its own
 	result, err := v.gateway.testWebhook(v.r.Context(), id)
 	if err != nil {
 		return err

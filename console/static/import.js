@@ -124,6 +124,7 @@ function read() {
   }
   rows = parse(text, part("separator").value);
   if (rows.length < 2) return fault(texts.empty);
+  part("result").replaceChildren();
   columns = rows[0].map(guess);
   for (const [i, name] of columns.entries()) if (columns.indexOf(name) < i) columns[i] = ""; // the first one of a name counts
   table();
@@ -221,7 +222,23 @@ function written() {
   return out.join("\n") + "\n";
 }
 
+// follow shows what a check comes to, and makes the import the next thing to do.
+async function follow(path) {
+  part("sending").hidden = true;
+  for (let ended = false; !ended; await new Promise((later) => setTimeout(later, 700))) {
+    const page = new DOMParser().parseFromString(await (await fetch(path)).text(), "text/html");
+    const result = page.getElementById("import");
+    ended = "ended" in result.dataset;
+    result.removeAttribute("data-live");
+    part("result").replaceChildren(result);
+  }
+  part("dry").checked = false;
+  part("dry").dispatchEvent(new Event("change"));
+  part("send").disabled = false;
+}
+
 function send() {
+  part("result").replaceChildren();
   const query = new URLSearchParams({ mode: form.elements.mode.value, stage: document.documentElement.dataset.stage });
   if (part("dry").checked) query.set("dryRun", "yes");
   const request = new XMLHttpRequest(); // fetch does not tell how much has been sent
@@ -245,6 +262,7 @@ function send() {
     } catch {
       return failed(texts.lost);
     }
+    if (answer.location && query.has("dryRun")) return follow(answer.location).catch(() => failed(texts.lost));
     if (answer.location) return location.assign(answer.location);
     failed(`${answer.message} (${texts.request} ${answer.request})`, answer.faults);
   });
