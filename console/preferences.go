@@ -18,21 +18,43 @@ type preferences struct {
 	Zone     *time.Location // of times; its name is the browser's
 }
 
+const year = 365 * 24 * time.Hour
+
 var themes = []string{"", "light", "dark"}
+
+// cookie is the value of a cookie of the console, "" without one.
+func (c *console) cookie(r *http.Request, name string) string {
+	cookie, err := r.Cookie(c.cookieName(name))
+	if err != nil {
+		return ""
+	}
+	value, err := url.QueryUnescape(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+// keep sets a cookie for a time; a time below 0 deletes it.
+func (v *visit) keep(name, value string, life time.Duration) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.cookieName(name), Value: url.QueryEscape(value), Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, Secure: v.secure, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// take reads a cookie and deletes it.
+func (v *visit) take(name string) string {
+	value := v.cookie(v.r, name)
+	if value != "" {
+		v.keep(name, "", -time.Second)
+	}
+	return value
+}
 
 // preferencesOf reads the cookies; each that is missing or wrong is as if it were not there.
 func preferencesOf(c *console, r *http.Request) preferences {
-	read := func(name string) string {
-		cookie, err := r.Cookie(c.cookieName(name))
-		if err != nil {
-			return ""
-		}
-		value, err := url.QueryUnescape(cookie.Value)
-		if err != nil {
-			return ""
-		}
-		return value
-	}
+	read := func(name string) string { return c.cookie(r, name) }
 	p := preferences{Language: read("language"), Theme: read("theme"), Stage: stageOf(read("stage")), Zone: time.UTC}
 	if !slices.Contains(languages, p.Language) {
 		p.Language = languageOf(r.Header.Get("Accept-Language"))
@@ -76,13 +98,9 @@ func (v *visit) choose() error {
 	}
 	form := v.r.PostForm
 	for _, name := range []string{"language", "theme", "stage"} {
-		if !form.Has(name) {
-			continue
+		if form.Has(name) {
+			v.keep(name, form.Get(name), year)
 		}
-		http.SetCookie(v.w, &http.Cookie{
-			Name: v.cookieName(name), Value: url.QueryEscape(form.Get(name)), Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()),
-			HttpOnly: true, Secure: v.secure, SameSite: http.SameSiteLaxMode,
-		})
 	}
 	back := localPath(form.Get("back"))
 	if parts := strings.Split(back, "/"); form.Has("stage") && len(parts) > 2 {

@@ -36,7 +36,7 @@ func (v *visit) newView(p page) view {
 	if v.r.URL.RawQuery != "" && v.r.URL.Path != "/sign-in/link" {
 		shown.Here += "?" + v.r.URL.RawQuery
 	}
-	if kind, text, found := strings.Cut(v.sessions.PopString(v.r.Context(), "flash"), " "); found {
+	if kind, text, found := strings.Cut(v.take("flash"), " "); found {
 		shown.Flash = &flash{kind, text}
 	}
 	return shown

@@ -36,10 +36,13 @@ func (c *console) serve(rt *route) http.Handler {
 		if err != nil {
 			v.fail(err)
 		}
-		took := time.Since(began)
-		c.Observe(rt.pattern, r.Method, v.status, took)
+		took, method := time.Since(began), r.Method
+		if method != http.MethodGet && method != http.MethodHead && method != http.MethodPost {
+			method = "UNKNOWN" // anybody can invent one
+		}
+		c.Observe(rt.pattern, method, v.status, took)
 		attrs := append([]slog.Attr{
-			slog.String("request", v.id), slog.String("method", r.Method), slog.String("route", rt.pattern), slog.Int("status", v.status),
+			slog.String("request", v.id), slog.String("method", method), slog.String("route", rt.pattern), slog.Int("status", v.status),
 			slog.Int64("ms", took.Milliseconds()), slog.String("user", v.user.ID),
 		}, v.log...)
 		level := slog.LevelInfo
@@ -88,7 +91,6 @@ func (v *visit) redirect(path string, query url.Values) error {
 // t is a text in the person's language (i18n.go).
 func (v *visit) t(key string, args ...any) string { return translate(v.chosen.Language, key, args...) }
 
-// flash has the next page show a message, once. kind is ok or bad.
-func (v *visit) flash(kind, text string) {
-	v.sessions.Put(v.r.Context(), "flash", kind+" "+text)
-}
+// flash has the next page show a message, once. kind is ok or bad. It is in a cookie: Redis,
+// where sessions are, holds no names of people.
+func (v *visit) flash(kind, text string) { v.keep("flash", kind+" "+text, time.Minute) }
