@@ -2,7 +2,9 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,6 +19,7 @@ type gateway struct {
 	user    waypost.User
 	stage   string
 	request string // the id of the request that the calls are made for
+	match   string // the ETag that the resource must have for a change; "": any
 }
 
 // callTime bounds one call: a page that says that the gateway is away is better than none.
@@ -37,11 +40,60 @@ func (g gateway) do(ctx context.Context, grant waypost.Grant, method, target str
 	return err
 }
 
+// stream makes one call, as do does, whose answer the caller reads and closes: a stream, or
+// one with headers that matter. It takes as long as the context lets it.
+func (g gateway) stream(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (*http.Response, error) {
+	if !g.user.Role.Allows(grant) {
+		return nil, refused{grant}
+	}
+	res, err := g.signed().Send(ctx, method, target, header, body)
+	if err != nil {
+		return nil, away{err}
+	}
+	if res.StatusCode < http.StatusMultipleChoices {
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
+	if err != nil {
+		return nil, away{err}
+	}
+	err = client.Fault(res.StatusCode, text)
+	if e := (*waypost.Error)(nil); !errors.As(err, &e) {
+		return nil, away{err}
+	}
+	return nil, err
+}
+
+// when is the gateway for a change of a resource that is still the one of this ETag.
+func (g gateway) when(etag string) gateway {
+	g.match = etag
+	return g
+}
+
+// tagged reads one resource with its ETag.
+func tagged[T any](ctx context.Context, g gateway, grant waypost.Grant, path string) (answer T, etag string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	res, err := g.stream(ctx, grant, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return answer, "", err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return answer, "", away{err}
+	}
+	return answer, res.Header.Get("ETag"), nil
+}
+
 // signed is the client with the headers of this person's calls. It names the person for the
 // gateway's audit log.
 func (g gateway) signed() *client.Client {
 	c := *g.client
 	c.Header = http.Header{"X-Cloud-Stage": {g.stage}, "X-Request-Id": {g.request}}
+	if g.match != "" {
+		c.Header.Set("If-Match", g.match)
+	}
 	return c.As(g.user.Email)
 }
 
@@ -60,30 +112,6 @@ type list[T any] struct {
 	NextCursor string `json:"nextCursor"`
 }
 
-// The calls that pages make, by resource. Members of answers that no page shows are left
-// out of their types.
-
-// delivery is a delivery as a list has it; strings are "" and numbers 0 where nothing is
-// known yet.
-type delivery struct {
-	MessageID      string                 `json:"messageId"`
-	EnrollmentID   string                 `json:"enrollmentId"`
-	JourneyID      string                 `json:"journeyId"`
-	JourneyVersion int                    `json:"journeyVersion"`
-	NodeID         string                 `json:"nodeId"`
-	WebhookID      string                 `json:"webhookId"`
-	LeadsID        int64                  `json:"leadsId"`
-	Status         waypost.DeliveryStatus `json:"status"`
-	DeferredReason string                 `json:"deferredReason"`
-	Message        string                 `json:"message"`
-	HTTPStatus     int                    `json:"httpStatus"`
-	ErrorClass     string                 `json:"errorClass"`
-	Attempts       int                    `json:"attempts"`
-	NextAttemptAt  time.Time              `json:"nextAttemptAt"`
-	LastAttemptAt  time.Time              `json:"lastAttemptAt"`
-	DurationMs     int64                  `json:"durationMs"`
-}
-
-func (g gateway) listDeliveries(ctx context.Context, query url.Values) (list[delivery], error) {
-	return get[list[delivery]](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries", query)
-}
+// The calls that pages make are in api_RESOURCE.go. Members of answers that no page shows
+// are left out of their types; strings are "", numbers 0 and times zero where an answer has
+// null.

@@ -2,6 +2,9 @@ package console
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 
 	"waypost"
 )
@@ -38,4 +41,18 @@ func faultsOf(err error) (faults map[string]string, general string, rest error) 
 		general = asked.Message
 	}
 	return faults, general, nil
+}
+
+// faultOf is what is wrong with a field, or with a part of it: its target is name[2] or
+// name.part then.
+func faultOf(faults map[string]string, name string) string {
+	if fault := faults[name]; fault != "" {
+		return fault
+	}
+	for _, target := range slices.Sorted(maps.Keys(faults)) {
+		if rest, found := strings.CutPrefix(target, name); found && (rest[0] == '[' || rest[0] == '.') {
+			return faults[target]
+		}
+	}
+	return ""
 }

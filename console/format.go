@@ -21,6 +21,20 @@ func number(n int64) string {
 	return sign + digits
 }
 
+// anyNumber is number for templates, which have ints too.
+func anyNumber(n any) string {
+	switch n := n.(type) {
+	case int:
+		return number(int64(n))
+	case int64:
+		return number(n)
+	}
+	return fmt.Sprint(n)
+}
+
+// percent writes a share of 1 with a decimal.
+func percent(of1 *float64) string { return strconv.FormatFloat(*of1*100, 'f', 1, 64) + " %" }
+
 // Layouts of times, to the second.
 var timeLayouts = map[string]string{"en": "2 Jan 2006, 15:04:05", "zh": "2006年1月2日 15:04:05"}
 
@@ -34,8 +48,17 @@ func (p preferences) timeTag(at time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + iso + `" title="` + iso + `">` + at.In(p.Zone).Format(timeLayouts[p.Language]) + `</time>`) //nolint:gosec // made of digits and our layouts
 }
 
-// duration writes milliseconds as people read them.
-func duration(ms int64) string {
+// duration writes milliseconds, of any integer, as people read them.
+func duration(n any) string {
+	var ms int64
+	switch n := n.(type) {
+	case int:
+		ms = int64(n)
+	case int64:
+		ms = n
+	case *int64:
+		ms = *n
+	}
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case d < time.Second:
 		return strconv.FormatInt(ms, 10) + " ms"
@@ -50,6 +73,7 @@ func duration(ms int64) string {
 var tones = map[string]string{
 	"pending": "info", "retrying": "warn", "deferred": "warn", "succeeded": "ok", "failed": "bad",
 	"active": "ok", "invited": "info",
+	"running": "info", "waiting": "info", "paused": "warn", "completed": "ok",
 }
 
 // tone is the colour of the badge of a state, a string by its kind.

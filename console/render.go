@@ -57,7 +57,9 @@ func loadPages() (pages, error) {
 func functions(language string) template.FuncMap {
 	return template.FuncMap{
 		"t":        func(key string, args ...any) string { return translate(language, key, args...) },
-		"number":   number,
+		"number":   anyNumber,
+		"percent":  percent,
+		"cause":    cause,
 		"duration": duration,
 		"tone":     tone,
 		"tail":     tail,

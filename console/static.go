@@ -132,6 +132,12 @@ var icons = map[string]string{
 	"language":     `<circle cx="8" cy="8" r="5.75"/><path d="M2.25 8h11.5M8 2.25c-3.3 3.5-3.3 8 0 11.5M8 2.25c3.3 3.5 3.3 8 0 11.5"/>`,
 	"theme":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 2.25v11.5" /><path d="M8 2.25a5.75 5.75 0 0 1 0 11.5z" fill="currentColor"/>`,
 	"stage":        `<path d="M8 1.75 14 5 8 8.25 2 5zM2 8l6 3.25L14 8M2 11l6 3.25L14 11"/>`,
+	"download":     `<path d="M8 2.5v7.5M4.75 7 8 10.25 11.25 7M2.5 13.5h11"/>`,
+	"upload":       `<path d="M8 10.5V3M4.75 6 8 2.75 11.25 6M2.5 13.5h11"/>`,
+	"clock":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
+	"pencil":       `<path d="m10.75 2.75 2.5 2.5L5.5 13H3v-2.5z"/>`,
+	"key":          `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
+	"event":        `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,
 }
 
 // rocket stands for launches.

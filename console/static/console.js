@@ -68,6 +68,30 @@ for (const form of document.querySelectorAll("form[data-filters]")) {
   });
 }
 
+// Several choices of one filter apply when their menu closes.
+for (const menu of document.querySelectorAll("details.several")) {
+  const chosen = () => [...menu.querySelectorAll("input:checked")].map((box) => box.value).join();
+  const before = chosen();
+  menu.addEventListener("toggle", () => !menu.open && chosen() !== before && menu.closest("form").requestSubmit());
+}
+
+// Picked rows: a bar tells how many there are and what can be done with them.
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form[data-picks]");
+  if (!form) return;
+  if (event.target.matches("[data-pick-all]")) {
+    for (const box of form.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
+  }
+  const n = form.querySelectorAll("[data-pick]:checked").length;
+  form.querySelector("[data-picked]").hidden = n === 0;
+  for (const text of form.querySelectorAll("[data-count]")) text.textContent = (n === 1 && text.dataset.one || text.dataset.count).replace("{n}", n);
+});
+
+// The answer of a form that is a page of its own, such as a secret that is shown once, is
+// not sent anew by a reload.
+const place = document.querySelector("[data-place]");
+if (place) history.replaceState(null, "", place.dataset.place);
+
 // append adds the rows of the next page to the table above the link. The list is then no
 // longer live: its first page alone is looked for.
 async function append(link) {

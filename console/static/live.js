@@ -45,14 +45,14 @@ export function live() {
   wait();
 }
 
-// replace leaves alone what somebody is using: a part with the focus, an open dialog or a
-// selected text in it.
+// replace leaves alone what somebody is using: a part with the focus, and one
+// in which a dialog or something folded is open, rows are picked or text is selected.
 function replace(page) {
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const fresh = page.getElementById(part.id);
     if (!fresh) continue;
     const selected = getSelection();
-    const busy = part.contains(document.activeElement) || part.querySelector("dialog[open]") ||
+    const busy = part.contains(document.activeElement) || part.querySelector("dialog[open], [data-pick]:checked, details[open]") ||
       (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
     if (busy) continue;
     writeTimes(fresh);

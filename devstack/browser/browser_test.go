@@ -39,6 +39,23 @@ var pages = []struct{ name, path string }{
 	{"launches", "/launches"},
 	{"launch", "{launch}"},
 	{"users", "/users"},
+
+	{"delivery", "{/deliveries?status=failed /deliveries/msg_}"},
+	{"enrollment", "{/leads/5 /enrollments/enr_}"},
+	{"webhooks", "/webhooks"},
+	{"webhooks-none", "/webhooks?name=zzz"},
+	{"webhook", "{/webhooks?name=CRM /webhooks/whk_}"},
+	{"webhook-edit", "{/webhooks?name=CRM /webhooks/whk_}?edit"},
+	{"webhook-new", "/webhooks/new"},
+	{"leads", "/leads"},
+	{"leads-none", "/leads?name=zzz"},
+	{"lead", "/leads/5"},
+	{"lead-edit", "/leads/5?edit"},
+	{"lead-new", "/leads/new"},
+	{"import", "/leads/import"},
+	{"articles", "/articles"},
+	{"articles-none", "/articles?tenant_id=zzz&keywords=zzz"},
+	{"article-new", "/articles/new"},
 }
 
 // signedOut are the pages for those who have not signed in.
@@ -46,14 +63,18 @@ var signedOut = []struct{ name, path string }{
 	{"sign-in", "/sign-in"},
 }
 
-// resolve puts the address of the journey whose name begins so in place of {NAME}, and that of
-// a launch that runs in place of {launch}.
+// resolve puts the address of the journey whose name begins so in place of {NAME}, that of
+// a launch that runs in place of {launch}, and that of the first link of a page in place of
+// {PAGE PREFIX}.
 func resolve(t *testing.T, path string) string {
 	t.Helper()
 	name, rest, found := strings.Cut(strings.TrimPrefix(path, "{"), "}")
+	page, prefix, linked := strings.Cut(name, " ")
 	switch {
 	case !found:
 		return path
+	case linked && strings.HasPrefix(page, "/"):
+		return browser.Find(t, page, prefix) + rest
 	case name == "launch":
 		return browser.Find(t, "/launches?status=running", "/launches/lch_") + rest
 	}

@@ -1,0 +1,116 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"waypost"
+)
+
+// event is an event of a lead.
+type event struct {
+	EventID    string          `json:"eventId"`
+	Name       string          `json:"name"`
+	Properties json.RawMessage `json:"properties"`
+	AcceptedAt time.Time       `json:"acceptedAt"`
+}
+
+// leadImport is an import with its progress.
+type leadImport struct {
+	ID          string               `json:"id"`
+	Status      waypost.ImportStatus `json:"status"`
+	Mode        waypost.ImportMode   `json:"mode"`
+	DryRun      bool                 `json:"dryRun"`
+	Total       int                  `json:"total"`
+	Processed   int                  `json:"processed"`
+	Created     int                  `json:"created"`
+	Updated     int                  `json:"updated"`
+	Failed      int                  `json:"failed"`
+	Message     string               `json:"message"`
+	CreatedAt   time.Time            `json:"createdAt"`
+	EndedAt     time.Time            `json:"endedAt"`
+	TemporalURL string               `json:"temporalUrl"`
+}
+
+// importError is a row that failed.
+type importError struct {
+	Line    int              `json:"line"`
+	Code    string           `json:"code"`
+	Message string           `json:"message"`
+	Detail  []waypost.Detail `json:"detail"`
+}
+
+func leadPath(id int64) string { return "/v1/leads/" + strconv.FormatInt(id, 10) }
+
+func (g gateway) listLeads(ctx context.Context, query url.Values) (list[waypost.Lead], error) {
+	return get[list[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, "/v1/leads", query)
+}
+
+func (g gateway) lead(ctx context.Context, id int64) (l waypost.Lead, etag string, err error) {
+	return tagged[waypost.Lead](ctx, g, waypost.GrantLeadsExport, leadPath(id))
+}
+
+func (g gateway) createLead(ctx context.Context, fields any) (made waypost.Lead, err error) {
+	return made, g.do(ctx, waypost.GrantLeadsImport, http.MethodPost, "/v1/leads", map[string]any{"businessParam": fields}, &made)
+}
+
+func (g gateway) patchLead(ctx context.Context, id int64, patch any) error {
+	return g.do(ctx, waypost.GrantLeadsUpdate, http.MethodPatch, leadPath(id), map[string]any{"businessParam": patch}, nil)
+}
+
+func (g gateway) deleteLead(ctx context.Context, id int64) error {
+	return g.do(ctx, waypost.GrantLeadsUpdate, http.MethodDelete, leadPath(id), nil, nil)
+}
+
+// leadFieldNames are the names of the custom fields that leads have, the most frequent first.
+func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
+	answer, err := get[list[struct {
+		Name string `json:"name"`
+	}]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
+	var names []string
+	for _, f := range answer.Items {
+		names = append(names, f.Name)
+	}
+	return names, err
+}
+
+func (g gateway) listEvents(ctx context.Context, query url.Values) (list[event], error) {
+	return get[list[event]](ctx, g, waypost.GrantJourneysRead, "/v1/events", query)
+}
+
+// importLeads stores the rows of a file, to be processed.
+func (g gateway) importLeads(ctx context.Context, query url.Values, kind string, file []byte) (made leadImport, err error) {
+	res, err := g.stream(ctx, waypost.GrantLeadsImport, http.MethodPost, "/v1/leads/imports?"+query.Encode(), http.Header{"Content-Type": {kind}}, file)
+	if err != nil {
+		return made, err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&made); err != nil {
+		return made, away{err}
+	}
+	return made, nil
+}
+
+func importPath(id string) string { return "/v1/leads/imports/" + url.PathEscape(id) }
+
+func (g gateway) leadImport(ctx context.Context, id string) (leadImport, error) {
+	return get[leadImport](ctx, g, waypost.GrantLeadsImport, importPath(id), nil)
+}
+
+func (g gateway) cancelImport(ctx context.Context, id string) error {
+	return g.do(ctx, waypost.GrantLeadsImport, http.MethodPost, importPath(id)+"/cancel", nil, nil)
+}
+
+// importErrors gives the rows that failed to each, by line.
+func (g gateway) importErrors(ctx context.Context, id string, each func(importError) error) error {
+	res, err := g.stream(ctx, waypost.GrantLeadsImport, http.MethodGet, importPath(id)+"/errors", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return lines(res.Body, each)
+}

@@ -1,0 +1,187 @@
+package console
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// enrollmentPage is the data of the page of one enrollment.
+type enrollmentPage struct {
+	enrollmentDetail
+	Journey    string // its name
+	Lead       string // its name, or its number
+	Steps      []timelineStep
+	Deliveries []delivery
+	Webhooks   names
+	More       bool // it has more deliveries
+	ParamsText string
+	May        bool // be paused, resumed or canceled
+}
+
+// timelineStep is an entry of a timeline, in words.
+type timelineStep struct {
+	At                   time.Time
+	Node, What, Why, Raw string
+	Next, Tone           string
+	Version              int // that the enrollment is on from here, 0 if it is as before
+}
+
+// mostMessages bounds the messages that are shown beside a timeline.
+const mostMessages = 100
+
+func (v *visit) enrollment() error {
+	ctx := v.r.Context()
+	e, err := v.gateway.enrollment(ctx, v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	journeys, err := v.gateway.journeyNames(ctx)
+	if err != nil {
+		return err
+	}
+	webhooks, err := v.gateway.webhookNames(ctx)
+	if err != nil {
+		return err
+	}
+	sent, err := v.gateway.listDeliveries(ctx, url.Values{"enrollmentId": {e.ID}, "limit": {strconv.Itoa(mostMessages)}})
+	if err != nil {
+		return err
+	}
+	p := enrollmentPage{
+		enrollmentDetail: e, Journey: journeys.Of(e.JourneyID), Deliveries: sent.Items, More: sent.NextCursor != "", Webhooks: webhooks,
+		ParamsText: paramsText(e.Params), May: !e.Status.Ended() && v.user.Role.Allows(waypost.GrantJourneysRun),
+	}
+	if p.Lead, err = v.leadName(e.LeadsID); err != nil {
+		return err
+	}
+	if p.Steps, err = v.steps(e); err != nil {
+		return err
+	}
+	live := 0
+	if !e.Status.Ended() {
+		live = 4
+	}
+	return v.render(page{
+		Name: "enrollment", Title: v.t("enrollment.title", "lead", p.Lead, "journey", p.Journey), Place: "journeys", Live: live,
+		Back: &link{Path: "/journeys/" + e.JourneyID, Text: p.Journey}, Data: p,
+	})
+}
+
+// paramsText is what an enrollment was given, "" if that is nothing.
+func paramsText(params json.RawMessage) string {
+	if text := indented(params); text != "{}" {
+		return text
+	}
+	return ""
+}
+
+// steps tells a timeline in words, with the labels that the nodes have in their versions.
+func (v *visit) steps(e enrollmentDetail) ([]timelineStep, error) {
+	labels := map[int]map[string]string{}
+	version := e.Version
+	if len(e.Timeline) > 0 {
+		version = e.Timeline[0].Version
+	}
+	var steps []timelineStep
+	for _, t := range e.Timeline {
+		if labels[t.Version] == nil {
+			nodes, err := v.gateway.nodes(v.r.Context(), e.JourneyID, t.Version)
+			if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
+				return nil, err
+			}
+			labels[t.Version] = map[string]string{}
+			for _, n := range nodes {
+				labels[t.Version][n.ID] = n.Label
+			}
+		}
+		name := func(id string) string { return cmp.Or(labels[t.Version][id], id) }
+		s := timelineStep{At: t.At, Node: name(t.NodeID), Next: name(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
+		s.Why, s.Raw = v.why(t)
+		if t.Version != version {
+			version, s.Version = t.Version, t.Version
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+var stepTones = map[string]string{
+	waypost.WhatSent: "ok", waypost.WhatMatched: "ok", waypost.WhatFailed: "bad", waypost.WhatSkipped: "warn", waypost.WhatDeferred: "warn",
+	waypost.WhatPaused: "warn", waypost.WhatResumed: "info", waypost.WhatEntered: "info",
+}
+
+// Reasons as journeys write them (docs/journeys.md, "How the timeline tells why").
+var (
+	reasonUntil  = regexp.MustCompile(`^(?:(.*); |event (.*) )?until (\S+Z)$`)
+	reasonArm    = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
+	reasonCase   = regexp.MustCompile(`^case (\d+): `)
+	reasonEvent  = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
+	reasonStatus = regexp.MustCompile(`^httpStatus (\d+)$`)
+)
+
+// why is the reason of an entry in words, and what of it is shown as the engine wrote it:
+// conditions of the journey's author and what came of them.
+func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
+	r := t.Reason
+	switch {
+	case r == "":
+		return "", ""
+	case t.What == waypost.WhatDeferred || r == "frequencyCap":
+		return v.t("deferred." + r), ""
+	case t.What == waypost.WhatPaused, t.What == waypost.WhatResumed, t.What == waypost.WhatExited && r == "canceled":
+		return v.t("enrollment.why." + r), ""
+	}
+	if m := reasonUntil.FindStringSubmatch(r); m != nil {
+		at, err := time.Parse(time.RFC3339, m[3])
+		if err != nil {
+			return "", r
+		}
+		until := at.In(v.chosen.Zone).Format(timeLayouts[v.chosen.Language])
+		if m[2] != "" {
+			return v.t("enrollment.why.eventUntil", "event", m[2], "time", until), ""
+		}
+		return v.t("enrollment.why.until", "time", until), m[1]
+	}
+	if m := reasonArm.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.arm", "arm", m[1], "weight", m[2], "all", m[3]), ""
+	}
+	if m := reasonStatus.FindStringSubmatch(r); m != nil {
+		return v.t("errorClass.httpStatus") + " " + m[1], ""
+	}
+	if m := reasonEvent.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.event", "event", m[1]), m[2]
+	}
+	if m := reasonCase.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.case", "case", m[1]), r[len(m[0]):]
+	}
+	if rest, otherwise := strings.CutPrefix(r, "otherwise"); otherwise {
+		return v.t("enrollment.why.otherwise"), strings.TrimPrefix(rest, "; ")
+	}
+	if t.What == waypost.WhatFailed {
+		return v.t("errorClass." + r), ""
+	}
+	return "", r
+}
+
+func (v *visit) pauseEnrollment() error  { return v.control("pause", nil) }
+func (v *visit) cancelEnrollment() error { return v.control("cancel", nil) }
+
+func (v *visit) resumeEnrollment() error {
+	return v.control("resume", map[string]string{"elapsedDelays": cmp.Or(v.r.PostFormValue("elapsedDelays"), "shift")})
+}
+
+func (v *visit) control(verb string, body any) error {
+	id := v.r.PathValue("id")
+	if err := v.gateway.controlEnrollment(v.r.Context(), id, verb, body); err != nil {
+		return err
+	}
+	v.flash("ok", v.t("enrollment.done."+verb))
+	return v.redirect("/enrollments/"+url.PathEscape(id), nil)
+}

@@ -1,0 +1,437 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// leadsPage is the data of the list of leads.
+type leadsPage struct {
+	Filters filterBar
+	Items   []waypost.Lead
+	More    string
+	Exports []link
+}
+
+var leadSorts = []waypost.LeadSort{waypost.SortCreatedAtDown, waypost.SortCreatedAt, waypost.SortUpdatedAtDown, waypost.SortUpdatedAt, waypost.SortLeadsIDDown, waypost.SortLeadsID}
+
+func (v *visit) leads() error {
+	filters, err := v.leadFilters()
+	if err != nil {
+		return err
+	}
+	query := filters.query(v.r)
+	if query.Get("sort") == "" && !query.Has("updatedFrom") && !query.Has("updatedTo") {
+		query.Set("sort", string(waypost.SortCreatedAtDown))
+	}
+	found, err := v.gateway.listLeads(v.r.Context(), query)
+	if err != nil {
+		return err
+	}
+	p := leadsPage{Filters: filters, Items: found.Items, More: filters.more(found.NextCursor)}
+	for _, format := range []string{"csv", "ndjson"} {
+		query := filters.values()
+		query.Set("format", format)
+		p.Exports = append(p.Exports, link{Path: "/leads/export?" + query.Encode(), Text: strings.ToUpper(format)})
+	}
+	return v.render(page{Name: "leads", Title: v.t("leads.title"), Place: "leads", Data: p})
+}
+
+// mostCustomFilters bounds the filters of custom fields that are offered.
+const mostCustomFilters = 6
+
+// leadFilters are the filters of leads; the most frequent custom fields have one each, and
+// so have those that the URL names.
+func (v *visit) leadFilters() (filterBar, error) {
+	var sorts []option
+	for _, s := range leadSorts {
+		sorts = append(sorts, option{string(s), v.t("leads.sort." + string(s))})
+	}
+	genders := []option{{"0", v.t("leads.gender.0")}, {"1", v.t("leads.gender.1")}, {"2", v.t("leads.gender.2")}}
+	filters := []filter{
+		{Name: "name", Label: v.t("leads.field.name"), Type: "search"},
+		{Name: "mobilePhone", Label: v.t("leads.field.mobilePhone"), Type: "tel"},
+		{Name: "email", Label: v.t("leads.field.email"), Type: "text"},
+		{Name: "externalId", Label: v.t("leads.field.externalId")},
+		{Name: "leadsGroup", Label: v.t("leads.field.leadsGroup"), Type: "number", Further: true},
+		{Name: "region", Label: v.t("leads.field.region"), Type: "number", Further: true},
+		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: genders, Further: true},
+		{Name: "birthday", Label: v.t("leads.birthdayFilter"), Further: true},
+		{Name: "createdFrom", Label: v.t("leads.createdFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
+		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
+		{Name: "updatedFrom", Label: v.t("leads.updatedFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
+		{Name: "updatedTo", Label: v.t("leads.updatedTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
+		{Name: "sort", Label: v.t("leads.order"), Type: "select", Options: sorts, Further: true},
+	}
+	names, err := v.gateway.leadFieldNames(v.r.Context())
+	if err != nil {
+		return filterBar{}, err
+	}
+	names = names[:min(len(names), mostCustomFilters)]
+	for name := range v.r.URL.Query() {
+		if custom, is := strings.CutPrefix(name, "customFields."); is && !slices.Contains(names, custom) {
+			names = append(names, custom)
+		}
+	}
+	for _, name := range names {
+		filters = append(filters, filter{Name: "customFields." + name, Label: name, Further: true})
+	}
+	return newFilterBar(v.r, filters...), nil
+}
+
+func (v *visit) exportLeads() error {
+	filters, err := v.leadFilters()
+	if err != nil {
+		return err
+	}
+	return v.download(waypost.GrantLeadsExport, "/v1/leads/export", filters.wire(), "leads")
+}
+
+// leadName is what a lead is called: its name, or its number if it is gone.
+func (v *visit) leadName(id int64) (string, error) {
+	l, _, err := v.gateway.lead(v.r.Context(), id)
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		return v.t("leads.number", "id", strconv.FormatInt(id, 10)), nil
+	}
+	return l.Name, err
+}
+
+// leadPage is the data of the page of one lead.
+type leadPage struct {
+	waypost.Lead
+	Facts       []fact
+	Enrollments []enrollmentAnswer
+	Journeys    names
+	MoreJourney bool
+	Story       []chapter
+	Cut         bool // what is older is left out of the story
+}
+
+// fact is a field of a lead. Short is the beginning of a long value, which is folded.
+type fact struct{ Name, Value, Short string }
+
+// longFact is from where on a value is folded, in bytes.
+const longFact = 240
+
+func newFact(name, value string) fact {
+	f := fact{Name: name, Value: value}
+	if len(value) > longFact {
+		f.Short = waypost.Clip(value, longFact/3)
+	}
+	return f
+}
+
+// chapter is one thing that happened to a lead.
+type chapter struct {
+	At                                   time.Time
+	Icon, Tone, What, Path, Detail, Node string
+}
+
+// mostChapters bounds each kind of what happened to a lead.
+const mostChapters = 100
+
+func (v *visit) leadID() (int64, error) {
+	id, err := strconv.ParseInt(v.r.PathValue("id"), 10, 64)
+	if err != nil {
+		return 0, waypost.Errorf(waypost.CodeNotFound, "id", "there is no such lead")
+	}
+	return id, nil
+}
+
+func (v *visit) lead() error {
+	id, err := v.leadID()
+	if err != nil {
+		return err
+	}
+	if v.r.URL.Query().Has("edit") {
+		return v.editLead(id)
+	}
+	ctx := v.r.Context()
+	l, _, err := v.gateway.lead(ctx, id)
+	if err != nil {
+		return err
+	}
+	p := leadPage{Lead: l, Facts: v.leadFacts(l)}
+	if p.Journeys, err = v.gateway.journeyNames(ctx); err != nil {
+		return err
+	}
+	of := url.Values{"leadsId": {strconv.FormatInt(id, 10)}, "limit": {strconv.Itoa(mostChapters)}}
+	enrolled, err := v.gateway.enrollmentsOf(ctx, of)
+	if err != nil {
+		return err
+	}
+	p.Enrollments, p.MoreJourney = enrolled.Items, enrolled.NextCursor != ""
+	sent, err := v.gateway.listDeliveries(ctx, of)
+	if err != nil {
+		return err
+	}
+	events, err := v.gateway.listEvents(ctx, of)
+	if err != nil {
+		return err
+	}
+	p.Story, p.Cut = v.story(p, sent, events)
+	return v.render(page{
+		Name: "lead", Title: l.Name, Place: "leads", Live: 8, Back: &link{Path: "/leads", Text: v.t("leads.title")}, Data: p,
+	})
+}
+
+// story merges what happened to a lead, newest first. Where one kind has more than was read,
+// the story ends with it: what is older would have gaps.
+func (v *visit) story(p leadPage, sent list[delivery], events list[event]) (story []chapter, cut bool) {
+	var floor time.Time
+	ends := func(more string, last time.Time) {
+		if more != "" && last.After(floor) {
+			floor, cut = last, true
+		}
+	}
+	add := func(c chapter) {
+		if !c.At.IsZero() {
+			story = append(story, c)
+		}
+	}
+	add(chapter{At: p.CreatedAt, Icon: "leads", What: v.t("leads.story.created")})
+	for _, e := range p.Enrollments {
+		name, path := p.Journeys.Of(e.JourneyID), "/enrollments/"+e.ID
+		add(chapter{At: e.CreatedAt, Icon: "journeys", Tone: "info", What: v.t("leads.story.entered"), Detail: name, Path: path})
+		add(chapter{At: e.EndedAt, Icon: "journeys", Tone: tone(e.Status), What: v.t("leads.story.left", "how", v.t("enrollment.status."+string(e.Status))), Detail: name, Path: path})
+	}
+	if n := len(p.Enrollments); n > 0 && p.MoreJourney {
+		ends("more", p.Enrollments[n-1].CreatedAt)
+	}
+	for _, d := range sent.Items {
+		what := v.t("status." + string(d.Status))
+		if d.ErrorClass != "" && d.Status != waypost.DeliverySucceeded {
+			what += " · " + v.t("errorClass."+d.ErrorClass)
+		}
+		add(chapter{At: d.At(), Icon: "deliveries", Tone: tone(d.Status), What: what, Detail: p.Journeys.Of(d.JourneyID), Node: d.NodeID, Path: "/deliveries/" + d.MessageID})
+	}
+	if n := len(sent.Items); n > 0 {
+		ends(sent.NextCursor, sent.Items[n-1].At())
+	}
+	for _, e := range events.Items {
+		add(chapter{At: e.AcceptedAt, Icon: "event", What: v.t("leads.story.event", "name", e.Name), Detail: clipped(string(e.Properties))})
+	}
+	if n := len(events.Items); n > 0 {
+		ends(events.NextCursor, events.Items[n-1].AcceptedAt)
+	}
+	slices.SortStableFunc(story, func(a, b chapter) int { return b.At.Compare(a.At) })
+	return slices.DeleteFunc(story, func(c chapter) bool { return c.At.Before(floor) }), cut
+}
+
+// clipped is JSON in a line, "" for an empty object.
+func clipped(text string) string {
+	if text == "{}" || text == "null" {
+		return ""
+	}
+	return waypost.Clip(text, 200)
+}
+
+// leadFields are the fields of a lead in the order of its pages, and how they are written.
+var leadFields = []struct{ name, kind string }{
+	{"name", "text"}, {"mobilePhone", "lines"}, {"email", "email"}, {"gender", "gender"}, {"birthday", "date"}, {"externalId", "text"}, {"openId", "text"},
+	{"region", "number"}, {"leadsGroup", "number"}, {"wechat", "text"}, {"qq", "text"}, {"telephone", "tel"}, {"company", "text"},
+	{"companyPhone", "tel"}, {"companyEmail", "email"}, {"companyWebsite", "text"}, {"address", "area"}, {"remark", "area"},
+}
+
+// leadValues are a lead's fields as texts.
+func leadValues(l waypost.Lead) (url.Values, error) {
+	text, err := json.Marshal(l.LeadFields)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil, err
+	}
+	values := url.Values{}
+	for _, f := range leadFields {
+		raw := members[f.name]
+		var s string
+		switch {
+		case string(raw) == "null":
+		case f.kind == "lines":
+			values.Set(f.name, strings.Join(l.MobilePhone, "\n"))
+		case json.Unmarshal(raw, &s) == nil:
+			values.Set(f.name, s)
+		default:
+			values.Set(f.name, string(raw))
+		}
+	}
+	return values, nil
+}
+
+// leadFacts are the fields that are set.
+func (v *visit) leadFacts(l waypost.Lead) (facts []fact) {
+	values, err := leadValues(l)
+	if err != nil {
+		return nil
+	}
+	for _, f := range leadFields {
+		value := values.Get(f.name)
+		if f.kind == "gender" && value != "" {
+			value = v.t("leads.gender." + value)
+		}
+		if f.name != "name" && value != "" {
+			facts = append(facts, newFact(v.t("leads.field."+f.name), value))
+		}
+	}
+	custom := newPairs("", l.CustomFields)
+	for _, row := range custom.Rows {
+		if row.Kind == "boolean" {
+			row.Value = v.t("leads.is." + row.Value)
+		}
+		facts = append(facts, newFact(row.Name, row.Value))
+	}
+	return facts
+}
+
+// leadForm is the data of the page on which a lead is written.
+type leadForm struct {
+	ID      string // "" of a new one
+	ETag    string
+	Fields  []field
+	Custom  pairs
+	General string
+}
+
+func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) leadForm {
+	p := leadForm{Custom: custom.mark(faults).withSpare()}
+	p.Custom.Label, p.Custom.Hint = v.t("leads.field.customFields"), v.t("leads.customHint")
+	p.Custom.Kinds = []option{{"text", v.t("pairs.text")}, {"number", v.t("pairs.number")}, {"boolean", v.t("pairs.boolean")}}
+	for _, f := range leadFields {
+		in := field{Name: f.name, Label: v.t("leads.field." + f.name), Value: form.Get(f.name), Type: f.kind, Fault: faultOf(faults, f.name), Required: f.name == "name", Complete: "off"}
+		switch f.kind {
+		case "lines":
+			in.Type, in.Hint = "area", v.t("leads.phoneHint")
+		case "gender":
+			in.Type, in.Options = "select", []option{{"", v.t("leads.notSet")}, {"0", v.t("leads.gender.0")}, {"1", v.t("leads.gender.1")}, {"2", v.t("leads.gender.2")}}
+		}
+		p.Fields = append(p.Fields, in)
+	}
+	return p
+}
+
+func (v *visit) renderLeadForm(p leadForm, title string, back *link) error {
+	status := 0
+	if v.r.Method == http.MethodPost {
+		status = http.StatusBadRequest
+	}
+	return v.render(page{Name: "lead_form", Title: title, Place: "leads", Back: back, Status: status, Scripts: []string{"pairs.js"}, Data: p})
+}
+
+func (v *visit) newLead() error {
+	return v.renderLeadForm(v.newLeadForm(nil, newPairs("customFields", nil), nil), v.t("leads.new"), &link{Path: "/leads", Text: v.t("leads.title")})
+}
+
+func (v *visit) editLead(id int64) error {
+	l, etag, err := v.gateway.lead(v.r.Context(), id)
+	if err != nil {
+		return err
+	}
+	values, err := leadValues(l)
+	if err != nil {
+		return err
+	}
+	p := v.newLeadForm(values, newPairs("customFields", l.CustomFields), nil)
+	p.ID, p.ETag = strconv.FormatInt(id, 10), etag
+	return v.renderLeadForm(p, v.t("leads.edit"), &link{Path: "/leads/" + p.ID, Text: l.Name})
+}
+
+// leadBody is the lead that a form describes: every field, null where it is empty.
+func leadBody(form url.Values, before map[string]any) (body map[string]any, custom pairs) {
+	body = map[string]any{}
+	for _, f := range leadFields {
+		value := strings.ReplaceAll(form.Get(f.name), "\r\n", "\n")
+		if f.kind != "area" {
+			value = strings.TrimSpace(value)
+		}
+		switch n, err := strconv.ParseInt(value, 10, 64); {
+		case value == "":
+			body[f.name] = nil
+		case f.kind == "lines":
+			body[f.name] = strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune("\n;,；，、", r) })
+		case (f.kind == "number" || f.kind == "gender") && err == nil:
+			body[f.name] = n
+		default:
+			body[f.name] = value
+		}
+	}
+	custom = pairsOf("customFields", form)
+	body["customFields"] = merging(custom.object(), before)
+	return body, custom
+}
+
+func (v *visit) createLead() error {
+	if err := v.r.ParseForm(); err != nil {
+		return err
+	}
+	body, custom := leadBody(v.r.PostForm, nil)
+	made, err := v.gateway.createLead(v.r.Context(), withoutNull(body))
+	if err == nil {
+		v.flash("ok", v.t("leads.created"))
+		return v.redirect("/leads/"+strconv.FormatInt(made.LeadsID, 10), nil)
+	}
+	return v.leadFault(err, "", "", custom, v.t("leads.new"), &link{Path: "/leads", Text: v.t("leads.title")})
+}
+
+func (v *visit) saveLead() error {
+	id, err := v.leadID()
+	if err != nil {
+		return err
+	}
+	if err := v.r.ParseForm(); err != nil {
+		return err
+	}
+	ctx, form := v.r.Context(), v.r.PostForm
+	l, _, err := v.gateway.lead(ctx, id)
+	if err != nil {
+		return err
+	}
+	body, custom := leadBody(form, l.CustomFields)
+	err = v.gateway.when(form.Get("etag")).patchLead(ctx, id, body)
+	path := "/leads/" + strconv.FormatInt(id, 10)
+	if err == nil {
+		v.flash("ok", v.t("leads.saved"))
+		return v.redirect(path, nil)
+	}
+	return v.leadFault(err, strconv.FormatInt(id, 10), form.Get("etag"), custom, v.t("leads.edit"), &link{Path: path, Text: l.Name})
+}
+
+// leadFault shows the form again, with what is wrong.
+func (v *visit) leadFault(err error, id, etag string, custom pairs, title string, back *link) error {
+	changed := waypost.CodeOf(err) == waypost.CodePreconditionFailed
+	faults, general, err := faultsOf(err)
+	if err != nil {
+		return err
+	}
+	p := v.newLeadForm(v.r.PostForm, custom, faults)
+	p.ID, p.ETag, p.General = id, etag, general
+	if changed {
+		p.General = v.t("form.changed")
+	}
+	return v.renderLeadForm(p, title, back)
+}
+
+func (v *visit) deleteLead() error {
+	id, err := v.leadID()
+	if err != nil {
+		return err
+	}
+	ctx := v.r.Context()
+	_, etag, err := v.gateway.lead(ctx, id)
+	if err == nil {
+		err = v.gateway.when(etag).deleteLead(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	v.flash("ok", v.t("leads.deleted"))
+	return v.redirect("/leads", nil)
+}

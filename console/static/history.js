@@ -1,0 +1,67 @@
+// The history of a webhook as two plots: attempts as bars, how long they took as lines. The
+// numbers stand in the table beside them. uPlot is a script of its own, which has run before.
+/* global uPlot */
+const box = document.querySelector("[data-plots]");
+const height = 180; // pixels
+
+// colour is what a colour of console.css is in the theme of now.
+function colour(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
+}
+
+let plots = [];
+
+function draw() {
+  for (const plot of plots) plot.destroy();
+  const series = JSON.parse(box.dataset.plots);
+  const times = series.map((one) => Date.parse(one.from) / 1000);
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
+  const common = (target) => ({
+    width: Math.max(240, target.clientWidth), height, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
+    cursor: { y: false, points: { size: 6 } }, legend: { live: true },
+  });
+  const make = (name, options, values) => {
+    const target = box.querySelector(`[data-plot="${name}"]`);
+    return new uPlot({ ...common(target), ...options }, values, target);
+  };
+  const bars = uPlot.paths.bars({ size: [0.7, 24] });
+  const ms = (value) => (value === null || value === undefined ? "–" : value < 1000 ? `${value} ms` : `${(value / 1000).toFixed(1)} s`);
+  const whole = series.map((one) => one.succeeded + one.failed);
+  plots = [
+    make("attempts", {
+      scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+      axes: [axis, { ...axis, size: 56 }],
+      series: [
+        { label: box.dataset.time },
+        { label: box.dataset.failed, stroke: colour("bad"), fill: colour("bad"), paths: bars, points: { show: false }, value: (_, v, __, i) => (i === null ? "–" : series[i].failed) },
+        { label: box.dataset.succeeded, stroke: colour("ok"), fill: colour("ok"), paths: bars, points: { show: false } },
+      ],
+    }, [times, whole, series.map((one) => one.succeeded)]),
+    make("latency", {
+      scales: { y: { range: (_, low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
+      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(ms) }],
+      series: [
+        { label: box.dataset.time },
+        { label: box.dataset.p50, stroke: colour("accent"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
+        { label: box.dataset.p99, stroke: colour("warn"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
+      ],
+    }, [times, series.map((one) => one.p50Ms), series.map((one) => one.p99Ms)]),
+  ];
+}
+
+if (box) {
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let width = box.clientWidth;
+  new ResizeObserver(() => {
+    if (box.clientWidth === width) return;
+    width = box.clientWidth;
+    draw();
+  }).observe(box);
+}
