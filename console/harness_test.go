@@ -100,6 +100,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer != nil && answer(w, r) {
 		return
 	}
+	if strings.HasSuffix(r.URL.Path, "/export") {
+		w.Header().Set(http.TrailerPrefix+"X-Waypost-Count", "0") // what tells that all was sent
+	}
 	io.WriteString(w, `{"items":[],"nextCursor":null}`)
 }
 
