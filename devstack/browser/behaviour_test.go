@@ -12,7 +12,9 @@ import (
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/deliveries", browser.Look{})
-	p.Do(chromedp.SetValue(chromedp.CSS(`select[name="status"]`), "failed"))
+	p.Do(chromedp.Click(chromedp.CSS(".several > summary")))
+	p.Do(chromedp.Click(chromedp.CSS(`input[name="status"][value="failed"]`)))
+	p.Do(chromedp.Click(chromedp.CSS(".filter-actions button")))
 	p.Until(`location.search === "?status=failed" && document.readyState === "complete"`)
 	if got := browser.Eval[[]string](p, `[...new Set([...document.querySelectorAll("tbody .badge")].map((b) => b.textContent))]`); len(got) != 1 || got[0] != "Failed" {
 		t.Errorf("the list has %q", got)
@@ -27,7 +29,7 @@ func TestMore(t *testing.T) {
 	before := browser.Eval[int](p, rows)
 	p.Do(chromedp.Click(chromedp.CSS("[data-more]")))
 	p.Until(rows + " > " + "50")
-	if got := browser.Eval[int](p, `new Set([...document.querySelectorAll("[data-copy]")].map((b) => b.dataset.copy)).size`); got <= before || got != browser.Eval[int](p, rows) {
+	if got := browser.Eval[int](p, `new Set([...document.querySelectorAll('tbody a[href^="/deliveries/msg_"]')].map((a) => a.href)).size`); got <= before || got != browser.Eval[int](p, rows) {
 		t.Errorf("%d ids in %d rows, %d before", got, browser.Eval[int](p, rows), before)
 	}
 	if browser.Eval[bool](p, `document.querySelector("#deliveries").hasAttribute("data-live")`) {

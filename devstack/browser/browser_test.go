@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -88,17 +89,25 @@ const (
 	maxCanvas = 300 << 10
 )
 
-// Every page, in both languages and themes, at a desk and on a phone: without a complaint of
-// the browser, accessible, small.
+// looks are those that each test of all pages takes: both languages and themes, at a desk and
+// on a phone. Pictures are made of all of furtherLooks, too.
+var looks, furtherLooks = map[string]browser.Look{
+	"en-light": {Language: "en", Theme: "light"}, "zh-dark-phone": {Language: "zh", Theme: "dark", Phone: true},
+}, map[string]browser.Look{
+	"zh-dark": {Language: "zh", Theme: "dark"}, "zh-light": {Language: "zh", Theme: "light"}, "en-dark": {Language: "en", Theme: "dark"},
+	"en-light-phone": {Language: "en", Theme: "light", Phone: true},
+}
+
+// Every page: without a complaint of the browser, accessible, small.
 func TestPages(t *testing.T) {
 	t.Parallel()
+	all := maps.Clone(looks)
+	if os.Getenv("WAYPOST_TEST_SCREENSHOTS") != "" {
+		maps.Copy(all, furtherLooks)
+	}
 	for _, page := range append(signedOut, pages...) {
 		path := resolve(t, page.path)
-		for name, look := range map[string]browser.Look{
-			"en-light": {Language: "en", Theme: "light"}, "zh-dark": {Language: "zh", Theme: "dark"},
-			"zh-light": {Language: "zh", Theme: "light"}, "en-dark": {Language: "en", Theme: "dark"},
-			"en-light-phone": {Language: "en", Theme: "light", Phone: true}, "zh-dark-phone": {Language: "zh", Theme: "dark", Phone: true},
-		} {
+		for name, look := range all {
 			t.Run(page.name+"/"+name, func(t *testing.T) {
 				look.SignedOut = slices.Contains(signedOut, page)
 				p := browser.Open(t, path, look)
