@@ -21,7 +21,7 @@ func consoleConfig(t *testing.T) config.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := db.CreateApplication(t.Context(), waypost.Application{Org: "acme", Name: "console", Grants: []waypost.Grant{"*"}})
+	made, err := db.CreateApplication(t.Context(), "", waypost.Application{Org: "acme", Name: "console", Grants: []waypost.Grant{"*"}})
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

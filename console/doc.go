@@ -15,7 +15,7 @@
 //   - what a person has chosen: preferences.go
 //   - the pages of resources: overview.go, journeys.go (outline.go,
 //     edit.go), launches.go, deliveries.go, enrollments.go, webhooks.go, webhook_form.go,
-//     leads.go, imports.go, articles.go, users.go; the calls of journeys and launches: journeys_api.go
+//     leads.go, imports.go, articles.go, users.go, audit.go; the calls of journeys and launches: journeys_api.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

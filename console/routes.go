@@ -106,6 +106,8 @@ var routes = []route{
 	{"POST", "/launches/{id}/resume", waypost.RoleMarketer, controlLaunch("resume")},
 	{"POST", "/launches/{id}/cancel", waypost.RoleMarketer, controlLaunch("cancel")},
 
+	{"GET", "/audit", waypost.RoleAdmin, (*visit).audit},
+
 	{"GET", "/users", waypost.RoleAdmin, (*visit).users},
 	{"POST", "/users", waypost.RoleAdmin, (*visit).addUser},
 	{"POST", "/users/{id}/role", waypost.RoleAdmin, (*visit).changeRole},

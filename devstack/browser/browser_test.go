@@ -40,6 +40,8 @@ var pages = []struct{ name, path string }{
 	{"launches", "/launches"},
 	{"launch", "{launch}"},
 	{"users", "/users"},
+	{"audit", "/audit"},
+	{"audit-none", "/audit?actor=nobody"},
 
 	{"delivery", "{/deliveries?status=failed /deliveries/msg_}"},
 	{"enrollment", "{/leads/5 /enrollments/enr_}"},

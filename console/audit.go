@@ -1,0 +1,68 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// auditEntry is an entry of the audit log.
+type auditEntry struct {
+	At          time.Time       `json:"at"`
+	Application string          `json:"application"`
+	Actor       string          `json:"actor"`
+	Action      string          `json:"action"`
+	Target      string          `json:"target"`
+	Before      json.RawMessage `json:"before"`
+	After       json.RawMessage `json:"after"`
+	RequestID   string          `json:"requestId"`
+}
+
+// Was and Is are the two sides of the change as people read them, "" for nothing.
+func (e auditEntry) Was() string { return indented(e.Before) }
+func (e auditEntry) Is() string  { return indented(e.After) }
+
+// Path is where the target has a page, "" if it has none.
+func (e auditEntry) Path() string {
+	if strings.HasPrefix(e.Action, "lead.") && strings.Trim(e.Target, "0123456789") == "" {
+		return "/leads/" + e.Target
+	}
+	for prefix, path := range map[string]string{
+		waypost.PrefixJourney: "/journeys/", waypost.PrefixLaunch: "/launches/", waypost.PrefixWebhook: "/webhooks/",
+		waypost.PrefixEnrollment: "/enrollments/", waypost.PrefixMessage: "/deliveries/",
+	} {
+		if strings.HasPrefix(e.Target, prefix) && !strings.HasSuffix(e.Action, ".delete") {
+			return path + e.Target
+		}
+	}
+	return ""
+}
+
+func (g gateway) listAudit(ctx context.Context, query url.Values) (list[auditEntry], error) {
+	return get[list[auditEntry]](ctx, g, waypost.GrantAuditRead, "/v1/audit", query)
+}
+
+// auditPage is the data of the audit log.
+type auditPage struct {
+	Filters filterBar
+	Items   []auditEntry
+	More    string
+}
+
+func (v *visit) audit() error {
+	filters := newFilterBar(v.r,
+		filter{Name: "actor", Label: v.t("audit.actor"), Type: "search"},
+		filter{Name: "target", Label: v.t("audit.target"), Type: "search"},
+		filter{Name: "from", Label: v.t("audit.from"), Type: "datetime-local", Zone: v.chosen.Zone},
+		filter{Name: "to", Label: v.t("audit.to"), Type: "datetime-local", Zone: v.chosen.Zone},
+	)
+	found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
+	if err != nil {
+		return err
+	}
+	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: auditPage{filters, found.Items, filters.more(found.NextCursor)}})
+}
