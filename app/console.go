@@ -64,6 +64,9 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 	p.stop.push(func() { _ = listener.Close() })
 	if cfg.URL == "" {
 		cfg.URL = "http://" + listener.Addr().String()
+		if p.cert != nil {
+			cfg.URL = "https://" + listener.Addr().String()
+		}
 	}
 	handler, err := console.New(console.Options{
 		Gateway:        client.New(gatewayURL, signature.Key{AccessKey: cfg.AccessKey, SecretKey: string(cfg.SecretKey)}),

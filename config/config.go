@@ -132,8 +132,13 @@ type Console struct {
 	Roles        RoleClaims `env:"WAYPOST_CONSOLE_OIDC_ROLES"`
 }
 
-// Page is what browsers know the console by.
-func (c Console) Page() string { return cmp.Or(c.URL, "http://"+c.Addr) }
+// ConsoleURL is what browsers know the console by.
+func (c Config) ConsoleURL() string {
+	if c.Console.URL == "" && c.TLS.Cert != "" {
+		return "https://" + c.Console.Addr
+	}
+	return cmp.Or(c.Console.URL, "http://"+c.Console.Addr)
+}
 
 // RoleClaims are claims of people, each with the role that it gives them.
 type RoleClaims []RoleClaim

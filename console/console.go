@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ type Attempts interface {
 	// how long until the next one may be made, and this one was not counted.
 	Try(ctx context.Context, key string, free int) (wait time.Duration, err error)
 	Forget(ctx context.Context, key string) error
+	// Undo takes back one try of a key.
+	Undo(ctx context.Context, key string) error
 }
 
 // Options are what a console needs.
@@ -146,7 +149,7 @@ func (c *console) headers(next http.Handler) http.Handler {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		most := int64(maxBody)
-		if r.URL.Path == uploadPath {
+		if r.URL.Path == uploadPath && slices.Contains(uploadKinds, r.Header.Get("Content-Type")) { // a form is parsed before it is known who asks
 			most = maxUpload
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, most)

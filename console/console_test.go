@@ -128,6 +128,36 @@ func TestGatewayAway(t *testing.T) {
 	}
 }
 
+// A form that is too large, or is not whole, does nothing; an empty one would redeliver all that
+// has failed. Nobody sends a large one before they have signed in.
+func TestFormsAreWhole(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	v, _ := s.as(waypost.RoleMarketer)
+	for path, who := range map[string]*visitor{"/deliveries/redeliver": v, uploadPath: s.guest()} {
+		s.take()
+		got := who.post(path, url.Values{"filter": {strings.Repeat("a", maxBody)}})
+		if want := map[*visitor]int{v: http.StatusRequestEntityTooLarge}[who]; want != 0 && got.Status != want || len(s.take()) > 0 {
+			t.Errorf("%s: HTTP %d", path, got.Status)
+		}
+	}
+	for _, form := range []string{"filter=%zz", "filter=a;b"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/deliveries/redeliver", strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer, err := v.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest || len(s.take()) > 0 {
+			t.Errorf("%s: HTTP %d", form, answer.StatusCode)
+		}
+	}
+}
+
 // A page that has not changed is not sent again.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,8 @@ func (v *visit) jsonFault(err error) error {
 		v.status, said = statuses[asked.Code], *asked
 	} else if errors.As(err, new(refused)) {
 		v.status, said.Message = http.StatusForbidden, v.t("errors.refused.text")
+	} else if errors.Is(err, errSignIn) {
+		v.status, said.Message = http.StatusUnauthorized, v.t("signIn.title")
 	}
 	body, err := json.Marshal(map[string]any{"message": said.Message, "target": said.Target, "detail": said.Details})
 	if err != nil {
@@ -213,6 +215,7 @@ type publishPage struct {
 	Problems []waypost.Detail
 	Diff     *difference // nil for the first version
 	Next     int         // the number of the version that it becomes
+	Seen     string      // the draft that is shown, as its ETag
 }
 
 func (v *visit) reviewPublish() error {
@@ -220,7 +223,7 @@ func (v *visit) reviewPublish() error {
 	if err != nil {
 		return err
 	}
-	data := publishPage{Head: h, Next: h.Journey.PublishedVersion + 1}
+	data := publishPage{Head: h, Next: h.Journey.PublishedVersion + 1, Seen: etagOf(h.Journey.Draft)}
 	err = together(func() (err error) {
 		data.Problems, err = v.problems(h.Journey.ID)
 		return err
@@ -240,8 +243,16 @@ func (v *visit) reviewPublish() error {
 
 func (v *visit) publish() error {
 	id := v.r.PathValue("id")
+	now, err := v.gateway.journey(v.r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if etagOf(now.Draft) != v.r.PostFormValue("seen") {
+		v.flash("bad", v.t("form.changed"))
+		return v.redirect("/journeys/"+id+"/publish", nil)
+	}
 	var made version
-	err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, journeysPath+url.PathEscape(id)+"/publish", nil, &made)
+	err = v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, journeysPath+url.PathEscape(id)+"/publish", nil, &made)
 	if len(detailsOf(err)) > 0 { // somebody has changed the draft meanwhile: the page says what is wrong
 		return v.redirect("/journeys/"+id+"/publish", nil)
 	}

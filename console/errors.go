@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"waypost"
 )
@@ -39,6 +40,10 @@ const statusGone = 499
 // fail answers with an error: a page that says what it means, with the id of the request.
 func (v *visit) fail(err error) {
 	if errors.Is(err, errSignIn) {
+		if strings.HasSuffix(v.r.URL.Path, ".json") { // a script would take the sign-in page for an answer
+			_ = v.jsonFault(err)
+			return
+		}
 		v.askToSignIn()
 		return
 	}
@@ -74,6 +79,8 @@ func (v *visit) fail(err error) {
 			say(http.StatusBadGateway, v.t("errors.key.title"), v.t("errors.key.text"))
 		}
 	}
+	// A form would be sent once more; that of a launch has a key, by which it launches once.
+	p.Again = p.Again && (v.r.Method == http.MethodGet || v.r.PostFormValue("key") != "")
 	v.log = append(v.log, slog.String("error", err.Error()))
 	if err := v.render(page{Name: "error", Title: p.Title, Status: p.Status, Data: p}); err != nil {
 		v.status = http.StatusInternalServerError

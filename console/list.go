@@ -87,6 +87,9 @@ func newFilterBar(r *http.Request, filters ...filter) filterBar {
 		bar.Shown = bar.Shown || f.Further && f.Value != ""
 	}
 	for i := range bar.Filters {
+		if bar.Filters[i].Type != "id" {
+			continue
+		}
 		without := bar.values()
 		without.Del(bar.Filters[i].Name)
 		bar.Filters[i].without = bar.at(without)

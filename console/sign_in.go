@@ -122,6 +122,10 @@ func (v *visit) signInByPassword() error {
 	if err := v.Attempts.Forget(ctx, "user "+email); err != nil {
 		return away{err}
 	}
+	// Not forgotten: with an account of their own, nobody guesses more passwords of others.
+	if err := v.Attempts.Undo(ctx, "address "+v.address()); err != nil {
+		return away{err}
+	}
 	if err := v.begin(u, "password"); err != nil {
 		return err
 	}

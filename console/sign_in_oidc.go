@@ -87,7 +87,8 @@ func (i *issuer) find(ctx context.Context) (*oidc.Provider, *oauth2.Config, erro
 	}, nil
 }
 
-// goToIssuer sends the browser to the issuer. What it must come back with is in the session.
+// goToIssuer sends the browser to the issuer. What it must come back with is in
+// cookies: nobody fills Redis before a sign-in.
 func (v *visit) goToIssuer() error {
 	if v.issuer == nil {
 		return v.notFound()
@@ -98,9 +99,9 @@ func (v *visit) goToIssuer() error {
 		return v.issuerFailed(err)
 	}
 	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
-	v.sessions.Put(ctx, "state", state)
-	v.sessions.Put(ctx, "nonce", nonce)
-	v.sessions.Put(ctx, "verifier", verifier)
+	v.keep("state", state, issuerVisit)
+	v.keep("nonce", nonce, issuerVisit)
+	v.keep("verifier", verifier, issuerVisit)
 	v.keep("back", localPath(v.r.URL.Query().Get("back")), issuerVisit) // its filters may be about people
 	return v.redirect(at.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil)
 }
@@ -112,10 +113,10 @@ func (v *visit) returnFromIssuer() error {
 	}
 	ctx := v.r.Context()
 	query := v.r.URL.Query()
-	state, nonce, verifier := v.sessions.PopString(ctx, "state"), v.sessions.PopString(ctx, "nonce"), v.sessions.PopString(ctx, "verifier")
+	state, nonce, verifier := v.take("state"), v.take("nonce"), v.take("verifier")
 	back := localPath(v.take("back"))
 	if state == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(state)) != 1 {
-		return v.issuerFailed(errors.New("the state is not the one of this session"))
+		return v.issuerFailed(errors.New("the state is not the one of this browser"))
 	}
 	if says := query.Get("error"); says != "" {
 		return v.issuerFailed(fmt.Errorf("the issuer says %.200q", says))
@@ -175,7 +176,7 @@ func (i *issuer) role(claims map[string]any) (role waypost.Role) {
 
 // userOf is the user whom claims are of: known by the e-mail address that the issuer has
 // verified, or made because a claim gives a role. A role that claims give replaces the one
-// that the user had.
+// that the user had. One whom no claim gives a role any more keeps it.
 func (v *visit) userOf(ctx context.Context, claims map[string]any) (u waypost.User, err error) {
 	email, _ := claims["email"].(string)
 	email = strings.ToLower(strings.TrimSpace(email))

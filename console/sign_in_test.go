@@ -153,6 +153,12 @@ func TestLockOut(t *testing.T) {
 	if got := try(u.Email, secret, "192.0.2.99"); got.Status != http.StatusSeeOther {
 		t.Errorf("the right one in its time: HTTP %d", got.Status)
 	}
+	// Who has the right password has not guessed: an office shares an address.
+	for range freeAddressTries + 5 {
+		if got := try(other.Email, secret, "203.0.113.5"); got.Status != http.StatusSeeOther {
+			t.Fatalf("the right password again: HTTP %d", got.Status)
+		}
+	}
 	// From one address, the users that are guessed do not matter.
 	for i := range freeAddressTries {
 		try(fmt.Sprintf("nobody%d@example.com", i), "wrong", "198.51.100.7")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -59,14 +60,36 @@ func (v *visit) enter(least waypost.Role) error {
 	if err := v.findUser(); err != nil {
 		return err
 	}
-	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id}
-	switch {
-	case least == anyone || v.user.Role.Reaches(least):
-		return nil
-	case v.user.ID == "":
-		return errSignIn
+	if least != anyone && !v.user.Role.Reaches(least) {
+		if v.user.ID == "" {
+			return errSignIn
+		}
+		return refused{}
 	}
-	return refused{}
+	if err := v.readForm(); err != nil {
+		return err
+	}
+	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id}
+	return nil
+}
+
+// readForm reads the form of a POST: one that did not arrive whole must not pass for an empty
+// one.
+func (v *visit) readForm() error {
+	if v.r.Method != http.MethodPost {
+		return nil
+	}
+	err := v.r.ParseForm()
+	if err == nil {
+		err = v.r.ParseMultipartForm(maxBody)
+	}
+	switch {
+	case err == nil || errors.Is(err, http.ErrNotMultipart):
+		return nil
+	case errors.As(err, new(*http.MaxBytesError)):
+		return err
+	}
+	return waypost.Errorf(waypost.CodeBadRequest, "", "the form did not arrive whole: %s", err)
 }
 
 // stage is the one that the request works in: a form says which one its page showed, so that

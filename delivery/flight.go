@@ -174,9 +174,6 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
 	told := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
-	if !outcome.Succeed {
-		r.announceFailing(context.WithoutCancel(ctx), r.batch.Scope, r.hook)
-	}
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}
@@ -189,6 +186,9 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	r.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
 		fl.err = r.recorder.record(record)
+	}
+	if !outcome.Succeed {
+		r.announceFailing(context.WithoutCancel(ctx), r.batch.Scope, r.hook)
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = r.correct(fl.result, it.AttemptRound())

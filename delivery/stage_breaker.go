@@ -50,9 +50,9 @@ type pass struct {
 	ticket  int64
 }
 
-// preparation is how long a probe may take until its POST begins: the other items'
-// deferrals and its attempt are recorded first.
-const preparation = 2*writeTime + 5*time.Second
+// preparation is how long a probe may take until its POST begins: the opening is announced,
+// and the other items' deferrals and its attempt are recorded first.
+const preparation = 3*writeTime + 5*time.Second
 
 // askBreaker holds back what the breaker does not admit.
 func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
@@ -88,13 +88,13 @@ func (e *Engine) announceFailing(ctx context.Context, sc waypost.Scope, hook way
 	if last, known := e.failing.Get(circuit); known && last.Equal(opened) {
 		return
 	}
+	e.failing.Add(circuit, opened) // before it is written: many attempts fail at once
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	if err := e.store.AnnounceFailing(ctx, sc, hook.ID, opened); err != nil {
+		e.failing.Remove(circuit)
 		e.log.Error("announce that a webhook is failing; will retry with its next message", "webhook", hook.ID, "error", err)
-		return
 	}
-	e.failing.Add(circuit, opened)
 }
 
 // waitedForBreaker tells whether the message waits for the breaker, by what is recorded.

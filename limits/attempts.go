@@ -50,6 +50,16 @@ func (a *Attempts) Try(ctx context.Context, key string, free int) (wait time.Dur
 	return time.Duration(ms) * time.Millisecond, err
 }
 
+// undoScript takes a try back, with the wait that it began.
+var undoScript = redis.NewScript(`
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DECR', KEYS[1]) end
+return redis.call('DEL', KEYS[2])`)
+
+// Undo takes back one try of a key, which was no guess.
+func (a *Attempts) Undo(ctx context.Context, key string) error {
+	return undoScript.Run(ctx, a.redis, attemptKeys(key)).Err()
+}
+
 // Forget ends the count of a key, whose owner has shown to be who they say.
 func (a *Attempts) Forget(ctx context.Context, key string) error {
 	return a.redis.Del(ctx, attemptKeys(key)...).Err()

@@ -36,6 +36,10 @@ func TestSessions(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// The answer of a request that began before stores it once more.
+	if err := s.CommitCtx(ctx, "b", []byte("x"), time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
 	if _, found, err := s.FindCtx(ctx, "b"); err != nil || found {
 		t.Errorf("deleted: %v, %v", found, err)
 	}

@@ -418,6 +418,12 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (ch
 	if len(ids) == 0 {
 		return false, nil
 	}
+	// What was settled before its row was locked has completed, and was told so.
+	var open []string
+	err = tx.NewSelect().Model((*launchRow)(nil)).Column("id").Where("id IN (?) AND ended = ''", bun.List(ids)).Order("id").Scan(ctx, &open)
+	if ids = open; err != nil || len(ids) == 0 {
+		return false, err
+	}
 	now := s.time()
 	rows := mapped(ids, func(id string) controlRow { return sweptCancel(id, now) })
 	if _, err := tx.NewInsert().Model(&rows).Returning("NULL").Exec(ctx); err != nil {

@@ -86,6 +86,7 @@ func (s *Store) SettleLaunches(ctx context.Context) (more bool, err error) {
 // those that have not ended pass over them. It returns how many.
 func (s *Store) settleLaunches(ctx context.Context) (n int, err error) {
 	err = s.writeRows(ctx, settledAtOnce, func(ctx context.Context, tx bun.Tx) error {
+		n = 0 // of a try before
 		var ids []string
 		q := tx.NewSelect().Model((*launchRow)(nil)).Column("id").
 			Where("la.ended = '' AND la.cron IS NULL AND la.done_at IS NOT NULL AND NOT " + launchActive).Order("id").Limit(settledAtOnce)

@@ -139,6 +139,7 @@ func (s *Store) TellSubscriptions(ctx context.Context, limit int) (batches []way
 		return nil, false, err
 	}
 	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
+		batches, more = nil, false // of a try before
 		var rows []announcementRow
 		q := tx.NewSelect().Model(&rows).Order("id").Limit(int64(max(1, limit)))
 		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx); err != nil || len(rows) == 0 {

@@ -124,7 +124,7 @@ func (c *cli) usersDisable() *cobra.Command {
 
 // printLink shows a sign-in link, which cannot be read again.
 func (c *cli) printLink(cfg config.Config, u waypost.User, token string) error {
-	link := cfg.Console.Page() + "/sign-in/link?token=" + token
+	link := cfg.ConsoleURL() + "/sign-in/link?token=" + token
 	if c.output == outputJSON {
 		return c.printJSON(map[string]any{"id": u.ID, "org": u.Org, "email": u.Email, "name": u.Name, "role": u.Role, "link": link})
 	}

@@ -72,6 +72,7 @@ export class Saver {
 
   private async send(leaving: boolean): Promise<void> {
     clearTimeout(this.timer);
+    this.timer = undefined;
     const d = this.wanted;
     if (!d || this.sending) return; // the end of what is sent now sends the rest
     this.sending = true;
@@ -86,7 +87,7 @@ export class Saver {
       if (answer.ok) {
         this.etag = answer.headers.get("ETag") ?? "";
         this.stored = d;
-        this.onState({ is: "saved" });
+        this.onState({ is: this.wanted ? "unsaved" : "saved" });
         void this.look();
       } else if (answer.status === 412) {
         this.onState({ is: "conflict" });
