@@ -142,7 +142,7 @@ func TestProfileHasTheMembers(t *testing.T) {
 	if err := json.Unmarshal(b, &members); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"url", "accessKey", "secretKey", "searchToken", "temporalUI", "temporalAddress", "receiver", "webhookId", "journeyId", "tenantId"} {
+	for _, name := range []string{"url", "accessKey", "secretKey", "searchToken", "temporalUI", "temporalAddress", "receiver", "webhookId", "journeyId", "tenantId", "console"} {
 		if _, ok := members[name]; !ok {
 			t.Errorf("%s is missing", name)
 		}
