@@ -71,19 +71,41 @@ func (g gateway) when(etag string) gateway {
 	return g
 }
 
-// tagged reads one resource with its ETag.
-func tagged[T any](ctx context.Context, g gateway, grant waypost.Grant, path string) (answer T, etag string, err error) {
+// maxAnswer bounds what exchange reads of an answer, in bytes.
+const maxAnswer = 4 << 20
+
+// exchange makes a call with a body of JSON, nil for none, and returns the answer as it is and
+// its ETag.
+func (g gateway) exchange(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (answer []byte, etag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	res, err := g.stream(ctx, grant, http.MethodGet, path, nil, nil)
+	if body != nil {
+		if header = header.Clone(); header == nil {
+			header = http.Header{}
+		}
+		header.Set("Content-Type", "application/json")
+	}
+	res, err := g.stream(ctx, grant, method, target, header, body)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	if answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer)); err != nil {
+		return nil, "", away{err}
+	}
+	return answer, res.Header.Get("ETag"), nil
+}
+
+// tagged reads one resource with its ETag.
+func tagged[T any](ctx context.Context, g gateway, grant waypost.Grant, path string) (answer T, etag string, err error) {
+	body, etag, err := g.exchange(ctx, grant, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return answer, "", err
 	}
-	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal(body, &answer); err != nil {
 		return answer, "", away{err}
 	}
-	return answer, res.Header.Get("ETag"), nil
+	return answer, etag, nil
 }
 
 // signed is the client with the headers of this person's calls. It names the person for the

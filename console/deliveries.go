@@ -46,11 +46,7 @@ const mostGroups = 8
 
 func (v *visit) deliveries() error {
 	ctx := v.r.Context()
-	journeys, err := v.gateway.journeyNames(ctx)
-	if err != nil {
-		return err
-	}
-	webhooks, err := v.gateway.webhookNames(ctx)
+	journeys, webhooks, err := v.gateway.bothNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -278,11 +274,7 @@ func (v *visit) delivery() error {
 		return err
 	}
 	p := deliveryPage{deliveryDetail: d, Body: indented(d.Request.Body)}
-	journeys, err := v.gateway.journeyNames(ctx)
-	if err != nil {
-		return err
-	}
-	webhooks, err := v.gateway.webhookNames(ctx)
+	journeys, webhooks, err := v.gateway.bothNames(ctx)
 	if err != nil {
 		return err
 	}

@@ -88,20 +88,11 @@ func (v *visit) saveJSON() error {
 	if err != nil {
 		return v.jsonFault(err)
 	}
-	h := v.w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("ETag", etag)
-	v.status = http.StatusOK
-	_, _ = v.w.Write(answer) // the browser may have gone
-	return nil
+	return v.json(etag, answer)
 }
 
 func (v *visit) saveDraft(draft []byte, etag string) (answer []byte, newTag string, err error) {
-	header := http.Header{}
-	if etag != "" {
-		header.Set("If-Match", etag)
-	}
-	return v.gateway.exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPut, journeysPath+url.PathEscape(v.r.PathValue("id")), header, draft)
+	return v.gateway.when(etag).exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPut, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, draft)
 }
 
 // problems are what would keep the draft from being published: a dry run of it checks that.
@@ -142,12 +133,8 @@ type textPage struct {
 }
 
 func (v *visit) editText() error {
-	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
+	j, etag, err := tagged[journey](v.r.Context(), v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
 	if err != nil {
-		return err
-	}
-	var j journey
-	if err := json.Unmarshal(body, &j); err != nil {
 		return err
 	}
 	text, err := toYAML(j.Draft)
@@ -194,12 +181,8 @@ func (v *visit) saveText() error {
 
 // conflict shows both texts; saving again replaces what is stored.
 func (v *visit) conflict(data textPage) error {
-	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, journeysPath+url.PathEscape(v.r.PathValue("id")), nil, nil)
+	j, etag, err := tagged[journey](v.r.Context(), v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
 	if err != nil {
-		return err
-	}
-	var j journey
-	if err := json.Unmarshal(body, &j); err != nil {
 		return err
 	}
 	data.ETag = etag

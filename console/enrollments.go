@@ -42,11 +42,7 @@ func (v *visit) enrollment() error {
 	if err != nil {
 		return err
 	}
-	journeys, err := v.gateway.journeyNames(ctx)
-	if err != nil {
-		return err
-	}
-	webhooks, err := v.gateway.webhookNames(ctx)
+	journeys, webhooks, err := v.gateway.bothNames(ctx)
 	if err != nil {
 		return err
 	}

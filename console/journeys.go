@@ -147,13 +147,9 @@ func (v *visit) createJourney() error {
 	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
-	body, _, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", nil, draft)
-	if err != nil {
-		return v.newJourneyForm(http.StatusBadRequest, err)
-	}
 	var made journey
-	if err := json.Unmarshal(body, &made); err != nil {
-		return err
+	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", json.RawMessage(draft), &made); err != nil {
+		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
 	v.flash("ok", v.t("journeys.new.made"))
 	return v.redirect("/journeys/"+made.ID+"/edit", nil)

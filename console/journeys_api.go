@@ -3,8 +3,6 @@ package console
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/client"
 )
 
 // journey is a journey with its draft; PublishedVersion is 0 if there is none.
@@ -372,41 +369,6 @@ func (g gateway) attemptsByHour(ctx context.Context, id string, from time.Time) 
 	}](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/history",
 		url.Values{"from": {from.UTC().Format(time.RFC3339)}, "every": {"hour"}})
 	return answer.Series, err
-}
-
-// maxReply bounds what exchange reads of an answer, in bytes.
-const maxReply = 4 << 20
-
-// exchange makes a call whose headers matter, such as If-Match and Idempotency-Key, and returns the
-// body of the answer and its ETag.
-func (g gateway) exchange(ctx context.Context, grant waypost.Grant, method, target string, header http.Header, body []byte) (answer []byte, etag string, err error) {
-	if !g.user.Role.Allows(grant) {
-		return nil, "", refused{grant}
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	if body != nil {
-		header = header.Clone()
-		if header == nil {
-			header = http.Header{}
-		}
-		header.Set("Content-Type", "application/json")
-	}
-	res, err := g.signed().Send(ctx, method, target, header, body)
-	if err != nil {
-		return nil, "", away{err}
-	}
-	defer res.Body.Close()
-	if answer, err = io.ReadAll(io.LimitReader(res.Body, maxReply)); err != nil {
-		return nil, "", away{err}
-	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		if err = client.Fault(res.StatusCode, answer); !errors.As(err, new(*waypost.Error)) {
-			err = away{err}
-		}
-		return nil, "", err
-	}
-	return answer, res.Header.Get("ETag"), nil
 }
 
 // mostAtOnce bounds the calls that one page makes at the same time.

@@ -47,3 +47,11 @@ func (g gateway) webhookNames(ctx context.Context) (names, error) {
 	all, err := get[list[named]](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks", url.Values{"limit": {mostNames}})
 	return all.Items, err
 }
+
+// bothNames are the names of all journeys and of all webhooks.
+func (g gateway) bothNames(ctx context.Context) (journeys, webhooks names, err error) {
+	if journeys, err = g.journeyNames(ctx); err == nil {
+		webhooks, err = g.webhookNames(ctx)
+	}
+	return journeys, webhooks, err
+}
