@@ -49,31 +49,6 @@ func (v *visit) editCanvas() error {
 	return v.editing(page{Name: "edit_canvas", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
 }
 
-// jsonFault answers a call of the canvas with an error, in the form of the gateway's.
-func (v *visit) jsonFault(err error) error {
-	statuses := map[waypost.ErrorCode]int{
-		waypost.CodeNotFound: http.StatusNotFound, waypost.CodeBadRequest: http.StatusBadRequest, waypost.CodeUnprocessableEntity: http.StatusUnprocessableEntity,
-		waypost.CodeConflict: http.StatusConflict, waypost.CodePreconditionFailed: http.StatusPreconditionFailed, waypost.CodePayloadTooLarge: http.StatusRequestEntityTooLarge,
-	}
-	said := waypost.Error{Message: v.t("errors.away.text")}
-	v.status = http.StatusServiceUnavailable
-	if asked := (*waypost.Error)(nil); errors.As(err, &asked) && statuses[asked.Code] != 0 {
-		v.status, said = statuses[asked.Code], *asked
-	} else if errors.As(err, new(refused)) {
-		v.status, said.Message = http.StatusForbidden, v.t("errors.refused.text")
-	} else if errors.Is(err, errSignIn) {
-		v.status, said.Message = http.StatusUnauthorized, v.t("signIn.title")
-	}
-	body, err := json.Marshal(map[string]any{"message": said.Message, "target": said.Target, "detail": said.Details})
-	if err != nil {
-		return err
-	}
-	v.w.Header().Set("Content-Type", "application/json")
-	v.w.WriteHeader(v.status)
-	_, _ = v.w.Write(body) // the browser may have gone
-	return nil
-}
-
 func (v *visit) draftJSON() error {
 	return v.pass(journeysPath + url.PathEscape(v.r.PathValue("id")))
 }
@@ -86,7 +61,7 @@ func (v *visit) saveJSON() error {
 	}
 	answer, etag, err := v.saveDraft(body, v.r.Header.Get("If-Match"))
 	if err != nil {
-		return v.jsonFault(err)
+		return err
 	}
 	return v.json(etag, answer)
 }
@@ -110,7 +85,7 @@ func (v *visit) problems(id string) ([]waypost.Detail, error) {
 func (v *visit) checkJSON() error {
 	found, err := v.problems(v.r.PathValue("id"))
 	if err != nil {
-		return v.jsonFault(err)
+		return err
 	}
 	if found == nil {
 		found = []waypost.Detail{}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,11 +40,11 @@ const statusGone = 499
 
 // fail answers with an error: a page that says what it means, with the id of the request.
 func (v *visit) fail(err error) {
+	if strings.HasSuffix(v.r.URL.Path, ".json") {
+		v.failScript(err)
+		return
+	}
 	if errors.Is(err, errSignIn) {
-		if strings.HasSuffix(v.r.URL.Path, ".json") { // a script would take the sign-in page for an answer
-			_ = v.jsonFault(err)
-			return
-		}
 		v.askToSignIn()
 		return
 	}
@@ -87,6 +88,29 @@ func (v *visit) fail(err error) {
 		v.log = append(v.log, slog.String("render", err.Error()))
 		http.Error(v.w, v.t("errors.internal.title"), v.status)
 	}
+}
+
+// failScript answers a call of the canvas with an error, in the form of the gateway's: a script
+// would take the page of an error, or of the sign-in, for an answer.
+func (v *visit) failScript(err error) {
+	statuses := map[waypost.ErrorCode]int{
+		waypost.CodeNotFound: http.StatusNotFound, waypost.CodeBadRequest: http.StatusBadRequest, waypost.CodeUnprocessableEntity: http.StatusUnprocessableEntity,
+		waypost.CodeConflict: http.StatusConflict, waypost.CodePreconditionFailed: http.StatusPreconditionFailed, waypost.CodePayloadTooLarge: http.StatusRequestEntityTooLarge,
+	}
+	said := waypost.Error{Message: v.t("errors.away.text")}
+	v.status = http.StatusServiceUnavailable
+	if asked := (*waypost.Error)(nil); errors.As(err, &asked) && statuses[asked.Code] != 0 {
+		v.status, said = statuses[asked.Code], *asked
+	} else if errors.As(err, new(refused)) {
+		v.status, said.Message = http.StatusForbidden, v.t("errors.refused.text")
+	} else if errors.Is(err, errSignIn) {
+		v.status, said.Message = http.StatusUnauthorized, v.t("signIn.title")
+	}
+	v.log = append(v.log, slog.String("error", err.Error()))
+	v.w.Header().Set("Content-Type", "application/json")
+	v.w.WriteHeader(v.status)
+	// The browser may have gone.
+	_ = json.NewEncoder(v.w).Encode(map[string]any{"message": said.Message, "target": said.Target, "detail": said.Details})
 }
 
 func (v *visit) notFound() error {

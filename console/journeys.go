@@ -407,7 +407,7 @@ func (v *visit) json(etag string, body []byte) error {
 func (v *visit) pass(path string) error {
 	body, etag, err := v.gateway.exchange(v.r.Context(), waypost.GrantJourneysRead, http.MethodGet, path, nil, nil)
 	if err != nil {
-		return v.jsonFault(err)
+		return err
 	}
 	if etag == "" {
 		etag = etagOf(body)
@@ -420,7 +420,7 @@ func (v *visit) pass(path string) error {
 func (v *visit) canvasJSON() error {
 	j, err := v.gateway.journey(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
-		return v.jsonFault(err)
+		return err
 	}
 	path := journeysPath + url.PathEscape(j.ID)
 	if j.PublishedVersion > 0 {
@@ -452,7 +452,7 @@ func (v *visit) optionsJSON() error {
 		return err
 	})
 	if err != nil {
-		return v.jsonFault(err)
+		return err
 	}
 	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields})
 	if err != nil {
