@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 	}
 	p.stop.push(func() { _ = listener.Close() })
 	if cfg.URL == "" {
-		cfg.URL = "http://" + listener.Addr().String()
-		if p.cert != nil {
-			cfg.URL = "https://" + listener.Addr().String()
-		}
+		cfg.URL = p.urlOf(listener)
 	}
 	handler, err := console.New(console.Options{
 		Gateway:        client.New(gatewayURL, signature.Key{AccessKey: cfg.AccessKey, SecretKey: string(cfg.SecretKey)}),
@@ -107,9 +105,11 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 // gatewayURL is where the console finds the gateway: the one that is named, or this
 // process's.
 func (p *process) gatewayURL(listener net.Listener) string {
-	if p.cfg.Console.GatewayURL != "" {
-		return p.cfg.Console.GatewayURL
-	}
+	return cmp.Or(p.cfg.Console.GatewayURL, p.urlOf(listener))
+}
+
+// urlOf is where this machine reaches what a listener serves.
+func (p *process) urlOf(listener net.Listener) string {
 	scheme := "http://"
 	if p.cert != nil {
 		scheme = "https://"
