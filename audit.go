@@ -110,6 +110,9 @@ func AuditChange(before, after any) (was, is json.RawMessage, err error) {
 
 func auditMembers(object any) (map[string]any, error) {
 	members := map[string]any{}
+	if object == nil { // what was just made was nothing before
+		return members, nil
+	}
 	text, err := json.Marshal(object)
 	if err == nil {
 		dec := json.NewDecoder(bytes.NewReader(text))

@@ -36,7 +36,8 @@ type Item struct {
 	// Unrecorded are timeline entries that no activity has written yet.
 	Unrecorded []waypost.TimelineEntry `json:"unrecorded,omitempty"`
 	// Round is set in a redelivery, which does not concern the enrollment: its State has the
-	// Visit only. It is 1 for a new message to a subscription, whose id is EnrollmentID then.
+	// Visit only. The first round of a message to a subscription has 1; EnrollmentID is then the
+	// id of the subscription.
 	Round int `json:"round,omitempty"`
 }
 
@@ -68,8 +69,8 @@ func (i Item) AttemptRound() waypost.Round {
 	return waypost.Round{Touchpoint: i.Touchpoint(), Round: max(i.Round, 1)}
 }
 
-// redelivers tells whether the item is a message that is sent once more, or one to a
-// subscription, which is no touchpoint of a journey either.
+// redelivers tells whether no journey waits for the item: it is a redelivery, or a message to
+// a subscription.
 func (i Item) redelivers() bool { return i.Round > 0 }
 
 // Progress is what to record of the item: the entries that are not written yet and the

@@ -188,7 +188,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		fl.err = r.recorder.record(record)
 	}
 	if !outcome.Succeed {
-		r.announceFailing(context.WithoutCancel(ctx), r.batch.Scope, r.hook)
+		r.announceFailing(context.WithoutCancel(ctx))
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = r.correct(fl.result, it.AttemptRound())

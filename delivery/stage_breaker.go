@@ -60,7 +60,7 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	lease := preparation + time.Duration(r.hook.TimeoutMs)*time.Millisecond
 	granted, ticket, wait := r.breakers.Admit(ctx, circuit, len(due), lease)
 	r.pass = &pass{circuit, ticket}
-	r.announceFailing(ctx, r.batch.Scope, r.hook)
+	r.announceFailing(ctx)
 	if granted == len(due) {
 		return due, nil
 	}
@@ -77,23 +77,24 @@ func askBreaker(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	return due[:granted], nil
 }
 
-// announceFailing announces that the breaker of a webhook is open, once for each opening. The
-// attempt that opens it does so, and whoever meets an open one: its process may have died.
-func (e *Engine) announceFailing(ctx context.Context, sc waypost.Scope, hook waypost.Webhook) {
-	circuit := hook.Circuit()
-	opened := e.breakers.OpenSince(circuit)
+// announceFailing announces that the breaker of the webhook is open, once for each opening.
+// The attempt that opens it does so. So does every run that finds it open, because the process
+// of that attempt may have died.
+func (r *run) announceFailing(ctx context.Context) {
+	circuit := r.pass.circuit
+	opened := r.breakers.OpenSince(circuit)
 	if opened.IsZero() {
 		return
 	}
-	if last, known := e.failing.Get(circuit); known && last.Equal(opened) {
+	if last, known := r.failing.Get(circuit); known && last.Equal(opened) {
 		return
 	}
-	e.failing.Add(circuit, opened) // before it is written: many attempts fail at once
+	r.failing.Add(circuit, opened) // before it is written: many attempts fail at once
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if err := e.store.AnnounceFailing(ctx, sc, hook.ID, opened); err != nil {
-		e.failing.Remove(circuit)
-		e.log.Error("announce that a webhook is failing; will retry with its next message", "webhook", hook.ID, "error", err)
+	if err := r.store.AnnounceFailing(ctx, r.batch.Scope, r.hook.ID, opened); err != nil {
+		r.failing.Remove(circuit)
+		r.log.Error("announce that a webhook is failing; will retry with its next message", "webhook", r.hook.ID, "error", err)
 	}
 }
 

@@ -62,8 +62,8 @@ type happening struct {
 	waypost.Scope
 	what      waypost.Happening
 	journeyID string // "" of none
-	// webhookID is the webhook that it happened to, if any: those that it would tell of
-	// itself are not told, because they could not be reached.
+	// webhookID is the webhook that it happened to, if any. Subscriptions that use this
+	// webhook are not told: it could not be reached.
 	webhookID string
 	at        time.Time
 	data      any

@@ -69,7 +69,7 @@ func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *aud
 			}
 			if stored := result.Created + result.Updated; stored > 0 {
 				told := fields{"created": result.Created, "updated": result.Updated, "failed": result.Failed}
-				if err := entry.tell(ctx, tx, told); err != nil {
+				if err := entry.update(ctx, tx, told); err != nil {
 					return err
 				}
 			}

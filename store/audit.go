@@ -87,8 +87,9 @@ func (r *auditRow) write(ctx context.Context, tx bun.Tx) error {
 	return err
 }
 
-// tell writes an entry into each of the transactions of one call: what they came to so far.
-func (r *auditRow) tell(ctx context.Context, tx bun.Tx, sofar fields) error {
+// update writes the entry of a call of several transactions: each replaces what those before
+// it have counted.
+func (r *auditRow) update(ctx context.Context, tx bun.Tx, sofar fields) error {
 	if r == nil {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // What happened is announced in the transaction that records it: a row for each subscription
-// that is told of it, of which TellSubscriptions makes a message. Where nobody subscribes to
-// anything, a statement reads no more than that.
+// that is told of it; TellSubscriptions turns rows into messages. Where there is no
+// subscription, a statement only finds that out.
 
 // anySubscribed is evaluated before anything else of a statement is.
 const anySubscribed = "EXISTS (SELECT 1 FROM subscription_types)"

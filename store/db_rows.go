@@ -193,3 +193,28 @@ func keyed[K comparable, T any](list []T, key func(T) K) map[K]T {
 func distinct[T cmp.Ordered](values []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }
+
+// foldRows has fold add up to limit rows of a table, oldest first, to what they belong to, and
+// deletes them. more tells that there may be others. Calls at the same time share the work, and
+// one that is cut off folds nothing.
+func foldRows[R any](ctx context.Context, s *Store, limit int, fold func(ctx context.Context, tx bun.Tx, rows []R) error) (more bool, err error) {
+	// Without a lock first: with nothing to do it costs one read.
+	if more, err = s.r.NewSelect().Model((*R)(nil)).Column("id").Order("id").Limit(1).Exists(ctx); err != nil || !more {
+		return false, err
+	}
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
+		var rows []R
+		q := tx.NewSelect().Model(&rows).Order("id").Limit(int64(limit))
+		if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx); err != nil || len(rows) == 0 {
+			more = false
+			return err
+		}
+		more = len(rows) == limit
+		if err := fold(ctx, tx, rows); err != nil {
+			return err
+		}
+		_, err := tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
+		return err
+	})
+	return more, err
+}

@@ -71,7 +71,7 @@ func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Mi
 			after = waypost.Migrated{Matched: done.Matched, Moved: done.Moved + ordered}
 			if after.Moved > 0 {
 				told := fields{"from": m.From, "to": m.To, "matched": after.Matched, "moved": after.Moved}
-				if err := entry.tell(ctx, tx, told); err != nil {
+				if err := entry.update(ctx, tx, told); err != nil {
 					return err
 				}
 			}

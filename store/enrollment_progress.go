@@ -186,16 +186,11 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 	if err := s.count(ctx, tx, run.tallies); err != nil {
 		return err
 	}
-	var ended []string
-	for _, m := range run.moves {
-		if m.Status.Ended() {
-			ended = append(ended, m.EnrollmentID)
-		}
-	}
+	ended, ends := endsOf(run.moves, enrollments)
 	if err := s.announceEnds(ctx, tx, ended); err != nil {
 		return err
 	}
-	return s.freeEntries(ctx, tx, endsOf(run.moves, enrollments))
+	return s.freeEntries(ctx, tx, ends)
 }
 
 // moving is what progress changes.
@@ -261,16 +256,17 @@ func (s *Store) recount(ctx context.Context, tx bun.Tx, run moving, enrollments 
 	return err
 }
 
-// endsOf counts the moves that end an enrollment, by its entry.
-func endsOf(moves []move, enrollments map[string]enrollmentState) map[entry]int {
-	ends := map[entry]int{}
+// endsOf returns the enrollments that the moves end, and how many of each entry they are.
+func endsOf(moves []move, enrollments map[string]enrollmentState) (ids []string, ends map[entry]int) {
+	ends = map[entry]int{}
 	for _, m := range moves {
 		if m.Status.Ended() {
+			ids = append(ids, m.EnrollmentID)
 			e := enrollments[m.EnrollmentID]
 			ends[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
 		}
 	}
-	return ends
+	return ids, ends
 }
 
 // endOf dates the end of an enrollment by its last entry.

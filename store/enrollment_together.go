@@ -144,8 +144,9 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []entering, r wayp
 	var ids, orgs, stages, journeys, apps, keys, params, deltas []string
 	var versions, leads, created, claimed []int64
 	var entries, applications, actors, requests, became []string // '' for what the audit log does not tell
+	none := &auditRow{}
 	for _, e := range all {
-		row, entry := e.row, cmp.Or(e.entry, &auditRow{})
+		row, entry := e.row, cmp.Or(e.entry, none)
 		entries, applications, actors = append(entries, entry.ID), append(applications, entry.Application), append(actors, entry.Actor)
 		requests, became = append(requests, entry.RequestID), append(became, text(entry.Became))
 		ids, orgs, stages, journeys = append(ids, row.ID), append(orgs, row.Org), append(stages, row.Stage), append(journeys, row.JourneyID)

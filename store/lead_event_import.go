@@ -56,7 +56,7 @@ func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, entry *audit
 		}
 		if result.Accepted > 0 {
 			told := fields{"accepted": result.Accepted, "duplicates": result.Duplicates, "failed": result.Failed}
-			if err := entry.tell(ctx, tx, told); err != nil {
+			if err := entry.update(ctx, tx, told); err != nil {
 				return err
 			}
 		}

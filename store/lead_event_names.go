@@ -83,18 +83,7 @@ var addEventCounts = bulk{
 // that is cut off adds nothing.
 func (s *Store) FoldEventNames(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold the names of events")
-	// Without a lock first: with nothing to do it costs one read.
-	if more, err = s.r.NewSelect().Model((*eventDeltaRow)(nil)).Column("id").Order("id").Limit(1).Exists(ctx); err != nil || !more {
-		return false, err
-	}
-	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
-		var deltas []eventDeltaRow
-		q := tx.NewSelect().Model(&deltas).Order("id").Limit(int64(limit))
-		if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx); err != nil || len(deltas) == 0 {
-			more = false
-			return err
-		}
-		more = len(deltas) == limit
+	return foldRows(ctx, s, limit, func(ctx context.Context, tx bun.Tx, deltas []eventDeltaRow) error {
 		sums := map[eventName]int{}
 		for _, d := range deltas {
 			sums[d.eventName] += d.N
@@ -102,16 +91,12 @@ func (s *Store) FoldEventNames(ctx context.Context, limit int) (more bool, err e
 		if err := s.writeEventCounts(ctx, tx, &addEventCounts, sums); err != nil {
 			return err
 		}
-		if _, err := tx.NewDelete().Model(&deltas).WherePK().Exec(ctx); err != nil {
-			return err
-		}
-		// Of what is not there any more nothing is left. A count is below 0 while the deltas
-		// before are being folded by another call.
+		// A name without events keeps no row. A count is below 0 while another call folds the
+		// deltas before these.
 		rows := mapped(slices.Collect(maps.Keys(sums)), func(n eventName) eventNameRow { return eventNameRow{Org: n.Org, Stage: n.Stage, Name: n.Name} })
 		_, err := tx.NewDelete().Model(&rows).WherePK().Where("n = 0").Exec(ctx)
 		return err
 	})
-	return more, err
 }
 
 // EventNames lists the names of the scope's events, those with the most events first, at most

@@ -45,7 +45,8 @@ func (r eventRow) event() (waypost.Event, error) {
 	return e, fromJSON(r.Properties, &e.Properties)
 }
 
-func leadOfEvent(r eventRow) int64 { return r.LeadsID }
+func leadOfEvent(r eventRow) int64  { return r.LeadsID }
+func nameOfEvent(r eventRow) string { return r.Name }
 
 // AcceptEvent stores an event, ends the lead's enrollments whose journeys exit on one
 // of its name, as CancelEnrollment does but as exited, and tells their workflows and
@@ -249,5 +250,3 @@ func eventPlace(place string) (*eventRow, error) {
 	}
 	return &row, row.AcceptedAt.Scan(micro)
 }
-
-func nameOfEvent(r eventRow) string { return r.Name }

@@ -248,11 +248,13 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 	if len(deliveries) == 0 {
 		return absent, nil
 	}
-	var webhooks []string
+	var webhooks, subscriptions []string
 	var leads []int64
-	var subscriptions []string
 	for _, row := range deliveries {
-		webhooks, leads, subscriptions = append(webhooks, row.WebhookID), append(leads, row.LeadsID), append(subscriptions, row.EnrollmentID)
+		webhooks, leads = append(webhooks, row.WebhookID), append(leads, row.LeadsID)
+		if isSubscription(row.EnrollmentID) {
+			subscriptions = append(subscriptions, row.EnrollmentID)
+		}
 	}
 	values := sortedKeys(slices.Collect(maps.Keys(deliveries)))
 	var rendered []touchpointRow
@@ -271,10 +273,11 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 		return nil, fmt.Errorf("look for leads: %w", err)
 	}
 	var subscribed []string
-	err = s.lockFor(tx.NewSelect().Model((*subscriptionRow)(nil)).Column("id").Where("id IN (?)", bun.List(distinct(subscriptions))).Order("id"), forKey).
-		Scan(ctx, &subscribed)
-	if err != nil {
-		return nil, fmt.Errorf("look for subscriptions: %w", err)
+	if len(subscriptions) > 0 {
+		q := tx.NewSelect().Model((*subscriptionRow)(nil)).Column("id").Where("id IN (?)", bun.List(distinct(subscriptions))).Order("id")
+		if err := s.lockFor(q, forKey).Scan(ctx, &subscribed); err != nil {
+			return nil, fmt.Errorf("look for subscriptions: %w", err)
+		}
 	}
 	for key, row := range deliveries {
 		switch {

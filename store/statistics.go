@@ -232,24 +232,10 @@ type deltaRow struct {
 // belong to. more tells that there may be others. Several processes can do it at once.
 func (s *Store) FoldStatistics(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold statistics")
-	// Without a lock first: with nothing to do it costs one read.
-	found, err := s.r.NewSelect().Model((*deltaRow)(nil)).Exists(ctx)
-	if err != nil || !found {
-		return false, err
-	}
-	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
-		n, err := s.fold(ctx, tx, limit)
-		more = n == limit
-		return err
-	})
-	return more, err
+	return foldRows(ctx, s, limit, s.foldDeltas)
 }
 
-func (s *Store) fold(ctx context.Context, tx bun.Tx, limit int) (n int, err error) {
-	var deltas []deltaRow
-	if err := s.lockFor(tx.NewSelect().Model(&deltas).Order("id").Limit(int64(limit)), forDelete+skipLocked).Scan(ctx); err != nil || len(deltas) == 0 {
-		return 0, err
-	}
+func (s *Store) foldDeltas(ctx context.Context, tx bun.Tx, deltas []deltaRow) error {
 	changes := map[statisticKey]*waypost.Counts{}
 	for _, row := range deltas {
 		err := eachDelta(row.Counts, func(hour int64, c *waypost.Counts, times int) {
@@ -265,14 +251,10 @@ func (s *Store) fold(ctx context.Context, tx bun.Tx, limit int) (n int, err erro
 			}
 		})
 		if err != nil {
-			return 0, fmt.Errorf("delta %d: %w", row.ID, err)
+			return fmt.Errorf("delta %d: %w", row.ID, err)
 		}
 	}
-	_, err = tx.NewDelete().Model((*deltaRow)(nil)).Where("id IN (?)", bun.List(mapped(deltas, func(r deltaRow) int64 { return r.ID }))).Exec(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return len(deltas), s.addStatistics(ctx, tx, changes)
+	return s.addStatistics(ctx, tx, changes)
 }
 
 // eachDelta calls add for each hour's counts of a row of statistic_deltas.

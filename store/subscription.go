@@ -199,7 +199,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by waypost.Caller, id st
 }
 
 // DeleteSubscription deletes a subscription unless check (unless nil), which sees it as it
-// is, refuses. What it was not told yet it is not told; its messages that are not decided are
+// is, refuses. Announcements that are not messages yet are dropped; undecided messages are
 // canceled as those of a deleted lead are. NotFound if the scope has none of this id.
 func (s *Store) DeleteSubscription(ctx context.Context, by waypost.Caller, id string, check func(waypost.Subscription) error) (err error) {
 	defer wrap(&err, "delete subscription %s", clip(id))

@@ -197,24 +197,7 @@ var upsertWebhookHour = bulk{
 // time share the work, and one that is cut off folds nothing.
 func (s *Store) FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold the history of webhooks")
-	if more, err = s.r.NewSelect().Model((*webhookDeltaRow)(nil)).Column("id").Order("id").Limit(1).Exists(ctx); err != nil || !more {
-		return false, err
-	}
-	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
-		var deltas []webhookDeltaRow
-		q := tx.NewSelect().Model(&deltas).Order("id").Limit(int64(limit))
-		if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx); err != nil || len(deltas) == 0 {
-			more = false
-			return err
-		}
-		more = len(deltas) == limit
-		if err := s.foldWebhookDeltas(ctx, tx, deltas); err != nil {
-			return err
-		}
-		_, err := tx.NewDelete().Model(&deltas).WherePK().Exec(ctx)
-		return err
-	})
-	return more, err
+	return foldRows(ctx, s, limit, s.foldWebhookDeltas)
 }
 
 func (s *Store) foldWebhookDeltas(ctx context.Context, tx bun.Tx, deltas []webhookDeltaRow) error {

@@ -214,7 +214,7 @@ func (p *Pump) Run(ctx context.Context) {
 	for i, l := range p.lanes() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
-	// Nobody wakes what is folded and settled: the more there is, the cheaper it is.
+	// These lanes run by the clock alone: the more rows a fold finds, the less each of them costs.
 	for _, fold := range []lane{
 		{"fold statistics", sweepEvery, (*Pump).foldStatistics},
 		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
