@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// address is whom a request comes from, for the tries of passwords: the address of the
-// connection, or the last one in X-Forwarded-For that is no trusted proxy's. An IPv6 /64
+// address is the client's address, by which tries of passwords are counted: the address of
+// the connection, or the last one in X-Forwarded-For that is no trusted proxy's. An IPv6 /64
 // counts as one.
 func (v *visit) address() string {
 	at, err := netip.ParseAddrPort(v.r.RemoteAddr)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"waypost"
@@ -125,6 +126,30 @@ func get[T any](ctx context.Context, g gateway, grant waypost.Grant, path string
 		path += "?" + query.Encode()
 	}
 	return answer, g.do(ctx, grant, http.MethodGet, path, nil, &answer)
+}
+
+// mostAtOnce bounds the calls that one page makes at the same time.
+const mostAtOnce = 8
+
+// together calls functions, some at the same time, and returns one of their errors.
+func together(calls ...func() error) error {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, mostAtOnce)
+	errs := make([]error, len(calls))
+	for i, call := range calls {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = call()
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // list is one page of a list (docs/contract.md, "Lists").

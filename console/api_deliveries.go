@@ -110,7 +110,7 @@ func (g gateway) delivery(ctx context.Context, id string) (deliveryDetail, error
 }
 
 // groupDeliveries counts deliveries that match filters, by how they failed and at which
-// webhook; of no status, those that have failed or are retried.
+// webhook, or by their groupBy; of no status, those that have failed or are retried.
 func (g gateway) groupDeliveries(ctx context.Context, filters url.Values) ([]failureCount, error) {
 	query := url.Values{"groupBy": {strings.Join([]string{waypost.GroupErrorClass, waypost.GroupHTTPStatus, waypost.GroupWebhookID}, ",")}}
 	for name, values := range filters {

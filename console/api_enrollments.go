@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"waypost"
@@ -33,13 +32,6 @@ type enrollmentDetail struct {
 	Timeline []waypost.TimelineEntry `json:"timeline"`
 }
 
-// journeyNode is what pages show of a node of a journey.
-type journeyNode struct {
-	ID    string `json:"id"`
-	Type  string `json:"type"`
-	Label string `json:"label"`
-}
-
 func (g gateway) enrollment(ctx context.Context, id string) (enrollmentDetail, error) {
 	return get[enrollmentDetail](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments/"+url.PathEscape(id), nil)
 }
@@ -51,14 +43,4 @@ func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (list[enro
 // controlEnrollment pauses, resumes or cancels an enrollment.
 func (g gateway) controlEnrollment(ctx context.Context, id, verb string, body any) error {
 	return g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/enrollments/"+url.PathEscape(id)+"/"+verb, body, nil)
-}
-
-// nodes are the nodes of a version of a journey.
-func (g gateway) nodes(ctx context.Context, journey string, version int) ([]journeyNode, error) {
-	answer, err := get[struct {
-		Definition struct {
-			Nodes []journeyNode `json:"nodes"`
-		} `json:"definition"`
-	}](ctx, g, waypost.GrantJourneysRead, "/v1/journeys/"+url.PathEscape(journey)+"/versions/"+strconv.Itoa(version), nil)
-	return answer.Definition.Nodes, err
 }

@@ -42,6 +42,7 @@ type webhook struct {
 
 // health is how a webhook and its receiver fare.
 type health struct {
+	Enabled bool `json:"enabled"`
 	Breaker struct {
 		State       string    `json:"state"`
 		Since       time.Time `json:"since"`

@@ -2,7 +2,6 @@ package console
 
 import (
 	"html"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -190,11 +189,7 @@ func channelAt(form url.Values, i int) waypost.Channel {
 }
 
 func (v *visit) renderArticle(p articleForm, title string) error {
-	status := 0
-	if v.r.Method == http.MethodPost {
-		status = http.StatusBadRequest
-	}
-	return v.render(page{Name: "article", Title: title, Place: "articles", Back: &link{Path: "/articles", Text: v.t("articles.title")}, Status: status, Scripts: []string{"pairs.js"}, Data: p})
+	return v.render(page{Name: "article", Title: title, Place: "articles", Back: &link{Path: "/articles", Text: v.t("articles.title")}, Status: v.formStatus(), Scripts: []string{"pairs.js"}, Data: p})
 }
 
 func (v *visit) newArticle() error {
@@ -263,9 +258,6 @@ func (v *visit) saveArticle() error {
 
 // putArticle stores an article; known is its id if it is there already.
 func (v *visit) putArticle(id, known, etag string) error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	ctx, form := v.r.Context(), v.r.PostForm
 	if known == "" && id != "" { // a new one does not replace what is there
 		switch _, _, err := v.gateway.article(ctx, id); {
@@ -284,8 +276,7 @@ func (v *visit) putArticle(id, known, etag string) error {
 		v.flash("ok", v.t("articles.saved"))
 		return v.redirect("/articles/"+url.PathEscape(id), nil)
 	}
-	changed := waypost.CodeOf(err) == waypost.CodePreconditionFailed
-	faults, general, err := faultsOf(err)
+	faults, general, err := v.formFaults(err)
 	if err != nil {
 		return err
 	}
@@ -294,9 +285,6 @@ func (v *visit) putArticle(id, known, etag string) error {
 	title := v.t("articles.new")
 	if known != "" {
 		title = form.Get("name")
-	}
-	if changed {
-		p.General = v.t("form.changed")
 	}
 	return v.renderArticle(p, title)
 }

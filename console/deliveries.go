@@ -64,11 +64,7 @@ func (v *visit) deliveries() error {
 			return err
 		}
 	}
-	for _, format := range []string{"csv", "ndjson"} {
-		query := filters.values()
-		query.Set("format", format)
-		p.Exports = append(p.Exports, link{Path: "/deliveries/export?" + query.Encode(), Text: strings.ToUpper(format)})
-	}
+	p.Exports = filters.exports("/deliveries/export")
 	return v.render(page{Name: "deliveries", Title: v.t("deliveries.title"), Place: "deliveries", Live: 5, Data: p})
 }
 
@@ -112,9 +108,11 @@ func (v *visit) failures(filters filterBar) (groups []failureGroup, all again, e
 	again := maps.Clone(shown)
 	again.Set("status", strings.Join(decided, ","))
 	if len(decided) > 0 && v.user.Role.Allows(waypost.GrantDeliveriesRedeliver) {
-		ended, err := v.gateway.groupDeliveries(ctx, again)
-		if err != nil {
-			return nil, all, err
+		ended := counted
+		if again.Get("status") != shown.Get("status") {
+			if ended, err = v.gateway.groupDeliveries(ctx, again); err != nil {
+				return nil, all, err
+			}
 		}
 		for _, g := range ended {
 			redeliverable[g.groupKey] = g.Count
@@ -170,9 +168,6 @@ const mostPicked = 500
 // redeliver begins a redelivery: of the deliveries that were picked, or of all that match a
 // filter.
 func (v *visit) redeliver() error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	back := localPath(v.r.PostForm.Get("back"))
 	if picked := v.r.PostForm["message"]; len(picked) > 0 {
 		if len(picked) > mostPicked {

@@ -25,7 +25,7 @@ func (v *visit) editTabs(h journeyHead, here string) []link {
 
 // loadDraft reads a journey for a page about its draft.
 func (v *visit) loadDraft(here string) (h journeyHead, err error) {
-	h, err = v.loadJourney(v.r.Context(), "")
+	h, err = v.loadHead(v.r.Context())
 	if err == nil {
 		h.Tabs = v.editTabs(h, here)
 	}
@@ -108,25 +108,22 @@ type textPage struct {
 }
 
 func (v *visit) editText() error {
-	j, etag, err := tagged[journey](v.r.Context(), v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
+	h, err := v.loadDraft("text")
 	if err != nil {
 		return err
 	}
-	text, err := toYAML(j.Draft)
+	text, err := toYAML(h.Journey.Draft)
 	if err != nil {
 		return err
 	}
-	found, err := v.problems(j.ID)
+	found, err := v.problems(h.Journey.ID)
 	if err != nil {
 		return err
 	}
-	return v.textForm(http.StatusOK, textPage{Text: text, ETag: etag, Problems: found})
+	return v.textForm(http.StatusOK, textPage{Head: h, Text: text, ETag: h.ETag, Problems: found})
 }
 
-func (v *visit) textForm(status int, data textPage) (err error) {
-	if data.Head, err = v.loadDraft("text"); err != nil {
-		return err
-	}
+func (v *visit) textForm(status int, data textPage) error {
 	return v.editing(page{Name: "edit_text", Status: status, Scripts: []string{"edit.js"}, Data: data}, data.Head)
 }
 
@@ -149,6 +146,9 @@ func (v *visit) saveText() error {
 		if len(asked.Details) == 0 {
 			data.Fault = asked.Message
 		}
+		if data.Head, err = v.loadDraft("text"); err != nil {
+			return err
+		}
 		return v.textForm(http.StatusBadRequest, data)
 	}
 	return err
@@ -156,12 +156,12 @@ func (v *visit) saveText() error {
 
 // conflict shows both texts; saving again replaces what is stored.
 func (v *visit) conflict(data textPage) error {
-	j, etag, err := tagged[journey](v.r.Context(), v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
+	h, err := v.loadDraft("text")
 	if err != nil {
 		return err
 	}
-	data.ETag = etag
-	if data.Conflict, err = toYAML(j.Draft); err != nil {
+	data.Head, data.ETag = h, h.ETag
+	if data.Conflict, err = toYAML(h.Journey.Draft); err != nil {
 		return err
 	}
 	return v.textForm(http.StatusConflict, data)
@@ -257,10 +257,14 @@ func (v *visit) try() error {
 	q := v.r.URL.Query()
 	data := tryPage{Head: h, t: v.t, Draft: q.Get("draft") == "true" || h.Journey.PublishedVersion == 0,
 		Lead: field{Name: "leadsId", Label: v.t("try.lead"), Type: "number", Required: true, Value: q.Get("leadsId"), Hint: v.t("try.leadHint")}}
-	if data.Draft {
-		if data.Head.Definition, err = define(h.Journey.Draft); err != nil {
+	text := h.Journey.Draft
+	if !data.Draft {
+		if text, err = v.definitionOf(ctx, h.Journey); err != nil {
 			return err
 		}
+	}
+	if data.Head.Definition, err = define(text); err != nil {
+		return err
 	}
 	if data.Lead.Value != "" {
 		lead, err := strconv.ParseInt(data.Lead.Value, 10, 64)
@@ -292,13 +296,7 @@ func (v *visit) dryRun(data *tryPage, lead int64) error {
 	}
 	data.Run = &run
 	for _, m := range run.Messages {
-		text := ""
-		if len(m.Body) > 0 && string(m.Body) != "null" {
-			if text, err = toIndented(m.Body); err != nil {
-				return err
-			}
-		}
-		data.Messages = append(data.Messages, text)
+		data.Messages = append(data.Messages, indented(m.Body))
 	}
 	return nil
 }

@@ -80,25 +80,25 @@ func paramsText(params json.RawMessage) string {
 
 // steps tells a timeline in words, with the labels that the nodes have in their versions.
 func (v *visit) steps(e enrollmentDetail) ([]timelineStep, error) {
-	labels := map[int]map[string]string{}
+	definitions := map[int]definition{}
 	version := e.Version
 	if len(e.Timeline) > 0 {
 		version = e.Timeline[0].Version
 	}
 	var steps []timelineStep
 	for _, t := range e.Timeline {
-		if labels[t.Version] == nil {
-			nodes, err := v.gateway.nodes(v.r.Context(), e.JourneyID, t.Version)
-			if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
+		d, known := definitions[t.Version]
+		if !known {
+			published, err := v.gateway.version(v.r.Context(), e.JourneyID, t.Version)
+			if err := unlessGone(err); err != nil {
 				return nil, err
 			}
-			labels[t.Version] = map[string]string{}
-			for _, n := range nodes {
-				labels[t.Version][n.ID] = n.Label
+			if d, err = define(published.Definition); err != nil {
+				return nil, err
 			}
+			definitions[t.Version] = d
 		}
-		name := func(id string) string { return cmp.Or(labels[t.Version][id], id) }
-		s := timelineStep{At: t.At, Node: name(t.NodeID), Next: name(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
+		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
 		s.Why, s.Raw = v.why(t)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version

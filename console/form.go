@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -55,4 +56,22 @@ func faultOf(faults map[string]string, name string) string {
 		}
 	}
 	return ""
+}
+
+// formFaults is faultsOf for a resource that somebody else may have changed meanwhile.
+func (v *visit) formFaults(err error) (faults map[string]string, general string, rest error) {
+	faults, general, rest = faultsOf(err)
+	if waypost.CodeOf(err) == waypost.CodePreconditionFailed {
+		general = v.t("form.changed")
+	}
+	return faults, general, rest
+}
+
+// formStatus is the status of a page with a form: one that was sent is shown again for what
+// is wrong with it.
+func (v *visit) formStatus() int {
+	if v.r.Method == http.MethodPost {
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
 }

@@ -234,30 +234,43 @@ type journeyHead struct {
 	Changes    int // that the draft has and the published version has not
 	Counts     counts
 	At         string // its path
+	ETag       string // of the journey
 }
 
 // Title is what people call a node.
 func (h journeyHead) Title(id string) string { return h.Definition.title(id) }
 
+// loadHead reads a journey for a page that has none of its numbers.
+func (v *visit) loadHead(ctx context.Context) (h journeyHead, err error) {
+	h.Journey, h.ETag, err = tagged[journey](ctx, v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
+	h.At = "/journeys/" + h.Journey.ID
+	return h, err
+}
+
+// definitionOf is the definition that is shown of a journey: the published one, or the draft.
+func (v *visit) definitionOf(ctx context.Context, j journey) (json.RawMessage, error) {
+	if j.PublishedVersion == 0 {
+		return j.Draft, nil
+	}
+	published, err := v.gateway.version(ctx, j.ID, j.PublishedVersion)
+	return published.Definition, err
+}
+
 // loadJourney reads a journey for a page of it.
 func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, err error) {
-	id := v.r.PathValue("id")
-	if h.Journey, err = v.gateway.journey(ctx, id); err != nil {
+	if h, err = v.loadHead(ctx); err != nil {
 		return h, err
 	}
-	h.At = "/journeys/" + h.Journey.ID
-	h.Text = h.Journey.Draft
 	calls := []func() error{func() error {
 		s, err := v.gateway.statistics(ctx, h.Journey.ID, nil)
 		h.Counts = s.counts
 		return err
+	}, func() (err error) {
+		h.Text, err = v.definitionOf(ctx, h.Journey)
+		return err
 	}}
 	if n := h.Journey.PublishedVersion; n > 0 {
 		calls = append(calls, func() error {
-			published, err := v.gateway.version(ctx, h.Journey.ID, n)
-			h.Text = published.Definition
-			return err
-		}, func() error {
 			d, err := v.gateway.diff(ctx, h.Journey.ID, strconv.Itoa(n), "draft")
 			h.Changes = len(d.Changes)
 			return err
@@ -303,9 +316,9 @@ type chosenNode struct {
 	node
 	nodeCounts
 	Path   string // of the page without it
-	People []standing
+	People []enrollmentAnswer
 	More   bool
-	Groups []groupedDeliveries
+	Groups []failureCount
 }
 
 // peopleOfNode is how many enrollments are shown of a node.
@@ -320,11 +333,7 @@ func (v *visit) journey() error {
 	if err != nil {
 		return err
 	}
-	webhooks, err := v.gateway.webhookNames(ctx)
-	if err != nil {
-		return err
-	}
-	journeys, err := v.gateway.journeyNames(ctx)
+	journeys, webhooks, err := v.gateway.bothNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -351,13 +360,15 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 	}
 	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At}
 	return c, together(func() error {
-		people, err := v.gateway.listStanding(ctx, url.Values{
+		people, err := v.gateway.enrollmentsOf(ctx, url.Values{
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {"pending,running,waiting,paused"}, "limit": {strconv.Itoa(peopleOfNode)},
 		})
 		c.People, c.More = people.Items, people.NextCursor != ""
 		return err
 	}, func() (err error) {
-		c.Groups, err = v.gateway.summarizeDeliveries(ctx, url.Values{"journeyId": {h.Journey.ID}, "nodeId": {id}})
+		c.Groups, err = v.gateway.groupDeliveries(ctx, url.Values{
+			"journeyId": {h.Journey.ID}, "nodeId": {id}, "groupBy": {waypost.GroupErrorClass + "," + waypost.GroupHTTPStatus},
+		})
 		return err
 	})
 }
@@ -439,16 +450,11 @@ func (v *visit) optionsJSON() error {
 	var webhooks, journeys names
 	fields := []string{}
 	err := together(func() (err error) {
-		webhooks, err = v.gateway.webhookNames(ctx)
-		return err
-	}, func() (err error) {
-		journeys, err = v.gateway.journeyNames(ctx)
+		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err
 	}, func() error {
-		all, err := v.gateway.listFields(ctx)
-		for _, f := range all {
-			fields = append(fields, f.Name)
-		}
+		names, err := v.gateway.leadFieldNames(ctx)
+		fields = append(fields, names...)
 		return err
 	})
 	if err != nil {
@@ -575,11 +581,9 @@ func (v *visit) definition() error {
 		return err
 	}
 	data := definitionPage{Head: h, JSON: v.r.URL.Query().Get("as") == "json"}
-	write := toYAML
 	if data.JSON {
-		write = toIndented
-	}
-	if data.Text, err = write(h.Text); err != nil {
+		data.Text = indented(h.Text)
+	} else if data.Text, err = toYAML(h.Text); err != nil {
 		return err
 	}
 	return v.renderJourney(page{Name: "journey_definition", Data: data}, h)
@@ -596,25 +600,23 @@ func toYAML(text json.RawMessage) (string, error) {
 	return string(out), nil
 }
 
-func toIndented(text json.RawMessage) (string, error) {
-	var out bytes.Buffer
-	err := json.Indent(&out, text, "", "  ")
-	return out.String(), err
-}
-
 // exportJourney answers with the definition as a file.
 func (v *visit) exportJourney() error {
-	h, err := v.loadJourney(v.r.Context(), "")
+	j, err := v.gateway.journey(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	text, err := toYAML(h.Text)
+	definition, err := v.definitionOf(v.r.Context(), j)
+	if err != nil {
+		return err
+	}
+	text, err := toYAML(definition)
 	if err != nil {
 		return err
 	}
 	header := v.w.Header()
 	header.Set("Content-Type", "application/yaml; charset=utf-8")
-	header.Set("Content-Disposition", `attachment; filename="`+h.Journey.ID+`.yaml"; filename*=UTF-8''`+url.PathEscape(fileName(h.Journey.Name))+".yaml")
+	header.Set("Content-Disposition", `attachment; filename="`+j.ID+`.yaml"; filename*=UTF-8''`+url.PathEscape(fileName(j.Name))+".yaml")
 	v.status = http.StatusOK
 	_, _ = io.WriteString(v.w, text) // the browser may have gone
 	return nil

@@ -133,7 +133,7 @@ type newLaunchPage struct {
 	Values    map[string]string // of the form
 	Faults    map[string]string // by field
 	Fault     string
-	Fields    []customField
+	Fields    []string
 	Custom    []customRow
 	Zones     []string
 	Count     *audienceCount
@@ -173,10 +173,10 @@ var presets = map[string]string{"daily": "0 9 * * *", "weekdays": "0 9 * * 1-5",
 // loadLaunchForm reads the journey, what the form offers, and what was sent of it.
 func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	ctx := v.r.Context()
-	if data.Head, err = v.loadJourney(ctx, "launches"); err != nil {
+	if data.Head, err = v.loadHead(ctx); err != nil {
 		return data, err
 	}
-	if data.Fields, err = v.gateway.listFields(ctx); err != nil {
+	if data.Fields, err = v.gateway.leadFieldNames(ctx); err != nil {
 		return data, err
 	}
 	data.Values = map[string]string{}

@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -36,11 +35,7 @@ func (v *visit) leads() error {
 		return err
 	}
 	p := leadsPage{Filters: filters, Items: found.Items, More: filters.more(found.NextCursor)}
-	for _, format := range []string{"csv", "ndjson"} {
-		query := filters.values()
-		query.Set("format", format)
-		p.Exports = append(p.Exports, link{Path: "/leads/export?" + query.Encode(), Text: strings.ToUpper(format)})
-	}
+	p.Exports = filters.exports("/leads/export")
 	return v.render(page{Name: "leads", Title: v.t("leads.title"), Place: "leads", Data: p})
 }
 
@@ -319,11 +314,7 @@ func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]str
 }
 
 func (v *visit) renderLeadForm(p leadForm, title string, back *link) error {
-	status := 0
-	if v.r.Method == http.MethodPost {
-		status = http.StatusBadRequest
-	}
-	return v.render(page{Name: "lead_form", Title: title, Place: "leads", Back: back, Status: status, Scripts: []string{"pairs.js"}, Data: p})
+	return v.render(page{Name: "lead_form", Title: title, Place: "leads", Back: back, Status: v.formStatus(), Scripts: []string{"pairs.js"}, Data: p})
 }
 
 func (v *visit) newLead() error {
@@ -369,9 +360,6 @@ func leadBody(form url.Values, before map[string]any) (body map[string]any, cust
 }
 
 func (v *visit) createLead() error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	body, custom := leadBody(v.r.PostForm, nil)
 	made, err := v.gateway.createLead(v.r.Context(), withoutNull(body))
 	if err == nil {
@@ -384,9 +372,6 @@ func (v *visit) createLead() error {
 func (v *visit) saveLead() error {
 	id, err := v.leadID()
 	if err != nil {
-		return err
-	}
-	if err := v.r.ParseForm(); err != nil {
 		return err
 	}
 	ctx, form := v.r.Context(), v.r.PostForm
@@ -406,16 +391,12 @@ func (v *visit) saveLead() error {
 
 // leadFault shows the form again, with what is wrong.
 func (v *visit) leadFault(err error, id, etag string, custom pairs, title string, back *link) error {
-	changed := waypost.CodeOf(err) == waypost.CodePreconditionFailed
-	faults, general, err := faultsOf(err)
+	faults, general, err := v.formFaults(err)
 	if err != nil {
 		return err
 	}
 	p := v.newLeadForm(v.r.PostForm, custom, faults)
 	p.ID, p.ETag, p.General = id, etag, general
-	if changed {
-		p.General = v.t("form.changed")
-	}
 	return v.renderLeadForm(p, title, back)
 }
 

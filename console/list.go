@@ -137,6 +137,16 @@ func (b filterBar) query(r *http.Request) url.Values {
 	return query
 }
 
+// exports are the links to files of all that matches, at a path.
+func (b filterBar) exports(path string) (out []link) {
+	for _, format := range []string{"csv", "ndjson"} {
+		query := b.values()
+		query.Set("format", format)
+		out = append(out, link{Path: path + "?" + query.Encode(), Text: strings.ToUpper(format)})
+	}
+	return out
+}
+
 // more is the address of the next page of the list, "" if there is none, for the partial
 // "more".
 func (b filterBar) more(cursor string) string {

@@ -50,8 +50,12 @@ func (g gateway) webhookNames(ctx context.Context) (names, error) {
 
 // bothNames are the names of all journeys and of all webhooks.
 func (g gateway) bothNames(ctx context.Context) (journeys, webhooks names, err error) {
-	if journeys, err = g.journeyNames(ctx); err == nil {
+	err = together(func() (err error) {
+		journeys, err = g.journeyNames(ctx)
+		return err
+	}, func() (err error) {
 		webhooks, err = g.webhookNames(ctx)
-	}
+		return err
+	})
 	return journeys, webhooks, err
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"waypost"
 )
 
 // overviewPage is what goes on now, and what went wrong of late.
@@ -15,13 +17,13 @@ type overviewPage struct {
 	Launches  []launch // that run, wait for their time, or are paused
 	Today     int      // launches that were made today
 	Standing  int64
-	Waiting   []groupedDeliveries // held back, or to be tried again
-	Failing   []groupedDeliveries // of the last hour
+	Waiting   []failureCount // held back, or to be tried again
+	Failing   []failureCount // of the last hour
 	Down      []downWebhook
 	Webhooks  names
-	Hours     []attempts // of the last day, the newest first
-	Delivered int64
-	Failed    int64
+	Hours     []interval // of the last day, the newest first
+	Delivered int
+	Failed    int
 	Nothing   bool         // there is no journey yet
 	Active    []journeyRow // as many as the page asks for
 }
@@ -29,11 +31,11 @@ type overviewPage struct {
 // downWebhook is a webhook that takes no messages now.
 type downWebhook struct {
 	ID, Name string
-	webhookHealth
+	health
 }
 
 // Waits is how many deliveries wait for the webhook.
-func (d downWebhook) Waits() int64 { return d.Waiting.Retrying + d.Waiting.Deferred }
+func (d downWebhook) Waits() int { return d.Waiting.Retrying + d.Waiting.Deferred }
 
 // Bounds of the first page: what it shows, and what it asks for.
 const (
@@ -58,7 +60,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	var active list[journey]
 	byStatus := make([]list[launch], 3)
 	var newest list[launch]
-	waiting := make([][]groupedDeliveries, 2)
+	waiting := make([][]failureCount, 2)
 	calls := []func() error{
 		func() (err error) {
 			data.Journeys, err = v.gateway.journeyNames(ctx)
@@ -77,7 +79,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 			return err
 		},
 		func() (err error) {
-			data.Failing, err = v.gateway.summarizeDeliveries(ctx, url.Values{"status": {"failed"}, "from": {hourAgo}, "groupBy": {"errorClass,httpStatus,webhookId"}})
+			data.Failing, err = v.gateway.groupDeliveries(ctx, url.Values{"status": {"failed"}, "from": {hourAgo}})
 			return err
 		},
 	}
@@ -89,7 +91,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	}
 	for i, status := range []string{"deferred", "retrying"} {
 		calls = append(calls, func() (err error) {
-			waiting[i], err = v.gateway.summarizeDeliveries(ctx, url.Values{"status": {status}, "groupBy": {"webhookId"}})
+			waiting[i], err = v.gateway.groupDeliveries(ctx, url.Values{"status": {status}, "groupBy": {waypost.GroupWebhookID}})
 			return err
 		})
 	}
@@ -108,11 +110,11 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 			data.Today++
 		}
 	}
-	sums := map[string]*groupedDeliveries{}
+	sums := map[string]*failureCount{}
 	for _, groups := range waiting {
 		for _, g := range groups {
 			if sums[g.WebhookID] == nil {
-				sums[g.WebhookID] = &groupedDeliveries{WebhookID: g.WebhookID}
+				sums[g.WebhookID] = &failureCount{groupKey: groupKey{WebhookID: g.WebhookID}}
 			}
 			sums[g.WebhookID].Count += g.Count
 		}
@@ -120,7 +122,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	for _, g := range sums {
 		data.Waiting = append(data.Waiting, *g)
 	}
-	largest := func(a, b groupedDeliveries) int {
+	largest := func(a, b failureCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.WebhookID, b.WebhookID))
 	}
 	slices.SortFunc(data.Waiting, largest)
@@ -141,18 +143,19 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 			return unlessGone(err)
 		})
 	}
+	since := url.Values{"from": {now.Add(-23 * time.Hour).UTC().Format(time.RFC3339)}, "every": {"hour"}}
 	asked := data.Webhooks[:min(len(data.Webhooks), webhooksAsked)]
-	down, hours := make([]downWebhook, len(asked)), make([][]attempts, len(asked))
+	down, hours := make([]downWebhook, len(asked)), make([][]interval, len(asked))
 	for i, w := range asked {
 		calls = append(calls, func() error {
-			h, err := v.gateway.health(ctx, w.ID)
+			h, err := v.gateway.healthOf(ctx, w.ID)
 			down[i] = downWebhook{w.ID, w.Name, h}
 			if err != nil {
 				down[i].Enabled, down[i].Breaker.State = true, "" // it is gone
 			}
 			return unlessGone(err)
 		}, func() (err error) {
-			hours[i], err = v.gateway.attemptsByHour(ctx, w.ID, now.Add(-23*time.Hour))
+			hours[i], err = v.gateway.webhookHistory(ctx, w.ID, since)
 			return unlessGone(err)
 		})
 	}
@@ -170,11 +173,11 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 			data.Down = append(data.Down, w)
 		}
 	}
-	byHour := map[time.Time]*attempts{}
+	byHour := map[time.Time]*interval{}
 	for _, series := range hours {
 		for _, a := range series {
 			if byHour[a.From] == nil {
-				byHour[a.From] = &attempts{From: a.From}
+				byHour[a.From] = &interval{From: a.From}
 			}
 			byHour[a.From].Succeeded += a.Succeeded
 			byHour[a.From].Failed += a.Failed
@@ -185,6 +188,6 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 	for _, a := range byHour {
 		data.Hours = append(data.Hours, *a)
 	}
-	slices.SortFunc(data.Hours, func(a, b attempts) int { return b.From.Compare(a.From) })
+	slices.SortFunc(data.Hours, func(a, b interval) int { return b.From.Compare(a.From) })
 	return nil
 }

@@ -93,9 +93,6 @@ var stages = []string{string(waypost.StageRelease), string(waypost.StagePreRelea
 // choose keeps a choice of the header's menus, and goes back to the page that it was made
 // on. Another stage has other things: it goes to the page that its list is.
 func (v *visit) choose() error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	form := v.r.PostForm
 	for _, name := range []string{"language", "theme", "stage"} {
 		if form.Has(name) {

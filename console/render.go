@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/rand"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -99,9 +98,6 @@ type page struct {
 	// Live has the page look for changes every so many seconds; 0: not. live.js then
 	// replaces the elements that have data-live.
 	Live int
-	// Nonce allows <style nonce> on the page, for a library that makes such elements; it
-	// is in the view. Such a page has no ETag.
-	Nonce bool
 	// Scripts are further modules of static/, Styles further style sheets.
 	Scripts, Styles []string
 	Status          int // 200 if 0
@@ -121,14 +117,9 @@ func (v *visit) render(p page) error {
 	if template == nil {
 		return fmt.Errorf("there is no page %q", p.Name)
 	}
-	shown := v.newView(p)
 	h := v.w.Header()
-	if p.Nonce {
-		shown.StyleNonce = rand.Text()
-		h.Set("Content-Security-Policy", strings.Replace(policy, "%s", " 'nonce-"+shown.StyleNonce+"'", 1))
-	}
 	var body bytes.Buffer
-	if err := template.ExecuteTemplate(&body, "layout", shown); err != nil {
+	if err := template.ExecuteTemplate(&body, "layout", v.newView(p)); err != nil {
 		return fmt.Errorf("render %s: %w", p.Name, err)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -137,7 +128,7 @@ func (v *visit) render(p page) error {
 	if v.status == 0 {
 		v.status = http.StatusOK
 	}
-	if v.status == http.StatusOK && !p.Nonce && v.r.Method == http.MethodGet {
+	if v.status == http.StatusOK && v.r.Method == http.MethodGet {
 		etag := etagOf(body.Bytes())
 		h.Set("ETag", etag)
 		if v.r.Header.Get("If-None-Match") == etag {

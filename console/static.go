@@ -94,7 +94,7 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 var icons = map[string]string{
 	"overview":     `<path d="M2.5 9.5h4v4h-4zM2.5 2.5h4v4h-4zM9.5 2.5h4v4h-4zM9.5 9.5h4v4h-4z"/>`,
 	"journeys":     `<circle cx="3.5" cy="8" r="1.75"/><circle cx="12.5" cy="3.75" r="1.75"/><circle cx="12.5" cy="12.25" r="1.75"/><path d="M5.25 8c3 0 2.5-4.25 5.5-4.25M5.25 8c3 0 2.5 4.25 5.5 4.25"/>`,
-	"deliveries":   `<path d="M14 2 7.2 8.8M14 2 9.8 14 7.2 8.8 2 6.2z"/>`,
+	"deliveries":   plane,
 	"leads":        `<circle cx="6" cy="5" r="2.5"/><path d="M1.5 13.5c0-2.5 2-4 4.5-4s4.5 1.5 4.5 4M10.5 2.9a2.5 2.5 0 0 1 0 4.2M12 9.9c1.600.5 2.5 1.8 2.5 3.6"/>`,
 	"segments":     `<circle cx="8" cy="8" r="5.75"/><path d="M8 2.25V8l4.7 3.3"/>`,
 	"webhooks":     `<path d="M6.5 9.5 9.5 6.5M7 4.5l1.2-1.2a3 3 0 0 1 4.5 4.5L11.5 9M9 11.5l-1.2 1.2a3 3 0 0 1-4.5-4.5L4.5 7"/>`,
@@ -105,7 +105,6 @@ var icons = map[string]string{
 	"search":       `<circle cx="7" cy="7" r="4.5"/><path d="m10.5 10.5 3.5 3.5"/>`,
 	"chevron":      `<path d="m4 6 4 4 4-4"/>`,
 	"back":         `<path d="M10 3.5 5.5 8l4.5 4.5"/>`,
-	"menu":         `<path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11"/>`,
 	"plus":         `<path d="M8 3v10M3 8h10"/>`,
 	"close":        `<path d="m4 4 8 8M12 4l-8 8"/>`,
 	"external":     `<path d="M9 2.5h4.5V7M13.5 2.5 7.5 8.5M11.5 9.5v4h-9v-9h4"/>`,
@@ -118,7 +117,7 @@ var icons = map[string]string{
 	"play":         `<path d="M5 3v10l8-5z"/>`,
 	"launch":       rocket,
 	"launches":     rocket,
-	"touchpoint":   `<path d="M14 2 7.2 8.8M14 2 9.8 14 7.2 8.8 2 6.2z"/>`,
+	"touchpoint":   plane,
 	"delay":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.500 1.750"/>`,
 	"waitUntil":    `<path d="M2.5 4h11v9.500h-11zM2.5 7h11M5.500 2.500v3M10.500 2.500v3"/>`,
 	"waitForEvent": `<path d="M3.500 11.500V7.250a4.500 4.500 0 0 1 9 0v4.250l1 1h-11zM6.750 14.250h2.500"/>`,
@@ -130,15 +129,16 @@ var icons = map[string]string{
 	"arrow":        `<path d="M3 8h10M9.500 4.500 13 8l-3.500 3.500"/>`,
 	"more":         `<path d="M3.500 8h.1M8 8h.1M12.500 8h.1" stroke-width="2"/>`,
 	"language":     `<circle cx="8" cy="8" r="5.75"/><path d="M2.25 8h11.5M8 2.25c-3.3 3.5-3.3 8 0 11.5M8 2.25c3.3 3.5 3.3 8 0 11.5"/>`,
-	"theme":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 2.25v11.5" /><path d="M8 2.25a5.75 5.75 0 0 1 0 11.5z" fill="currentColor"/>`,
 	"stage":        `<path d="M8 1.75 14 5 8 8.25 2 5zM2 8l6 3.25L14 8M2 11l6 3.25L14 11"/>`,
 	"download":     `<path d="M8 2.5v7.5M4.75 7 8 10.25 11.25 7M2.5 13.5h11"/>`,
 	"upload":       `<path d="M8 10.5V3M4.75 6 8 2.75 11.25 6M2.5 13.5h11"/>`,
 	"clock":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
-	"pencil":       `<path d="m10.75 2.75 2.5 2.5L5.5 13H3v-2.5z"/>`,
 	"key":          `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
 	"event":        `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,
 }
+
+// plane stands for messages.
+const plane = `<path d="M14 2 7.2 8.8M14 2 9.8 14 7.2 8.8 2 6.2z"/>`
 
 // rocket stands for launches.
 const rocket = `<path d="M9.5 10.75 5.25 6.5C6.75 3.5 9.5 2 13.750 2.250 14 6.500 12.500 9.250 9.500 10.750zM5.250 6.500 3 6.750 1.750 9l2.500.25M9.500 10.750 9.250 13 7 14.250 6.750 11.750M3.750 12.250 2.250 13.750"/>`

@@ -11,19 +11,18 @@ import (
 // view is what templates see as $: the page, and the request that it answers.
 type view struct {
 	page
-	User       waypost.User
-	Language   string
-	Theme      string
-	Stage      string
-	Zone       string
-	Stages     []string
-	Languages  []string
-	Themes     []string
-	Places     []place
-	Here       string // the path and query of the page
-	Flash      *flash
-	StyleNonce string
-	chosen     preferences
+	User      waypost.User
+	Language  string
+	Theme     string
+	Stage     string
+	Zone      string
+	Stages    []string
+	Languages []string
+	Themes    []string
+	Places    []place
+	Here      string // the path and query of the page
+	Flash     *flash
+	chosen    preferences
 }
 
 type flash struct{ Kind, Text string }

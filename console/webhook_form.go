@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -153,11 +152,7 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 // renderWebhookForm shows the form; that succeed false is retried stands with what else is.
 func (v *visit) renderWebhookForm(p webhookForm, form url.Values, title string, back *link) error {
 	p.On = append(p.On, choice{"succeedFalse", v.t("webhook.on.succeedFalse"), form.Has("retry.onSucceedFalse") || slices.Contains(form["retry.on"], "succeedFalse")})
-	status := 0
-	if v.r.Method == http.MethodPost {
-		status = http.StatusBadRequest
-	}
-	return v.render(page{Name: "webhook_form", Title: title, Place: "webhooks", Back: back, Status: status, Scripts: []string{"pairs.js"}, Data: p})
+	return v.render(page{Name: "webhook_form", Title: title, Place: "webhooks", Back: back, Status: v.formStatus(), Scripts: []string{"pairs.js"}, Data: p})
 }
 
 func (v *visit) newWebhook() error {
@@ -242,9 +237,6 @@ func withoutNull(body map[string]any) map[string]any {
 }
 
 func (v *visit) createWebhook() error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	form := v.r.PostForm
 	body, params := webhookBody(form, nil)
 	secret := ""
@@ -270,9 +262,6 @@ func (v *visit) createWebhook() error {
 }
 
 func (v *visit) saveWebhook() error {
-	if err := v.r.ParseForm(); err != nil {
-		return err
-	}
 	ctx, id, form := v.r.Context(), v.r.PathValue("id"), v.r.PostForm
 	w, _, err := v.gateway.webhook(ctx, id)
 	if err != nil {
@@ -284,15 +273,11 @@ func (v *visit) saveWebhook() error {
 		v.flash("ok", v.t("webhook.saved"))
 		return v.redirect("/webhooks/"+url.PathEscape(id), nil)
 	}
-	changed := waypost.CodeOf(err) == waypost.CodePreconditionFailed
-	faults, general, err := faultsOf(err)
+	faults, general, err := v.formFaults(err)
 	if err != nil {
 		return err
 	}
 	p := v.newForm(form, &w, params, faults)
 	p.ID, p.ETag, p.General = id, form.Get("etag"), general
-	if changed {
-		p.General = v.t("form.changed")
-	}
 	return v.renderWebhookForm(p, form, v.t("webhook.edit"), &link{Path: "/webhooks/" + id, Text: w.Name})
 }

@@ -1,5 +1,7 @@
 // Charts of series: <div data-chart="ID of a table"> draws the columns of the table that have
 // data-tone, by uPlot. The table stays: it has the same numbers for those who cannot see a chart.
+import { color } from "./color.js";
+
 const files = new URL("./uplot/", import.meta.url);
 let library; // the promise that uPlot is there
 
@@ -13,13 +15,6 @@ function load() {
 }
 
 const locale = document.documentElement.lang === "zh-CN" ? "zh-CN" : "en-GB";
-const color = (name, alpha = 1) => {
-  const probe = document.body.appendChild(document.createElement("i"));
-  probe.style.color = `var(--${name})`;
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return alpha === 1 ? found : `color-mix(in srgb, ${found} ${alpha * 100}%, transparent)`;
-};
 
 async function draw(place) {
   const table = document.getElementById(place.dataset.chart);
@@ -35,11 +30,11 @@ async function draw(place) {
   const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
   const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
   const bars = place.dataset.kind === "bars";
-  const font = place.clientWidth;
+  const width = place.clientWidth;
   place.replaceChildren();
   const chart = new uPlot(
     {
-      width: font,
+      width,
       height: 220,
       padding: [12, 8, 0, 0],
       cursor: { y: false, points: { size: 7 } },
@@ -55,7 +50,7 @@ async function draw(place) {
           label,
           stroke: color(tone),
           width: bars ? 0 : 2,
-          fill: bars ? color(tone) : k === 0 ? color(tone, 0.1) : undefined,
+          fill: bars ? color(tone) : k === 0 ? `color-mix(in srgb, ${color(tone)} 10%, transparent)` : undefined,
           paths: bars ? uPlot.paths.bars({ size: [0.36, 18], align: k === 0 ? -1 : 1 }) : undefined,
           points: { show: !bars && times.length < 3 },
           value: (u, n) => (n === null ? "–" : whole.format(n)),

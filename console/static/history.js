@@ -1,18 +1,10 @@
 // The history of a webhook as two plots: attempts as bars, how long they took as lines. The
 // numbers stand in the table beside them. uPlot is a script of its own, which has run before.
 /* global uPlot */
+import { color } from "./color.js";
+
 const box = document.querySelector("[data-plots]");
 const height = 180; // pixels
-
-// colour is what a colour of console.css is in the theme of now.
-function colour(name) {
-  const probe = document.createElement("span");
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
-}
 
 let plots = [];
 
@@ -21,7 +13,7 @@ function draw() {
   const series = JSON.parse(box.dataset.plots);
   const times = series.map((one) => Date.parse(one.from) / 1000);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
+  const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
   const common = (target) => ({
     width: Math.max(240, target.clientWidth), height, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
     cursor: { y: false, points: { size: 6 } }, legend: { live: true },
@@ -39,8 +31,8 @@ function draw() {
       axes: [axis, { ...axis, size: 56 }],
       series: [
         { label: box.dataset.time },
-        { label: box.dataset.failed, stroke: colour("bad"), fill: colour("bad"), paths: bars, points: { show: false }, value: (_, v, __, i) => (i === null ? "–" : series[i].failed) },
-        { label: box.dataset.succeeded, stroke: colour("ok"), fill: colour("ok"), paths: bars, points: { show: false } },
+        { label: box.dataset.failed, stroke: color("bad"), fill: color("bad"), paths: bars, points: { show: false }, value: (_, v, __, i) => (i === null ? "–" : series[i].failed) },
+        { label: box.dataset.succeeded, stroke: color("ok"), fill: color("ok"), paths: bars, points: { show: false } },
       ],
     }, [times, whole, series.map((one) => one.succeeded)]),
     make("latency", {
@@ -48,8 +40,8 @@ function draw() {
       axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(ms) }],
       series: [
         { label: box.dataset.time },
-        { label: box.dataset.p50, stroke: colour("accent"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
-        { label: box.dataset.p99, stroke: colour("warn"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
+        { label: box.dataset.p50, stroke: color("accent"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
+        { label: box.dataset.p99, stroke: color("warn"), width: 2, points: { show: true, size: 5 }, value: (_, v) => ms(v) },
       ],
     }, [times, series.map((one) => one.p50Ms), series.map((one) => one.p99Ms)]),
   ];

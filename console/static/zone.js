@@ -1,5 +1,5 @@
 // Times in the zone of the browser. The server writes them in the zone that the cookie
-// names; the first page, and the first one after a journey, are rewritten here.
+// names; until the cookie names the browser's zone, they are rewritten here.
 const root = document.documentElement;
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const secure = location.protocol === "https:";

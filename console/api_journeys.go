@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"waypost"
@@ -155,25 +154,6 @@ type difference struct {
 	} `json:"changes"`
 }
 
-// standing is an enrollment as a list has it.
-type standing struct {
-	EnrollmentID string    `json:"enrollmentId"`
-	Status       string    `json:"status"`
-	LeadsID      int64     `json:"leadsId"`
-	CreatedAt    time.Time `json:"createdAt"`
-}
-
-// groupedDeliveries counts deliveries that have something in common.
-type groupedDeliveries struct {
-	ErrorClass      string    `json:"errorClass"`
-	HTTPStatus      int       `json:"httpStatus"`
-	WebhookID       string    `json:"webhookId"`
-	Count           int64     `json:"count"`
-	LastAt          time.Time `json:"lastAt"`
-	SampleMessageID string    `json:"sampleMessageId"`
-	Message         string    `json:"message"`
-}
-
 // launch is a launch; Completed and Outcomes are not in lists.
 type launch struct {
 	LaunchID      string                 `json:"launchId"`
@@ -266,32 +246,6 @@ type dryRun struct {
 	} `json:"messages"`
 }
 
-// customField is a custom field that leads have.
-type customField struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
-
-// webhookHealth is the part of a webhook's health that the overview shows.
-type webhookHealth struct {
-	Enabled bool `json:"enabled"`
-	Breaker struct {
-		State string    `json:"state"`
-		Since time.Time `json:"since"`
-	} `json:"breaker"`
-	Waiting struct {
-		Retrying int64 `json:"retrying"`
-		Deferred int64 `json:"deferred"`
-	} `json:"waiting"`
-}
-
-// attempts counts the attempts of a webhook that began in an hour.
-type attempts struct {
-	From      time.Time `json:"from"`
-	Succeeded int64     `json:"succeeded"`
-	Failed    int64     `json:"failed"`
-}
-
 const (
 	journeysPath = "/v1/journeys/"
 	launchesPath = "/v1/launches/"
@@ -323,17 +277,6 @@ func (g gateway) statistics(ctx context.Context, id string, query url.Values) (s
 	return get[statistics](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/statistics", query)
 }
 
-func (g gateway) listStanding(ctx context.Context, query url.Values) (list[standing], error) {
-	return get[list[standing]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
-}
-
-func (g gateway) summarizeDeliveries(ctx context.Context, query url.Values) ([]groupedDeliveries, error) {
-	answer, err := get[struct {
-		Groups []groupedDeliveries `json:"groups"`
-	}](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries/summary", query)
-	return answer.Groups, err
-}
-
 func (g gateway) listLaunches(ctx context.Context, query url.Values) (list[launch], error) {
 	return get[list[launch]](ctx, g, waypost.GrantJourneysRead, "/v1/launches", query)
 }
@@ -352,45 +295,4 @@ func (g gateway) forecast(ctx context.Context, id string, audience any) (f forec
 
 func (g gateway) dryRun(ctx context.Context, id string, body any) (d dryRun, err error) {
 	return d, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/dryrun", body, &d)
-}
-
-func (g gateway) listFields(ctx context.Context) ([]customField, error) {
-	all, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
-	return all.Items, err
-}
-
-func (g gateway) health(ctx context.Context, id string) (webhookHealth, error) {
-	return get[webhookHealth](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/health", nil)
-}
-
-func (g gateway) attemptsByHour(ctx context.Context, id string, from time.Time) ([]attempts, error) {
-	answer, err := get[struct {
-		Series []attempts `json:"series"`
-	}](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks/"+url.PathEscape(id)+"/history",
-		url.Values{"from": {from.UTC().Format(time.RFC3339)}, "every": {"hour"}})
-	return answer.Series, err
-}
-
-// mostAtOnce bounds the calls that one page makes at the same time.
-const mostAtOnce = 8
-
-// together calls functions, some at the same time, and returns one of their errors.
-func together(calls ...func() error) error {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, mostAtOnce)
-	errs := make([]error, len(calls))
-	for i, call := range calls {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = call()
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
