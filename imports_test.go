@@ -64,7 +64,7 @@ var importTable = map[string]folder{
 	"console": {
 		ours:  []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
 		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
-		also:  []string{yamlLibrary},
+		also:  []string{yamlLibrary, "golang.org/x/sync/errgroup"},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
 	"receiver": {},

@@ -7,8 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"waypost"
 	"waypost/client"
@@ -131,25 +132,14 @@ func get[T any](ctx context.Context, g gateway, grant waypost.Grant, path string
 // mostAtOnce bounds the calls that one page makes at the same time.
 const mostAtOnce = 8
 
-// together calls functions, some at the same time, and returns one of their errors.
+// together calls functions, some at the same time, and returns the first of their errors.
 func together(calls ...func() error) error {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, mostAtOnce)
-	errs := make([]error, len(calls))
-	for i, call := range calls {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = call()
-		})
+	var all errgroup.Group
+	all.SetLimit(mostAtOnce)
+	for _, call := range calls {
+		all.Go(call)
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
 
 // list is one page of a list (docs/contract.md, "Lists").
