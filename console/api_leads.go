@@ -13,7 +13,6 @@ import (
 
 // event is an event of a lead.
 type event struct {
-	EventID    string          `json:"eventId"`
 	Name       string          `json:"name"`
 	Properties json.RawMessage `json:"properties"`
 	AcceptedAt time.Time       `json:"acceptedAt"`
@@ -23,7 +22,6 @@ type event struct {
 type leadImport struct {
 	ID          string               `json:"id"`
 	Status      waypost.ImportStatus `json:"status"`
-	Mode        waypost.ImportMode   `json:"mode"`
 	DryRun      bool                 `json:"dryRun"`
 	Total       int                  `json:"total"`
 	Processed   int                  `json:"processed"`
