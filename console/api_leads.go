@@ -36,10 +36,10 @@ type leadImport struct {
 
 // importError is a row that failed.
 type importError struct {
-	Line    int              `json:"line"`
-	Code    string           `json:"code"`
-	Message string           `json:"message"`
-	Detail  []waypost.Detail `json:"detail"`
+	Line    int               `json:"line"`
+	Code    waypost.ErrorCode `json:"code"`
+	Message string            `json:"message"`
+	Detail  []waypost.Detail  `json:"detail"`
 }
 
 func leadPath(id int64) string { return "/v1/leads/" + strconv.FormatInt(id, 10) }
@@ -110,5 +110,12 @@ func (g gateway) importErrors(ctx context.Context, id string, each func(importEr
 		return err
 	}
 	defer res.Body.Close()
-	return lines(res.Body, each)
+	texts, known := faultsIn[g.language]
+	return lines(res.Body, func(e importError) error {
+		if known {
+			said := texts.whole(waypost.Error{Code: e.Code, Message: e.Message, Details: e.Detail}, http.MethodPost, "/v1/leads")
+			e.Message, e.Detail = said.Message, said.Details
+		}
+		return each(e)
+	})
 }

@@ -251,8 +251,11 @@ type round struct {
 type header struct{ Name, Value string }
 
 // cause is what the gateway says of a failure, without why no other attempt followed, which
-// pages say in the person's language.
-func cause(message string) string {
+// pages say in the person's language. Of a status it says the status, which stands beside it.
+func cause(class string, status int, message string) string {
+	if class == waypost.ClassHTTPStatus && status/100 != 3 { // of a redirect, that it is not followed
+		return ""
+	}
 	before, _, _ := strings.Cut(message, "; given up: ")
 	return before
 }

@@ -51,7 +51,7 @@ func (v *visit) addUser() error {
 	}
 	made, link, err := v.Users.CreateUser(v.r.Context(), u)
 	if err != nil {
-		return v.renderUsers(u, err)
+		return v.renderUsers(u, inLanguage(v.chosen.Language, http.MethodPost, "/users", err))
 	}
 	return v.showNewLink("added", made, link)
 }
