@@ -21,7 +21,9 @@ type gateway struct {
 	user    waypost.User
 	stage   string
 	request string // the id of the request that the calls are made for
-	match   string // the ETag that the resource must have for a change; "": any
+	// language is what errors are in, as far as it has texts of them (faults.go).
+	language string
+	match    string // the ETag that the resource must have for a change; "": any
 }
 
 // callTime bounds one call: a page that says that the gateway is away is better than none.
@@ -39,7 +41,7 @@ func (g gateway) do(ctx context.Context, grant waypost.Grant, method, target str
 	if e := (*waypost.Error)(nil); err != nil && !errors.As(err, &e) {
 		return away{err}
 	}
-	return err
+	return inLanguage(g.language, method, target, err)
 }
 
 // stream makes one call, as do does, whose answer the caller reads and closes: a stream, or
@@ -64,7 +66,7 @@ func (g gateway) stream(ctx context.Context, grant waypost.Grant, method, target
 	if e := (*waypost.Error)(nil); !errors.As(err, &e) {
 		return nil, away{err}
 	}
-	return nil, err
+	return nil, inLanguage(g.language, method, target, err)
 }
 
 // when is the gateway for a change of a resource that is still the one of this ETag.

@@ -26,9 +26,8 @@ type article struct {
 // articleHits is one page of what a search has found.
 type articleHits struct {
 	Meta struct {
-		CurrentPage int `json:"current_page"`
-		TotalPages  int `json:"total_pages"`
-		TotalCount  int `json:"total_count"`
+		TotalPages int `json:"total_pages"`
+		TotalCount int `json:"total_count"`
 	} `json:"meta"`
 	Items []struct {
 		ID              string            `json:"id"`

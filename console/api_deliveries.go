@@ -18,6 +18,7 @@ type delivery struct {
 	JourneyID      string                 `json:"journeyId"`
 	JourneyVersion int                    `json:"journeyVersion"`
 	NodeID         string                 `json:"nodeId"`
+	SubscriptionID string                 `json:"subscriptionId"` // "" for a touchpoint, which the journey and the lead are of
 	WebhookID      string                 `json:"webhookId"`
 	LeadsID        int64                  `json:"leadsId"`
 	Status         waypost.DeliveryStatus `json:"status"`

@@ -170,7 +170,6 @@ type launch struct {
 	RatePerSecond float64                `json:"ratePerSecond"`
 	ControlGroup  float64                `json:"controlGroup"`
 	RecurringID   string                 `json:"recurringId"`
-	OccursAt      time.Time              `json:"occursAt"`
 	CreatedAt     time.Time              `json:"createdAt"`
 	StartedAt     time.Time              `json:"startedAt"`
 	EndedAt       time.Time              `json:"endedAt"`

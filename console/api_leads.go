@@ -13,7 +13,6 @@ import (
 
 // event is an event of a lead.
 type event struct {
-	EventID    string          `json:"eventId"`
 	Name       string          `json:"name"`
 	Properties json.RawMessage `json:"properties"`
 	AcceptedAt time.Time       `json:"acceptedAt"`
@@ -23,7 +22,6 @@ type event struct {
 type leadImport struct {
 	ID          string               `json:"id"`
 	Status      waypost.ImportStatus `json:"status"`
-	Mode        waypost.ImportMode   `json:"mode"`
 	DryRun      bool                 `json:"dryRun"`
 	Total       int                  `json:"total"`
 	Processed   int                  `json:"processed"`
@@ -38,10 +36,10 @@ type leadImport struct {
 
 // importError is a row that failed.
 type importError struct {
-	Line    int              `json:"line"`
-	Code    string           `json:"code"`
-	Message string           `json:"message"`
-	Detail  []waypost.Detail `json:"detail"`
+	Line    int               `json:"line"`
+	Code    waypost.ErrorCode `json:"code"`
+	Message string            `json:"message"`
+	Detail  []waypost.Detail  `json:"detail"`
 }
 
 func leadPath(id int64) string { return "/v1/leads/" + strconv.FormatInt(id, 10) }
@@ -112,5 +110,12 @@ func (g gateway) importErrors(ctx context.Context, id string, each func(importEr
 		return err
 	}
 	defer res.Body.Close()
-	return lines(res.Body, each)
+	texts, known := faultsIn[g.language]
+	return lines(res.Body, func(e importError) error {
+		if known {
+			said := texts.whole(waypost.Error{Code: e.Code, Message: e.Message, Details: e.Detail}, http.MethodPost, "/v1/leads")
+			e.Message, e.Detail = said.Message, said.Details
+		}
+		return each(e)
+	})
 }

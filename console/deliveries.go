@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -69,18 +70,11 @@ func (v *visit) deliveries() error {
 }
 
 func (v *visit) deliveryFilters(journeys, webhooks names) filterBar {
-	var statuses, classes []option
-	for _, s := range deliveryStatuses {
-		statuses = append(statuses, option{string(s), v.t("status." + string(s))})
-	}
-	for _, class := range waypost.ErrorClasses {
-		classes = append(classes, option{class, v.t("errorClass." + class)})
-	}
 	return newFilterBar(v.r,
-		filter{Name: "status", Label: v.t("deliveries.status"), Type: "several", Options: statuses},
+		filter{Name: "status", Label: v.t("deliveries.status"), Type: "several", Options: options(v, "status.", deliveryStatuses)},
 		filter{Name: "journeyId", Label: v.t("deliveries.journey"), Type: "select", Options: journeys.options()},
 		filter{Name: "webhookId", Label: v.t("deliveries.webhook"), Type: "select", Options: webhooks.options()},
-		filter{Name: "errorClass", Label: v.t("deliveries.error"), Type: "select", Options: classes},
+		filter{Name: "errorClass", Label: v.t("deliveries.error"), Type: "select", Options: options(v, "errorClass.", waypost.ErrorClasses)},
 		filter{Name: "nodeId", Label: v.t("deliveries.node"), Further: true},
 		filter{Name: "httpStatus", Label: v.t("deliveries.httpStatus"), Type: "number", Further: true},
 		filter{Name: "leadsId", Label: v.t("deliveries.leadsId"), Type: "number", Further: true},
@@ -88,6 +82,7 @@ func (v *visit) deliveryFilters(journeys, webhooks names) filterBar {
 		filter{Name: "to", Label: v.t("deliveries.to"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		filter{Name: "enrollmentId", Label: v.t("deliveries.enrollment"), Type: "id"},
 		filter{Name: "launchId", Label: v.t("deliveries.launch"), Type: "id"},
+		filter{Name: "subscriptionId", Label: v.t("deliveries.subscription"), Type: "id"},
 	)
 }
 
@@ -241,10 +236,10 @@ func (v *visit) exportDeliveries() error {
 // deliveryPage is the data of the page of one delivery.
 type deliveryPage struct {
 	deliveryDetail
-	Journey, Webhook string // their names
-	Rounds           []round
-	Headers          []header
-	Body             string // indented
+	Journey, Subscription, Webhook string // their names
+	Rounds                         []round
+	Headers                        []header
+	Body                           string // indented
 }
 
 // round is the journey's series of attempts, or that of a redelivery.
@@ -256,8 +251,11 @@ type round struct {
 type header struct{ Name, Value string }
 
 // cause is what the gateway says of a failure, without why no other attempt followed, which
-// pages say in the person's language.
-func cause(message string) string {
+// pages say in the person's language. Of a status it says the status, which stands beside it.
+func cause(class string, status int, message string) string {
+	if class == waypost.ClassHTTPStatus && status/100 != 3 { // of a redirect, that it is not followed
+		return ""
+	}
 	before, _, _ := strings.Cut(message, "; given up: ")
 	return before
 }
@@ -274,6 +272,15 @@ func (v *visit) delivery() error {
 		return err
 	}
 	p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
+	title := v.t("delivery.title", "journey", p.Journey, "node", d.NodeID)
+	if d.SubscriptionID != "" {
+		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
+		if err := unlessGone(err); err != nil {
+			return err
+		}
+		p.Subscription = cmp.Or(s.Name, d.SubscriptionID)
+		title = v.t("delivery.told", "subscription", p.Subscription)
+	}
 	for _, a := range d.AttemptLog {
 		if n := len(p.Rounds); n == 0 || p.Rounds[n-1].Number != a.Round {
 			p.Rounds = append(p.Rounds, round{Number: a.Round})
@@ -289,7 +296,7 @@ func (v *visit) delivery() error {
 		live = 3
 	}
 	return v.render(page{
-		Name: "delivery", Title: v.t("delivery.title", "journey", p.Journey, "node", d.NodeID), Place: "deliveries", Live: live,
+		Name: "delivery", Title: title, Place: "deliveries", Live: live,
 		Back: &link{Path: "/deliveries", Text: v.t("deliveries.title")}, Data: p,
 	})
 }

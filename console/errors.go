@@ -28,11 +28,11 @@ var errSignIn = errors.New("nobody is signed in")
 
 // errorPage is the data of the page that tells of an error.
 type errorPage struct {
-	Status          int
-	Title, Text     string
-	Faults          []waypost.Detail // what the gateway said of fields
-	Again           bool             // the page tries again by itself
-	RequestID, Home string
+	Status      int
+	Title, Text string
+	Faults      []waypost.Detail // what the gateway said of fields
+	Again       bool             // the page tries again by itself
+	RequestID   string
 }
 
 // statusGone is logged and counted for a request whose browser has gone, as nginx does.

@@ -22,6 +22,15 @@ type field struct {
 
 type option struct{ Value, Label string }
 
+// options are those of values whose texts are key and the value.
+func options[T ~string](v *visit, key string, values []T) []option {
+	out := make([]option, len(values))
+	for i, value := range values {
+		out[i] = option{string(value), v.t(key + string(value))}
+	}
+	return out
+}
+
 // faultsOf is what the gateway says of the fields of a form, by their names; general is what
 // it says of none of them, and err is nil if all of that can be shown in the form.
 func faultsOf(err error) (faults map[string]string, general string, rest error) {

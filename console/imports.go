@@ -55,10 +55,7 @@ func (v *visit) showUpload() error {
 	if err != nil {
 		return err
 	}
-	p := uploadPage{Fields: string(text)}
-	for _, mode := range []waypost.ImportMode{waypost.ImportUpsert, waypost.ImportCreate, waypost.ImportUpdate} {
-		p.Modes = append(p.Modes, option{string(mode), v.t("import.mode." + string(mode))})
-	}
+	p := uploadPage{Fields: string(text), Modes: options(v, "import.mode.", []waypost.ImportMode{waypost.ImportUpsert, waypost.ImportCreate, waypost.ImportUpdate})}
 	return v.render(page{Name: "import", Title: v.t("import.title"), Place: "leads", Scripts: []string{"import.js"}, Back: &link{Path: "/leads", Text: v.t("leads.title")}, Data: p})
 }
 

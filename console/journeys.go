@@ -46,13 +46,9 @@ const journeysOfPage = "25"
 
 func (v *visit) journeys() error {
 	ctx := v.r.Context()
-	var statuses []option
-	for _, s := range journeyStatuses {
-		statuses = append(statuses, option{string(s), v.t("journeys.status." + string(s))})
-	}
 	filters := newFilterBar(v.r,
 		filter{Name: "name", Label: v.t("journeys.nameBegins"), Type: "search"},
-		filter{Name: "status", Label: v.t("journeys.state"), Type: "select", Options: statuses},
+		filter{Name: "status", Label: v.t("journeys.state"), Type: "select", Options: options(v, "journeys.status.", journeyStatuses)},
 		filter{Name: "tag", Label: v.t("journeys.tag"), Type: "search"},
 	)
 	query := filters.query(v.r)
@@ -279,7 +275,7 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 	if err := together(calls...); err != nil {
 		return h, err
 	}
-	for _, name := range []string{"", "canvas", "statistics", "launches", "versions", "definition"} {
+	for _, name := range []string{"", "canvas", "enrollments", "statistics", "launches", "versions", "definition"} {
 		path, key := h.At, "outline"
 		if name != "" {
 			path, key = h.At+"/"+name, name
@@ -315,10 +311,11 @@ type outlinePage struct {
 type chosenNode struct {
 	node
 	nodeCounts
-	Path   string // of the page without it
+	Path   string            // of the page without it
+	Paths  map[string]string // nodePaths
 	People []enrollmentAnswer
 	More   bool
-	Groups []failureCount
+	Groups []failureGroup
 }
 
 // peopleOfNode is how many enrollments are shown of a node.
@@ -358,19 +355,76 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 	if !found {
 		return nil, nil
 	}
-	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At}
+	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At, Paths: nodePaths(h.Journey.ID, url.QueryEscape(id))}
 	return c, together(func() error {
 		people, err := v.gateway.enrollmentsOf(ctx, url.Values{
-			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {"pending,running,waiting,paused"}, "limit": {strconv.Itoa(peopleOfNode)},
+			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {standing}, "limit": {strconv.Itoa(peopleOfNode)},
 		})
 		c.People, c.More = people.Items, people.NextCursor != ""
 		return err
-	}, func() (err error) {
-		c.Groups, err = v.gateway.groupDeliveries(ctx, url.Values{
+	}, func() error {
+		groups, err := v.gateway.groupDeliveries(ctx, url.Values{
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "groupBy": {waypost.GroupErrorClass + "," + waypost.GroupHTTPStatus},
 		})
+		for _, g := range groups {
+			path := c.Paths["deliveries"] + "&status=failed,retrying&errorClass=" + url.QueryEscape(g.ErrorClass)
+			if g.HTTPStatus != 0 {
+				path += "&httpStatus=" + strconv.Itoa(g.HTTPStatus)
+			}
+			c.Groups = append(c.Groups, failureGroup{failureCount: g, Path: path})
+		}
 		return err
 	})
+}
+
+// standing are the states of enrollments that stand at a node.
+const standing = "running,waiting,paused"
+
+// nodePaths are the addresses of lists about a node, whose id is escaped.
+func nodePaths(journey, node string) map[string]string {
+	deliveries := "/deliveries?journeyId=" + url.QueryEscape(journey) + "&nodeId=" + node
+	return map[string]string{
+		"standing":   "/journeys/" + url.PathEscape(journey) + "/enrollments?nodeId=" + node + "&status=" + standing,
+		"deliveries": deliveries, "delivered": deliveries + "&status=succeeded", "failed": deliveries + "&status=failed", "deferred": deliveries + "&status=deferred",
+	}
+}
+
+// enrollmentsPage lists those who are in a journey, or were.
+type enrollmentsPage struct {
+	Head    journeyHead
+	Filters filterBar
+	Items   []enrollmentAnswer
+	More    string
+}
+
+var enrollmentStatuses = []waypost.EnrollmentStatus{
+	waypost.EnrollmentPending, waypost.EnrollmentRunning, waypost.EnrollmentWaiting, waypost.EnrollmentPaused,
+	waypost.EnrollmentCompleted, waypost.EnrollmentExited, waypost.EnrollmentFailed, waypost.EnrollmentCanceled,
+}
+
+func (v *visit) enrollments() error {
+	ctx := v.r.Context()
+	h, err := v.loadJourney(ctx, "enrollments")
+	if err != nil {
+		return err
+	}
+	var nodes []option
+	for _, n := range h.Definition.Nodes {
+		nodes = append(nodes, option{n.ID, h.Title(n.ID)})
+	}
+	filters := newFilterBar(v.r,
+		filter{Name: "nodeId", Label: v.t("enrollment.stands"), Type: "select", Options: nodes},
+		filter{Name: "status", Label: v.t("deliveries.status"), Type: "several", Options: options(v, "enrollment.status.", enrollmentStatuses)},
+		filter{Name: "leadsId", Label: v.t("deliveries.leadsId"), Type: "number"},
+		filter{Name: "sort", Label: v.t("leads.order"), Type: "select", Always: true, Options: options(v, "enrollment.sort.", []string{"-createdAt", "createdAt"})},
+	)
+	query := filters.query(v.r)
+	query.Set("journeyId", h.Journey.ID)
+	found, err := v.gateway.enrollmentsOf(ctx, query)
+	if err != nil {
+		return err
+	}
+	return v.renderJourney(page{Name: "journey_enrollments", Live: 5, Data: enrollmentsPage{h, filters, found.Items, filters.more(found.NextCursor)}}, h)
 }
 
 // canvasPage is the picture of a journey, to look at or to edit.
@@ -381,12 +435,7 @@ type canvasPage struct {
 
 // links are the addresses that the canvas offers for a node; it puts its id in place of {node}.
 func links(h journeyHead) string {
-	at := func(path string, query string) string {
-		return path + "?journeyId=" + url.QueryEscape(h.Journey.ID) + query
-	}
-	text, _ := json.Marshal(map[string]string{ // texts have a JSON form
-		"standing": h.At + "?node={node}", "deliveries": at("/deliveries", "&nodeId={node}"), "failed": at("/deliveries", "&nodeId={node}&status=failed"),
-	})
+	text, _ := json.Marshal(nodePaths(h.Journey.ID, "{node}")) // texts have a JSON form
 	return string(text)
 }
 

@@ -58,11 +58,7 @@ func (v *visit) journeyLaunches() error {
 
 // loadLaunches reads a page of launches, of one journey if it is named.
 func (v *visit) loadLaunches(journeyID string, more ...filter) (data launchesPage, err error) {
-	var statuses []option
-	for _, s := range launchStatuses {
-		statuses = append(statuses, option{string(s), v.t("launches.status." + string(s))})
-	}
-	data.Filters = newFilterBar(v.r, append([]filter{{Name: "status", Label: v.t("launches.state"), Type: "select", Options: statuses}}, more...)...)
+	data.Filters = newFilterBar(v.r, append([]filter{{Name: "status", Label: v.t("launches.state"), Type: "select", Options: options(v, "launches.status.", launchStatuses)}}, more...)...)
 	query := data.Filters.query(v.r)
 	if journeyID != "" {
 		query.Set("journeyId", journeyID)

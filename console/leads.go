@@ -39,17 +39,15 @@ func (v *visit) leads() error {
 	return v.render(page{Name: "leads", Title: v.t("leads.title"), Place: "leads", Data: p})
 }
 
+// genders are those of leads, as numbers.
+var genders = []string{"0", "1", "2"}
+
 // mostCustomFilters bounds the filters of custom fields that are offered.
 const mostCustomFilters = 6
 
 // leadFilters are the filters of leads; the most frequent custom fields have one each, and
 // so have those that the URL names.
 func (v *visit) leadFilters() (filterBar, error) {
-	var sorts []option
-	for _, s := range leadSorts {
-		sorts = append(sorts, option{string(s), v.t("leads.sort." + string(s))})
-	}
-	genders := []option{{"0", v.t("leads.gender.0")}, {"1", v.t("leads.gender.1")}, {"2", v.t("leads.gender.2")}}
 	filters := []filter{
 		{Name: "name", Label: v.t("leads.field.name"), Type: "search"},
 		{Name: "mobilePhone", Label: v.t("leads.field.mobilePhone"), Type: "tel"},
@@ -57,13 +55,13 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "externalId", Label: v.t("leads.field.externalId")},
 		{Name: "leadsGroup", Label: v.t("leads.field.leadsGroup"), Type: "number", Further: true},
 		{Name: "region", Label: v.t("leads.field.region"), Type: "number", Further: true},
-		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: genders, Further: true},
+		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: options(v, "leads.gender.", genders), Further: true},
 		{Name: "birthday", Label: v.t("leads.birthdayFilter"), Further: true},
 		{Name: "createdFrom", Label: v.t("leads.createdFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "updatedFrom", Label: v.t("leads.updatedFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "updatedTo", Label: v.t("leads.updatedTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
-		{Name: "sort", Label: v.t("leads.order"), Type: "select", Options: sorts, Further: true},
+		{Name: "sort", Label: v.t("leads.order"), Type: "select", Options: options(v, "leads.sort.", leadSorts), Further: true},
 	}
 	names, err := v.gateway.leadFieldNames(v.r.Context())
 	if err != nil {
@@ -299,14 +297,14 @@ type leadForm struct {
 func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) leadForm {
 	p := leadForm{Custom: custom.mark(faults).withSpare()}
 	p.Custom.Label, p.Custom.Hint = v.t("leads.field.customFields"), v.t("leads.customHint")
-	p.Custom.Kinds = []option{{"text", v.t("pairs.text")}, {"number", v.t("pairs.number")}, {"boolean", v.t("pairs.boolean")}}
+	p.Custom.Kinds = options(v, "pairs.", []string{"text", "number", "boolean"})
 	for _, f := range leadFields {
 		in := field{Name: f.name, Label: v.t("leads.field." + f.name), Value: form.Get(f.name), Type: f.kind, Fault: faultOf(faults, f.name), Required: f.name == "name", Complete: "off"}
 		switch f.kind {
 		case "lines":
 			in.Type, in.Hint = "area", v.t("leads.phoneHint")
 		case "gender":
-			in.Type, in.Options = "select", []option{{"", v.t("leads.notSet")}, {"0", v.t("leads.gender.0")}, {"1", v.t("leads.gender.1")}, {"2", v.t("leads.gender.2")}}
+			in.Type, in.Options = "select", append([]option{{"", v.t("leads.notSet")}}, options(v, "leads.gender.", genders)...)
 		}
 		p.Fields = append(p.Fields, in)
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/url"
+	"slices"
 
 	"waypost"
 )
@@ -27,6 +28,14 @@ func (ns names) Of(id string) string {
 		}
 	}
 	return id
+}
+
+// with are the names and that of an id that is not among them, "" for none: the id itself.
+func (ns names) with(id string) names {
+	if id == "" || slices.ContainsFunc(ns, func(n named) bool { return n.ID == id }) {
+		return ns
+	}
+	return append(slices.Clone(ns), named{id, id})
 }
 
 // options are the choices of a filter.

@@ -22,13 +22,15 @@ type outline struct {
 	journeys names
 	t        func(key string, args ...any) string
 	at       string // the path of the journey
+	journey  string // its id
 }
 
 // outlineStep is a node of an outline.
 type outlineStep struct {
 	node
 	nodeCounts
-	Path    string // of the journey with this node chosen
+	Path    string            // of the journey with this node chosen
+	Paths   map[string]string // nodePaths
 	Summary string
 	Ways    []way // those that it has beside going on with the next step of the list
 	Alone   bool  // it has one way only, which Ways may say the rest of
@@ -49,7 +51,7 @@ type way struct {
 
 func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
 	d, c := h.Definition, h.Counts
-	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
+	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, journey: h.Journey.ID, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
 	for _, n := range d.Nodes {
 		o.nodes[n.ID] = n
 	}
@@ -87,7 +89,7 @@ func (o *outline) from(id string, stops []string) []outlineStep {
 			return steps
 		}
 		o.placed[id] = true
-		s := outlineStep{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Summary: o.summary(n)}
+		s := outlineStep{node: n, nodeCounts: o.counts[id], Path: o.at + "?node=" + url.QueryEscape(id) + "#node-" + id, Paths: nodePaths(o.journey, url.QueryEscape(id)), Summary: o.summary(n)}
 		ways := o.ways(n)
 		s.Alone = len(ways) == 1
 		next := o.meet(ways, stops)

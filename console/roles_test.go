@@ -3,7 +3,9 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,11 +18,55 @@ import (
 
 var wildcard = regexp.MustCompile(`\{[^}]+\}`)
 
+// operation is a call that the gateway takes, and the grant that it needs.
+type operation struct {
+	method string
+	path   *regexp.Regexp
+	grant  waypost.Grant
+}
+
+// operations are those of the gateway's document. Ids may be empty: what stands for the gateway here has none.
+func operations(t *testing.T) (all []operation) {
+	t.Helper()
+	text, err := os.ReadFile("../gateway/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, method := "", ""
+	for _, m := range regexp.MustCompile(`(?m)^(?:  (/\S*):|    ([a-z]+):|      x-grant: (\S+))$`).FindAllStringSubmatch(string(text), -1) {
+		switch {
+		case m[1] != "":
+			path = m[1]
+		case m[2] != "":
+			method = strings.ToUpper(m[2])
+		default:
+			all = append(all, operation{method, regexp.MustCompile("^" + wildcard.ReplaceAllString(path, "[^/]*") + "$"), waypost.Grant(m[3])})
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d operations are known", len(all))
+	}
+	return all
+}
+
+// grantOf is what a call needs. A path without a parameter comes before one with.
+func grantOf(all []operation, c call) (found waypost.Grant) {
+	path, _, _ := strings.Cut(c.Target, "?")
+	for _, o := range all {
+		if o.method == c.Method && o.path.MatchString(path) && (found == "" || o.path.String() == "^"+path+"$") {
+			found = o.grant
+		}
+	}
+	return found
+}
+
 // Every route, by its address, for everybody: who has no right is refused before the gateway
-// is asked for anything, and who only looks changes nothing.
+// is asked for anything, who only looks changes nothing, and nobody's page makes a call that
+// needs a grant which their role does not have.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
+	known := operations(t)
 	for _, role := range append([]waypost.Role{anyone}, waypost.Roles...) {
 		for _, rt := range routes {
 			if rt.role == anyone {
@@ -55,12 +101,42 @@ func TestRoles(t *testing.T) {
 			case got.Status == http.StatusForbidden || strings.HasPrefix(got.To(), "/sign-in"):
 				t.Errorf("%s: %s %s: HTTP %d, to %q", role, rt.method, path, got.Status, got.To())
 			}
+			for _, c := range calls {
+				if grant := grantOf(known, c); grant == "" && !strings.HasPrefix(c.Target, "/api/v1/articles/search") { // which needs a token
+					t.Errorf("%s %s makes a call that the gateway does not know: %s %s", rt.method, path, c.Method, c.Target)
+				} else if grant != "" && !role.Allows(grant) {
+					t.Errorf("%s: %s %s made a call that needs %s: %s %s", role, rt.method, path, grant, c.Method, c.Target)
+				}
+			}
 			if role == waypost.RoleViewer {
 				for _, c := range calls {
 					if c.Method != http.MethodGet && !strings.HasSuffix(c.Target, "/dryrun") && !strings.HasSuffix(c.Target, "/forecast") {
 						t.Errorf("a viewer made a call: %s %s", c.Method, c.Target)
 					}
 				}
+			}
+		}
+	}
+}
+
+// What is no route is nothing, for anybody and by any method.
+func TestOtherMethods(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	table := http.NewServeMux()
+	for _, rt := range routes {
+		table.HandleFunc(rt.method+" "+rt.pattern, http.NotFound)
+	}
+	admin, _ := s.as(waypost.RoleAdmin)
+	s.take()
+	for _, rt := range routes {
+		path := wildcard.ReplaceAllStringFunc(rt.pattern, func(m string) string { return strings.TrimPrefix(strings.ReplaceAll(m, "{id}", "usr_1"), "{$}") })
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace} {
+			if _, pattern := table.Handler(httptest.NewRequest(method, path, nil)); strings.HasPrefix(pattern, method+" ") {
+				continue // "new" is an id to the route of one
+			}
+			if got, calls := admin.do(method, path, url.Values{}, nil), s.take(); got.Status != http.StatusNotFound && got.Status != http.StatusMethodNotAllowed || len(calls) > 0 {
+				t.Errorf("%s %s: HTTP %d, %d calls", method, path, got.Status, len(calls))
 			}
 		}
 	}

@@ -135,6 +135,8 @@ var icons = map[string]string{
 	"clock":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
 	"key":          `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
 	"event":        `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,
+
+	"subscriptions": `<path d="M3.500 12.500h.1M3.500 8a4.500 4.500 0 0 1 4.500 4.500M3.500 3.500a9 9 0 0 1 9 9"/>`,
 }
 
 // plane stands for messages.

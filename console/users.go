@@ -24,10 +24,7 @@ func (v *visit) renderUsers(u waypost.User, fault error) error {
 	if err != nil {
 		return err
 	}
-	shown := usersPage{Users: all}
-	for _, role := range waypost.Roles {
-		shown.Roles = append(shown.Roles, option{string(role), v.t("role." + string(role))})
-	}
+	shown := usersPage{Users: all, Roles: options(v, "role.", waypost.Roles)}
 	faults, general, rest := map[string]string{}, "", error(nil)
 	status := http.StatusOK
 	if fault != nil {
@@ -54,7 +51,7 @@ func (v *visit) addUser() error {
 	}
 	made, link, err := v.Users.CreateUser(v.r.Context(), u)
 	if err != nil {
-		return v.renderUsers(u, err)
+		return v.renderUsers(u, inLanguage(v.chosen.Language, http.MethodPost, "/users", err))
 	}
 	return v.showNewLink("added", made, link)
 }

@@ -69,7 +69,7 @@ func (v *visit) enter(least waypost.Role) error {
 	if err := v.readForm(); err != nil {
 		return err
 	}
-	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id}
+	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id, language: v.chosen.Language}
 	return nil
 }
 

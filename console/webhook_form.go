@@ -105,7 +105,7 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 	}
 	p := webhookForm{Params: params.mark(faults).withSpare()}
 	p.Params.Label, p.Params.Hint = v.t("webhook.field.params"), v.t("webhook.paramsHint")
-	p.Params.Kinds = []option{{"text", v.t("pairs.text")}, {"number", v.t("pairs.number")}}
+	p.Params.Kinds = options(v, "pairs.", []string{"text", "number"})
 	p.Sections = []section{
 		{Name: "basics", Fields: []field{
 			input("name", field{Required: true}),

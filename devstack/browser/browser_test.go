@@ -27,6 +27,8 @@ var pages = []struct{ name, path string }{
 	{"journey-node", "{Anniversary}?node=bought"},
 	{"journey-hostile", "{<img}?node=hello"},
 	{"journey-canvas", "{Anniversary}/canvas"},
+	{"journey-enrollments", "{Anniversary}/enrollments?status=waiting,paused"},
+	{"journey-enrollments-none", "{Birthday}/enrollments"},
 	{"journey-statistics", "{Anniversary}/statistics"},
 	{"journey-launches", "{Anniversary}/launches"},
 	{"journey-versions", "{Anniversary}/versions"},
@@ -50,6 +52,11 @@ var pages = []struct{ name, path string }{
 	{"webhook", "{/webhooks?name=CRM /webhooks/whk_}"},
 	{"webhook-edit", "{/webhooks?name=CRM /webhooks/whk_}?edit"},
 	{"webhook-new", "/webhooks/new"},
+	{"subscriptions", "/subscriptions"},
+	{"subscription", "{/subscriptions /subscriptions/sub_}"},
+	{"subscription-edit", "{/subscriptions /subscriptions/sub_}?edit"},
+	{"subscription-new", "/subscriptions/new"},
+	{"delivery-told", "{told}"},
 	{"leads", "/leads"},
 	{"leads-none", "/leads?name=zzz"},
 	{"lead", "/leads/5"},
@@ -67,7 +74,7 @@ var signedOut = []struct{ name, path string }{
 }
 
 // resolve puts the address of the journey whose name begins so in place of {NAME}, that of
-// a launch that runs in place of {launch}, and that of the first link of a page in place of
+// a launch that runs in place of {launch}, that of a message to a subscription in place of {told}, and that of the first link of a page in place of
 // {PAGE PREFIX}.
 func resolve(t *testing.T, path string) string {
 	t.Helper()
@@ -78,6 +85,8 @@ func resolve(t *testing.T, path string) string {
 		return path
 	case linked && strings.HasPrefix(page, "/"):
 		return browser.Find(t, page, prefix) + rest
+	case name == "told":
+		return browser.Find(t, browser.Find(t, "/subscriptions", "/subscriptions/sub_"), "/deliveries/msg_") + rest
 	case name == "launch":
 		return browser.Find(t, "/launches?status=running", "/launches/lch_") + rest
 	}

@@ -24,6 +24,7 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 	wechat := m.webhook("企业微信 WeCom", profile.Receiver+"/wecom")
 	crm := m.webhook("CRM", profile.Receiver+"/crm?fail=503")
 	loyalty := m.webhook("Loyalty points", profile.Receiver+"/loyalty?succeed=false")
+	m.post("/v1/subscriptions", node{"name": "Data warehouse", "webhookId": m.webhook("Data warehouse", profile.Receiver+"/warehouse"), "on": []string{"enrollment.ended", "delivery.failed", "launch.ended"}})
 
 	trial := m.journey("Trial ends soon", "trial", []node{
 		{"id": "remind", "type": "touchpoint", "webhook": sms, "params": map[string]any{"text": "{{ lead.name }}, your trial ends on Friday."}, "next": "wait"},
@@ -60,6 +61,7 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 			}
 		}
 	}
+	m.post("/v1/subscriptions", node{"name": "Festival team", "webhookId": wechat, "journeyId": festival, "on": []string{"delivery.failed", "journey.published"}})
 	m.launch(sms, wechat)
 	for m.err == nil && m.open() > 60 {
 		select {
