@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -88,15 +89,18 @@ func define(text json.RawMessage) (d definition, err error) {
 	return d, json.Unmarshal(text, &d)
 }
 
-// title is what people call a node of this id.
-func (d definition) title(id string) string {
+// node is the node of this id; one without a type if there is none.
+func (d definition) node(id string) node {
 	for _, n := range d.Nodes {
 		if n.ID == id {
-			return n.Title()
+			return n
 		}
 	}
-	return id
+	return node{ID: id}
 }
+
+// title is what people call a node of this id.
+func (d definition) title(id string) string { return d.node(id).Title() }
 
 // statistics are the counts of a journey.
 type statistics struct {
@@ -218,31 +222,71 @@ type audienceCount struct {
 
 // forecast is what a launch would send, by days in UTC.
 type forecast struct {
-	Sample int64 `json:"sample"`
-	Days   []struct {
-		Touchpoints map[string]int64 `json:"touchpoints"`
-	} `json:"days"`
+	Total  int64         `json:"total"`
+	Sample int64         `json:"sample"`
+	Cut    int64         `json:"cut"`
+	Days   []forecastDay `json:"days"`
+}
+
+type forecastDay struct {
+	Date        string           `json:"date"`
+	Touchpoints map[string]int64 `json:"touchpoints"` // by the webhook's id
+	Skipped     int64            `json:"skipped"`
 }
 
 // dryRun is what would happen to one lead.
 type dryRun struct {
-	Status string `json:"status"`
-	Limit  any    `json:"limit"`
-	Path   []struct {
-		NodeID    string    `json:"nodeId"`
-		Type      string    `json:"type"`
-		EnteredAt time.Time `json:"enteredAt"`
-		Result    string    `json:"result"`
-		Reason    string    `json:"reason"`
-		Next      string    `json:"next"`
-	} `json:"path"`
-	Messages []struct {
-		NodeID    string          `json:"nodeId"`
-		WebhookID string          `json:"webhookId"`
-		At        time.Time       `json:"at"`
-		Error     string          `json:"error"`
-		Body      json.RawMessage `json:"body"`
-	} `json:"messages"`
+	LeadsID  int64           `json:"leadsId"` // 0 of one that is invented
+	StartAt  time.Time       `json:"startAt"`
+	EndAt    time.Time       `json:"endAt"`
+	Status   string          `json:"status"`
+	Limit    any             `json:"limit"`
+	Path     []dryRunStep    `json:"path"`
+	Messages []dryRunMessage `json:"messages"`
+}
+
+type dryRunStep struct {
+	NodeID    string    `json:"nodeId"`
+	Type      string    `json:"type"`
+	EnteredAt time.Time `json:"enteredAt"`
+	LeftAt    time.Time `json:"leftAt"` // zero if the run stopped there
+	Result    string    `json:"result"`
+	Reason    string    `json:"reason"`
+	Next      string    `json:"next"`
+}
+
+// left is when the step was left, or when the run stopped.
+func (s dryRunStep) left(run dryRun) time.Time {
+	if s.LeftAt.IsZero() {
+		return run.EndAt
+	}
+	return s.LeftAt
+}
+
+type dryRunMessage struct {
+	NodeID    string          `json:"nodeId"`
+	WebhookID string          `json:"webhookId"`
+	At        time.Time       `json:"at"`
+	Succeed   bool            `json:"succeed"`
+	Error     string          `json:"error"`
+	Body      json.RawMessage `json:"body"`
+}
+
+// Text is the message as it would be sent, indented.
+func (m dryRunMessage) Text() string { return indented(m.Body) }
+
+// Params are those of the message, by name.
+func (m dryRunMessage) Params() ([]pair, error) {
+	var body struct {
+		Params map[string]any `json:"params"`
+	}
+	if len(m.Body) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(m.Body))
+	dec.UseNumber()
+	err := dec.Decode(&body)
+	return newPairs("", body.Params).Rows, err
 }
 
 const (
@@ -288,10 +332,44 @@ func (g gateway) countLeads(ctx context.Context, audience any) (c audienceCount,
 	return c, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/leads/count", map[string]any{"audience": audience}, &c)
 }
 
-func (g gateway) forecast(ctx context.Context, id string, audience any) (f forecast, err error) {
-	return f, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/forecast", map[string]any{"audience": audience}, &f)
+// forecast takes an audience, and what else the body can have.
+func (g gateway) forecast(ctx context.Context, id string, body map[string]any) (f forecast, err error) {
+	return f, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/forecast", body, &f)
 }
 
 func (g gateway) dryRun(ctx context.Context, id string, body any) (d dryRun, err error) {
 	return d, g.do(ctx, waypost.GrantJourneysRead, http.MethodPost, journeysPath+url.PathEscape(id)+"/dryrun", body, &d)
+}
+
+// testJourney sends one message as a test.
+func (g gateway) testJourney(ctx context.Context, id string, body any) (trial, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return trial{}, err
+	}
+	return g.sendTrial(ctx, waypost.GrantJourneysRun, journeysPath+url.PathEscape(id)+"/test", text)
+}
+
+// moveCounts counts the enrollments of a migration.
+type moveCounts struct {
+	Matched int64 `json:"matched"`
+	Moved   int64 `json:"moved"`
+}
+
+// migrate moves enrollments that wait to another version; with dryRun it counts them.
+func (g gateway) migrate(ctx context.Context, id string, from, to int, nodes map[string]string, dryRun bool) (m moveCounts, err error) {
+	body := map[string]any{"from": from, "to": to, "nodeMap": nodes, "dryRun": dryRun}
+	return m, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, journeysPath+url.PathEscape(id)+"/migrate", body, &m)
+}
+
+// eventNames are the names that events had, as the gateway lists them.
+func (g gateway) eventNames(ctx context.Context) ([]string, error) {
+	answer, err := get[list[struct {
+		Name string `json:"name"`
+	}]](ctx, g, waypost.GrantJourneysRead, "/v1/events/names", nil)
+	var names []string
+	for _, n := range answer.Items {
+		names = append(names, n.Name)
+	}
+	return names, err
 }

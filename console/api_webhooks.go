@@ -136,10 +136,19 @@ func (g gateway) webhookHistory(ctx context.Context, id string, query url.Values
 // testTime bounds a test message: it takes as long as its webhook gives its receiver.
 const testTime = waypost.MaxTimeoutMs*time.Millisecond + callTime
 
-func (g gateway) testWebhook(ctx context.Context, id string) (result trial, err error) {
+func (g gateway) testWebhook(ctx context.Context, id string) (trial, error) {
+	return g.sendTrial(ctx, waypost.GrantWebhooksWrite, webhookPath(id)+"/test", nil)
+}
+
+// sendTrial makes a call that sends a test message.
+func (g gateway) sendTrial(ctx context.Context, grant waypost.Grant, path string, body []byte) (result trial, err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
-	res, err := g.stream(ctx, waypost.GrantWebhooksWrite, http.MethodPost, webhookPath(id)+"/test", nil, nil)
+	var header http.Header
+	if body != nil {
+		header = http.Header{"Content-Type": {"application/json"}}
+	}
+	res, err := g.stream(ctx, grant, http.MethodPost, path, header, body)
 	if err != nil {
 		return result, err
 	}

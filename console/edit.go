@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"waypost"
 )
@@ -19,7 +18,7 @@ func (v *visit) editTabs(h journeyHead, here string) []link {
 	}
 	return []link{
 		{h.At + "/edit", v.t("edit.canvas"), here == "edit"}, {h.At + "/text", v.t("edit.text"), here == "text"},
-		{h.At + "/try?draft=true", v.t("edit.try"), here == "try"}, {h.At + "/publish", v.t("edit.publish"), here == "publish"},
+		{h.At + "/try?draft=true", v.t("edit.try"), here == "try"}, {h.At + "/forecast", v.t("launch.forecast"), here == "forecast"}, {h.At + "/publish", v.t("edit.publish"), here == "publish"},
 	}
 }
 
@@ -174,6 +173,7 @@ type publishPage struct {
 	Diff     *difference // nil for the first version
 	Next     int         // the number of the version that it becomes
 	Seen     string      // the draft that is shown, as its ETag
+	Affected []standingIn
 }
 
 func (v *visit) reviewPublish() error {
@@ -191,6 +191,9 @@ func (v *visit) reviewPublish() error {
 		}
 		d, err := v.gateway.diff(v.r.Context(), h.Journey.ID, strconv.Itoa(h.Journey.PublishedVersion), "draft")
 		data.Diff = &d
+		return err
+	}, func() (err error) {
+		data.Affected, err = v.affected(h)
 		return err
 	})
 	if err != nil {
@@ -218,85 +221,8 @@ func (v *visit) publish() error {
 		return err
 	}
 	v.flash("ok", v.t("edit.published", "n", made.Version))
+	if v.r.PostFormValue("then") == "migrate" {
+		return v.redirect("/journeys/"+id+"/migrate", nil)
+	}
 	return v.redirect("/journeys/"+id, nil)
-}
-
-// tryPage is a dry run on one lead.
-type tryPage struct {
-	Head     journeyHead
-	Lead     field
-	Draft    bool
-	Problems []waypost.Detail
-	Run      *dryRun
-	Webhooks names
-	Messages []string // bodies, as they would be sent
-	t        func(key string, args ...any) string
-}
-
-// Result is what became of a visit, in words: case 2 and arm 2 have a number.
-func (p tryPage) Result(result string) string {
-	kind, n, numbered := strings.Cut(result, " ")
-	switch {
-	case numbered && kind == "case":
-		return p.t("try.case", "n", n)
-	case numbered && kind == "arm":
-		return p.t("try.arm", "n", n)
-	}
-	return p.t("try.result." + result)
-}
-
-// Title is what people call a node of the run.
-func (p tryPage) Title(id string) string { return p.Head.Definition.title(id) }
-
-func (v *visit) try() error {
-	ctx := v.r.Context()
-	h, err := v.loadDraft("try")
-	if err != nil {
-		return err
-	}
-	q := v.r.URL.Query()
-	data := tryPage{Head: h, t: v.t, Draft: q.Get("draft") == "true" || h.Journey.PublishedVersion == 0,
-		Lead: field{Name: "leadsId", Label: v.t("try.lead"), Type: "number", Required: true, Value: q.Get("leadsId"), Hint: v.t("try.leadHint")}}
-	text := h.Journey.Draft
-	if !data.Draft {
-		if text, err = v.definitionOf(ctx, h.Journey); err != nil {
-			return err
-		}
-	}
-	if data.Head.Definition, err = define(text); err != nil {
-		return err
-	}
-	if data.Lead.Value != "" {
-		lead, err := strconv.ParseInt(data.Lead.Value, 10, 64)
-		if err != nil || lead < 1 {
-			data.Lead.Fault = v.t("form.wholeNumber")
-		} else if err := v.dryRun(&data, lead); err != nil {
-			return err
-		}
-	}
-	if data.Webhooks, err = v.gateway.webhookNames(ctx); err != nil {
-		return err
-	}
-	return v.editing(page{Name: "try", Title: v.t("try.title", "name", h.Journey.Name), Data: data}, h)
-}
-
-// dryRun runs the journey for a lead, and notes what is wrong where it cannot.
-func (v *visit) dryRun(data *tryPage, lead int64) error {
-	run, err := v.gateway.dryRun(v.r.Context(), data.Head.Journey.ID, map[string]any{"leadsId": lead, "draft": data.Draft})
-	var asked *waypost.Error
-	switch {
-	case errors.As(err, &asked) && asked.Code == waypost.CodeNotFound:
-		data.Lead.Fault = v.t("try.noLead")
-		return nil
-	case len(detailsOf(err)) > 0:
-		data.Problems = detailsOf(err)
-		return nil
-	case err != nil:
-		return err
-	}
-	data.Run = &run
-	for _, m := range run.Messages {
-		data.Messages = append(data.Messages, indented(m.Body))
-	}
-	return nil
 }

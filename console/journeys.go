@@ -476,14 +476,14 @@ func (v *visit) pass(path string) error {
 }
 
 // canvasJSON is the definition that the canvas shows: the published one, or the draft if there
-// is none.
+// is none or the query asks for it.
 func (v *visit) canvasJSON() error {
 	j, err := v.gateway.journey(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	path := journeysPath + url.PathEscape(j.ID)
-	if j.PublishedVersion > 0 {
+	if j.PublishedVersion > 0 && v.r.URL.Query().Get("draft") != "true" {
 		path += "/versions/" + strconv.Itoa(j.PublishedVersion)
 	}
 	return v.pass(path)
@@ -551,29 +551,50 @@ func (v *visit) statistics() error {
 		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
 	)
 	data := statisticsPage{Head: h, Filters: filters}
-	every, from := "hour", time.Now().Add(-hoursShown*time.Hour)
+	from := time.Now().Add(-hoursShown * time.Hour)
 	if filters.Filters[0].Value == "day" {
-		every, from = "day", time.Now().AddDate(0, 0, -daysShown)
+		from = time.Now().AddDate(0, 0, -daysShown)
 	}
-	query := url.Values{"every": {every}, "from": {from.UTC().Format(time.RFC3339)}}
+	query := url.Values{}
 	if n := filters.Filters[1].Value; n != "" {
 		query.Set("version", n)
 	}
-	found, err := v.gateway.statistics(ctx, h.Journey.ID, query)
-	if err != nil {
+	if data.Points, data.Nodes, err = v.points(h.Journey.ID, from, query); err != nil {
 		return err
 	}
-	data.Nodes = found.Nodes
-	for i := len(found.Series) - 1; i >= 0; i-- {
-		s := found.Series[i]
+	return v.renderJourney(page{Name: "journey_statistics", Scripts: []string{"chart.js"}, Live: 30, Data: data}, h)
+}
+
+// points are what happened from a time on, the newest first: in each hour, or day if that is
+// longer ago than hoursShown; and the numbers of the nodes.
+func (v *visit) points(journeyID string, from time.Time, query url.Values) (points []statisticsPoint, nodes []nodeCounts, err error) {
+	every := "hour"
+	if time.Since(from) > (hoursShown+1)*time.Hour {
+		every = "day"
+		from = later(from, time.Now().AddDate(0, 0, -daysShown))
+	}
+	query.Set("every", every)
+	query.Set("from", from.UTC().Format(time.RFC3339))
+	found, err := v.gateway.statistics(v.r.Context(), journeyID, query)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range slices.Backward(found.Series) {
 		p := statisticsPoint{From: s.From, Entered: s.Enrollments.Entered, Completed: s.Enrollments.Completed + s.Enrollments.Exited, Failed: s.Enrollments.Failed}
 		for _, n := range s.Nodes {
 			p.Delivered += n.Delivered
 			p.NotDelivered += n.Failed
 		}
-		data.Points = append(data.Points, p)
+		points = append(points, p)
 	}
-	return v.renderJourney(page{Name: "journey_statistics", Scripts: []string{"chart.js"}, Live: 30, Data: data}, h)
+	return points, found.Nodes, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // versionsPage lists versions, and what two of them differ in.
@@ -583,6 +604,17 @@ type versionsPage struct {
 	More     string
 	From, To string
 	Diff     *difference
+	People   []standingIn
+}
+
+// Standing is who is in a version, nobody if it is not known.
+func (p versionsPage) Standing(version int) (in standingIn) {
+	for _, s := range p.People {
+		if s.Version == version {
+			in = s
+		}
+	}
+	return in
 }
 
 func (v *visit) versions() error {
@@ -601,6 +633,9 @@ func (v *visit) versions() error {
 		return err
 	}
 	data := versionsPage{Head: h, Items: found.Items, From: q.Get("from"), To: q.Get("to")}
+	if data.People, err = v.people(h.Journey.ID, h.Journey.PublishedVersion+1); err != nil {
+		return err
+	}
 	if found.NextCursor != "" {
 		data.More = v.r.URL.Path + "?" + url.Values{"cursor": {found.NextCursor}}.Encode()
 	}

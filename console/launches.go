@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"waypost"
 )
@@ -74,6 +74,7 @@ type launchPage struct {
 	Journey     string // its name
 	Occurrences []launch
 	EndsAt      time.Time // when its rate has let everybody in, zero if that is not known
+	Points      []statisticsPoint
 }
 
 // occurrencesShown is how many occurrences of a recurring launch its page lists.
@@ -103,11 +104,16 @@ func (v *visit) launch() error {
 	if left := l.Total - l.Decided(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
 		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
 	}
+	if !l.StartedAt.IsZero() && j.ID != "" {
+		if data.Points, _, err = v.points(j.ID, l.StartedAt, url.Values{"version": {strconv.Itoa(l.Version)}}); err != nil {
+			return err
+		}
+	}
 	live := 2
 	if l.Ended() {
 		live = 0
 	}
-	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live,
+	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live, Scripts: []string{"chart.js"},
 		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})
 }
 
@@ -130,16 +136,22 @@ type newLaunchPage struct {
 	Faults    map[string]string // by field
 	Fault     string
 	Fields    []string
-	Custom    []customRow
+	Custom    []customRow // those that are shown
+	Further   []customRow // and those that are folded
 	Zones     []string
 	Count     *audienceCount
+	Sample    []foundLead // some of the leads, with their names
 	Review    bool
 	Words     string // what confirming does
 	HeldOut   string
-	Forecast  *forecast
-	Sends     []sends
+	Forecast  *forecastView
 	Key       string // the Idempotency-Key of this launch
 	Everybody bool
+}
+
+// OnePerson tells whether a filter is set that few leads match.
+func (p newLaunchPage) OnePerson() bool {
+	return slices.ContainsFunc(launchTexts, func(name string) bool { return p.Values[name] != "" })
 }
 
 // customRow is a filter by a custom field.
@@ -148,16 +160,28 @@ type customRow struct {
 	Name, Value string
 }
 
-// sends is how many messages a forecast has for a webhook.
-type sends struct {
-	Webhook string
-	N       int64
-}
-
 // launchFields are the inputs of the form, which its review hands on.
-var launchFields = []string{
-	"leadsGroup", "region", "gender", "birthday", "createdFrom", "createdTo", "field1", "value1", "field2", "value2", "field3", "value3",
-	"when", "at", "preset", "cron", "timezone", "rate", "group",
+var launchFields = slices.Concat(
+	[]string{"who", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
+	customNames(), []string{"when", "at", "preset", "cron", "timezone", "rate", "group"},
+)
+
+// Filters of the audience by how their values are written.
+var (
+	launchTexts   = []string{"name", "mobilePhone", "email", "externalId"}
+	launchNumbers = []string{"leadsGroup", "region", "gender"}
+	launchDates   = []string{"createdFrom", "createdTo", "updatedFrom", "updatedTo"}
+)
+
+// Filters by custom fields: of mostCustom rows, customShown are not folded.
+const mostCustom, customShown = 8, 2
+
+// customNames are the inputs of the filters by custom fields.
+func customNames() (all []string) {
+	for n := 1; n <= mostCustom; n++ {
+		all = append(all, fmt.Sprint("field", n), fmt.Sprint("value", n))
+	}
+	return all
 }
 
 // commonZones are offered beside the zone of the browser.
@@ -179,14 +203,22 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	for _, name := range launchFields {
 		data.Values[name] = strings.TrimSpace(v.r.PostFormValue(name))
 	}
+	if data.Values["who"] == "" {
+		data.Values["who"] = "filter"
+	}
 	if data.Values["when"] == "" {
 		data.Values["when"] = "now"
 	}
 	if data.Values["timezone"] == "" {
 		data.Values["timezone"] = v.chosen.Zone.String()
 	}
-	for n := 1; n <= 3; n++ {
-		data.Custom = append(data.Custom, customRow{n, data.Values[fmt.Sprint("field", n)], data.Values[fmt.Sprint("value", n)]})
+	for n := 1; n <= mostCustom; n++ {
+		row := customRow{n, data.Values[fmt.Sprint("field", n)], data.Values[fmt.Sprint("value", n)]}
+		if n <= customShown || row.Name != "" {
+			data.Custom = append(data.Custom, row)
+		} else {
+			data.Further = append(data.Further, row)
+		}
 	}
 	data.Zones = commonZones
 	return data, nil
@@ -206,14 +238,33 @@ func (v *visit) newLaunch() error {
 func (v *visit) launchForm(status int, data newLaunchPage) error {
 	return v.renderJourney(page{
 		Name: "launch_new", Title: v.t("launch.title", "journey", data.Head.Journey.Name), Back: &link{Path: data.Head.At, Text: data.Head.Journey.Name},
-		Scripts: []string{"launch.js"}, Status: status, Data: data,
+		Scripts: []string{"launch.js", "chart.js"}, Status: status, Data: data,
 	}, data.Head)
 }
 
 // audienceOf is the audience that the form describes; faults are noted by field.
 func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
+	if values["who"] == "list" {
+		ids := []int64{}
+		for _, word := range strings.FieldsFunc(values["leadsIds"], func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;，；、", r) }) {
+			id, err := strconv.ParseInt(word, 10, 64)
+			if err != nil {
+				faults["leadsIds"] = v.t("launch.badId", "id", waypost.Clip(word, 40))
+			}
+			ids = append(ids, id)
+		}
+		if len(ids) == 0 {
+			faults["leadsIds"] = v.t("form.required")
+		}
+		return map[string]any{"leadsIds": ids}
+	}
 	filter := map[string]any{}
-	for _, name := range []string{"leadsGroup", "region", "gender"} {
+	for _, name := range append(launchTexts[:len(launchTexts):len(launchTexts)], "birthday") {
+		if values[name] != "" {
+			filter[name] = values[name]
+		}
+	}
+	for _, name := range launchNumbers {
 		if values[name] == "" {
 			continue
 		}
@@ -223,10 +274,7 @@ func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
 		}
 		filter[name] = n
 	}
-	if values["birthday"] != "" {
-		filter["birthday"] = values["birthday"]
-	}
-	for _, name := range []string{"createdFrom", "createdTo"} {
+	for _, name := range launchDates {
 		if values[name] == "" {
 			continue
 		}
@@ -238,7 +286,7 @@ func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
 		filter[name] = day.UTC().Format(time.RFC3339)
 	}
 	custom := map[string]any{}
-	for n := 1; n <= 3; n++ {
+	for n := 1; n <= mostCustom; n++ {
 		if name := values[fmt.Sprint("field", n)]; name != "" {
 			custom[name] = values[fmt.Sprint("value", n)]
 		}
@@ -259,6 +307,9 @@ func noteFaults(err error, data *newLaunchPage) error {
 	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group"}
 	for target, text := range faults {
 		name := strings.TrimPrefix(target, "audience.filter.")
+		if strings.HasPrefix(target, "audience.leadsIds") {
+			name = "leadsIds"
+		}
 		if known := names[target]; known != "" {
 			name = known
 		}
@@ -279,18 +330,37 @@ func noteFaults(err error, data *newLaunchPage) error {
 func (v *visit) countAudience(data *newLaunchPage) error {
 	data.Faults = map[string]string{}
 	audience := v.audienceOf(data.Values, data.Faults)
-	data.Everybody = len(audience["filter"].(map[string]any)) == 0
+	filter, filters := audience["filter"].(map[string]any)
+	data.Everybody = filters && len(filter) == 0
 	if len(data.Faults) == 0 {
 		c, err := v.gateway.countLeads(v.r.Context(), audience)
 		if err == nil {
 			data.Count = &c
-			return nil
+			data.Sample, err = v.named(c.Sample)
+			return err
 		}
 		if err := noteFaults(err, data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sampleNamed is how many leads of a sample are shown.
+const sampleNamed = 6
+
+// named are the first leads of a sample with their names.
+func (v *visit) named(sample []int64) ([]foundLead, error) {
+	found := make([]foundLead, min(len(sample), sampleNamed))
+	var calls []func() error
+	for i := range found {
+		calls = append(calls, func() (err error) {
+			found[i].ID = sample[i]
+			found[i].Name, err = v.leadName(sample[i])
+			return err
+		})
+	}
+	return found, together(calls...)
 }
 
 // countLaunch answers with the form and the number of leads, for launch.js and for the button
@@ -391,8 +461,7 @@ func (v *visit) sendLaunch() error {
 }
 
 // reviewLaunch says in words what the launch does, with a forecast.
-func (v *visit) reviewLaunch(data newLaunchPage, p plan) error {
-	ctx := v.r.Context()
+func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	data.Review, data.Key = true, rand.Text()
 	held := int64(float64(data.Count.Count)*p.ControlGroup + 0.5)
 	if held > 0 {
@@ -421,26 +490,9 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) error {
 	} else {
 		data.Words += v.t("launch.words.fast")
 	}
-	f, err := v.gateway.forecast(ctx, data.Head.Journey.ID, p.Audience)
-	var asked *waypost.Error
-	if err != nil && !errors.As(err, &asked) {
-		return err
-	}
-	if err == nil { // without a forecast, which takes a slot of few, the launch can be confirmed all the same
-		data.Forecast = &f
-		webhooks, err := v.gateway.webhookNames(ctx)
-		if err != nil {
-			return err
-		}
-		sum := map[string]int64{}
-		for _, day := range f.Days {
-			for id, n := range day.Touchpoints {
-				sum[id] += n
-			}
-		}
-		for _, id := range slices.Sorted(maps.Keys(sum)) {
-			data.Sends = append(data.Sends, sends{webhooks.Of(id), sum[id]})
-		}
+	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience})
+	if asked := (*waypost.Error)(nil); err != nil && !errors.As(err, &asked) {
+		return err // without a forecast, which takes a slot of few, the launch can be confirmed all the same
 	}
 	return v.launchForm(http.StatusOK, data)
 }

@@ -164,6 +164,10 @@ var changes = map[string]change{
 		}
 		return call{method: "POST", target: "/v1/journeys/" + id + "/migrate", body: `{"from":1,"to":2,"nodeMap":{"wait":"wait"}}`}
 	}},
+	"testJourney": {action: "journey.test", make: func(f *fixture) call {
+		_, id := f.welcoming()
+		return call{method: "POST", target: "/v1/journeys/" + id + "/test", body: `{"nodeId":"hello","lead":{"name":"Ada"}}`}
+	}},
 	"dryRun": {make: func(f *fixture) call {
 		_, id := f.welcoming()
 		return call{method: "POST", target: "/v1/journeys/" + id + "/dryrun", body: `{"lead":{"name":"Ada"}}`}

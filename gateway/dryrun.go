@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"waypost"
@@ -17,13 +16,18 @@ import (
 // dryRunBody names the lead of a dry run, and what happens during it.
 type dryRunBody struct {
 	choiceBody
-	LeadsID  *int64                 `json:"leadsId"`
-	Lead     *waypost.LeadFields    `json:"lead"`
-	EntryKey string                 `json:"entryKey"`
-	Params   map[string]any         `json:"params"`
+	subjectBody
 	StartAt  *string                `json:"startAt"`
 	Events   []dryRunEvent          `json:"events"`
 	Outcomes map[string]outcomeBody `json:"outcomes"` // by the touchpoint's node
+}
+
+// subjectBody names a lead that is stored or invented, and what its enrollment would have.
+type subjectBody struct {
+	LeadsID  *int64              `json:"leadsId"`
+	Lead     *waypost.LeadFields `json:"lead"`
+	EntryKey string              `json:"entryKey"`
+	Params   map[string]any      `json:"params"`
 }
 
 type dryRunEvent struct {
@@ -52,16 +56,7 @@ func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptio
 	var impossible *waypost.Error
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		body.check(p)
-		switch {
-		case body.LeadsID != nil && body.Lead != nil:
-			p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
-		case body.LeadsID == nil && body.Lead == nil:
-			p.Add(waypost.DetailNullValue, "leadsId", "is missing, and so is lead")
-		case body.Lead != nil && !isNamed(*p, "lead"):
-			impossible = a.checkLead(p, body.Lead)
-		}
-		checkEntryKey(p, body.EntryKey)
-		checkObject(p, "params", body.Params, maxEnrollmentParams)
+		impossible = a.checkSubject(p, body.subjectBody)
 		o.Start = a.Now()
 		if body.StartAt != nil {
 			o.Start = a.nearMoment(p, "startAt", body.StartAt)
@@ -83,6 +78,21 @@ func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptio
 		err = impossible
 	}
 	return body, o, err
+}
+
+// checkSubject adds what is wrong with a subject. It returns what checkLead does.
+func (a *api) checkSubject(p *waypost.Problems, body subjectBody) (impossible *waypost.Error) {
+	switch {
+	case body.LeadsID != nil && body.Lead != nil:
+		p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
+	case body.LeadsID == nil && body.Lead == nil:
+		p.Add(waypost.DetailNullValue, "leadsId", "is missing, and so is lead")
+	case body.Lead != nil && !isNamed(*p, "lead"):
+		impossible = a.checkLead(p, body.Lead)
+	}
+	checkEntryKey(p, body.EntryKey)
+	checkObject(p, "params", body.Params, maxEnrollmentParams)
+	return impossible
 }
 
 // checkLead adds what is wrong with the fields of an invented lead. It returns an
@@ -305,15 +315,8 @@ func answerDryRun(r *request, c choice, lead waypost.Lead, run journey.Run) (dry
 // application would.
 func dryRunMessageBody(r *request, c choice, lead waypost.Lead, t journey.SimulatedTouchpoint) ([]byte, error) {
 	enrollment := waypost.PrefixEnrollment + placeholder
-	profile := waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: strconv.FormatInt(lead.LeadsID, 10)}
-	if lead.ExternalID != nil {
-		profile.UserID = *lead.ExternalID
-	}
-	if lead.OpenID != nil {
-		profile.OpenID = *lead.OpenID
-	}
 	return waypost.Message{
-		MessageID: waypost.PrefixMessage + placeholder, Version: waypost.MessageVersion, Timestamp: stamp(t.At), UserProfile: profile,
+		MessageID: waypost.PrefixMessage + placeholder, Version: waypost.MessageVersion, Timestamp: stamp(t.At), UserProfile: profileOf(r, lead),
 		JourneyInfo: waypost.JourneyInfo{
 			JourneyID: enrollment, JourneyName: c.Name(),
 			ActionDefID: fmt.Sprintf("%s/%d/%s", c.journeyID, c.version, t.NodeID), ActionID: fmt.Sprintf("%s/%d", enrollment, t.Visit),

@@ -3,6 +3,9 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -219,5 +222,71 @@ func TestDryRunFaults(t *testing.T) {
 	f.clock.advance(time.Hour)
 	if again := f.do(kept).expect(t, 200); again.raw != first.raw || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("again: %s", again.raw)
+	}
+}
+
+// A test message is the touchpoint's, rendered for the lead, and leaves no more than an entry in
+// the audit log.
+func TestJourneyTest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	got := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+		if strings.Contains(string(body), "Eve") {
+			w.WriteHeader(503)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	hook := f.send("POST", "/v1/webhooks", `{"name":"w","url":"`+receiver.URL+`","enabled":false,"params":{"site":"{{ journey.name }}","n":1.50}}`).expect(t, 201).str(t, "id")
+	definition := strings.Replace(welcome(hook), `Hi {{ lead.name }}`, `Hi {{ lead.name }} {{ enrollment.params.coupon }} {{ enrollment.entryKey }}`, 1)
+	id := f.send("POST", "/v1/journeys", definition).expect(t, 201).str(t, "id")
+	path := "/v1/journeys/" + id + "/test"
+	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","externalId":"crm-1","openId":"o-1"}}`).expect(t, 201).json["leadsId"]
+	a := f.send("POST", path, fmt.Sprintf(`{"nodeId":"hello","leadsId":%v,"entryKey":"k","params":{"coupon":"X"}}`, lead)).expect(t, 200)
+	if !strings.HasPrefix(a.raw, `{"succeed":true,"httpStatus":200,"message":null,"errorClass":null,"durationMs":`) {
+		t.Errorf("it came to %s", a.raw)
+	}
+	want := fmt.Sprintf(`"version":"1.0","timestamp":"2026-01-31T12:00:00.000Z","userProfile":{"orgId":"acme","appId":"%s","userId":"crm-1","affId":"%v","openId":"o-1"},`+
+		`"journeyInfo":{"journeyId":"test","journeyName":"Welcome","actionDefId":"%s/1/hello","actionId":"test"},"params":{"greeting":"Hi Ada X k","n":1.5,"site":"Welcome"}}`, f.app.ID, lead, id)
+	if body := <-got; !strings.HasSuffix(body, want) {
+		t.Errorf("sent %s\nwant …%s", body, want)
+	}
+	entries := f.entriesOf(a.header.Get("X-Request-Id"))
+	if len(entries) != 1 || entries[0].Action != "journey.test" || entries[0].Target != id || string(entries[0].After) != fmt.Sprintf(`{"draft":true,"leadsId":%v,"nodeId":"hello","version":1}`, lead) {
+		t.Errorf("the audit log has %+v", entries)
+	}
+	if got := f.get("/v1/deliveries").raw + f.get("/v1/enrollments").raw; got != strings.Repeat(`{"items":[],"nextCursor":null}`, 2) {
+		t.Errorf("it left %s", got)
+	}
+
+	// What the receiver or a template makes of it is no error; the lead can be invented, the
+	// definition be chosen.
+	if a := f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Eve"}}`).expect(t, 200); a.json["succeed"] != false || a.json["httpStatus"] != 503.0 || !strings.Contains(<-got, `"affId":"0"`) {
+		t.Errorf("an invented lead: %s", a.raw)
+	}
+	f.send("POST", "/v1/journeys/"+id+"/publish", "").expect(t, 201)
+	f.send("PUT", "/v1/journeys/"+id, strings.Replace(welcome(hook), "lead.name }}", "lead.name | times: 2 | divided_by: lead.region }}", 1)).expect(t, 200)
+	if a := f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"},"draft":true}`).expect(t, 200); a.json["succeed"] != false || a.json["errorClass"] != "render" {
+		t.Errorf("a template that fails: %s", a.raw)
+	}
+	f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"}}`).expect(t, 200)
+	if body := <-got; !strings.Contains(body, `"greeting":"Hi Ada  "`) || len(got) > 0 {
+		t.Errorf("of the published version: %s, and %d more", body, len(got))
+	}
+
+	f.send("POST", path, `{}`).fault(t, 400, "BadRequest", "NullValue leadsId", "NullValue nodeId")
+	f.send("POST", path, `{"nodeId":7,"leadsId":1,"lead":{"name":""},"version":0,"x":1}`).
+		fault(t, 400, "BadRequest", "InvalidType nodeId", "UnknownField x", "OutOfRange version", "InvalidFormat lead")
+	f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada","birthday":"2050-01-01"}}`).fault(t, 422, "UnprocessableEntity", "OutOfRange lead.birthday")
+	for _, node := range []string{"end", "gone"} {
+		f.send("POST", path, `{"nodeId":"`+node+`","lead":{"name":"Ada"}}`).fault(t, 400, "BadRequest", "OutOfRange nodeId")
+	}
+	f.send("POST", path, `{"nodeId":"hello","leadsId":999999}`).fault(t, 404, "NotFound")
+	f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"},"version":2}`).fault(t, 404, "NotFound")
+	f.otherOrg().send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"}}`).fault(t, 404, "NotFound")
+	if len(got) > 0 {
+		t.Errorf("%s was sent", <-got)
 	}
 }

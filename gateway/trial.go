@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"waypost"
@@ -30,6 +31,14 @@ type trialAnswer struct {
 	DurationMs int64   `json:"durationMs"`
 }
 
+// trial is what a test message is made of: a touchpoint, rendered for somebody.
+type trial struct {
+	definition *journey.Definition
+	node       string
+	facts      journey.Facts
+	info       waypost.JourneyInfo
+}
+
 // testWebhook sends one message, with the webhook's params rendered for a sample lead,
 // also to a disabled webhook, so that it can be tested before it is enabled.
 func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
@@ -37,6 +46,78 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	definition, err := trialDefinition(w.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	now := a.Now()
+	return a.sendTrial(ctx, r, w, "webhook.test", w.ID, nil, trial{
+		definition, trialNode, journey.Facts{
+			Lead:      waypost.Lead{LeadFields: waypost.LeadFields{Name: "Test"}, CreatedAt: now, UpdatedAt: now},
+			JourneyID: trialNode, JourneyName: trialJourney, Version: 1, EnrollmentID: trialNode, Now: now,
+		},
+		waypost.JourneyInfo{JourneyID: trialNode, JourneyName: trialJourney, ActionDefID: trialNode, ActionID: trialNode},
+	})
+}
+
+// testBody says which message of a journey is tested, and for whom.
+type testBody struct {
+	choiceBody
+	subjectBody
+	NodeID string `json:"nodeId"`
+}
+
+const nodeIDTarget = "nodeId"
+
+// testJourney sends the message of one touchpoint, rendered for a lead that is not enrolled:
+// nothing of it is stored but the entry in the audit log.
+func (a *api) testJourney(ctx context.Context, r *request) (answer, error) {
+	var body testBody
+	var impossible *waypost.Error
+	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		body.check(p)
+		impossible = a.checkSubject(p, body.subjectBody)
+		if body.NodeID == "" && !isNamed(*p, nodeIDTarget) {
+			p.Add(waypost.DetailNullValue, nodeIDTarget, "is missing; it is the id of a touchpoint")
+		}
+	})
+	if err == nil && impossible != nil {
+		err = impossible
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	c, err := a.choose(ctx, r, body.choiceBody)
+	if err != nil {
+		return answer{}, err
+	}
+	node, found := c.Node(body.NodeID)
+	if !found || node.Type != journey.Touchpoint {
+		var p waypost.Problems
+		p.Add(waypost.DetailOutOfRange, nodeIDTarget, "there is no touchpoint of this id")
+		return answer{}, p.Err("")
+	}
+	now := a.Now()
+	lead := waypost.Lead{CreatedAt: now, UpdatedAt: now}
+	if body.LeadsID == nil {
+		lead.LeadFields = *body.Lead
+	} else if lead, err = a.Leads.Lead(ctx, r.scope, *body.LeadsID); err != nil {
+		return answer{}, err
+	}
+	w, err := a.Webhooks.Webhook(ctx, r.scope, node.Webhook)
+	if err != nil {
+		return answer{}, err
+	}
+	t := trial{c.Definition, node.ID, c.facts(lead), waypost.JourneyInfo{
+		JourneyID: trialNode, JourneyName: c.Name(), ActionDefID: fmt.Sprintf("%s/%d/%s", c.journeyID, c.version, node.ID), ActionID: trialNode,
+	}}
+	t.facts.EnrollmentID, t.facts.EntryKey, t.facts.Params, t.facts.Now = trialNode, body.EntryKey, body.Params, now
+	return a.sendTrial(ctx, r, w, "journey.test", c.journeyID, map[string]any{"nodeId": node.ID, "version": c.version, "draft": c.draft, "leadsId": orNull(lead.LeadsID)}, t)
+}
+
+// sendTrial sends a test message, past the limits of its webhook, and answers with what it came
+// to. The audit log has it before it goes out.
+func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, action, target string, told any, t trial) (answer, error) {
 	if w.Sendable(a.Now()) != nil {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s of the webhook cannot be read at the moment; set it again, or try again when its encryption key is back",
 			strings.Join(w.UnreadableAt(a.Now()).Members(), " and "))
@@ -45,10 +126,10 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "other test messages still wait for their receivers; send this one again when they have ended")
 	}
 	defer a.trials.release(r.app.ID)
-	if err := a.Audit.RecordAudit(ctx, r.by(), "webhook.test", w.ID, nil); err != nil {
+	if err := a.Audit.RecordAudit(ctx, r.by(), action, target, told); err != nil {
 		return answer{}, err
 	}
-	outcome, err := a.try(ctx, r, w)
+	outcome, err := a.try(ctx, r, w, t)
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,31 +138,23 @@ func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// Names in a test message.
+// Names in a test message: its journeyId and its actionId are trialNode.
 const (
 	trialJourney = "Webhook test"
 	trialNode    = "test"
 )
 
-func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.Outcome, error) {
-	now := a.Now()
-	definition, err := trialDefinition(w.ID)
-	if err != nil {
-		return waypost.Outcome{}, err
-	}
-	params, err := definition.Render(trialNode, w.Params, journey.Facts{
-		Lead:      waypost.Lead{LeadFields: waypost.LeadFields{Name: "Test"}, CreatedAt: now, UpdatedAt: now},
-		JourneyID: trialNode, JourneyName: trialJourney, Version: 1, EnrollmentID: trialNode, Now: now,
-	})
+func (a *api) try(ctx context.Context, r *request, w waypost.Webhook, t trial) (waypost.Outcome, error) {
+	params, err := t.definition.Render(t.node, w.Params, t.facts)
 	if err != nil {
 		return waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error()}, nil
 	}
 	message := waypost.Message{
-		MessageID:   waypost.NewID(waypost.PrefixMessage, now),
+		MessageID:   waypost.NewID(waypost.PrefixMessage, t.facts.Now),
 		Version:     waypost.MessageVersion,
-		Timestamp:   stamp(now),
-		UserProfile: waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: "0"},
-		JourneyInfo: waypost.JourneyInfo{JourneyID: trialNode, JourneyName: trialJourney, ActionDefID: trialNode, ActionID: trialNode},
+		Timestamp:   stamp(t.facts.Now),
+		UserProfile: profileOf(r, t.facts.Lead),
+		JourneyInfo: t.info,
 		Params:      params,
 	}
 	body, err := message.Encode()
@@ -89,6 +162,19 @@ func (a *api) try(ctx context.Context, r *request, w waypost.Webhook) (waypost.O
 		return waypost.Outcome{}, err
 	}
 	return a.Sender.Send(ctx, w, message.MessageID, body), nil
+}
+
+// profileOf is the userProfile of a message for a lead, as an enrollment by the same
+// application would have it.
+func profileOf(r *request, lead waypost.Lead) waypost.UserProfile {
+	profile := waypost.UserProfile{OrgID: r.scope.Org, AppID: r.app.ID, AffID: strconv.FormatInt(lead.LeadsID, 10)}
+	if lead.ExternalID != nil {
+		profile.UserID = *lead.ExternalID
+	}
+	if lead.OpenID != nil {
+		profile.OpenID = *lead.OpenID
+	}
+	return profile
 }
 
 // trialDefinition is a journey of one touchpoint: what renders params in it is

@@ -23,7 +23,7 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
 	}, c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.launch("journeys launch"), c.journeysDryRun(), c.journeysForecast(), c.journeysCopy(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
+		c.launch("journeys launch"), c.journeysDryRun(), c.journeysTest(), c.journeysForecast(), c.journeysCopy(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
 		id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
 			"can be enrolled and launches made meanwhile: they are held, too.",

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -127,7 +129,9 @@ func TestJourneysPage(t *testing.T) {
 	needTools(t, "sh", "curl", "openssl")
 	p := pageRunner{t: t, client: newClientOf(t), ids: map[string]string{}}
 	text := pageOf(t, "docs", "journeys.md")
-	webhook := memberOf(t, p.client, "id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook")
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // takes every message
+	t.Cleanup(receiver.Close)
+	webhook := memberOf(t, p.client, "id", "", "webhooks", "create", "--name", "w", "--url", receiver.URL)
 	p.ids["1001"] = memberOf(t, p.client, "leadsId", "name: Ada\nleadsGroup: 3\n", "leads", "create", "-f", "-")
 	p.ids["jrn_…"] = memberOf(t, p.client, "journeyId", strings.NewReplacer("whk_1", webhook, "whk_2", webhook).Replace(blocksOf(t, text, "yaml")[0]), "journeys", "apply", "-f", "-", "--publish")
 	// The page moves enrollments to a second version.
@@ -137,16 +141,18 @@ func TestJourneysPage(t *testing.T) {
 	}
 	answers := p.run(text)
 	blocks := blocksOf(t, text, "json")
-	if len(blocks) != 5 {
+	if len(blocks) != 6 {
 		t.Fatalf("%d answers are shown", len(blocks))
 	}
-	var dryRun, forecast, migrated, statistics, archived, copied members
+	var dryRun, forecast, tested, migrated, statistics, archived, copied members
 	for line, answer := range answers {
 		switch {
 		case strings.Contains(line, "dryrun") && strings.Contains(line, "waypost_call") && strings.Contains(line, "leadsId"):
 			dryRun = answer
 		case strings.Contains(line, "forecast") && strings.Contains(line, "waypost_call"):
 			forecast = answer
+		case strings.Contains(line, "waypost_call") && strings.Contains(line, "/test "):
+			tested = answer
 		case strings.Contains(line, "waypost_call") && strings.Contains(line, "/migrate"):
 			migrated = answer
 		case strings.HasSuffix(line, "/statistics"):
@@ -159,9 +165,10 @@ func TestJourneysPage(t *testing.T) {
 	}
 	p.shows(blocks[0], dryRun)
 	p.shows(blocks[1], forecast)
-	p.shows(blocks[2], migrated)
-	p.shows(blocks[3], statistics)
-	p.shows(blocks[4], copied)
+	p.shows(blocks[2], tested)
+	p.shows(blocks[3], migrated)
+	p.shows(blocks[4], statistics)
+	p.shows(blocks[5], copied)
 	if forecast.text("total") != "1" || archived.text("status") != "archived" {
 		t.Errorf("forecast for %s leads, the journey is %s", forecast.text("total"), archived.text("status"))
 	}

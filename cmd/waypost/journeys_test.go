@@ -145,6 +145,28 @@ func TestJourneysDryRun(t *testing.T) {
 	}
 }
 
+func TestJourneysTest(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, map[string]func(request) reply{
+		"POST /v1/journeys/jrn_1/test": always(200, `{"succeed":true,"httpStatus":200,"message":null,"errorClass":null,"durationMs":12}`),
+		"POST /v1/journeys/jrn_2/test": always(200, `{"succeed":false,"httpStatus":503,"message":"busy","errorClass":"httpStatus","durationMs":12}`),
+	})
+	runCLI(t, p.environ(), "", "journeys", "test", "jrn_1", "--node", "hello", "--lead", "7", "--draft").want(t, 0, []string{"succeed     true\n", "durationMs  12\n"}, nil)
+	sameJSON(t, p.last(t).body, `{"nodeId":"hello","leadsId":7,"draft":true}`)
+	runCLI(t, p.environ(), "name: Ada\n", "journeys", "test", "jrn_2", "--node", "hello", "-f", "-", "--version", "3", "--entry-key", "k", "--param", "a:=1").
+		want(t, 1, []string{"message     busy\n"}, []string{"the receiver did not take the message"})
+	sameJSON(t, p.last(t).body, `{"nodeId":"hello","lead":{"name":"Ada"},"version":3,"entryKey":"k","params":{"a":1}}`)
+	sent := len(p.requests())
+	for args, says := range map[string]string{
+		"--lead 1": "test needs --node", "--node a": "test needs one of --lead N", "--node a --lead 1 -f x": "one of --lead N", "--node a --lead 1 --version 1 --draft": "one or the other",
+	} {
+		runCLI(t, p.environ(), "", append([]string{"journeys", "test", "jrn_1"}, strings.Fields(args)...)...).want(t, 2, nil, []string{says})
+	}
+	if n := len(p.requests()); n != sent {
+		t.Errorf("%d of the faulty calls were sent", n-sent)
+	}
+}
+
 func TestJourneysForecast(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{

@@ -136,15 +136,8 @@ happens to it and every message is delivered at once. What shall happen instead:
 			if err := which.put(cmd, body); err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("lead") == (file != "") {
-				return usagef("dryrun needs one of --lead N, a leadsId, and -f FILE with a lead")
-			}
-			if file != "" {
-				fields, err := c.readLead(file)
-				if err != nil {
-					return err
-				}
-				body["lead"] = fields
+			if err := c.putLead(cmd, body, file); err != nil {
+				return err
 			}
 			if startAt != "" {
 				body["startAt"] = startAt
@@ -174,6 +167,19 @@ happens to it and every message is delivered at once. What shall happen instead:
 	which.flags(cmd)
 	notEmpty(cmd, "file", "start-at")
 	return cmd
+}
+
+// putLead adds the lead of a file to a request, unless --lead names one.
+func (c *cli) putLead(cmd *cobra.Command, body map[string]any, file string) error {
+	if cmd.Flags().Changed("lead") == (file != "") {
+		return usagef("%s needs one of --lead N, a leadsId, and -f FILE with a lead", cmd.Name())
+	}
+	if file == "" {
+		return nil
+	}
+	fields, err := c.readLead(file)
+	body["lead"] = fields
+	return err
 }
 
 // readLead reads a file with a lead's fields, or with the whole body of its creation.
@@ -261,6 +267,48 @@ func paramsOf(message members) string {
 		return body.text("params")
 	}
 	return message.text("error")
+}
+
+func (c *cli) journeysTest() *cobra.Command {
+	var which definitionInput
+	var in enrollmentInput
+	var file, node string
+	cmd := &cobra.Command{
+		Use: "test ID --node NODE (--lead N | -f LEAD)", Short: "Send one message of a journey as a test",
+		Long: `Sends the message of one touchpoint, rendered for a lead, through its webhook, and shows what came
+back. The lead is one that exists, or one of a file, with fields as for ` + "`leads create`" + `. It is not
+enrolled, and no statistics count the message. It fails if the receiver did not take it.`,
+		Example: `  waypost journeys test jrn_… --node hello --lead 1001
+  waypost journeys test jrn_… --node hello -f lead.yaml --draft --param coupon=SPRING`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if node == "" {
+				return usagef("test needs --node, the id of a touchpoint")
+			}
+			body := map[string]any{"nodeId": node}
+			if err := which.put(cmd, body); err != nil {
+				return err
+			}
+			if err := c.putLead(cmd, body, file); err != nil {
+				return err
+			}
+			if err := in.put(cmd, body); err != nil {
+				return err
+			}
+			a, err := c.request(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/test", body)
+			if err != nil {
+				return err
+			}
+			return c.printTrial(a)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&node, "node", "", "the touchpoint whose message is sent")
+	f.StringVarP(&file, "file", "f", "", "YAML or JSON file with the fields of a lead; - is standard input")
+	in.flags(cmd)
+	which.flags(cmd)
+	notEmpty(cmd, "file", "node")
+	return cmd
 }
 
 func (c *cli) journeysForecast() *cobra.Command {

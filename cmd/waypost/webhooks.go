@@ -429,17 +429,20 @@ func (c *cli) webhooksTest() *cobra.Command {
 		Use: "test ID", Short: "Send one test message and show what came back",
 		Long:    "Sends one test message to the webhook and shows what came back. It fails if the receiver\ndid not take the message.",
 		Example: `  waypost webhooks test whk_…`,
-	}, webhookPath, func(a answer) error {
-		outcome, err := a.object()
-		if err != nil {
-			return err
-		}
-		if err := c.printAnswer(a); err != nil {
-			return err
-		}
-		if outcome.text("succeed") != "true" {
-			return errors.New("the receiver did not take the message")
-		}
-		return nil
-	})
+	}, webhookPath, c.printTrial)
+}
+
+// printTrial prints what a test message came to. It fails if the receiver did not take it.
+func (c *cli) printTrial(a answer) error {
+	outcome, err := a.object()
+	if err != nil {
+		return err
+	}
+	if err := c.printAnswer(a); err != nil {
+		return err
+	}
+	if outcome.text("succeed") != "true" {
+		return errors.New("the receiver did not take the message")
+	}
+	return nil
 }

@@ -1,5 +1,5 @@
 // Charts of series: <div data-chart="ID of a table"> draws the columns of the table that have
-// data-tone, by uPlot. The table stays: it has the same numbers for those who cannot see a chart.
+// data-tone, by uPlot: as lines, or as data-kind says, as bars beside or on top of each other. The table stays: it has the same numbers for those who cannot see a chart.
 import { color } from "./color.js";
 
 const files = new URL("./uplot/", import.meta.url);
@@ -18,18 +18,25 @@ const locale = document.documentElement.lang === "zh-CN" ? "zh-CN" : "en-GB";
 
 async function draw(place) {
   const table = document.getElementById(place.dataset.chart);
-  const rows = [...(table?.querySelectorAll("tbody > tr") ?? [])].reverse();
+  const at = (row) => {
+    const time = row.querySelector("time");
+    return Date.parse(time.dateTime || `${time.dataset.day}T00:00`) / 1000; // a day of any zone is drawn as one of here
+  };
+  const rows = [...(table?.querySelectorAll("tbody > tr") ?? [])].sort((a, b) => at(a) - at(b));
   if (rows.length === 0) return;
   const columns = [...table.querySelectorAll("thead th")].flatMap((head, i) => (head.dataset.tone ? [{ i, label: head.textContent, tone: head.dataset.tone }] : []));
-  const times = rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000);
-  const data = [times, ...columns.map(({ i }) => rows.map((row) => Number(row.cells[i].dataset.n)))];
+  const times = rows.map(at);
+  const numbers = columns.map(({ i }) => rows.map((row) => Number(row.cells[i].dataset.n)));
+  const stack = place.dataset.kind === "stack";
+  // On top of each other, the first is the sum of all and stands behind the others.
+  const data = [times, ...(stack ? numbers.map((_, k) => times.map((_, row) => numbers.slice(k).reduce((sum, one) => sum + one[row], 0))) : numbers)];
   const uPlot = await load();
   const every = times.length > 1 ? times[1] - times[0] : 3600;
   const time = new Intl.DateTimeFormat(locale, every >= 86400 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
   const full = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: every >= 86400 ? undefined : "short" });
   const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
   const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
-  const bars = place.dataset.kind === "bars";
+  const bars = stack || place.dataset.kind === "bars";
   const width = place.clientWidth;
   place.replaceChildren();
   const chart = new uPlot(
@@ -51,9 +58,9 @@ async function draw(place) {
           stroke: color(tone),
           width: bars ? 0 : 2,
           fill: bars ? color(tone) : k === 0 ? `color-mix(in srgb, ${color(tone)} 10%, transparent)` : undefined,
-          paths: bars ? uPlot.paths.bars({ size: [0.36, 18], align: k === 0 ? -1 : 1 }) : undefined,
+          paths: bars ? uPlot.paths.bars(stack ? { size: [0.7, 28] } : { size: [0.36, 18], align: k === 0 ? -1 : 1 }) : undefined,
           points: { show: !bars && times.length < 3 },
-          value: (u, n) => (n === null ? "–" : whole.format(n)),
+          value: (u, n, series, row) => (n === null || row === null ? "–" : whole.format(numbers[k][row])),
         })),
       ],
     },
