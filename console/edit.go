@@ -45,7 +45,7 @@ func (v *visit) editCanvas() error {
 	if err != nil {
 		return err
 	}
-	return v.editing(page{Name: "edit_canvas", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
+	return v.editing(page{Name: "edit_canvas", Nonce: v.nonce(), Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: canvasPage{h, links(h)}}, h)
 }
 
 func (v *visit) draftJSON() error {
@@ -63,6 +63,72 @@ func (v *visit) saveJSON() error {
 		return err
 	}
 	return v.json(etag, answer)
+}
+
+// draftYAML is the draft as the editor of YAML loads it anew.
+func (v *visit) draftYAML() error {
+	h, err := v.loadHead(v.r.Context())
+	if err != nil {
+		return err
+	}
+	text, err := toYAML(h.Journey.Draft)
+	if err != nil {
+		return err
+	}
+	return v.document("application/yaml; charset=utf-8", h.ETag, []byte(text))
+}
+
+// saveYAML stores the text that the editor sends.
+func (v *visit) saveYAML() error {
+	text, err := io.ReadAll(v.r.Body)
+	if err != nil {
+		return err
+	}
+	draft, err := toDraft(text)
+	if err != nil {
+		return err
+	}
+	answer, etag, err := v.saveDraft(draft, v.r.Header.Get("If-Match"))
+	if err != nil {
+		return err
+	}
+	return v.json(etag, answer)
+}
+
+// keepJSON stores a definition, JSON or YAML, as a journey of its own: what a person has written
+// while somebody else saved the draft.
+func (v *visit) keepJSON() error {
+	text, err := io.ReadAll(v.r.Body)
+	if err != nil {
+		return err
+	}
+	if text, err = toDraft(text); err != nil {
+		return err
+	}
+	var draft map[string]json.RawMessage
+	var name string
+	if err := json.Unmarshal(text, &draft); err != nil || draft == nil {
+		return waypost.Errorf(waypost.CodeBadRequest, "", "this is no definition")
+	}
+	if json.Unmarshal(draft["name"], &name) != nil || name == "" {
+		j, err := v.gateway.journey(v.r.Context(), v.r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		name = j.Name
+	}
+	if draft["name"], err = json.Marshal(v.t("edit.copyName", "name", waypost.Clip(name, 120), "person", waypost.Clip(v.user.Name, 60))); err != nil {
+		return err
+	}
+	var made journey
+	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", draft, &made); err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]string{"name": made.Name, "path": "/journeys/" + made.ID + "/edit"})
+	if err != nil {
+		return err
+	}
+	return v.json(etagOf(body), body)
 }
 
 func (v *visit) saveDraft(draft []byte, etag string) (answer []byte, newTag string, err error) {
@@ -123,7 +189,11 @@ func (v *visit) editText() error {
 }
 
 func (v *visit) textForm(status int, data textPage) error {
-	return v.editing(page{Name: "edit_text", Status: status, Scripts: []string{"edit.js"}, Data: data}, data.Head)
+	p := page{Name: "edit_text", Status: status, Data: data}
+	if status == http.StatusOK { // others answer the form, which is sent where yaml.js does not run
+		p.Scripts, p.Nonce = []string{"yaml.js"}, v.nonce()
+	}
+	return v.editing(p, data.Head)
 }
 
 // saveText stores the text of the form. What is wrong with it is shown beside it.

@@ -40,7 +40,7 @@ const statusGone = 499
 
 // fail answers with an error: a page that says what it means, with the id of the request.
 func (v *visit) fail(err error) {
-	if strings.HasSuffix(v.r.URL.Path, ".json") {
+	if strings.HasSuffix(v.r.URL.Path, ".json") || strings.HasSuffix(v.r.URL.Path, "/draft.yaml") {
 		v.failScript(err)
 		return
 	}
@@ -90,7 +90,7 @@ func (v *visit) fail(err error) {
 	}
 }
 
-// failScript answers a call of the canvas with an error, in the form of the gateway's: a script
+// failScript answers a call of the canvas or of the editor of YAML with an error, in the form of the gateway's: a script
 // would take the page of an error, or of the sign-in, for an answer.
 func (v *visit) failScript(err error) {
 	statuses := map[waypost.ErrorCode]int{

@@ -448,9 +448,11 @@ func (v *visit) canvas() error {
 }
 
 // json answers with a JSON document, 304 if the browser has it.
-func (v *visit) json(etag string, body []byte) error {
+func (v *visit) json(etag string, body []byte) error { return v.document("application/json", etag, body) }
+
+func (v *visit) document(kind, etag string, body []byte) error {
 	h := v.w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", kind)
 	h.Set("ETag", etag)
 	v.status = http.StatusOK
 	if v.r.Header.Get("If-None-Match") == etag {
@@ -489,6 +491,15 @@ func (v *visit) canvasJSON() error {
 	return v.pass(path)
 }
 
+// definitionJSON is the draft, or the version that is asked for, to be compared on the canvas.
+func (v *visit) definitionJSON() error {
+	path := journeysPath + url.PathEscape(v.r.PathValue("id"))
+	if n := v.r.URL.Query().Get("version"); n != draftVersion {
+		path += "/versions/" + url.PathEscape(n)
+	}
+	return v.pass(path)
+}
+
 func (v *visit) statisticsJSON() error {
 	return v.pass(journeysPath + url.PathEscape(v.r.PathValue("id")) + "/statistics")
 }
@@ -498,6 +509,7 @@ func (v *visit) optionsJSON() error {
 	ctx := v.r.Context()
 	var webhooks, journeys names
 	fields := []string{}
+	var events []string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err
@@ -505,11 +517,14 @@ func (v *visit) optionsJSON() error {
 		names, err := v.gateway.leadFieldNames(ctx)
 		fields = append(fields, names...)
 		return err
+	}, func() (err error) {
+		events, err = v.gateway.eventNames(ctx)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields})
+	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields, "events": events})
 	if err != nil {
 		return err
 	}
@@ -650,6 +665,44 @@ func (v *visit) versions() error {
 		data.Diff = &d
 	}
 	return v.renderJourney(page{Name: "journey_versions", Data: data}, h)
+}
+
+// draftVersion stands for the draft where versions are compared.
+const draftVersion = "draft"
+
+// comparePage shows two versions in one picture, with what they differ in beside it.
+type comparePage struct {
+	Head     journeyHead
+	From, To string
+	Diff     difference
+	Versions []option // that From and To can be
+}
+
+func (v *visit) compare() error {
+	ctx := v.r.Context()
+	h, err := v.loadJourney(ctx, "versions")
+	if err != nil {
+		return err
+	}
+	q := v.r.URL.Query()
+	data := comparePage{Head: h, From: q.Get("from"), To: q.Get("to")}
+	if data.Diff, err = v.gateway.diff(ctx, h.Journey.ID, data.From, data.To); err != nil {
+		return err
+	}
+	found, err := v.gateway.listVersions(ctx, h.Journey.ID, nil)
+	if err != nil {
+		return err
+	}
+	data.Versions = []option{{draftVersion, v.t("try.draft")}}
+	for _, made := range found.Items {
+		data.Versions = append(data.Versions, option{strconv.Itoa(made.Version), v.t("journeys.versionN", "n", made.Version)})
+	}
+	for _, n := range []string{data.From, data.To} { // of old ones, the list has not all
+		if !slices.ContainsFunc(data.Versions, func(o option) bool { return o.Value == n }) {
+			data.Versions = append(data.Versions, option{n, v.t("journeys.versionN", "n", n)})
+		}
+	}
+	return v.renderJourney(page{Name: "journey_compare", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: data}, h)
 }
 
 // definitionPage shows the definition as a text.

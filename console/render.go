@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -100,8 +101,10 @@ type page struct {
 	Live int
 	// Scripts are further modules of static/, Styles further style sheets.
 	Scripts, Styles []string
-	Status          int // 200 if 0
-	Data            any
+	// Nonce is that of the style sheets that an editor of the page makes (visit.nonce).
+	Nonce  string
+	Status int // 200 if 0
+	Data   any
 }
 
 // link leads to a page; Here says that it is the one that is shown (tabs).
@@ -148,6 +151,13 @@ func (v *visit) render(p page) error {
 	v.w.WriteHeader(v.status)
 	_, _ = body.WriteTo(v.w)
 	return nil
+}
+
+// nonce is for one answer: its policy takes the style sheets with this nonce too.
+func (v *visit) nonce() string {
+	n := rand.Text()
+	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "style-src 'self'", "style-src 'self' 'nonce-"+n+"'", 1))
+	return n
 }
 
 // etagOf is an ETag that changes with the body.

@@ -1,12 +1,37 @@
 package liquid
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// TestVocabulary holds what the console's editor completes against what there is; it does not
+// complete # and tags that close.
+func TestVocabulary(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../console/canvas/src/vocabulary.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offered struct{ Filters, Tags []string }
+	if err := json.Unmarshal(data, &offered); err != nil {
+		t.Fatal(err)
+	}
+	all := func(names []string) string {
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	}
+	if got, want := all(offered.Filters), sortedNames(filters); got != want {
+		t.Errorf("the editor offers the filters\n%s\nthere are\n%s", got, want)
+	}
+	if got, want := "#, "+all(offered.Tags), sortedNames(tags, "comment", "doc", "raw", "else", "elsif", "when"); got != want {
+		t.Errorf("the editor offers the tags\n%s\nthere are\n%s", got, want)
+	}
+}
 
 // TestDocs holds the tables of the docs against what there is.
 func TestDocs(t *testing.T) {

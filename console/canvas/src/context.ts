@@ -2,6 +2,8 @@
 
 import { createContext, use, useSyncExternalStore } from "react";
 
+import type * as code from "./code.ts";
+import type { Names } from "./complete.ts";
 import type { Place } from "./edit.ts";
 import type { Live, NodeCounts } from "./live.ts";
 import type { Words } from "./words.ts";
@@ -14,6 +16,15 @@ export interface Shared {
   add: ((place: Place, button: HTMLElement) => void) | undefined;
   pick: ((edge: string) => void) | undefined; // chooses an edge by its label
   drop: ((place: Place, type: string) => void) | undefined;
+  expressions?: Expressions | undefined; // where something is edited
+}
+
+// Expressions is what fields of conditions and templates need. Their editor is loaded with the first
+// of them.
+export interface Expressions {
+  load: () => Promise<typeof code>;
+  nonce: string;
+  names: Omit<Names, "event">;
 }
 
 export const SharedContext = createContext<Shared | undefined>(undefined);

@@ -10,6 +10,8 @@ export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as con
 export const maxNodes = 200;
 export const maxCases = 50;
 export const maxArms = 20;
+export const maxExitEvents = 20;
+export const maxTags = 20;
 
 export interface Case {
   when?: string | null;
@@ -56,10 +58,10 @@ export interface Definition {
   description?: string | null;
   tags?: string[] | null;
   start?: string | null;
-  reentry?: object | null;
-  exitOn?: object[] | null;
-  quietHours?: object | null;
-  frequencyCap?: object | null;
+  reentry?: { policy?: string | null; every?: string | null } | null;
+  exitOn?: { event?: string | null }[] | null;
+  quietHours?: { from?: string | null; to?: string | null; timezone?: string | null } | null;
+  frequencyCap?: { touchpoints?: number | null; per?: string | null } | null;
   nodes: Node[];
 }
 

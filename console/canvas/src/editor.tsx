@@ -12,13 +12,16 @@ import { Flow } from "./flow.tsx";
 import { NodeForm } from "./forms.tsx";
 import { graph, startId } from "./graph.ts";
 import { Icon } from "./icons.tsx";
+import { keepCopy } from "./keep.ts";
 import type { Loaded } from "./load.ts";
 import type { Page } from "./main.tsx";
+import type * as code from "./code.ts";
 import { type SaveState, Saver } from "./save.ts";
+import { Settings } from "./settings.tsx";
 import { type TextKey, fill } from "./texts.ts";
 import { type Words, slotLabel } from "./words.ts";
 
-type Step = { do: "change"; change: (d: Definition) => Definition; tag?: string } | { do: "undo" } | { do: "redo" } | { do: "reset"; definition: Definition };
+type Step = { do: "change"; change: (d: Definition) => Definition; tag?: string } | { do: "undo" } | { do: "redo" };
 
 function reduce(h: edit.History, s: Step): edit.History {
   switch (s.do) {
@@ -28,8 +31,6 @@ function reduce(h: edit.History, s: Step): edit.History {
       return edit.undo(h);
     case "redo":
       return edit.redo(h);
-    case "reset":
-      return edit.begin(s.definition);
   }
 }
 
@@ -49,6 +50,8 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   const [state, setState] = useState<SaveState>({ is: "saved" });
   const [found, setFound] = useState<ReadonlyMap<string, edit.Problem[]>>(new Map());
   const [said, say] = useState("");
+  const [settings, openSettings] = useState(false);
+  const [kept, setKept] = useState<{ name: string; path: string }>();
   useEffect(() => {
     if (!said) return;
     const timer = setTimeout(() => say(""), 4000);
@@ -59,7 +62,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   // The definition that is stored, or was given to the saver.
   const stored = useRef(loaded.definition);
   const [saver] = useState(
-    () => new Saver(page.save, page.check, loaded.etag, setState, (p, of) => setFound(edit.problemsByNode(of, p)), loaded.definition),
+    () => new Saver<Definition>(page.save, page.check, loaded.etag, setState, (p, of) => setFound(edit.problemsByNode(of, p)), loaded.definition),
   );
   useEffect(() => saver.start(), [saver]);
   useEffect(() => {
@@ -92,6 +95,14 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     },
     [definition, change, select, t],
   );
+  const load = useMemo(() => {
+    let loading: Promise<typeof code> | undefined;
+    return page.code ? () => (loading ??= import(page.code) as Promise<typeof code>) : undefined;
+  }, [page]);
+  const names = useMemo(
+    () => ({ fields: loaded.options.fields, touchpoints: definition.nodes.filter((n) => n.type === "touchpoint").map((n) => n.id) }),
+    [loaded, definition],
+  );
   const shared = useMemo(
     (): Shared => ({
       words,
@@ -102,8 +113,9 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
       },
       pick: (edge) => select(new Set([edge])),
       drop: (place, type) => insert(place, type as NodeType),
+      expressions: load && { load, nonce: page.nonce, names },
     }),
-    [words, insert, select],
+    [words, insert, select, load, page, names],
   );
 
   // Where a step of the palette goes: behind the chosen node, into the chosen way, else to the end
@@ -222,12 +234,25 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
 
   const node = onlyNode(selected, nodes);
   const close = (): void => select(new Set());
+  useEffect(() => {
+    if (node) openSettings(false);
+  }, [node]);
+  const show = (id: string): void => {
+    select(new Set(id ? [id] : []));
+    openSettings(id === "");
+  };
   const takeTheirs = async (): Promise<void> => {
     const theirs = await reload();
     if (!theirs) return;
     stored.current = theirs.definition;
-    dispatch({ do: "reset", definition: theirs.definition });
+    change(() => theirs.definition); // Undo brings mine back
     saver.reset(theirs.definition, theirs.etag);
+  };
+  const keepMine = async (): Promise<void> => {
+    const copy = await keepCopy(page.keep, JSON.stringify(definition), "application/json");
+    if ("why" in copy) return say(fill(t.saveFailed, { why: copy.why }));
+    setKept(copy);
+    await takeTheirs();
   };
 
   return (
@@ -252,10 +277,12 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
               />
               <Tool icon="paste" name={t.paste} act={() => void fromClipboard()} />
               <Tool icon="trash" name={t.remove} act={remove} disabled={selected.size === 0} />
+              <span className="wp-line" />
+              <Tool icon="settings" name={t.journeySettings} act={() => show("")} />
             </div>
           </Panel>
           <Panel position="top-right">
-            <Status words={words} state={state} problems={problems} show={(id) => select(new Set([id]))} saves={page.save !== ""} />
+            <Status words={words} state={state} problems={problems} show={show} saves={page.save !== ""} />
           </Panel>
         </Flow>
         {(state.is === "conflict" || state.is === "refused") && (
@@ -265,12 +292,34 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
             <button type="button" className="wp-button" onClick={() => void takeTheirs()}>
               {t.takeTheirs}
             </button>
-            {state.is === "conflict" && (
-              <button type="button" className="wp-button" onClick={() => void saver.overwrite(definition)}>
+            {state.is === "conflict" && page.keep && (
+              <button type="button" className="wp-button" onClick={() => void keepMine()}>
                 {t.keepMine}
               </button>
             )}
           </div>
+        )}
+        {kept && (
+          <div className="wp-banner is-good" role="status">
+            <Icon name="check" size={16} />
+            <span>
+              {t.kept} <a href={kept.path}>{kept.name}</a>
+            </span>
+            <button type="button" className="wp-tool" aria-label={t.close} title={t.close} onClick={() => setKept(undefined)}>
+              <Icon name="close" size={16} />
+            </button>
+          </div>
+        )}
+        {!node && settings && (
+          <Beside page={page}>
+            <Settings
+              definition={definition}
+              options={loaded.options}
+              problems={problems.get("") ?? []}
+              change={(d, field) => change(() => d, `journey ${field}`)}
+              close={() => openSettings(false)}
+            />
+          </Beside>
         )}
         {node && (
           <Beside page={page}>
@@ -403,7 +452,6 @@ function Status({ words, state, problems, show, saves }: { words: Words; state: 
   const all = [...problems].flatMap(([id, of]) => of.map((p) => ({ id, text: `${[id, p.target].filter(Boolean).join(".")}: ${p.message}` })));
   const n = all.length;
   const text = { saved: t.saved, saving: t.saving, unsaved: t.unsaved, conflict: t.unsaved, refused: t.unsaved, failed: "why" in state ? fill(t.saveFailed, { why: state.why }) : "" }[state.is];
-  const first = all.find((p) => p.id !== "")?.id;
   return (
     <div className="wp-status" role="status">
       {n === 0 ? (
@@ -412,7 +460,7 @@ function Status({ words, state, problems, show, saves }: { words: Words; state: 
           {t.noProblems}
         </span>
       ) : (
-        <button type="button" className="wp-chip is-warning" title={all.map((p) => p.text).join("\n")} onClick={() => first && show(first)}>
+        <button type="button" className="wp-chip is-warning" title={all.map((p) => p.text).join("\n")} onClick={() => show((all.find((p) => p.id !== "") ?? all[0]!).id)}>
           <Icon name="missing" size={13} />
           {n === 1 ? t.problems1 : fill(t.problems, { n })}
         </button>

@@ -1,7 +1,9 @@
 // The form of each type of node: its members as gateway/openapi.yaml has them.
 
-import { type ReactNode, useEffect, useId, useState } from "react";
+import { type ReactNode, createContext, use, useEffect, useId, useState } from "react";
 
+import { Code } from "./codefield.tsx";
+import type { Language } from "./complete.ts";
 import { useShared } from "./context.ts";
 import { type Definition, type Node, type Param, type Slot, maxArms, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
 import type { Problem } from "./edit.ts";
@@ -24,8 +26,15 @@ interface FormProps {
   close: () => void;
 }
 
+// Faults are the problems of the node, by their path within it.
+const Faults = createContext<ReadonlyMap<string, string>>(new Map());
+
+// Those of conditions and params stand at their fields.
+const atField = /^(when|cases\[\d+\]\.when|params\..+)$/;
+
 export function NodeForm(props: FormProps) {
   const { node, problems, change, remove, close } = props;
+  const faults = new Map(problems.filter((p) => atField.test(p.target)).map((p) => [p.target, p.message]));
   const { words } = useShared();
   const t = words.texts;
   const text = (field: "label" | "note") => ({ value: node[field] ?? "", onChange: (v: string) => change(tidy({ ...node, [field]: v }), field) });
@@ -33,9 +42,11 @@ export function NodeForm(props: FormProps) {
     <section className="wp-panel wp-form" aria-label={title(node, words)}>
       <PanelHead node={node} close={close} />
       <div className="wp-panel-body">
-        <Problems problems={problems} />
+        <Problems problems={problems.filter((p) => !atField.test(p.target))} />
         <Text name={t.label} {...text("label")} placeholder={node.id} maxLength={100} />
-        <Fields {...props} />
+        <Faults value={faults}>
+          <Fields {...props} />
+        </Faults>
         <Text name={t.note} {...text("note")} lines={2} maxLength={2000} />
         <Id {...props} />
       </div>
@@ -113,7 +124,7 @@ function Fields(props: FormProps) {
               );
             })}
           </fieldset>
-          <Text name={t.timezone} {...text("timezone")} placeholder={t.timezoneHint} list={options.timezones.length ? options.timezones : zones()} />
+          <Text name={t.timezone} {...text("timezone")} placeholder={t.timezoneHint} list={options.timezones} />
           <Way {...props} kind="next" name={t.next} />
           {node.lead && <Way {...props} kind="onMissed" name={t.onMissedField} optional />}
         </>
@@ -122,7 +133,7 @@ function Fields(props: FormProps) {
       return (
         <>
           <Text name={t.event} {...text("event")} list={options.events} />
-          <Text name={t.when} {...text("when")} placeholder={t.whenHint} code lines={2} />
+          <Text name={t.when} {...text("when")} placeholder={t.whenHint} language="cel" target="when" event />
           <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
           <label className="wp-check">
             <input type="checkbox" checked={node.since === "enrollment"} onChange={(e) => set("since", e.target.checked ? "enrollment" : undefined)} />
@@ -141,7 +152,7 @@ function Fields(props: FormProps) {
             <legend>{t.cases}</legend>
             {cases.map((c, i) => (
               <div className="wp-list-item" key={i}>
-                <Text name={`${i + 1}`} value={c.when ?? ""} onChange={(v) => put(cases.map((x, j) => (j === i ? tidy({ ...x, when: v }) : x)), `case ${i}`)} placeholder={t.caseHint} code lines={2} />
+                <Text name={`${i + 1}`} value={c.when ?? ""} onChange={(v) => put(cases.map((x, j) => (j === i ? tidy({ ...x, when: v }) : x)), `case ${i}`)} placeholder={t.caseHint} language="cel" target={`cases[${i}].when`} />
                 <div className="wp-row">
                   <Way {...props} kind="case" index={i} name={t.goesTo} inline />
                   <Tool icon="up" name={t.up} disabled={i === 0} act={() => put(cases.map((x, j) => (j === i - 1 ? cases[i]! : j === i ? cases[i - 1]! : x)), "")} />
@@ -192,8 +203,6 @@ function Fields(props: FormProps) {
   }
 }
 
-const zones = (): string[] => Intl.supportedValuesOf("timeZone");
-
 // Id changes only when the field is left: each letter would be another node.
 function Id({ definition, node, rename }: FormProps) {
   const { texts } = useShared().words;
@@ -204,7 +213,7 @@ function Id({ definition, node, rename }: FormProps) {
 }
 
 interface TextProps {
-  name: string;
+  name?: string; // none: label says it
   label?: string; // for screen readers, where the name says too little
   value: string;
   onChange: (value: string) => void;
@@ -217,10 +226,15 @@ interface TextProps {
   maxLength?: number;
   code?: boolean;
   bad?: boolean;
+  language?: Language; // of an expression
+  target?: string; // its path within the node
+  event?: boolean; // it sees an event
 }
 
-function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", list, lines, maxLength, code, bad }: TextProps) {
+export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", list, lines, maxLength, code, bad, language, target = "", event }: TextProps) {
   const id = useId();
+  const fault = use(Faults).get(target);
+  if (language) return <Code name={name} label={label} value={value} onChange={onChange} placeholder={placeholder} language={language} event={event} fault={fault} />;
   const common = {
     id,
     value,
@@ -235,7 +249,7 @@ function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = 
   };
   return (
     <div className="wp-field">
-      <label htmlFor={id}>{name}</label>
+      {name && <label htmlFor={id}>{name}</label>}
       {lines ? (
         <textarea {...common} rows={lines} onChange={(e) => onChange(e.target.value)} />
       ) : (
@@ -254,7 +268,7 @@ function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = 
 }
 
 // Pick chooses from a list; without one, the id is typed.
-function Pick({ name, value, onChange, items }: { name: string; value: string; onChange: (v: string) => void; items: readonly { id: string; name: string }[] }) {
+export function Pick({ name, value, onChange, items, required = false }: { name: string; value: string; onChange: (v: string) => void; items: readonly { id: string; name: string }[]; required?: boolean }) {
   const { texts } = useShared().words;
   const id = useId();
   if (items.length === 0) return <Text name={name} value={value} onChange={onChange} code />;
@@ -262,7 +276,7 @@ function Pick({ name, value, onChange, items }: { name: string; value: string; o
     <div className="wp-field">
       <label htmlFor={id}>{name}</label>
       <select id={id} value={value} onChange={(e) => onChange(e.target.value)}>
-        <option value="">{texts.choose}</option>
+        {!required && <option value="">{texts.choose}</option>}
         {value && !items.some((i) => i.id === value) && <option value={value}>{fill(texts.notListed, { id: value })}</option>}
         {items.map((i) => (
           <option key={i.id} value={i.id}>
@@ -317,7 +331,7 @@ function Params({ params, change }: { params: Record<string, Param>; change: (pa
         <div className="wp-param" key={i}>
           <input aria-label={texts.paramName} placeholder={texts.paramName} value={name} maxLength={64} className="is-code" spellCheck={false} onChange={(e) => put(rows.map((r, j) => (j === i ? [e.target.value, r[1]] : r)))} />
           <Tool icon="trash" name={texts.remove} act={() => put(rows.filter((_, j) => j !== i))} />
-          <textarea aria-label={`${name}: ${texts.paramValue}`} placeholder={texts.paramValue} value={paramText(value)} rows={paramText(value).length > 44 ? 3 : 1} onChange={(e) => put(rows.map((r, j) => (j === i ? [r[0], paramOf(e.target.value, value)] : r)))} />
+          <Text label={`${name}: ${texts.paramValue}`} placeholder={texts.paramValue} value={paramText(value)} language="liquid" target={`params.${name}`} onChange={(v) => put(rows.map((r, j) => (j === i ? [r[0], paramOf(v, value)] : r)))} />
         </div>
       ))}
       <Add name={texts.addParam} act={() => setRows([...rows, ["", ""]])} disabled={rows.length >= 64} />
@@ -325,7 +339,7 @@ function Params({ params, change }: { params: Record<string, Param>; change: (pa
   );
 }
 
-function Tool({ icon, name, act, disabled = false }: { icon: string; name: string; act: () => void; disabled?: boolean }): ReactNode {
+export function Tool({ icon, name, act, disabled = false }: { icon: string; name: string; act: () => void; disabled?: boolean }): ReactNode {
   return (
     <button type="button" className="wp-tool" aria-label={name} title={name} onClick={act} disabled={disabled}>
       <Icon name={icon} size={15} />
@@ -333,7 +347,7 @@ function Tool({ icon, name, act, disabled = false }: { icon: string; name: strin
   );
 }
 
-function Add({ name, act, disabled = false }: { name: string; act: () => void; disabled?: boolean }): ReactNode {
+export function Add({ name, act, disabled = false }: { name: string; act: () => void; disabled?: boolean }): ReactNode {
   return (
     <button type="button" className="wp-button is-quiet" onClick={act} disabled={disabled}>
       <Icon name="plus" size={14} />

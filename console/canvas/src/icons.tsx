@@ -31,6 +31,13 @@ const paths: Record<string, ReactNode> = {
     </>
   ),
   exit: <path d="M5 21V4M5 4.5c4-2.5 7 2.5 14 0v9.5c-7 2.5-10-2.5-14 0" />,
+  settings: (
+    <>
+      <path d="M4 7h9M19 7h1M4 17h1M11 17h9" />
+      <circle cx="16" cy="7" r="2.6" />
+      <circle cx="8" cy="17" r="2.6" />
+    </>
+  ),
   start: <path d="M8 5.5v13l10.5-6.5z" />,
   missing: <path d="M12 8.5v4.5M12 16.5v.1M10.3 4.2 2.8 17.3A2 2 0 0 0 4.5 20.3h15a2 2 0 0 0 1.7-3L13.7 4.2a2 2 0 0 0-3.4 0z" />,
   people: (

@@ -28,18 +28,20 @@ async function get(url: string): Promise<{ json: unknown; etag: string }> {
   return { json: parseJSON(await answer.text()), etag: answer.headers.get("ETag") ?? "" };
 }
 
+// loadOptions reads what pickers offer. Without names, ids are shown: that is no reason to show nothing.
+export async function loadOptions(url: string): Promise<Options> {
+  const answer = url ? await get(url).catch(() => undefined) : undefined;
+  const given = answer?.json as Partial<Options> | undefined;
+  return { ...none, ...given, timezones: given?.timezones ?? Intl.supportedValuesOf("timeZone") };
+}
+
 export async function load(page: Page): Promise<Loaded> {
-  const [journey, older, options] = await Promise.all([
-    get(page.journey),
-    page.compare ? get(page.compare) : undefined,
-    // Without names, ids are shown: that is no reason to show nothing.
-    page.options ? get(page.options).catch(() => undefined) : undefined,
-  ]);
+  const [journey, older, options] = await Promise.all([get(page.journey), page.compare ? get(page.compare) : undefined, loadOptions(page.options)]);
   return {
     definition: definitionOf(journey.json),
     etag: journey.etag,
     older: older && definitionOf(older.json),
-    options: { ...none, ...(options?.json as Partial<Options> | undefined) },
+    options,
   };
 }
 

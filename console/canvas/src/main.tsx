@@ -18,6 +18,9 @@ export interface Page {
   options: string;
   save: string;
   check: string;
+  keep: string;
+  code: string;
+  nonce: string;
   edit: boolean;
   panel: HTMLElement | undefined;
   links: Links;
@@ -37,6 +40,9 @@ function readPage(element: HTMLElement): Page {
     options: data["options"] ?? "",
     save: data["save"] ?? "",
     check: data["check"] ?? "",
+    keep: data["keep"] ?? "",
+    code: data["code"] ?? "",
+    nonce: element.nonce ?? "",
     edit: data["edit"] === "true",
     panel: (data["panel"] && document.getElementById(data["panel"])) || undefined,
     links: object<Record<keyof Links, string>>(data["links"]),

@@ -1,6 +1,5 @@
 // Saves what is edited, a moment after the last change, and never over a change of somebody else.
 
-import type { Definition } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { problemsOf, whyNot } from "./load.ts";
 
@@ -12,11 +11,13 @@ const pause = 800; // ms from the last change to saving
 const retry = 5000; // ms after a try that failed
 const outliving = 60_000; // bytes: browsers send no more than 64 KiB after the page is gone
 
-export class Saver {
-  private wanted: Definition | undefined; // not yet sent
+// Saver saves a T: a definition, or the text of one.
+export class Saver<T> {
+  private wanted: T | undefined; // not yet sent
   private sending = false;
   private timer: number | undefined;
   private checking = 0; // the number of the newest check
+  private stopped = false; // somebody else has saved: nothing is sent until reset
 
   constructor(
     private readonly url: string,
@@ -24,15 +25,17 @@ export class Saver {
     private etag: string,
     private readonly onState: (s: SaveState) => void,
     // of is what was checked: paths of problems count its nodes.
-    private readonly onProblems: (p: Problem[], of: Definition) => void,
-    private stored: Definition,
+    private readonly onProblems: (p: Problem[], of: T) => void,
+    private stored: T,
+    private readonly written: (d: T) => string = JSON.stringify,
+    private readonly kind = "application/json",
   ) {}
 
   // start checks what is stored already, and saves at once when the page is left.
   start(): () => void {
     void this.look();
     const leave = (): void => {
-      if (document.visibilityState === "hidden" && this.wanted) void this.send(true);
+      if (document.visibilityState === "hidden" && this.wanted !== undefined) void this.send(true);
     };
     document.addEventListener("visibilitychange", leave);
     return () => {
@@ -41,25 +44,25 @@ export class Saver {
     };
   }
 
-  change(d: Definition): void {
+  change(d: T): void {
     if (!this.url) return;
     this.wanted = d;
+    if (this.stopped) return;
     this.onState({ is: "unsaved" });
     this.later(pause);
   }
 
-  // overwrite saves although somebody else has changed the journey: over that change.
-  async overwrite(d: Definition): Promise<void> {
-    this.wanted = d;
-    this.etag = "";
-    await this.send(false);
+  // now saves at once what has changed.
+  now(): void {
+    void this.send(false);
   }
 
   // reset goes on from what was loaded anew.
-  reset(d: Definition, etag: string): void {
+  reset(d: T, etag: string): void {
     this.stored = d;
     this.etag = etag;
     this.wanted = undefined;
+    this.stopped = false;
     clearTimeout(this.timer);
     this.onState({ is: "saved" });
     void this.look();
@@ -74,29 +77,31 @@ export class Saver {
     clearTimeout(this.timer);
     this.timer = undefined;
     const d = this.wanted;
-    if (!d || this.sending) return; // the end of what is sent now sends the rest
+    if (d === undefined || this.sending || this.stopped) return; // the end of what is sent now sends the rest
     this.sending = true;
     this.wanted = undefined;
     this.onState({ is: "saving" });
     try {
-      const headers: Record<string, string> = { "Content-Type": "application/json" };
+      const headers: Record<string, string> = { "Content-Type": this.kind };
       if (this.etag) headers["If-Match"] = this.etag;
-      const body = JSON.stringify(d);
+      const body = this.written(d);
       const keepalive = leaving && new Blob([body]).size < outliving;
       const answer = await fetch(this.url, { method: "PUT", headers, body, keepalive });
       if (answer.ok) {
         this.etag = answer.headers.get("ETag") ?? "";
         this.stored = d;
-        this.onState({ is: this.wanted ? "unsaved" : "saved" });
+        this.onState({ is: this.wanted === undefined ? "saved" : "unsaved" });
         void this.look();
       } else if (answer.status === 412) {
+        this.stopped = true;
         this.onState({ is: "conflict" });
-        this.wanted = undefined;
       } else if (answer.status === 409) {
         this.onState({ is: "refused", why: await whyNot(answer) });
       } else {
-        this.onState({ is: "failed", why: await whyNot(answer.clone()) });
-        if (answer.status === 400) this.onProblems(await problemsOf(answer), d);
+        const why = await whyNot(answer.clone());
+        this.onState({ is: "failed", why });
+        const problems = answer.status === 400 ? await problemsOf(answer) : [];
+        if (answer.status === 400) this.onProblems(problems.length > 0 ? problems : [{ target: "", message: why }], d);
         else this.again(d);
       }
     } catch (e) {
@@ -105,10 +110,10 @@ export class Saver {
     } finally {
       this.sending = false;
     }
-    if (this.wanted && this.timer === undefined) this.later(pause);
+    if (this.wanted !== undefined && this.timer === undefined) this.later(pause);
   }
 
-  private again(d: Definition): void {
+  private again(d: T): void {
     this.wanted ??= d;
     this.later(retry);
   }
