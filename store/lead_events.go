@@ -164,8 +164,8 @@ func firstOfKind(events []eventRow) map[eventKind]int {
 // is enough for a wait: whoever looks sees all events.
 func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
 	var rows []waitRow
-	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "event").
-		Where("leads_id IN (?) AND event IN (?) AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent))), bun.List(distinct(mapped(events, nameOfEvent)))).
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "events").
+		Where("leads_id IN (?) AND events <> '' AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent)))).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for waits: %w", err)
@@ -173,8 +173,14 @@ func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bul
 	first := firstOfKind(events)
 	var notices []waypost.Notice
 	for _, row := range rows {
-		if i, found := first[eventKind{row.LeadsID, row.Event}]; found {
-			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[i].EventID})
+		came := -1
+		for _, name := range strings.Split(row.Events, "\n") {
+			if i, found := first[eventKind{row.LeadsID, name}]; found && (came < 0 || i < came) {
+				came = i
+			}
+		}
+		if came >= 0 {
+			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[came].EventID})
 		}
 	}
 	return s.notify(ctx, tx, notices, bulk)

@@ -507,16 +507,17 @@ CREATE TABLE waits (
   enrollment_id TEXT COLLATE "C" NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit BIGINT NOT NULL,
   node_id TEXT COLLATE "C" NOT NULL,
-  event TEXT COLLATE "C" NOT NULL, -- its name; '' for waitUntil
+  events TEXT COLLATE "C" NOT NULL, -- their names, one a line; '' for waitUntil
   leads_id BIGINT NOT NULL,
   workflow_id TEXT COLLATE "C" NOT NULL, -- whom a notice tells
   seen BIGINT NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
   closed BOOLEAN NOT NULL DEFAULT FALSE,
   event_id TEXT COLLATE "C" NOT NULL DEFAULT '', -- the event that satisfied it
+  arm BIGINT NOT NULL DEFAULT 0, -- which of those that the node waits for it is
   fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
   PRIMARY KEY (enrollment_id, visit)
 );
-CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;
+CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;
 CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
 
 ---- controls

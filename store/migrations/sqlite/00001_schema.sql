@@ -489,16 +489,17 @@ CREATE TABLE waits (
   enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit INTEGER NOT NULL,
   node_id TEXT NOT NULL,
-  event TEXT NOT NULL, -- its name; '' for waitUntil
+  events TEXT NOT NULL, -- their names, one a line; '' for waitUntil
   leads_id INTEGER NOT NULL,
   workflow_id TEXT NOT NULL, -- whom a notice tells
   seen INTEGER NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
   closed INTEGER NOT NULL DEFAULT 0,
   event_id TEXT NOT NULL DEFAULT '', -- the event that satisfied it
+  arm INTEGER NOT NULL DEFAULT 0, -- which of those that the node waits for it is
   fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;
+CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;
 CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
 
 ---- controls
