@@ -196,7 +196,7 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 		Where("ev.accepted_at BETWEEN u.since AND u.until").
 		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
 	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
-		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "enrollment_id", "visit").
+		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "depth", "enrollment_id", "visit").
 		Where("r.place <= ?", waypost.MaxWaitEvents).Order("seq").Scan(ctx, &found)
 	if err != nil {
 		return nil, fmt.Errorf("look for events: %w", err)

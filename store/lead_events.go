@@ -23,6 +23,7 @@ type eventRow struct {
 	LeadsID    int64  `bun:"leads_id"`
 	Properties string `bun:"properties"`
 	AcceptedAt stamp  `bun:"accepted_at"`
+	Depth      int    `bun:"depth"`
 }
 
 func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
@@ -35,13 +36,13 @@ func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
 	if e.Properties == nil {
 		e.Properties = map[string]any{}
 	}
-	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID}
+	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID, Depth: e.Depth}
 	row.Properties, err = toJSON(e.Properties)
 	return row, err
 }
 
 func (r eventRow) event() (waypost.Event, error) {
-	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Seq: r.Seq}
+	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Depth: r.Depth, Seq: r.Seq}
 	return e, fromJSON(r.Properties, &e.Properties)
 }
 
@@ -111,7 +112,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	}
 	err := insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
 		r := &fresh[i]
-		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt}
+		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt, r.Depth}
 	}, func(i int) { outcomes[places[i]].fresh = true })
 	if err != nil {
 		return nil, fmt.Errorf("store events: %w", err)
@@ -137,7 +138,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 // insertEvents numbers events in their order.
 var insertEvents = bulk{
 	table:   "events",
-	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint"},
+	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint", "depth bigint"},
 	suffix:  "ON CONFLICT (org, stage, event_id) DO NOTHING",
 	unique:  3,
 }

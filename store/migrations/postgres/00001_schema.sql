@@ -138,6 +138,7 @@ CREATE TABLE events (
   leads_id BIGINT NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   properties TEXT NOT NULL, -- JSON object
   accepted_at BIGINT NOT NULL,
+  depth SMALLINT NOT NULL DEFAULT 0, -- of the enrollment that emitted it, and one more; 0: a client's
   UNIQUE (org, stage, event_id)
 );
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
@@ -451,7 +452,7 @@ CREATE TABLE enrollments (
   entry_key TEXT NOT NULL,
   params TEXT NOT NULL, -- JSON object
   source TEXT COLLATE "C", -- the enrollment and the visit of an enroll node that it was made for
-  depth BIGINT NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
+  depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort

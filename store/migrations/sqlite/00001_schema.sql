@@ -132,6 +132,7 @@ CREATE TABLE events (
   leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   properties TEXT NOT NULL, -- JSON object
   accepted_at INTEGER NOT NULL,
+  depth INTEGER NOT NULL DEFAULT 0, -- of the enrollment that emitted it, and one more; 0: a client's
   UNIQUE (org, stage, event_id)
 ) STRICT;
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
@@ -439,7 +440,7 @@ CREATE TABLE enrollments (
   entry_key TEXT NOT NULL,
   params TEXT NOT NULL, -- JSON object
   source TEXT, -- the enrollment and the visit of an enroll node that it was made for
-  depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
+  depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   cohort_id TEXT REFERENCES cohorts (id),
   claimed_at INTEGER, -- by a pump, which gathers it for a cohort
