@@ -136,7 +136,7 @@ func (d *drawing) definition() string {
 				n["onTimeout"], n["next"] = n["next"], fmt.Sprint("n", d.IntN(i+1))
 			}
 			if d.IntN(2) == 0 {
-				n["events"] = []any{map[string]any{"event": n["event"], "when": n["when"], "next": n["next"]}, map[string]any{"event": pick(d, "purchase", "login"), "next": later()}}
+				n["events"] = []any{map[string]any{"event": n["event"], "when": "event.amount > 100", "next": n["next"]}, map[string]any{"event": pick(d, "purchase", "login"), "next": later()}}
 				n["onTimeout"] = fmt.Sprint("n", i+1)
 				delete(n, "event")
 				delete(n, "when")
