@@ -13,6 +13,8 @@ type Event struct {
 	LeadsID    int64          `json:"leadsId"`
 	Properties map[string]any `json:"properties"`
 	AcceptedAt time.Time      `json:"acceptedAt"`
+	// Depth is that of the enrollment that emitted it, and one more; 0: a client's.
+	Depth int `json:"-"`
 	// Seq orders the events of a lead as they were accepted; storage sets it.
 	Seq int64 `json:"-"`
 }
@@ -61,8 +63,8 @@ type Wait struct {
 	Scope      Scope     //
 	WorkflowID string    // gets the notice of an event
 	NodeID     string    //
-	Event      string    // name of the event
-	Fields     []string  // of the lead, such as customFields.expiry, at a waitUntil, which has no Event
+	Events     []string  // names of the events
+	Fields     []string  // of the lead, such as customFields.expiry, at a waitUntil, which has no Events
 	LeadsID    int64     //
 	Since      time.Time // events count that were accepted at this time or later
 	// Until is when the wait is over; events accepted after it do not count.
@@ -75,6 +77,7 @@ type Wait struct {
 type WaitState struct {
 	Closed  bool
 	EventID string // of a closed one: the event that satisfied it, "" if its time ran out
+	Arm     int    // with EventID: which of those that the node waits for it is
 	// Events are those of an open wait that were not looked at yet, oldest first, at
 	// most MaxWaitEvents.
 	Events []Event
@@ -87,6 +90,7 @@ const MaxWaitEvents = 100
 type WaitResult struct {
 	Touchpoint
 	EventID string // the event that satisfies the wait and so closes it, "" if none does
+	Arm     int    // with EventID: which of those that the node waits for it is
 	Seen    int64  // Seq of the last event that was looked at
 	Close   bool   // close it though no event satisfies it: its time has run out
 }

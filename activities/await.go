@@ -43,7 +43,7 @@ func (a *Activities) await(ctx context.Context, b delivery.Batch, v delivery.Ver
 			last := said[key]
 			switch {
 			case s.Closed && s.EventID != "":
-				findings[i].Outcome = FoundMatched
+				findings[i].Outcome, findings[i].Arm = FoundMatched, s.Arm
 				if last.eventID != s.EventID { // another run has matched it
 					last.reason = ""
 				}
@@ -74,7 +74,7 @@ func (a *Activities) waits(ctx context.Context, b delivery.Batch, v delivery.Ver
 			return nil, fmt.Errorf("journey %s/%d has no node %s", b.JourneyID, b.Version, item.State.Node)
 		}
 		waits[n] = waypost.Wait{
-			Touchpoint: item.Touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Event: node.Event,
+			Touchpoint: item.Touchpoint(), Scope: b.Scope, WorkflowID: workflowID, NodeID: node.ID, Events: node.Awaits(),
 			LeadsID: item.LeadsID, Since: item.Since,
 		}
 		if node.SinceEnrollment() {
@@ -105,7 +105,7 @@ func (a *Activities) match(ctx context.Context, b delivery.Batch, v delivery.Ver
 		if s := states[item.Touchpoint()]; !s.Closed && len(s.Events) > 0 {
 			open = append(open, item)
 			node, _ := v.Node(item.State.Node)
-			conditions = conditions || node.When != ""
+			conditions = conditions || node.Asks()
 		}
 	}
 	subjects := make([]delivery.Subject, len(open))
@@ -122,12 +122,12 @@ func (a *Activities) match(ctx context.Context, b delivery.Batch, v delivery.Ver
 		for _, event := range states[item.Touchpoint()].Events {
 			result.Seen = event.Seq
 			facts.Event = event.Properties
-			yes, reason := v.Matches(item.State.Node, facts)
-			if yes {
-				result.EventID = event.EventID
+			which, reason := v.Matches(item.State.Node, event.Name, facts)
+			if which >= 0 {
+				result.EventID, result.Arm = event.EventID, which
 			}
 			said[item.Touchpoint()] = looked{result.EventID, reason}
-			if yes {
+			if which >= 0 {
 				break
 			}
 		}

@@ -26,6 +26,7 @@ const (
 type Finding struct {
 	Outcome string    `json:"outcome"` // delivery.OutcomeCanceled, OutcomeExited or a Found… value
 	Due     time.Time `json:"due,omitzero"`
+	Arm     int       `json:"arm,omitempty"` // of FoundMatched: which of several events has come
 	// Reason is what the condition of a wait said of the last event, what has changed, or
 	// why it has exited.
 	Reason string `json:"reason,omitempty"`

@@ -71,6 +71,11 @@ type node struct {
 		When string `json:"when"`
 		Next string `json:"next"`
 	} `json:"cases"`
+	Events []struct {
+		Event string `json:"event"`
+		When  string `json:"when"`
+		Next  string `json:"next"`
+	} `json:"events"`
 }
 
 // Title is what people call the node.

@@ -218,6 +218,19 @@ func (o *outline) ways(n node) []way {
 		for _, a := range n.Arms {
 			add(o.t("journey.way.arm", "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
 		}
+	case "waitForEvent":
+		for _, e := range n.Events {
+			label := o.t("journey.way.event", "event", e.Event)
+			if e.When != "" {
+				label += " · " + e.When
+			}
+			add(label, e.Next, false)
+		}
+		if len(n.Events) > 0 {
+			add(o.t("journey.way.timeout"), n.OnTimeout, false)
+			break
+		}
+		fallthrough
 	default:
 		other, key := n.OnFailure, "failed"
 		switch n.Type {
@@ -266,7 +279,16 @@ func (o *outline) summary(n node) string {
 	case "delay":
 		return o.span(n.For)
 	case "waitForEvent":
-		return o.t("journey.does.waitForEvent", "event", n.Event, "timeout", o.span(n.Timeout))
+		events := []string{n.Event}
+		if len(n.Events) > 0 {
+			events = nil
+			for _, e := range n.Events {
+				if !slices.Contains(events, e.Event) {
+					events = append(events, e.Event)
+				}
+			}
+		}
+		return o.t("journey.does.waitForEvent", "event", strings.Join(events, " / "), "timeout", o.span(n.Timeout))
 	case "waitUntil":
 		var parts []string
 		if n.Lead != "" {

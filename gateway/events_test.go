@@ -21,7 +21,7 @@ func TestEvents(t *testing.T) {
 	journeyID := f.publishedJourney(nothing)
 	enrollment := f.send("POST", "/v1/journeys/"+journeyID+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
 	wait := waypost.Wait{
-		Touchpoint: waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}, Scope: release, WorkflowID: enrollment, NodeID: "bought", Event: "purchase",
+		Touchpoint: waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}, Scope: release, WorkflowID: enrollment, NodeID: "bought", Events: []string{"purchase"},
 		LeadsID: lead, Since: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 	}
 	events := func() []waypost.Event {

@@ -13,7 +13,13 @@ import (
 // this journey.
 func everything(t *testing.T, hook, other, journeyID string) string {
 	t.Helper()
-	b, err := os.ReadFile("../journey/testdata/valid_everything.json")
+	return definitionFile(t, "valid_everything.json", hook, other, journeyID)
+}
+
+// definitionFile reads a definition of journey/testdata.
+func definitionFile(t *testing.T, name, hook, other, journeyID string) string {
+	t.Helper()
+	b, err := os.ReadFile("../journey/testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +93,14 @@ func TestPublishEverything(t *testing.T) {
 	f.send("PUT", path, everything(t, hook, other, draft)).expect(t, 200)
 	v := f.send("POST", path+"/publish", "").expect(t, 201)
 	for _, want := range []string{`"quietHours":{"from":"21:00"`, `"frequencyCap":{"touchpoints":3`, `"exitOn":[{"event":"unsubscribed"}`, `"type":"split"`, `"type":"enroll"`, `"offset":"-72h"`} {
+		if !strings.Contains(v.raw, want) {
+			t.Errorf("no %s in %s", want, v.raw)
+		}
+	}
+
+	nodes := f.send("POST", "/v1/journeys", definitionFile(t, "valid_nodes.json", hook, other, draft)).expect(t, 201).str(t, "id")
+	v = f.send("POST", "/v1/journeys/"+nodes+"/publish", "").expect(t, 201)
+	for _, want := range []string{`"events":[{"event":"purchase","when":"event.amount > 100","next":"thanks"}`} {
 		if !strings.Contains(v.raw, want) {
 			t.Errorf("no %s in %s", want, v.raw)
 		}

@@ -50,7 +50,7 @@ func BenchmarkMatches(b *testing.B) {
 	f.Event = map[string]any{"amount": 250.0, "tags": []any{"a", "b"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if yes, fault := d.Matches("w", f); !yes {
+		if yes, fault := matches(d, "w", f); !yes {
 			b.Fatal(fault)
 		}
 	}

@@ -126,7 +126,7 @@ func TestMatches_numbers(t *testing.T) {
 			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
-			yes, reason := d.Matches("w", numbers())
+			yes, reason := matches(d, "w", numbers())
 			if yes != test.want || !strings.Contains(reason, fault(test.fault)) || test.fault == "" && strings.Contains(reason, "error") {
 				t.Errorf("%v, %q; want %v, %q", yes, reason, test.want, test.fault)
 			}
@@ -135,7 +135,7 @@ func TestMatches_numbers(t *testing.T) {
 			}
 		})
 	}
-	if _, reason := waitOn(t, "event.amount  +  4.990 > 100 && [1, 2].exists(n, n == 1)").Matches("w", numbers()); reason !=
+	if _, reason := matches(waitOn(t, "event.amount  +  4.990 > 100 && [1, 2].exists(n, n == 1)"), "w", numbers()); reason !=
 		"event purchase: event.amount + 4.99 > 100 → true, [1, 2].exists(n, n == 1) → true" {
 		t.Errorf("numbers are not told as they are written: %q", reason)
 	}

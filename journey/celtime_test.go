@@ -154,7 +154,7 @@ func TestMatches_time(t *testing.T) {
 	for _, condition := range []string{
 		"date(event.due) == today", "now - timestamp(event.at) == duration('30m')", "timestamp(event.ms / 1000) == now",
 	} {
-		if yes, reason := waitOn(t, condition).Matches("w", f); !yes {
+		if yes, reason := matches(waitOn(t, condition), "w", f); !yes {
 			t.Errorf("%s: %q", condition, reason)
 		}
 	}

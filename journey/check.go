@@ -178,13 +178,25 @@ func (c *checker) wait(written, path string) {
 
 func (c *checker) event(i int, path string) {
 	n := c.d.body.Nodes[i]
-	c.eventName(n.Event, path+".event")
 	c.wait(n.Timeout, path+".timeout")
 	if n.Since != "" && !n.SinceEnrollment() {
 		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
 	}
-	if n.When != "" && c.room(path+".when", n.When) {
-		c.condition(n.When, c.d.conditions[i]()[0], path+".when")
+	at := func(int) string { return path }
+	if len(n.Events) > 0 {
+		at = func(j int) string { return path + "." + element("events", j) }
+		for _, m := range []struct{ name, value string }{{"event", n.Event}, {"when", n.When}, {"next", n.Next}} {
+			if m.value != "" {
+				c.p.Add(waypost.DetailOutOfRange, path+"."+m.name, "stands in each of events")
+			}
+		}
+	}
+	c.atMost(len(n.Events), MaxAwaited, path+".events", "a waitForEvent has at most %d events, not %d")
+	for j, a := range n.awaited() {
+		c.eventName(a.Event, at(j)+".event")
+		if a.When != "" && c.room(at(j)+".when", a.When) {
+			c.condition(a.When, c.d.conditions[i]()[j], at(j)+".when")
+		}
 	}
 }
 

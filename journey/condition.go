@@ -58,6 +58,10 @@ func (d *Definition) compileAll(n Node) []condition {
 	}
 	var all []condition
 	for _, source := range n.conditions() {
+		if source == "" && n.Type == WaitForEvent {
+			all = append(all, condition{})
+			continue
+		}
 		compiled, err := d.compile(env, source)
 		compiled.err = err
 		all = append(all, compiled)

@@ -139,7 +139,7 @@ func TestMatches_costly(t *testing.T) {
 		strings.Repeat("event.big + ", 50) + "'' == ''",
 	} {
 		within(t, condition, 800*time.Millisecond, func() any {
-			yes, fault := waitOn(t, condition).Matches("w", f)
+			yes, fault := matches(waitOn(t, condition), "w", f)
 			if yes || fault == "" || fault == "does not compile" {
 				t.Errorf("%.60s: %v, %q", condition, yes, fault)
 			}

@@ -71,26 +71,40 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 	return in, nil
 }
 
-// Matches tells whether the event of the facts is one that a waitForEvent node
-// waits for: whether its condition is true, or it has none. The caller compares the
-// event's name, and gives the time of the look at the event as the time of the facts.
+// Matches returns which of the events that a waitForEvent node waits for an event is, as
+// an index: the first that has its name and whose condition is true, or that has none; -1 if
+// it is none of them. Facts hold the event's properties, and the time of the look at it.
 // reason says why, as Decide does, such as "event purchase: event.amount > 100 → false";
 // it is empty where there is no condition. It never holds a value of the event.
-func (d *Definition) Matches(node string, f Facts) (yes bool, reason string) {
+func (d *Definition) Matches(node, event string, f Facts) (which int, reason string) {
 	i, ok := d.index[node]
 	if !ok || d.body.Nodes[i].Type != WaitForEvent {
-		return false, errorPrefix + "not a wait for an event"
-	}
-	compiled := d.conditions[i]()
-	if len(compiled) == 0 {
-		return true, ""
+		return -1, errorPrefix + "not a wait for an event"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
-	vars := conditionVariables(&f)
-	vars[varEvent] = native(plainObject(f.Event))
-	v := compiled[0].holds(ctx, vars)
-	return v.yes, waypost.Clip("event "+d.body.Nodes[i].Event+": "+compiled[0].told(v, &f), maxWhy)
+	var vars map[string]any
+	var told []string
+	for j, a := range d.body.Nodes[i].awaited() {
+		if a.Event != event {
+			continue
+		}
+		if a.When == "" {
+			return j, ""
+		}
+		if vars == nil {
+			vars = conditionVariables(&f)
+			vars[varEvent] = native(plainObject(f.Event))
+		}
+		compiled := d.conditions[i]()[j]
+		v := compiled.holds(ctx, vars)
+		result := "event " + event + ": " + compiled.told(v, &f)
+		if v.yes {
+			return j, waypost.Clip(result, maxWhy)
+		}
+		told = append(told, result)
+	}
+	return -1, waypost.Clip(strings.Join(told, "; "), maxWhy)
 }
 
 // Words for why a condition is false.

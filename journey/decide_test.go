@@ -71,6 +71,16 @@ func branchOn(t testing.TB, conditions ...string) *journey.Definition {
 }
 
 // waitOn makes a journey whose node "w" waits for an event with this condition.
+// matches tells whether an event of the name that a node waits for first satisfies it.
+func matches(d *journey.Definition, node string, f journey.Facts) (yes bool, reason string) {
+	name := "purchase"
+	if n, _ := d.Node(node); len(n.Awaits()) > 0 {
+		name = n.Awaits()[0]
+	}
+	which, reason := d.Matches(node, name, f)
+	return which >= 0, reason
+}
+
 func waitOn(t testing.TB, condition string) *journey.Definition {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -130,7 +140,7 @@ func TestMatches(t *testing.T) {
 			if problems := d.Check(nil, nil); len(problems) > 0 {
 				t.Fatalf("Check: %v", problems)
 			}
-			yes, reason := d.Matches("w", f)
+			yes, reason := matches(d, "w", f)
 			if yes != test.want || !strings.Contains(reason, fault(test.fault)) || strings.HasPrefix(reason, "event purchase: ") != (test.condition != "") {
 				t.Errorf("%v, %q; want %v, %q", yes, reason, test.want, test.fault)
 			}
@@ -143,17 +153,32 @@ func TestMatches(t *testing.T) {
 		})
 	}
 	for node, d := range map[string]*journey.Definition{"hello": waitOn(t, ""), "nobody": waitOn(t, ""), "": waitOn(t, ""), "b": branchOn(t, "true")} {
-		if yes, reason := d.Matches(node, f); yes || reason != "error: not a wait for an event" {
+		if yes, reason := matches(d, node, f); yes || reason != "error: not a wait for an event" {
 			t.Errorf("node %q: %v, %q", node, yes, reason)
 		}
 	}
-	if yes, reason := waitOn(t, "nonsense(").Matches("w", f); yes || reason != "event purchase: error: does not compile" {
+	if yes, reason := matches(waitOn(t, "nonsense("), "w", f); yes || reason != "event purchase: error: does not compile" {
 		t.Errorf("%v, %q", yes, reason)
 	}
 	for condition, want := range map[string]string{"event.amount > 100": "error: no such key", "event == {}": "true", "lead.gender == 1": "error: missing value"} {
-		if yes, reason := waitOn(t, condition).Matches("w", journey.Facts{}); yes != (want == "true") || reason != "event purchase: "+condition+" → "+want {
+		if yes, reason := matches(waitOn(t, condition), "w", journey.Facts{}); yes != (want == "true") || reason != "event purchase: "+condition+" → "+want {
 			t.Errorf("%s without facts: %v, %q", condition, yes, reason)
 		}
+	}
+	several := parse(t, `{"name":"x","start":"w","nodes":[{"id":"w","type":"waitForEvent","timeout":"1h","events":[
+		{"event":"cart","when":"event.amount > 300"},{"event":"purchase","when":"event.amount > 300"},{"event":"purchase","when":"event.paid"},{"event":"login"}]}]}`)
+	for name, want := range map[string]string{
+		"cart": "-1 event cart: event.amount > 300 → false", "purchase": "2 event purchase: event.paid → true", "login": "3 ", "other": "-1 ",
+	} {
+		which, reason := several.Matches("w", name, f)
+		if got := fmt.Sprint(which, " ", reason); got != want {
+			t.Errorf("%s of several: %q, want %q", name, got, want)
+		}
+	}
+	refused := f
+	refused.Event = map[string]any{"amount": 3}
+	if which, reason := several.Matches("w", "purchase", refused); which != -1 || reason != "event purchase: event.amount > 300 → false; event purchase: event.paid → error: no such key" {
+		t.Errorf("%d, %q", which, reason)
 	}
 	if len(f.Event) != 10 || f.Event["amount"] != 250.0 || f.Event["count"] != json.Number("3") {
 		t.Errorf("Matches changed the event: %v", f.Event)
@@ -171,7 +196,7 @@ func TestMatches_concurrent(t *testing.T) {
 			f.Event = map[string]any{"n": i}
 			for range 50 {
 				odd := i%2 == 1
-				if yes, reason := d.Matches("w", f); yes != odd || reason != fmt.Sprint("event purchase: event.n % 2 == 1 → ", odd) {
+				if yes, reason := matches(d, "w", f); yes != odd || reason != fmt.Sprint("event purchase: event.n % 2 == 1 → ", odd) {
 					t.Errorf("event %d: %v, %q", i, yes, reason)
 				}
 			}
@@ -458,9 +483,9 @@ func TestDecide_documented(t *testing.T) {
 		said(other, "lead.gender == 1", "lead.region > 3"),
 	}
 	f.Event = map[string]any{"amount": 150}
-	_, matched := waitOn(t, "event.amount > 100").Matches("w", f)
+	_, matched := matches(waitOn(t, "event.amount > 100"), "w", f)
 	f.Event = map[string]any{"amount": 50}
-	_, missed := waitOn(t, "event.amount > 100").Matches("w", f)
+	_, missed := matches(waitOn(t, "event.amount > 100"), "w", f)
 	for _, reason := range append(want, matched, missed) {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("the page does not say %q", reason)

@@ -21,6 +21,7 @@ const (
 	MaxConditions    = 1000 // of all nodes
 	MaxParams        = 64   // of one touchpoint
 	MaxArms          = 20   // of one split, at least 2
+	MaxAwaited       = 20   // events of one waitForEvent
 	MaxWeight        = 10_000
 	MaxExitEvents    = 20
 	MaxCap           = 1000 // touchpoints of a frequency cap

@@ -104,12 +104,13 @@ func FuzzParse(f *testing.F) {
 			case journey.CommandAwait:
 				f := facts()
 				f.Event = map[string]any{"amount": 250.0, "name": secret}
-				yes, reason := d.Matches(c.Node, f)
+				n, _ := d.Node(c.Node)
+				which, reason := d.Matches(n.ID, n.Awaits()[int(choice)%len(n.Awaits())], f)
 				if strings.Contains(reason, secret) {
-					t.Fatalf("%v, reason %q", yes, reason)
+					t.Fatalf("%v, reason %q", which, reason)
 				}
-				in = journey.Input{Kind: journey.InputMatched, At: in.At, Reason: reason}
-				if !yes || choice == 0 {
+				in = journey.Input{Kind: journey.InputMatched, At: in.At, Arm: which, Reason: reason}
+				if which < 0 || choice == 0 {
 					in = journey.Input{Kind: journey.InputElapsed, At: c.Until, Reason: reason}
 				}
 			}
@@ -222,6 +223,9 @@ func FuzzStep(f *testing.F) {
 					takes = takes && in.Arm >= 0 && in.Arm < len(n.Arms)
 				}
 			}
+			if n, _ := d.Node(s.Node); in.Kind == journey.InputMatched {
+				takes = takes && in.Arm >= 0 && in.Arm < max(1, len(n.Events))
+			}
 			if n, _ := d.Node(s.Node); in.Kind == journey.InputChanged {
 				takes = takes && n.Type == journey.WaitUntil
 			}
@@ -279,7 +283,7 @@ func FuzzCondition(f *testing.F) {
 		f.Event = map[string]any{"amount": 250.0, "name": secret, "tags": []any{"a"}}
 		d = waitOn(t, condition)
 		problems = d.Check(nil, nil)
-		yes, reason := d.Matches("w", f)
+		yes, reason := matches(d, "w", f)
 		if strings.Contains(reason, secret) || len(reason) > 310 || !utf8.ValidString(reason) || yes && len(problems) > 0 {
 			t.Fatalf("%v, reason %q, problems %v", yes, reason, problems)
 		}

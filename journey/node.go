@@ -40,10 +40,11 @@ type Node struct {
 
 	For string `json:"for,omitempty"` // delay: a duration as it was written
 
-	Event   string `json:"event,omitempty"`   // waitForEvent: the name of the event
-	When    string `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event; empty takes every one
-	Timeout string `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
-	Since   string `json:"since,omitempty"`   // waitForEvent: from when on events count, see SinceEnrollment
+	Event   string    `json:"event,omitempty"`   // waitForEvent: the name of the event
+	When    string    `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event; empty takes every one
+	Events  []Awaited `json:"events,omitempty"`  // waitForEvent: several, instead of Event, When and Next
+	Timeout string    `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
+	Since   string    `json:"since,omitempty"`   // waitForEvent: from when on events count, see SinceEnrollment
 
 	Time     string   `json:"time,omitempty"`     // waitUntil: HH:MM
 	Timezone string   `json:"timezone,omitempty"` // waitUntil: IANA name; empty is the lead's customFields.timezone, else UTC
@@ -70,6 +71,36 @@ const sinceEnrollment = "enrollment"
 // SinceEnrollment tells whether a waitForEvent takes events from the acceptance of the
 // enrollment on; otherwise it takes events from the entry of the node on.
 func (n Node) SinceEnrollment() bool { return n.Since == sinceEnrollment }
+
+// Awaited is an event that a waitForEvent waits for.
+type Awaited struct {
+	Event string `json:"event,omitempty"`
+	When  string `json:"when,omitempty"` // a CEL condition on the event; empty takes every one
+	Next  string `json:"next,omitempty"`
+}
+
+// awaited lists the events that a waitForEvent waits for: Events, or its only one.
+func (n Node) awaited() []Awaited {
+	if len(n.Events) > 0 {
+		return n.Events
+	}
+	return []Awaited{{n.Event, n.When, n.Next}}
+}
+
+// Awaits lists the names of the events that a waitForEvent waits for, each once; it is
+// empty for other nodes.
+func (n Node) Awaits() []string {
+	var names []string
+	if n.Type != WaitForEvent {
+		return nil
+	}
+	for _, a := range n.awaited() {
+		if !slices.Contains(names, a.Event) {
+			names = append(names, a.Event)
+		}
+	}
+	return names
+}
 
 // Case is one arm of a branch.
 type Case struct {
@@ -117,16 +148,23 @@ func (n Node) wait() (time.Duration, error) {
 }
 
 // conditions lists the sources of the node's conditions: one for each case of a
-// branch, or that of a waitForEvent if it has one.
+// branch, or for each event of a waitForEvent, "" for one that has none.
 func (n Node) conditions() []string {
 	var out []string
 	for _, c := range n.Cases {
 		out = append(out, c.When)
 	}
-	if n.When != "" {
-		out = append(out, n.When)
+	if n.Type == WaitForEvent {
+		for _, a := range n.awaited() {
+			out = append(out, a.When)
+		}
 	}
 	return out
+}
+
+// Asks tells whether the node has a condition.
+func (n Node) Asks() bool {
+	return slices.ContainsFunc(n.conditions(), func(when string) bool { return when != "" })
 }
 
 // edge is a reference to a node that follows; member is its path below the node.
@@ -145,6 +183,9 @@ func (n Node) edges() []edge {
 	add("onFailure", n.OnFailure)
 	add("onTimeout", n.OnTimeout)
 	add("onMissed", n.OnMissed)
+	for i, a := range n.Events {
+		add(element("events", i)+".next", a.Next)
+	}
 	for i, a := range n.Arms {
 		add(element("arms", i)+".next", a.Next)
 	}

@@ -62,7 +62,7 @@ func (p *present) UnmarshalJSON([]byte) error {
 var nodeMembers = map[NodeType]string{
 	Touchpoint:   "webhook params next onFailure",
 	Delay:        "for next",
-	WaitForEvent: "event when timeout since next onTimeout",
+	WaitForEvent: "event when events timeout since next onTimeout",
 	WaitUntil:    "time timezone weekdays lead offset next onMissed",
 	Branch:       "cases otherwise",
 	Split:        "arms",
@@ -71,7 +71,7 @@ var nodeMembers = map[NodeType]string{
 }
 
 // allMembers are the members of all types in their canonical order.
-const allMembers = "webhook params for event when timeout since time timezone weekdays lead offset arms " +
+const allMembers = "webhook params for event when events timeout since time timezone weekdays lead offset arms " +
 	"journey cases otherwise next onFailure onTimeout onMissed"
 
 // checkMembers checks the type of a node and that it has only members of that type.

@@ -75,6 +75,17 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			if when := rapid.SampledFrom([]string{"", "event.amount > 100", "lead.gender == 1 && event.tags[0] == 'x'"}).Draw(t, "when"); when != "" {
 				n["when"] = when
 			}
+			if rapid.Bool().Draw(t, "several") {
+				event := func(name string) map[string]any { return map[string]any{"event": name, "next": forward(i, "event")} }
+				first := event(n["event"].(string))
+				if n["when"] != nil {
+					first["when"] = n["when"]
+				}
+				n["events"] = []any{first, event("login"), map[string]any{"event": "purchase", "next": id(i + 1)}}
+				for _, member := range []string{"event", "when", "next"} {
+					delete(n, member)
+				}
+			}
 			if rapid.Bool().Draw(t, "since") {
 				n["since"] = "enrollment"
 			}
@@ -173,7 +184,11 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 		return journey.Input{Kind: journey.InputElapsed, At: c.Until}
 	case journey.CommandAwait:
 		if rapid.Bool().Draw(t, "matched") {
-			return journey.Input{Kind: journey.InputMatched, At: at, Reason: rapid.SampledFrom([]string{"", "event evt_1"}).Draw(t, "reason")}
+			arm := 0
+			if n, _ := d.Node(c.Node); len(n.Events) > 0 {
+				arm = rapid.IntRange(0, len(n.Events)-1).Draw(t, "event")
+			}
+			return journey.Input{Kind: journey.InputMatched, At: at, Arm: arm, Reason: rapid.SampledFrom([]string{"", "event evt_1"}).Draw(t, "reason")}
 		}
 		return journey.Input{Kind: journey.InputElapsed, At: c.Until, Reason: rapid.SampledFrom([]string{"", "error: no such key"}).Draw(t, "reason")}
 	}

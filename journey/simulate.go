@@ -371,7 +371,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 	}
 	reason := ""
 	for i, e := range s.events {
-		if e.Name != n.Event || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, i}] {
+		if !slices.Contains(n.Awaits(), e.Name) || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, i}] {
 			continue
 		}
 		at := later(e.At, s.now)
@@ -380,12 +380,12 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		}
 		facts := s.facts
 		facts.Event, facts.Now = e.Properties, at
-		yes, why := s.d.Matches(n.ID, facts)
-		if !yes {
+		which, why := s.d.Matches(n.ID, e.Name, facts)
+		if which < 0 {
 			reason = why
 			continue
 		}
-		in := s.until(at, Input{Kind: InputMatched, Reason: why})
+		in := s.until(at, Input{Kind: InputMatched, Arm: which, Reason: why})
 		if in.Kind == InputMatched {
 			s.satisfied[satisfied{n.ID, i}] = true
 		}

@@ -179,6 +179,19 @@ func TestSimulate(t *testing.T) {
 03-01 13:30 completed`,
 		},
 		{
+			name: "the first of several events", definition: string(read(t, "testdata/valid_nodes.json")),
+			options: journey.SimulateOptions{Events: []journey.SimulatedEvent{
+				{Name: "login", After: hour}, purchase(2*hour, 50), {Name: "login", After: 2*hour + time.Minute}, purchase(4*hour, 150),
+			}},
+			want: `
+03-01 12:00 either event 2 03-01 14:00 (event purchase)
+03-01 14:00 again event 1 03-01 14:01 (event login)
+03-01 14:01 either event 1 03-01 16:00 (event purchase: event.amount > 100 → true)
+03-01 16:00 thanks delivered
+03-01 16:00 end exited
+03-01 16:00 completed`,
+		},
+		{
 			name: "an event as the time is over, a condition that errs", definition: single(`{"id":"n","type":"waitForEvent","event":"purchase","when":"event.amount > 100","timeout":"1h","onTimeout":"n"}`),
 			options: journey.SimulateOptions{Steps: 4, Events: []journey.SimulatedEvent{{Name: "purchase", After: time.Minute}, purchase(2*hour, 150)}},
 			want: `

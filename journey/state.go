@@ -35,7 +35,7 @@ const MaxPath = 50
 
 // Visit is one node that was passed and its result: "delivered", "failed",
 // "skipped" (also of a waitUntil with nothing to wait for), "waited", "matched",
-// "timedOut", "case 1" (counted from 1), "otherwise", "arm 1", "enrolled",
+// "event 2" (of several, counted from 1), "timedOut", "case 1", "otherwise", "arm 1", "enrolled",
 // "notEnrolled", "moved" (to a node of another version) or "exited".
 type Visit struct {
 	Node   string `json:"node"`
@@ -82,7 +82,8 @@ type Input struct {
 	Kind    InputKind `json:"kind"`
 	At      time.Time `json:"at"`
 	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided at an enroll node: it was enrolled
-	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise.
+	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise; of
+	// matched at a waitForEvent with several events, the index of the one that came.
 	Arm int `json:"arm,omitempty"`
 	// Until is when the wait is over: of decided at a waitUntil and of changed, zero if there
 	// is nothing to wait for; of moved, zero if the old wait does not go on.

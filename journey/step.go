@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"waypost"
@@ -85,7 +86,7 @@ func (r *stepper) take(in Input) error {
 	case expected{InputElapsed, PhaseWait, Delay}, expected{InputElapsed, PhaseWait, WaitUntil}:
 		return r.leave(n, waypost.WhatWaited, "", "waited", n.Next)
 	case expected{InputMatched, PhaseAwait, WaitForEvent}:
-		return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+n.Event), "matched", n.Next)
+		return r.matched(n, in)
 	case expected{InputElapsed, PhaseAwait, WaitForEvent}:
 		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", cmp.Or(n.OnTimeout, n.Next))
 	}
@@ -130,6 +131,19 @@ func (r *stepper) took(n Node, in Input) error {
 		}
 	}
 	return r.leave(n, waypost.WhatTook, cmp.Or(in.Reason, result), result, next)
+}
+
+// matched goes on by the event that came.
+func (r *stepper) matched(n Node, in Input) error {
+	awaited, result := n.awaited(), "matched"
+	if in.Arm < 0 || in.Arm >= len(awaited) {
+		return fmt.Errorf("node %q has no event %d", n.ID, in.Arm)
+	}
+	if len(n.Events) > 0 {
+		result = fmt.Sprintf("event %d", in.Arm+1)
+	}
+	a := awaited[in.Arm]
+	return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+a.Event), result, a.Next)
 }
 
 // stop ends the enrollment where it stands. It writes no entry: the request that
@@ -213,7 +227,7 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	reason := "until " + until.UTC().Format(waypost.TimeFormat)
 	if n.Type == WaitForEvent {
 		r.s.Phase, kind = PhaseAwait, CommandAwait
-		reason = "event " + n.Event + " " + reason
+		reason = "event " + waypost.Clip(strings.Join(n.Awaits(), " or "), maxWhy) + " " + reason
 	}
 	switch {
 	case why != "" && n.birthday():

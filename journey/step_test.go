@@ -165,6 +165,27 @@ func TestStep(t *testing.T) {
 			path:   []journey.Visit{{"n", "timedOut"}},
 		},
 		{
+			name: "several events, the second", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), {Kind: journey.InputMatched, Arm: 1}, {Kind: journey.InputMatched, Reason: "why"}, {Kind: journey.InputMatched, Arm: 2}},
+			want: []string{
+				"1 either entered > event purchase or refund until 2026-03-08T12:00:00.000Z", "-> await either 1 2026-03-08T12:00:00Z",
+				"2 either matched >again event purchase", "3 again entered > event login until 2026-03-01T14:00:00.000Z", "-> await again 2 2026-03-01T14:00:00Z",
+				"4 again matched >either why", "5 either entered > event purchase or refund until 2026-03-08T14:00:00.000Z", "-> await either 3 2026-03-08T14:00:00Z",
+				"6 either matched > event refund", "7 either exited > no next node",
+			},
+			path: []journey.Visit{{"either", "event 2"}, {"again", "event 1"}, {"either", "event 3"}},
+		},
+		{
+			name: "several events, none in time", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), timedOut(""), timedOut("")},
+			want: []string{
+				"1 either entered > event purchase or refund until 2026-03-08T12:00:00.000Z", "-> await either 1 2026-03-08T12:00:00Z",
+				"2 either timedOut >again", "3 again entered > event login until 2026-03-01T14:00:00.000Z", "-> await again 2 2026-03-01T14:00:00Z",
+				"4 again timedOut >", "5 again exited > no next node",
+			},
+			path: []journey.Visit{{"either", "timedOut"}, {"again", "timedOut"}},
+		},
+		{
 			name: "canceled", definition: events, status: waypost.EnrollmentCanceled,
 			inputs: []journey.Input{start(), matched(""), canceled()},
 			want: []string{

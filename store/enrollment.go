@@ -51,6 +51,7 @@ func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 	e := waypost.Enrollment{
 		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, LeadsID: r.LeadsID, LaunchID: text(r.LaunchID), AppID: r.AppID, EntryKey: r.EntryKey,
 		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, CreatedAt: r.CreatedAt.Time, EndedAt: r.EndedAt.pointer(),
+		Depth: r.Depth,
 	}
 	if err := fromJSON(r.Params, &e.Params); err != nil {
 		return e, fmt.Errorf("enrollment %s: %w", r.ID, err)

@@ -19,12 +19,13 @@ type waitRow struct {
 	EnrollmentID string `bun:"enrollment_id,pk"`
 	Visit        int    `bun:"visit,pk"`
 	NodeID       string `bun:"node_id"`
-	Event        string `bun:"event"`
+	Events       string `bun:"events"` // one a line
 	LeadsID      int64  `bun:"leads_id"`
 	WorkflowID   string `bun:"workflow_id"`
 	Seen         int64  `bun:"seen"`
 	Closed       bool   `bun:"closed"`
 	EventID      string `bun:"event_id"`
+	Arm          int    `bun:"arm"`
 	Fields       string `bun:"fields"` // one a line
 }
 
@@ -34,14 +35,14 @@ func (r waitRow) touchpoint() waypost.Touchpoint {
 
 var insertWait = bulk{
 	table:   "waits",
-	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "event text", "leads_id bigint", "workflow_id text", "fields text"},
+	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "events text", "leads_id bigint", "workflow_id text", "fields text"},
 	suffix:  "ON CONFLICT (enrollment_id, visit) DO NOTHING",
 }
 
 var updateWait = bulk{
 	table:   "waits AS wt",
 	keys:    2,
-	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text"},
+	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text", "arm bigint"},
 }
 
 // Await registers waits for events, unless they are registered, and returns the state of
@@ -88,7 +89,7 @@ func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map
 	states := make(map[waypost.Touchpoint]waypost.WaitState, len(waits))
 	for _, w := range waits {
 		row := rows[w.Touchpoint]
-		states[w.Touchpoint] = waypost.WaitState{Closed: row.Closed, EventID: row.EventID, Events: events[w.Touchpoint]}
+		states[w.Touchpoint] = waypost.WaitState{Closed: row.Closed, EventID: row.EventID, Arm: row.Arm, Events: events[w.Touchpoint]}
 		if w.Expired && !row.Closed && len(events[w.Touchpoint]) == 0 {
 			expired = append(expired, w.Touchpoint)
 		}
@@ -99,7 +100,7 @@ func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map
 func (s *Store) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
 	return insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
 		w := waits[i]
-		return []any{w.EnrollmentID, w.Visit, w.NodeID, w.Event, w.LeadsID, w.WorkflowID, strings.Join(w.Fields, "\n")}
+		return []any{w.EnrollmentID, w.Visit, w.NodeID, strings.Join(w.Events, "\n"), w.LeadsID, w.WorkflowID, strings.Join(w.Fields, "\n")}
 	}, nil)
 }
 
@@ -120,7 +121,7 @@ func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 			row.Closed = true
 			updates = append(updates, row)
 		}
-		states[key] = waypost.WaitState{Closed: true, EventID: row.EventID}
+		states[key] = waypost.WaitState{Closed: true, EventID: row.EventID, Arm: row.Arm}
 	}
 	return s.updateWaits(ctx, tx, updates)
 }
@@ -128,7 +129,7 @@ func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
 	return updateWait.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
-		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID}
+		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID, r.Arm}
 	}, nil)
 }
 
@@ -154,7 +155,7 @@ func (s *Store) waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoin
 	return keyed(list, waitRow.touchpoint), err
 }
 
-// soughtRow is what an open wait asks of events.
+// soughtRow is what an open wait asks of events of one name.
 type soughtRow struct {
 	EnrollmentID string `bun:"enrollment_id,type:text"`
 	Visit        int    `bun:"visit,type:bigint"`
@@ -178,10 +179,12 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 	var sought []soughtRow
 	for _, w := range waits {
 		if row := rows[w.Touchpoint]; !row.Closed {
-			sought = append(sought, soughtRow{
-				EnrollmentID: w.EnrollmentID, Visit: w.Visit, NodeID: row.NodeID, LeadsID: row.LeadsID, Event: row.Event, Seen: row.Seen,
-				Since: stampUp(w.Since).UnixMicro(), Until: w.Until.UnixMicro(),
-			})
+			for _, event := range strings.Split(row.Events, "\n") {
+				sought = append(sought, soughtRow{
+					EnrollmentID: w.EnrollmentID, Visit: w.Visit, NodeID: row.NodeID, LeadsID: row.LeadsID, Event: event, Seen: row.Seen,
+					Since: stampUp(w.Since).UnixMicro(), Until: w.Until.UnixMicro(),
+				})
+			}
 		}
 	}
 	if len(sought) == 0 {
@@ -193,7 +196,7 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 		Where("ev.accepted_at BETWEEN u.since AND u.until").
 		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
 	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
-		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "enrollment_id", "visit").
+		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "depth", "enrollment_id", "visit").
 		Where("r.place <= ?", waypost.MaxWaitEvents).Order("seq").Scan(ctx, &found)
 	if err != nil {
 		return nil, fmt.Errorf("look for events: %w", err)
@@ -243,7 +246,7 @@ func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.Wa
 		match := usedEvent{r.EnrollmentID, row.NodeID, cleanText(r.EventID)}
 		if r.EventID != "" && !used[match] {
 			used[match] = true
-			row.EventID, row.Closed = match.eventID, true
+			row.EventID, row.Arm, row.Closed = match.eventID, r.Arm, true
 		}
 		row.Seen, row.Closed = max(row.Seen, r.Seen), row.Closed || r.Close
 		updates = append(updates, row)
@@ -345,7 +348,7 @@ func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChan
 	}
 	var rows []waitRow
 	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "fields").
-		Where("leads_id IN (?) AND event = '' AND NOT closed", bun.List(slices.Collect(maps.Keys(byLead)))).Scan(ctx)
+		Where("leads_id IN (?) AND fields <> '' AND NOT closed", bun.List(slices.Collect(maps.Keys(byLead)))).Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for waits: %w", err)
 	}

@@ -23,6 +23,7 @@ type eventRow struct {
 	LeadsID    int64  `bun:"leads_id"`
 	Properties string `bun:"properties"`
 	AcceptedAt stamp  `bun:"accepted_at"`
+	Depth      int    `bun:"depth"`
 }
 
 func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
@@ -35,13 +36,13 @@ func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
 	if e.Properties == nil {
 		e.Properties = map[string]any{}
 	}
-	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID}
+	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID, Depth: e.Depth}
 	row.Properties, err = toJSON(e.Properties)
 	return row, err
 }
 
 func (r eventRow) event() (waypost.Event, error) {
-	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Seq: r.Seq}
+	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Depth: r.Depth, Seq: r.Seq}
 	return e, fromJSON(r.Properties, &e.Properties)
 }
 
@@ -111,7 +112,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	}
 	err := insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
 		r := &fresh[i]
-		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt}
+		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt, r.Depth}
 	}, func(i int) { outcomes[places[i]].fresh = true })
 	if err != nil {
 		return nil, fmt.Errorf("store events: %w", err)
@@ -137,7 +138,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 // insertEvents numbers events in their order.
 var insertEvents = bulk{
 	table:   "events",
-	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint"},
+	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint", "depth bigint"},
 	suffix:  "ON CONFLICT (org, stage, event_id) DO NOTHING",
 	unique:  3,
 }
@@ -164,8 +165,8 @@ func firstOfKind(events []eventRow) map[eventKind]int {
 // is enough for a wait: whoever looks sees all events.
 func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
 	var rows []waitRow
-	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "event").
-		Where("leads_id IN (?) AND event IN (?) AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent))), bun.List(distinct(mapped(events, nameOfEvent)))).
+	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "events").
+		Where("leads_id IN (?) AND events <> '' AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent)))).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for waits: %w", err)
@@ -173,8 +174,14 @@ func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bul
 	first := firstOfKind(events)
 	var notices []waypost.Notice
 	for _, row := range rows {
-		if i, found := first[eventKind{row.LeadsID, row.Event}]; found {
-			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[i].EventID})
+		came := -1
+		for _, name := range strings.Split(row.Events, "\n") {
+			if i, found := first[eventKind{row.LeadsID, name}]; found && (came < 0 || i < came) {
+				came = i
+			}
+		}
+		if came >= 0 {
+			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[came].EventID})
 		}
 	}
 	return s.notify(ctx, tx, notices, bulk)

@@ -56,7 +56,7 @@ func TestSimulationAgrees(t *testing.T) {
 	// What was drawn goes everywhere.
 	for _, what := range []string{
 		"touchpoint delivered", "touchpoint failed", "touchpoint skipped", "delay waited", "waitUntil waited", "waitUntil skipped",
-		"waitForEvent matched", "waitForEvent timedOut", "branch case 1", "branch otherwise", "split arm 1", "split arm 2", "enroll enrolled",
+		"waitForEvent matched", "waitForEvent event 1", "waitForEvent event 2", "waitForEvent timedOut", "branch case 1", "branch otherwise", "split arm 1", "split arm 2", "enroll enrolled",
 		"exit exited", "deferred quietHours", "skipped frequencyCap", "completed", "exited", "entered again", "passed a node again",
 		"failed render", "delivered after a failure", "cohort: failed render",
 		"cohort: touchpoint failed", "cohort: deferred quietHours", "cohort: skipped frequencyCap", "cohort: completed", "cohort: exited",
@@ -134,6 +134,13 @@ func (d *drawing) definition() string {
 			}
 			if d.IntN(2) == 0 {
 				n["onTimeout"], n["next"] = n["next"], fmt.Sprint("n", d.IntN(i+1))
+			}
+			if d.IntN(2) == 0 {
+				n["events"] = []any{map[string]any{"event": n["event"], "when": "event.amount > 100", "next": n["next"]}, map[string]any{"event": pick(d, "purchase", "login"), "next": later()}}
+				n["onTimeout"] = fmt.Sprint("n", i+1)
+				delete(n, "event")
+				delete(n, "when")
+				delete(n, "next")
 			}
 		case "split":
 			delete(n, "next")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,53 @@ func TestWaitForEvent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Of several events that are waited for, the first that comes and satisfies its condition
+// says where an enrollment goes on.
+func TestWaitForOneOfSeveralEvents(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			enrolled := w.enroll(w.publish(`{"name":"Several","start":"wait","nodes":[
+				{"id":"wait","type":"waitForEvent","timeout":"24h","onTimeout":"sorry","events":[
+					{"event":"refund","next":"sorry"},{"event":"purchase","when":"event.amount > 100","next":"thanks"},{"event":"purchase","when":"event.amount > 50","next":"end"}]},
+				{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"},
+				{"id":"sorry","type":"touchpoint","webhook":"WEBHOOK"},
+				{"id":"end","type":"exit"}]}`), n)
+			wants := []string{"wait matched sorry", "wait matched thanks", "wait matched end", "wait timedOut sorry", "wait matched thanks"}
+			for i, e := range enrolled {
+				happens := func(at time.Duration, name string, amount int) {
+					w.at(at, func(ctx context.Context) {
+						_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: fmt.Sprint(i, at), Name: name, LeadsID: e.LeadsID, Properties: map[string]any{"amount": amount}})
+						must(t, err)
+					})
+				}
+				happens(time.Hour, "purchase", 10)
+				switch i {
+				case 0:
+					happens(2*time.Hour, "refund", 0)
+				case 1, 4:
+					happens(2*time.Hour, "purchase", 200)
+				case 2:
+					happens(2*time.Hour, "purchase", 70)
+				}
+				happens(3*time.Hour, "other", 0)
+			}
+			w.run()
+			for i, e := range enrolled {
+				if status, lines := w.timeline(e); status != waypost.EnrollmentCompleted || !slices.Contains(lines, wants[i]) {
+					t.Errorf("lead %d: %s by way of %q, want %q", i, status, lines, wants[i])
+				}
+			}
+			want := "matched: event refund"
+			if reasons := w.reasons(enrolled[0], "wait"); !slices.Contains(reasons, want) || !slices.ContainsFunc(reasons, func(s string) bool { return strings.HasPrefix(s, "entered: event refund or purchase until ") }) {
+				t.Errorf("the timeline says %q", reasons)
+			}
+		})
 	}
 }
 

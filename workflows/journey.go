@@ -399,7 +399,7 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 	case activities.FoundChanged:
 		return c.step(i, journey.Input{Kind: journey.InputChanged, At: f.At, Until: f.Due, Reason: f.Reason})
 	case activities.FoundMatched:
-		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at, Reason: f.Reason})
+		return c.step(i, journey.Input{Kind: journey.InputMatched, At: at, Arm: f.Arm, Reason: f.Reason})
 	case activities.FoundOver, activities.FoundTimedOut:
 		return c.step(i, journey.Input{Kind: journey.InputElapsed, At: at, Reason: cmp.Or(f.Reason, m.Reason)})
 	default:

@@ -137,6 +137,14 @@ var eventTests = []test{
 		f.accept(t, w.LeadsID, "e4", "buy")
 		equal(t, "closed ones hear nothing", len(f.notices(t)), 1) // the second visit does
 	}},
+	{"depth", func(t *testing.T, f *fixture) {
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, "buy")
+		must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: "e1", Name: "buy", LeadsID: w.LeadsID, Depth: 3}))
+		equal(t, "awaited", f.await(t, w).Events[0].Depth, 3)
+		listed := must[[]waypost.Event](t)(f.ListEvents(t.Context(), scope, waypost.EventFilter{LeadsID: w.LeadsID}, waypost.Page{}))
+		equal(t, "listed", listed[0].Depth, 3)
+	}},
 	{"more than one look", func(t *testing.T, f *fixture) {
 		workflow, ids := f.started(t, f.journey(t), 2)
 		waits := []waypost.Wait{f.wait(t, ids[0], workflow, "buy"), f.wait(t, ids[1], workflow, "buy")}
@@ -157,6 +165,25 @@ var eventTests = []test{
 		equal(t, "rest", len(rest.Events), 50)
 		equal(t, "next", rest.Events[0].EventID, "a100")
 		equal(t, "none", len(must[map[waypost.Touchpoint]waypost.WaitState](t)(f.Await(t.Context(), nil))), 0)
+	}},
+	{"one of several", func(t *testing.T, f *fixture) {
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, "buy")
+		w.Events = []string{"buy", "sell"}
+		f.accept(t, w.LeadsID, "e1", "sell")
+		f.accept(t, w.LeadsID, "e2", "buy")
+		f.accept(t, w.LeadsID, "e3", "bu")
+		s := f.await(t, w)
+		equal(t, "in their order", eventIDs(t, s), "e1 e2")
+		f.accept(t, w.LeadsID, "e4", "other")
+		f.accept(t, w.LeadsID, "e5", "sell")
+		equal(t, "notices", f.notices(t), []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0], EventID: "e5"}})
+		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, Seen: s.Events[0].Seq}}))
+		equal(t, "unseen", eventIDs(t, f.await(t, w)), "e2 e5")
+		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, EventID: "e5", Arm: 1, Seen: 1 << 40}}))
+		equal(t, "closed", f.await(t, w), waypost.WaitState{Closed: true, EventID: "e5", Arm: 1})
+		f.accept(t, w.LeadsID, "e6", "buy")
+		equal(t, "closed ones hear nothing", len(f.notices(t)), 0)
 	}},
 	{"match", func(t *testing.T, f *fixture) {
 		workflow, ids := f.started(t, f.journey(t), 1)
@@ -239,7 +266,7 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 		for round := range rounds {
 			name := fmt.Sprint(lane, " ", round)
 			w := waits[lane]
-			w.Event, w.Visit = name, round+1
+			w.Events, w.Visit = []string{name}, round+1
 			errs := together(2, func(i int) error {
 				if i == 0 {
 					_, err := f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: name, Name: name, LeadsID: w.LeadsID})
@@ -286,12 +313,12 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 				t.Errorf("event %s rang %d times", name, rung[name])
 			}
 			w := waits[lane]
-			w.Event, w.Visit = name, round+1
+			w.Events, w.Visit = []string{name}, round+1
 			all = append(all, w)
 		}
 		states := must[map[waypost.Touchpoint]waypost.WaitState](t)(f.Await(t.Context(), all))
 		for _, w := range all {
-			equal(t, "state", states[w.Touchpoint], waypost.WaitState{Closed: true, EventID: w.Event})
+			equal(t, "state", states[w.Touchpoint], waypost.WaitState{Closed: true, EventID: w.Events[0]})
 		}
 	}
 	t.Logf("%d of %d registrations returned the event, %d rang, %d both", len(returned), lanes*rounds, len(rung), both)

@@ -54,7 +54,7 @@ func (f *fixture) wait(t testing.TB, enrollment, workflow, event string) waypost
 	t.Helper()
 	return waypost.Wait{
 		Touchpoint: waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}, Scope: scope, WorkflowID: workflow, NodeID: "bought",
-		Event: event, LeadsID: f.enrollment(t, enrollment).LeadsID, Since: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
+		Events: []string{event}, LeadsID: f.enrollment(t, enrollment).LeadsID, Since: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 	}
 }
 

@@ -138,6 +138,7 @@ CREATE TABLE events (
   leads_id BIGINT NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   properties TEXT NOT NULL, -- JSON object
   accepted_at BIGINT NOT NULL,
+  depth SMALLINT NOT NULL DEFAULT 0, -- of the enrollment that emitted it, and one more; 0: a client's
   UNIQUE (org, stage, event_id)
 );
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
@@ -451,7 +452,7 @@ CREATE TABLE enrollments (
   entry_key TEXT NOT NULL,
   params TEXT NOT NULL, -- JSON object
   source TEXT COLLATE "C", -- the enrollment and the visit of an enroll node that it was made for
-  depth BIGINT NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
+  depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort
@@ -507,16 +508,17 @@ CREATE TABLE waits (
   enrollment_id TEXT COLLATE "C" NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit BIGINT NOT NULL,
   node_id TEXT COLLATE "C" NOT NULL,
-  event TEXT COLLATE "C" NOT NULL, -- its name; '' for waitUntil
+  events TEXT COLLATE "C" NOT NULL, -- their names, one a line; '' for waitUntil
   leads_id BIGINT NOT NULL,
   workflow_id TEXT COLLATE "C" NOT NULL, -- whom a notice tells
   seen BIGINT NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
   closed BOOLEAN NOT NULL DEFAULT FALSE,
   event_id TEXT COLLATE "C" NOT NULL DEFAULT '', -- the event that satisfied it
+  arm BIGINT NOT NULL DEFAULT 0, -- which of those that the node waits for it is
   fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
   PRIMARY KEY (enrollment_id, visit)
 );
-CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;
+CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;
 CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
 
 ---- controls

@@ -132,6 +132,7 @@ CREATE TABLE events (
   leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   properties TEXT NOT NULL, -- JSON object
   accepted_at INTEGER NOT NULL,
+  depth INTEGER NOT NULL DEFAULT 0, -- of the enrollment that emitted it, and one more; 0: a client's
   UNIQUE (org, stage, event_id)
 ) STRICT;
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
@@ -439,7 +440,7 @@ CREATE TABLE enrollments (
   entry_key TEXT NOT NULL,
   params TEXT NOT NULL, -- JSON object
   source TEXT, -- the enrollment and the visit of an enroll node that it was made for
-  depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
+  depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   cohort_id TEXT REFERENCES cohorts (id),
   claimed_at INTEGER, -- by a pump, which gathers it for a cohort
@@ -489,16 +490,17 @@ CREATE TABLE waits (
   enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit INTEGER NOT NULL,
   node_id TEXT NOT NULL,
-  event TEXT NOT NULL, -- its name; '' for waitUntil
+  events TEXT NOT NULL, -- their names, one a line; '' for waitUntil
   leads_id INTEGER NOT NULL,
   workflow_id TEXT NOT NULL, -- whom a notice tells
   seen INTEGER NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
   closed INTEGER NOT NULL DEFAULT 0,
   event_id TEXT NOT NULL DEFAULT '', -- the event that satisfied it
+  arm INTEGER NOT NULL DEFAULT 0, -- which of those that the node waits for it is
   fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX waits_open ON waits (leads_id, event) WHERE NOT closed;
+CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;
 CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
 
 ---- controls
