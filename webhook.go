@@ -29,7 +29,11 @@ type Webhook struct {
 	Retry          Retry          `json:"retry"`
 	RateLimit      *RateLimit     `json:"rateLimit"`      // nil: no limit
 	MaxConcurrency int            `json:"maxConcurrency"` // 0: no cap of its own
-	Enabled        bool           `json:"enabled"`
+	// Channel is what the webhook sends by, such as sms, "" if it does not say. Suppressions
+	// and consents are of a channel.
+	Channel         string `json:"channel"`
+	RequiresConsent bool   `json:"requiresConsent"` // only leads that agree to the channel get messages
+	Enabled         bool   `json:"enabled"`
 	// DisabledReason says why Waypost itself disabled it ("410"), "" otherwise.
 	DisabledReason string `json:"disabledReason"`
 	SigningSecret  string `json:"-"` // Standard Webhooks headers when set

@@ -283,7 +283,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 	err = s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "response", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
 		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
-		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
+		Where("NOT (status = ? AND deferred_reason IN (?))", waypost.DeliveryCanceled, bun.List(waypost.SkipReasons)).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
 		return nil, err

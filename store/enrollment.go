@@ -33,6 +33,7 @@ type enrollmentRow struct {
 	Source    *string `bun:"source"`     // see EnrollOnward
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it
+	Test      bool    `bun:"test"`  // of a test lead as it was made
 	CreatedAt stamp   `bun:"created_at"`
 	EndedAt   stamp   `bun:"ended_at"`
 }
@@ -43,7 +44,7 @@ func (r enrollmentRow) id() string { return r.ID }
 func (r enrollmentRow) state() enrollmentState {
 	return enrollmentState{
 		ID: r.ID, JourneyID: r.JourneyID, LeadsID: r.LeadsID, EntryKey: r.EntryKey, Version: r.Version,
-		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, LastSeq: r.LastSeq, Deferred: r.Deferred, EndedAt: r.EndedAt,
+		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, LastSeq: r.LastSeq, Deferred: r.Deferred, EndedAt: r.EndedAt, Test: r.Test,
 	}
 }
 

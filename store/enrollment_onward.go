@@ -42,6 +42,7 @@ type onward struct {
 	results map[waypost.Touchpoint]waypost.OnwardResult
 	now     time.Time
 	exiting bool // events end enrollments in the journey that is entered
+	tests   map[int64]bool
 }
 
 func (o *onward) run(ctx context.Context) error {
@@ -69,6 +70,9 @@ func (o *onward) run(ctx context.Context) error {
 	}
 	leads, err := o.leads(ctx, leadIDs)
 	if err != nil {
+		return err
+	}
+	if o.tests, err = o.testLeads(ctx, o.tx, o.batch.Scope, leads); err != nil {
 		return err
 	}
 	var entrants []entrant
@@ -213,7 +217,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 		rows = append(rows, enrollmentRow{
 			ID: member.EnrollmentID, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
-			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, CreatedAt: stamp{o.now},
+			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, Test: o.tests[e.LeadsID], CreatedAt: stamp{o.now},
 		})
 		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID}
 	}
@@ -222,7 +226,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			return fmt.Errorf("store enrollments: %w", err)
 		}
 	}
-	if err := o.countEntered(ctx, o.tx, versionKey{o.batch.Into, o.batch.Version}, o.now, len(rows), 0); err != nil {
+	if err := o.countEntered(ctx, o.tx, versionKey{o.batch.Into, o.batch.Version}, o.now, counted(rows), 0); err != nil {
 		return fmt.Errorf("count enrollments: %w", err)
 	}
 	return o.explain(ctx, refused)

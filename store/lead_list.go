@@ -232,7 +232,10 @@ func (w leadWalk) place(row leadRow) []int64 {
 	return []int64{row.LeadsID}
 }
 
-const leadsByScope = "leads_by_scope"
+const (
+	leadsByScope = "leads_by_scope"
+	leadsByTest  = "leads_by_test" // test leads alone
+)
 
 // index names the index whose order is the walk's, and divides the filter into what
 // that index looks up and the rest.
@@ -252,6 +255,9 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	case w.f.Birthday != "" && w.order.column == "":
 		name += "_birthday"
 		covered.Birthday, rest.Birthday = w.f.Birthday, ""
+	case w.f.TestOnly() && w.order.column == "":
+		name += "_test"
+		covered.Test, rest.Test = w.f.Test, nil
 	}
 	switch w.order.column {
 	case "created_at":
@@ -382,7 +388,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // bounded way first, another one behind what was created at other times, and gathers
 // if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
-	if !w.few && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+	if !w.few && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
 		if err == nil && on != nil {
 			var more []int64
@@ -465,7 +471,7 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, o
 
 // searchColumns are what leadConditions and orders look at.
 var searchColumns = []string{
-	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "created_at", "updated_at",
+	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "test", "created_at", "updated_at",
 }
 
 // gather finds all leads that match and sorts them.
@@ -510,6 +516,8 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 		return "", nil
 	case f.Email != "":
 		return "leads_by_email", nil
+	case f.TestOnly():
+		return leadsByTest, nil
 	}
 	ways := []lookUp{
 		{"leads_by_name", waypost.LeadFilter{Name: f.Name}},

@@ -61,6 +61,8 @@ func Run(t *testing.T, open Open) {
 		{"deliveries", deliveryTests},
 		{"attempts", attemptTests},
 		{"caps", capTests},
+		{"suppressions", suppressionTests},
+		{"test leads", testLeadTests},
 		{"redeliveries", redeliveryTests},
 		{"subscriptions", subscriptionTests},
 		{"retention", retentionTests},
