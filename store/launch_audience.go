@@ -168,13 +168,13 @@ func (r partRow) leads() ([]int64, error) {
 type audienceBatch struct {
 	leads   []int64 // ascending; all of them exist
 	missing int     // listed ones that do not
-	heldOut int     // those of the control group, who are not among leads
+	heldOut []int64 // those of the control group, who are not among leads; ascending
 	reached *int64  // the last one that was looked at
 	done    bool    // nobody follows
 }
 
 // nextAudience reads the next n leads of a launch's audience.
-func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienceBatch, err error) {
+func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
 	// One more than asked for tells whether anybody follows.
 	if l.Filter != nil {
 		b.leads, err = s.nextFiltered(ctx, l, n+1)
@@ -198,10 +198,14 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
 		b.missing = len(listed) - len(b.leads)
 	}
-	if l.ControlGroup > 0 {
-		all := len(b.leads)
-		b.leads = slices.DeleteFunc(b.leads, func(lead int64) bool { return waypost.HeldOut(l.JourneyID, lead, l.ControlGroup) })
-		b.heldOut = all - len(b.leads)
+	all := b.leads
+	b.leads = nil
+	for _, lead := range all {
+		if rules.holdsOut(lead, l.ControlGroup) {
+			b.heldOut = append(b.heldOut, lead)
+		} else {
+			b.leads = append(b.leads, lead)
+		}
 	}
 	return b, err
 }

@@ -182,11 +182,20 @@ func (s *Store) count(ctx context.Context, tx bun.Tx, t tallies) error {
 	}, nil)
 }
 
-// countEntered counts n enrollments that were made, and leads that were held out.
-func (s *Store) countEntered(ctx context.Context, tx bun.Tx, key versionKey, at time.Time, n, heldOut int) error {
+// countEntered counts enrollments that were made at a time, some of them held out.
+func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
 	t := tallies{}
-	c := t.of(key.JourneyID, key.Version).at(at)
-	c.Entered, c.HeldOut = n, heldOut
+	for _, row := range rows {
+		c := t.of(row.JourneyID, row.Version).at(at)
+		if !row.heldOut() {
+			c.Entered++
+		} else {
+			c.HeldOut++
+		}
+		if row.GoalVersion > 0 {
+			row.goalOf(c).Enrollments++
+		}
+	}
 	return s.count(ctx, tx, t)
 }
 
