@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 )
@@ -118,6 +120,41 @@ func (d *Definition) Converts(f Facts) (yes bool, worth waypost.Amount) {
 		worth = waypost.AmountOf(float64(number))
 	}
 	return true, worth
+}
+
+// Goals decides for storage which events reach the goals of enrollments. It keeps the
+// definitions that it has read: a published version never changes. It is safe for concurrent
+// use.
+type Goals struct {
+	definitions *lru.Cache[string, *Definition]
+}
+
+// maxGoals bounds the definitions that Goals keeps.
+const maxGoals = 500
+
+// NewGoals makes a Goals.
+func NewGoals() *Goals {
+	definitions, _ := lru.New[string, *Definition](maxGoals) // fails for a size below 1 only
+	return &Goals{definitions}
+}
+
+// Converts tells whether an event, whose name is that of the goal of the version, reaches it
+// for an enrollment, and what it is worth. It fails for a definition that does not parse.
+func (g *Goals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (yes bool, worth waypost.Amount, err error) {
+	key := v.JourneyID + "/" + strconv.Itoa(v.Version)
+	d, known := g.definitions.Get(key)
+	if !known {
+		var problems waypost.Problems
+		if d, problems = Parse(v.Definition); len(problems) > 0 {
+			return false, 0, fmt.Errorf("read definition of journey %s: %w", key, problems.Err("definition"))
+		}
+		g.definitions.Add(key, d)
+	}
+	yes, worth = d.Converts(Facts{
+		Lead: lead, JourneyID: v.JourneyID, JourneyName: v.Name, Version: v.Version, EnrollmentID: e.ID, EntryKey: e.EntryKey, Params: e.Params,
+		Event: event.Properties, Now: event.AcceptedAt,
+	})
+	return yes, worth, nil
 }
 
 func (c *checker) goal() {

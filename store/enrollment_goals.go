@@ -15,15 +15,15 @@ import (
 	"waypost"
 )
 
-// Judge says what events mean to journeys: it knows the language of their definitions.
-type Judge interface {
+// Goals decides what events come to for goals: it knows the language of definitions.
+type Goals interface {
 	// Converts tells whether an event, whose name is that of the goal of the version, reaches
 	// it for an enrollment, and what it is worth.
 	Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (yes bool, worth waypost.Amount, err error)
 }
 
-// JudgeBy gives the store its judge, before it is used.
-func (s *Store) JudgeBy(j Judge) { s.judge = j }
+// SetGoals has g decide, from before the store is used.
+func (s *Store) SetGoals(g Goals) { s.goals = g }
 
 // versionRules is what entering a version depends on, and what counts for its enrollments.
 type versionRules struct {
@@ -220,8 +220,8 @@ func leadsOfCandidates(ctx context.Context, tx bun.Tx, candidates []candidateRow
 }
 
 func (s *Store) judged(ctx context.Context, tx bun.Tx, row enrollmentRow, lead waypost.Lead, event eventRow) (yes bool, worth waypost.Amount, err error) {
-	if s.judge == nil {
-		return false, 0, errors.New("the store has no judge of goals")
+	if s.goals == nil {
+		return false, 0, errors.New("nobody decides what reaches a goal")
 	}
 	v, err := s.versionIn(ctx, tx, versionKey{row.JourneyID, row.GoalVersion})
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *Store) judged(ctx context.Context, tx bun.Tx, row enrollmentRow, lead w
 	if err != nil {
 		return false, 0, err
 	}
-	return s.judge.Converts(v, e, lead, told)
+	return s.goals.Converts(v, e, lead, told)
 }
 
 var insertConversion = bulk{

@@ -32,7 +32,7 @@ type Store struct {
 
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	rules    *lru.Cache[versionKey, versionRules]
-	judge    Judge  // see JudgeBy
+	goals    Goals  // decides what reaches a goal
 	briefing string // see Briefing
 
 	keys *waypost.Keyring

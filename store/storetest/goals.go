@@ -9,7 +9,7 @@ import (
 	"waypost"
 )
 
-// totals is a judge of journeys whose goal is an event with a total.
+// totals decides for journeys whose goal is an event with a total.
 type totals struct{}
 
 func (totals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (bool, waypost.Amount, error) {

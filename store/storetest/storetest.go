@@ -79,7 +79,7 @@ func Run(t *testing.T, open Open) {
 					t.Parallel()
 					clock := NewClock()
 					f := &fixture{Store: open(t, clock.Now), clock: clock}
-					f.JudgeBy(totals{})
+					f.SetGoals(totals{})
 					test.run(t, f)
 				})
 			}
