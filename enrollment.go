@@ -10,7 +10,7 @@ import (
 // EnrollmentStatus is where an enrollment stands.
 type EnrollmentStatus string
 
-// The states of an enrollment. Completed, exited, failed and canceled are final.
+// The states of an enrollment. Those from completed on are final.
 const (
 	EnrollmentPending   EnrollmentStatus = "pending"   // accepted, no workflow yet
 	EnrollmentRunning   EnrollmentStatus = "running"   // at a touchpoint or a branch
@@ -20,17 +20,18 @@ const (
 	EnrollmentExited    EnrollmentStatus = "exited"    // left by an exitOn event
 	EnrollmentFailed    EnrollmentStatus = "failed"    // could not go on
 	EnrollmentCanceled  EnrollmentStatus = "canceled"
+	EnrollmentHeldOut   EnrollmentStatus = "heldOut" // of the control group: nothing happens, and it has ended as it began
 )
 
 // Ended tells whether nothing more will happen to the enrollment.
 func (s EnrollmentStatus) Ended() bool {
-	return s == EnrollmentCompleted || s == EnrollmentExited || s == EnrollmentFailed || s == EnrollmentCanceled
+	return s == EnrollmentCompleted || s == EnrollmentExited || s == EnrollmentFailed || s == EnrollmentCanceled || s == EnrollmentHeldOut
 }
 
 // EnrollmentStatuses lists all states.
 var EnrollmentStatuses = []EnrollmentStatus{
 	EnrollmentPending, EnrollmentRunning, EnrollmentWaiting, EnrollmentPaused,
-	EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled,
+	EnrollmentCompleted, EnrollmentExited, EnrollmentFailed, EnrollmentCanceled, EnrollmentHeldOut,
 }
 
 // EnrollmentFilter selects and orders enrollments. Zero members do not filter.
@@ -217,6 +218,7 @@ type OnwardBatch struct {
 // OnwardResult is what came of one Onward.
 type OnwardResult struct {
 	EnrollmentID string // "" if the lead was not enrolled
+	HeldOut      bool   // by the control group of the journey that it was to enter
 	Refused      string // why not, without personal data
 	// Stopped says that nothing was decided: the enrollment is paused, or has ended.
 	Stopped bool

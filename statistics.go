@@ -13,6 +13,10 @@ type Counts struct {
 	Failed    int                    `json:"f,omitzero"`
 	Canceled  int                    `json:"q,omitzero"`
 	HeldOut   int                    `json:"h,omitzero"` // leads of control groups
+	// What counts for the goal is of enrollments that began in a version with one, in the
+	// interval in which they began, whenever they converted.
+	Goal    GoalCounts `json:"g,omitzero"` // of those that were not held out
+	Control GoalCounts `json:"k,omitzero"` // of those that were
 }
 
 // NodeCounts is the part of Counts that concerns one node. An enrollment that has not ended
@@ -26,6 +30,9 @@ type NodeCounts struct {
 	Failed    int            `json:"f,omitzero"`
 	Skipped   int            `json:"s,omitzero"`
 	Edges     map[string]int `json:"x,omitempty"` // how often the node that is named came next
+	// Arms are, of a split, what became of the enrollments that took an arm, before they had
+	// converted, by its index. The first arm that an enrollment took counts.
+	Arms map[int]*GoalCounts `json:"a,omitempty"`
 }
 
 // Node is what is counted of a node.
@@ -47,6 +54,17 @@ func (n *NodeCounts) Took(next string, times int) {
 		n.Edges = map[string]int{}
 	}
 	n.Edges[next] += times
+}
+
+// Arm is what is counted of an arm of a split.
+func (n *NodeCounts) Arm(arm int) *GoalCounts {
+	if n.Arms[arm] == nil {
+		if n.Arms == nil {
+			n.Arms = map[int]*GoalCounts{}
+		}
+		n.Arms[arm] = &GoalCounts{}
+	}
+	return n.Arms[arm]
 }
 
 // End counts enrollments that ended with a status.
@@ -77,6 +95,8 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 	c.Failed += times * other.Failed
 	c.Canceled += times * other.Canceled
 	c.HeldOut += times * other.HeldOut
+	c.Goal.Add(other.Goal, times)
+	c.Control.Add(other.Control, times)
 	for id, from := range other.Nodes {
 		n := c.Node(id)
 		n.Entered += times * from.Entered
@@ -85,6 +105,9 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 		n.Skipped += times * from.Skipped
 		for next, count := range from.Edges {
 			n.Took(next, times*count)
+		}
+		for arm, counts := range from.Arms {
+			n.Arm(arm).Add(*counts, times)
 		}
 	}
 }
@@ -107,11 +130,16 @@ func (c *Counts) Trim() bool {
 				delete(n.Edges, next)
 			}
 		}
-		if len(n.Edges) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
+		for arm, counts := range n.Arms {
+			if *counts == (GoalCounts{}) {
+				delete(n.Arms, arm)
+			}
+		}
+		if len(n.Edges) == 0 && len(n.Arms) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
 			delete(c.Nodes, id)
 		}
 	}
-	return len(c.Nodes) > 0 || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut != 0
+	return len(c.Nodes) > 0 || c.Goal != (GoalCounts{}) || c.Control != (GoalCounts{}) || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut != 0
 }
 
 // StatisticsSpan is the length of an interval of statistics.

@@ -15,6 +15,7 @@ import (
 type Store interface {
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
+	TakeArms(ctx context.Context, b waypost.ArmBatch) (map[waypost.Touchpoint]waypost.TakenArm, error)
 	EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error)
 	RecordProgress(ctx context.Context, progress []waypost.Progress) error
 	CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error

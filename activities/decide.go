@@ -31,8 +31,9 @@ func (d Decision) Input() journey.Input {
 }
 
 // DecideBatch decides a branch, a waitUntil or a split for every item, in the order
-// of the items. It writes nothing: the workflow's history is the record of the
-// decision, and the next activity of the enrollment writes its timeline.
+// of the items. The workflow's history is the record of the
+// decision, and the next activity of the enrollment writes its timeline. It writes nothing
+// but, in journeys with a goal, who took which arm of a split.
 func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
 	v, err := a.version(ctx, b)
 	if err != nil {
@@ -59,7 +60,36 @@ func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decis
 		}
 		decisions[i] = d
 	}
-	return decisions, nil
+	return decisions, a.takeArms(ctx, b, v, decisions)
+}
+
+// takeArms records the arms of a split, in a journey with a goal, and replaces them by that of
+// the winner, if the split has one.
+func (a *Activities) takeArms(ctx context.Context, b delivery.Batch, v delivery.Version, decisions []Decision) error {
+	n, _ := v.Node(b.NodeID)
+	if _, counts := v.Goal(); !counts || n.Type != journey.Split {
+		return nil
+	}
+	arms := waypost.ArmBatch{JourneyID: b.JourneyID, Version: b.Version, NodeID: b.NodeID}
+	if contest, ok := n.Contest(); ok {
+		arms.Contest = &contest
+	}
+	for i, item := range b.Items {
+		if d := decisions[i]; d.Stopped == "" {
+			arms.Items = append(arms.Items, waypost.ArmChoice{Touchpoint: item.Touchpoint(), LeadsID: item.LeadsID, Arm: d.Arm})
+		}
+	}
+	taken, err := a.store.TakeArms(ctx, arms)
+	if err != nil {
+		return err
+	}
+	for i, item := range b.Items {
+		if arm := taken[item.Touchpoint()]; arm.Won {
+			in := journey.WonAt(arm.Arm, decisions[i].At)
+			decisions[i].Arm, decisions[i].Reason = in.Arm, in.Reason
+		}
+	}
+	return nil
 }
 
 func undecided(item delivery.Item, at time.Time) Decision {

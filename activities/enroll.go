@@ -49,6 +49,8 @@ func (a *Activities) EnrollBatch(ctx context.Context, b delivery.Batch) ([]Decis
 		case !asked:
 		case result.Stopped:
 			stopped++
+		case result.HeldOut:
+			d.Reason = "held out by the control group: " + result.EnrollmentID
 		case result.EnrollmentID != "":
 			d.Succeed, d.Reason = true, "enrolled: "+result.EnrollmentID
 			enrolled++

@@ -18,6 +18,7 @@ import (
 	"waypost/config"
 	"waypost/delivery"
 	"waypost/gateway"
+	"waypost/journey"
 	"waypost/limits"
 	"waypost/store"
 	"waypost/webhook"
@@ -70,6 +71,7 @@ func (p *process) openStore(ctx context.Context) (err error) {
 	if p.db, err = store.Open(ctx, string(p.cfg.Database.URL), p.keys, p.clock.Now); err != nil {
 		return err
 	}
+	p.db.SetGoals(journey.NewGoals())
 	p.stop.push(func() { closing(p.log, "database", p.db.Close()) })
 	// The admin server answers until all other parts have stopped.
 	p.stop.push(func() {

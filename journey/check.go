@@ -57,6 +57,7 @@ func (c *checker) header() {
 		}
 	}
 	c.exitOn()
+	c.goal()
 	c.quietHours()
 	c.frequencyCap()
 	if len(b.Nodes) == 0 {

@@ -2,6 +2,7 @@ package journey
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"waypost"
@@ -98,6 +99,7 @@ func (c *checker) split(n Node, path string) {
 	for i, a := range n.Arms {
 		c.number(a.Weight, MaxWeight, path+element("", i)+".weight")
 	}
+	c.winner(n.Winner, strings.TrimSuffix(path, "arms")+"winner")
 }
 
 func (c *checker) enroll(n Node, path string) {

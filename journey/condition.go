@@ -72,6 +72,11 @@ func (d *Definition) compileAll(n Node) []condition {
 // compile checks a condition and plans it. Its errors name positions and repeat
 // the source, never values.
 func (d *Definition) compile(declare func() (*cel.Env, error), source string) (condition, error) {
+	return d.compileTo(declare, source, cel.BoolType, "true or false")
+}
+
+// compileTo is compile for an expression whose result has a type, which people call so.
+func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, result *cel.Type, called string) (condition, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
 		return condition{}, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
@@ -98,8 +103,8 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string) (c
 	if len(found) > 0 {
 		return condition{}, told(found)
 	}
-	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return condition{}, fmt.Errorf("must be true or false, not %s", cel.FormatCELType(t))
+	if t := checked.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
+		return condition{}, fmt.Errorf("must be %s, not %s", called, cel.FormatCELType(t))
 	}
 	parts, ids := partsOf(written)
 	program, err := env.Program(checked,

@@ -23,6 +23,7 @@ const (
 	MaxArms          = 20   // of one split, at least 2
 	MaxAwaited       = 20   // events of one waitForEvent
 	MaxWeight        = 10_000
+	MaxWinnerLeads   = 10_000_000
 	MaxExitEvents    = 20
 	MaxCap           = 1000 // touchpoints of a frequency cap
 	MaxName          = 200
@@ -35,6 +36,8 @@ const (
 
 	MaxCapPeriod = 366 * 24 * time.Hour // of a frequency cap, which is at least a second
 	MaxOffset    = 366 * 24 * time.Hour // of a waitUntil, either way
+	MaxWithin    = 90 * 24 * time.Hour  // of a goal, which is at least a second
+	MaxAfter     = 366 * 24 * time.Hour // of a winner, which is at least a second
 	MaxWait      = 876_000 * time.Hour  // of a waitUntil from when it is reached; durations end there too
 )
 
@@ -48,6 +51,7 @@ type Definition struct {
 	index     map[string]int // of the first node of each id
 
 	conditions []func() []condition // beside body.Nodes; compiled by the first call
+	goal       func() goalPrograms  // compiled by the first call
 	templates  *lru.Cache[string, *liquid.Template]
 }
 
@@ -60,6 +64,8 @@ type body struct {
 	Start        string        `json:"start,omitempty"`
 	Reentry      *reentry      `json:"reentry,omitempty"`
 	ExitOn       []exitOn      `json:"exitOn,omitempty"`
+	Goal         *Goal         `json:"goal,omitempty"`
+	ControlGroup float64       `json:"controlGroup,omitempty"`
 	QuietHours   *QuietHours   `json:"quietHours,omitempty"`
 	FrequencyCap *frequencyCap `json:"frequencyCap,omitempty"`
 	Nodes        []Node        `json:"nodes,omitempty"`

@@ -16,6 +16,7 @@ type ForecastOptions struct {
 	Days  int       // calendar days, the first is Start's: 1 to 366, 30 if 0
 	// Location is where the days begin and end; nil is UTC.
 	Location *time.Location
+	Winners  map[string]int // the arms that take everybody, by the ids of their splits
 }
 
 // Outlook is what a journey will send to some leads.
@@ -23,6 +24,8 @@ type Outlook struct {
 	Leads int          `json:"leads"`
 	Days  []OutlookDay `json:"days"`
 	Cut   int          `json:"cut"` // leads that took DefaultSteps steps and were followed no further
+	// HeldOut counts leads of the journey's control group, of whom nothing more is counted.
+	HeldOut int `json:"heldOut"`
 }
 
 // OutlookDay is what a journey will send on one day.
@@ -55,11 +58,15 @@ func Forecast(ctx context.Context, d *Definition, leads iter.Seq2[Facts, error],
 		if err != nil {
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
-		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, quick: true})
+		out.Leads++
+		if waypost.HeldOut(facts.JourneyID, facts.Lead.LeadsID, d.ControlGroup()) {
+			out.HeldOut++
+			continue
+		}
+		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, Winners: o.Winners, quick: true})
 		if err != nil {
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
-		out.Leads++
 		if run.Limit == LimitSteps {
 			out.Cut++
 		}

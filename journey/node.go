@@ -52,7 +52,8 @@ type Node struct {
 	Lead     string   `json:"lead,omitempty"`     // waitUntil: the lead's date that it counts from, see NextInstant
 	Offset   string   `json:"offset,omitempty"`   // waitUntil: how long after that date, a duration with or without a sign
 
-	Arms []Arm `json:"arms,omitempty"` // split
+	Arms   []Arm   `json:"arms,omitempty"`   // split
+	Winner *Winner `json:"winner,omitempty"` // split: when the better arm takes all; nil: never
 
 	Journey string `json:"journey,omitempty"` // enroll: the journey's id
 
@@ -114,6 +115,17 @@ type Arm struct {
 	Weight int    `json:"weight,omitempty"` // 1 to MaxWeight
 	Next   string `json:"next,omitempty"`
 }
+
+// Winner says when a split compares its arms, to send everybody to the better one from then
+// on: After or Leads is given.
+type Winner struct {
+	By    string `json:"by,omitempty"`    // goal
+	After string `json:"after,omitempty"` // since the first enrollment took an arm, a duration as it was written
+	Leads int    `json:"leads,omitempty"` // enrollments that took an arm
+}
+
+// byGoal is the one value that Winner.By may have.
+const byGoal = "goal"
 
 // weights lists the weights of a split's arms.
 func (n Node) weights() []int {

@@ -65,13 +65,13 @@ var nodeMembers = map[NodeType]string{
 	WaitForEvent: "event when events timeout since next onTimeout",
 	WaitUntil:    "time timezone weekdays lead offset next onMissed",
 	Branch:       "cases otherwise",
-	Split:        "arms",
+	Split:        "arms winner",
 	Enroll:       "journey next",
 	Exit:         "",
 }
 
 // allMembers are the members of all types in their canonical order.
-const allMembers = "webhook params for event when events timeout since time timezone weekdays lead offset arms " +
+const allMembers = "webhook params for event when events timeout since time timezone weekdays lead offset arms winner " +
 	"journey cases otherwise next onFailure onTimeout onMissed"
 
 // checkMembers checks the type of a node and that it has only members of that type.
@@ -119,6 +119,7 @@ func (d *Definition) finish() error {
 			d.index[n.ID] = i
 		}
 	}
+	d.goal = sync.OnceValue(d.compileGoal)
 	for i := range d.body.Nodes {
 		d.conditions = append(d.conditions, sync.OnceValue(func() []condition { return d.compileAll(d.body.Nodes[i]) }))
 	}

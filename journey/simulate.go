@@ -38,6 +38,11 @@ type SimulateOptions struct {
 	Sent []time.Time
 	// NoFrequencyCap simulates as if the definition had none.
 	NoFrequencyCap bool
+	// HeldOut says that the lead is in the control group: nothing happens but that its events
+	// count for the goal.
+	HeldOut bool
+	// Winners are the arms that take everybody, by the ids of their splits.
+	Winners map[string]int
 
 	Steps  int           // DefaultSteps if 0
 	Period time.Duration // of virtual time from Start on; DefaultPeriod if 0
@@ -73,6 +78,14 @@ type Run struct {
 	Path        []PathStep              `json:"path"`        // all nodes, in their order
 	Timeline    []waypost.TimelineEntry `json:"timeline"`    // as an enrollment would have it
 	Touchpoints []SimulatedTouchpoint   `json:"touchpoints"` // that went out, in their order
+	Goal        *SimulatedGoal          `json:"goal"`        // nil: the journey has none
+}
+
+// SimulatedGoal is what the lead's events come to for the goal.
+type SimulatedGoal struct {
+	Until       time.Time      `json:"until"` // events after it do not count
+	ConvertedAt time.Time      `json:"convertedAt,omitzero"`
+	Worth       waypost.Amount `json:"worth"`
 }
 
 // PathStep is one visit to a node.
@@ -112,11 +125,45 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 		return Run{}, errors.New("simulate journey: there is no start time")
 	}
 	s := newSimulation(d, o)
-	if err := s.walk(ctx); err != nil {
-		return Run{}, fmt.Errorf("simulate journey: %w", err)
+	s.run.Status = waypost.EnrollmentHeldOut
+	if !o.HeldOut {
+		if err := s.walk(ctx); err != nil {
+			return Run{}, fmt.Errorf("simulate journey: %w", err)
+		}
+		s.run.Status = s.state.EnrollmentStatus()
 	}
-	s.run.Status, s.run.At = s.state.EnrollmentStatus(), s.now
-	return s.run, nil
+	s.run.At = s.now
+	err := s.goal(ctx)
+	return s.run, err
+}
+
+// goal looks which events reach the goal, wherever the lead stood in the journey.
+func (s *simulation) goal(ctx context.Context) error {
+	goal, ok := s.d.Goal()
+	if !ok {
+		return nil
+	}
+	start := s.o.Start.UTC().Round(0)
+	g := &SimulatedGoal{Until: start.Add(goal.Within)}
+	s.run.Goal = g
+	for _, e := range s.events {
+		if e.Name != goal.Event || e.At.After(g.Until) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		facts := s.facts
+		facts.Event, facts.Now = e.Properties, e.At
+		yes, worth := s.d.Converts(facts)
+		if !yes {
+			continue
+		}
+		if g.Worth += worth; g.ConvertedAt.IsZero() {
+			g.ConvertedAt = e.At
+		}
+	}
+	return nil
 }
 
 // simulation is a run under way.
@@ -243,6 +290,9 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	case CommandDecide:
 		if node.Type == Enroll {
 			return Input{Kind: InputDecided, At: s.now, Succeed: true}, nil
+		}
+		if arm, won := s.o.Winners[node.ID]; won && node.Type == Split {
+			return WonAt(arm, s.now), nil
 		}
 		return s.d.DecideAt(node.ID, s.facts, s.now)
 	case CommandWait:

@@ -64,6 +64,8 @@
 //	enrollment_progress.go   how far they got
 //	enrollment_waits.go      waitForEvent, waitUntil
 //	enrollment_exits.go      events that end enrollments
+//	enrollment_goals.go      events that reach the goal of a journey, control groups
+//	enrollment_arms.go       which arms of splits they took, and which of them won
 //	enrollment_moves.go      enrollments that go on in another version
 //	cohort.go                cohorts: claims of launches, marks of their start
 //	cohort_claim.go          ClaimEnrollments, FormCohort

@@ -34,8 +34,11 @@ type enrollmentRow struct {
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it
 	Test      bool    `bun:"test"`  // of a test lead as it was made
-	CreatedAt stamp   `bun:"created_at"`
-	EndedAt   stamp   `bun:"ended_at"`
+	// GoalVersion is the version that it began with, if that has a goal: it counts wherever
+	// the enrollment is moved. 0: nothing counts.
+	GoalVersion int   `bun:"goal_version"`
+	CreatedAt   stamp `bun:"created_at"`
+	EndedAt     stamp `bun:"ended_at"`
 }
 
 func (r enrollmentRow) id() string { return r.ID }
@@ -122,6 +125,9 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 	controls, err := s.Controls(ctx, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
 	if err != nil {
 		return e, nil, err
+	}
+	if e.Status == waypost.EnrollmentHeldOut {
+		entries = []waypost.TimelineEntry{{At: e.CreatedAt, What: waypost.WhatExited, Reason: "control group", Version: e.Version}}
 	}
 	applyControls(&e, controls[id])
 	return e, withExit(e, withControls(e, entries, controls[id]), controls[id]), nil

@@ -15,7 +15,8 @@ import (
 // JourneyID, Version, LeadsID, AppID, EntryKey and Params of e; the rest is made
 // here. NotFound if the scope lacks the lead or the journey version, ErrNotPublished as r
 // says, Conflict if the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
-// calls for one lead and entry key exactly one passes, unless r allows several.
+// calls for one lead and entry key exactly one passes, unless r allows several. One of the
+// journey's control group is held out: it has ended at once.
 func (s *Store) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := s.enroll(ctx, by, e, r, false)
 	if err != nil {
@@ -25,7 +26,7 @@ func (s *Store) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 }
 
 // EnrollClaimed is Enroll and ClaimEnrollments in one, for this enrollment only. claimed is
-// nil if that was not possible: then it waits to be claimed.
+// nil if that was not possible, and it waits to be claimed, or if it is held out.
 func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
 	// Before anything is written: what is accepted must not be answered with an error.
 	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
@@ -35,6 +36,9 @@ func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.
 	}
 	if e, err = s.enroll(ctx, by, e, r, true); err != nil {
 		return waypost.Enrollment{}, nil, fmt.Errorf("enroll: %w", err)
+	}
+	if e.Status.Ended() { // it is held out
+		return e, nil, nil
 	}
 	return e, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}}, nil
 }
@@ -62,7 +66,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if claimed {
 		row.ClaimedAt = row.CreatedAt
 	}
-	enrolled, err := row.enrollment()
+	rules, err := s.rulesOf(ctx, versionKey{row.JourneyID, row.Version})
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
@@ -70,21 +74,27 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
+	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && rules.Goal == nil && !rules.holdsOut(row.LeadsID, 0) {
 		done, err := s.enrollTogether(ctx, entering{row, entry}, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
 		}
 		if done {
-			return enrolled, nil
+			return row.enrollment()
 		}
 	}
-	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	var enrolled waypost.Enrollment
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		row := row
 		var err error
 		if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
 			return err
 		}
-		if row.Exits { // see exits
+		rules.apply(&row, 0)
+		if enrolled, err = row.enrollment(); err != nil {
+			return err
+		}
+		if row.Exits || row.GoalVersion > 0 { // see exits
 			if err := s.shareLeads(ctx, tx, []int64{row.LeadsID}); err != nil {
 				return err
 			}
@@ -95,7 +105,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.countEntered(ctx, tx, versionKey{row.JourneyID, row.Version}, now, counted([]enrollmentRow{row}), 0); err != nil {
+		if err := s.countEntered(ctx, tx, now, row); err != nil {
 			return err
 		}
 		if err := entry.write(ctx, tx); err != nil {
@@ -103,6 +113,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		}
 		return s.keep(ctx, tx, enrolled)
 	})
+	return enrolled, err
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, whether
@@ -152,8 +163,11 @@ func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry)
 		JourneyID: row.JourneyID, LeadsID: row.LeadsID, EntryKey: row.EntryKey,
 		LastEntryAt: row.CreatedAt, EnrollmentID: row.ID, Active: 1,
 	}
-	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) VALUES (?, ?, ?, ?, ?, 1) "+onReentry(r),
-		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID).Exec(ctx)
+	if !row.EndedAt.IsZero() { // it is held out
+		entry.Active = 0
+	}
+	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) VALUES (?, ?, ?, ?, ?, ?) "+onReentry(r),
+		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID, entry.Active).Exec(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,7 +200,7 @@ func onReentry(r waypost.Reentry, conditions ...string) string {
 		conditions = append(conditions, fmt.Sprintf("je.last_entry_at <= EXCLUDED.last_entry_at - %d", time.Duration(r.Every).Microseconds()))
 	}
 	suffix := "ON CONFLICT (journey_id, leads_id, entry_key) DO UPDATE SET " +
-		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + 1"
+		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + EXCLUDED.active"
 	if len(conditions) > 0 {
 		suffix += " WHERE " + strings.Join(conditions, " AND ")
 	}

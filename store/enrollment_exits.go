@@ -44,16 +44,16 @@ func addExits(ctx context.Context, tx bun.Tx, v versionRow) error {
 	return err
 }
 
-// exits tells whether enrollments of a version end by events. If so, no event of
-// the leads is accepted until the transaction ends: each comes before the
+// exits tells whether enrollments of a version end by events. If so, or if the version has a
+// goal, no event of the leads is accepted until the transaction ends: each comes before the
 // enrollments that it makes, or finds them. It is called before other rows are
 // locked.
-func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version int, leads []int64) (bool, error) {
+func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version int, goal bool, leads []int64) (bool, error) {
 	exits, err := tx.NewSelect().Model((*journeyExitRow)(nil)).Where("journey_id = ? AND version = ?", journeyID, version).Exists(ctx)
-	if err != nil || !exits {
+	if err != nil || !exits && !goal {
 		return false, err
 	}
-	return true, s.shareLeads(ctx, tx, leads)
+	return exits, s.shareLeads(ctx, tx, leads)
 }
 
 // exit ends the enrollments of the events' leads that run and whose version exits on one of

@@ -218,7 +218,7 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	}
 	for version := range exits {
 		var err error
-		if exits[version], err = s.exits(ctx, tx, b.JourneyID, version, leads); err != nil {
+		if exits[version], err = s.exits(ctx, tx, b.JourneyID, version, false, leads); err != nil {
 			return nil, err
 		}
 	}

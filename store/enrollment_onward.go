@@ -26,9 +26,13 @@ import (
 // A journey that is paused takes leads, whose enrollments are paused.
 func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[waypost.Touchpoint]waypost.OnwardResult, err error) {
 	defer wrap(&err, "enroll in journey %s", clip(b.Into))
+	rules, err := s.rulesOf(ctx, versionKey{b.Into, b.Version})
+	if err != nil {
+		return nil, err
+	}
 	var o onward
 	err = s.writeRows(ctx, len(b.Items), func(ctx context.Context, tx bun.Tx) error {
-		o = onward{Store: s, tx: tx, batch: b, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
+		o = onward{Store: s, tx: tx, batch: b, rules: rules, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
 		return o.run(ctx)
 	})
 	return o.results, err
@@ -41,7 +45,8 @@ type onward struct {
 	batch   waypost.OnwardBatch
 	results map[waypost.Touchpoint]waypost.OnwardResult
 	now     time.Time
-	exiting bool // events end enrollments in the journey that is entered
+	rules   versionRules // of the journey that is entered
+	exiting bool         // events end enrollments in it
 	tests   map[int64]bool
 }
 
@@ -54,7 +59,7 @@ func (o *onward) run(ctx context.Context) error {
 		return err
 	}
 	leadIDs := mapped(o.batch.Items, func(item waypost.Onward) int64 { return item.LeadsID })
-	if o.exiting, err = o.exits(ctx, o.tx, o.batch.Into, o.batch.Version, leadIDs); err != nil {
+	if o.exiting, err = o.exits(ctx, o.tx, o.batch.Into, o.batch.Version, o.rules.goalVersion() > 0, leadIDs); err != nil {
 		return err
 	}
 	sources, err := o.sources(ctx)
@@ -178,12 +183,12 @@ func sourceOf(t waypost.Touchpoint) string { return t.EnrollmentID + "/" + strco
 func (o *onward) before(ctx context.Context) error {
 	visits := keyed(o.batch.Items, func(item waypost.Onward) string { return sourceOf(item.Touchpoint) })
 	var rows []enrollmentRow
-	err := o.tx.NewSelect().Model(&rows).Column("id", "source").Where("source IN (?)", bun.List(slices.Collect(maps.Keys(visits)))).Scan(ctx)
+	err := o.tx.NewSelect().Model(&rows).Column("id", "source", "status").Where("source IN (?)", bun.List(slices.Collect(maps.Keys(visits)))).Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for what was enrolled before: %w", err)
 	}
 	for _, row := range rows {
-		o.results[visits[text(row.Source)].Touchpoint] = waypost.OnwardResult{EnrollmentID: row.ID}
+		o.results[visits[text(row.Source)].Touchpoint] = waypost.OnwardResult{EnrollmentID: row.ID, HeldOut: row.heldOut()}
 	}
 	return nil
 }
@@ -198,13 +203,27 @@ func (o *onward) leads(ctx context.Context, ids []int64) (found []int64, err err
 	return found, nil
 }
 
-// enter enrolls the leads of a group that the re-entry rule allows. It has no lead twice.
+// enter enrolls the leads of a group that the re-entry rule allows, some of them as held out.
+// It has no lead twice.
 func (o *onward) enter(ctx context.Context, group []entrant) error {
 	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
-	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(mapped(group, entrant.lead), o.now), o.now)
+	var running, held []int64
+	for _, e := range group {
+		if !o.tests[e.LeadsID] && o.rules.holdsOut(e.LeadsID, 0) {
+			held = append(held, e.LeadsID)
+		} else {
+			running = append(running, e.LeadsID)
+		}
+	}
+	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(running, o.now), 1, o.now)
 	if err != nil {
 		return fmt.Errorf("note entries: %w", err)
 	}
+	out, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(held, o.now), 0, o.now)
+	if err != nil {
+		return fmt.Errorf("note entries: %w", err)
+	}
+	members = append(members, out...)
 	entered := keyed(members, func(m waypost.CohortMember) int64 { return m.LeadsID })
 	var rows []enrollmentRow
 	var refused []entrant
@@ -214,19 +233,21 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			refused = append(refused, e)
 			continue
 		}
-		rows = append(rows, enrollmentRow{
+		row := enrollmentRow{
 			ID: member.EnrollmentID, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
 			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, Test: o.tests[e.LeadsID], CreatedAt: stamp{o.now},
-		})
-		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID}
+		}
+		o.rules.apply(&row, 0)
+		rows = append(rows, row)
+		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID, HeldOut: row.heldOut()}
 	}
 	if len(rows) > 0 {
 		if _, err := o.tx.NewInsert().Model(&rows).Exec(ctx); err != nil {
 			return fmt.Errorf("store enrollments: %w", err)
 		}
 	}
-	if err := o.countEntered(ctx, o.tx, versionKey{o.batch.Into, o.batch.Version}, o.now, counted(rows), 0); err != nil {
+	if err := o.countEntered(ctx, o.tx, o.now, rows...); err != nil {
 		return fmt.Errorf("count enrollments: %w", err)
 	}
 	return o.explain(ctx, refused)

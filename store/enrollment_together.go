@@ -45,7 +45,8 @@ type arrival struct {
 // trips less. Enrollments that come while a statement is under way share the next one: at
 // a thousand a second their commits cost the database more than their rows. If anything
 // stands in the way, done is false and nothing has happened; enroll finds out what it is.
-// Journeys with exitOn events need a lock, so enroll does all of them, and those of test leads.
+// Journeys with exitOn events or a goal need a lock, so enroll does all of them, and those of
+// control groups and of test leads.
 func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
 	e := &arrival{entering: one, reentry: r, ended: make(chan struct{})}
 	s.together.mu.Lock()

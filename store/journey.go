@@ -354,6 +354,9 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row
 	if err := addExits(ctx, tx, row); err != nil {
 		return err
 	}
+	if err := addGoal(ctx, tx, journey.scope(), row); err != nil {
+		return err
+	}
 	names := mapped(distinct(webhooks), func(webhook string) journeyWebhookRow {
 		return journeyWebhookRow{WebhookID: webhook, JourneyID: row.JourneyID, Version: row.Version}
 	})

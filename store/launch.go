@@ -368,11 +368,15 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 			return step, false, err
 		}
 	}
-	batch, err := s.nextAudience(ctx, next, n)
+	rules, err := s.rulesOf(ctx, versionKey{seen.JourneyID, seen.Version})
 	if err != nil {
 		return step, false, err
 	}
-	err = s.writeRows(ctx, len(batch.leads), func(ctx context.Context, tx bun.Tx) error {
+	batch, err := s.nextAudience(ctx, next, rules, n)
+	if err != nil {
+		return step, false, err
+	}
+	err = s.writeRows(ctx, len(batch.leads)+len(batch.heldOut), func(ctx context.Context, tx bun.Tx) error {
 		var now launchRow
 		if err := s.lock(tx.NewSelect().Model(&now).Where("id = ?", seen.ID), "la").Scan(ctx); err != nil {
 			return err
@@ -384,7 +388,7 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 		if step, stopped, err = s.stopStep(ctx, tx, seen); err != nil || stopped {
 			return err
 		}
-		step, err = s.enrollBatch(ctx, tx, next, batch)
+		step, err = s.enrollBatch(ctx, tx, next, rules, batch)
 		return err
 	})
 	return step, done, err
@@ -435,25 +439,29 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 	return list, nil
 }
 
-// enrollBatch enrolls the leads of a batch that the re-entry rule allows.
-func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) (step waypost.LaunchStep, err error) {
+// enrollBatch enrolls the leads of a batch that the re-entry rule allows, and holds those of
+// the control group out that it allows.
+func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules versionRules, b audienceBatch) (step waypost.LaunchStep, err error) {
 	now := s.time()
 	var r waypost.Reentry
 	if err := fromJSON(l.Reentry, &r); err != nil {
 		return step, err
 	}
-	exits := false
-	if len(b.leads) > 0 {
-		if exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, b.leads); err != nil {
+	made := enrollmentRow{
+		Org: l.Org, Stage: string(l.Stage), JourneyID: l.JourneyID, Version: l.Version, LaunchID: &l.ID, AppID: l.AppID, Params: "{}",
+		Status: string(waypost.EnrollmentPending), GoalVersion: rules.goalVersion(), CreatedAt: stamp{now},
+	}
+	if leads := len(b.leads) + len(b.heldOut); leads > 0 {
+		if made.Exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, made.GoalVersion > 0, slices.Concat(b.leads, b.heldOut)); err != nil {
 			return step, err
 		}
 	}
-	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), now)
+	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), 1, now)
 	if err != nil {
 		return step, fmt.Errorf("note entries: %w", err)
 	}
 	if len(entered) > 0 {
-		if err := s.insertCohorts(ctx, tx, l, entered, exits, now); err != nil {
+		if err := s.insertCohorts(ctx, tx, made, entered); err != nil {
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
@@ -464,14 +472,30 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, b audie
 		}
 	}
 	if len(tests) > 0 {
-		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
+		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE, goal_version = 0").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
 			return step, fmt.Errorf("mark test leads: %w", err)
 		}
 	}
-	if err := s.countEntered(ctx, tx, versionKey{l.JourneyID, l.Version}, now, len(entered)-len(tests), b.heldOut); err != nil {
+	heldOut, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.heldOut, now), 0, now)
+	if err != nil {
+		return step, fmt.Errorf("note entries of the control group: %w", err)
+	}
+	rows := slices.Repeat([]enrollmentRow{made}, len(entered)-len(tests)) // those that count
+	made.holdOut()
+	for _, m := range heldOut {
+		made.ID, made.LeadsID = m.EnrollmentID, m.LeadsID
+		rows = append(rows, made)
+	}
+	if out := rows[len(entered)-len(tests):]; len(out) > 0 {
+		if _, err := tx.NewInsert().Model(&out).Exec(ctx); err != nil {
+			return step, fmt.Errorf("store the control group: %w", err)
+		}
+	}
+	if err := s.countEntered(ctx, tx, now, rows...); err != nil {
 		return step, fmt.Errorf("count enrollments: %w", err)
 	}
-	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: len(b.leads) - len(entered) + b.missing, HeldOut: b.heldOut, Done: b.done}
+	skipped := len(b.leads) - len(entered) + len(b.heldOut) - len(heldOut) + b.missing
+	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: skipped, HeldOut: len(heldOut), Done: b.done}
 	l.Enrolled += step.Enrolled
 	l.Skipped += step.Skipped
 	l.HeldOut += step.HeldOut
@@ -505,8 +529,9 @@ func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
 }
 
 // enterAll notes the entries of enrollments of different leads, as enter does for one, and
-// returns the enrollments that the re-entry rule (see onReentry) allows.
-func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, now time.Time) ([]waypost.CohortMember, error) {
+// returns the enrollments that the re-entry rule (see onReentry) allows. active is 0 for those
+// that are held out, otherwise 1.
+func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, active int, now time.Time) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -518,8 +543,8 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 	var leads []int64
 	// SQLite needs the WHERE to tell the conflict from a join's condition.
 	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) "+
-		"SELECT ?, "+lead+", '', ?, "+id+", 1 FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
-		journeyID, stamp{now}, packed).Scan(ctx, &leads)
+		"SELECT ?, "+lead+", '', ?, "+id+", ? FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
+		journeyID, stamp{now}, active, packed).Scan(ctx, &leads)
 	if err != nil {
 		return nil, err
 	}
@@ -530,9 +555,9 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 	return slices.DeleteFunc(list, func(m waypost.CohortMember) bool { return !entered[m.LeadsID] }), nil
 }
 
-// insertCohorts divides enrollments into cohorts that wait to be claimed, and
-// stores both.
-func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list []waypost.CohortMember, exits bool, now time.Time) error {
+// insertCohorts divides enrollments, which are as made is otherwise, into cohorts that wait
+// to be claimed, and stores both.
+func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, made enrollmentRow, list []waypost.CohortMember) error {
 	var cohorts []cohortRow
 	var ids []string
 	for len(list) > 0 {
@@ -542,10 +567,10 @@ func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list 
 		if err != nil {
 			return err
 		}
-		ids = append(ids, cohortID(group, now))
+		ids = append(ids, cohortID(group, made.CreatedAt.Time))
 		cohorts = append(cohorts, cohortRow{
-			ID: ids[len(ids)-1], JourneyID: l.JourneyID, Version: l.Version, LaunchID: &l.ID,
-			AcceptedAt: stamp{now}, Size: len(group), Members: &packed,
+			ID: ids[len(ids)-1], JourneyID: made.JourneyID, Version: made.Version, LaunchID: made.LaunchID,
+			AcceptedAt: made.CreatedAt, Size: len(group), Members: &packed,
 		})
 	}
 	if _, err := tx.NewInsert().Model(&cohorts).Exec(ctx); err != nil {
@@ -553,9 +578,9 @@ func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, l launchRow, list 
 	}
 	from, id, lead := s.unpack("c.members")
 	_, err := tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
-		"entry_key, params, status, node_id, last_seq, cohort_id, exits, created_at) "+
-		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, c.accepted_at "+
+		"entry_key, params, status, node_id, last_seq, cohort_id, exits, goal_version, created_at) "+
+		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, ?, c.accepted_at "+
 		"FROM cohorts AS c, "+from+" WHERE c.id IN (?)",
-		l.Org, l.Stage, l.AppID, waypost.EnrollmentPending, exits, bun.List(ids)).Exec(ctx)
+		made.Org, made.Stage, made.AppID, made.Status, made.Exits, made.GoalVersion, bun.List(ids)).Exec(ctx)
 	return err
 }

@@ -175,13 +175,13 @@ type audienceBatch struct {
 	leads   []int64        // ascending; all of them exist
 	tests   map[int64]bool // which of them are test leads
 	missing int            // listed ones that do not
-	heldOut int            // those of the control group, who are not among leads
+	heldOut []int64        // those of the control group, who are not among leads; ascending
 	reached *int64         // the last one that was looked at
 	done    bool           // nobody follows
 }
 
 // nextAudience reads the next n leads of a launch's audience.
-func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienceBatch, err error) {
+func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
 	// One more than asked for tells whether anybody follows.
 	if l.Filter != nil {
 		b.leads, err = s.nextFiltered(ctx, l, n+1)
@@ -208,10 +208,14 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, n int) (b audienc
 	if err == nil {
 		b.tests, err = s.testLeads(ctx, s.r, l.Scope, b.leads)
 	}
-	if l.ControlGroup > 0 {
-		all := len(b.leads)
-		b.leads = slices.DeleteFunc(b.leads, func(lead int64) bool { return !b.tests[lead] && waypost.HeldOut(l.JourneyID, lead, l.ControlGroup) })
-		b.heldOut = all - len(b.leads)
+	all := b.leads
+	b.leads = nil
+	for _, lead := range all {
+		if !b.tests[lead] && rules.holdsOut(lead, l.ControlGroup) {
+			b.heldOut = append(b.heldOut, lead)
+		} else {
+			b.leads = append(b.leads, lead)
+		}
 	}
 	return b, err
 }

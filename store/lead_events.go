@@ -49,7 +49,7 @@ func (r eventRow) event() (waypost.Event, error) {
 func leadOfEvent(r eventRow) int64  { return r.LeadsID }
 func nameOfEvent(r eventRow) string { return r.Name }
 
-// AcceptEvent stores an event, ends the lead's enrollments whose journeys exit on one
+// AcceptEvent stores an event, counts it for the goals that it reaches, ends the lead's enrollments whose journeys exit on one
 // of its name, as CancelEnrollment does but as exited, and tells their workflows and
 // those of the enrollments that wait for one. It takes EventID, Name, LeadsID and Properties of e. fresh
 // is false, and nothing happens, if the scope knows the EventID already. NotFound
@@ -127,6 +127,9 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 		return outcomes, nil
 	}
 	if err := s.countEvents(ctx, tx, stored, 1); err != nil {
+		return nil, err
+	}
+	if err := s.convert(ctx, tx, sc, stored); err != nil {
 		return nil, err
 	}
 	if err := s.exit(ctx, tx, stored, bulk); err != nil { // first: who leaves waits no longer

@@ -437,9 +437,12 @@ func (s *Store) dropToldDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace,
 
 // enrollmentOver says that an enrollment (alias e) ended before a time, and has no
 // deliveries any more. One that an enroll node made stays while the enrollment runs that
-// it was made for: that may ask for it again.
+// it was made for: that may ask for it again. One with a goal stays as long after the time in
+// which events reach it.
 var enrollmentOver = fmt.Sprintf(`e.ended_at < ?0 AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.enrollment_id = e.id)
-	AND (e.source IS NULL OR NOT EXISTS (SELECT 1 FROM enrollments AS o WHERE o.id = substr(e.source, 1, %d) AND o.ended_at IS NULL))`,
+	AND (e.source IS NULL OR NOT EXISTS (SELECT 1 FROM enrollments AS o WHERE o.id = substr(e.source, 1, %d) AND o.ended_at IS NULL))
+	AND (e.goal_version = 0 OR NOT EXISTS (SELECT 1 FROM journey_goals AS g
+		WHERE g.journey_id = e.journey_id AND g.version = e.goal_version AND e.created_at + 1000 * g.within_ms >= ?0))`,
 	len(waypost.NewID(waypost.PrefixEnrollment, time.Now())))
 
 func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
@@ -462,7 +465,7 @@ func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, ro
 		cohorts[text(e.CohortID)]++
 		addDropped(sums, droppedKey{e.JourneyID, text(e.LaunchID), waypost.DropEnrollment, e.Status}, e.EndedAt)
 	}
-	for _, of := range [][2]string{{"timeline", "enrollment_id"}, {"waits", "enrollment_id"}, {"controls", "target"}, {"enrollments", "id"}} {
+	for _, of := range [][2]string{{"timeline", "enrollment_id"}, {"waits", "enrollment_id"}, {"split_arms", "enrollment_id"}, {"conversions", "enrollment_id"}, {"controls", "target"}, {"enrollments", "id"}} {
 		if _, err := tx.NewDelete().TableExpr(of[0]).Where("? IN (?)", bun.Ident(of[1]), bun.List(ids)).Exec(ctx); err != nil {
 			return 0, fmt.Errorf("delete %s: %w", of[0], err)
 		}

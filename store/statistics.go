@@ -209,21 +209,24 @@ func (s *Store) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, lea
 	return tests, nil
 }
 
-// counted is how many of the enrollments statistics count.
-func counted(rows []enrollmentRow) (n int) {
+// countEntered counts enrollments that were made at a time, some of them held out; not
+// those of test leads.
+func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
+	t := tallies{}
 	for _, row := range rows {
-		if !row.Test {
-			n++
+		if row.Test {
+			continue
+		}
+		c := t.of(row.JourneyID, row.Version).at(at)
+		if !row.heldOut() {
+			c.Entered++
+		} else {
+			c.HeldOut++
+		}
+		if row.GoalVersion > 0 {
+			row.goalOf(c).Enrollments++
 		}
 	}
-	return n
-}
-
-// countEntered counts n enrollments that were made, and leads that were held out.
-func (s *Store) countEntered(ctx context.Context, tx bun.Tx, key versionKey, at time.Time, n, heldOut int) error {
-	t := tallies{}
-	c := t.of(key.JourneyID, key.Version).at(at)
-	c.Entered, c.HeldOut = n, heldOut
 	return s.count(ctx, tx, t)
 }
 

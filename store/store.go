@@ -31,6 +31,8 @@ type Store struct {
 	together together // see enrollTogether
 
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
+	rules    *lru.Cache[versionKey, versionRules]
+	goals    Goals  // decides what reaches a goal
 	briefing string // see Briefing
 
 	keys *waypost.Keyring
@@ -47,7 +49,9 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 		return nil, err
 	}
 	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
+	rules, _ := lru.New[versionKey, versionRules](maxVersions)
 	s := &Store{
+		rules:    rules,
 		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, keys: keys, now: now,
 	}
 	if err := s.connect(loc); err != nil {

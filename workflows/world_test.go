@@ -64,6 +64,7 @@ func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
 	w.newEnvironment()
 	w.store, err = store.Open(context.Background(), storetest.SQLiteURL(t), keys, func() time.Time { return w.env.Now() })
 	must(t, err)
+	w.store.SetGoals(journey.NewGoals())
 	t.Cleanup(func() { must(t, w.store.Close()) })
 
 	hook := waypost.Webhook{

@@ -42,7 +42,7 @@ var statisticTests = []test{
 	}},
 	{"at once", func(t *testing.T, f *fixture) {
 		// Several processes record, repeat and cancel what is theirs, and fold together.
-		journey := f.versions(t, 2)
+		journey := f.withGoal(t)
 		var wanders []*wander
 		var hours sync.RWMutex
 		for i := range 4 {
@@ -62,14 +62,15 @@ var statisticTests = []test{
 		for _, w := range wanders {
 			w.catchUp(t)
 			all.travelers = append(all.travelers, w.travelers...)
-			all.heldOut = append(all.heldOut, w.heldOut...)
+			all.events, all.heldOut = append(all.events, w.events...), append(all.heldOut, w.heldOut...)
 		}
 		all.end(t)
 	}},
 }
 
 // wander is a random history of enrollments of one journey with two versions, whose nodes
-// are the touchpoints a and b and the wait w. Its calls are those of workflows whose
+// are the touchpoints a and b and the wait w. Both have a goal. They take arms of a split s, beside
+// what their timelines tell. Its calls are those of workflows whose
 // activities are repeated, cut off and late.
 type wander struct {
 	*fixture
@@ -77,7 +78,9 @@ type wander struct {
 	hours     *sync.RWMutex // keeps the clock from being advanced
 	rand      *rand.Rand
 	travelers []*traveler
-	heldOut   []time.Time // when a lead was
+	heldOut   []*traveler // the control groups of launches
+	events    []bought
+	acts      int // so far
 	calls     []func() error
 	late      []func() error
 }
@@ -95,10 +98,23 @@ type traveler struct {
 	unrecorded []waypost.TimelineEntry
 	deferred   bool
 	over       bool
+
+	born  int // which act of the wander made it
+	arm   int // the first one that it took, from 1; 0: none
+	armIn int // the version
+	armAt int // the act
+}
+
+// bought is an event that counts for the goal.
+type bought struct {
+	lead  int64
+	act   int
+	at    time.Time
+	worth waypost.Amount
 }
 
 func newWander(t testing.TB, f *fixture, seed uint64) *wander {
-	return &wander{fixture: f, journey: f.versions(t, 2), hours: &sync.RWMutex{}, rand: rand.New(rand.NewPCG(seed, 1))}
+	return &wander{fixture: f, journey: f.withGoal(t), hours: &sync.RWMutex{}, rand: rand.New(rand.NewPCG(seed, 1))}
 }
 
 func (w *wander) chance(percent int) bool { return w.rand.IntN(100) < percent }
@@ -114,7 +130,12 @@ func (w *wander) do(t testing.TB, call func() error) {
 
 func (w *wander) act(t testing.TB) {
 	t.Helper()
-	switch n := w.rand.IntN(100); {
+	w.acts++
+	switch n := w.rand.IntN(110); {
+	case n >= 106 && len(w.travelers) > 0:
+		w.take(t)
+	case n >= 100 && len(w.travelers) > 0:
+		w.buy(t)
 	case n < 12 || len(w.travelers) == 0:
 		w.enroll(t)
 	case n < 14:
@@ -172,7 +193,74 @@ func (w *wander) enroll(t testing.TB) {
 	lead := w.lead(t)
 	version := 1 + w.rand.IntN(2)
 	e := must[waypost.Enrollment](t)(w.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: w.journey, Version: version, LeadsID: lead, AppID: "app_1"}, waypost.Reentry{}))
-	w.travelers = append(w.travelers, &traveler{id: e.ID, lead: lead, made: version, version: version})
+	w.travelers = append(w.travelers, &traveler{id: e.ID, lead: lead, made: version, version: version, born: w.acts})
+}
+
+// buy has a lead report an event, perhaps twice: now one that counts, now another one.
+func (w *wander) buy(t testing.TB) {
+	tr := w.any()
+	if len(w.heldOut) > 0 && w.chance(40) {
+		tr = w.heldOut[w.rand.IntN(len(w.heldOut))]
+	}
+	total := float64(w.rand.IntN(5))
+	e := waypost.Event{EventID: fmt.Sprint(tr.id, w.rand.Uint64()), Name: []string{"buy", "buy", "look"}[w.rand.IntN(3)], LeadsID: tr.lead, Properties: map[string]any{"total": total}}
+	w.hours.RLock()
+	defer w.hours.RUnlock()
+	for i := range 2 {
+		fresh, err := w.AcceptEvent(t.Context(), scope, e)
+		if waypost.CodeOf(err) == waypost.CodeNotFound {
+			return // the lead was deleted
+		}
+		ok(t, err)
+		equal(t, "fresh", fresh, i == 0)
+	}
+	if e.Name == "buy" && total > 0 {
+		w.events = append(w.events, bought{tr.lead, w.acts, w.clock.Now(), waypost.AmountOf(total)})
+	}
+}
+
+// take has some take an arm, some again.
+func (w *wander) take(t testing.TB) {
+	version := 1 + w.rand.IntN(2)
+	b := waypost.ArmBatch{JourneyID: w.journey, Version: version, NodeID: "s"}
+	seen := map[string]bool{}
+	for range 1 + w.rand.IntN(5) {
+		if tr := w.any(); tr.version == version && !seen[tr.id] {
+			seen[tr.id] = true
+			b.Items = append(b.Items, waypost.ArmChoice{Touchpoint: waypost.Touchpoint{EnrollmentID: tr.id, Visit: 5000 + w.acts}, LeadsID: tr.lead, Arm: w.rand.IntN(2)})
+		}
+	}
+	for range 2 {
+		taken := must[map[waypost.Touchpoint]waypost.TakenArm](t)(w.TakeArms(t.Context(), b))
+		for _, item := range b.Items {
+			equal(t, "the arm", taken[item.Touchpoint], waypost.TakenArm{Arm: item.Arm})
+		}
+	}
+	for _, tr := range w.travelers {
+		for _, item := range b.Items {
+			if item.EnrollmentID == tr.id && tr.arm == 0 {
+				tr.arm, tr.armIn, tr.armAt = item.Arm+1, version, w.acts
+			}
+		}
+	}
+}
+
+// goalOf counts what an enrollment came to, of what its lead bought after an act, and tells
+// whether it had reached the goal by then.
+func (w *wander) goalOf(tr *traveler, made time.Time, since int) (g waypost.GoalCounts, before bool) {
+	g.Enrollments = 1
+	for _, e := range w.events {
+		if e.lead != tr.lead || e.act <= tr.born || e.at.After(made.Add(goalWithin)) {
+			continue
+		}
+		if e.act < since {
+			before = true
+			continue
+		}
+		g.Converted = 1
+		g.Worth += e.worth
+	}
+	return g, before
 }
 
 func (w *wander) launchSome(t testing.TB) {
@@ -185,17 +273,21 @@ func (w *wander) launchSome(t testing.TB) {
 	}))
 	w.hours.RLock()
 	step, err := w.EnrollAudience(t.Context(), l.ID, 100)
-	at := w.clock.Now()
 	w.hours.RUnlock()
 	ok(t, err)
-	w.heldOut = append(w.heldOut, slices.Repeat([]time.Time{at}, step.HeldOut)...)
+	held, _, err := w.ListEnrollments(t.Context(), scope, waypost.EnrollmentFilter{LaunchID: l.ID, Statuses: []waypost.EnrollmentStatus{waypost.EnrollmentHeldOut}}, waypost.Page{})
+	ok(t, err)
+	equal(t, "held out", len(held), step.HeldOut)
+	for _, e := range held {
+		w.heldOut = append(w.heldOut, &traveler{id: e.ID, lead: e.LeadsID, launch: l.ID, made: 1, version: 1, born: w.acts})
+	}
 	for _, c := range w.claimAll(t, 100) {
 		ok(t, w.MarkStarted(t.Context(), c.ID))
 		if c.Version.Version != 1 { // of those who were moved
 			continue
 		}
 		for _, m := range c.Members {
-			w.travelers = append(w.travelers, &traveler{id: m.EnrollmentID, lead: m.LeadsID, launch: c.LaunchID, made: 1, version: 1})
+			w.travelers = append(w.travelers, &traveler{id: m.EnrollmentID, lead: m.LeadsID, launch: c.LaunchID, made: 1, version: 1, born: w.acts})
 		}
 	}
 }
@@ -209,7 +301,7 @@ func (w *wander) onwardFrom(t testing.TB, from *traveler) {
 	for range 2 {
 		result := must[map[waypost.Touchpoint]waypost.OnwardResult](t)(w.EnrollOnward(t.Context(), b))[b.Items[0].Touchpoint]
 		if id := result.EnrollmentID; id != "" && !slices.ContainsFunc(w.travelers, func(tr *traveler) bool { return tr.id == id }) {
-			w.travelers = append(w.travelers, &traveler{id: id, lead: from.lead, made: 1, version: 1})
+			w.travelers = append(w.travelers, &traveler{id: id, lead: from.lead, made: 1, version: 1, born: w.acts})
 		}
 	}
 }
@@ -473,14 +565,16 @@ func (w *wander) send(t testing.TB, some []*traveler) {
 func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*waypost.Counts {
 	t.Helper()
 	counts := map[int]*waypost.Counts{1: {}, 2: {}}
-	ids := make([]string, len(w.travelers))
-	for i, tr := range w.travelers {
-		ids[i] = tr.id
+	var ids []string
+	for _, tr := range slices.Concat(w.travelers, w.heldOut) {
+		ids = append(ids, tr.id)
 	}
 	rows := must[map[string]waypost.Enrollment](t)(w.EnrollmentsByID(t.Context(), ids))
-	for _, at := range w.heldOut {
-		if within(at) {
+	for _, tr := range w.heldOut {
+		if made := rows[tr.id].CreatedAt; within(made) {
 			counts[1].HeldOut++
+			goal, _ := w.goalOf(tr, made, 0)
+			counts[1].Control.Add(goal, 1)
 		}
 	}
 	for _, tr := range w.travelers {
@@ -490,6 +584,11 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 		e := rows[tr.id]
 		if within(e.CreatedAt) {
 			counts[tr.made].Entered++
+			goal, _ := w.goalOf(tr, e.CreatedAt, 0)
+			counts[tr.made].Goal.Add(goal, 1)
+			if goal, before := w.goalOf(tr, e.CreatedAt, tr.armAt); tr.arm > 0 && !before {
+				counts[tr.armIn].Node("s").Arm(tr.arm-1).Add(goal, 1)
+			}
 		}
 		if e.EndedAt != nil && within(*e.EndedAt) {
 			counts[e.Version].End(e.Status, 1)

@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"event imports", eventImportTests},
 		{"follow", followTests},
 		{"exits", exitTests},
+		{"goals", goalTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},
 		{"statistics", statisticTests},
@@ -79,7 +80,9 @@ func Run(t *testing.T, open Open) {
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
 					clock := NewClock()
-					test.run(t, &fixture{Store: open(t, clock.Now), clock: clock})
+					f := &fixture{Store: open(t, clock.Now), clock: clock}
+					f.SetGoals(totals{})
+					test.run(t, f)
 				})
 			}
 		})

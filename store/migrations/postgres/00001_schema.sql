@@ -367,6 +367,37 @@ CREATE TABLE journey_exits (
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
 
+-- The events that can reach the goal of a version: accepting one looks here first.
+CREATE TABLE journey_goals (
+  journey_id TEXT COLLATE "C" NOT NULL,
+  version BIGINT NOT NULL,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  event TEXT COLLATE "C" NOT NULL, -- its name
+  within_ms BIGINT NOT NULL, -- since the enrollment began
+  PRIMARY KEY (journey_id, version),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+);
+CREATE INDEX journey_goals_by_event ON journey_goals (org, stage, event, within_ms);
+
+-- The splits that compare their arms and that somebody has come to.
+CREATE TABLE winners (
+  journey_id TEXT COLLATE "C" NOT NULL,
+  version BIGINT NOT NULL,
+  node_id TEXT COLLATE "C" NOT NULL,
+  status TEXT NOT NULL, -- open, decided or reversed
+  began_at BIGINT NOT NULL, -- when the first enrollment took an arm
+  looks BIGINT NOT NULL, -- how often the arms were compared
+  converted BIGINT NOT NULL, -- enrollments, of all arms, at the last look
+  looked_at BIGINT,
+  arms TEXT NOT NULL, -- JSON array: waypost.GoalCounts of each at the last look
+  arm BIGINT, -- from 0; NULL until it is decided
+  decided_at BIGINT,
+  reversed_at BIGINT,
+  PRIMARY KEY (journey_id, version, node_id),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+);
+
 -- The memory of who entered what: it outlives the enrollments. For the fillfactor see
 -- enrollments.
 CREATE TABLE journey_entries (
@@ -481,6 +512,7 @@ CREATE TABLE enrollments (
   depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
+  goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
@@ -517,6 +549,26 @@ CREATE INDEX enrollments_to_exit ON enrollments (leads_id, id) WHERE exits AND e
 -- Launches give no params, and pay nothing for these.
 CREATE INDEX enrollments_with_params ON enrollments (id) WHERE params <> '{}';
 CREATE INDEX enrollments_with_params_by_lead ON enrollments (leads_id, id) WHERE params <> '{}';
+
+-- The first arm that an enrollment took at a split, in versions with a goal.
+CREATE TABLE split_arms (
+  enrollment_id TEXT COLLATE "C" NOT NULL,
+  node_id TEXT COLLATE "C" NOT NULL,
+  visit BIGINT NOT NULL,
+  version BIGINT NOT NULL,
+  arm BIGINT NOT NULL, -- from 0
+  won BOOLEAN NOT NULL, -- it was the winner's
+  counts BOOLEAN NOT NULL, -- the enrollment has a goal, and had not reached it yet
+  PRIMARY KEY (enrollment_id, node_id)
+);
+
+-- The enrollments that reached their goal.
+CREATE TABLE conversions (
+  enrollment_id TEXT COLLATE "C" PRIMARY KEY,
+  event_id TEXT COLLATE "C" NOT NULL, -- of the first event that did
+  at BIGINT NOT NULL, -- when that was accepted, in microseconds
+  worth BIGINT NOT NULL -- of all events that did, in ten-thousandths
+);
 
 -- One row for entries that were recorded together. Those that were recorded as the
 -- enrollment ended stand in its row.

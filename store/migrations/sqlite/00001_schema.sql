@@ -359,6 +359,37 @@ CREATE TABLE journey_exits (
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
 
+-- The events that can reach the goal of a version: accepting one looks here first.
+CREATE TABLE journey_goals (
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  event TEXT NOT NULL, -- its name
+  within_ms INTEGER NOT NULL, -- since the enrollment began
+  PRIMARY KEY (journey_id, version),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX journey_goals_by_event ON journey_goals (org, stage, event, within_ms);
+
+-- The splits that compare their arms and that somebody has come to.
+CREATE TABLE winners (
+  journey_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  node_id TEXT NOT NULL,
+  status TEXT NOT NULL, -- open, decided or reversed
+  began_at INTEGER NOT NULL, -- when the first enrollment took an arm
+  looks INTEGER NOT NULL, -- how often the arms were compared
+  converted INTEGER NOT NULL, -- enrollments, of all arms, at the last look
+  looked_at INTEGER,
+  arms TEXT NOT NULL, -- JSON array: waypost.GoalCounts of each at the last look
+  arm INTEGER, -- from 0; NULL until it is decided
+  decided_at INTEGER,
+  reversed_at INTEGER,
+  PRIMARY KEY (journey_id, version, node_id),
+  FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
+) STRICT, WITHOUT ROWID;
+
 -- The memory of who entered what: it outlives the enrollments.
 CREATE TABLE journey_entries (
   journey_id TEXT NOT NULL,
@@ -469,6 +500,7 @@ CREATE TABLE enrollments (
   depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   test INTEGER NOT NULL DEFAULT 0, -- of a test lead as it was made: no statistics count it
+  goal_version INTEGER NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
   cohort_id TEXT REFERENCES cohorts (id),
   claimed_at INTEGER, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
@@ -499,6 +531,26 @@ CREATE INDEX enrollments_to_exit ON enrollments (leads_id, id) WHERE exits AND e
 -- Launches give no params, and pay nothing for these.
 CREATE INDEX enrollments_with_params ON enrollments (id) WHERE params <> '{}';
 CREATE INDEX enrollments_with_params_by_lead ON enrollments (leads_id, id) WHERE params <> '{}';
+
+-- The first arm that an enrollment took at a split, in versions with a goal.
+CREATE TABLE split_arms (
+  enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
+  node_id TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  arm INTEGER NOT NULL, -- from 0
+  won INTEGER NOT NULL, -- it was the winner's
+  counts INTEGER NOT NULL, -- the enrollment has a goal, and had not reached it yet
+  PRIMARY KEY (enrollment_id, node_id)
+) STRICT, WITHOUT ROWID;
+
+-- The enrollments that reached their goal.
+CREATE TABLE conversions (
+  enrollment_id TEXT PRIMARY KEY REFERENCES enrollments (id) ON DELETE CASCADE,
+  event_id TEXT NOT NULL, -- of the first event that did
+  at INTEGER NOT NULL, -- when that was accepted, in microseconds
+  worth INTEGER NOT NULL -- of all events that did, in ten-thousandths
+) STRICT, WITHOUT ROWID;
 
 -- One row for entries that were recorded together. Those that were recorded as the
 -- enrollment ended stand in its row.
