@@ -33,7 +33,9 @@ var pages = []struct{ name, path string }{
 	{"journey-launches", "{Anniversary}/launches"},
 	{"journey-versions", "{Anniversary}/versions"},
 	{"journey-definition", "{Anniversary}/definition"},
+	{"journey-compare-canvas", "{Anniversary}/compare?from=1&to=draft"},
 	{"edit-canvas", "{Anniversary}/edit"},
+	{"edit-node-canvas", "{Anniversary}/edit?node=bought"},
 	{"edit-text", "{Anniversary}/text"},
 	{"publish", "{Anniversary}/publish"},
 	{"try", "{Anniversary}/try?leadsId=5"},
@@ -93,11 +95,11 @@ func resolve(t *testing.T, path string) string {
 	return browser.Find(t, "/journeys?name="+url.QueryEscape(name), "/journeys/jrn_") + rest
 }
 
-// maxBytes bounds what a page and all that it loads take on the wire, maxCanvas that of one with
-// the canvas.
+// maxBytes bounds what a page and all that it loads take on the wire, maxEditor that of one with
+// the canvas or the editor of a text.
 const (
 	maxBytes  = 100 << 10
-	maxCanvas = 300 << 10
+	maxEditor = 300 << 10
 )
 
 // looks are those that each test of all pages takes: both languages and themes, at a desk and
@@ -122,9 +124,9 @@ func TestPages(t *testing.T) {
 			t.Run(page.name+"/"+name, func(t *testing.T) {
 				look.SignedOut = slices.Contains(signedOut, page)
 				p := browser.Open(t, path, look)
-				most, but := int64(maxBytes), ""
-				if strings.HasSuffix(page.name, "canvas") {
-					most, but = maxCanvas, "target-size" // a picture that is small as a whole has small parts
+				most := int64(maxBytes)
+				if strings.HasSuffix(page.name, "canvas") || page.name == "edit-text" {
+					most = maxEditor
 				}
 				if n := p.Bytes(); n > most {
 					t.Errorf("%d bytes were loaded", n)
@@ -132,7 +134,7 @@ func TestPages(t *testing.T) {
 				if browser.Eval[bool](p, `document.documentElement.scrollWidth > innerWidth`) {
 					t.Error("the page is wider than the window")
 				}
-				p.Accessible(but)
+				p.Accessible()
 				p.Screenshot(page.name + "-" + name)
 			})
 		}

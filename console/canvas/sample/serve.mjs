@@ -98,17 +98,18 @@ function page(query) {
     edit: String(query.has("edit")),
     links: JSON.stringify({ standing: `/enrollments?nodeId={node}`, failed: `/deliveries?nodeId={node}&status=failed`, deliveries: `/deliveries?nodeId={node}` }),
   };
-  if (query.has("edit")) Object.assign(data, { save: `/journeys/${name}/canvas.json`, check: `/journeys/${name}/check.json` });
+  if (query.has("edit")) Object.assign(data, { save: `/journeys/${name}/canvas.json`, check: `/journeys/${name}/check.json`, keep: `/journeys/${name}/keep.json`, code: "/code.js" });
   else if (query.has("compare")) data.compare = `/journeys/${name}-before/canvas.json`;
   else data.statistics = `/journeys/${name}/statistics.json`;
   if (query.has("panel")) data.panel = "node-panel";
   const attributes = Object.entries(data).map(([k, v]) => ` data-${k}="${escape(v)}"`).join("");
   const look = existsSync(new URL("../../static/console.css", here)) ? '<link rel="stylesheet" href="/console.css">' : "";
   const scheme = query.has("dark") ? "dark" : "light";
-  return `<!doctype html><html lang="${data.lang}" class="${scheme}"><meta charset="utf-8"><title>Canvas</title>${look}<link rel="stylesheet" href="/canvas.css"><link rel="stylesheet" href="/page.css">
-<div id="page"><div id="canvas"${attributes}></div><aside id="node-panel" hidden></aside></div><script src="/canvas.js" type="module"></script></html>`;
+  return `<!doctype html><html lang="${data.lang}" class="${scheme}"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Canvas</title>${look}<link rel="stylesheet" href="/canvas.css"><link rel="stylesheet" href="/page.css">
+<div id="page"><div id="canvas" nonce="${nonce}"${attributes}></div><aside id="node-panel" hidden></aside></div><script src="/canvas.js" type="module"></script></html>`;
 }
 
+const nonce = "sample"; // one for all: nobody is here to guess it
 const style = `html.light { color-scheme: light } html.dark { color-scheme: dark } body { margin: 0 } #page { display: flex; height: 100vh } #canvas { flex: 1; min-width: 0; height: 100% } #node-panel { width: 360px }`;
 
 const server = createServer((request, response) => {
@@ -117,7 +118,7 @@ const server = createServer((request, response) => {
     response.writeHead(status, {
       "Content-Type": type,
       "Cache-Control": "no-store",
-      "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
+      "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-sample'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
       ...headers,
     });
     response.end(body);
@@ -127,9 +128,10 @@ const server = createServer((request, response) => {
   if (url.pathname === "/page.css") return send(200, "text/css", style);
   if (url.pathname === "/console.css") return send(200, "text/css", file("../../static/console.css"));
   if (url.pathname === "/canvas.js") return send(200, "text/javascript", file("../../static/canvas.js"));
+  if (url.pathname === "/code.js") return send(200, "text/javascript", file("../../static/code.js"));
   if (url.pathname === "/canvas.css") return send(200, "text/css", file("../../static/canvas.css"));
   if (url.pathname === "/options.json") return json(200, options);
-  const [, name, what] = /^\/journeys\/([\w-]+)\/(canvas|statistics|check)\.json$/.exec(url.pathname) ?? [];
+  const [, name, what] = /^\/journeys\/([\w-]+)\/(canvas|statistics|check|keep)\.json$/.exec(url.pathname) ?? [];
   const s = stored.get(name);
   if (!s) return json(404, { code: "NotFound", message: "there is no such journey", target: "", detail: [] });
   const etag = { ETag: `"${s.revision}"` };
@@ -139,13 +141,17 @@ const server = createServer((request, response) => {
     return request.headers["if-none-match"] === tag ? send(304, "application/json", "") : json(200, body, { ETag: tag });
   }
   if (what === "check") {
-    const problems = (s.draft.nodes ?? []).flatMap((n, i) => (n.when?.includes("=>") ? [{ code: "InvalidFormat", target: `nodes[${i}].when`, message: "no condition: unexpected =>" }] : []));
+    const problems = (s.draft.nodes ?? []).flatMap((n, i) => (n.when?.includes("=>") ? [{ code: "InvalidFormat", target: `nodes[${i}].when`, message: `line 1, column ${n.when.indexOf("=>") + 1}: unexpected =>` }] : []));
     return json(200, { problems });
   }
-  if (request.method !== "PUT") return json(200, { id: name, draft: s.draft }, etag);
+  if (request.method === "GET") return json(200, { id: name, draft: s.draft }, etag);
   let body = "";
   request.on("data", (chunk) => (body += chunk));
   request.on("end", () => {
+    if (what === "keep") {
+      stored.set("kept", { draft: { ...JSON.parse(body), name: "Kept" }, revision: 1 });
+      return json(200, { name: "Kept", path: "/?journey=kept&edit" });
+    }
     const wanted = request.headers["if-match"];
     if (wanted && wanted !== etag.ETag) return json(412, { code: "PreconditionFailed", message: "the journey has changed", target: "", detail: [] });
     s.draft = JSON.parse(body);

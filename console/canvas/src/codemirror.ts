@@ -92,9 +92,9 @@ export function basics(nonce: string, complete: Parameters<typeof autocompletion
   return [
     EditorView.cspNonce.of(nonce),
     EditorView.lineWrapping,
-    EditorView.contentAttributes.of({ spellcheck: "false", autocapitalize: "off", autocorrect: "off", writingsuggestions: "false", ...attributes }),
+    EditorView.contentAttributes.of({ spellcheck: "false", autocapitalize: "off", autocorrect: "off", writingsuggestions: "false", tabindex: "0", ...attributes }),
     history(),
-    autocompletion({ icons: false, closeOnBlur: true, ...complete }),
+    autocompletion({ icons: false, compareCompletions: () => 0, ...complete }) /* those of one score in the order that they are offered in */,
     keymap.of([...completionKeymap, ...historyKeymap, ...standardKeymap]),
     EditorState.tabSize.of(2),
     faults,

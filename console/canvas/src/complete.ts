@@ -34,8 +34,10 @@ export function complete(language: Language, before: string, names: Names): Offe
 const celPath = /((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)?$/;
 const liquidPath = /((?:[A-Za-z_][\w-]*\.)*)([A-Za-z_][\w-]*)?$/;
 
+const number = /(?:^|[^\w.])\d[\w.]*$/;
+
 function completeCondition(before: string, names: Names): Offers | undefined {
-  if (inText(before)) return undefined;
+  if (inText(before) || number.test(before)) return undefined;
   const m = celPath.exec(before)!;
   const from = before.length - (m[2]?.length ?? 0);
   const parts = m[1]!.split(".").slice(0, -1);
@@ -62,7 +64,7 @@ function completeTemplate(before: string, names: Names): Offers | undefined {
   const open = Math.max(before.lastIndexOf("{{"), before.lastIndexOf("{%"));
   if (open < 0) return undefined;
   const tag = before.slice(open + 2).replace(/^-/, "");
-  if (/[%}]\}/.test(tag) || inText(tag)) return undefined;
+  if (/[%}]\}/.test(tag) || inText(tag) || number.test(tag)) return undefined;
   const word = /[A-Za-z_]\w*$/.exec(tag)?.[0] ?? "";
   const start = before.length - word.length;
   if (/\|\s*\w*$/.test(tag)) return { from: start, offers: of("function", known.filters) };

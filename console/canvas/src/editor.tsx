@@ -1,6 +1,5 @@
 // Edits a journey: palette, menus, keys, undo, and the form of the chosen node.
 
-import { Panel } from "@xyflow/react";
 import { type KeyboardEvent, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 
 import { Beside, onlyNode, useChosen } from "./app.tsx";
@@ -259,8 +258,8 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     <SharedContext value={shared}>
       <div className="wp-canvas is-editing" onKeyDown={keys}>
         <Palette insert={(type) => insert(placeHere(), type)} />
-        <Flow graph={g} counted={false} editing problems={problems} selected={selected} select={select} first={first} connect={connect} reconnect={reconnect}>
-          <Panel position="top-left">
+        <div className="wp-work">
+          <div className="wp-bar">
             <div className="wp-tools" role="toolbar" aria-label={t.steps}>
               <Tool icon="undo" name={t.undo} act={() => dispatch({ do: "undo" })} disabled={history.past.length === 0} />
               <Tool icon="redo" name={t.redo} act={() => dispatch({ do: "redo" })} disabled={history.future.length === 0} />
@@ -280,11 +279,10 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
               <span className="wp-line" />
               <Tool icon="settings" name={t.journeySettings} act={() => show("")} />
             </div>
-          </Panel>
-          <Panel position="top-right">
             <Status words={words} state={state} problems={problems} show={show} saves={page.save !== ""} />
-          </Panel>
-        </Flow>
+          </div>
+          <Flow graph={g} counted={false} editing problems={problems} selected={selected} select={select} first={first} connect={connect} reconnect={reconnect} />
+        </div>
         {(state.is === "conflict" || state.is === "refused") && (
           <div className="wp-banner" role="alert">
             <Icon name="missing" size={16} />

@@ -175,8 +175,11 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
 
   // A node that the address names is shown first; later, only what has just been inserted is.
   const begun = useRef(false);
+  // What is pressed keeps its size on the screen: see .wp-add.
+  const tellZoom = (zoom: number): void => box.current?.style.setProperty("--wp-zoom", String(zoom));
   const begin = (f: ReactFlowInstance<AnyNode, WayEdge>): void => {
     flow.current = f;
+    tellZoom(f.getZoom());
     frame(false, false);
     if (first && place.steps.has(first)) center(first, false);
     begun.current = true;
@@ -239,6 +242,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         nodeTypes={nodeTypes}
         edgeTypes={edgeTypes}
         onInit={begin}
+        onMove={editing ? (_, at) => tellZoom(at.zoom) : undefined}
         onNodesChange={choose}
         onEdgesChange={choose}
         onConnect={(c: Connection) => connect(c.source, c.target, pointer)}

@@ -93,8 +93,8 @@ export function placeOfPath(source: string, target: string): Span {
     if (m) {
       const item = here.getChildren("Item")[Number(m[1])];
       if (!item) return line(begin);
-      begin = item.from;
       here = item.firstChild ?? undefined;
+      begin = (here ?? item).from;
       rest = rest.slice(m[0].length);
       continue;
     }

@@ -97,6 +97,7 @@ async function open(query) {
 // at is the middle of an element, once it has stood in one place for two frames.
 async function at(element) {
   await is(`!!(${element})`);
+  await js(`(${element}).closest(".wp-panel") && (${element}).scrollIntoViewIfNeeded()`);
   const place = `(() => { const r = (${element}).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`;
   return eventually(async () => {
     const first = await js(place);
@@ -134,7 +135,8 @@ const control = (name) => key(name, "press", 2);
 
 async function type(element, text) {
   await click(element);
-  await js("document.activeElement.select()");
+  await js("document.activeElement.select?.()");
+  if (await js("document.activeElement.isContentEditable")) await control("a");
   await send("Input.insertText", { text });
 }
 
@@ -246,9 +248,53 @@ test("a change of somebody else is not overwritten unasked", async () => {
   await type(field("Name of the step"), "Mine");
   await is(`!!${one(".wp-banner")}`);
   assert.equal((await draft("abandoned-cart")).name, "Theirs");
-  await click(having(".wp-banner button", "Save mine over it"));
-  await stored("abandoned-cart", (d, n) => assert.deepEqual([d.name, n("remind", d).label], [mine.name, "Mine"]));
-  await is(`!${one(".wp-banner")}`);
+  await type(field("Name of the step"), "Mine still");
+  await click(having(".wp-banner button", "Keep mine as a copy"));
+  await is(`/Yours is kept as Kept/.test(${one(".wp-banner.is-good")}?.textContent)`);
+  await stored("kept", (d, n) => assert.deepEqual([d.name, n("remind", d).label], ["Kept", "Mine still"]));
+  assert.deepEqual([(await draft("abandoned-cart")).name, mine.name], ["Theirs", mine.name]);
+  await is(`${field("Name of the step")}.value !== "Mine still"`);
+  await js(`${node("remind")}.focus()`);
+  await control("z"); // brings mine back, over theirs that is known now
+  await stored("abandoned-cart", (d, n) => assert.deepEqual([d.name, n("remind", d).label], [mine.name, "Mine still"]));
+});
+
+test("a condition is completed, and its problem is shown where it is", async () => {
+  await open("journey=abandoned-cart&edit&node=first");
+  await is(`${field("Only if")}?.isContentEditable`);
+  await type(field("Only if"), "lead.customFields.");
+  await is(`/lifetimeValue/.test(${one(".cm-tooltip-autocomplete")}?.textContent)`);
+  await send("Input.insertText", { text: "pl" });
+  await is(`${one(".cm-tooltip-autocomplete li[aria-selected]")}?.textContent === "plan"`);
+  await click(one(".cm-tooltip-autocomplete li[aria-selected]"));
+  await send("Input.insertText", { text: " => 'gold'" });
+  await stored("abandoned-cart", (d, n) => assert.equal(n("first", d).when, "lead.customFields.plan => 'gold'"));
+  await is(`${one(".cm-fault")}?.textContent === "=" && /unexpected =>/.test(${one(".wp-fault")}.textContent)`);
+  await is(`${field("Only if")}.getAttribute("aria-invalid") === "true"`);
+  await control("z");
+  await is(`!${field("Only if")}.textContent.includes("gold")`);
+  await click(labelled("Undo")); // that of the canvas: all of the typing is one step
+  await is(`!${field("Only if")}.textContent.includes("lead.")`);
+});
+
+test("the settings of the journey have a form", async () => {
+  await open("journey=empty&edit");
+  await click(labelled("Settings of the journey"));
+  await type(field("Name of the journey"), "Birthdays");
+  await type(field("Tags"), "gifts, 生日，gifts");
+  await js("document.activeElement.blur()");
+  await js(`{ const s = ${field("A lead may enter again")}; s.value = "never"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await click(having(".wp-check", "Hold messages back at night"));
+  await type(field("Time zone"), "Asia/Shanghai");
+  await click(having(".wp-check", "Skip messages beyond a number"));
+  await click(having(".wp-form button", "Add an event"));
+  await type(labelled("Event 1"), "unsubscribed");
+  await stored("empty", (d) => {
+    assert.deepEqual(d.reentry, { policy: "never" });
+    assert.deepEqual([d.name, d.tags, d.quietHours, d.frequencyCap, d.exitOn], ["Birthdays", ["gifts", "生日"], { from: "21:00", to: "08:00", timezone: "Asia/Shanghai" }, { touchpoints: 3, per: "24h" }, [{ event: "unsubscribed" }]]);
+  });
+  await click(having(".wp-check", "Hold messages back at night"));
+  await stored("empty", (d) => assert.equal(d.quietHours, undefined));
 });
 
 test("another id is one everywhere, and what the server finds stands at its step", async () => {

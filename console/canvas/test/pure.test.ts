@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { complete, placeOf } from "../src/complete.ts";
 import { type Definition, definitionOf, parseJSON, reachable } from "../src/definition.ts";
 import { durationInWords, parseDuration } from "../src/duration.ts";
 import * as edit from "../src/edit.ts";
@@ -8,6 +9,9 @@ import { backEdges, compare, graph, startId } from "../src/graph.ts";
 import { layout, rounded, steps } from "../src/layout.ts";
 import { Live, taken } from "../src/live.ts";
 import { texts } from "../src/texts.ts";
+import { completeYAML } from "../src/yamlcomplete.ts";
+import { idsOf, placeOfPath, whereIs } from "../src/yamlpath.ts";
+import { spans } from "../src/highlight.ts";
 import { edgeLabel, percent, short, slotLabel, summary, title, typeName } from "../src/words.ts";
 
 const journey = (): Definition => ({
@@ -285,3 +289,114 @@ test("undo and redo; typing into one field is one step", () => {
 });
 
 test("the start marker is no node's id", () => assert.ok(!/^[A-Za-z0-9_-]+$/.test(startId)));
+
+const names = { fields: ["plan", "renewalDate"], touchpoints: ["hello"], event: true };
+// offered is what completes a text, and the text that the first of it makes.
+const offered = (language: "cel" | "liquid", before: string, has = names): string[] => complete(language, before, has)?.offers.map((o) => o.label) ?? [];
+const first = (language: "cel" | "liquid", before: string, has = names): string => {
+  const c = complete(language, before, has)!;
+  return before.slice(0, c.from) + (c.offers[0]!.apply ?? c.offers[0]!.label);
+};
+
+test("a condition is completed with what there is", () => {
+  assert.deepEqual(offered("cel", "").slice(0, 3), ["lead", "event", "touchpoints"]);
+  assert.ok(!offered("cel", "", { ...names, event: false }).includes("event"));
+  assert.ok(offered("cel", "lead.gender == 1 && lead.").includes("customFields"));
+  assert.deepEqual(offered("cel", "lead.customFields.").slice(0, 2), ["plan", "renewalDate"]);
+  assert.deepEqual(offered("cel", "touchpoints.").slice(0, 1), ["hello"]);
+  assert.deepEqual(offered("cel", "!touchpoints.hello.su").slice(0, 4), ["succeed", "httpStatus", "message", "attempts"]);
+  assert.equal(first("cel", "touchpoints.hello.su"), "touchpoints.hello.succeed");
+  assert.ok(offered("cel", "now.get").includes("getHours"));
+  assert.ok(offered("cel", "lead.name.").includes("startsWith"));
+  assert.deepEqual(offered("cel", "lead.name == 'lead."), []);
+  assert.deepEqual([offered("cel", "lead.region > 3"), offered("liquid", "{{ 1.")], [[], []]);
+  assert.ok(offered("cel", "lead.name == 'it' && lead.").length > 0);
+  assert.equal(first("cel", "lead.customFields.", { ...names, fields: ["it's"] }), "lead.customFields['it\\'s']");
+  assert.equal(first("cel", "touchpoints.", { ...names, touchpoints: ["a-b"] }), "touchpoints['a-b']");
+});
+
+test("a template is completed within its tags", () => {
+  assert.deepEqual(offered("liquid", "Hi lead."), []);
+  assert.deepEqual(offered("liquid", "Hi {{ "), ["lead", "touchpoints", "enrollment", "journey", "now", "today"]);
+  assert.ok(offered("liquid", "Hi {{ lead.").includes("company"));
+  assert.ok(offered("liquid", "{{ lead.name | def").includes("default"));
+  assert.ok(!offered("liquid", "{{ lead.name | def").includes("lead"));
+  assert.ok(offered("liquid", "{% el").includes("elsif") && offered("liquid", "{%- end").includes("endif"));
+  assert.ok(offered("liquid", "{% if lead.customFields.").includes("plan"));
+  assert.deepEqual(offered("liquid", "{{ lead.name }} and lead."), []);
+  assert.equal(offered("liquid", "{% assign first = 1 %}{{ ")[0], "first");
+  assert.equal(first("liquid", "{{ touchpoints.", { ...names, touchpoints: ["a-b"] }), "{{ touchpoints.a-b");
+});
+
+test("a problem names its place", () => {
+  assert.equal(placeOf("line 1, column 6: lead has no member", "lead.nmae"), 5);
+  assert.equal(placeOf("line 2, column 3: x", "😀\n😀ab"), 6);
+  assert.equal(placeOf("must be true or false, not string", "lead.name"), -1);
+  assert.equal(placeOf("line 9, column 1: x", "a"), -1);
+});
+
+test("parts of expressions have colours", () => {
+  const kinds = (language: "cel" | "liquid", text: string): string[] => spans(language, text).map((s) => `${s.kind} ${text.slice(s.from, s.to)}`);
+  assert.deepEqual(kinds("cel", "lead.x == 'a' && event.n in [1.5] // 2"), ["string 'a'", "keyword in", "number 1.5", "comment // 2"]);
+  assert.deepEqual(kinds("liquid", "1 {{ lead.name | default: 'x' }} {% if"), ["tag {{", "string 'x'", "tag }}", "tag {%", "keyword if"]);
+});
+
+const yaml = `name: Test
+start: hello
+nodes:
+  - id: hello
+    type: touchpoint
+    webhook: whk_1
+    params:
+      a.b: "Hi {{ lead.nmae }}"
+    next: check
+  - {id: check, type: branch, cases: [{when: "lead.x", next: hello}], otherwise: end}
+`;
+
+test("a path leads to its place in YAML", () => {
+  const at = (target: string): string => {
+    const p = placeOfPath(yaml, target);
+    return `${yaml.slice(0, p.from).split("\n").length} ${yaml.slice(p.from, p.to)}`;
+  };
+  assert.equal(at("name"), "1 Test");
+  assert.equal(at("nodes[0].params.a.b"), "8 Hi {{ lead.nmae }}");
+  assert.equal(at("nodes[1].cases[0].when"), "10 lead.x");
+  assert.equal(at("nodes[0].onFailure"), "4 id: hello");
+  assert.equal(at("nodes[1]"), "10 {id: check, type: branch, cases: [{when: \"lead.x\", next: hello}], otherwise: end}");
+  assert.equal(at("nodes[7].for"), "3 nodes:");
+  assert.equal(at("quietHours.from"), "1 name: Test");
+  assert.equal(at(""), "1 name: Test");
+  assert.equal(placeOfPath("", "name").from, 0);
+  assert.deepEqual(idsOf(yaml), { nodes: ["hello", "check"], touchpoints: ["hello"] });
+  assert.deepEqual(whereIs(yaml, yaml.indexOf("lead.x") + 5)?.path, ["nodes", 1, "cases", 0, "when"]);
+});
+
+test("YAML is completed by where it stands", () => {
+  const options = { webhooks: [{ id: "whk_1", name: "E-mail" }], journeys: [], events: ["buy"], fields: ["plan"], timezones: ["UTC"] };
+  // after completes a text at the place of ‸; first is what the first offer makes of its line.
+  const after = (text: string): string[] => completeYAML(text.replace("‸", ""), text.indexOf("‸"), options)?.offers.map((o) => o.label) ?? [];
+  const first = (text: string): string => {
+    const at = text.indexOf("‸");
+    const source = text.replace("‸", "");
+    const c = completeYAML(source, at, options)!;
+    return (source.slice(0, c.from) + (c.offers[0]!.apply ?? c.offers[0]!.label)).split("\n").at(-1)!;
+  };
+  assert.ok(after("na‸").includes("name"));
+  assert.ok(!after("name: x\n‸").includes("name"));
+  assert.equal(first("name: x\nnodes:\n  - id: a\n    type: delay\n    ‸"), "    label: ");
+  assert.deepEqual(after("nodes:\n  - id: a\n    type: delay\n    ‸"), ["label", "note", "for", "next"]);
+  assert.ok(after("nodes:\n  - i‸").includes("id"));
+  assert.ok(after("nodes:\n  - {id: a, type: ‸}").includes("waitForEvent"));
+  assert.equal(first("nodes:\n  - id: a\n    webhook: ‸"), "    webhook: whk_1");
+  assert.deepEqual(after("nodes:\n  - id: a\n    next: ‸\n  - id: b\n"), ["a", "b"]);
+  assert.deepEqual(after("nodes:\n  - id: a\n    type: waitForEvent\n    event: ‸"), ["buy"]);
+  assert.ok(after('nodes:\n  - id: a\n    type: branch\n    cases:\n      - when: "lead.‸"').includes("gender"));
+  assert.ok(!after('nodes:\n  - id: a\n    type: branch\n    cases:\n      - when: "‸"').includes("event"));
+  assert.ok(after("nodes:\n  - id: a\n    type: waitForEvent\n    when: ‸").includes("event"));
+  assert.ok(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: |\n        Hi {{ lead.‸\n").includes("company"));
+  assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: Hi ‸"), []);
+  assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      ‸"), []);
+  assert.deepEqual(after("reentry: {‸}"), ["policy", "every"]);
+  assert.deepEqual(after("nodes:\n  - weekdays: [‸]").slice(0, 2), ["mon", "tue"]);
+  assert.deepEqual(after("tags: [‸]"), []);
+});
