@@ -125,7 +125,7 @@ func (v *visit) launch() error {
 func controlLaunch(action string) func(*visit) error {
 	return func(v *visit) error {
 		id := v.r.PathValue("id")
-		if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, launchesPath+url.PathEscape(id)+"/"+action, nil, nil); err != nil {
+		if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, launchesPath+url.PathEscape(id)+"/"+action, v.controlBody(action), nil); err != nil {
 			return err
 		}
 		v.flash("ok", v.t("launches.done."+action))
