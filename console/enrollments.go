@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/url"
 	"regexp"
@@ -170,7 +169,7 @@ func (v *visit) pauseEnrollment() error  { return v.control("pause", nil) }
 func (v *visit) cancelEnrollment() error { return v.control("cancel", nil) }
 
 func (v *visit) resumeEnrollment() error {
-	return v.control("resume", map[string]string{"elapsedDelays": cmp.Or(v.r.PostFormValue("elapsedDelays"), "shift")})
+	return v.control("resume", v.controlBody("resume"))
 }
 
 func (v *visit) control(verb string, body any) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"waypost"
@@ -33,6 +34,7 @@ type errorPage struct {
 	Faults      []waypost.Detail // what the gateway said of fields
 	Again       bool             // the page tries again by itself
 	RequestID   string
+	Back        string // where the person came from, "" if that is not known
 }
 
 // statusGone is logged and counted for a request whose browser has gone, as nginx does.
@@ -80,6 +82,9 @@ func (v *visit) fail(err error) {
 			say(http.StatusBadGateway, v.t("errors.key.title"), v.t("errors.key.text"))
 		}
 	}
+	if from, err := url.Parse(v.r.Referer()); err == nil && from.Host == v.r.Host && from.Path != v.r.URL.Path {
+		p.Back = from.RequestURI()
+	}
 	// A form would be sent once more; that of a launch has a key, by which it launches once.
 	p.Again = p.Again && (v.r.Method == http.MethodGet || v.r.PostFormValue("key") != "")
 	v.log = append(v.log, slog.String("error", err.Error()))
@@ -105,6 +110,9 @@ func (v *visit) failScript(err error) {
 		v.status, said.Message = http.StatusForbidden, v.t("errors.refused.text")
 	} else if errors.Is(err, errSignIn) {
 		v.status, said.Message = http.StatusUnauthorized, v.t("signIn.title")
+	}
+	if v.status >= http.StatusInternalServerError {
+		said.Message += " (" + v.t("errors.request") + " " + v.id + ")"
 	}
 	v.log = append(v.log, slog.String("error", err.Error()))
 	v.w.Header().Set("Content-Type", "application/json")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -782,12 +783,20 @@ func fileName(name string) string {
 func controlJourney(action string, grant waypost.Grant) func(*visit) error {
 	return func(v *visit) error {
 		id := v.r.PathValue("id")
-		if err := v.gateway.do(v.r.Context(), grant, http.MethodPost, journeysPath+url.PathEscape(id)+"/"+action, nil, nil); err != nil {
+		if err := v.gateway.do(v.r.Context(), grant, http.MethodPost, journeysPath+url.PathEscape(id)+"/"+action, v.controlBody(action), nil); err != nil {
 			return err
 		}
 		v.flash("ok", v.t("journey.done."+action))
 		return v.redirect("/journeys/"+id, nil)
 	}
+}
+
+// controlBody is what a form says of a pause that ends; nil for any other action.
+func (v *visit) controlBody(action string) any {
+	if action != "resume" {
+		return nil
+	}
+	return map[string]string{"elapsedDelays": cmp.Or(v.r.PostFormValue("elapsedDelays"), "shift")}
 }
 
 func (v *visit) copyJourney() error {

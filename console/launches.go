@@ -80,6 +80,9 @@ type launchPage struct {
 // occurrencesShown is how many occurrences of a recurring launch its page lists.
 const occurrencesShown = "20"
 
+// beforeLaunch is how much is shown of what was before a launch, to compare with.
+const beforeLaunch = 6 * time.Hour
+
 func (v *visit) launch() error {
 	ctx := v.r.Context()
 	l, err := v.gateway.launch(ctx, v.r.PathValue("id"))
@@ -105,7 +108,7 @@ func (v *visit) launch() error {
 		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
 	}
 	if !l.StartedAt.IsZero() && j.ID != "" {
-		if data.Points, _, err = v.points(j.ID, l.StartedAt, url.Values{"version": {strconv.Itoa(l.Version)}}); err != nil {
+		if data.Points, _, err = v.points(j.ID, l.StartedAt.Add(-beforeLaunch), url.Values{"version": {strconv.Itoa(l.Version)}}); err != nil {
 			return err
 		}
 	}
@@ -121,7 +124,7 @@ func (v *visit) launch() error {
 func controlLaunch(action string) func(*visit) error {
 	return func(v *visit) error {
 		id := v.r.PathValue("id")
-		if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, launchesPath+url.PathEscape(id)+"/"+action, nil, nil); err != nil {
+		if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPost, launchesPath+url.PathEscape(id)+"/"+action, v.controlBody(action), nil); err != nil {
 			return err
 		}
 		v.flash("ok", v.t("launches.done."+action))

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ type tryPage struct {
 	Run         *dryRun
 	Trail       []trailItem
 	Line        timeLine
-	Lit         string // the nodes and edges of the path, for try.js
+	Span        time.Duration // of the line that the form has shown: it gets no shorter while one moves events on it
+	Lit         string        // the nodes and edges of the path, for try.js
 	Webhooks    names
 	Trial       *trial
 	Tried       string // the node whose message was sent as a test
@@ -250,6 +252,9 @@ func (v *visit) loadTry() (data tryPage, err error) {
 		StartAt: field{Name: "startAt", Label: v.t("try.startAt"), Type: "datetime-local", Value: form.Get("startAt"), Hint: v.t("try.startHint")},
 		Events:  eventRowsOf(form), Tried: form.Get("send"),
 	}
+	if ms, err := strconv.ParseInt(form.Get("span"), 10, 64); err == nil {
+		data.Span = time.Duration(min(max(ms, 0), mostTried.Milliseconds())) * time.Millisecond
+	}
 	text := h.Journey.Draft
 	if !data.Draft {
 		if text, err = v.definitionOf(ctx, h.Journey); err != nil {
@@ -450,6 +455,11 @@ type lineMark struct {
 	Row                  int // of an event
 }
 
+// layer is 0 of what is drawn first.
+func (m lineMark) layer() int {
+	return slices.Index([]string{"wait", "exit", "touchpoint", "event"}, m.Kind)
+}
+
 type lineTick struct{ X, Text string }
 
 // tickSteps are the times between two ticks, the shortest of which that has few enough is taken.
@@ -470,7 +480,7 @@ func (v *visit) timeLineOf(data tryPage) timeLine {
 	if last == 0 {
 		last = 24 * time.Hour
 	}
-	whole := last + last/10 // room behind the end, to drop something there
+	whole := max(last+last/10, data.Span) // room behind the end, to drop something there
 	share := func(d time.Duration) string {
 		return strconv.FormatFloat(100*float64(d)/float64(whole), 'f', 3, 64) + "%"
 	}
@@ -490,6 +500,8 @@ func (v *visit) timeLineOf(data tryPage) timeLine {
 			line.Marks = append(line.Marks, lineMark{Kind: "event", X: share(after), Title: row.Name + ", " + v.t("try.after", "span", v.span(after)), Row: i})
 		}
 	}
+	// Waits stand behind what happens at their ends.
+	slices.SortStableFunc(line.Marks, func(a, b lineMark) int { return cmp.Compare(a.layer(), b.layer()) })
 	step := tickSteps[len(tickSteps)-1]
 	for _, s := range slices.Backward(tickSteps) {
 		if whole/s <= mostTicks {

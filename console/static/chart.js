@@ -46,7 +46,7 @@ async function draw(place) {
       padding: [12, 8, 0, 0],
       cursor: { y: false, points: { size: 7 } },
       legend: { live: true },
-      scales: { x: { range: bars ? (u, low, high) => [low - every / 2, high + every / 2] : undefined }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 4)] } },
+      scales: { x: { range: bars || times.length === 1 ? (u, low, high) => [low - every / 2, high + every / 2] : undefined }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 4)] } },
       axes: [
         { ...axis, grid: { show: false }, space: 72, size: 28, values: (u, all) => all.map((s) => time.format(s * 1000)) },
         { ...axis, size: 52, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7], values: (u, all) => all.map((n) => whole.format(n)) },

@@ -39,8 +39,11 @@ function light() {
   const path = JSON.parse(document.getElementById("run").dataset.lit || "null");
   document.getElementById("canvas").classList.toggle("lit", Boolean(path));
   const all = path ? [...path.nodes.map((id) => ["node", id]), ...path.edges.map((id) => ["edge", id])] : [];
-  const rule = (kind, id) => `#canvas.lit .react-flow__${kind}[data-id="${CSS.escape(id)}"]`;
-  lit.replaceSync(all.map(([kind, id]) => `${rule(kind, id)} { opacity: 1; }${kind === "edge" ? ` ${rule(kind, id)} .react-flow__edge-path { stroke: var(--accent); stroke-width: 2.5; }` : ` ${rule(kind, id)} > * { border-color: var(--accent); }`}`).join("\n"));
+  const looks = {
+    edge: (rule) => `${rule} { opacity: 1; } ${rule} .react-flow__edge-path { stroke: var(--accent); stroke-width: 2.5; }`,
+    node: (rule) => `${rule} .wp-step { border: 1.5px solid var(--accent); background: var(--accent-soft); } ${rule} .wp-step-title { color: var(--text); font-weight: 600; } ${rule} .wp-step-icon { opacity: 1; }`,
+  };
+  lit.replaceSync(all.map(([kind, id]) => looks[kind](`#canvas.lit .react-flow__${kind}[data-id="${CSS.escape(id)}"]`)).join("\n"));
 }
 
 // add puts a row for an event, at a time in milliseconds from the start on.
@@ -79,7 +82,7 @@ form.addEventListener("click", (event) => {
     run();
   }
   const chip = event.target.closest("[data-drop-event]");
-  if (chip) add(chip.dataset.dropEvent, span() / 2);
+  if (chip) add(chip.dataset.dropEvent, span() / 4);
 });
 
 // A chip is dragged onto the time line.

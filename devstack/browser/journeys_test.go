@@ -137,15 +137,6 @@ func TestPauseJourney(t *testing.T) {
 	follow(t, p, `document.querySelector("form[action$=resume]").requestSubmit()`, "[data-dialog=pause]")
 }
 
-// A dry run shows the path and the messages of a lead.
-func TestTry(t *testing.T) {
-	t.Parallel()
-	p := browser.Open(t, resolve(t, "{Anniversary}")+"/try?leadsId=5", browser.Look{})
-	if text := p.Text("main"); !strings.Contains(text, "Gift or discount") || !strings.Contains(text, `"journeyName": "Anniversary"`) {
-		t.Errorf("it shows\n%s", text)
-	}
-}
-
 // What names hold is text.
 func TestHostileName(t *testing.T) {
 	t.Parallel()

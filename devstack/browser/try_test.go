@@ -1,0 +1,294 @@
+package browser_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"waypost/devstack/browser"
+)
+
+// reminded publishes a journey that waits two days for a purchase of more than 100, and then reminds.
+func reminded(t *testing.T, name string) (journey, hook string) {
+	t.Helper()
+	api := browser.API(t)
+	hook = api.Webhook("Mail of "+name, api.Receiver+"/mail")
+	hello := touchpoint("hello", hook)
+	hello["next"], hello["params"] = "bought", browser.Object{"text": "Hello {{ lead.name }}, {{ lead.customFields.plan }}"}
+	remind := touchpoint("remind", hook)
+	remind["params"], remind["label"] = browser.Object{"text": "{{ lead.name }}, your cart waits"}, "Remind"
+	journey = api.Journey(name, hello, browser.Object{"id": "bought", "type": "waitForEvent", "event": "bought_it", "when": "event.amount > 100", "timeout": "48h", "next": "end", "onTimeout": "remind"}, remind, exit)
+	return journey, hook
+}
+
+// texts are those of all elements.
+func texts(p *browser.Page, selector string) string {
+	p.Until(fmt.Sprintf("document.querySelector(%q)", selector))
+	return browser.Eval[string](p, fmt.Sprintf("[...document.querySelectorAll(%q)].map((e) => e.textContent.trim()).join(\"|\")", selector))
+}
+
+// A lead is found by its name. An event is dropped on the time line, moved, and given properties:
+// each time the run is made again, the path is told and lit up on the canvas.
+func TestTryWithEvents(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey, hook := reminded(t, "Tried")
+	lead := api.Lead(browser.Object{"name": "Zebedee Quill", "externalId": "tried-1", "customFields": browser.Object{"plan": "<b>pro</b>"}})
+	p := browser.Open(t, "/journeys/"+journey+"/try", browser.Look{})
+	p.Do(chromedp.SendKeys(chromedp.CSS("#field-leadsId"), "zebed"), chromedp.WaitVisible(chromedp.CSS("#found-leads [data-id]")))
+	if got := p.Text("#found-leads"); !strings.Contains(got, "Zebedee Quill") || !strings.Contains(got, "tried-1") {
+		t.Errorf("found %q", got)
+	}
+	p.Keys("\u0301") // arrow down
+	if got := browser.Eval[string](p, `document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).dataset.id`); got != fmt.Sprint(lead) {
+		t.Errorf("chosen by keys is %s", got)
+	}
+	p.Do(chromedp.Click(chromedp.CSS("#found-leads [data-id]")))
+	shows(t, p, "#told .trail", "Remind")
+	shows(t, p, "[data-name]", "Zebedee Quill")
+	if got := texts(p, "#told .trail li"); !strings.Contains(got, "2 days") || !strings.Contains(got, "Time was over") {
+		t.Errorf("the path is %s", got)
+	}
+	if got := texts(p, "#told .message dd"); got != "Hello Zebedee Quill, <b>pro</b>|Zebedee Quill, your cart waits" {
+		t.Errorf("the messages are %s", got)
+	}
+	lit := func(id string) string {
+		return `((e) => e && getComputedStyle(e).borderTopStyle === "solid")(document.querySelector('.react-flow__node[data-id="` + id + `"] .wp-step'))`
+	}
+	p.Do(chromedp.Click(chromedp.CSS("#canvas .wp-tools button:nth-of-type(3)"))) // all of it
+	p.Until(lit("remind"))
+
+	// A chip that is dropped: the definition's event comes first. The middle of the line is past a day.
+	p.Script(`{
+		const chip = document.querySelector("[data-drop-event=bought_it]"), line = document.getElementById("time-line"), box = line.getBoundingClientRect();
+		const data = new DataTransfer(), at = {bubbles: true, cancelable: true, dataTransfer: data, clientX: box.left + box.width / 4, clientY: box.top + 20};
+		chip.dispatchEvent(new DragEvent("dragstart", at));
+		line.dispatchEvent(new DragEvent("dragover", at));
+		line.dispatchEvent(new DragEvent("drop", at));
+	}`)
+	shows(t, p, "#told .trail", "bought_it")
+	if got := texts(p, "#told .trail .strong"); got != "hello|bought|bought_it|Remind|end" {
+		t.Errorf("without properties the way is %s", got)
+	}
+	p.Do(chromedp.SendKeys(chromedp.CSS("[data-events] textarea"), "amount = 120"))
+	p.Until(`!document.querySelector("#told .trail").textContent.includes("Remind")`)
+	p.Until(lit("end") + " && !(" + lit("remind") + ")")
+	if got := texts(p, "#told .trail li"); !strings.Contains(got, "The event came") {
+		t.Errorf("the path is %s", got)
+	}
+	p.Accessible("target-size") // marks of a picture; the rows beside say the same
+	p.Screenshot("try-event")
+
+	// Moved behind the wait, it is too late.
+	box := browser.Eval[[]float64](p, `(() => { const b = document.querySelector(".mark.event path").getBoundingClientRect(), l = document.getElementById("time-line").getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2, l.right] })()`)
+	p.Script(fmt.Sprintf(`{
+		const mark = document.querySelector(".mark.event path");
+		mark.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true, clientX: %f, clientY: %f}));
+		window.dispatchEvent(new PointerEvent("pointermove", {clientX: %[3]f}));
+		window.dispatchEvent(new PointerEvent("pointerup", {clientX: %[3]f}));
+	}`, box[0], box[1], box[2]-2))
+	shows(t, p, "#told .trail .late", "too late")
+	p.Until(lit("remind"))
+
+	// A receiver that refuses, and a fault of an event, which is told in words.
+	p.Script(`document.querySelector("details:has([name=fails]) summary").click()`)
+	p.Do(chromedp.Click(chromedp.CSS("[name=fails][value=hello]")))
+	shows(t, p, "#told .trail .failed", "Not delivered")
+	p.Script(`{ const name = document.querySelector("[data-events] [name='event.name']"); name.value = "no name!"; name.dispatchEvent(new Event("input", {bubbles: true})) }`)
+	shows(t, p, "#run .problem-list", "Event 1 no name!")
+	p.Do(chromedp.Click(chromedp.CSS("[data-drop-row]")))
+	p.Until(`!document.querySelector("#run .problem-list")`)
+	if n := len(api.Items("/v1/deliveries?webhookId=" + hook)); n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+}
+
+// A lead is invented, also where there are no scripts to help.
+func TestTryInvented(t *testing.T) {
+	t.Parallel()
+	journey, _ := reminded(t, "Invented")
+	p := browser.Open(t, "/journeys/"+journey+"/try", browser.Look{})
+	p.Do(chromedp.Click(chromedp.CSS("[name=who][value=invented]")), chromedp.WaitVisible(chromedp.CSS("#field-name")))
+	shows(t, p, "#told", "Hello Ada Lovelace")
+	p.Do(chromedp.SetValue(chromedp.CSS("#field-name"), hostile), chromedp.SetValue(chromedp.CSS("[name='customFields.name']"), "plan"), chromedp.SetValue(chromedp.CSS("[name='customFields.value']"), "free"))
+	click(t, p, ".submit-try .primary", "#told .trail")
+	if got := texts(p, "#told .message dd"); !strings.HasPrefix(got, "Hello <script>alert(1)</script> ") || !strings.Contains(got, ", free|<script>alert(1)</script> ") {
+		t.Errorf("the messages are %q", got)
+	}
+	if here := browser.Eval[string](p, "location.href"); strings.Contains(here, "script") {
+		t.Errorf("the address has the lead: %s", here)
+	}
+	p.Do(chromedp.SetValue(chromedp.CSS("#field-email"), "no address"))
+	click(t, p, ".submit-try .primary", "#run .problem-list")
+	shows(t, p, "#run .problem-list", "E-mail")
+	p.Accessible("target-size")
+}
+
+// One message is sent as a test, after a question: the receiver gets it, and nothing else changes.
+func TestSendTest(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey, hook := reminded(t, "Tested")
+	lead := api.Lead(browser.Object{"name": "Tess Ting"})
+	p := browser.Open(t, fmt.Sprint("/journeys/", journey, "/try?leadsId=", lead), browser.Look{})
+	p.Do(chromedp.Click(chromedp.CSS("[data-dialog='send-1']")), chromedp.WaitVisible(chromedp.CSS("#send-1")))
+	shows(t, p, "#send-1", "“Remind” is rendered for the lead above and sent through Mail of Tested")
+	p.Accessible("target-size")
+	p.Screenshot("try-send-ask")
+	click(t, p, "#send-1 .primary", "#run .note.ok")
+	shows(t, p, "#run .note.ok", "Remind: The receiver took the test message.")
+	shows(t, p, "#told .trail", "Remind") // it is tried as before
+	p.Screenshot("try-sent")
+	entries := api.Items("/v1/audit?target=" + journey)
+	if first := entries[0].(browser.Object); first["action"] != "journey.test" || first["after"].(browser.Object)["nodeId"] != "remind" {
+		t.Errorf("the audit log begins with %v", first)
+	}
+
+	// Any other one, through a receiver that is away.
+	api.Do("PATCH", "/v1/webhooks/"+hook, browser.Object{"url": "http://127.0.0.1:1/gone"})
+	p.Do(chromedp.SetValue(chromedp.CSS("#field-any"), "hello"), chromedp.Click(chromedp.CSS("[data-dialog='send-any']")), chromedp.WaitVisible(chromedp.CSS("#send-any")))
+	click(t, p, "#send-any .primary", "#run .note.bad")
+	shows(t, p, "#run .note.bad", "Network error")
+	if n := len(api.Items("/v1/deliveries?webhookId="+hook)) + len(api.Items("/v1/enrollments?journeyId="+journey)); n != 0 {
+		t.Errorf("%d things are stored", n)
+	}
+}
+
+// The forecast is plotted, with its numbers in a table.
+func TestForecastIsPlotted(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t, resolve(t, "{Anniversary}")+"/forecast?draft=false", browser.Look{})
+	p.Until(`document.querySelector(".chart canvas")`)
+	p.Do(chromedp.Click(chromedp.CSS(".numbers summary")))
+	if got := texts(p, "#forecast-table th"); !strings.HasPrefix(got, "Day (UTC)|") || !strings.Contains(got, "SMS gateway") {
+		t.Errorf("the table has %s", got)
+	}
+	sums := browser.Eval[[]int](p, `[...document.querySelectorAll("#forecast-table tbody tr")].map((row) => [...row.querySelectorAll("[data-n]")].reduce((sum, cell) => sum + Number(cell.dataset.n), 0))`)
+	total := 0
+	for _, n := range sums {
+		total += n
+	}
+	if total == 0 {
+		t.Error("nothing is forecast")
+	}
+	p.Accessible()
+	p.Screenshot("forecast-table")
+}
+
+// People who wait move to a new version, after it was said how many those are; who cannot stays.
+func TestMigration(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	hook := api.Webhook("Slow", "http://127.0.0.1:1/slow")
+	api.Do("PATCH", "/v1/webhooks/"+hook, browser.Object{"retry": browser.Object{"schedule": []string{"1h"}, "maxAttempts": 9}})
+	nodes := func(wait string) []browser.Object {
+		return []browser.Object{
+			{"id": "choose", "type": "branch", "cases": []browser.Object{{"when": "lead.region == 1", "next": "mail"}, {"when": "lead.region == 2", "next": "gone"}}, "otherwise": "rest"},
+			{"id": "rest", "type": "delay", "for": wait, "label": "A rest", "next": "end"}, {"id": "gone", "type": "delay", "for": "90h", "label": "A long rest", "next": "end"},
+			touchpoint("mail", hook), exit,
+		}
+	}
+	journey := api.Journey("Migrated", nodes("72h")...)
+	for _, region := range []int{1, 2, 3, 3, 3} {
+		api.Enroll(journey, api.Lead(browser.Object{"name": "Migrant", "region": region}))
+	}
+	api.Await("/v1/enrollments?journeyId="+journey+"&status=waiting", 4)
+	api.Await("/v1/deliveries?webhookId="+hook+"&status=retrying", 1)
+	next := nodes("24h")
+	next[0]["cases"] = next[0]["cases"].([]browser.Object)[:1]
+	api.Do("PUT", "/v1/journeys/"+journey, browser.Object{"name": "Migrated", "start": "choose", "nodes": append(next[:2], next[3:]...)})
+
+	p := browser.Open(t, "/journeys/"+journey+"/publish", browser.Look{})
+	if got := texts(p, "main tbody tr"); !strings.Contains(got, "3 can be moved") || !strings.Contains(got, "The step is gone: 1 who waits there") || !strings.Contains(got, "Cannot be moved") {
+		t.Errorf("who is affected: %s", got)
+	}
+	p.Accessible()
+	p.Screenshot("publish-affected")
+	p.Do(chromedp.Click(chromedp.CSS("[name=then]")))
+	click(t, p, "form.after .primary", "select[name='node.rest']")
+	if got := texts(p, "main tbody tr"); !strings.Contains(got, "begins anew") {
+		t.Errorf("what it means: %s", got)
+	}
+	p.Accessible()
+	p.Screenshot("migrate-form")
+	click(t, p, "button[value=review]", ".words")
+	if got := p.Text(".words"); got != "3 people from version 1 to version 2." {
+		t.Errorf("it says %q", got)
+	}
+	p.Accessible()
+	p.Screenshot("migrate-review")
+	click(t, p, "button[value=move]", "#moving")
+	shows(t, p, ".note.ok", "3 people were told to go on in version 2")
+	shows(t, p, "#moving .progress", "3 of 3") // by itself
+	shows(t, p, "#moving", "Gone over")
+	p.Accessible()
+	p.Screenshot("migrate-done")
+	api.Await("/v1/enrollments?journeyId="+journey+"&version=2&status=waiting", 3)
+	api.Await("/v1/enrollments?journeyId="+journey+"&version=1", 2)
+	p.Do(chromedp.Navigate(browser.Address(t) + "/journeys/" + journey + "/versions"))
+	click(t, p, "a[href$='/migrate?from=1']", "select[name='node.gone']")
+	if got := texts(p, "main tbody tr"); !strings.Contains(got, "The step is gone") {
+		t.Errorf("who is left: %s", got)
+	}
+	click(t, p, "button[value=review]", "button[value=review]") // nobody is chosen
+}
+
+// An audience is chosen by each of its filters, or as a list; the count says what each of them does.
+func TestLaunchAudience(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey, _ := reminded(t, "Audience")
+	mark := fmt.Sprint("aud-", time.Now().UnixNano())
+	lead := api.Lead(browser.Object{"name": "Audie Ence " + mark, "externalId": mark, "email": mark + "@example.com", "mobilePhone": []string{"13712345678"}, "gender": 2, "birthday": "1990-05-21", "customFields": browser.Object{"plan": "gold"}})
+	p := browser.Open(t, "/journeys/"+journey+"/launch", browser.Look{})
+	counts := func(n string) {
+		p.Until(`document.querySelector("#audience .stat-value").textContent === "` + n + `" && !document.querySelector("#audience[aria-busy]")`)
+	}
+	set := func(name, value string) {
+		p.Script(fmt.Sprintf(`{ const field = document.querySelector("[name=%s]"); field.value = %q; field.dispatchEvent(new Event("input", {bubbles: true})) }`, name, value))
+	}
+	for _, f := range []struct{ name, is, isNot string }{
+		{"externalId", mark, mark + "x"}, {"email", strings.ToUpper(mark) + "@example.com", "x" + mark + "@example.com"}, {"mobilePhone", "+86 137 1234 5678", "13712345679"}, {"name", "audie ence " + mark, "Ence"},
+	} {
+		set(f.name, f.isNot)
+		counts("0")
+		set(f.name, f.is)
+		counts("1")
+	}
+	shows(t, p, "#audience .sample", "Audie Ence")
+	set("gender", "1")
+	counts("0")
+	set("gender", "2")
+	counts("1")
+	set("birthday", "May")
+	shows(t, p, "#audience", "Birthday: ")
+	set("birthday", "--05-21")
+	counts("1")
+	set("updatedFrom", "2999-01-01")
+	counts("0")
+	set("updatedFrom", "2020-01-01")
+	set("field1", "plan")
+	set("value1", "gold")
+	counts("1")
+	p.Accessible()
+	p.Screenshot("launch-filters")
+	p.Do(chromedp.Click(chromedp.CSS("[name=who][value=list]")))
+	set("leadsIds", "1 Ada")
+	shows(t, p, "#audience", "“Ada” is no lead number")
+	set("leadsIds", fmt.Sprint(lead, ", 1\n2"))
+	counts("3")
+	p.Screenshot("launch-list")
+	click(t, p, "button[value=review]", ".words")
+	shows(t, p, ".words", "3 leads now")
+	p.Until(`document.querySelector(".chart canvas")`)
+	p.Accessible()
+	p.Screenshot("launch-review-forecast")
+	click(t, p, "button[value=launch]", "#launch")
+	api.Await("/v1/enrollments?journeyId="+journey, 3)
+	p.Until(`document.querySelector("#series .chart canvas")`)
+	p.Accessible()
+	p.Screenshot("launch-series")
+}
