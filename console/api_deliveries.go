@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +84,18 @@ type groupKey struct {
 	ErrorClass string `json:"errorClass"`
 	HTTPStatus int    `json:"httpStatus"`
 	WebhookID  string `json:"webhookId"`
+}
+
+// query are the filters that the deliveries of the group match.
+func (k groupKey) query() url.Values {
+	query := url.Values{"errorClass": {k.ErrorClass}}
+	if k.WebhookID != "" {
+		query.Set("webhookId", k.WebhookID)
+	}
+	if k.HTTPStatus != 0 {
+		query.Set("httpStatus", strconv.Itoa(k.HTTPStatus))
+	}
+	return query
 }
 
 // redelivery is a bulk redelivery with its progress.

@@ -123,13 +123,8 @@ func (v *visit) failures(filters filterBar) (groups []failureGroup, all again, e
 		if path.Get("status") == "" {
 			path.Set("status", string(waypost.DeliveryFailed)+","+string(waypost.DeliveryRetrying))
 		}
-		for _, query := range []url.Values{path, each} {
-			query.Set("errorClass", g.ErrorClass)
-			query.Set("webhookId", g.WebhookID)
-			if g.HTTPStatus != 0 {
-				query.Set("httpStatus", strconv.Itoa(g.HTTPStatus))
-			}
-		}
+		maps.Copy(path, g.query())
+		maps.Copy(each, g.query())
 		found := failureGroup{failureCount: g, Path: filters.at(path)}
 		found.Again.Count, found.Again.Filter = redeliverable[g.groupKey], each.Encode()
 		groups = append(groups, found)

@@ -22,7 +22,12 @@ type enrollmentPage struct {
 	More       bool // it has more deliveries
 	ParamsText string
 	May        bool // be paused, resumed or canceled
+
+	definition definition // of its version
 }
+
+// Title is what people call a node.
+func (p enrollmentPage) Title(id string) string { return p.definition.title(id) }
 
 // timelineStep is an entry of a timeline, in words.
 type timelineStep struct {
@@ -56,7 +61,7 @@ func (v *visit) enrollment() error {
 	if p.Lead, err = v.leadName(e.LeadsID); err != nil {
 		return err
 	}
-	if p.Steps, err = v.steps(e); err != nil {
+	if p.Steps, p.definition, err = v.steps(e); err != nil {
 		return err
 	}
 	live := 0
@@ -77,25 +82,35 @@ func paramsText(params json.RawMessage) string {
 	return ""
 }
 
-// steps tells a timeline in words, with the labels that the nodes have in their versions.
-func (v *visit) steps(e enrollmentDetail) ([]timelineStep, error) {
+// steps tells a timeline in words, with the labels that the nodes have in their versions. now is
+// the version that the enrollment is on.
+func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition, err error) {
 	definitions := map[int]definition{}
+	load := func(version int) (d definition, err error) {
+		d, known := definitions[version]
+		if !known {
+			published, err := v.gateway.version(v.r.Context(), e.JourneyID, version)
+			if err := unlessGone(err); err != nil {
+				return d, err
+			}
+			if d, err = define(published.Definition); err != nil {
+				return d, err
+			}
+			definitions[version] = d
+		}
+		return d, nil
+	}
+	if now, err = load(e.Version); err != nil {
+		return nil, now, err
+	}
 	version := e.Version
 	if len(e.Timeline) > 0 {
 		version = e.Timeline[0].Version
 	}
-	var steps []timelineStep
 	for _, t := range e.Timeline {
-		d, known := definitions[t.Version]
-		if !known {
-			published, err := v.gateway.version(v.r.Context(), e.JourneyID, t.Version)
-			if err := unlessGone(err); err != nil {
-				return nil, err
-			}
-			if d, err = define(published.Definition); err != nil {
-				return nil, err
-			}
-			definitions[t.Version] = d
+		d, err := load(t.Version)
+		if err != nil {
+			return nil, now, err
 		}
 		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
 		s.Why, s.Raw = v.why(t)
@@ -104,7 +119,7 @@ func (v *visit) steps(e enrollmentDetail) ([]timelineStep, error) {
 		}
 		steps = append(steps, s)
 	}
-	return steps, nil
+	return steps, now, nil
 }
 
 var stepTones = map[string]string{

@@ -368,11 +368,7 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "groupBy": {waypost.GroupErrorClass + "," + waypost.GroupHTTPStatus},
 		})
 		for _, g := range groups {
-			path := c.Paths["deliveries"] + "&status=failed,retrying&errorClass=" + url.QueryEscape(g.ErrorClass)
-			if g.HTTPStatus != 0 {
-				path += "&httpStatus=" + strconv.Itoa(g.HTTPStatus)
-			}
-			c.Groups = append(c.Groups, failureGroup{failureCount: g, Path: path})
+			c.Groups = append(c.Groups, failureGroup{failureCount: g, Path: c.Paths["deliveries"] + "&status=failed,retrying&" + g.query().Encode()})
 		}
 		return err
 	})

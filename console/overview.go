@@ -14,11 +14,11 @@ import (
 type overviewPage struct {
 	Journeys  names // all of them, for their names
 	Running   []journeyRow
-	Launches  []launch // that run, wait for their time, or are paused
+	Launches  []launch // that run, wait for their time, or are paused, then others of today
 	Today     int      // launches that were made today
 	Standing  int64
-	Waiting   []failureCount // held back, or to be tried again
-	Failing   []failureCount // of the last hour
+	Waiting   []failureGroup // held back, or to be tried again
+	Failing   []failureGroup // of the last hour
 	Down      []downWebhook
 	Webhooks  names
 	Hours     []interval // of the last day, the newest first
@@ -26,6 +26,7 @@ type overviewPage struct {
 	Failed    int
 	Nothing   bool         // there is no journey yet
 	Active    []journeyRow // as many as the page asks for
+	More      bool         // there are more
 }
 
 // downWebhook is a webhook that takes no messages now.
@@ -61,6 +62,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	byStatus := make([]list[launch], 3)
 	var newest list[launch]
 	waiting := make([][]failureCount, 2)
+	var failing []failureCount
 	calls := []func() error{
 		func() (err error) {
 			data.Journeys, err = v.gateway.journeyNames(ctx)
@@ -79,7 +81,7 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 			return err
 		},
 		func() (err error) {
-			data.Failing, err = v.gateway.groupDeliveries(ctx, url.Values{"status": {"failed"}, "from": {hourAgo}})
+			failing, err = v.gateway.groupDeliveries(ctx, url.Values{"status": {"failed"}, "from": {hourAgo}})
 			return err
 		},
 	}
@@ -102,14 +104,19 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 	for _, l := range byStatus {
 		data.Launches = append(data.Launches, l.Items...)
 	}
-	data.Launches = data.Launches[:min(len(data.Launches), launchesShown)]
+	data.More = active.NextCursor != ""
 	year, month, day := now.In(v.chosen.Zone).Date()
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, v.chosen.Zone)
 	for _, l := range newest.Items {
-		if !l.CreatedAt.Before(midnight) {
-			data.Today++
+		if l.CreatedAt.Before(midnight) {
+			continue
+		}
+		data.Today++
+		if !slices.ContainsFunc(data.Launches, func(shown launch) bool { return shown.LaunchID == l.LaunchID }) {
+			data.Launches = append(data.Launches, l)
 		}
 	}
+	data.Launches = data.Launches[:min(len(data.Launches), launchesShown)]
 	sums := map[string]*failureCount{}
 	for _, groups := range waiting {
 		for _, g := range groups {
@@ -120,14 +127,18 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 		}
 	}
 	for _, g := range sums {
-		data.Waiting = append(data.Waiting, *g)
+		data.Waiting = append(data.Waiting, failureGroup{failureCount: *g, Path: "/deliveries?status=retrying,deferred&webhookId=" + url.QueryEscape(g.WebhookID)})
 	}
-	largest := func(a, b failureCount) int {
+	slices.SortFunc(data.Waiting, func(a, b failureGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.WebhookID, b.WebhookID))
-	}
-	slices.SortFunc(data.Waiting, largest)
+	})
 	data.Waiting = data.Waiting[:min(len(data.Waiting), groupsShown)]
-	data.Failing = data.Failing[:min(len(data.Failing), groupsShown)]
+	for _, g := range failing[:min(len(failing), groupsShown)] {
+		query := g.query()
+		query.Set("status", string(waypost.DeliveryFailed))
+		query.Set("from", hourAgo)
+		data.Failing = append(data.Failing, failureGroup{failureCount: g, Path: "/deliveries?" + query.Encode()})
+	}
 	return data, v.loadOverviewNumbers(ctx, &data, active.Items, now)
 }
 

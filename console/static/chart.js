@@ -1,6 +1,6 @@
 // Charts of series: <div data-chart="ID of a table"> draws the columns of the table that have
 // data-tone, by uPlot: as lines, or as data-kind says, as bars beside or on top of each other. The table stays: it has the same numbers for those who cannot see a chart.
-import { color } from "./color.js";
+import { color, locale, quiet, timesOf } from "./color.js";
 
 const files = new URL("./uplot/", import.meta.url);
 let library; // the promise that uPlot is there
@@ -13,8 +13,6 @@ function load() {
   });
   return library;
 }
-
-const locale = document.documentElement.lang === "zh-CN" ? "zh-CN" : "en-GB";
 
 async function draw(place) {
   const table = document.getElementById(place.dataset.chart);
@@ -32,8 +30,7 @@ async function draw(place) {
   const data = [times, ...(stack ? numbers.map((_, k) => times.map((_, row) => numbers.slice(k).reduce((sum, one) => sum + one[row], 0))) : numbers)];
   const uPlot = await load();
   const every = times.length > 1 ? times[1] - times[0] : 3600;
-  const time = new Intl.DateTimeFormat(locale, every >= 86400 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
-  const full = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: every >= 86400 ? undefined : "short" });
+  const time = timesOf(every);
   const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
   const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
   const bars = stack || place.dataset.kind === "bars";
@@ -46,13 +43,14 @@ async function draw(place) {
       padding: [12, 8, 0, 0],
       cursor: { y: false, points: { size: 7 } },
       legend: { live: true },
+      hooks: quiet,
       scales: { x: { range: bars || times.length === 1 ? (u, low, high) => [low - every / 2, high + every / 2] : undefined }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 4)] } },
       axes: [
-        { ...axis, grid: { show: false }, space: 72, size: 28, values: (u, all) => all.map((s) => time.format(s * 1000)) },
+        { ...axis, grid: { show: false }, space: 72, size: 28, values: (u, all) => all.map(time.short) },
         { ...axis, size: 52, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7], values: (u, all) => all.map((n) => whole.format(n)) },
       ],
       series: [
-        { label: table.querySelector("thead th").textContent, value: (u, s) => (s === null ? "–" : full.format(s * 1000)) },
+        { label: table.querySelector("thead th").textContent, value: (u, s) => time.whole(s) },
         ...columns.map(({ label, tone }, k) => ({
           label,
           stroke: color(tone),

@@ -5,6 +5,9 @@ import { live } from "./live.js";
 writeTimes(document);
 live();
 
+// Where the places are a row that scrolls, at phone width, the one that is shown is in sight.
+document.querySelector(".places a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // One menu is open at a time; a click elsewhere and Escape close it.
 const menus = () => document.querySelectorAll("details[data-menu][open]");
 document.addEventListener("click", (event) => {
