@@ -16,6 +16,8 @@ type ForecastOptions struct {
 	Days  int       // calendar days, the first is Start's: 1 to 366, 30 if 0
 	// Location is where the days begin and end; nil is UTC.
 	Location *time.Location
+	// Unwanted is as in SimulateOptions.
+	Unwanted func(webhookID string, lead waypost.Lead) (reason string)
 }
 
 // Outlook is what a journey will send to some leads.
@@ -29,7 +31,7 @@ type Outlook struct {
 type OutlookDay struct {
 	Date        string         `json:"date"`        // 2026-12-31
 	Touchpoints map[string]int `json:"touchpoints"` // by the webhook's id
-	Skipped     int            `json:"skipped"`     // by the frequency cap
+	Skipped     int            `json:"skipped"`     // see waypost.SkipReasons
 }
 
 // Forecast simulates a journey for leads that all enroll at the start, and counts
@@ -55,7 +57,7 @@ func Forecast(ctx context.Context, d *Definition, leads iter.Seq2[Facts, error],
 		if err != nil {
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
-		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, quick: true})
+		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, Unwanted: o.Unwanted, quick: true})
 		if err != nil {
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
