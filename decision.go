@@ -22,5 +22,18 @@ const (
 // SkipReasons lists them.
 var SkipReasons = []string{SkipFrequencyCap, SkipConsent, SkipSuppressed}
 
+// ExplainSkip says a reason in words; "" for anything else.
+func ExplainSkip(reason string) string {
+	switch reason {
+	case SkipFrequencyCap:
+		return "not sent: the lead had got as many messages as the journey allows"
+	case SkipConsent:
+		return "not sent: the lead has not agreed to the channel, which the webhook requires"
+	case SkipSuppressed:
+		return "not sent: the lead is suppressed in the channel"
+	}
+	return ""
+}
+
 // DeferQuietHours is the reason of a touchpoint that goes out when quiet hours end.
 const DeferQuietHours = "quietHours"

@@ -141,6 +141,20 @@ func (w *Webhook) SigningSecrets(at time.Time) []string {
 	return secrets
 }
 
+// Unwanted says why a touchpoint must not be sent to a lead, which is suppressed in the channel
+// or not; "" if it may be.
+func (w *Webhook) Unwanted(lead *LeadFields, suppressed bool) (reason string) {
+	switch {
+	case w.Channel == "":
+		return ""
+	case suppressed:
+		return SkipSuppressed
+	case w.RequiresConsent && !lead.Agrees(w.Channel):
+		return SkipConsent
+	}
+	return ""
+}
+
 // BasicAuth is the user name and password that a webhook's requests carry. The
 // password is stored encrypted and never answered.
 type BasicAuth struct {

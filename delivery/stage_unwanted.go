@@ -47,5 +47,5 @@ func (i Item) aboutLead() bool { return i.LeadsID != 0 }
 // is found to be so later.
 func (r *run) unwanted(it *item) bool {
 	lead, there := r.briefing.Leads[it.LeadsID]
-	return there && (r.briefing.Suppressed[it.LeadsID] || r.hook.RequiresConsent && !lead.Agrees(r.hook.Channel))
+	return there && r.hook.Unwanted(&lead.LeadFields, r.briefing.Suppressed[it.LeadsID]) != ""
 }

@@ -95,6 +95,9 @@ func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs, GaveUp: gaveUp,
 	}
+	if skipped := waypost.ExplainSkip(r.DeferredReason); skipped != "" && r.Status == waypost.DeliveryCanceled {
+		d.Message = skipped
+	}
 	if isSubscription(r.EnrollmentID) {
 		d.SubscriptionID, d.EnrollmentID = r.EnrollmentID, ""
 	}

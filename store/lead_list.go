@@ -46,17 +46,17 @@ const (
 	maxExports = 4
 	// exportWait is how long one waits for another to end.
 	exportWait = 3 * time.Second
-	// maxFieldNames bounds the custom fields that an export names in its first row.
+	// maxFieldNames bounds the custom fields and consents that an export names in its first row.
 	maxFieldNames = 2000
 )
 
 // ExportLeads calls each for every lead of the scope that matches, in the order of
 // q.Sort; q.Page does not count. All of them are of one moment. Before the first
-// one, begin (unless nil) gets the names of the custom fields that occur, sorted. It
+// one, begin (unless nil) gets the names of exportNames. It
 // ends with the first error of begin, of each or of ctx. At most four exports of a
 // process run at a time: others are ServiceUnavailable after some seconds. With begin,
-// leads with more than 2,000 different custom fields are UnprocessableEntity.
-func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) (err error) {
+// leads with more than 2,000 different ones are UnprocessableEntity.
+func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error) (err error) {
 	defer wrap(&err, "export leads")
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 	defer release()
 	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if begin != nil {
-			names, err := s.customFields(ctx, tx, walk)
+			names, err := s.exportNames(ctx, tx, walk)
 			if err != nil {
 				return err
 			}
@@ -112,34 +112,47 @@ func (s *Store) exportSlot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// customFields returns the names of the custom fields of a walk's leads. The
-// databases' own JSON functions refuse texts that JSON allows.
-func (s *Store) customFields(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
+// exportNames returns the members of a walk's leads that each lead names: customFields.NAME
+// and consents.CHANNEL. The databases' own JSON functions refuse texts that JSON allows.
+func (s *Store) exportNames(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
 	w.order = leadOrder{} // as the leads lie
-	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields").Where("l.custom_fields IS NOT NULL").OrderExpr("l.leads_id").Rows(ctx)
+	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields", "consents").
+		Where("(l.custom_fields IS NOT NULL OR l.consents IS NOT NULL)").OrderExpr("l.leads_id").Rows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]struct{}{}
-	var column sql.RawBytes
-	var fields map[string]json.RawMessage
+	custom, consents := map[string]struct{}{}, map[string]struct{}{}
+	var columns [2]sql.RawBytes
+	var members map[string]json.RawMessage
 	err = scanAll(rows, func(rows *sql.Rows) error {
-		clear(fields)
-		if err := rows.Scan(&column); err != nil {
+		if err := rows.Scan(&columns[0], &columns[1]); err != nil {
 			return err
 		}
-		if err := json.Unmarshal(column, &fields); err != nil {
-			return fmt.Errorf("decode custom fields: %w", err)
+		for i, names := range []map[string]struct{}{custom, consents} {
+			if columns[i] == nil {
+				continue
+			}
+			clear(members)
+			if err := json.Unmarshal(columns[i], &members); err != nil {
+				return fmt.Errorf("decode custom fields or consents: %w", err)
+			}
+			for name := range members {
+				names[name] = struct{}{}
+			}
 		}
-		for name := range fields {
-			names[name] = struct{}{}
-		}
-		if len(names) > maxFieldNames {
-			return waypost.Errorf(waypost.CodeUnprocessableEntity, "format", "these leads have more than %d different custom fields, too many for columns; export them as ndjson", maxFieldNames)
+		if len(custom)+len(consents) > maxFieldNames {
+			return waypost.Errorf(waypost.CodeUnprocessableEntity, "format", "these leads have more than %d different custom fields and consents, too many for columns; export them as ndjson", maxFieldNames)
 		}
 		return nil
 	})
-	return slices.Sorted(maps.Keys(names)), err
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(custom)) {
+		names = append(names, "customFields."+name)
+	}
+	for _, channel := range slices.Sorted(maps.Keys(consents)) {
+		names = append(names, "consents."+channel)
+	}
+	return names, err
 }
 
 // leadSnapshot runs fn in a transaction that only reads, all of it of one moment.

@@ -95,7 +95,7 @@ func (t tallies) walk(journeyID string, at place, entries []waypost.TimelineEntr
 		case waypost.WhatFailed:
 			n.Failed += times
 		case waypost.WhatSkipped:
-			n.Skipped += times
+			n.Skip(e.Reason, times)
 		}
 		if e.Next != "" {
 			n.Took(e.Next, times)

@@ -105,14 +105,44 @@ func (s *Store) ListSuppressions(ctx context.Context, sc waypost.Scope, f waypos
 		q.Where("s.channel = ?", cleanText(f.Channel))
 	}
 	if f.LeadsID != 0 {
-		// By the unique keys: all suppressions might be read otherwise.
-		q.Where(`s.id IN (SELECT x.id FROM leads AS l JOIN suppressions AS x ON x.org = l.org AND x.stage = l.stage AND x.external_id = l.external_id WHERE l.leads_id = ?
-			UNION ALL SELECT x.id FROM leads AS l JOIN suppressions AS x ON x.org = l.org AND x.stage = l.stage AND x.email_folded = l.email_folded WHERE l.leads_id = ?
-			UNION ALL SELECT x.id FROM lead_phones AS p JOIN suppressions AS x ON x.org = p.org AND x.stage = p.stage AND x.mobile_phone = p.phone WHERE p.leads_id = ?)`,
-			f.LeadsID, f.LeadsID, f.LeadsID)
+		q.Where("s.id IN (SELECT id FROM ("+suppressionsOf+") AS x)", bun.List([]int64{f.LeadsID}), bun.List([]int64{f.LeadsID}), bun.List([]int64{f.LeadsID}))
 	}
 	err = q.Scan(ctx)
 	return mapped(rows, suppressionRow.suppression), err
+}
+
+// suppressionsOf selects the suppressions of leads by the keys of each kind of address: all
+// suppressions might be read otherwise. The leads are its parameter, three times.
+const suppressionsOf = `SELECT l.leads_id, s.id, s.channel FROM leads AS l JOIN suppressions AS s
+		ON s.org = l.org AND s.stage = l.stage AND s.external_id = l.external_id WHERE l.leads_id IN (?)
+	UNION SELECT l.leads_id, s.id, s.channel FROM leads AS l JOIN suppressions AS s
+		ON s.org = l.org AND s.stage = l.stage AND s.email_folded = l.email_folded WHERE l.leads_id IN (?)
+	UNION SELECT p.leads_id, s.id, s.channel FROM lead_phones AS p JOIN suppressions AS s
+		ON s.org = p.org AND s.stage = p.stage AND s.mobile_phone = p.phone WHERE p.leads_id IN (?)`
+
+// SuppressedChannels returns the channels that leads are suppressed in. Whoever asks knows
+// that the leads are theirs.
+func (s *Store) SuppressedChannels(ctx context.Context, leads []int64) (channels map[int64][]string, err error) {
+	defer wrap(&err, "look for suppressions")
+	channels = map[int64][]string{}
+	if len(leads) == 0 {
+		return channels, nil
+	}
+	var rows []struct {
+		LeadsID int64  `bun:"leads_id"`
+		ID      string `bun:"id"`
+		Channel string `bun:"channel"`
+	}
+	list := bun.List(distinct(leads))
+	if err := s.r.NewRaw(suppressionsOf+" ORDER BY leads_id, channel, id", list, list, list).Scan(ctx, &rows); err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if list := channels[row.LeadsID]; len(list) == 0 || list[len(list)-1] != row.Channel {
+			channels[row.LeadsID] = append(list, row.Channel)
+		}
+	}
+	return channels, nil
 }
 
 // DeleteSuppression deletes a suppression unless check (unless nil), which sees it as it is,

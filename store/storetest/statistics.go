@@ -372,6 +372,9 @@ func (tr *traveler) leaveNode(at time.Time, what string) {
 	from := tr.node
 	next := []string{"a", "w", "b", "", "w", "a", "b"}[(3*tr.visit+len(what)+int(tr.lead))%7]
 	tr.entry(at, from, what, next)
+	if what == waypost.WhatSkipped && tr.visit%4 > 0 {
+		tr.unrecorded[len(tr.unrecorded)-1].Reason = waypost.SkipReasons[tr.visit%4-1]
+	}
 	tr.deferred = false
 	switch next {
 	case "":
@@ -616,7 +619,7 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 				case waypost.WhatFailed:
 					n.Failed++
 				case waypost.WhatSkipped:
-					n.Skipped++
+					n.Skip(entry.Reason, 1)
 				}
 				if entry.Next != "" {
 					n.Took(entry.Next, 1)

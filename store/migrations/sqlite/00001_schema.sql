@@ -256,9 +256,9 @@ CREATE TABLE suppressions (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX suppressions_by_scope ON suppressions (org, stage, id);
 CREATE INDEX suppressions_by_channel ON suppressions (org, stage, channel, id);
-CREATE UNIQUE INDEX suppressions_by_phone ON suppressions (org, stage, channel, mobile_phone) WHERE mobile_phone IS NOT NULL;
-CREATE UNIQUE INDEX suppressions_by_email ON suppressions (org, stage, channel, email_folded) WHERE email_folded IS NOT NULL;
-CREATE UNIQUE INDEX suppressions_by_external ON suppressions (org, stage, channel, external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_phone ON suppressions (org, stage, mobile_phone, channel) WHERE mobile_phone IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_email ON suppressions (org, stage, email_folded, channel) WHERE email_folded IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_external ON suppressions (org, stage, external_id, channel) WHERE external_id IS NOT NULL;
 
 ---- subscriptions
 
