@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/segment"
 )
 
 // Store is the database. It is safe for concurrent use.
@@ -31,7 +32,8 @@ type Store struct {
 	together together // see enrollTogether
 
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
-	briefing string // see Briefing
+	segments *lru.Cache[string, *segment.Segment] // by their texts
+	briefing string                               // see Briefing
 
 	keys *waypost.Keyring
 	now  func() time.Time
@@ -47,8 +49,9 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 		return nil, err
 	}
 	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
+	segments, _ := lru.New[string, *segment.Segment](maxCompiled)
 	s := &Store{
-		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, keys: keys, now: now,
+		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, segments: segments, keys: keys, now: now,
 	}
 	if err := s.connect(loc); err != nil {
 		return nil, err

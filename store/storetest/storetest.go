@@ -63,6 +63,7 @@ func Run(t *testing.T, open Open) {
 		{"caps", capTests},
 		{"redeliveries", redeliveryTests},
 		{"subscriptions", subscriptionTests},
+		{"segments", segmentTests},
 		{"retention", retentionTests},
 		{"erasure", erasureTests},
 		{"lists", listTests},
