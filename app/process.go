@@ -203,6 +203,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Imports:        p.db,
 		Webhooks:       p.db,
 		Subscriptions:  p.db,
+		Segments:       p.db,
 		Breakers:       breakerStates{p.breakers},
 		Journeys:       p.db,
 		Enrollments:    p.enrolling,

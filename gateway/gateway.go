@@ -27,6 +27,7 @@ type Options struct {
 	Imports       Imports
 	Webhooks      Webhooks
 	Subscriptions Subscriptions
+	Segments      Segments
 	Breakers      Breakers
 	Journeys      Journeys
 	Enrollments   Enrollments

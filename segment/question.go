@@ -162,7 +162,7 @@ func (q questions) ofRecord(e ast.Expr, want bool) (c Cond, exact, ok bool) {
 	case journey.FnInSegment:
 		of := q.segments[needs.Segments[0]]
 		if c, exact = of.where, of.exact; !exact && !want {
-			c = never // anybody may be outside
+			return always, false, true // anybody may be outside
 		}
 	default:
 		return nil, false, false

@@ -38,9 +38,16 @@ func Compile(id string, whens map[string]string) (*Segment, error) {
 	c := compiler{whens: whens, done: map[string]*Segment{}}
 	s, err := c.compile(id)
 	if err != nil {
-		return nil, waypost.Errorf(waypost.CodeBadRequest, "when", "%s", err)
+		return nil, Faulty("%s", err)
 	}
 	return s, nil
+}
+
+// Faulty is the BadRequest of a condition.
+func Faulty(format string, args ...any) error {
+	var p waypost.Problems
+	p.Add(waypost.DetailInvalidFormat, "when", format, args...)
+	return p.Err("when")
 }
 
 // compiler compiles a segment and those that it names.

@@ -101,7 +101,7 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 				continue
 			}
 			if _, err := segment.Compile(r.ID, whens); err != nil {
-				return waypost.Errorf(waypost.CodeBadRequest, "when", "segment %s could not be read any more: %s", r.ID, err)
+				return segment.Faulty("segment %s could not be read any more: %s", r.ID, err)
 			}
 			changed = append(changed, r.ID)
 		}
@@ -116,7 +116,7 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 		return err
 	}
 	if len(lacking) > 0 {
-		return waypost.Errorf(waypost.CodeBadRequest, "when", "there is no journey %s", clip(lacking[0]))
+		return segment.Faulty("there is no journey %s", clip(lacking[0]))
 	}
 	for _, node := range needs.Delivered {
 		has, err := s.hasNode(ctx, tx, node)
@@ -124,7 +124,7 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 			return err
 		}
 		if !has {
-			return waypost.Errorf(waypost.CodeBadRequest, "when", "journey %s has no node %s", node.JourneyID, clip(node.NodeID))
+			return segment.Faulty("journey %s has no node %s", node.JourneyID, clip(node.NodeID))
 		}
 	}
 	return nil
@@ -285,7 +285,9 @@ func (s *Store) missingSegments(ctx context.Context, db bun.IDB, sc waypost.Scop
 
 // noAudience is the BadRequest of an audience whose segment the scope lacks.
 func noAudience(id string) error {
-	return waypost.Errorf(waypost.CodeBadRequest, "audience.segment", "there is no segment %s", clip(id))
+	var p waypost.Problems
+	p.Add(waypost.DetailInvalidFormat, "audience.segment", "there is no segment %s", clip(id))
+	return p.Err("audience")
 }
 
 // hasSegment is noAudience if the scope lacks a segment; "" is none.
