@@ -23,6 +23,8 @@ const (
 	GrantSubscriptionsWrite  Grant = "subscriptions.write"
 	GrantSuppressionsRead    Grant = "suppressions.read"
 	GrantSuppressionsWrite   Grant = "suppressions.write"
+	GrantSegmentsRead        Grant = "segments.read"
+	GrantSegmentsWrite       Grant = "segments.write"
 	GrantJourneysRead        Grant = "journeys.read"
 	GrantJourneysWrite       Grant = "journeys.write"
 	GrantJourneysRun         Grant = "journeys.run"
@@ -36,7 +38,7 @@ const (
 // AllGrants lists every grant.
 var AllGrants = []Grant{
 	GrantLeadsImport, GrantLeadsUpdate, GrantLeadsExport, GrantWebhooksRead, GrantWebhooksWrite,
-	GrantSubscriptionsRead, GrantSubscriptionsWrite, GrantSuppressionsRead, GrantSuppressionsWrite, GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
+	GrantSubscriptionsRead, GrantSubscriptionsWrite, GrantSuppressionsRead, GrantSuppressionsWrite, GrantSegmentsRead, GrantSegmentsWrite, GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
 	GrantDeliveriesRedeliver, GrantArticlesWrite, GrantTokensIssue, GrantAuditRead,
 }
 

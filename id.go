@@ -20,6 +20,7 @@ const (
 	PrefixImport      = "imp_"
 	PrefixRedelivery  = "rdl_"
 	PrefixUser        = "usr_"
+	PrefixSegment     = "seg_"
 	PrefixAudit       = "aud_" // of entries, which answers do not show
 	// A subscription's messages have its id where those of journeys have the enrollment's.
 	PrefixSubscription = "sub_"

@@ -30,7 +30,7 @@ var importTable = map[string]folder{
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},
 	"webhook":   {ours: []string{"."}, also: []string{lru}},
-	"store":     {ours: []string{"."}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"}, also: []string{"golang.org/x/text", lru}},
+	"store":     {ours: []string{".", "segment"}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"}, also: []string{"golang.org/x/text", lru}},
 	"searchsvc": {
 		ours: []string{"."},
 		third: []string{
@@ -60,6 +60,7 @@ var importTable = map[string]folder{
 		},
 	},
 	// For the files that people write; the API takes JSON only.
+	"segment":  {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
 	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
 		ours:  []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone

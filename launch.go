@@ -114,12 +114,16 @@ type OutcomeCounts struct {
 	Canceled  int `json:"canceled"`
 }
 
-// Audience is the leads that a launch enrolls: all that match the filter when it starts,
-// or all that are listed. Exactly one of the two is set.
+// Audience is the leads that a launch enrolls: all that match the filter or are in the
+// segment when it starts, or all that are listed. Exactly one of the three is set.
 type Audience struct {
 	Filter   *LeadFilter
+	Segment  string  // its id
 	LeadsIDs []int64 // distinct
 }
+
+// Listed tells whether the leads are listed.
+func (a Audience) Listed() bool { return a.Filter == nil && a.Segment == "" }
 
 // LeadFilter selects leads. Nil and zero members do not filter.
 type LeadFilter struct {

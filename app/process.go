@@ -206,6 +206,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Webhooks:       p.db,
 		Subscriptions:  p.db,
 		Suppressions:   p.db,
+		Segments:       p.db,
 		Breakers:       breakerStates{p.breakers},
 		Journeys:       p.db,
 		Enrollments:    p.enrolling,

@@ -16,7 +16,8 @@ import (
 
 // audienceBody selects the leads of a launch or a forecast.
 type audienceBody struct {
-	Filter *filterBody `json:"filter"`
+	Filter  *filterBody `json:"filter"`
+	Segment *string     `json:"segment"`
 	// LeadsIDs is an empty list if there is one: cutLeadsIDs has taken out what it
 	// holds.
 	LeadsIDs *[]int64 `json:"leadsIds"`
@@ -46,6 +47,7 @@ type filterBody struct {
 const (
 	audienceTarget = "audience"
 	filterTarget   = "audience.filter"
+	segmentTarget  = "audience.segment"
 	leadsIDsTarget = "audience.leadsIds"
 )
 
@@ -69,15 +71,26 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 		p.Add(waypost.DetailNullValue, audienceTarget, "is missing")
 		return out
 	}
+	given := 0
+	for _, there := range []bool{body.Filter != nil, body.Segment != nil, body.LeadsIDs != nil} {
+		if there {
+			given++
+		}
+	}
 	switch {
-	case body.Filter != nil && body.LeadsIDs != nil:
-		p.Add(waypost.DetailInvalidFormat, audienceTarget, "must have filter or leadsIds, not both")
-	case body.Filter == nil && body.LeadsIDs == nil:
-		p.Add(waypost.DetailNullValue, audienceTarget, "must have filter or leadsIds")
+	case given > 1:
+		p.Add(waypost.DetailInvalidFormat, audienceTarget, "must have one of filter, segment and leadsIds, not several")
+	case given == 0:
+		p.Add(waypost.DetailNullValue, audienceTarget, "must have filter, segment or leadsIds")
 	}
 	if body.Filter != nil {
 		filter := a.leadFilter(p, filterTarget+".", *body.Filter)
 		out.Filter = &filter
+	}
+	if body.Segment != nil {
+		if out.Segment = *body.Segment; !waypost.IsID(waypost.PrefixSegment, out.Segment) {
+			p.Add(waypost.DetailInvalidFormat, segmentTarget, "must be the id of a segment")
+		}
 	}
 	if body.LeadsIDs != nil {
 		out.LeadsIDs = parseLeadsIDs(p, list)

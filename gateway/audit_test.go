@@ -222,6 +222,15 @@ var changes = map[string]change{
 	"importArticles": {action: "article.import", make: func(*fixture) call {
 		return call{method: "POST", target: "/v1/articles/import", body: `{"id":"a3","tenant_id":"t1","name":"n","identifier":"n"}`, headers: map[string]string{"Content-Type": "application/x-ndjson"}}
 	}},
+	"createSegment": {action: "segment.create", make: func(f *fixture) call {
+		return call{method: "POST", target: "/v1/segments", body: `{"name":"women","when":"lead.gender == 2"}`}
+	}},
+	"replaceSegment": {"segment.update", true, func(f *fixture) call {
+		return call{method: "PUT", target: "/v1/segments/" + f.newSegment(`lead.gender == 1`), body: `{"name":"women","when":"lead.gender == 2"}`}
+	}},
+	"deleteSegment": {"segment.delete", false, func(f *fixture) call {
+		return call{method: "DELETE", target: "/v1/segments/" + f.newSegment(`lead.gender == 1`)}
+	}},
 	"createSubscription": {action: "subscription.create", make: func(f *fixture) call {
 		return call{method: "POST", target: "/v1/subscriptions", body: subscriptionTo(f)}
 	}},

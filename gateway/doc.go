@@ -13,6 +13,7 @@
 //   - webhooks and their health: webhooks.go, trial.go, health.go, history.go
 //   - subscriptions: subscriptions.go
 //   - suppressions: suppressions.go
+//   - segments: segments.go
 //   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
 //   - statistics: statistics.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go

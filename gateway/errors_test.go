@@ -25,7 +25,7 @@ func sample(t *testing.T, o *operation) call {
 	id := "4711"
 	for path, prefix := range map[string]string{
 		"imports": waypost.PrefixImport, "webhooks": waypost.PrefixWebhook, "journeys": waypost.PrefixJourney, "enrollments": waypost.PrefixEnrollment,
-		"launches": waypost.PrefixLaunch, "deliveries": waypost.PrefixMessage, "redeliveries": waypost.PrefixRedelivery,
+		"segments": waypost.PrefixSegment, "launches": waypost.PrefixLaunch, "deliveries": waypost.PrefixMessage, "redeliveries": waypost.PrefixRedelivery,
 	} {
 		if strings.Contains(o.path, "/"+path+"/{id}") {
 			id = prefix + "06jvh5r0g1s0q2k3m4n5p6q7r8"
@@ -141,6 +141,7 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 		"/v1/leads/{id}":         fmt.Sprintf("/v1/leads/%d", f.newLead("Ada")),
 		"/v1/webhooks/{id}":      "/v1/webhooks/" + f.newWebhook("https://example.com"),
 		"/v1/subscriptions/{id}": "/v1/subscriptions/" + f.newSubscription(f.newWebhook("https://example.com"), `"import.ended"`),
+		"/v1/segments/{id}":      "/v1/segments/" + f.newSegment(`lead.gender == 1`),
 		"/v1/journeys/{id}":      f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, http.StatusCreated).header.Get("Location"),
 		"/v1/articles/{id}":      f.putArticle(`{"id":"a-1","tenant_id":"site","name":"n","identifier":"i"}`).header.Get("Location"),
 	}

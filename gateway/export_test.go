@@ -10,7 +10,7 @@ import (
 )
 
 // What is simulated is to depend on no clock.
-func init() { simulationWait, simulationTime = time.Minute, time.Minute }
+func init() { simulationWait, simulationTime, segmentTime = time.Minute, time.Minute, time.Minute }
 
 // NewHasty makes a gateway that gives headers and bodies another time.
 func NewHasty(o Options, patience time.Duration) *fiber.App {

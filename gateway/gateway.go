@@ -28,6 +28,7 @@ type Options struct {
 	Webhooks      Webhooks
 	Subscriptions Subscriptions
 	Suppressions  Suppressions
+	Segments      Segments
 	Breakers      Breakers
 	Journeys      Journeys
 	Enrollments   Enrollments

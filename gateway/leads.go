@@ -171,12 +171,15 @@ func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	n := countSample
-	if audience.Filter == nil {
+	n, most := countSample, simulationTime
+	switch {
+	case audience.Segment != "":
+		most = segmentTime
+	case audience.Listed():
 		n = countListed
 	}
 	ans := countAnswer{Sample: []int64{}}
-	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
+	err = a.simulations.run(ctx, simulationWait, most, func(ctx context.Context) error {
 		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, n)
 		ans.Count = total
 		for i, left := 0, min(countSample, len(leads)); i < left; i++ { // spread over those that were looked up

@@ -110,6 +110,14 @@ var routes = []route{
 	{"GET", "/v1/suppressions/:id", waypost.GrantSuppressionsRead, noBody, nil, (*api).showSuppression},
 	{"DELETE", "/v1/suppressions/:id", waypost.GrantSuppressionsWrite, noBody, nil, (*api).deleteSuppression},
 
+	{"POST", "/v1/segments", waypost.GrantSegmentsWrite, jsonBody, nil, (*api).createSegment},
+	{"GET", "/v1/segments", waypost.GrantSegmentsRead, noBody, pageQuery, (*api).listSegments},
+	{"GET", "/v1/segments/:id", waypost.GrantSegmentsRead, noBody, nil, (*api).showSegment},
+	{"PUT", "/v1/segments/:id", waypost.GrantSegmentsWrite, jsonBody, nil, (*api).replaceSegment},
+	{"DELETE", "/v1/segments/:id", waypost.GrantSegmentsWrite, noBody, nil, (*api).deleteSegment},
+	{"GET", "/v1/segments/:id/count", waypost.GrantSegmentsRead, noBody, nil, (*api).countSegment},
+	{"GET", "/v1/segments/:id/members", waypost.GrantLeadsExport, noBody, pageQuery, (*api).listMembers},
+
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
 	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*api).listJourneys},
 	{"GET", "/v1/journeys/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showJourney},

@@ -94,11 +94,11 @@ func plannedID(e ast.Expr) int64 {
 
 // touchpointNumberOf tells whether an expression is httpStatus or attempts of a touchpoint.
 func touchpointNumberOf(e ast.Expr) (n touchpointNumber, ok bool) {
-	of, member, ok := access(e)
+	of, member, ok := Access(e)
 	if !ok || member != "httpStatus" && member != "attempts" {
 		return n, false
 	}
-	touchpoints, node, ok := access(of)
+	touchpoints, node, ok := Access(of)
 	if !ok || touchpoints.Kind() != ast.IdentKind || touchpoints.AsIdent() != varTouchpoints {
 		return n, false
 	}

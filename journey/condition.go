@@ -18,20 +18,32 @@ import (
 	"waypost"
 )
 
-// conditionEnv declares the variables of branches once per process. It takes no
+// fields is the type of an object.
+var fields = cel.MapType(cel.StringType, cel.DynType)
+
+// segmentEnv declares what the conditions of segments see once per process. It takes no
 // part in Parse or Step.
-var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
-	fields := cel.MapType(cel.StringType, cel.DynType)
+var segmentEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
 		library(),
 		cel.Variable(varLead, fields),
-		cel.Variable(varJourney, fields),
-		cel.Variable(varEnrollment, fields),
-		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
 		cel.EnableMacroCallTracking(), // or the text of a part could not be told
-	}, numberFunctions(), timeFunctions())...)
+	}, numberFunctions(), timeFunctions(), recordFunctions())...)
+})
+
+// conditionEnv declares what branches see besides.
+var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := segmentEnv()
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(
+		cel.Variable(varJourney, fields),
+		cel.Variable(varEnrollment, fields),
+		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
+	)
 })
 
 // eventEnv declares what the condition of a waitForEvent sees besides.
@@ -40,13 +52,15 @@ var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return env.Extend(cel.Variable(varEvent, cel.MapType(cel.StringType, cel.DynType)))
+	return env.Extend(cel.Variable(varEvent, fields))
 })
 
 // condition is one compiled condition, or why it does not compile.
 type condition struct {
 	program cel.Program
 	parts   []part
+	needs   waypost.RecordNeeds
+	expr    ast.Expr // checked
 	err     error
 }
 
@@ -62,21 +76,21 @@ func (d *Definition) compileAll(n Node) []condition {
 			all = append(all, condition{})
 			continue
 		}
-		compiled, err := d.compile(env, source)
+		compiled, err := d.compile(env, source, maxCost)
 		compiled.err = err
 		all = append(all, compiled)
 	}
 	return all
 }
 
-// compile checks a condition and plans it. Its errors name positions and repeat
-// the source, never values.
-func (d *Definition) compile(declare func() (*cel.Env, error), source string) (condition, error) {
-	return d.compileTo(declare, source, cel.BoolType, "true or false")
+// compile checks a condition and plans it; cost bounds the work of an evaluation. Its
+// errors name positions and repeat the source, never values.
+func (d *Definition) compile(declare func() (*cel.Env, error), source string, cost uint64) (condition, error) {
+	return d.compileTo(declare, source, cost, cel.BoolType, "true or false")
 }
 
 // compileTo is compile for an expression whose result has a type, which people call so.
-func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, result *cel.Type, called string) (condition, error) {
+func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, cost uint64, result *cel.Type, called string) (condition, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
 		return condition{}, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
@@ -92,6 +106,9 @@ func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, 
 	found, zoned := prepare(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	for _, e := range issues.Errors() {
+		if slices.ContainsFunc(found, func(f *common.Error) bool { return f.ExprID == e.ExprID }) {
+			continue // that says it
+		}
 		if zoned[e.ExprID] { // the condition does not name the zone
 			e.Message = strings.NewReplacer(", string)", ")", "(string)", "()").Replace(e.Message)
 		}
@@ -112,17 +129,17 @@ func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, 
 		cel.CustomDecorator(boundedMatch),
 		cel.CustomDecorator(watchParts(ids)),
 		cel.CostTracking(callCost{}),
-		cel.CostLimit(maxCost),
+		cel.CostLimit(cost),
 		cel.InterruptCheckFrequency(10),
 	)
 	if err != nil {
 		return condition{}, errors.New(waypost.Clip(firstLine(err.Error()), 300))
 	}
-	return condition{program: program, parts: parts}, nil
+	return condition{program: program, parts: parts, needs: needsOf(checked.NativeRep()), expr: checked.NativeRep().Expr()}, nil
 }
 
-// prepare gives literals the one type of numbers, and calls that read times the lead's
-// zone. It reports the literals that no condition can have, and the calls that it gave
+// prepare gives literals the one type of numbers, calls that read times the lead's zone,
+// and calls that read the lead's record that one. It reports the literals that no condition can have, and the calls that it gave
 // a zone.
 func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
 	zoned = map[int64]bool{}
@@ -145,6 +162,13 @@ func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
 			if inLeadZone(e, id+1) {
 				id++
 				zoned[e.ID()] = true
+			}
+			if isRecordCall(e) {
+				if fault := recordFault(e); fault != "" {
+					report(e, fault)
+				}
+				id++
+				withRecord(e, id)
 			}
 		}
 	}))
@@ -217,14 +241,14 @@ func unknownOfTouchpoint(member string) string {
 func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 	var found []*common.Error
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		operand, member, ok := access(e)
+		operand, member, ok := Access(e)
 		if !ok {
 			return
 		}
 		fault := ""
 		if operand.Kind() == ast.IdentKind {
 			fault = unknownMember(operand.AsIdent(), member, d.hasTouchpoint)
-		} else if of, _, ok := access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints {
+		} else if of, _, ok := Access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints {
 			fault = unknownOfTouchpoint(member)
 		}
 		if fault != "" {
@@ -234,8 +258,8 @@ func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 	return found
 }
 
-// access takes a.b, has(a.b) and a["b"] apart.
-func access(e ast.Expr) (operand ast.Expr, member string, ok bool) {
+// Access takes a.b, has(a.b) and a["b"] apart.
+func Access(e ast.Expr) (operand ast.Expr, member string, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
 		return e.AsSelect().Operand(), e.AsSelect().FieldName(), true

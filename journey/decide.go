@@ -146,6 +146,8 @@ func (c condition) holds(ctx context.Context, vars map[string]any) verdict {
 // The texts themselves can repeat values of the lead.
 var faultWords = []struct{ prefix, word string }{
 	{missingValue, missingValue},
+	{noRecord, noRecord},
+	{noEvent, noEvent},
 	{"no such key", "no such key"},
 	{"no such attribute", "no such key"},
 	{"no such field", "no such key"},
@@ -186,6 +188,7 @@ func conditionVariables(f *Facts) map[string]any {
 		zone = loc
 	}
 	vars[varZone] = zone.String()
+	vars[varRecord] = &recordValue{f.Record, f.Now}
 	vars[varNow], vars[varToday] = errNoTime, errNoTime
 	if !f.Now.IsZero() {
 		vars[varNow], vars[varToday] = f.Now.UTC(), midnight(f.Now, zone)

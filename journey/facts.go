@@ -24,6 +24,9 @@ type Facts struct {
 	// Event holds the properties of the event that a waitForEvent looks at. Nothing
 	// else can ask about it.
 	Event map[string]any
+	// Record is what is recorded of the lead, as far as Needs says. Nil: it is not known, and
+	// a condition that asks for it is an error.
+	Record *waypost.LeadRecord
 	// Now is the time of the decision or of the rendering: the virtual clock's in a dry
 	// run. Zero: unknown, and a condition that asks for it is an error.
 	Now time.Time

@@ -85,12 +85,12 @@ var goalEnv = sync.OnceValues(func() (*cel.Env, error) {
 func (d *Definition) compileGoal() (p goalPrograms) {
 	g := value(d.body.Goal)
 	if g.When != "" {
-		compiled, err := d.compile(goalEnv, g.When)
+		compiled, err := d.compile(goalEnv, g.When, maxCost)
 		compiled.err = err
 		p.when = compiled
 	}
 	if g.Value != "" {
-		compiled, err := d.compileTo(goalEnv, g.Value, cel.DoubleType, "a number")
+		compiled, err := d.compileTo(goalEnv, g.Value, maxCost, cel.DoubleType, "a number")
 		compiled.err = err
 		p.value = compiled
 	}

@@ -272,6 +272,8 @@ func auditedLaunch(l waypost.Launch) fields {
 	members := fields{"journeyId": l.JourneyID, "version": l.Version}
 	if l.Audience.Filter != nil {
 		members["audience"] = fields{"filter": l.Audience.Filter.Names()}
+	} else if l.Audience.Segment != "" {
+		members["audience"] = fields{"segment": l.Audience.Segment}
 	} else {
 		members["audience"] = fields{"leadsIds": len(l.Audience.LeadsIDs)}
 	}
@@ -317,3 +319,5 @@ func auditedFilter(f waypost.DeliveryFilter) fields {
 	}
 	return members
 }
+
+func auditedSegment(g waypost.Segment) fields { return fields{"name": g.Name, "when": g.When} }

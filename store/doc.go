@@ -19,6 +19,7 @@
 //	db_dialect.go        lockFor, list, in, …: what the databases say differently
 //	db_one_statement.go  operations that are one statement on PostgreSQL
 //	db_announcements.go  statements that announce what happened
+//	db_segment.go        comparisons of texts and custom fields for segments
 //	db_columns.go        times, JSON and secrets as columns
 //	db_errors.go         error codes, Away, wrap
 //
@@ -46,6 +47,9 @@
 //	webhook_history.go    how its attempts ended, hour by hour
 //	suppression.go        Suppressions: who is written to no more
 //	subscription.go       Subscriptions: webhooks that are told what happens
+//	segment.go            Segments
+//	segment_read.go       the leads of a segment, and what is recorded of leads
+//	segment_where.go      what SQL answers of a segment
 //
 // Who enters a journey, and where they stand.
 //

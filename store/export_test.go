@@ -19,7 +19,7 @@ func (s *Store) RecordInOneStatement(ctx context.Context, records []waypost.Atte
 
 // ByTransaction is the store without the statements that are planned once.
 func (s *Store) ByTransaction() *Store {
-	return &Store{r: s.r, w: s.w, postgres: s.postgres, briefing: s.briefing, versions: s.versions, rules: s.rules, keys: s.keys, now: s.now}
+	return &Store{r: s.r, w: s.w, postgres: s.postgres, briefing: s.briefing, versions: s.versions, rules: s.rules, segments: s.segments, goals: s.goals, keys: s.keys, now: s.now}
 }
 
 // EnrollInOneStatement does the part of Enroll, or of EnrollClaimed, that PostgreSQL does in one

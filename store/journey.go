@@ -76,22 +76,23 @@ type journeyWebhookRow struct {
 	Version   int    `bun:"version,pk"`
 }
 
-// journeyKeyRow is a tag or a webhook that lists find a journey by.
+// journeyKeyRow is a tag or a webhook that lists find a journey by, or a segment that it uses.
 type journeyKeyRow struct {
 	bun.BaseModel `bun:"table:journey_keys,alias:jk"`
 
 	Org       string `bun:"org,pk"`
 	Stage     string `bun:"stage,pk"`
-	Kind      string `bun:"kind,pk"` // keyTag or keyWebhook
+	Kind      string `bun:"kind,pk"` // keyTag, keyWebhook or keySegment
 	Value     string `bun:"value,pk"`
 	JourneyID string `bun:"journey_id,pk"`
 	Published bool   `bun:"published"`
 }
 
-const keyTag, keyWebhook = "tag", "webhook"
+const keyTag, keyWebhook, keySegment = "tag", "webhook", "segment"
 
-// maxKeys bounds the keys of a draft: one that can be published has no more tags and nodes.
-const maxKeys = waypost.MaxTags + 200
+// maxKeys bounds the keys of a draft: one that can be published has no more tags, nodes and,
+// by the size of its conditions, segments.
+const maxKeys = waypost.MaxTags + 200 + 1200
 
 // keys are those of a draft. What publishing refuses is none.
 func (r journeyRow) keys() (keys []journeyKeyRow, err error) {
@@ -114,6 +115,9 @@ func (r journeyRow) keys() (keys []journeyKeyRow, err error) {
 	}
 	for _, n := range draft.Nodes {
 		add(keyWebhook, n.Webhook) // an id is shorter than a tag can be
+	}
+	for _, id := range segmentsIn(r.Draft) {
+		add(keySegment, id)
 	}
 	return keys, nil
 }
@@ -278,7 +282,8 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
 // events end enrollments. If the hash is the newest version's, that version is returned,
 // and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
-// no journey of this id, BadRequest if it lacks one of the webhooks.
+// no journey of this id, BadRequest if it lacks one of the webhooks or of the segments that
+// the definition names.
 func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
 	defer wrap(&err, "publish journey %s", clip(id))
 	sc, author := by.Within()
@@ -345,6 +350,13 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row
 	for _, webhook := range missing {
 		p.Add(waypost.DetailInvalidFormat, "nodes", "there is no webhook %s", clip(webhook))
 	}
+	segments := segmentsIn(row.Definition)
+	if missing, err = s.missingSegments(ctx, tx, journey.scope(), segments); err != nil {
+		return err
+	}
+	for _, id := range missing {
+		p.Add(waypost.DetailInvalidFormat, "nodes", "there is no segment %s", clip(id))
+	}
 	if err := p.Err("nodes"); err != nil {
 		return err
 	}
@@ -364,9 +376,13 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row
 		if _, err := tx.NewInsert().Model(&names).Exec(ctx); err != nil {
 			return err
 		}
-		keys := mapped(names, func(r journeyWebhookRow) journeyKeyRow {
-			return journeyKeyRow{Org: journey.Org, Stage: journey.Stage, Kind: keyWebhook, Value: r.WebhookID, JourneyID: r.JourneyID, Published: true}
-		})
+	}
+	key := func(kind string) func(string) journeyKeyRow {
+		return func(id string) journeyKeyRow {
+			return journeyKeyRow{Org: journey.Org, Stage: journey.Stage, Kind: kind, Value: id, JourneyID: row.JourneyID, Published: true}
+		}
+	}
+	if keys := slices.Concat(mapped(distinct(webhooks), key(keyWebhook)), mapped(segments, key(keySegment))); len(keys) > 0 {
 		_, err := tx.NewInsert().Model(&keys).On("CONFLICT (org, stage, kind, value, journey_id) DO UPDATE").Set("published = TRUE").Exec(ctx)
 		if err != nil {
 			return err

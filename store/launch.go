@@ -23,8 +23,9 @@ type launchRow struct {
 	Version       int     `bun:"version"`
 	AppID         string  `bun:"app_id"`
 	Reentry       string  `bun:"reentry"`
-	Filter        *string `bun:"filter"`   // nil: the leads are listed
-	Personal      bool    `bun:"personal"` // the filter has members that impersonal takes out
+	Filter        *string `bun:"filter"`
+	SegmentID     *string `bun:"segment_id"` // nil and no filter: the leads are listed
+	Personal      bool    `bun:"personal"`   // the filter has members that impersonal takes out
 	StartAt       stamp   `bun:"start_at"`
 	RatePerSecond float64 `bun:"rate_per_second"`
 	ControlGroup  float64 `bun:"control_group"`
@@ -52,6 +53,8 @@ type launchRow struct {
 	// settleLaunches last looked.
 	Ended waypost.LaunchStatus `bun:"ended"`
 }
+
+func (r launchRow) listed() bool { return r.Filter == nil && r.SegmentID == nil }
 
 func (r launchRow) filter() (f waypost.LeadFilter, err error) {
 	return f, fromJSON(text(r.Filter), &f)
@@ -81,8 +84,8 @@ func (r launchRow) at(other launchRow) bool {
 // Temporal's Schedule to open its occurrences. It takes JourneyID, Version, AppID,
 // Audience, StartAt, RatePerSecond, Schedule and ControlGroup of l; the rest is made
 // here. NotFound if the scope lacks the journey version, Conflict if the journey is
-// archived; BadRequest if the audience is not exactly one of filter and list, or more
-// than waypost.MaxAudience are listed. The answer, as all launches that are read,
+// archived; BadRequest if the audience is not exactly one of filter, segment and list, the
+// scope lacks the segment, or more than waypost.MaxAudience are listed. The answer, as all launches that are read,
 // leaves out the list.
 func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (created waypost.Launch, err error) {
 	defer wrap(&err, "create launch")
@@ -110,6 +113,9 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 		}
 		row.Filter, row.Personal = &filter, !reflect.DeepEqual(impersonal(*f), *f)
 	}
+	if l.Audience.Segment != "" {
+		row.SegmentID = &l.Audience.Segment
+	}
 	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
 	if err != nil {
 		return created, err
@@ -123,6 +129,9 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 	}
 	err = s.writeRows(ctx, len(parts), func(ctx context.Context, tx bun.Tx) error {
 		if err := refuseArchived(ctx, tx, row.JourneyID); err != nil {
+			return err
+		}
+		if err := s.hasSegment(ctx, tx, sc, l.Audience.Segment); err != nil {
 			return err
 		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
@@ -155,8 +164,8 @@ func reentryOf(definition string) (string, error) {
 func checkLaunch(l waypost.Launch, listed int) error {
 	var p waypost.Problems
 	switch {
-	case (l.Audience.Filter == nil) == (l.Audience.LeadsIDs == nil):
-		p.Add(waypost.DetailInvalidFormat, "audience", "must have either filter or leadsIds")
+	case !l.Audience.Listed() == (l.Audience.LeadsIDs != nil) || l.Audience.Filter != nil && l.Audience.Segment != "":
+		p.Add(waypost.DetailInvalidFormat, "audience", "must have one of filter, segment and leadsIds")
 	case listed > waypost.MaxAudience:
 		p.Add(waypost.DetailTooLong, "audience.leadsIds", "must list at most %d leads", waypost.MaxAudience)
 	}
@@ -212,6 +221,7 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 		}
 		l.Audience.Filter = &f
 	}
+	l.Audience.Segment = text(r.SegmentID)
 	var end time.Time
 	if !r.DoneAt.IsZero() && !r.Active {
 		end = slices.MaxFunc([]time.Time{r.DoneAt.Time, r.LastEnd.Time, r.DroppedEnd.Time}, time.Time.Compare)
@@ -363,7 +373,8 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 		return step, true, err
 	}
 	next := seen
-	if seen.StartedAt.IsZero() && seen.Filter != nil {
+	if seen.StartedAt.IsZero() && !seen.listed() {
+		next.StartedAt = stamp{s.time()} // of which time a segment is read
 		if next.Total, next.Highest, err = s.measureAudience(ctx, seen); err != nil {
 			return step, false, err
 		}

@@ -183,9 +183,12 @@ type audienceBatch struct {
 // nextAudience reads the next n leads of a launch's audience.
 func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
 	// One more than asked for tells whether anybody follows.
-	if l.Filter != nil {
+	switch {
+	case l.Filter != nil:
 		b.leads, err = s.nextFiltered(ctx, l, n+1)
-	} else {
+	case l.SegmentID != nil:
+		b.leads, err = s.nextMembers(ctx, l, n+1)
+	default:
 		b.leads, err = s.nextListed(ctx, l, n+1)
 	}
 	if err != nil {
@@ -198,7 +201,7 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRule
 		last := b.leads[len(b.leads)-1]
 		b.reached = &last
 	}
-	if l.Filter == nil && len(b.leads) > 0 {
+	if l.listed() && len(b.leads) > 0 {
 		listed := b.leads
 		b.leads = nil
 		err = s.leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
@@ -239,6 +242,24 @@ func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []i
 	return leads, nil
 }
 
+func (s *Store) nextMembers(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
+	after := int64(0)
+	if l.Reached != nil {
+		after = *l.Reached
+	}
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		r, err := s.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
+		if err == nil {
+			leads, err = s.memberIDs(ctx, tx, r, after, &l.Highest, n)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the audience: %w", err)
+	}
+	return leads, nil
+}
+
 func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, error) {
 	var leads []int64
 	for after := l.Reached; len(leads) < n; {
@@ -267,9 +288,22 @@ func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, er
 	return leads, nil
 }
 
-// measureAudience counts an audience that has a filter, and finds its highest
+// measureAudience counts an audience that is not listed, and finds its highest
 // lead: whoever comes later does not belong to it.
 func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, highest int64, err error) {
+	if l.SegmentID != nil {
+		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+			r, err := s.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
+			if err == nil {
+				total, highest, _, err = s.countMembers(ctx, tx, r, 0)
+			}
+			return err
+		})
+		if err != nil {
+			return 0, 0, fmt.Errorf("measure the audience: %w", err)
+		}
+		return total, highest, nil
+	}
 	f, err := l.filter()
 	if err != nil {
 		return 0, 0, err

@@ -110,7 +110,7 @@ func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID strin
 	now := s.time()
 	row := launchRow{
 		ID: waypost.NewID(waypost.PrefixLaunch, now), Scope: parent.Scope, JourneyID: parent.JourneyID, Version: j.PublishedVersion,
-		AppID: parent.AppID, Filter: parent.Filter, Personal: parent.Personal, RatePerSecond: parent.RatePerSecond, ControlGroup: parent.ControlGroup,
+		AppID: parent.AppID, Filter: parent.Filter, SegmentID: parent.SegmentID, Personal: parent.Personal, RatePerSecond: parent.RatePerSecond, ControlGroup: parent.ControlGroup,
 		RecurringID: &parent.ID, OccursAt: stamp{at}, CreatedAt: stamp{now}, Total: parent.Total,
 	}
 	var v versionRow

@@ -15,8 +15,9 @@ import (
 // how many leads it has. Each lead is as likely to be picked as any other, and of the
 // same audience always the same are. Listed leads that do not exist do not count; of
 // a list of more than n leads, how many do is estimated by the sample. With a filter
-// it looks at all leads that match: one or two seconds for a million of them.
-// BadRequest if the audience is not exactly one of filter and list.
+// it looks at all leads that match: one or two seconds for a million of them; of a segment
+// that must be evaluated, half a minute.
+// BadRequest if the audience is not exactly one of filter, segment and list.
 func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error) {
 	defer wrap(&err, "sample an audience")
 	listed := distinct(a.LeadsIDs)
@@ -24,12 +25,24 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 		return nil, 0, err
 	}
 	var ids []int64
-	if a.Filter != nil {
+	switch {
+	case a.Filter != nil:
 		err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 			ids, total, err = s.sample(ctx, tx, sc, *a.Filter, n)
 			return err
 		})
-	} else {
+	case a.Segment != "":
+		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+			r, err := s.readSegment(ctx, tx, sc, a.Segment, s.time())
+			if waypost.CodeOf(err) == waypost.CodeNotFound {
+				return noAudience(a.Segment)
+			}
+			if err == nil {
+				total, _, ids, err = s.countMembers(ctx, tx, r, n)
+			}
+			return err
+		})
+	default:
 		for _, place := range places(len(listed), n) {
 			ids = append(ids, listed[place])
 		}
@@ -46,7 +59,7 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 			leads = append(leads, lead)
 		}
 	}
-	if a.Filter == nil && len(ids) > 0 {
+	if a.Listed() && len(ids) > 0 {
 		total = (len(leads)*len(listed) + len(ids)/2) / len(ids)
 	}
 	return leads, total, nil

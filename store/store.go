@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/segment"
 )
 
 // Store is the database. It is safe for concurrent use.
@@ -32,8 +33,9 @@ type Store struct {
 
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	rules    *lru.Cache[versionKey, versionRules]
-	goals    Goals  // decides what reaches a goal
-	briefing string // see Briefing
+	goals    Goals                                // decides what reaches a goal
+	segments *lru.Cache[string, *segment.Segment] // by their texts
+	briefing string                               // see Briefing
 
 	keys *waypost.Keyring
 	now  func() time.Time
@@ -50,9 +52,9 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	}
 	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
 	rules, _ := lru.New[versionKey, versionRules](maxVersions)
+	segments, _ := lru.New[string, *segment.Segment](maxCompiled)
 	s := &Store{
-		rules:    rules,
-		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, keys: keys, now: now,
+		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, rules: rules, segments: segments, keys: keys, now: now,
 	}
 	if err := s.connect(loc); err != nil {
 		return nil, err

@@ -66,6 +66,7 @@ func Run(t *testing.T, open Open) {
 		{"test leads", testLeadTests},
 		{"redeliveries", redeliveryTests},
 		{"subscriptions", subscriptionTests},
+		{"segments", segmentTests},
 		{"retention", retentionTests},
 		{"erasure", erasureTests},
 		{"lists", listTests},

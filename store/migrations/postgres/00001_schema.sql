@@ -307,6 +307,20 @@ CREATE TABLE announcements (
   data TEXT NOT NULL -- JSON object
 );
 
+---- segments
+
+-- Conditions that leads meet or not.
+CREATE TABLE segments (
+  id TEXT COLLATE "C" PRIMARY KEY,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  name TEXT NOT NULL,
+  condition TEXT NOT NULL, -- CEL
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL
+);
+CREATE INDEX segments_by_scope ON segments (org, stage, id);
+
 ---- journeys
 
 CREATE TABLE journeys (
@@ -325,13 +339,13 @@ CREATE INDEX journeys_by_scope ON journeys (org, stage, id);
 CREATE INDEX journeys_by_name ON journeys (org, stage, name_folded, id);
 CREATE INDEX journeys_by_status ON journeys (org, stage, status, id);
 
--- What lists find a journey by: the tags of its draft, and the webhooks that its draft or a
--- published version names.
+-- What lists find a journey by: the tags of its draft, and the webhooks and segments that its
+-- draft or a published version names.
 CREATE TABLE journey_keys (
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
-  kind TEXT COLLATE "C" NOT NULL, -- tag or webhook
-  value TEXT COLLATE "C" NOT NULL, -- the tag, or the webhook's id
+  kind TEXT COLLATE "C" NOT NULL, -- tag, webhook or segment
+  value TEXT COLLATE "C" NOT NULL, -- the tag, or the id
   journey_id TEXT COLLATE "C" NOT NULL REFERENCES journeys (id) ON DELETE CASCADE,
   published BOOLEAN NOT NULL, -- a published version has it: another draft does not end that
   PRIMARY KEY (org, stage, kind, value, journey_id)
@@ -423,7 +437,8 @@ CREATE TABLE launches (
   version BIGINT NOT NULL,
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
-  filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
+  filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads, or in a segment
+  segment_id TEXT COLLATE "C", -- whose leads it is for
   personal BOOLEAN NOT NULL, -- the filter can tell who somebody is: by a name, a number, an e-mail, an externalId, a birthday or a custom field
   control_group DOUBLE PRECISION NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second DOUBLE PRECISION NOT NULL, -- enrollments; 0: as fast as it goes
@@ -457,6 +472,7 @@ CREATE INDEX launches_by_recurring_end ON launches (org, stage, recurring_id, en
 CREATE INDEX launches_to_settle ON launches (id) WHERE ended = '';
 CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX launches_personal ON launches (id) WHERE personal;
+CREATE INDEX launches_by_segment ON launches (segment_id, id) WHERE segment_id IS NOT NULL;
 CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;
 -- An occurrence is opened once.
 CREATE UNIQUE INDEX launches_occurrences ON launches (recurring_id, occurs_at) WHERE recurring_id IS NOT NULL;

@@ -299,6 +299,20 @@ CREATE TABLE announcements (
   data TEXT NOT NULL -- JSON object
 ) STRICT;
 
+---- segments
+
+-- Conditions that leads meet or not.
+CREATE TABLE segments (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  name TEXT NOT NULL,
+  condition TEXT NOT NULL, -- CEL
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE INDEX segments_by_scope ON segments (org, stage, id);
+
 ---- journeys
 
 CREATE TABLE journeys (
@@ -317,13 +331,13 @@ CREATE INDEX journeys_by_scope ON journeys (org, stage, id);
 CREATE INDEX journeys_by_name ON journeys (org, stage, name_folded, id);
 CREATE INDEX journeys_by_status ON journeys (org, stage, status, id);
 
--- What lists find a journey by: the tags of its draft, and the webhooks that its draft or a
--- published version names.
+-- What lists find a journey by: the tags of its draft, and the webhooks and segments that its
+-- draft or a published version names.
 CREATE TABLE journey_keys (
   org TEXT NOT NULL,
   stage TEXT NOT NULL,
-  kind TEXT NOT NULL, -- tag or webhook
-  value TEXT NOT NULL, -- the tag, or the webhook's id
+  kind TEXT NOT NULL, -- tag, webhook or segment
+  value TEXT NOT NULL, -- the tag, or the id
   journey_id TEXT NOT NULL REFERENCES journeys (id) ON DELETE CASCADE,
   published INTEGER NOT NULL, -- a published version has it: another draft does not end that
   PRIMARY KEY (org, stage, kind, value, journey_id)
@@ -414,7 +428,8 @@ CREATE TABLE launches (
   version INTEGER NOT NULL,
   app_id TEXT NOT NULL,
   reentry TEXT NOT NULL, -- JSON object
-  filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads
+  filter TEXT, -- JSON object; NULL: the leads are listed in launch_leads, or in a segment
+  segment_id TEXT, -- whose leads it is for
   personal INTEGER NOT NULL, -- the filter can tell who somebody is: by a name, a number, an e-mail, an externalId, a birthday or a custom field
   control_group REAL NOT NULL, -- the share of the audience that is not enrolled
   rate_per_second REAL NOT NULL, -- enrollments; 0: as fast as it goes
@@ -448,6 +463,7 @@ CREATE INDEX launches_by_recurring_end ON launches (org, stage, recurring_id, en
 CREATE INDEX launches_to_settle ON launches (id) WHERE ended = '';
 CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX launches_personal ON launches (id) WHERE personal;
+CREATE INDEX launches_by_segment ON launches (segment_id, id) WHERE segment_id IS NOT NULL;
 CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;
 -- An occurrence is opened once.
 CREATE UNIQUE INDEX launches_occurrences ON launches (recurring_id, occurs_at) WHERE recurring_id IS NOT NULL;

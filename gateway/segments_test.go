@@ -1,0 +1,147 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"waypost"
+)
+
+func (f *fixture) newSegment(when string) string {
+	f.t.Helper()
+	return f.send("POST", "/v1/segments", fmt.Sprintf(`{"name":"some","when":%q}`, when)).expect(f.t, 201).str(f.t, "id")
+}
+
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const body = `{"name":"women <2>","when":"lead.gender == 2 && events(\"buy\").count() > 0"}`
+	c := call{method: "POST", target: "/v1/segments", body: body, headers: map[string]string{"Idempotency-Key": "k"}}
+	created := f.do(c).expect(t, 201)
+	id := created.str(t, "id")
+	at := f.clock.Now().UTC().Format(waypost.TimeFormat)
+	want := `{"id":"` + id + `",` + body[1:len(body)-1] + `,"createdAt":"` + at + `","updatedAt":"` + at + `"}`
+	if created.raw != want || created.header.Get("Location") != "/v1/segments/"+id || !waypost.IsID(waypost.PrefixSegment, id) {
+		t.Errorf("got  %s\nwant %s, at %s", created.raw, want, created.header.Get("Location"))
+	}
+	if again := f.do(c).expect(t, 201); again.raw != created.raw {
+		t.Errorf("the same request: %s", again.raw)
+	}
+	path := "/v1/segments/" + id
+	if got := f.get(path).expect(t, 200); got.raw != created.raw {
+		t.Errorf("GET %s", got.raw)
+	}
+	if got := f.get("/v1/segments").expect(t, 200); got.raw != `{"items":[`+created.raw+`],"nextCursor":null}` {
+		t.Errorf("list %s", got.raw)
+	}
+
+	f.clock.advance(time.Second)
+	match := map[string]string{"If-Match": created.header.Get("ETag")}
+	replaced := f.do(call{method: "PUT", target: path, body: `{"name":"men","when":"lead.gender == 1"}`, headers: match}).expect(t, 200)
+	for _, part := range []string{`"name":"men"`, `"when":"lead.gender == 1"`, `"createdAt":"` + at} {
+		if !strings.Contains(replaced.raw, part) {
+			t.Errorf("no %s in %s", part, replaced.raw)
+		}
+	}
+	f.do(call{method: "PUT", target: path, body: body, headers: match}).fault(t, 412, "PreconditionFailed")
+	f.send("PUT", "/v1/segments/seg_nope", body).fault(t, 404, "NotFound")
+	f.send("PUT", "/v1/segments/seg_nope", `{"name":"n","when":"lead.nme == 1"}`).fault(t, 400, "BadRequest", "InvalidFormat when")
+	f.do(call{method: "PUT", target: path, body: body, headers: map[string]string{"X-Cloud-Stage": "test"}}).fault(t, 404, "NotFound")
+
+	other := f.newSegment(`inSegment("` + id + `")`)
+	if a := f.send("DELETE", path, "").fault(t, 409, "Conflict"); !strings.Contains(a.raw, "segment "+other+" uses the segment") {
+		t.Errorf("one that is used: %s", a.raw)
+	}
+	f.send("PUT", path, fmt.Sprintf(`{"name":"n","when":"inSegment(\"%s\")"}`, other)).fault(t, 400, "BadRequest", "InvalidFormat when")
+	f.send("DELETE", "/v1/segments/"+other, "").expect(t, 204)
+	f.do(call{method: "DELETE", target: path, headers: match}).fault(t, 412, "PreconditionFailed")
+	f.send("DELETE", path, "").expect(t, 204)
+	f.send("DELETE", path, "").fault(t, 404, "NotFound")
+	for _, gone := range []string{path, path + "/count", path + "/members"} {
+		f.get(gone).fault(t, 404, "NotFound")
+	}
+}
+
+func TestSegmentFaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	noJourney, noSegment := waypost.NewID(waypost.PrefixJourney, f.clock.Now()), waypost.NewID(waypost.PrefixSegment, f.clock.Now())
+	for _, c := range []struct {
+		name, when string
+		says       string
+		details    []string
+	}{
+		{"", "", "", []string{"NullValue name", "NullValue when"}},
+		{strings.Repeat("x", 101), strings.Repeat(" ", 10) + strings.Repeat("x", 4100), "", []string{"TooLong name", "TooLong when"}},
+		{"n", "lead.nme == 1", `lead has no member \"nme\"`, []string{"InvalidFormat when"}},
+		{"n", "lead.gender = 1", "line 1, column", []string{"InvalidFormat when"}},
+		{"n", "purchases() > 1", "undeclared reference to 'purchases'", []string{"InvalidFormat when"}},
+		{"n", "touchpoints.hello.succeed", "undeclared reference to 'touchpoints'", []string{"InvalidFormat when"}},
+		{"n", `events("buy").exists(a, events("buy").exists(b, a.n == b.n))`, "steps for a lead", []string{"InvalidFormat when"}},
+		{"n", `events(lead.name).count() > 1`, "events takes the name of an event", []string{"InvalidFormat when"}},
+		{"n", `entered("` + noJourney + `")`, "there is no journey", []string{"InvalidFormat when"}},
+		{"n", `inSegment("` + noSegment + `")`, "there is no segment", []string{"InvalidFormat when"}},
+	} {
+		a := f.send("POST", "/v1/segments", fmt.Sprintf(`{"name":%q,"when":%q}`, c.name, c.when)).fault(t, 400, "BadRequest", c.details...)
+		if !strings.Contains(a.raw, c.says) {
+			t.Errorf("%s: %s", c.when, a.raw)
+		}
+	}
+	f.send("POST", "/v1/segments", `{"name":"n","when":"true","x":1}`).fault(t, 400, "BadRequest", "UnknownField x")
+}
+
+func TestSegmentMembers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var men []int64
+	for i := range 30 {
+		id := f.send("POST", "/v1/leads", fmt.Sprintf(`{"businessParam":{"name":"Lead %d","gender":%d}}`, i, i%2)).expect(t, 201).json["leadsId"].(float64)
+		if i%2 == 1 {
+			men = append(men, int64(id))
+		}
+	}
+	f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"1","name":"buy","leadsId":%d,"properties":{"amount":12.5}}`, men[3])).expect(t, 202)
+	for when, want := range map[string][]int64{
+		`lead.gender == 1`: men, `lead.gender == 1 && lead.name.size() > 1`: men, `events("buy", duration("1h")).last().amount > 12`: {men[3]}, `lead.name == "x"`: {},
+	} {
+		id := f.newSegment(when)
+		sample := strings.ReplaceAll(fmt.Sprint(want), " ", ",")
+		if got := f.get("/v1/segments/"+id+"/count").expect(t, 200); got.raw != fmt.Sprintf(`{"count":%d,"at":"%s","sample":%s}`, len(want), f.clock.Now().UTC().Format(waypost.TimeFormat), sample) {
+			t.Errorf("%s: %s", when, got.raw)
+		}
+		var members []int64
+		for cursor := ""; ; {
+			page := f.get("/v1/segments/"+id+"/members?limit=4"+cursor).expect(t, 200)
+			for _, item := range page.json["items"].([]any) {
+				members = append(members, int64(item.(map[string]any)["leadsId"].(float64)))
+			}
+			next, more := page.json["nextCursor"].(string)
+			if !more {
+				break
+			}
+			cursor = "&cursor=" + next
+		}
+		if fmt.Sprint(members) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", when, members, want)
+		}
+		if got := f.send("POST", "/v1/leads/count", `{"audience":{"segment":"`+id+`"}}`).expect(t, 200); got.raw != fmt.Sprintf(`{"count":%d,"sample":%s}`, len(want), sample) {
+			t.Errorf("%s as an audience: %s", when, got.raw)
+		}
+	}
+
+	_, journey := f.welcoming()
+	launches := "/v1/journeys/" + journey + "/launches"
+	g := f.newSegment(`lead.gender == 1`)
+	f.send("POST", launches, `{"audience":{"segment":"`+g+`"},"controlGroup":0.1}`).expect(t, 202)
+	f.send("POST", launches, `{"audience":{"segment":"`+g+`"},"schedule":{"cron":"@weekly"}}`).expect(t, 202)
+	f.send("DELETE", "/v1/segments/"+g, "").fault(t, 409, "Conflict")
+	f.send("POST", launches, `{"audience":{"segment":"`+g+`","filter":{}}}`).fault(t, 400, "BadRequest", "InvalidFormat audience")
+	f.send("POST", launches, `{"audience":{"segment":"x"}}`).fault(t, 400, "BadRequest", "InvalidFormat audience.segment")
+	absent := `{"audience":{"segment":"` + waypost.NewID(waypost.PrefixSegment, f.clock.Now()) + `"}}`
+	for _, target := range []string{launches, "/v1/leads/count"} {
+		f.send("POST", target, absent).fault(t, 400, "BadRequest", "InvalidFormat audience.segment")
+	}
+	f.send("POST", "/v1/journeys/"+journey+"/forecast", `{"audience":{"segment":"`+g+`"},"days":1}`).expect(t, 200)
+}

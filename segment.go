@@ -1,0 +1,128 @@
+package waypost
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Segment is a condition that leads meet or not (docs/segments.md).
+type Segment struct {
+	ID        string
+	Name      string
+	When      string // CEL
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Bounds of segments.
+const (
+	MaxSegments    = 500  // of a stage
+	MaxSegmentName = 100  // characters
+	MaxSegmentWhen = 4096 // characters, as those of a journey's condition
+)
+
+// Validate reports everything that is wrong with a segment as one BadRequest, but for what
+// its condition says.
+func (s *Segment) Validate() error {
+	var p Problems
+	checkRequired(&p, "name", s.Name, MaxSegmentName)
+	switch {
+	case strings.TrimSpace(s.When) == "":
+		p.Add(DetailNullValue, "when", "is missing or blank")
+	case utf8.RuneCountInString(s.When) > MaxSegmentWhen:
+		p.Add(DetailTooLong, "when", "must be at most %d characters", MaxSegmentWhen)
+	}
+	return p.Err("segment")
+}
+
+// SegmentCount is how many leads were in a segment.
+type SegmentCount struct {
+	Count  int
+	At     time.Time
+	Sample []int64 // some of them, ascending
+}
+
+// MaxRecordedEvents is how many events of a name conditions see of a lead: the newest.
+const MaxRecordedEvents = 1000
+
+// LeadRecord is what Waypost has recorded of a lead, as far as conditions ask for it.
+type LeadRecord struct {
+	Events    map[string][]RecordedEvent // by name, oldest first: the newest MaxRecordedEvents
+	Entered   map[string]bool            // by journey: the lead was enrolled in it
+	Delivered map[JourneyNode]bool       // the lead got a message of it
+	Segments  map[string]bool            // by id: the lead is in it
+}
+
+// RecordedEvent is an event of a lead's record.
+type RecordedEvent struct {
+	At         time.Time // when it was accepted
+	Properties map[string]any
+}
+
+// JourneyNode is a node of a journey, in whatever version.
+type JourneyNode struct{ JourneyID, NodeID string }
+
+// RecordNeeds is what conditions ask of a lead's record.
+type RecordNeeds struct {
+	Events    []EventNeed // one for each name
+	Entered   []string
+	Delivered []JourneyNode
+	Segments  []string
+}
+
+// EventNeed is what conditions ask of a lead's events of a name.
+type EventNeed struct {
+	Name   string
+	Window time.Duration // 0: all
+	Use    EventUse
+}
+
+// EventUse is what conditions read of events.
+type EventUse int
+
+// What conditions read of events.
+const (
+	EventTimes EventUse = iota // how many there are
+	EventLast                  // the newest one
+	EventAll
+)
+
+// None tells whether nothing is asked.
+func (n RecordNeeds) None() bool {
+	return len(n.Events)+len(n.Entered)+len(n.Delivered)+len(n.Segments) == 0
+}
+
+// Add adds what others ask.
+func (n *RecordNeeds) Add(other RecordNeeds) {
+	for _, e := range other.Events {
+		i, found := slices.BinarySearchFunc(n.Events, e.Name, func(e EventNeed, name string) int { return cmp.Compare(e.Name, name) })
+		if !found {
+			n.Events = slices.Insert(n.Events, i, e)
+			continue
+		}
+		known := &n.Events[i]
+		if known.Use != e.Use {
+			known.Use = EventAll
+		}
+		if known.Window != 0 {
+			known.Window = max(known.Window, e.Window)
+		}
+		if e.Window == 0 {
+			known.Window = 0
+		}
+	}
+	n.Entered = union(n.Entered, other.Entered)
+	n.Segments = union(n.Segments, other.Segments)
+	for _, node := range other.Delivered {
+		if !slices.Contains(n.Delivered, node) {
+			n.Delivered = append(n.Delivered, node)
+		}
+	}
+}
+
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}

@@ -1,0 +1,363 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+	"waypost/segment"
+)
+
+// Bounds of reading a segment.
+const (
+	maxCompiled = 200 // segments that are kept compiled
+	// Leads of a segment that must be evaluated are found in parts, and evaluated in
+	// batches with at most so many events.
+	memberPart  = 100_000
+	memberBatch = 1000
+	batchEvents = 20_000
+	// memberWay is how many leads are looked at one after another for a page, before those
+	// with events are found together.
+	memberWay = 2000
+)
+
+// reading is a segment as it is at a time.
+type reading struct {
+	sc  waypost.Scope
+	seg *segment.Segment
+	now time.Time
+}
+
+// readSegment compiles a segment as it is now; NotFound if the scope has none of this id.
+func (s *Store) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, id string, now time.Time) (reading, error) {
+	whens := map[string]string{}
+	key := ""
+	for next := []string{cleanText(id)}; len(next) > 0; {
+		var rows []segmentRow
+		q := db.NewSelect().Model(&rows).Where("id IN (?) AND org = ? AND stage = ?", bun.List(next), sc.Org, sc.Stage).Order("id")
+		if err := q.Scan(ctx); err != nil {
+			return reading{}, fmt.Errorf("load segments: %w", err)
+		}
+		next = nil
+		for _, r := range rows {
+			whens[r.ID] = r.When
+			key += r.ID + r.When + "\x00"
+		}
+		for _, r := range rows {
+			for _, named := range segmentsIn(r.When) {
+				if _, known := whens[named]; !known && !slices.Contains(next, named) {
+					next = append(next, named)
+				}
+			}
+		}
+	}
+	if _, found := whens[id]; !found {
+		return reading{}, noSuch("segment", id)
+	}
+	if seg, found := s.segments.Get(id + key); found {
+		return reading{sc, seg, now}, nil
+	}
+	seg, err := segment.Compile(id, whens)
+	if err != nil {
+		return reading{}, fmt.Errorf("compile segment %s: %w", clip(id), err)
+	}
+	s.segments.Add(id+key, seg)
+	return reading{sc, seg, now}, nil
+}
+
+// where selects leads (alias l) that meet what SQL answers of the segment; for many see
+// whereOf.
+func (s *Store) where(tx bun.IDB, r reading, many bool) *bun.SelectQuery {
+	c := whereOf{s, r.sc, r.now, many}.condition(r.seg.Where())
+	return tx.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ?", r.sc.Org, r.sc.Stage).Where(c.text, c.args...)
+}
+
+// CountSegment counts the leads of a segment and picks up to n of them by chance, of the
+// same leads always the same. NotFound if the scope has none of this id.
+func (s *Store) CountSegment(ctx context.Context, sc waypost.Scope, id string, n int) (c waypost.SegmentCount, err error) {
+	defer wrap(&err, "count segment %s", clip(id))
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		r, err := s.readSegment(ctx, tx, sc, id, s.time())
+		if err != nil {
+			return err
+		}
+		c.At = r.now
+		c.Count, _, c.Sample, err = s.countMembers(ctx, tx, r, n)
+		return err
+	})
+	return c, err
+}
+
+// countMembers counts the leads of a segment, finds the highest, and picks some.
+func (s *Store) countMembers(ctx context.Context, tx bun.Tx, r reading, n int) (count int, highest int64, sample []int64, err error) {
+	if r.seg.Exact() {
+		var found struct {
+			Total   int   `bun:"total"`
+			Highest int64 `bun:"highest"`
+		}
+		err = s.where(tx, r, true).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest").Scan(ctx, &found)
+		if err == nil && found.Total > 0 && n > 0 {
+			err = s.where(tx, r, true).Column("leads_id").OrderExpr(mixed).Limit(int64(n)).Scan(ctx, &sample)
+		}
+		slices.Sort(sample)
+		return found.Total, found.Highest, sample, err
+	}
+	var picked []int64 // by mix
+	err = s.eachMember(ctx, tx, r, 0, nil, true, func(ids []int64) bool {
+		count += len(ids)
+		for _, id := range ids {
+			highest = id
+			i, _ := slices.BinarySearchFunc(picked, mix(id), func(id int64, m int64) int { return int(mix(id) - m) })
+			if i < n {
+				picked = slices.Insert(picked, i, id)
+				picked = picked[:min(n, len(picked))]
+			}
+		}
+		return true
+	})
+	slices.Sort(picked)
+	return count, highest, picked, err
+}
+
+// mixed orders leads (alias l) as if by chance, mix does so in Go.
+const mixed = "(l.leads_id % 2147483648) * 2654435761 % 4294967296, l.leads_id"
+
+func mix(id int64) int64 { return id % 2147483648 * 2654435761 % 4294967296 }
+
+// SegmentMembers returns leads of a segment in the order of their ids: at most page.Limit
+// that follow page.After, the leadsId of the last one of the page before. NotFound if the
+// scope has no segment of this id.
+func (s *Store) SegmentMembers(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) (leads []waypost.Lead, err error) {
+	defer wrap(&err, "list members of segment %s", clip(id))
+	walk, err := newLeadWalk(sc, waypost.LeadQuery{Page: page})
+	if err != nil {
+		return nil, err
+	}
+	after := int64(0)
+	if len(walk.after) > 0 {
+		after = walk.after[0]
+	}
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		r, err := s.readSegment(ctx, tx, sc, id, s.time())
+		if err != nil {
+			return err
+		}
+		ids, err := s.memberIDs(ctx, tx, r, after, nil, int(pageSize(page)))
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		var rows []leadRow
+		if err := tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Order("leads_id").Scan(ctx); err != nil {
+			return err
+		}
+		leads, err = decoded(rows, leadRow.lead)
+		return err
+	})
+	return leads, err
+}
+
+// memberIDs returns the first n leads of a segment after one, up to another one.
+func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, n int) (ids []int64, err error) {
+	// Most often they are soon met.
+	var last []int64
+	way := max(memberWay, 10*n)
+	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("l.org = ? AND l.stage = ? AND l.leads_id > ?", r.sc.Org, r.sc.Stage, after)
+	if err := q.OrderExpr("l.leads_id").Offset(int64(way-1)).Limit(1).Scan(ctx, &last); err != nil {
+		return nil, err
+	}
+	end := upTo
+	if len(last) > 0 && (upTo == nil || last[0] < *upTo) {
+		end = &last[0]
+	}
+	keep := func(found []int64) bool {
+		ids = append(ids, found...)
+		ids = ids[:min(n, len(ids))]
+		return len(ids) < n
+	}
+	if err := s.eachMember(ctx, tx, r, after, end, false, keep); err != nil || len(ids) == n || end == upTo {
+		return ids, err
+	}
+	return ids, s.eachMember(ctx, tx, r, *end, upTo, true, keep)
+}
+
+// eachMember gives each the leads of a segment after one, up to another one, in the order of
+// their ids, until it has enough. For many see whereOf.
+func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, many bool, each func(ids []int64) (more bool)) error {
+	for {
+		q := s.where(tx, r, many).Column("leads_id").Where("l.leads_id > ?", after).OrderExpr("l.leads_id").Limit(memberPart)
+		if upTo != nil {
+			q.Where("l.leads_id <= ?", *upTo)
+		}
+		var part []int64
+		if err := q.Scan(ctx, &part); err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(part, memberBatch) {
+			ids, err := s.membersAmong(ctx, tx, r, batch, true)
+			if err != nil {
+				return err
+			}
+			if !each(ids) {
+				return nil
+			}
+		}
+		if len(part) < memberPart {
+			return nil
+		}
+		after = part[len(part)-1]
+	}
+}
+
+// membersAmong returns those of leads, at most memberBatch, that are in a segment, in the
+// order of their ids. asked says that they meet what SQL answers.
+func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads []int64, asked bool) (ids []int64, err error) {
+	if len(leads) == 0 || asked && r.seg.Exact() {
+		return leads, nil
+	}
+	q := db.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ?", r.sc.Org, r.sc.Stage)
+	if !asked {
+		q = s.where(db, r, false)
+	}
+	q.Where("l.leads_id IN (?)", bun.List(leads)).OrderExpr("l.leads_id")
+	if r.seg.Exact() {
+		err = q.Column("leads_id").Scan(ctx, &ids)
+		return ids, err
+	}
+	var rows []leadRow
+	if err := q.Scan(ctx, &rows); err != nil {
+		return nil, err
+	}
+	records, err := s.leadRecords(ctx, db, r.sc, mapped(rows, func(r leadRow) int64 { return r.LeadsID }), r.seg.Needs(false), r.now)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		lead, err := row.lead()
+		if err != nil {
+			return nil, err
+		}
+		if r.seg.Has(ctx, &lead, records[row.LeadsID], r.now, false) {
+			ids = append(ids, row.LeadsID)
+		}
+	}
+	return ids, ctx.Err()
+}
+
+// LeadRecords reads what is recorded of leads of a scope, as far as it is needed, at now. It
+// has a record for each lead.
+func (s *Store) LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (records map[int64]*waypost.LeadRecord, err error) {
+	defer wrap(&err, "read the records of leads")
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		records, err = s.leadRecords(ctx, tx, sc, leads, needs, now)
+		return err
+	})
+	return records, err
+}
+
+func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error) {
+	records := make(map[int64]*waypost.LeadRecord, len(leads))
+	for _, lead := range leads {
+		records[lead] = &waypost.LeadRecord{
+			Events: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{}, Delivered: map[waypost.JourneyNode]bool{}, Segments: map[string]bool{},
+		}
+	}
+	for _, need := range needs.Events {
+		if err := s.recordEvents(ctx, db, leads, need, now, records); err != nil {
+			return nil, err
+		}
+	}
+	var found []struct {
+		LeadsID   int64  `bun:"leads_id"`
+		JourneyID string `bun:"journey_id"`
+		NodeID    string `bun:"node_id"`
+	}
+	if len(needs.Entered) > 0 && len(leads) > 0 {
+		err := db.NewSelect().TableExpr("journey_entries AS je").Distinct().Column("leads_id", "journey_id").
+			Where("je.journey_id IN (?) AND je.leads_id IN (?)", bun.List(needs.Entered), bun.List(leads)).Scan(ctx, &found)
+		if err != nil {
+			return nil, fmt.Errorf("read entries: %w", err)
+		}
+		for _, f := range found {
+			records[f.LeadsID].Entered[f.JourneyID] = true
+		}
+	}
+	for _, node := range needs.Delivered {
+		found = nil
+		err := db.NewSelect().TableExpr("deliveries AS d").Distinct().Column("leads_id").
+			Where("d.leads_id IN (?) AND d.journey_id = ? AND d.node_id = ? AND d.status = ?", bun.List(leads), node.JourneyID, node.NodeID, waypost.DeliverySucceeded).Scan(ctx, &found)
+		if err != nil {
+			return nil, fmt.Errorf("read deliveries: %w", err)
+		}
+		for _, f := range found {
+			records[f.LeadsID].Delivered[node] = true
+		}
+	}
+	for _, id := range needs.Segments {
+		r, err := s.readSegment(ctx, db, sc, id, now)
+		if waypost.CodeOf(err) == waypost.CodeNotFound { // nobody is in it
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for batch := range slices.Chunk(leads, memberBatch) {
+			members, err := s.membersAmong(ctx, db, r, batch, false)
+			if err != nil {
+				return nil, err
+			}
+			for _, lead := range members {
+				records[lead].Segments[id] = true
+			}
+		}
+	}
+	return records, nil
+}
+
+// recordEvents reads events of a name of leads. If there are too many, it reads those of
+// half of the leads at a time.
+func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, need waypost.EventNeed, now time.Time, records map[int64]*waypost.LeadRecord) error {
+	if len(leads) == 0 {
+		return nil
+	}
+	columns, most := "e.leads_id, e.accepted_at, e.seq", waypost.MaxRecordedEvents
+	if need.Use != waypost.EventTimes {
+		columns += ", e.properties"
+	}
+	if need.Use == waypost.EventLast {
+		most = 1
+	}
+	newest := db.NewSelect().TableExpr("events AS e").ColumnExpr(columns).
+		ColumnExpr("row_number() OVER (PARTITION BY e.leads_id ORDER BY e.accepted_at DESC, e.seq DESC) AS place").
+		Where("e.leads_id IN (?) AND e.name = ?", bun.List(leads), need.Name)
+	if need.Window > 0 {
+		newest.Where("e.accepted_at > ?", now.Add(-need.Window).UnixMicro())
+	}
+	q := db.NewSelect().TableExpr("(?) AS e", newest).ColumnExpr(columns).Where("e.place <= ?", most).
+		OrderExpr("e.leads_id, e.accepted_at, e.seq").Limit(batchEvents + 1)
+	var rows []eventRow
+	if err := q.Scan(ctx, &rows); err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	if len(rows) > batchEvents && len(leads) > 1 {
+		half := len(leads) / 2
+		if err := s.recordEvents(ctx, db, leads[:half], need, now, records); err != nil {
+			return err
+		}
+		return s.recordEvents(ctx, db, leads[half:], need, now, records)
+	}
+	for _, row := range rows {
+		e := waypost.RecordedEvent{At: row.AcceptedAt.Time}
+		if need.Use != waypost.EventTimes {
+			if err := fromJSON(row.Properties, &e.Properties); err != nil {
+				return fmt.Errorf("event %d: %w", row.Seq, err)
+			}
+		}
+		r := records[row.LeadsID]
+		r.Events[need.Name] = append(r.Events[need.Name], e)
+	}
+	return nil
+}
