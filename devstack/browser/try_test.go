@@ -300,3 +300,57 @@ func TestLaunchAudience(t *testing.T) {
 	p.Accessible()
 	p.Screenshot("launch-series")
 }
+
+// Everybody is taken out of a journey after a question that says how many those are, and a pause of
+// it ends as one chooses.
+func TestEverybodyLeaves(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey := api.Journey("Left", browser.Object{"id": "rest", "type": "delay", "for": "72h", "next": "end"}, exit)
+	for i := range 2 {
+		api.Enroll(journey, api.Lead(browser.Object{"name": fmt.Sprint("Leaving ", i)}))
+	}
+	list := "/v1/enrollments?journeyId=" + journey + "&status="
+	api.Await(list+"waiting", 2)
+	p := browser.Open(t, "/journeys/"+journey, browser.Look{})
+	p.Click("[data-dialog=pause]")
+	click(t, p, "#pause .primary, #pause .dialog-actions .button:last-child", ".note.ok")
+	p.Click("[data-dialog=resume]")
+	shows(t, p, "#resume", "2 leads go on")
+	p.Click("#resume [value=skip]")
+	p.Accessible()
+	p.Screenshot("journey-resume")
+	click(t, p, "#resume .primary", ".note.ok")
+	last := api.Items("/v1/audit?target=" + journey)[0].(browser.Object)
+	if last["action"] != "journey.resume" || last["after"].(browser.Object)["elapsedDelays"] != "skip" {
+		t.Errorf("the audit log has %v", last)
+	}
+	p.Click(".actions .menu summary")
+	p.Click("[data-dialog=cancel-all]")
+	shows(t, p, "#cancel-all", "Take all 2 leads out of this journey?")
+	p.Accessible()
+	p.Screenshot("journey-cancel")
+	click(t, p, "#cancel-all .danger", ".note.ok")
+	api.Await(list+"canceled", 2)
+}
+
+// What goes wrong is told in words, with the request to ask about, and leads back.
+func TestErrorLeadsBack(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey := api.Journey("Going", touchpoint("hello", api.Webhook("Of going", api.Receiver)), exit)
+	p := browser.Open(t, "/journeys/"+journey, browser.Look{})
+	api.Do("POST", "/v1/journeys/"+journey+"/archive", nil)
+	p.Script(`document.querySelector("[data-dialog=pause]").click(), document.querySelector("#pause form").action = "/journeys/jrn_gone/pause"`)
+	click(t, p, "#pause .dialog-actions .button:last-child", ".error")
+	p.Allow("404")
+	if got := p.Text(".error"); !strings.Contains(got, "There is nothing here") || !strings.Contains(got, "req_") {
+		t.Errorf("it says %q", got)
+	}
+	if got := browser.Eval[string](p, `document.querySelector(".error [data-copy]").dataset.copy`); !strings.HasPrefix(got, "req_") {
+		t.Errorf("what can be copied is %q", got)
+	}
+	p.Accessible()
+	p.Screenshot("error-back")
+	click(t, p, ".error .primary", "#outline")
+}
