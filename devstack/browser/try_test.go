@@ -347,6 +347,9 @@ func TestErrorLeadsBack(t *testing.T) {
 	if got := p.Text(".error"); !strings.Contains(got, "There is nothing here") || !strings.Contains(got, "req_") {
 		t.Errorf("it says %q", got)
 	}
+	if n := browser.Eval[int](p, `document.querySelectorAll("h1").length`); n != 1 {
+		t.Errorf("it has %d titles", n)
+	}
 	if got := browser.Eval[string](p, `document.querySelector(".error [data-copy]").dataset.copy`); !strings.HasPrefix(got, "req_") {
 		t.Errorf("what can be copied is %q", got)
 	}
