@@ -357,3 +357,53 @@ func TestErrorLeadsBack(t *testing.T) {
 	p.Screenshot("error-back")
 	click(t, p, ".error .primary", "#outline")
 }
+
+// A launch that recurs says in words what it does, with its control group; it is paused, resumed and
+// canceled after questions that say what that does.
+func TestLaunchIsControlled(t *testing.T) {
+	t.Parallel()
+	journey, _ := reminded(t, "Recurring")
+	p := browser.Open(t, "/journeys/"+journey+"/launch", browser.Look{})
+	p.Fill("[name=region]", "1")
+	p.Until(`!document.querySelector("#audience").textContent.includes("Every lead") && !document.querySelector("#audience[aria-busy]")`)
+	n := browser.Eval[int](p, `Number(document.querySelector("#audience .stat-value").textContent)`)
+	p.Click("[name=when][value=at]")
+	p.Shows("#field-at")
+	click(t, p, "button[value=review]", "#fault-at")
+	p.Allow("400")
+	p.Click("[name=when][value=recurring]")
+	p.Fill("[name=preset]", "cron")
+	p.Shows("#field-cron")
+	p.Fill("[name=cron]", "0 9 * *")
+	p.Fill("[name=group]", "100")
+	click(t, p, "button[value=review]", "#fault-group")
+	p.Allow("400")
+	p.Fill("[name=group]", "50")
+	click(t, p, "button[value=review]", ".words")
+	click(t, p, "button[value=launch]", "#fault-cron") // the gateway's
+	p.Allow("400")
+	p.Fill("[name=preset]", "weekdays")
+	p.Fill("[name=rate]", "0.5")
+	click(t, p, "button[value=review]", ".words")
+	held := (n + 1) / 2
+	if got, want := p.Text(".words"), fmt.Sprintf("%d leads (as many as match at the time), Monday to Friday at 9:00, Asia/Shanghai, at most 0.5 a second.", n-held); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	shows(t, p, ".review", fmt.Sprintf("About %d more are held out", held))
+	p.Screenshot("launch-review-recurring")
+	click(t, p, "button[value=launch]", "#launch")
+	shows(t, p, "#launch", "0 9 * * 1-5")
+	shows(t, p, "#launch", "50 %")
+	for _, step := range []struct{ opens, confirms, asks, says string }{
+		{"[data-dialog='pause']", "#pause .dialog-actions button:last-child", "No more leads are let in", "The launch is paused"},
+		{"[data-dialog='resume']", "#resume .primary", "A delay that was under way", "The launch goes on"},
+		{"[data-dialog='cancel']", "#cancel .danger", "There are no further occurrences", "The launch is canceled"},
+	} {
+		p.Click(step.opens)
+		shows(t, p, "dialog[open]", step.asks)
+		p.Accessible()
+		click(t, p, step.confirms, ".note.ok")
+		shows(t, p, ".note.ok", step.says)
+	}
+	p.Until(`!document.querySelector("[data-dialog=cancel]")`)
+}
