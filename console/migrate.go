@@ -100,8 +100,11 @@ func (v *visit) loadMigration() (data migratePage, err error) {
 		return data, err
 	}
 	j, said := data.Head.Journey, v.r.FormValue
-	if data.Versions, err = v.people(j.ID, j.PublishedVersion+1); err != nil {
-		return data, err
+	data.Moved, _ = strconv.ParseInt(said("moved"), 10, 64)
+	if data.Moved <= 0 { // else nobody chooses where they come from any more
+		if data.Versions, err = v.people(j.ID, j.PublishedVersion+1); err != nil {
+			return data, err
+		}
 	}
 	data.To = j.PublishedVersion
 	if n, err := strconv.Atoi(said("to")); err == nil {
@@ -115,7 +118,6 @@ func (v *visit) loadMigration() (data migratePage, err error) {
 	if n, err := strconv.Atoi(said("from")); err == nil {
 		data.From = n
 	}
-	data.Moved, _ = strconv.ParseInt(said("moved"), 10, 64)
 	if data.From == 0 || data.From == data.To {
 		return data, nil
 	}

@@ -206,9 +206,7 @@ input.addEventListener("keydown", (event) => {
   open(true);
 });
 input.addEventListener("blur", () => setTimeout(open, 150, false)); // after the click on an option
-list.addEventListener("pointerdown", (event) => {
-  event.preventDefault();
-  choose(event.target.closest("li"));
-});
+list.addEventListener("pointerdown", (event) => event.preventDefault()); // the focus stays where one types
+list.addEventListener("click", (event) => choose(event.target.closest("li")));
 
 light();

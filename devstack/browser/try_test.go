@@ -38,7 +38,8 @@ func TestTryWithEvents(t *testing.T) {
 	journey, hook := reminded(t, "Tried")
 	lead := api.Lead(browser.Object{"name": "Zebedee Quill", "externalId": "tried-1", "customFields": browser.Object{"plan": "<b>pro</b>"}})
 	p := browser.Open(t, "/journeys/"+journey+"/try", browser.Look{})
-	p.Do(chromedp.SendKeys(chromedp.CSS("#field-leadsId"), "zebed"), chromedp.WaitVisible(chromedp.CSS("#found-leads [data-id]")))
+	p.Do(chromedp.SendKeys(chromedp.CSS("#field-leadsId"), "zebed"))
+	p.Shows("#found-leads [data-id]")
 	if got := p.Text("#found-leads"); !strings.Contains(got, "Zebedee Quill") || !strings.Contains(got, "tried-1") {
 		t.Errorf("found %q", got)
 	}
@@ -46,7 +47,7 @@ func TestTryWithEvents(t *testing.T) {
 	if got := browser.Eval[string](p, `document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).dataset.id`); got != fmt.Sprint(lead) {
 		t.Errorf("chosen by keys is %s", got)
 	}
-	p.Do(chromedp.Click(chromedp.CSS("#found-leads [data-id]")))
+	p.Click("#found-leads [data-id]")
 	shows(t, p, "#told .trail", "Remind")
 	shows(t, p, "[data-name]", "Zebedee Quill")
 	if got := texts(p, "#told .trail li"); !strings.Contains(got, "2 days") || !strings.Contains(got, "Time was over") {
@@ -58,7 +59,7 @@ func TestTryWithEvents(t *testing.T) {
 	lit := func(id string) string {
 		return `((e) => e && getComputedStyle(e).borderTopStyle === "solid")(document.querySelector('.react-flow__node[data-id="` + id + `"] .wp-step'))`
 	}
-	p.Do(chromedp.Click(chromedp.CSS("#canvas .wp-tools button:nth-of-type(3)"))) // all of it
+	p.Click("#canvas .wp-tools button:nth-of-type(3)") // all of it
 	p.Until(lit("remind"))
 
 	// A chip that is dropped: the definition's event comes first. The middle of the line is past a day.
@@ -73,7 +74,7 @@ func TestTryWithEvents(t *testing.T) {
 	if got := texts(p, "#told .trail .strong"); got != "hello|bought|bought_it|Remind|end" {
 		t.Errorf("without properties the way is %s", got)
 	}
-	p.Do(chromedp.SendKeys(chromedp.CSS("[data-events] textarea"), "amount = 120"))
+	p.Fill("[data-events] textarea", "amount = 120")
 	p.Until(`!document.querySelector("#told .trail").textContent.includes("Remind")`)
 	p.Until(lit("end") + " && !(" + lit("remind") + ")")
 	if got := texts(p, "#told .trail li"); !strings.Contains(got, "The event came") {
@@ -95,11 +96,11 @@ func TestTryWithEvents(t *testing.T) {
 
 	// A receiver that refuses, and a fault of an event, which is told in words.
 	p.Script(`document.querySelector("details:has([name=fails]) summary").click()`)
-	p.Do(chromedp.Click(chromedp.CSS("[name=fails][value=hello]")))
+	p.Click("[name=fails][value=hello]")
 	shows(t, p, "#told .trail .failed", "Not delivered")
-	p.Script(`{ const name = document.querySelector("[data-events] [name='event.name']"); name.value = "no name!"; name.dispatchEvent(new Event("input", {bubbles: true})) }`)
+	p.Fill("[data-events] [name='event.name']", "no name!")
 	shows(t, p, "#run .problem-list", "Event 1 no name!")
-	p.Do(chromedp.Click(chromedp.CSS("[data-drop-row]")))
+	p.Click("[data-drop-row]")
 	p.Until(`!document.querySelector("#run .problem-list")`)
 	if n := len(api.Items("/v1/deliveries?webhookId=" + hook)); n != 0 {
 		t.Errorf("%d messages were sent", n)
@@ -111,9 +112,12 @@ func TestTryInvented(t *testing.T) {
 	t.Parallel()
 	journey, _ := reminded(t, "Invented")
 	p := browser.Open(t, "/journeys/"+journey+"/try", browser.Look{})
-	p.Do(chromedp.Click(chromedp.CSS("[name=who][value=invented]")), chromedp.WaitVisible(chromedp.CSS("#field-name")))
+	p.Click("[name=who][value=invented]")
+	p.Shows("#field-name")
 	shows(t, p, "#told", "Hello Ada Lovelace")
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-name"), hostile), chromedp.SetValue(chromedp.CSS("[name='customFields.name']"), "plan"), chromedp.SetValue(chromedp.CSS("[name='customFields.value']"), "free"))
+	p.Fill("#field-name", hostile)
+	p.Fill("[name='customFields.name']", "plan")
+	p.Fill("[name='customFields.value']", "free")
 	click(t, p, ".submit-try .primary", "#told .trail")
 	if got := texts(p, "#told .message dd"); !strings.HasPrefix(got, "Hello <script>alert(1)</script> ") || !strings.Contains(got, ", free|<script>alert(1)</script> ") {
 		t.Errorf("the messages are %q", got)
@@ -121,7 +125,7 @@ func TestTryInvented(t *testing.T) {
 	if here := browser.Eval[string](p, "location.href"); strings.Contains(here, "script") {
 		t.Errorf("the address has the lead: %s", here)
 	}
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-email"), "no address"))
+	p.Fill("#field-email", "no address")
 	click(t, p, ".submit-try .primary", "#run .problem-list")
 	shows(t, p, "#run .problem-list", "E-mail")
 	p.Accessible("target-size")
@@ -134,7 +138,8 @@ func TestSendTest(t *testing.T) {
 	journey, hook := reminded(t, "Tested")
 	lead := api.Lead(browser.Object{"name": "Tess Ting"})
 	p := browser.Open(t, fmt.Sprint("/journeys/", journey, "/try?leadsId=", lead), browser.Look{})
-	p.Do(chromedp.Click(chromedp.CSS("[data-dialog='send-1']")), chromedp.WaitVisible(chromedp.CSS("#send-1")))
+	p.Click("[data-dialog='send-1']")
+	p.Shows("#send-1")
 	shows(t, p, "#send-1", "“Remind” is rendered for the lead above and sent through Mail of Tested")
 	p.Accessible("target-size")
 	p.Screenshot("try-send-ask")
@@ -149,7 +154,9 @@ func TestSendTest(t *testing.T) {
 
 	// Any other one, through a receiver that is away.
 	api.Do("PATCH", "/v1/webhooks/"+hook, browser.Object{"url": "http://127.0.0.1:1/gone"})
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-any"), "hello"), chromedp.Click(chromedp.CSS("[data-dialog='send-any']")), chromedp.WaitVisible(chromedp.CSS("#send-any")))
+	p.Fill("#field-any", "hello")
+	p.Click("[data-dialog='send-any']")
+	p.Shows("#send-any")
 	click(t, p, "#send-any .primary", "#run .note.bad")
 	shows(t, p, "#run .note.bad", "Network error")
 	if n := len(api.Items("/v1/deliveries?webhookId="+hook)) + len(api.Items("/v1/enrollments?journeyId="+journey)); n != 0 {
@@ -162,7 +169,7 @@ func TestForecastIsPlotted(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/forecast?draft=false", browser.Look{})
 	p.Until(`document.querySelector(".chart canvas")`)
-	p.Do(chromedp.Click(chromedp.CSS(".numbers summary")))
+	p.Click(".numbers summary")
 	if got := texts(p, "#forecast-table th"); !strings.HasPrefix(got, "Day (UTC)|") || !strings.Contains(got, "SMS gateway") {
 		t.Errorf("the table has %s", got)
 	}
@@ -207,7 +214,7 @@ func TestMigration(t *testing.T) {
 	}
 	p.Accessible()
 	p.Screenshot("publish-affected")
-	p.Do(chromedp.Click(chromedp.CSS("[name=then]")))
+	p.Click("[name=then]")
 	click(t, p, "form.after .primary", "select[name='node.rest']")
 	if got := texts(p, "main tbody tr"); !strings.Contains(got, "begins anew") {
 		t.Errorf("what it means: %s", got)
@@ -228,7 +235,7 @@ func TestMigration(t *testing.T) {
 	p.Screenshot("migrate-done")
 	api.Await("/v1/enrollments?journeyId="+journey+"&version=2&status=waiting", 3)
 	api.Await("/v1/enrollments?journeyId="+journey+"&version=1", 2)
-	p.Do(chromedp.Navigate(browser.Address(t) + "/journeys/" + journey + "/versions"))
+	p.Visit("/journeys/" + journey + "/versions")
 	click(t, p, "a[href$='/migrate?from=1']", "select[name='node.gone']")
 	if got := texts(p, "main tbody tr"); !strings.Contains(got, "The step is gone") {
 		t.Errorf("who is left: %s", got)
@@ -248,7 +255,8 @@ func TestLaunchAudience(t *testing.T) {
 		p.Until(`document.querySelector("#audience .stat-value").textContent === "` + n + `" && !document.querySelector("#audience[aria-busy]")`)
 	}
 	set := func(name, value string) {
-		p.Script(fmt.Sprintf(`{ const field = document.querySelector("[name=%s]"); field.value = %q; field.dispatchEvent(new Event("input", {bubbles: true})) }`, name, value))
+		t.Helper()
+		p.Fill("[name="+name+"]", value)
 	}
 	for _, f := range []struct{ name, is, isNot string }{
 		{"externalId", mark, mark + "x"}, {"email", strings.ToUpper(mark) + "@example.com", "x" + mark + "@example.com"}, {"mobilePhone", "+86 137 1234 5678", "13712345679"}, {"name", "audie ence " + mark, "Ence"},
@@ -275,7 +283,7 @@ func TestLaunchAudience(t *testing.T) {
 	counts("1")
 	p.Accessible()
 	p.Screenshot("launch-filters")
-	p.Do(chromedp.Click(chromedp.CSS("[name=who][value=list]")))
+	p.Click("[name=who][value=list]")
 	set("leadsIds", "1 Ada")
 	shows(t, p, "#audience", "“Ada” is no lead number")
 	set("leadsIds", fmt.Sprint(lead, ", 1\n2"))
@@ -291,4 +299,111 @@ func TestLaunchAudience(t *testing.T) {
 	p.Until(`document.querySelector("#series .chart canvas")`)
 	p.Accessible()
 	p.Screenshot("launch-series")
+}
+
+// Everybody is taken out of a journey after a question that says how many those are, and a pause of
+// it ends as one chooses.
+func TestEverybodyLeaves(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey := api.Journey("Left", browser.Object{"id": "rest", "type": "delay", "for": "72h", "next": "end"}, exit)
+	for i := range 2 {
+		api.Enroll(journey, api.Lead(browser.Object{"name": fmt.Sprint("Leaving ", i)}))
+	}
+	list := "/v1/enrollments?journeyId=" + journey + "&status="
+	api.Await(list+"waiting", 2)
+	p := browser.Open(t, "/journeys/"+journey, browser.Look{})
+	p.Click("[data-dialog=pause]")
+	click(t, p, "#pause .primary, #pause .dialog-actions .button:last-child", ".note.ok")
+	p.Click("[data-dialog=resume]")
+	shows(t, p, "#resume", "2 leads go on")
+	p.Click("#resume [value=skip]")
+	p.Accessible()
+	p.Screenshot("journey-resume")
+	click(t, p, "#resume .primary", ".note.ok")
+	last := api.Items("/v1/audit?target=" + journey)[0].(browser.Object)
+	if last["action"] != "journey.resume" || last["after"].(browser.Object)["elapsedDelays"] != "skip" {
+		t.Errorf("the audit log has %v", last)
+	}
+	p.Click(".actions .menu summary")
+	p.Click("[data-dialog=cancel-all]")
+	shows(t, p, "#cancel-all", "Take all 2 leads out of this journey?")
+	p.Accessible()
+	p.Screenshot("journey-cancel")
+	click(t, p, "#cancel-all .danger", ".note.ok")
+	api.Await(list+"canceled", 2)
+}
+
+// What goes wrong is told in words, with the request to ask about, and leads back.
+func TestErrorLeadsBack(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	journey := api.Journey("Going", touchpoint("hello", api.Webhook("Of going", api.Receiver)), exit)
+	p := browser.Open(t, "/journeys/"+journey, browser.Look{})
+	api.Do("POST", "/v1/journeys/"+journey+"/archive", nil)
+	p.Script(`document.querySelector("[data-dialog=pause]").click(), document.querySelector("#pause form").action = "/journeys/jrn_gone/pause"`)
+	click(t, p, "#pause .dialog-actions .button:last-child", ".error")
+	p.Allow("404")
+	if got := p.Text(".error"); !strings.Contains(got, "There is nothing here") || !strings.Contains(got, "req_") {
+		t.Errorf("it says %q", got)
+	}
+	if n := browser.Eval[int](p, `document.querySelectorAll("h1").length`); n != 1 {
+		t.Errorf("it has %d titles", n)
+	}
+	if got := browser.Eval[string](p, `document.querySelector(".error [data-copy]").dataset.copy`); !strings.HasPrefix(got, "req_") {
+		t.Errorf("what can be copied is %q", got)
+	}
+	p.Accessible()
+	p.Screenshot("error-back")
+	click(t, p, ".error .primary", "#outline")
+}
+
+// A launch that recurs says in words what it does, with its control group; it is paused, resumed and
+// canceled after questions that say what that does.
+func TestLaunchIsControlled(t *testing.T) {
+	t.Parallel()
+	journey, _ := reminded(t, "Recurring")
+	p := browser.Open(t, "/journeys/"+journey+"/launch", browser.Look{})
+	p.Fill("[name=region]", "1")
+	p.Until(`!document.querySelector("#audience").textContent.includes("Every lead") && !document.querySelector("#audience[aria-busy]")`)
+	n := browser.Eval[int](p, `Number(document.querySelector("#audience .stat-value").textContent)`)
+	p.Click("[name=when][value=at]")
+	p.Shows("#field-at")
+	click(t, p, "button[value=review]", "#fault-at")
+	p.Allow("400")
+	p.Click("[name=when][value=recurring]")
+	p.Fill("[name=preset]", "cron")
+	p.Shows("#field-cron")
+	p.Fill("[name=cron]", "0 9 * *")
+	p.Fill("[name=group]", "100")
+	click(t, p, "button[value=review]", "#fault-group")
+	p.Allow("400")
+	p.Fill("[name=group]", "50")
+	click(t, p, "button[value=review]", ".words")
+	click(t, p, "button[value=launch]", "#fault-cron") // the gateway's
+	p.Allow("400")
+	p.Fill("[name=preset]", "weekdays")
+	p.Fill("[name=rate]", "0.5")
+	click(t, p, "button[value=review]", ".words")
+	held := (n + 1) / 2
+	if got, want := p.Text(".words"), fmt.Sprintf("%d leads (as many as match at the time), Monday to Friday at 9:00, Asia/Shanghai, at most 0.5 a second.", n-held); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	shows(t, p, ".review", fmt.Sprintf("About %d more are held out", held))
+	p.Screenshot("launch-review-recurring")
+	click(t, p, "button[value=launch]", "#launch")
+	shows(t, p, "#launch", "0 9 * * 1-5")
+	shows(t, p, "#launch", "50 %")
+	for _, step := range []struct{ opens, confirms, asks, says string }{
+		{"[data-dialog='pause']", "#pause .dialog-actions button:last-child", "No more leads are let in", "The launch is paused"},
+		{"[data-dialog='resume']", "#resume .primary", "A delay that was under way", "The launch goes on"},
+		{"[data-dialog='cancel']", "#cancel .danger", "There are no further occurrences", "The launch is canceled"},
+	} {
+		p.Click(step.opens)
+		shows(t, p, "dialog[open]", step.asks)
+		p.Accessible()
+		click(t, p, step.confirms, ".note.ok")
+		shows(t, p, ".note.ok", step.says)
+	}
+	p.Until(`!document.querySelector("[data-dialog=cancel]")`)
 }
