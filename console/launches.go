@@ -74,6 +74,7 @@ type launchPage struct {
 	Journey     string // its name
 	Occurrences []launch
 	EndsAt      time.Time // when its rate has let everybody in, zero if that is not known
+	Stalled     time.Time // since when it waits for a worker, or leads of it do; zero if that is not long
 }
 
 // occurrencesShown is how many occurrences of a recurring launch its page lists.
@@ -104,8 +105,17 @@ func (v *visit) launch() error {
 		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
 	}
 	live := 2
-	if l.Ended() {
+	switch {
+	case l.Ended():
 		live = 0
+	case l.Status == waypost.LaunchPending:
+		data.Stalled = overdue(l.CreatedAt)
+	case l.Status == waypost.LaunchScheduled && !l.StartAt.IsZero():
+		data.Stalled = overdue(l.StartAt)
+	default:
+		if data.Stalled, err = v.gateway.stalled(ctx, url.Values{"launchId": {l.LaunchID}}); err != nil {
+			return err
+		}
 	}
 	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live,
 		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})

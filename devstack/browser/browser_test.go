@@ -9,9 +9,15 @@ import (
 	"testing"
 
 	"waypost/devstack/browser"
+	"waypost/devstack/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(browser.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(harness.RunMain) != "" {
+		os.Exit(harness.Main(m)) // a process of a test
+	}
+	os.Exit(browser.Main(m))
+}
 
 // pages are all pages, with what to look at before their pictures are taken. A new page is a
 // line here.
