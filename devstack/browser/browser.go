@@ -435,6 +435,12 @@ func (p *Page) Accessible(but ...string) {
 		} `json:"nodes"`
 	}
 	p.Script(axe + "\n")
+	// What sticks to the window covers whatever happens to be below it, until that is scrolled.
+	stick := func(position string) {
+		p.Script(`for (const bar of document.querySelectorAll(".submit, .sticky")) bar.style.position = "` + position + `"`)
+	}
+	stick("static")
+	defer stick("")
 	found := Eval[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
 		.then((result) => result.violations)`)
 	for _, v := range found {

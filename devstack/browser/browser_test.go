@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"waypost/devstack/browser"
 	"waypost/devstack/harness"
 )
@@ -113,6 +115,21 @@ var looks, furtherLooks = map[string]browser.Look{
 }, map[string]browser.Look{
 	"zh-dark": {Language: "zh", Theme: "dark"}, "zh-light": {Language: "zh", Theme: "light"}, "en-dark": {Language: "en", Theme: "dark"},
 	"en-light-phone": {Language: "en", Theme: "light", Phone: true},
+}
+
+// The picture that README begins with, in both themes: docs/console-THEME.png.
+func TestPagesForReadme(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("WAYPOST_TEST_SCREENSHOTS") == "" {
+		t.Skip("WAYPOST_TEST_SCREENSHOTS names no folder")
+	}
+	path := resolve(t, "{Anniversary}/canvas")
+	for _, theme := range []string{"light", "dark"} {
+		p := browser.Open(t, path, browser.Look{Theme: theme})
+		p.Do(chromedp.EmulateViewport(1280, 1010), chromedp.Reload())
+		p.Until(`document.querySelectorAll("[data-id=gift]").length > 0 && document.readyState === "complete"`)
+		p.Screenshot("console-" + theme)
+	}
 }
 
 // Every page: without a complaint of the browser, accessible, small.
