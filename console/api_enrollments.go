@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -38,6 +39,30 @@ func (g gateway) enrollment(ctx context.Context, id string) (enrollmentDetail, e
 
 func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (list[enrollmentAnswer], error) {
 	return get[list[enrollmentAnswer]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
+}
+
+// patience is how long work may wait to be taken on before pages say so: workers look for it
+// all the time.
+const patience = 30 * time.Second
+
+// overdue is since when something waits to be taken on, the zero time if that is not long.
+func overdue(since time.Time) time.Time {
+	if time.Since(since) < patience {
+		return time.Time{}
+	}
+	return since
+}
+
+// stalled is since when the first of the enrollments that match waits to be started, the zero
+// time if none waits for long. One waits if no worker is there, or all are busy.
+func (g gateway) stalled(ctx context.Context, filters url.Values) (time.Time, error) {
+	query := url.Values{"status": {string(waypost.EnrollmentPending)}, "sort": {"createdAt"}, "limit": {"1"}}
+	maps.Copy(query, filters)
+	found, err := g.enrollmentsOf(ctx, query)
+	if err != nil || len(found.Items) == 0 {
+		return time.Time{}, err
+	}
+	return overdue(found.Items[0].CreatedAt), nil
 }
 
 // controlEnrollment pauses, resumes or cancels an enrollment.

@@ -267,8 +267,15 @@ func TestWithoutSessions(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleAdmin)
 	s.redis.SetError("away")
-	if got := v.get("/deliveries"); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "cannot be checked") {
-		t.Errorf("HTTP %d: %s", got.Status, got.Body)
+	for language, says := range map[string]string{"en": "cannot be checked", "zh": "暂时无法验证登录状态"} {
+		v.setCookie("language", language)
+		got := v.get("/deliveries")
+		if got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, says) || !strings.Contains(got.Body, "data-retry") || !strings.Contains(got.Body, got.Header.Get("X-Request-Id")) {
+			t.Errorf("HTTP %d: %s", got.Status, got.Body)
+		}
+		if sent := v.post("/leads", nil); sent.Status != http.StatusServiceUnavailable || strings.Contains(sent.Body, "data-retry") {
+			t.Errorf("a form: HTTP %d: %s", sent.Status, sent.Body) // it would be sent twice
+		}
 	}
 	s.redis.SetError("")
 	if got := v.get("/deliveries"); got.Status != http.StatusOK {

@@ -9,7 +9,8 @@
 //   - calls of the gateway, and the grants that they need: api.go, api_articles.go,
 //     api_deliveries.go, api_enrollments.go, api_journeys.go, api_leads.go,
 //     api_subscriptions.go, api_webhooks.go, names.go
-//   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, static.go
+//   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, faults.go,
+//     static.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"waypost"
 )
@@ -60,6 +61,9 @@ func (v *visit) fail(err error) {
 	switch {
 	case errors.As(err, new(refused)):
 		say(http.StatusForbidden, v.t("errors.refused.title"), v.t("errors.refused.text"))
+	case errors.As(err, new(sessionless)):
+		p.Again = true
+		say(http.StatusServiceUnavailable, v.t("errors.away.title"), v.t("errors.sessions"))
 	case errors.As(err, new(away)):
 		p.Again = true
 		say(http.StatusServiceUnavailable, v.t("errors.away.title"), v.t("errors.away.text"))
@@ -128,12 +132,16 @@ func (v *visit) notFound() error {
 // crossOrigin refuses a form that another site has sent.
 func (v *visit) crossOrigin() error { return refused{} }
 
-// withoutSession answers while sessions cannot be read or written.
+// sessionless says that sessions cannot be read or written.
+type sessionless struct{ error }
+
+// withoutSession answers while Redis, which has the sessions, is away.
 func (c *console) withoutSession(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return // the browser has gone
-	}
-	c.Log.Warn("sessions are away", "error", err)
+	v := &visit{console: c, w: w, r: r, id: waypost.NewID("req_", time.Now()), chosen: preferencesOf(c, r)}
+	w.Header().Set("X-Request-Id", v.id)
 	w.Header().Set("Retry-After", "5")
-	http.Error(w, translate(preferencesOf(c, r).Language, "errors.sessions"), http.StatusServiceUnavailable)
+	v.fail(sessionless{err})
+	if v.status != statusGone {
+		c.Log.Warn("sessions are away", "request", v.id, "error", err)
+	}
 }

@@ -118,7 +118,8 @@ func (v *visit) answerUpload(location string, err error) error {
 // importPage is the data of the page of one import.
 type importPage struct {
 	leadImport
-	Errors []importError // the first ones
+	Errors  []importError // the first ones
+	Stalled time.Time     // since when it waits for a worker, zero if that is not long
 }
 
 // mostErrors bounds the failed rows that the page shows; the file has all.
@@ -133,6 +134,9 @@ func (v *visit) leadImport() error {
 		return err
 	}
 	p := importPage{leadImport: im}
+	if im.Status == waypost.ImportPending {
+		p.Stalled = overdue(im.CreatedAt)
+	}
 	if im.Failed > 0 {
 		err := v.gateway.importErrors(v.r.Context(), im.ID, func(e importError) error {
 			if p.Errors = append(p.Errors, e); len(p.Errors) == mostErrors {

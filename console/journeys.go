@@ -230,8 +230,9 @@ type journeyHead struct {
 	Tabs       []link
 	Changes    int // that the draft has and the published version has not
 	Counts     counts
-	At         string // its path
-	ETag       string // of the journey
+	Stalled    time.Time // since when leads wait to be started, zero if none waits for long
+	At         string    // its path
+	ETag       string    // of the journey
 }
 
 // Title is what people call a node.
@@ -270,6 +271,9 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 		calls = append(calls, func() error {
 			d, err := v.gateway.diff(ctx, h.Journey.ID, strconv.Itoa(n), "draft")
 			h.Changes = len(d.Changes)
+			return err
+		}, func() (err error) {
+			h.Stalled, err = v.gateway.stalled(ctx, url.Values{"journeyId": {h.Journey.ID}})
 			return err
 		})
 	}

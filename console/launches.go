@@ -75,6 +75,7 @@ type launchPage struct {
 	Occurrences []launch
 	EndsAt      time.Time // when its rate has let everybody in, zero if that is not known
 	Points      []statisticsPoint
+	Stalled     time.Time // since when it waits for a worker, or leads of it do; zero if that is not long
 }
 
 // occurrencesShown is how many occurrences of a recurring launch its page lists.
@@ -113,8 +114,17 @@ func (v *visit) launch() error {
 		}
 	}
 	live := 2
-	if l.Ended() {
+	switch {
+	case l.Ended():
 		live = 0
+	case l.Status == waypost.LaunchPending:
+		data.Stalled = overdue(l.CreatedAt)
+	case l.Status == waypost.LaunchScheduled && !l.StartAt.IsZero():
+		data.Stalled = overdue(l.StartAt)
+	default:
+		if data.Stalled, err = v.gateway.stalled(ctx, url.Values{"launchId": {l.LaunchID}}); err != nil {
+			return err
+		}
 	}
 	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live, Scripts: []string{"chart.js"},
 		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})

@@ -27,6 +27,7 @@ type overviewPage struct {
 	Nothing   bool         // there is no journey yet
 	Active    []journeyRow // as many as the page asks for
 	More      bool         // there are more
+	Stalled   time.Time    // since when leads wait to be started, zero if none waits for long
 }
 
 // downWebhook is a webhook that takes no messages now.
@@ -78,6 +79,10 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 		},
 		func() (err error) {
 			newest, err = v.gateway.listLaunches(ctx, url.Values{"limit": {"100"}})
+			return err
+		},
+		func() (err error) {
+			data.Stalled, err = v.gateway.stalled(ctx, nil)
 			return err
 		},
 		func() (err error) {

@@ -2,7 +2,7 @@
 // and its elements with data-live and an id are replaced if it has changed (ETag).
 import { writeTimes } from "./zone.js";
 
-const slowest = 60; // seconds between two tries while the console does not answer
+const slowest = 15; // seconds between two tries while the console does not answer
 
 export function live() {
   const retry = document.querySelector("[data-retry]");

@@ -201,6 +201,7 @@ type Page struct {
 	mu     sync.Mutex
 	faults []string
 	bytes  int64 // that came over the network
+	close  func()
 }
 
 // Open opens a page, signed in as an administrator. The test fails at its end for what the
@@ -209,12 +210,43 @@ type Page struct {
 func Open(t *testing.T, path string, look Look) *Page {
 	t.Helper()
 	s := begun(t)
+	return open(t, Site{s.console, s.session}, path, look)
+}
+
+// Site is a console that a test has started, and who is signed in there.
+type Site struct {
+	URL     string // without a slash at its end
+	session *http.Cookie
+}
+
+// SignIn signs in at a console by a link's token.
+func SignIn(t *testing.T, url, token string) Site {
+	t.Helper()
+	session, err := signIn(t.Context(), url, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Site{url, session}
+}
+
+// OpenAt is Open for another console than that of the shared waypost-dev.
+func OpenAt(t *testing.T, site Site, path string, look Look) *Page {
+	t.Helper()
+	return open(t, site, path, look)
+}
+
+func open(t *testing.T, site Site, path string, look Look) *Page {
+	t.Helper()
+	s := begun(t)
 	tab, closeTab := chromedp.NewContext(s.browser, chromedp.WithNewBrowserContext())
 	ctx, cancel := context.WithTimeout(tab, pageTime)
 	p := &Page{t: t, ctx: ctx}
-	t.Cleanup(func() {
+	p.close = sync.OnceFunc(func() {
 		cancel()
 		closeTab()
+	})
+	t.Cleanup(func() {
+		p.close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, fault := range p.faults {
@@ -224,19 +256,19 @@ func Open(t *testing.T, path string, look Look) *Page {
 	if err := chromedp.Listen(tab, p.listen); err != nil {
 		t.Fatal(err)
 	}
-	p.Do(p.prepare(s, look), view(look), chromedp.Navigate(s.console+path))
+	p.Do(p.prepare(site, look), view(look), chromedp.Navigate(site.URL+path))
 	return p
 }
 
 // prepare sets the cookies of the tab and its time zone.
-func (p *Page) prepare(s *shared, look Look) chromedp.Action[chromedp.Void] {
+func (p *Page) prepare(s Site, look Look) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		values := map[string]string{"language": or(look.Language, "en"), "theme": or(look.Theme, "light"), "zone": "Asia/Shanghai"}
 		if !look.SignedOut {
 			values["session"] = s.session.Value
 		}
 		for name, value := range values {
-			set := network.SetCookieParams{Name: "waypost-" + name, Value: url.QueryEscape(value), URL: s.console}
+			set := network.SetCookieParams{Name: "waypost-" + name, Value: url.QueryEscape(value), URL: s.URL}
 			if _, err := cdp.Call(ctx, tab, network.SetCookie, set); err != nil {
 				return err
 			}
@@ -301,6 +333,9 @@ func (p *Page) Allow(text string) {
 	}
 	p.faults = kept
 }
+
+// Close closes the tab before the test ends.
+func (p *Page) Close() { p.close() }
 
 // Do runs actions on the page (package chromedp) that return nothing, such as
 // chromedp.Click(chromedp.CSS("…")) or chromedp.WaitVisible.
@@ -443,6 +478,12 @@ func (p *Page) Accessible(but ...string) {
 		} `json:"nodes"`
 	}
 	p.Script(axe + "\n")
+	// What sticks to the window covers whatever happens to be below it, until that is scrolled.
+	stick := func(position string) {
+		p.Script(`for (const bar of document.querySelectorAll(".submit, .sticky")) bar.style.position = "` + position + `"`)
+	}
+	stick("static")
+	defer stick("")
 	found := Eval[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
 		.then((result) => result.violations)`)
 	for _, v := range found {

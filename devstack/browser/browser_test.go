@@ -8,10 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"waypost/devstack/browser"
+	"waypost/devstack/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(browser.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(harness.RunMain) != "" {
+		os.Exit(harness.Main(m)) // a process of a test
+	}
+	os.Exit(browser.Main(m))
+}
 
 // pages are all pages, with what to look at before their pictures are taken. A new page is a
 // line here.
@@ -112,6 +120,21 @@ var looks, furtherLooks = map[string]browser.Look{
 }, map[string]browser.Look{
 	"zh-dark": {Language: "zh", Theme: "dark"}, "zh-light": {Language: "zh", Theme: "light"}, "en-dark": {Language: "en", Theme: "dark"},
 	"en-light-phone": {Language: "en", Theme: "light", Phone: true},
+}
+
+// The picture that README begins with, in both themes: docs/console-THEME.png.
+func TestPagesForReadme(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("WAYPOST_TEST_SCREENSHOTS") == "" {
+		t.Skip("WAYPOST_TEST_SCREENSHOTS names no folder")
+	}
+	path := resolve(t, "{Anniversary}/canvas")
+	for _, theme := range []string{"light", "dark"} {
+		p := browser.Open(t, path, browser.Look{Theme: theme})
+		p.Do(chromedp.EmulateViewport(1280, 1010), chromedp.Reload())
+		p.Until(`document.querySelectorAll("[data-id=gift]").length > 0 && document.readyState === "complete"`)
+		p.Screenshot("console-" + theme)
+	}
 }
 
 // Every page: without a complaint of the browser, accessible, small.

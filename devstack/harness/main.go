@@ -84,7 +84,7 @@ func untilTestsEnd() { _, _ = io.Copy(io.Discard, os.Stdin) }
 // its own to be built.
 func role(name config.Role, environ []string) int {
 	start := map[config.Role]func(context.Context, config.Config, *slog.Logger, func(string)) error{
-		config.RoleGateway: app.Gateway, config.RoleWorker: app.Worker, config.RoleServe: app.Serve,
+		config.RoleGateway: app.Gateway, config.RoleWorker: app.Worker, config.RoleServe: app.Serve, config.RoleConsole: app.Console,
 	}[name]
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
