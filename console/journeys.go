@@ -399,7 +399,9 @@ func (v *visit) canvas() error {
 }
 
 // json answers with a JSON document, 304 if the browser has it.
-func (v *visit) json(etag string, body []byte) error { return v.document("application/json", etag, body) }
+func (v *visit) json(etag string, body []byte) error {
+	return v.document("application/json", etag, body)
+}
 
 func (v *visit) document(kind, etag string, body []byte) error {
 	h := v.w.Header()
