@@ -76,18 +76,25 @@ func TestCancelLaunch(t *testing.T) {
 }
 
 // replaceText types over a part of the text of an editor (CodeMirror) that is in sight.
-func replaceText(t *testing.T, p *browser.Page, old, typed string) {
-	t.Helper()
-	until(t, p, `(() => {
+func replaceText(p *browser.Page, old, typed string) {
+	p.Until(`(() => {
 		const content = document.querySelector(".cm-content");
 		const walker = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
 		for (let n = walker.nextNode(); n; n = walker.nextNode()) {
-			const at = n.data.indexOf("`+old+`");
+			const at = n.data.indexOf("` + old + `");
 			if (at < 0) continue;
 			content.focus();
-			getSelection().setBaseAndExtent(n, at, n, at + `+strconv.Itoa(len(old))+`);
-			return document.execCommand("insertText", false, "`+typed+`");
+			getSelection().setBaseAndExtent(n, at, n, at + ` + strconv.Itoa(len(old)) + `);
+			return document.execCommand("insertText", false, "` + typed + `");
 		}
+	})()`)
+}
+
+// stores waits until a document of the console has a text.
+func stores(p *browser.Page, path, text string) {
+	browser.Eval[bool](p, `(async () => {
+		while (!(await fetch("`+path+`").then((answer) => answer.text())).includes("`+text+`")) await new Promise((done) => setTimeout(done, 50));
+		return true;
 	})()`)
 }
 
@@ -101,25 +108,25 @@ func TestNewJourney(t *testing.T) {
 	p := browser.Open(t, "/journeys/new", browser.Look{})
 	follow(t, p, `document.querySelector("[name=name]").value = "Test of a template"; document.querySelector("[value=followUp]").click(); document.querySelector("[name=name]").form.requestSubmit()`, "#canvas .react-flow__node")
 	at := browser.Eval[string](p, `location.pathname.replace(/\/edit$/, "")`)
-	follow(t, p, `location.assign("`+at+`/text")`, ".cm-content")
-	replaceText(t, p, "72h", "soon")
-	until(t, p, `document.querySelector(".cm-fault")?.textContent === "soon" && document.querySelector(".cm-fault-text")`)
-	until(t, p, `document.querySelector("#problems").textContent.includes("nodes[1].for") && document.querySelector("#status").textContent === "Saved"`)
+	p.Visit(at + "/text")
+	replaceText(p, "72h", "soon")
+	p.Until(`document.querySelector(".cm-fault")?.textContent === "soon" && document.querySelector(".cm-fault-text")`)
+	p.Until(`document.querySelector("#problems").textContent.includes("nodes[1].for") && document.querySelector("#status").textContent === "Saved"`)
 	p.Accessible()
 	p.Screenshot("edit-problems")
 
 	stored := `fetch("` + at + `/draft.yaml").then((a) => a.text())`
 	browser.Eval[bool](p, stored+`.then((text) => fetch("`+at+`/draft.yaml", {method: "PUT", headers: {"Content-Type": "application/yaml"}, body: text.replace("for: soon", "for: 24h")})).then((a) => a.ok)`)
-	replaceText(t, p, "soon", "48h")
-	until(t, p, `!document.querySelector("#conflict").hidden`)
+	replaceText(p, "soon", "48h")
+	p.Until(`!document.querySelector("#conflict").hidden`)
 	p.Allow("412")
 	p.Accessible()
 	p.Screenshot("edit-conflict")
 	if text := browser.Eval[string](p, stored); !strings.Contains(text, "for: 24h") {
 		t.Errorf("theirs is overwritten:\n%s", text)
 	}
-	p.Script(`document.querySelectorAll("#conflict button")[1].click()`)
-	until(t, p, `document.querySelector("#conflict").hidden && document.querySelector(".cm-content").textContent.includes("24h")`)
+	p.Click("#conflict button:last-child")
+	p.Until(`document.querySelector("#conflict").hidden && document.querySelector(".cm-content").textContent.includes("24h")`)
 	if name := p.Text("#kept a"); !strings.HasPrefix(name, "Test of a template (copy of ") {
 		t.Errorf("mine is kept as %q", name)
 	}
@@ -128,9 +135,10 @@ func TestNewJourney(t *testing.T) {
 		t.Errorf("the copy has\n%s", kept)
 	}
 	p.Script(undo)
-	until(t, p, `document.querySelector("#status").textContent === "Saved" && await `+stored+`.then((text) => text.includes("for: 48h"))`)
+	stores(p, at+"/draft.yaml", "for: 48h")
+	p.Until(`document.querySelector("#status").textContent === "Saved"`)
 
-	follow(t, p, `location.assign("`+at+`/publish")`, "form.after")
+	p.Visit(at + "/publish")
 	follow(t, p, `document.querySelector("form.after").requestSubmit()`, "#outline")
 	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 2 days") || !strings.Contains(text, "Follow-up") {
 		t.Errorf("the outline is\n%s", text)
@@ -161,33 +169,31 @@ func TestTwoEditors(t *testing.T) {
 	anniversary := resolve(t, "{Anniversary}")
 	ada := browser.Open(t, anniversary, browser.Look{})
 	at := draftOf(ada, anniversary, "Edited by two")
-	ada.Do(chromedp.Navigate(ada.URL(at + "/edit?node=gift")))
+	ada.Visit(at + "/edit?node=gift")
 	bob := browser.Open(t, at+"/edit?node=thanks", browser.Look{})
-	for _, p := range []*browser.Page{ada, bob} {
-		until(t, p, `document.querySelector(".wp-form")`)
-	}
+	ada.Shows(".wp-form")
+	bob.Shows(".wp-form")
 	ada.Script(typeInto("Name of the step", "Ada's gift"))
-	until(t, ada, `document.querySelector(".wp-bar").textContent.includes("Saved")`)
 	label := func(path, node string) string {
 		return browser.Eval[string](ada, `fetch("`+path+`/draft.json").then((a) => a.json()).then((j) => j.draft.nodes.find((n) => n.id === "`+node+`").label)`)
 	}
-	until(t, ada, `(await fetch("`+at+`/draft.json").then((a) => a.text())).includes("Ada's gift")`)
+	stores(ada, at+"/draft.json", "Ada's gift")
 	bob.Script(typeInto("Name of the step", "Bob's thanks"))
-	until(t, bob, `document.querySelector(".wp-banner")?.textContent.includes("Somebody else has saved this draft")`)
+	bob.Until(`document.querySelector(".wp-banner")?.textContent.includes("Somebody else has saved this draft")`)
 	bob.Allow("412")
 	bob.Accessible()
 	bob.Screenshot("edit-canvas-conflict")
 	bob.Script(`[...document.querySelectorAll(".wp-banner button")].find((b) => b.textContent.startsWith("Keep mine")).click()`)
-	until(t, bob, `document.querySelector(".wp-banner.is-good a")`)
-	until(t, bob, `document.querySelector(".wp-form select option[value=gift]").textContent.includes("Ada's gift")`)
+	bob.Until(`document.querySelector(".wp-banner.is-good a")`)
+	bob.Until(`document.querySelector(".wp-form select option[value=gift]").textContent.includes("Ada's gift")`)
 	kept := browser.Eval[string](bob, `document.querySelector(".wp-banner.is-good a").getAttribute("href").replace("/edit", "")`)
 	for _, tt := range [][3]string{{at, "gift", "Ada's gift"}, {at, "thanks", "Thanks"}, {kept, "gift", "Gift card"}, {kept, "thanks", "Bob's thanks"}} {
 		if got := label(tt[0], tt[1]); got != tt[2] {
 			t.Errorf("%s of %s is %q, want %q", tt[1], tt[0], got, tt[2])
 		}
 	}
-	bob.Script(`document.querySelector('.wp-bar [aria-label="Undo"]').click()`)
-	until(t, bob, `(await fetch("`+at+`/draft.json").then((a) => a.text())).includes("Bob's thanks")`)
+	bob.Click(`.wp-bar [aria-label="Undo"]`)
+	stores(bob, at+"/draft.json", "Bob's thanks")
 }
 
 // A condition is completed with what leads have, and says what is wrong with it where that is;
@@ -197,17 +203,18 @@ func TestExpression(t *testing.T) {
 	anniversary := resolve(t, "{Anniversary}")
 	p := browser.Open(t, anniversary, browser.Look{})
 	at := draftOf(p, anniversary, "Conditions")
-	follow(t, p, `location.assign("`+at+`/edit?node=plan")`, ".wp-code .cm-content")
-	replaceText(t, p, "plan == ", "p")
-	until(t, p, `[...document.querySelectorAll(".cm-tooltip-autocomplete li")].some((l) => l.textContent === "plan")`)
+	p.Visit(at + "/edit?node=plan")
+	replaceText(p, "plan == ", "p")
+	p.Until(`[...document.querySelectorAll(".cm-tooltip-autocomplete li")].some((l) => l.textContent === "plan")`)
 	p.Screenshot("edit-canvas-completion")
-	replaceText(t, p, "lead.customFields.p", "lead.nmae == ")
-	until(t, p, `document.querySelector(".wp-fault")?.textContent.includes('lead has no member "nmae"') && document.querySelector(".cm-fault")`)
+	replaceText(p, "lead.customFields.p", "lead.nmae == ")
+	p.Until(`document.querySelector(".wp-fault")?.textContent.includes('lead has no member "nmae"') && document.querySelector(".cm-fault")`)
 	p.Accessible()
 	p.Screenshot("edit-canvas-problem")
-	follow(t, p, `location.assign("`+at+`/edit?node=bought")`, ".wp-form datalist option[value=purchase]")
-	p.Script(`document.querySelector('[aria-label="Settings of the journey"]').click()`)
-	until(t, p, `document.querySelector('.wp-form[aria-label="Settings of the journey"] select option[value=choose]')`)
+	p.Visit(at + "/edit?node=bought")
+	p.Until(`document.querySelector(".wp-form datalist option[value=purchase]")`)
+	p.Click(`[aria-label="Settings of the journey"]`)
+	p.Until(`document.querySelector('.wp-form[aria-label="Settings of the journey"] select option[value=choose]')`)
 	p.Accessible()
 	p.Screenshot("edit-canvas-settings")
 }
@@ -216,12 +223,12 @@ func TestExpression(t *testing.T) {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/compare?from=1&to=draft", browser.Look{})
-	until(t, p, `document.querySelector(".wp-status").textContent === "Changed 2" && document.querySelector('[data-id="bought"] .wp-badge')`)
+	p.Until(`document.querySelector(".wp-status").textContent === "Changed 2" && document.querySelector('[data-id="bought"] .wp-badge')`)
 	if text := p.Text("#differences"); !strings.Contains(text, "bought.timeout") || !strings.Contains(text, "240h") {
 		t.Errorf("the list says\n%s", text)
 	}
 	follow(t, p, `{ const to = document.querySelector("[name=to]"); to.value = "1"; to.form.requestSubmit(); }`, "#differences > .muted")
-	until(t, p, `document.querySelector(".wp-status").textContent === "No difference"`)
+	p.Until(`document.querySelector(".wp-status").textContent === "No difference"`)
 }
 
 // A click on a node of the outline shows who stands there.
