@@ -2,12 +2,18 @@ package console
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"waypost"
 )
 
 // TestMembers holds the members that the YAML editor completes against the definition's schema.
@@ -70,5 +76,74 @@ func TestMembers(t *testing.T) {
 	if !maps.EqualFunc(got, want, slices.Equal) {
 		text, _ := json.MarshalIndent(want, "", "  ") // strings have a JSON form
 		t.Errorf("canvas/src/members.json has not what openapi.yaml says of JourneyDefinition, which is (in any order):\n%s", text)
+	}
+}
+
+// The editor's style sheets have a nonce of their answer; no other page has one.
+func TestNonce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	v, _ := s.as(waypost.RoleMarketer)
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != journeysPath+"jrn_1" {
+			return false
+		}
+		_, _ = io.WriteString(w, `{"id":"jrn_1","name":"Test","draft":{"name":"Test","nodes":[]}}`)
+		return true
+	}
+	given := regexp.MustCompile(` nonce="(\w{20,})"`)
+	seen := map[string]bool{}
+	for _, page := range []string{"text", "edit", "text"} {
+		got := v.get("/journeys/jrn_1/" + page)
+		nonce := given.FindStringSubmatch(got.Body)
+		if nonce == nil || seen[nonce[1]] || !strings.Contains(got.Header.Get("Content-Security-Policy"), "style-src 'self' 'nonce-"+nonce[1]+"';") {
+			t.Fatalf("%s: %q, %q", page, nonce, got.Header.Get("Content-Security-Policy"))
+		}
+		seen[nonce[1]] = true
+	}
+	if got := v.get("/journeys/jrn_1/publish"); got.Header.Get("Content-Security-Policy") != policy || given.MatchString(got.Body) {
+		t.Errorf("publish: %q", got.Header.Get("Content-Security-Policy"))
+	}
+}
+
+// What a person has written is kept under another name, whatever it is called.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	v, _ := s.as(waypost.RoleMarketer)
+	var sent []byte
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.Method + r.URL.Path {
+		case "GET" + journeysPath + "jrn_1":
+			_, _ = io.WriteString(w, `{"id":"jrn_1","name":"Test"}`)
+		case "POST/v1/journeys":
+			sent, _ = io.ReadAll(r.Body)
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"id":"jrn_2","name":"Kept"}`)
+		default:
+			return false
+		}
+		return true
+	}
+	yamlKind := http.Header{"Content-Type": {"application/yaml"}}
+	for written, name := range map[string]string{
+		"# mine\nname: Spring\nstart: a\n":                        "Spring (copy of Ada marketer)",
+		`{"start":"a"}`:                                           "Test (copy of Ada marketer)",
+		`{"start":"a","name":7}`:                                  "Test (copy of Ada marketer)",
+		`{"start":"a","name":"` + strings.Repeat("x", 200) + `"}`: strings.Repeat("x", 120) + "… (copy of Ada marketer)",
+	} {
+		got := v.send(http.MethodPost, "/journeys/jrn_1/keep.json", written, yamlKind)
+		var draft struct{ Name, Start string }
+		if err := json.Unmarshal(sent, &draft); got.Status != http.StatusOK || !strings.Contains(got.Body, `"/journeys/jrn_2/edit"`) || err != nil || draft.Name != name || draft.Start != "a" {
+			t.Errorf("%s: HTTP %d, %s, %s", written, got.Status, got.Body, sent)
+		}
+	}
+	for _, written := range []string{"", "a: [", "[1]"} {
+		if got := v.send(http.MethodPost, "/journeys/jrn_1/keep.json", written, yamlKind); got.Status != http.StatusBadRequest {
+			t.Errorf("%q: HTTP %d", written, got.Status)
+		}
+	}
+	if got := v.send(http.MethodPut, "/journeys/jrn_1/draft.yaml", "a: [", yamlKind); got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "line 1") {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -465,9 +464,8 @@ func (p *Page) Bytes() int64 {
 //go:embed axe/axe.js
 var axe string
 
-// Accessible fails the test for what axe-core finds against WCAG 2.2 AA and its best practices,
-// but for the rules that are named.
-func (p *Page) Accessible(but ...string) {
+// Accessible fails the test for what axe-core finds against WCAG 2.2 AA and its best practices.
+func (p *Page) Accessible() {
 	p.t.Helper()
 	type violation struct {
 		ID    string `json:"id"`
@@ -475,6 +473,7 @@ func (p *Page) Accessible(but ...string) {
 		Nodes []struct {
 			HTML           string `json:"html"`
 			FailureSummary string `json:"failureSummary"`
+			Beside         string `json:"beside"`
 		} `json:"nodes"`
 	}
 	p.Script(axe + "\n")
@@ -485,13 +484,13 @@ func (p *Page) Accessible(but ...string) {
 	stick("static")
 	defer stick("")
 	found := Eval[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
-		.then((result) => result.violations)`)
+		.then(({violations}) => {
+			for (const v of violations) for (const n of v.nodes) n.beside = n.any.flatMap((check) => check.relatedNodes).map((other) => other.html).join("\n");
+			return violations;
+		})`)
 	for _, v := range found {
-		if slices.Contains(but, v.ID) {
-			continue
-		}
 		for _, n := range v.Nodes {
-			p.t.Errorf("axe: %s (%s)\n%s\n%s", v.Help, v.ID, n.HTML, n.FailureSummary)
+			p.t.Errorf("axe: %s (%s)\n%s\n%s\n%s", v.Help, v.ID, n.HTML, n.FailureSummary, n.Beside)
 		}
 	}
 }

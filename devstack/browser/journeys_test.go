@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,37 +75,160 @@ func TestCancelLaunch(t *testing.T) {
 	}
 }
 
-// A journey is made from a template, mended as a text whose problem is named, and published.
+// replaceText types over a part of the text of an editor (CodeMirror) that is in sight.
+func replaceText(p *browser.Page, old, typed string) {
+	p.Until(`(() => {
+		const content = document.querySelector(".cm-content");
+		const walker = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
+		for (let n = walker.nextNode(); n; n = walker.nextNode()) {
+			const at = n.data.indexOf("` + old + `");
+			if (at < 0) continue;
+			content.focus();
+			getSelection().setBaseAndExtent(n, at, n, at + ` + strconv.Itoa(len(old)) + `);
+			return document.execCommand("insertText", false, "` + typed + `");
+		}
+	})()`)
+}
+
+// stores waits until a document of the console has a text.
+func stores(p *browser.Page, path, text string) {
+	browser.Eval[bool](p, `(async () => {
+		while (!(await fetch("`+path+`").then((answer) => answer.text())).includes("`+text+`")) await new Promise((done) => setTimeout(done, 50));
+		return true;
+	})()`)
+}
+
+// undo presses its keys in the editor of a text.
+const undo = `document.querySelector(".cm-content").dispatchEvent(new KeyboardEvent("keydown", {key: "z", code: "KeyZ", keyCode: 90, ctrlKey: true, bubbles: true, cancelable: true}))`
+
+// A journey is made from a template, mended as a text whose problem is named at its line, and
+// published. Somebody else saves meanwhile: nothing that either has written is lost.
 func TestNewJourney(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/journeys/new", browser.Look{})
 	follow(t, p, `document.querySelector("[name=name]").value = "Test of a template"; document.querySelector("[value=followUp]").click(); document.querySelector("[name=name]").form.requestSubmit()`, "#canvas .react-flow__node")
 	at := browser.Eval[string](p, `location.pathname.replace(/\/edit$/, "")`)
-	follow(t, p, `location.assign("`+at+`/text")`, "#text")
-	follow(t, p, `{ const text = document.querySelector("#text"); text.value = text.value.replace("for: 72h", "for: soon"); text.form.requestSubmit() }`, ".note.ok")
-	if text := p.Text(".problem-list"); !strings.Contains(text, "nodes[1].for") {
-		t.Errorf("the problems are %q", text)
-	}
+	p.Visit(at + "/text")
+	replaceText(p, "72h", "soon")
+	p.Until(`document.querySelector(".cm-fault")?.textContent === "soon" && document.querySelector(".cm-fault-text")`)
+	p.Until(`document.querySelector("#problems").textContent.includes("nodes[1].for") && document.querySelector("#status").textContent === "Saved"`)
+	p.Accessible()
 	p.Screenshot("edit-problems")
-	// Somebody else saves meanwhile.
-	follow(t, p, `fetch("`+at+`/text").then((a) => a.text()).then((page) => {
-		const form = new DOMParser().parseFromString(page, "text/html").querySelector("form.editor");
-		const body = new URLSearchParams(new FormData(form));
-		body.set("text", body.get("text").replace("for: soon", "for: 24h"));
-		return fetch("`+at+`/text", {method: "POST", body});
-	}).then(() => { const text = document.querySelector("#text"); text.value = text.value.replace("for: soon", "for: 48h"); text.form.requestSubmit() })`, "#theirs")
-	p.Allow("409")
-	if theirs := browser.Eval[string](p, `document.querySelector("#theirs").value`); !strings.Contains(theirs, "for: 24h") {
-		t.Errorf("theirs is %s", theirs)
-	}
+
+	stored := `fetch("` + at + `/draft.yaml").then((a) => a.text())`
+	browser.Eval[bool](p, stored+`.then((text) => fetch("`+at+`/draft.yaml", {method: "PUT", headers: {"Content-Type": "application/yaml"}, body: text.replace("for: soon", "for: 24h")})).then((a) => a.ok)`)
+	replaceText(p, "soon", "48h")
+	p.Until(`!document.querySelector("#conflict").hidden`)
+	p.Allow("412")
 	p.Accessible()
 	p.Screenshot("edit-conflict")
-	follow(t, p, `document.querySelector("form.editor").requestSubmit()`, ".note.ok")
-	follow(t, p, `location.assign("`+at+`/publish")`, "form.after")
+	if text := browser.Eval[string](p, stored); !strings.Contains(text, "for: 24h") {
+		t.Errorf("theirs is overwritten:\n%s", text)
+	}
+	p.Click("#conflict button:last-child")
+	p.Until(`document.querySelector("#conflict").hidden && document.querySelector(".cm-content").textContent.includes("24h")`)
+	if name := p.Text("#kept a"); !strings.HasPrefix(name, "Test of a template (copy of ") {
+		t.Errorf("mine is kept as %q", name)
+	}
+	kept := browser.Eval[string](p, `fetch(document.querySelector("#kept a").getAttribute("href").replace("/edit", "/draft.yaml")).then((a) => a.text())`)
+	if !strings.Contains(kept, "for: 48h") {
+		t.Errorf("the copy has\n%s", kept)
+	}
+	p.Script(undo)
+	stores(p, at+"/draft.yaml", "for: 48h")
+	p.Until(`document.querySelector("#status").textContent === "Saved"`)
+
+	p.Visit(at + "/publish")
 	follow(t, p, `document.querySelector("form.after").requestSubmit()`, "#outline")
 	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 2 days") || !strings.Contains(text, "Follow-up") {
 		t.Errorf("the outline is\n%s", text)
 	}
+}
+
+// draftOf makes a journey with the draft of another one, and returns its path.
+func draftOf(p *browser.Page, at, name string) string {
+	return browser.Eval[string](p, `fetch("`+at+`/draft.json").then((a) => a.json())
+		.then((j) => fetch("`+at+`/keep.json", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({...j.draft, name: "`+name+`"})}))
+		.then((a) => a.json()).then((made) => made.path.replace("/edit", ""))`)
+}
+
+// typeInto fills in a field of a form of the canvas, by its label.
+func typeInto(label, text string) string {
+	return `{
+		const label = [...document.querySelectorAll(".wp-form label")].find((l) => l.textContent === "` + label + `");
+		const field = document.getElementById(label.htmlFor);
+		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, "` + text + `");
+		field.dispatchEvent(new Event("input", {bubbles: true}));
+	}`
+}
+
+// Two people edit one draft on the canvas: the second one is told, keeps a copy, and goes on with
+// what the first one has saved; undo has the second one's own.
+func TestTwoEditors(t *testing.T) {
+	t.Parallel()
+	anniversary := resolve(t, "{Anniversary}")
+	ada := browser.Open(t, anniversary, browser.Look{})
+	at := draftOf(ada, anniversary, "Edited by two")
+	ada.Visit(at + "/edit?node=gift")
+	bob := browser.Open(t, at+"/edit?node=thanks", browser.Look{})
+	ada.Shows(".wp-form")
+	bob.Shows(".wp-form")
+	ada.Script(typeInto("Name of the step", "Ada's gift"))
+	label := func(path, node string) string {
+		return browser.Eval[string](ada, `fetch("`+path+`/draft.json").then((a) => a.json()).then((j) => j.draft.nodes.find((n) => n.id === "`+node+`").label)`)
+	}
+	stores(ada, at+"/draft.json", "Ada's gift")
+	bob.Script(typeInto("Name of the step", "Bob's thanks"))
+	bob.Until(`document.querySelector(".wp-banner")?.textContent.includes("Somebody else has saved this draft")`)
+	bob.Allow("412")
+	bob.Accessible()
+	bob.Screenshot("edit-canvas-conflict")
+	bob.Script(`[...document.querySelectorAll(".wp-banner button")].find((b) => b.textContent.startsWith("Keep mine")).click()`)
+	bob.Until(`document.querySelector(".wp-banner.is-good a")`)
+	bob.Until(`document.querySelector(".wp-form select option[value=gift]").textContent.includes("Ada's gift")`)
+	kept := browser.Eval[string](bob, `document.querySelector(".wp-banner.is-good a").getAttribute("href").replace("/edit", "")`)
+	for _, tt := range [][3]string{{at, "gift", "Ada's gift"}, {at, "thanks", "Thanks"}, {kept, "gift", "Gift card"}, {kept, "thanks", "Bob's thanks"}} {
+		if got := label(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("%s of %s is %q, want %q", tt[1], tt[0], got, tt[2])
+		}
+	}
+	bob.Click(`.wp-bar [aria-label="Undo"]`)
+	stores(bob, at+"/draft.json", "Bob's thanks")
+}
+
+// A condition is completed with what leads have, and says what is wrong with it where that is;
+// pickers offer what there is.
+func TestExpression(t *testing.T) {
+	t.Parallel()
+	anniversary := resolve(t, "{Anniversary}")
+	p := browser.Open(t, anniversary, browser.Look{})
+	at := draftOf(p, anniversary, "Conditions")
+	p.Visit(at + "/edit?node=plan")
+	replaceText(p, "plan == ", "p")
+	p.Until(`[...document.querySelectorAll(".cm-tooltip-autocomplete li")].some((l) => l.textContent === "plan")`)
+	p.Screenshot("edit-canvas-completion")
+	replaceText(p, "lead.customFields.p", "lead.nmae == ")
+	p.Until(`document.querySelector(".wp-fault")?.textContent.includes('lead has no member "nmae"') && document.querySelector(".cm-fault")`)
+	p.Accessible()
+	p.Screenshot("edit-canvas-problem")
+	p.Visit(at + "/edit?node=bought")
+	p.Until(`document.querySelector(".wp-form datalist option[value=purchase]")`)
+	p.Click(`[aria-label="Settings of the journey"]`)
+	p.Until(`document.querySelector('.wp-form[aria-label="Settings of the journey"] select option[value=choose]')`)
+	p.Accessible()
+	p.Screenshot("edit-canvas-settings")
+}
+
+// Two versions are one picture, and one list.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t, resolve(t, "{Anniversary}")+"/compare?from=1&to=draft", browser.Look{})
+	p.Until(`document.querySelector(".wp-status").textContent === "Changed 2" && document.querySelector('[data-id="bought"] .wp-badge')`)
+	if text := p.Text("#differences"); !strings.Contains(text, "bought.timeout") || !strings.Contains(text, "240h") {
+		t.Errorf("the list says\n%s", text)
+	}
+	follow(t, p, `{ const to = document.querySelector("[name=to]"); to.value = "1"; to.form.requestSubmit(); }`, "#differences > .muted")
+	p.Until(`document.querySelector(".wp-status").textContent === "No difference"`)
 }
 
 // A click on a node of the outline shows who stands there.

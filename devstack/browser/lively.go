@@ -55,6 +55,9 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 			"name": given[i%len(given)], "externalId": fmt.Sprintf("shop-%d", i+1), "email": fmt.Sprintf("lead%d@example.com", i+1),
 			"region": i%5 + 1, "customFields": map[string]any{"city": cities[i%len(cities)], "plan": []string{"free", "pro"}[i%2]},
 		})
+		if i%16 == 0 {
+			m.post("/v1/events", node{"eventId": fmt.Sprintf("order-%d", i), "name": "purchase", "leadsId": lead, "properties": node{"amount": 40 + i}})
+		}
 		for j, journey := range []string{trial, festival, onboarding} {
 			if (i+j)%3 != 0 {
 				m.enroll(journey, lead)

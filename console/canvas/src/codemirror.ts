@@ -34,6 +34,12 @@ const faults = StateField.define<DecorationSet>({
   create: () => Decoration.none,
   update(shown, tr) {
     shown = shown.map(tr.changes);
+    if (tr.docChanged) {
+      // What was said of a line that is written anew is out of date.
+      const anew: [number, number][] = [];
+      tr.changes.iterChangedRanges((_from, _to, from, to) => anew.push([tr.newDoc.lineAt(from).from, tr.newDoc.lineAt(to).to]));
+      shown = shown.update({ filter: (from, to) => !anew.some(([a, b]) => from <= b && to >= a) });
+    }
     for (const e of tr.effects) {
       if (!e.is(setFaults)) continue;
       const doc = tr.newDoc;

@@ -38,6 +38,14 @@ export function labelSize(text: string, shared: boolean, editing: boolean): Size
   return { width: parts.length ? parts.reduce((a, b) => a + b, 0) + 16 : 0, height: 24 };
 }
 
+// A "+" that is cut off at the edge of the picture cannot be pressed well: canvas.css hides it.
+const borders = new IntersectionObserver((seen) => seen.forEach((e) => (e.target as HTMLElement).toggleAttribute("data-cut", e.intersectionRatio < 0.98)), { threshold: [0, 0.98] });
+const watched = (button: HTMLElement | null): (() => void) | undefined => {
+  if (!button) return undefined;
+  borders.observe(button);
+  return () => borders.unobserve(button);
+};
+
 const WayView = memo(function WayView({ id, data, selected, source }: EdgeProps<WayEdge>) {
   const { words, live, add, pick, drop } = useShared();
   const counts = useCounts(source);
@@ -79,7 +87,7 @@ const WayView = memo(function WayView({ id, data, selected, source }: EdgeProps<
             {text && <span className="wp-label-text">{text}</span>}
             {share && <span className="wp-label-share">{share}</span>}
             {place && add && (
-              <button type="button" className="wp-add" aria-label={`${words.texts.addHere}: ${title}`} title={words.texts.addHere} onClick={(e) => {
+              <button type="button" className="wp-add" ref={watched} aria-label={`${words.texts.addHere}: ${title}`} title={words.texts.addHere} onClick={(e) => {
                   e.stopPropagation();
                   add(place, e.currentTarget);
                 }}>

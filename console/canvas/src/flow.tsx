@@ -158,7 +158,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
   const frame = useCallback(
     (all: boolean, animated = true) => {
       const f = flow.current;
-      const room = box.current;
+      const room = box.current?.querySelector<HTMLElement>(".react-flow");
       if (!f || !room) return;
       const { width, height } = place.laid.size;
       const [w, h] = [room.clientWidth, room.clientHeight];
@@ -262,13 +262,13 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         zoomOnDoubleClick={false}
         ariaLabelConfig={labels}
         connectionRadius={40}
-        attributionPosition="bottom-center"
+        proOptions={{ hideAttribution: true }} // it is below
       >
-        <Controls frame={frame} />
         {graph.nodes.length >= manyNodes && <MiniMap<AnyNode> pannable zoomable ariaLabel={texts.minimap} nodeClassName={(n) => (n.type === "step" ? `wp-mini-${n.data.node.type}` : "wp-mini-mark")} nodeBorderRadius={24} />}
         <Stale />
         {children}
       </ReactFlow>
+      <Controls frame={frame} />
     </div>
   );
 }
@@ -308,7 +308,7 @@ function Controls({ frame }: { frame: (all: boolean) => void }) {
     </button>
   );
   return (
-    <Panel position="bottom-left">
+    <div className="wp-foot">
       <div className="wp-tools" role="toolbar" aria-label={texts.controls}>
         {button("minus", texts.zoomOut, () => void flow.zoomOut(motion()), zoom <= farthest)}
         <span className="wp-zoom">{new Intl.NumberFormat(lang, { style: "percent" }).format(zoom)}</span>
@@ -317,7 +317,10 @@ function Controls({ frame }: { frame: (all: boolean) => void }) {
         {button("fit", texts.fit, () => frame(true))}
         {button("top", texts.toStart, () => frame(false))}
       </div>
-    </Panel>
+      <a href="https://reactflow.dev" target="_blank" rel="noopener noreferrer">
+        React Flow
+      </a>
+    </div>
   );
 }
 
