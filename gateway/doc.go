@@ -13,7 +13,7 @@
 //   - webhooks and their health: webhooks.go, trial.go, health.go, history.go
 //   - subscriptions: subscriptions.go
 //   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
-//   - statistics: statistics.go
+//   - statistics: statistics.go, goals.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go
 //   - enrollments, launches, control, events: enrollments.go, launches.go, audience.go, control.go, events.go
 //   - deliveries and redeliveries: deliveries.go, redeliveries.go
