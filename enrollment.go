@@ -108,6 +108,9 @@ const (
 	WhatExited   = "exited"
 )
 
+// ReasonControlGroup is the reason of the one entry of an enrollment that is held out.
+const ReasonControlGroup = "control group"
+
 // TimelineEntry is one thing that happened to an enrollment. Seq counts from 1
 // and makes recording it idempotent. Reason never holds personal data.
 type TimelineEntry struct {

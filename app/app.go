@@ -174,6 +174,7 @@ func (w waker) Wake() { w() }
 // enrollments reads enrollments; starting and ringing add how they are stored.
 type enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+	Conversions(ctx context.Context, enrollmentIDs []string) (map[string]waypost.Conversion, error)
 	ListEnrollments(ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page) (list []waypost.Enrollment, next string, err error)
 }
 

@@ -151,6 +151,9 @@ var changes = map[string]change{
 	"archiveJourney": {"journey.archive", true, func(f *fixture) call {
 		return call{method: "POST", target: "/v1/journeys/" + f.publishedJourney(exits) + "/archive"}
 	}},
+	"reverseWinner": {"journey.reverseWinner", true, func(f *fixture) call {
+		return call{method: "POST", target: "/v1/journeys/" + f.withWinner() + "/winners/arms/reverse"}
+	}},
 	"migrateJourney": {"journey.migrate", false, func(f *fixture) call {
 		id := f.publishedJourney(waits)
 		f.send("PUT", "/v1/journeys/"+id, strings.ReplaceAll(waits, "1h", "2h")).expect(f.t, 200)

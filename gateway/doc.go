@@ -15,7 +15,7 @@
 //   - suppressions: suppressions.go
 //   - segments: segments.go
 //   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
-//   - statistics: statistics.go
+//   - statistics: statistics.go, goals.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go
 //   - enrollments, launches, control, events: enrollments.go, launches.go, audience.go, control.go, events.go
 //   - deliveries and redeliveries: deliveries.go, redeliveries.go

@@ -180,6 +180,16 @@ type dryRunAnswer struct {
 	Path      []pathStep               `json:"path"`
 	Timeline  []timelineEntry          `json:"timeline"`
 	Messages  []dryRunMessage          `json:"messages"`
+	HeldOut   bool                     `json:"heldOut"`
+	Goal      *dryRunGoal              `json:"goal"`
+}
+
+// dryRunGoal is what the lead's events come to for the goal.
+type dryRunGoal struct {
+	Until       string  `json:"until"`
+	Converted   bool    `json:"converted"`
+	ConvertedAt *string `json:"convertedAt"`
+	Value       float64 `json:"value"`
 }
 
 type pathStep struct {
@@ -231,6 +241,10 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if options.Winners, err = a.winners(ctx, c); err != nil {
+		return answer{}, err
+	}
+	options.HeldOut = body.LeadsID != nil && !lead.Test && waypost.HeldOut(c.journeyID, lead.LeadsID, c.ControlGroup())
 	options.WebhookParams = func(id string) map[string]any { return hooks[id].Params }
 	if options.Unwanted, err = a.unwanted(ctx, hooks, []waypost.Lead{lead}); err != nil {
 		return answer{}, err
@@ -321,7 +335,10 @@ func answerDryRun(r *request, c choice, lead waypost.Lead, run journey.Run) (dry
 		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, LeadsID: orNull(lead.LeadsID),
 		EndAt: stamp(run.At), Status: run.Status, Limit: orNull(run.Limit),
 		Path: described(run.Path, answerPathStep), Timeline: described(run.Timeline, answerTimelineEntry),
-		Messages: make([]dryRunMessage, len(run.Touchpoints)),
+		Messages: make([]dryRunMessage, len(run.Touchpoints)), HeldOut: run.Status == waypost.EnrollmentHeldOut,
+	}
+	if g := run.Goal; g != nil {
+		ans.Goal = &dryRunGoal{stamp(g.Until), !g.ConvertedAt.IsZero(), stampOrNull(&g.ConvertedAt), g.Worth.Float()}
 	}
 	for i, t := range run.Touchpoints {
 		message := dryRunMessage{NodeID: t.NodeID, WebhookID: t.WebhookID, Visit: t.Visit, At: stamp(t.At), Succeed: t.Succeed, Error: orNull(t.Error)}

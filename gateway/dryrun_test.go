@@ -48,7 +48,7 @@ func TestDryRun(t *testing.T) {
 		`"body":{"messageId":"msg_00000000000000000000000000","version":"1.0","timestamp":%[2]s,`+
 		`"userProfile":{"orgId":"acme","appId":"%[3]s","userId":"crm-1","affId":"%[4]v","openId":"o-1"},`+
 		`"journeyInfo":{"journeyId":"enr_00000000000000000000000000","journeyName":"Welcome","actionDefId":"%[5]s/1/hello","actionId":"enr_00000000000000000000000000/1"},`+
-		`"params":{"greeting":"Hi Ada <X> k","n":1.5,"site":"Welcome 1"}}}]}`, hook, at, f.app.ID, lead, id)
+		`"params":{"greeting":"Hi Ada <X> k","n":1.5,"site":"Welcome 1"}}}],"heldOut":false,"goal":null}`, hook, at, f.app.ID, lead, id)
 	if !strings.HasSuffix(got.raw, want) {
 		t.Errorf("got  %s\nwant …%s", got.raw, want)
 	}

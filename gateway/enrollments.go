@@ -18,6 +18,8 @@ import (
 type Enrollments interface {
 	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
+	// Conversions returns which of the enrollments, that were found, have reached their goal.
+	Conversions(ctx context.Context, enrollmentIDs []string) (map[string]waypost.Conversion, error)
 	// ListEnrollments lists up to page.Limit enrollments. next is what the next page
 	// follows, "" at the end; a page can be shorter and have a next.
 	ListEnrollments(ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page) (list []waypost.Enrollment, next string, err error)
@@ -169,7 +171,15 @@ func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
 // enrollmentDetail is an enrollment with everything that happened to it.
 type enrollmentDetail struct {
 	enrollmentAnswer
-	Timeline []timelineEntry `json:"timeline"`
+	Conversion *conversionAnswer `json:"conversion"`
+	Timeline   []timelineEntry   `json:"timeline"`
+}
+
+// conversionAnswer says that an enrollment reached its goal.
+type conversionAnswer struct {
+	At      string  `json:"at"`
+	EventID string  `json:"eventId"`
+	Value   float64 `json:"value"`
 }
 
 type timelineEntry struct {
@@ -190,7 +200,15 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return resource(http.StatusOK, "", enrollmentDetail{a.answerEnrollment(e), described(entries, answerTimelineEntry)})
+	reached, err := a.Enrollments.Conversions(ctx, []string{e.ID})
+	if err != nil {
+		return answer{}, err
+	}
+	detail := enrollmentDetail{enrollmentAnswer: a.answerEnrollment(e), Timeline: described(entries, answerTimelineEntry)}
+	if c, converted := reached[e.ID]; converted {
+		detail.Conversion = &conversionAnswer{stamp(c.At), c.EventID, c.Worth.Float()}
+	}
+	return resource(http.StatusOK, "", detail)
 }
 
 func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
@@ -220,7 +238,7 @@ func (r *request) enrollmentStatuses() (statuses []waypost.EnrollmentStatus) {
 		status := waypost.EnrollmentStatus(name)
 		if !slices.Contains(waypost.EnrollmentStatuses, status) {
 			r.queryFaults.Add(waypost.DetailInvalidFormat, "status",
-				"must be pending, running, waiting, paused, completed, exited, failed or canceled, or several of these with commas between")
+				"must be pending, running, waiting, paused, completed, exited, failed, canceled or heldOut, or several of these with commas between")
 			return nil
 		}
 		statuses = append(statuses, status)

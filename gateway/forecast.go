@@ -32,6 +32,7 @@ type forecastAnswer struct {
 	Total     int           `json:"total"`  // leads of the audience
 	Sample    int           `json:"sample"` // of them, that were followed
 	Cut       int           `json:"cut"`    // of these, that were not followed to the end
+	HeldOut   int           `json:"heldOut"`
 	Days      []forecastDay `json:"days"`
 }
 
@@ -71,6 +72,10 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	winners, err := a.winners(ctx, c)
+	if err != nil {
+		return answer{}, err
+	}
 	ans := forecastAnswer{JourneyID: c.journeyID, Version: c.version, Draft: c.draft}
 	now := a.Now()
 	ans.StartAt = stamp(now)
@@ -87,7 +92,7 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 		}
 		began := time.Now()
 		enough := func() bool { return time.Since(began) > simulationTime/2 }
-		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days, Unwanted: unwanted})
+		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners, Unwanted: unwanted})
 		return err
 	})
 	if err != nil {
@@ -95,6 +100,7 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	}
 	ans.Sample, ans.Cut, ans.Days = outlook.Leads, outlook.Cut, make([]forecastDay, len(outlook.Days))
 	scale := func(n int) int { return (n*ans.Total + ans.Sample/2) / max(1, ans.Sample) }
+	ans.HeldOut = scale(outlook.HeldOut)
 	for i, d := range outlook.Days {
 		ans.Days[i] = forecastDay{d.Date, map[string]int{}, scale(d.Skipped)}
 		for webhook, n := range d.Touchpoints {

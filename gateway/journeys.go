@@ -35,6 +35,9 @@ type Journeys interface {
 	MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 	// Statistics takes a journey that was found in the scope.
 	Statistics(ctx context.Context, q waypost.StatisticsQuery) (waypost.Statistics, error)
+	// Winners returns the splits that compare their arms and that somebody has come to.
+	Winners(ctx context.Context, journeyID string) ([]waypost.Winner, error)
+	ReverseWinner(ctx context.Context, by waypost.Caller, journeyID string, version int, node string) (waypost.Winner, error)
 	// JourneyNamesakes returns what another stage has of the names of journeys, by their ids.
 	JourneyNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error)
 }
@@ -54,10 +57,12 @@ func answerJourney(j waypost.Journey) journeyAnswer {
 	return journeyAnswer{j.ID, j.Name, j.Draft, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
 }
 
-// journeyWithDropped is a journey with counts of what retention has dropped of it.
-type journeyWithDropped struct {
+// journeyDetail is a journey with counts of what retention has dropped of it, and with the
+// splits that compare their arms.
+type journeyDetail struct {
 	journeyAnswer
-	Dropped waypost.DroppedCounts `json:"dropped"`
+	Dropped *waypost.DroppedCounts `json:"dropped,omitempty"`
+	Winners []winnerAnswer         `json:"winners,omitempty"`
 }
 
 // versionAnswer is a published version, in a list without its definition, which can be
@@ -126,12 +131,24 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	winners, err := a.Journeys.Winners(ctx, j.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	detail := journeyDetail{journeyAnswer: answerJourney(j), Dropped: dropped}
+	for _, w := range winners {
+		definition, err := a.definition(ctx, r.scope, j.ID, w.Version)
+		if err != nil {
+			return answer{}, err
+		}
+		detail.Winners = append(detail.Winners, answerWinner(definition, w))
+	}
 	ans, err := resource(http.StatusOK, "", answerJourney(j))
-	if err != nil || dropped == nil {
+	if err != nil || dropped == nil && len(winners) == 0 {
 		return ans, err
 	}
 	// The ETag stays the journey's: a sweep does not make an If-Match fail.
-	ans.body = journeyWithDropped{answerJourney(j), *dropped}
+	ans.body = detail
 	return ans, nil
 }
 

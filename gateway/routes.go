@@ -131,6 +131,7 @@ var routes = []route{
 	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
 	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*api).diffVersions},
 	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, []string{"version", "from", "to", "every"}, (*api).showStatistics},
+	{"POST", "/v1/journeys/:id/winners/:node/reverse", waypost.GrantJourneysRun, optionalBody, nil, (*api).reverseWinner},
 	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*api).dryRun},
 	{"POST", "/v1/journeys/:id/test", waypost.GrantJourneysRun, jsonBody, nil, (*api).testJourney},
 	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},

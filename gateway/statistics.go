@@ -25,8 +25,10 @@ type seriesAnswer struct {
 }
 
 type countsAnswer struct {
-	Nodes       []nodeAnswer      `json:"nodes"`
-	Enrollments enrollmentsAnswer `json:"enrollments"`
+	Nodes        []nodeAnswer       `json:"nodes"`
+	Enrollments  enrollmentsAnswer  `json:"enrollments"`
+	ControlGroup *controlGroupCount `json:"controlGroup"` // nil without one, or without a goal
+	Lift         *liftAnswer        `json:"lift"`         // nil without a control group
 }
 
 type nodeAnswer struct {
@@ -42,6 +44,9 @@ type nodeAnswer struct {
 	// SkippedFor has, by waypost.SkipReasons, the messages among Skipped.
 	SkippedFor map[string]int `json:"skippedFor"`
 	Edges      []edgeAnswer   `json:"edges"`
+	// Of a split in a journey with a goal.
+	Arms   []armAnswer   `json:"arms,omitempty"`
+	Winner *winnerAnswer `json:"winner,omitempty"`
 }
 
 type edgeAnswer struct {
@@ -56,6 +61,8 @@ type enrollmentsAnswer struct {
 	Failed    int `json:"failed"`
 	Canceled  int `json:"canceled"`
 	HeldOut   int `json:"heldOut"`
+
+	Goal *goalAnswer `json:"goal"` // nil without a goal
 }
 
 // maxPoints bounds the intervals of a series.
@@ -84,6 +91,9 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 		if c.shown, err = a.definition(ctx, r.scope, j.ID, shown); err != nil {
 			return answer{}, err
 		}
+	}
+	if c.contests, err = a.winnersOf(ctx, j.ID, c.shown, cmp.Or(version, j.PublishedVersion)); err != nil {
+		return answer{}, err
 	}
 	st, err := a.Journeys.Statistics(ctx, q)
 	if err != nil {
@@ -179,14 +189,15 @@ type counter struct {
 	journey waypost.Journey
 	// shown is the version whose nodes are answered whatever was counted, nil if none is;
 	// ordered says that they stand in its order, and not by their ids.
-	shown   *journey.Definition
-	ordered bool
+	shown    *journey.Definition
+	ordered  bool
+	contests map[string]waypost.Winner // of the version that is shown, by node
 }
 
 // answer adds up the versions. whole says that nodes without counts belong to it.
 func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, whole bool) (countsAnswer, error) {
 	var sum waypost.Counts
-	sending := map[string]int{}
+	sending, arms := map[string]int{}, map[string][]waypost.GoalCounts{}
 	for version, counts := range versions {
 		sum.Add(counts, 1)
 		definition, err := c.definition(ctx, c.scope, c.journey.ID, version)
@@ -196,13 +207,16 @@ func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, 
 		for id, n := range counts.Nodes {
 			if node, ok := definition.Node(id); ok && node.Type == journey.Touchpoint {
 				sending[id] += n.Running
+			} else if ok && c.sameArms(node) {
+				arms[id] = addArms(arms[id], len(node.Arms), n)
 			}
 		}
 	}
 	ans := countsAnswer{
 		Nodes:       []nodeAnswer{},
-		Enrollments: enrollmentsAnswer{sum.Entered, sum.Completed, sum.Exited, sum.Failed, sum.Canceled, sum.HeldOut},
+		Enrollments: enrollmentsAnswer{sum.Entered, sum.Completed, sum.Exited, sum.Failed, sum.Canceled, sum.HeldOut, nil},
 	}
+	c.addGoal(&ans, sum)
 	for _, id := range c.nodes(sum, whole) {
 		n := sum.Node(id)
 		skipped := map[string]int{}
@@ -210,6 +224,7 @@ func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, 
 		ans.Nodes = append(ans.Nodes, nodeAnswer{
 			NodeID: id, Entered: n.Entered, Standing: n.Waiting + n.Running + n.Deferred, Waiting: n.Waiting, Sending: sending[id], Deferred: n.Deferred,
 			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, SkippedFor: skipped, Edges: c.edges(id, n, whole),
+			Arms: c.arms(id, arms[id], sum.Control, whole), Winner: c.contest(id, whole),
 		})
 	}
 	return ans, nil

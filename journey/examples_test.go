@@ -18,7 +18,7 @@ import (
 
 // exampleFiles are the journeys of examples/, which the tests of workflows run
 // through, too.
-var exampleFiles = []string{"welcome", "abandoned-cart", "birthday", "win-back"}
+var exampleFiles = []string{"welcome", "abandoned-cart", "birthday", "win-back", "first-order"}
 
 // exampleCase is what becomes of a lead, as examples/testdata has it.
 type exampleCase struct {
@@ -37,6 +37,7 @@ type exampleCase struct {
 	Arms     map[string]int  // of splits, which the lead takes
 	Timeline string          // time, node, what, next (reason, if it matters)
 	Status   waypost.EnrollmentStatus
+	Worth    float64                   // of the events that reach the goal; 0 if none does
 	Messages map[string]map[string]any // params by node, of some messages
 }
 
@@ -77,6 +78,9 @@ func TestExamples(t *testing.T) {
 				run := c.simulate(t, d)
 				if got := timelineOf(run.Timeline); !sameTimeline(got, c.Timeline) || run.Status != c.Status || run.Limit != "" {
 					t.Errorf("%s: %s %s\n%s\nwant %s\n%s", c.Name, run.Status, run.Limit, strings.Join(got, "\n"), c.Status, c.Timeline)
+				}
+				if g := run.Goal; g != nil && (g.Worth.Float() != c.Worth || g.ConvertedAt.IsZero() != (c.Worth == 0)) {
+					t.Errorf("%s: for the goal %+v, want %v", c.Name, g, c.Worth)
 				}
 				sent := map[string]map[string]any{}
 				for _, m := range run.Touchpoints {

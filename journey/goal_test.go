@@ -96,7 +96,7 @@ func TestSimulate_goal(t *testing.T) {
 	}
 	o.HeldOut = true
 	run, err = journey.Simulate(t.Context(), d, o)
-	if err != nil || !reflect.DeepEqual(run.Goal, want) || run.Status != waypost.EnrollmentHeldOut || len(run.Path)+len(run.Timeline)+len(run.Touchpoints) > 0 {
+	if err != nil || !reflect.DeepEqual(run.Goal, want) || run.Status != waypost.EnrollmentHeldOut || len(run.Path)+len(run.Touchpoints) > 0 || len(run.Timeline) != 1 || run.Timeline[0].Reason != "control group" {
 		t.Errorf("held out: %+v, %v", run, err)
 	}
 }

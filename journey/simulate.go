@@ -128,8 +128,10 @@ func Simulate(ctx context.Context, d *Definition, o SimulateOptions) (Run, error
 		return Run{}, errors.New("simulate journey: there is no start time")
 	}
 	s := newSimulation(d, o)
-	s.run.Status = waypost.EnrollmentHeldOut
-	if !o.HeldOut {
+	if o.HeldOut {
+		s.run.Status = waypost.EnrollmentHeldOut
+		s.run.Timeline = []waypost.TimelineEntry{{At: s.now, What: waypost.WhatExited, Reason: waypost.ReasonControlGroup, Version: o.Facts.Version}}
+	} else {
 		if err := s.walk(ctx); err != nil {
 			return Run{}, fmt.Errorf("simulate journey: %w", err)
 		}

@@ -127,7 +127,7 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 		return e, nil, err
 	}
 	if e.Status == waypost.EnrollmentHeldOut {
-		entries = []waypost.TimelineEntry{{At: e.CreatedAt, What: waypost.WhatExited, Reason: "control group", Version: e.Version}}
+		entries = []waypost.TimelineEntry{{At: e.CreatedAt, What: waypost.WhatExited, Reason: waypost.ReasonControlGroup, Version: e.Version}}
 	}
 	applyControls(&e, controls[id])
 	return e, withExit(e, withControls(e, entries, controls[id]), controls[id]), nil

@@ -240,10 +240,10 @@ func (s *Store) Winners(ctx context.Context, journeyID string) (_ []waypost.Winn
 // ReverseWinner takes back that one arm of a split takes everybody: from then on all arms take
 // leads, and in this version they are not compared again. NotFound if the scope has no such
 // journey, or the split no winner; one that was taken back stays so.
-func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID string, version int, node string) (err error) {
+func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID string, version int, node string) (w waypost.Winner, err error) {
 	defer wrap(&err, "reverse the winner of journey %s", clip(journeyID))
 	sc, author := by.Within()
-	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		journey, err := s.lockJourney(ctx, tx, sc, journeyID)
 		if err != nil {
 			return err
@@ -253,16 +253,26 @@ func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID 
 		if errors.Is(err, sql.ErrNoRows) || err == nil && row.Status == waypost.ContestOpen {
 			return waypost.Errorf(waypost.CodeNotFound, "nodeId", "node %s of version %d has no winner", clip(node), version)
 		}
-		if err != nil || row.Status == waypost.ContestReversed {
+		if err != nil {
 			return err
 		}
-		row.Status, row.ReversedAt = waypost.ContestReversed, stamp{s.time()}
-		if _, err := tx.NewUpdate().Model(&row).Column("status", "reversed_at").WherePK().Exec(ctx); err != nil {
+		if row.Status == waypost.ContestDecided {
+			told := func() fields {
+				return fields{"version": version, "nodeId": row.NodeID, "arm": *row.Arm + 1, "status": row.Status}
+			}
+			before := told()
+			row.Status, row.ReversedAt = waypost.ContestReversed, stamp{s.time()}
+			if _, err := tx.NewUpdate().Model(&row).Column("status", "reversed_at").WherePK().Exec(ctx); err != nil {
+				return err
+			}
+			if err := s.audit(ctx, tx, author, "journey.reverseWinner", journey.ID, before, told()); err != nil {
+				return err
+			}
+		}
+		if w, err = row.winner(); err != nil {
 			return err
 		}
-		told := func(status waypost.ContestStatus) fields {
-			return fields{"version": version, "nodeId": row.NodeID, "status": status, "arm": *row.Arm + 1}
-		}
-		return s.audit(ctx, tx, author, "winner.reverse", journey.ID, told(waypost.ContestDecided), told(waypost.ContestReversed))
+		return s.keep(ctx, tx, w)
 	})
+	return w, err
 }

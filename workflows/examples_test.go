@@ -35,6 +35,7 @@ type exampleCase struct {
 	Arms     map[string]int  // of splits, which the lead takes
 	Timeline string          // time, node, what, next (reason, if it matters)
 	Status   waypost.EnrollmentStatus
+	Worth    float64                   // of the events that reach the goal; 0 if none does
 	Messages map[string]map[string]any // params by node, of some messages
 }
 
@@ -50,7 +51,7 @@ func readExample(t *testing.T, path string, v any) {
 // The example journeys do in workflows, in skipped time, what they do in a simulation.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"welcome", "abandoned-cart", "birthday", "win-back"} {
+	for _, name := range []string{"welcome", "abandoned-cart", "birthday", "win-back", "first-order"} {
 		var definition map[string]any
 		readExample(t, name+".yaml", &definition)
 		for _, n := range definition["nodes"].([]any) {
@@ -107,12 +108,27 @@ func (c exampleCase) run(t *testing.T, definition string) {
 	}, d.Reentry())
 	must(t, err)
 	for i, event := range c.Events {
+		if event.After > c.ends() {
+			continue // the workflow is over by then
+		}
 		w.at(event.After, func(ctx context.Context) {
 			_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: fmt.Sprint("e", i), Name: event.Name, LeadsID: lead, Properties: event.Properties})
 			must(t, err)
 		})
 	}
 	w.run()
+	for i, event := range c.Events {
+		if event.After > c.ends() {
+			w.newEnvironmentAt(c.At.Add(event.After))
+			_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: fmt.Sprint("e", i), Name: event.Name, LeadsID: lead, Properties: event.Properties})
+			must(t, err)
+		}
+	}
+	reached, err := w.store.Conversions(ctx, []string{e.ID})
+	must(t, err)
+	if got, converted := reached[e.ID]; got.Worth.Float() != c.Worth || converted != (c.Worth != 0) {
+		t.Errorf("for the goal %+v, want %v", got, c.Worth)
+	}
 
 	e, entries, err := w.store.Enrollment(ctx, scope, e.ID)
 	must(t, err)
@@ -127,6 +143,13 @@ func (c exampleCase) run(t *testing.T, definition string) {
 			t.Errorf("%s has the params %v, want %v", node, got, want)
 		}
 	}
+}
+
+// ends is how long after the start the last entry of the timeline comes.
+func (c exampleCase) ends() time.Duration {
+	lines := strings.Split(strings.TrimSpace(c.Timeline), "\n")
+	at, _ := time.Parse("2006-01-02 15:04", lines[len(lines)-1][:16]) // compare tells what is wrong with it
+	return at.Sub(c.At)
 }
 
 // restart makes a fresh environment whose clock begins at a time.
@@ -146,7 +169,7 @@ func (w *world) leadOfArms(d *journey.Definition, journeyID string, c exampleCas
 	for {
 		lead, err := w.store.CreateLead(context.Background(), scope, fields, nil)
 		must(w.t, err)
-		fits := true
+		fits := !waypost.HeldOut(journeyID, lead.LeadsID, d.ControlGroup())
 		for node, arm := range c.Arms {
 			n, _ := d.Node(node)
 			var weights []int

@@ -81,7 +81,8 @@ func TestSplitWinner(t *testing.T) {
 	if len(arms[1]) != 10 || said[0] != "took: arm 2: the winner" {
 		t.Errorf("after the decision %d took the winner: %q", len(arms[1]), said)
 	}
-	must(t, w.store.ReverseWinner(context.Background(), scope, v.JourneyID, 1, "arms"))
+	_, err = w.store.ReverseWinner(context.Background(), scope, v.JourneyID, 1, "arms")
+	must(t, err)
 	arms, said = run(40)
 	if len(arms[0]) == 0 || len(arms[1]) == 0 || slices.Contains(said, "took: arm 2: the winner") {
 		t.Errorf("after it was taken back: %d and %d, %q", len(arms[0]), len(arms[1]), said)

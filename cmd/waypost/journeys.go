@@ -23,7 +23,7 @@ func (c *cli) journeys() *cobra.Command {
   waypost journeys dryrun jrn_… --lead 1001
   waypost journeys start jrn_… --lead 1001`,
 	}, c.journeysApply(), c.journeysValidate(), c.journeysPublish(), c.journeysList(), c.journeysShow(), c.journeysStart(),
-		c.launch("journeys launch"), c.journeysDryRun(), c.journeysTest(), c.journeysForecast(), c.journeysCopy(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysArchive()), journeyPath, controlled{
+		c.launch("journeys launch"), c.journeysDryRun(), c.journeysTest(), c.journeysForecast(), c.journeysCopy(), c.journeysVersions(), c.journeysDiff(), c.journeysMigrate(), c.journeysReverse(), c.journeysArchive()), journeyPath, controlled{
 		id: "jrn_…", noun: "a journey",
 		pause: "Nothing is sent for any enrollment of the journey, retries included, until it is resumed. Leads\n" +
 			"can be enrolled and launches made meanwhile: they are held, too.",
@@ -258,7 +258,8 @@ func (c *cli) journeysShow() *cobra.Command {
 		long: `Shows a journey with its draft, and its published version as a tree: how often each node was
 entered and what came of it, and how many enrollments stand there now. EDGE is how often the way
 to the node was taken from the one above it. A label stands behind its node's id. A node that several lead to is drawn once; an arrow
-stands for it elsewhere.
+stands for it elsewhere. Of a journey with a goal it tells how many have converted, also of the control
+group and of each arm of a split, and the lift.
 
 With -o json it is the journey alone. What the tree counts, also of other versions and over time,
 is GET /v1/journeys/{id}/statistics.`,

@@ -225,7 +225,7 @@ func TestExamplesOfGateway(t *testing.T) {
 	do := func(member, stdin string, args ...string) string { return memberOf(t, client, member, stdin, args...) }
 	webhook := do("id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook", "--param", "from={{ journey.name }}")
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	journeys := map[string]string{}
@@ -331,4 +331,32 @@ hello (Say hello)            touchpoint  10    12       3         0        2    
 	if r.code != 0 || strings.Contains(r.stdout, "entered") || strings.Contains(r.stdout, "NODE") {
 		t.Errorf("with -o json: %s%s", r.stdout, r.stderr)
 	}
+}
+
+// Of a journey with a goal the tree is followed by what it came to.
+func TestJourneysShowGoal(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, map[string]func(request) reply{
+		"GET /v1/journeys/jrn_1": always(200, `{"id":"jrn_1","draft":{"name":"Sell"},"publishedVersion":1}`),
+		"GET /v1/journeys/jrn_1/versions/1": always(200, `{"journeyId":"jrn_1","version":1,"definition":{"name":"Sell","start":"arms","nodes":[
+			{"id":"arms","type":"split","arms":[{"weight":1,"next":"a"},{"weight":1}]},{"id":"a","type":"exit"}]}}`),
+		"GET /v1/journeys/jrn_1/statistics": always(200, `{"nodes":[{"nodeId":"arms","entered":900,"edges":[],"arms":[
+			{"arm":1,"next":"a","goal":{"enrollments":450,"converted":45,"rate":0.1,"value":45.5},"lift":null},
+			{"arm":2,"next":null,"goal":{"enrollments":0,"converted":0,"rate":null,"value":0},"lift":{"difference":null,"low":-1,"high":1,"confidence":0.95,"text":"Too little."}}],
+			"winner":{"status":"decided","arm":1,"next":"a"}},{"nodeId":"a","edges":[]}],
+			"enrollments":{"entered":900,"goal":{"enrollments":900,"converted":90,"rate":0.1,"value":1234.5}},
+			"controlGroup":{"goal":{"enrollments":100,"converted":4,"rate":0.04,"value":40}},
+			"lift":{"difference":0.06,"low":0.0012,"high":0.0912,"confidence":0.95,"verdict":"higher","text":"It is higher."}}`),
+		"POST /v1/journeys/jrn_1/winners/arms/reverse": always(200, `{"version":3,"nodeId":"arms","status":"reversed"}`),
+	})
+	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`
+goal: 90 of 900 converted (10.0 %), worth 1234.5
+control group: 4 of 100 converted (4.0 %), worth 40
+lift: +6.0 points, between +0.1 and +9.1 with 95 % confidence. It is higher.
+arms arm 1 → a: 45 of 450 converted (10.0 %), worth 45.5
+arms arm 2: nobody
+  lift: Too little.
+arms: arm 1 has won, and takes everybody
+`}, nil)
+	runCLI(t, p.environ(), "", "journeys", "reverse", "jrn_1", "arms", "--version", "3").want(t, 0, []string{"reversed"}, nil)
 }

@@ -10,8 +10,44 @@ import (
 // statistics are what a journey's tree shows.
 type statistics struct {
 	Nodes       []nodeStatistics
-	Enrollments struct{ Entered, Completed, Exited, Failed, Canceled, HeldOut int }
+	Enrollments struct {
+		Entered, Completed, Exited, Failed, Canceled, HeldOut int
+
+		Goal *goalStatistics
+	}
+	ControlGroup *struct{ Goal goalStatistics }
+	Lift         *liftStatistics
 }
+
+// goalStatistics are what became of enrollments that have a goal.
+type goalStatistics struct {
+	Enrollments, Converted int
+	Rate                   *float64
+	Value                  float64
+}
+
+func (g goalStatistics) String() string {
+	if g.Rate == nil {
+		return "nobody"
+	}
+	return fmt.Sprintf("%d of %d converted (%s), worth %s", g.Converted, g.Enrollments, percent(*g.Rate), strconv.FormatFloat(g.Value, 'f', -1, 64))
+}
+
+// liftStatistics compare a rate with that of the control group.
+type liftStatistics struct {
+	Difference            *float64
+	Low, High, Confidence float64
+	Text                  string
+}
+
+func (l liftStatistics) String() string {
+	if l.Difference == nil {
+		return clean(l.Text)
+	}
+	return fmt.Sprintf("%+.1f points, between %+.1f and %+.1f with %.0f %% confidence. %s", 100**l.Difference, 100*l.Low, 100*l.High, 100*l.Confidence, clean(l.Text))
+}
+
+func percent(rate float64) string { return fmt.Sprintf("%.1f %%", 100*rate) }
 
 type nodeStatistics struct {
 	NodeID                               string
@@ -20,6 +56,16 @@ type nodeStatistics struct {
 	Edges                                []struct {
 		Next  string
 		Count int
+	}
+	Arms []struct {
+		Arm  int
+		Next string
+		Goal goalStatistics
+		Lift *liftStatistics
+	}
+	Winner *struct {
+		Status, Next string
+		Arm          int
 	}
 }
 
@@ -103,7 +149,42 @@ func (c *cli) drawJourney(ctx context.Context, cl *client, journey members) erro
 		t.counts[n.NodeID] = n
 	}
 	t.draw(v.Definition.Start, "", "", e.Entered)
-	return t.flush()
+	if err := t.flush(); err != nil || e.Goal == nil {
+		return err
+	}
+	c.printGoal(st)
+	return nil
+}
+
+// printGoal writes what the enrollments came to for the goal of the journey.
+func (c *cli) printGoal(st statistics) {
+	fmt.Fprintf(c.stdout, "\ngoal: %s\n", st.Enrollments.Goal)
+	if st.ControlGroup != nil {
+		fmt.Fprintf(c.stdout, "control group: %s\n", st.ControlGroup.Goal)
+	}
+	if st.Lift != nil {
+		fmt.Fprintf(c.stdout, "lift: %s\n", st.Lift)
+	}
+	for _, n := range st.Nodes {
+		for _, a := range n.Arms {
+			to := ""
+			if a.Next != "" {
+				to = " → " + clean(a.Next)
+			}
+			fmt.Fprintf(c.stdout, "%s arm %d%s: %s\n", clean(n.NodeID), a.Arm, to, a.Goal)
+			if a.Lift != nil {
+				fmt.Fprintf(c.stdout, "  lift: %s\n", a.Lift)
+			}
+		}
+		if w := n.Winner; w != nil {
+			told := map[string]string{
+				"open":     "the arms are to be compared",
+				"decided":  fmt.Sprintf("arm %d has won, and takes everybody", w.Arm),
+				"reversed": fmt.Sprintf("arm %d had won, which was taken back", w.Arm),
+			}
+			fmt.Fprintf(c.stdout, "%s: %s\n", clean(n.NodeID), told[w.Status])
+		}
+	}
 }
 
 // tree draws nodes as they follow one another. A node that several lead to has its counts

@@ -352,8 +352,8 @@ The leads are those of a file (--leads), those that match all filters (--filter)
 
 // forecast is the gateway's answer.
 type forecast struct {
-	Total, Sample, Cut int
-	Days               []struct {
+	Total, Sample, Cut, HeldOut int
+	Days                        []struct {
 		Date        string
 		Touchpoints map[string]int
 		Skipped     int
@@ -398,6 +398,9 @@ func (c *cli) printForecast(f forecast) error {
 		fmt.Fprintln(c.stderr, "The only lead was followed.")
 	default:
 		fmt.Fprintf(c.stderr, "All %d leads were followed.\n", f.Total)
+	}
+	if f.HeldOut > 0 {
+		fmt.Fprintf(c.stderr, "%s held out by the journey's control group.\n", quantity(f.HeldOut, "lead is", "leads are"))
 	}
 	if f.Cut > 0 {
 		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", quantity(f.Cut, "of them was", "of them were"))

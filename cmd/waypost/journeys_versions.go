@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -116,6 +117,27 @@ func (c *cli) journeysArchive() *cobra.Command {
 that run go on to their end. Publishing it takes it into use again.`,
 		Example: `  waypost journeys archive jrn_…`,
 	}, journeyPath, func(a answer) error { return c.print(a, c.printDraft) })
+}
+
+func (c *cli) journeysReverse() *cobra.Command {
+	var version int
+	cmd := &cobra.Command{
+		Use: "reverse ID NODE", Short: "Take back the winner of a split",
+		Long: `Has all arms of a split take leads again, by their weights, after one of them has won and took
+everybody. In this version the arms are not compared again.`,
+		Example: `  waypost journeys reverse jrn_… arms
+  waypost journeys reverse jrn_… arms --version 3`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if cmd.Flags().Changed("version") {
+				body["version"] = version
+			}
+			return c.send(cmd.Context(), http.MethodPost, journeyPath(args[0])+"/winners/"+url.PathEscape(args[1])+"/reverse", body)
+		},
+	}
+	cmd.Flags().IntVar(&version, "version", 0, "this version; without it the published one")
+	return cmd
 }
 
 func (c *cli) journeysMigrate() *cobra.Command {

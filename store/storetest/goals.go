@@ -355,9 +355,13 @@ func testWinner(t *testing.T, f *fixture) {
 	began := f.clock.Now()
 	one := func() waypost.Winner { return must[[]waypost.Winner](t)(f.Winners(t.Context(), journey))[0] }
 	equal(t, "so far", one(), waypost.Winner{JourneyID: journey, Version: 1, NodeID: "s", Status: waypost.ContestOpen, BeganAt: began, Arms: []waypost.GoalCounts{}})
-	wantCode(t, f.ReverseWinner(t.Context(), scope, journey, 1, "s"), waypost.CodeNotFound)
-	wantCode(t, f.ReverseWinner(t.Context(), scope, journey, 1, "none"), waypost.CodeNotFound)
-	wantCode(t, f.ReverseWinner(t.Context(), foreign[0], journey, 1, "s"), waypost.CodeNotFound)
+	for _, of := range []struct {
+		waypost.Scope
+		node string
+	}{{scope, "s"}, {scope, "none"}, {foreign[0], "s"}} {
+		_, err := f.ReverseWinner(t.Context(), of.Scope, journey, 1, of.node)
+		wantCode(t, err, waypost.CodeNotFound)
+	}
 	f.clock.Advance(time.Hour - time.Microsecond)
 	early := f.enterMany(t, journey, 1)
 	equal(t, "before its time", f.take(t, journey, &c, early, 0), []waypost.TakenArm{{Arm: 0}})
@@ -390,9 +394,9 @@ func testWinner(t *testing.T, f *fixture) {
 	f.clock.Advance(time.Minute)
 	back := f.clock.Now()
 	for range 2 {
-		ok(t, f.ReverseWinner(t.Context(), scope, journey, 1, "s"))
 		want.Status, want.ReversedAt = waypost.ContestReversed, &back
-		equal(t, "taken back", one(), want)
+		equal(t, "taken back", must[waypost.Winner](t)(f.ReverseWinner(t.Context(), scope, journey, 1, "s")), want)
+		equal(t, "as it is read", one(), want)
 		f.clock.Advance(time.Minute)
 	}
 	equal(t, "by weight again", f.take(t, journey, &c, f.enterMany(t, journey, 1), 0), []waypost.TakenArm{{Arm: 0}})
