@@ -102,6 +102,8 @@ const (
 	WhatMatched  = "matched"
 	WhatTimedOut = "timedOut"
 	WhatTook     = "took"
+	WhatUpdated  = "updated"
+	WhatEmitted  = "emitted"
 	WhatPaused   = "paused"
 	WhatResumed  = "resumed"
 	WhatExited   = "exited"
