@@ -103,6 +103,8 @@ const (
 	WhatMatched  = "matched"
 	WhatTimedOut = "timedOut"
 	WhatTook     = "took"
+	WhatUpdated  = "updated"
+	WhatEmitted  = "emitted"
 	WhatPaused   = "paused"
 	WhatResumed  = "resumed"
 	WhatExited   = "exited"

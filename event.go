@@ -22,6 +22,9 @@ type Event struct {
 // Place is where the event stands in a list, see Page.
 func (e Event) Place() string { return fmt.Sprintf("%d,%d", e.AcceptedAt.UnixMicro(), e.Seq) }
 
+// MaxEventProperties bounds the properties of an event, in bytes of JSON.
+const MaxEventProperties = 16 << 10
+
 // EventFilter selects events of a list; what is zero selects all.
 type EventFilter struct {
 	LeadsID     int64

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // LeadPatch is a merge patch (RFC 7396) of a lead's fields: members that are not
@@ -27,6 +28,43 @@ func ReadLeadPatch(data []byte) (LeadPatch, Problems) {
 
 // Writes tells whether the patch says something of the member.
 func (p LeadPatch) Writes(member string) bool { return slices.Contains(p.written, member) }
+
+// IsLeadField tells whether a lead has a field of this name that holds one text or number.
+func IsLeadField(name string) bool {
+	kind := leadFieldKind(name)
+	return kind == reflect.String || kind == reflect.Int64
+}
+
+// IsLeadText tells whether a lead has a field of this name that holds one text.
+func IsLeadText(name string) bool { return leadFieldKind(name) == reflect.String }
+
+func leadFieldKind(name string) reflect.Kind {
+	t := reflect.TypeFor[LeadFields]()
+	index, ok := fieldsOf(t)[name]
+	if !ok {
+		return reflect.Invalid
+	}
+	field := t.FieldByIndex(index).Type
+	if field.Kind() == reflect.Pointer {
+		field = field.Elem()
+	}
+	return field.Kind()
+}
+
+// Change returns the fields of a lead after the patch, checked as Validate does, and its
+// mobile numbers, nil if the patch does not write them.
+func (p LeadPatch) Change(current LeadFields, phoneRegion string, now time.Time) (LeadFields, []string, error) {
+	merged := p.Apply(current)
+	checked := merged
+	if !p.Writes("mobilePhone") {
+		checked.MobilePhone = nil // what is stored stays, whatever such numbers mean today
+	}
+	phones, err := checked.Validate(phoneRegion, now)
+	if merged.CustomFields, merged.Consents = checked.CustomFields, checked.Consents; !p.Writes("mobilePhone") {
+		phones = nil
+	}
+	return merged, phones, err
+}
 
 // Apply returns the fields as they are after the patch. Neither the patch nor f
 // shares a map or a slice with the result that is changed.

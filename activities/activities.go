@@ -17,6 +17,9 @@ type Store interface {
 	Journey(ctx context.Context, sc waypost.Scope, id string) (waypost.Journey, error)
 	TakeArms(ctx context.Context, b waypost.ArmBatch) (map[waypost.Touchpoint]waypost.TakenArm, error)
 	EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error)
+	UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.EffectResult, error)
+	EmitEvents(ctx context.Context, b waypost.EffectBatch) (map[waypost.Touchpoint]waypost.EffectResult, error)
+	RecordedEffects(ctx context.Context, items []waypost.Effect) (map[waypost.Touchpoint]waypost.TimelineEntry, error)
 	RecordProgress(ctx context.Context, progress []waypost.Progress) error
 	CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error
 

@@ -9,20 +9,22 @@ import (
 	"waypost/journey"
 )
 
-// Decision is how one enrollment goes on at a branch, a waitUntil, a split or an
-// enroll node.
+// Decision is how one enrollment goes on at a branch, a waitUntil, a split, an enroll, an
+// updateLead or an emit node.
 type Decision struct {
 	EnrollmentID string `json:"enrollment"`
 	LeadsID      int64  `json:"lead"`
 	Arm          int    `json:"arm"` // index of a branch's case (-1: otherwise) or of a split's arm
 	// Until is when a waitUntil is over, zero if there is nothing to wait for.
 	Until   time.Time `json:"until,omitzero"`
-	Succeed bool      `json:"succeed,omitempty"` // an enroll node has enrolled
+	Succeed bool      `json:"succeed,omitempty"` // it has enrolled, updated or emitted
 	// Stopped is FoundPaused, OutcomeCanceled or OutcomeExited where nothing was
-	// decided.
-	Stopped string    `json:"stopped,omitempty"`
-	Reason  string    `json:"reason"`
-	At      time.Time `json:"at"`
+	// decided, or FoundFailed where the enrollment cannot go on.
+	Stopped string `json:"stopped,omitempty"`
+	// Recorded says that the entries of the decision are in the timeline, and those before.
+	Recorded bool      `json:"recorded,omitempty"`
+	Reason   string    `json:"reason"`
+	At       time.Time `json:"at"`
 }
 
 // Input is the decision as the interpreter takes it, of one that was not Stopped.

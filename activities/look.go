@@ -10,7 +10,7 @@ import (
 	"waypost/journey"
 )
 
-// What LookBatch finds out about an enrollment, beside OutcomeCanceled and
+// What LookBatch, or a decision, finds out about an enrollment, beside OutcomeCanceled and
 // OutcomeExited.
 const (
 	FoundPaused   = "paused"   // nothing is to be done until the workflow is woken
@@ -19,6 +19,7 @@ const (
 	FoundMatched  = "matched"  // the event that it waits for has come
 	FoundTimedOut = "timedOut" // it has not come in time
 	FoundChanged  = "changed"  // the lead has changed, and its waitUntil ends at Due, or has nothing to wait for
+	FoundFailed   = "failed"   // it cannot go on
 	FoundOrdered  = "ordered"  // it waits, and is to go on in another version: MoveBatch sees to that
 )
 

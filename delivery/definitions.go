@@ -51,6 +51,7 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 type Subject struct {
 	journey.Facts
 	AppID string // the application that enrolled
+	Depth int    // of the enrollment
 }
 
 // endOrphans cancels enrollments whose lead was deleted at the moment when they were
@@ -106,7 +107,7 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 	all := make([]Subject, len(items))
 	for i, item := range items {
 		enrollment := known.Enrollments[item.EnrollmentID]
-		all[i] = Subject{AppID: enrollment.AppID, Facts: journey.Facts{
+		all[i] = Subject{AppID: enrollment.AppID, Depth: enrollment.Depth, Facts: journey.Facts{
 			Lead:         known.Leads[item.LeadsID],
 			JourneyID:    v.JourneyID,
 			JourneyName:  v.JourneyVersion.Name,

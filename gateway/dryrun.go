@@ -142,7 +142,7 @@ func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) journ
 	default:
 		p.Add(waypost.DetailNullValue, path+"at", "is missing, and so is after")
 	}
-	checkObject(p, path+"properties", e.Properties, maxEventProperties)
+	checkObject(p, path+"properties", e.Properties, waypost.MaxEventProperties)
 	return out
 }
 

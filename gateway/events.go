@@ -28,11 +28,8 @@ type Events interface {
 	EventNames(ctx context.Context, sc waypost.Scope) ([]waypost.EventName, error)
 }
 
-// Bounds of an event's members.
-const (
-	maxEventID         = 255      // characters
-	maxEventProperties = 16 << 10 // bytes of JSON
-)
+// maxEventID bounds an eventId, in characters.
+const maxEventID = 255
 
 type eventBody struct {
 	EventID    string         `json:"eventId"`
@@ -57,7 +54,7 @@ func readEvent(document []byte) (waypost.Event, error) {
 		if body.LeadsID == nil {
 			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
 		}
-		checkObject(p, "properties", body.Properties, maxEventProperties)
+		checkObject(p, "properties", body.Properties, waypost.MaxEventProperties)
 	})
 	if err != nil {
 		return waypost.Event{}, err

@@ -220,16 +220,7 @@ func (a *api) patchLead(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return a.updateLead(ctx, r, func(current waypost.Lead) (waypost.LeadFields, []string, error) {
-		merged := patch.Apply(current.LeadFields)
-		checked := merged
-		if !patch.Writes("mobilePhone") {
-			checked.MobilePhone = nil // what is stored stays, whatever such numbers mean today
-		}
-		phones, err := checked.Validate(a.PhoneRegion, a.Now())
-		if merged.CustomFields, merged.Consents = checked.CustomFields, checked.Consents; !patch.Writes("mobilePhone") {
-			phones = nil
-		}
-		return merged, phones, err
+		return patch.Change(current.LeadFields, a.PhoneRegion, a.Now())
 	})
 }
 

@@ -132,6 +132,11 @@ func (c *checker) node(i int, path string) {
 		c.split(n, path)
 	case Enroll:
 		c.enroll(n, path)
+	case UpdateLead:
+		c.updateLead(n, path+".set")
+	case Emit:
+		c.eventName(n.Event, path+".event")
+		c.emit(n, path+".properties")
 	case Exit:
 	}
 }
@@ -162,11 +167,15 @@ func (c *checker) touchpoint(n Node, path string) {
 			c.p.Add(waypost.DetailInvalidType, at, "must be a string or a number")
 			continue
 		}
-		if len(text) > MaxTemplate {
-			c.p.Add(waypost.DetailTooLong, at, "has at most %d KiB", MaxTemplate>>10)
-		} else if _, err := compileTemplate(text, c.d.hasTouchpoint); err != nil {
-			c.p.Add(waypost.DetailInvalidFormat, at, "%s", err)
-		}
+		c.template(text, at)
+	}
+}
+
+func (c *checker) template(text, path string) {
+	if len(text) > MaxTemplate {
+		c.p.Add(waypost.DetailTooLong, path, "has at most %d KiB", MaxTemplate>>10)
+	} else if _, err := compileTemplate(text, c.d.hasTouchpoint); err != nil {
+		c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
 	}
 }
 

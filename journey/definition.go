@@ -22,6 +22,8 @@ const (
 	MaxParams        = 64   // of one touchpoint
 	MaxArms          = 20   // of one split, at least 2
 	MaxAwaited       = 20   // events of one waitForEvent
+	MaxSet           = 64   // fields of one updateLead
+	MaxProperties    = 64   // of one emit
 	MaxWeight        = 10_000
 	MaxWinnerLeads   = 10_000_000
 	MaxExitEvents    = 20

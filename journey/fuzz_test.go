@@ -85,7 +85,23 @@ func FuzzParse(f *testing.F) {
 				}
 				in = journey.Input{Kind: journey.InputSent, At: in.At, Succeed: choice > 0}
 			case journey.CommandDecide:
-				if n, _ := d.Node(c.Node); n.Type == journey.Enroll {
+				n, _ := d.Node(c.Node)
+				switch n.Type {
+				case journey.UpdateLead:
+					patch, err := d.LeadPatch(n.ID, facts())
+					if err == nil {
+						_, _, err = patch.Change(facts().Lead.LeadFields, "", noon)
+					}
+					if reason, refused := journey.EffectFault(err); err != nil && !refused || strings.Contains(reason, secret) {
+						t.Fatalf("reason %q, %v", reason, err)
+					}
+				case journey.Emit:
+					_, err := d.EventOf(n.ID, facts())
+					if reason, refused := journey.EffectFault(err); err != nil && !refused || strings.Contains(reason, secret) {
+						t.Fatalf("reason %q, %v", reason, err)
+					}
+				}
+				if n.Type == journey.Enroll || n.Type == journey.UpdateLead || n.Type == journey.Emit {
 					in = journey.Input{Kind: journey.InputDecided, At: in.At, Succeed: choice > 0}
 					break
 				}
@@ -164,7 +180,7 @@ func FuzzTemplate(f *testing.F) {
 var expected = map[journey.Phase][]journey.InputKind{
 	"":                   {journey.InputStart, journey.InputCanceled, journey.InputExited},
 	journey.PhaseSend:    {journey.InputSent, journey.InputSkipped, journey.InputDeferred, journey.InputCanceled, journey.InputExited},
-	journey.PhaseDecide:  {journey.InputDecided, journey.InputCanceled, journey.InputExited},
+	journey.PhaseDecide:  {journey.InputDecided, journey.InputFailed, journey.InputCanceled, journey.InputExited},
 	journey.PhaseWait:    {journey.InputElapsed, journey.InputChanged, journey.InputMoved, journey.InputCanceled, journey.InputExited},
 	journey.PhaseAwait:   {journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputCanceled, journey.InputExited},
 	journey.PhaseDone:    nil,
@@ -186,7 +202,7 @@ func FuzzStep(f *testing.F) {
 	kinds := []journey.InputKind{
 		journey.InputStart, journey.InputSent, journey.InputDeferred, journey.InputDecided,
 		journey.InputElapsed, journey.InputMatched, journey.InputCanceled, "other",
-		journey.InputSkipped, journey.InputExited, journey.InputMoved, journey.InputChanged,
+		journey.InputSkipped, journey.InputExited, journey.InputMoved, journey.InputChanged, journey.InputFailed,
 	}
 	for i := range definitions {
 		f.Add(uint8(i), []byte(`{}`), []byte{0, 1, 4, 5, 36, 3, 17, 4, 25, 14, 6})

@@ -20,11 +20,13 @@ const (
 	Branch       NodeType = "branch"       // takes the first case whose condition is true
 	Split        NodeType = "split"        // takes an arm by chance, for one lead always the same
 	Enroll       NodeType = "enroll"       // enrolls the lead in another journey
+	UpdateLead   NodeType = "updateLead"   // sets fields of the lead
+	Emit         NodeType = "emit"         // stores an event of the lead
 	Exit         NodeType = "exit"         // ends the journey
 )
 
 // nodeTypes is the list of the types in the order of the documentation.
-const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, branch, split, enroll, exit"
+const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, branch, split, enroll, updateLead, emit, exit"
 
 // Node is one step of a journey. Which members it has depends on its type;
 // references to other nodes are empty where the journey ends.
@@ -40,7 +42,7 @@ type Node struct {
 
 	For string `json:"for,omitempty"` // delay: a duration as it was written
 
-	Event   string    `json:"event,omitempty"`   // waitForEvent: the name of the event
+	Event   string    `json:"event,omitempty"`   // waitForEvent, emit: the name of the event
 	When    string    `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event; empty takes every one
 	Events  []Awaited `json:"events,omitempty"`  // waitForEvent: several, instead of Event, When and Next
 	Timeout string    `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
@@ -57,11 +59,14 @@ type Node struct {
 
 	Journey string `json:"journey,omitempty"` // enroll: the journey's id
 
+	Set        map[string]Param `json:"set,omitempty"`        // updateLead: by field, as waypost.LeadPatch has them
+	Properties map[string]Param `json:"properties,omitempty"` // emit: of the event
+
 	Cases     []Case `json:"cases,omitempty"`     // branch
 	Otherwise string `json:"otherwise,omitempty"` // branch: where no case is true
 
-	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitUntil, waitForEvent, enroll
-	OnFailure string `json:"onFailure,omitempty"` // touchpoint: empty goes on with Next
+	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitUntil, waitForEvent, enroll, updateLead, emit
+	OnFailure string `json:"onFailure,omitempty"` // touchpoint, updateLead, emit: empty goes on with Next
 	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent: empty goes on with Next
 	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty goes on with Next
 }

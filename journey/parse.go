@@ -67,12 +67,14 @@ var nodeMembers = map[NodeType]string{
 	Branch:       "cases otherwise",
 	Split:        "arms winner",
 	Enroll:       "journey next",
+	UpdateLead:   "set next onFailure",
+	Emit:         "event properties next onFailure",
 	Exit:         "",
 }
 
 // allMembers are the members of all types in their canonical order.
 const allMembers = "webhook params for event when events timeout since time timezone weekdays lead offset arms winner " +
-	"journey cases otherwise next onFailure onTimeout onMissed"
+	"journey set properties cases otherwise next onFailure onTimeout onMissed"
 
 // checkMembers checks the type of a node and that it has only members of that type.
 func checkMembers(p *waypost.Problems, path string, of NodeType, given map[string]present) {

@@ -30,7 +30,7 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["type"] = "exit"
 			continue
 		}
-		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll"}).Draw(t, "type"); kind {
+		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "updateLead", "emit"}).Draw(t, "type"); kind {
 		case "touchpoint":
 			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
 			n["params"] = map[string]any{
@@ -70,6 +70,16 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["arms"] = arms
 		case "enroll":
 			n["type"], n["journey"], n["next"] = kind, "jrn_2", id(i+1)
+		case "updateLead", "emit":
+			n["type"], n["next"] = kind, id(i+1)
+			if kind == "emit" {
+				n["event"], n["properties"] = "told", map[string]any{"n": json.Number("1.50"), "list": []any{"{{ lead.name }}", nil}}
+			} else {
+				n["set"] = map[string]any{"customFields.n": "{{ lead.customFields.n | plus: 1 }}", "gender": rapid.IntRange(0, 2).Draw(t, "gender"), "remark": nil}
+			}
+			if rapid.Bool().Draw(t, "has onFailure") {
+				n["onFailure"] = forward(i, "onFailure")
+			}
 		case "waitForEvent":
 			n["type"], n["event"], n["timeout"], n["next"] = kind, "purchase", rapid.SampledFrom([]string{"1ms", "168h", "P7D"}).Draw(t, "timeout"), id(i+1)
 			if when := rapid.SampledFrom([]string{"", "event.amount > 100", "lead.gender == 1 && event.tags[0] == 'x'"}).Draw(t, "when"); when != "" {
@@ -172,8 +182,8 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 			in.Arm = rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")
 		case journey.Split:
 			in.Arm = rapid.IntRange(0, len(n.Arms)-1).Draw(t, "arm")
-		case journey.Enroll:
-			in.Succeed = rapid.Bool().Draw(t, "enrolled")
+		case journey.Enroll, journey.UpdateLead, journey.Emit:
+			in.Succeed = rapid.Bool().Draw(t, "succeed")
 		case journey.WaitUntil:
 			if n.Lead == "" || rapid.Bool().Draw(t, "has until") {
 				in.Until = at.Add(time.Duration(rapid.IntRange(1, 1e9).Draw(t, "until")) * time.Microsecond)

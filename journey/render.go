@@ -62,17 +62,23 @@ func (r *renderer) param(v any) (any, error) {
 }
 
 func (r *renderer) text(source string) (string, error) {
-	t, err := r.d.template(source)
-	if err != nil {
-		return "", errors.New("the template does not compile")
-	}
-	if t == nil {
-		return source, nil
-	}
-	if r.budget == nil {
-		r.prepare()
+	t, err := r.template(source)
+	if err != nil || t == nil {
+		return source, err
 	}
 	return t.Render(r.vars, r.budget)
+}
+
+// template compiles a template, nil for a text without any tag.
+func (r *renderer) template(source string) (*liquid.Template, error) {
+	t, err := r.d.template(source)
+	if err != nil {
+		return nil, errors.New("the template does not compile")
+	}
+	if t != nil && r.budget == nil {
+		r.prepare()
+	}
+	return t, nil
 }
 
 func (r *renderer) prepare() {

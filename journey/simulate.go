@@ -59,6 +59,8 @@ type SimulatedEvent struct {
 	At         time.Time     // if it is zero, After counts
 	After      time.Duration // from the start on
 	Properties map[string]any
+
+	own bool // an emit node's
 }
 
 // SimulatedLimit says why a simulation stopped before the journey had ended.
@@ -177,7 +179,7 @@ type simulation struct {
 	o         SimulateOptions
 	facts     Facts
 	end       time.Time // of virtual time
-	events    []SimulatedEvent
+	events    []*SimulatedEvent
 	exits     *SimulatedEvent    // the first event that ends the journey; nil for none
 	satisfied map[satisfied]bool // an event satisfies a node only once
 	sent      []time.Time
@@ -189,10 +191,10 @@ type simulation struct {
 	run   Run
 }
 
-// satisfied is an event, by its index, that satisfied a wait at a node.
+// satisfied is an event that satisfied a wait at a node.
 type satisfied struct {
 	node  string
-	event int
+	event *SimulatedEvent
 }
 
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
@@ -209,16 +211,20 @@ func newSimulation(d *Definition, o SimulateOptions) *simulation {
 			e.At = s.now.Add(e.After)
 		}
 		if e.At = e.At.UTC().Round(0); !e.At.Before(s.now) {
-			s.events = append(s.events, e)
+			s.events = append(s.events, &e)
 		}
 	}
-	slices.SortStableFunc(s.events, func(a, b SimulatedEvent) int { return a.At.Compare(b.At) })
-	exitOn := d.ExitOn()
-	exits := func(e SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }
-	if first := slices.IndexFunc(s.events, exits); first >= 0 {
-		s.exits = &s.events[first]
-	}
+	s.order()
 	return s
+}
+
+// order puts the events into their order, and finds the first that ends the journey.
+func (s *simulation) order() {
+	slices.SortStableFunc(s.events, func(a, b *SimulatedEvent) int { return a.At.Compare(b.At) })
+	exitOn := s.d.ExitOn()
+	if first := slices.IndexFunc(s.events, func(e *SimulatedEvent) bool { return slices.Contains(exitOn, e.Name) }); first >= 0 {
+		s.exits = s.events[first]
+	}
 }
 
 // walk takes steps until the journey ends or a limit is reached.
@@ -293,8 +299,11 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	case CommandSend:
 		return s.send(node)
 	case CommandDecide:
-		if node.Type == Enroll {
+		switch node.Type {
+		case Enroll:
 			return Input{Kind: InputDecided, At: s.now, Succeed: true}, nil
+		case UpdateLead, Emit:
+			return s.effect(node)
 		}
 		if arm, won := s.o.Winners[node.ID]; won && node.Type == Split {
 			return WonAt(arm, s.now), nil
@@ -422,6 +431,33 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 	return params, err
 }
 
+// effect sets fields of the lead, or has an event come.
+func (s *simulation) effect(n Node) (Input, error) {
+	in := Input{Kind: InputDecided, At: s.now, Succeed: true, Reason: n.Effect()}
+	facts := s.facts
+	facts.Now = s.now
+	var err error
+	if n.Type == Emit {
+		var e waypost.Event
+		if e, err = s.d.EventOf(n.ID, facts); err == nil {
+			s.events = append(s.events, &SimulatedEvent{Name: e.Name, At: s.now, Properties: e.Properties, own: true})
+			s.order()
+		}
+	} else {
+		var patch waypost.LeadPatch
+		if patch, err = s.d.LeadPatch(n.ID, facts); err == nil {
+			var fields waypost.LeadFields
+			if fields, _, err = patch.Change(facts.Lead.LeadFields, "", s.now); err == nil {
+				s.facts.Lead.LeadFields, s.facts.Lead.UpdatedAt = fields, s.now
+			}
+		}
+	}
+	if reason, refused := EffectFault(err); refused {
+		return Input{Kind: InputDecided, At: s.now, Reason: reason}, nil
+	}
+	return in, err
+}
+
 // await returns the input that ends a wait for an event: the first event that satisfies
 // the condition, or the time-out. It looks at events that came before at once.
 func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input, error) {
@@ -430,8 +466,11 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		since = s.o.Start.UTC()
 	}
 	reason := ""
-	for i, e := range s.events {
-		if !slices.Contains(n.Awaits(), e.Name) || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, i}] {
+	for _, e := range s.events {
+		if !slices.Contains(n.Awaits(), e.Name) || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, e}] {
+			continue
+		}
+		if e.own && !n.SinceEnrollment() { // it came before the lead came to the node
 			continue
 		}
 		at := later(e.At, s.now)
@@ -447,7 +486,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 		}
 		in := s.until(at, Input{Kind: InputMatched, Arm: which, Reason: why})
 		if in.Kind == InputMatched {
-			s.satisfied[satisfied{n.ID, i}] = true
+			s.satisfied[satisfied{n.ID, e}] = true
 		}
 		return in, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +34,20 @@ func story(run journey.Run) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s", run.At.Format("01-02 15:04"), run.Status, run.Limit)
 	return strings.TrimSpace(b.String())
+}
+
+// stored gives custom fields the types that they have once they were stored.
+func stored(t *testing.T, custom map[string]any) (out map[string]any) {
+	t.Helper()
+	body, err := json.Marshal(custom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(out, func(_ string, v any) bool { return v == nil })
+	return out
 }
 
 func TestSimulate(t *testing.T) {
@@ -188,8 +203,36 @@ func TestSimulate(t *testing.T) {
 03-01 14:00 again event 1 03-01 14:01 (event login)
 03-01 14:01 either event 1 03-01 16:00 (event purchase: event.amount > 100 → true)
 03-01 16:00 thanks delivered
+03-01 16:00 stage updated (customFields.old, customFields.stage, customFields.vip, customFields.visits, region, remark)
+03-01 16:00 tell emitted (event became.customer)
 03-01 16:00 end exited
 03-01 16:00 completed`,
+		},
+		{
+			name: "sees what it has set and emitted",
+			definition: `{"name":"x","start":"set","exitOn":[{"event":"over"}],"nodes":[
+				{"id":"set","type":"updateLead","set":{"customFields.n":"{{ lead.customFields.n | plus: 1 }}","gender":"{{ lead.customFields.n | plus: 1 }}"},"onFailure":"tell","next":"check"},
+				{"id":"check","type":"branch","cases":[{"when":"lead.customFields.n >= 2","next":"wait"}],"otherwise":"end"},
+				{"id":"wait","type":"delay","for":"1h","next":"set"},
+				{"id":"tell","type":"emit","event":"told","properties":{"n":"{{ lead.customFields.n }}","bad":"{{ 1 | divided_by: lead.customFields.zero }}"},"onFailure":"tell2","next":"end"},
+				{"id":"tell2","type":"emit","event":"told","properties":{"n":"{{ lead.customFields.n }}"},"next":"own"},
+				{"id":"own","type":"waitForEvent","event":"told","timeout":"1h","onTimeout":"all","next":"end"},
+				{"id":"all","type":"waitForEvent","event":"told","when":"event.n == 2","since":"enrollment","timeout":"1h","next":"bye","onTimeout":"end"},
+				{"id":"bye","type":"emit","event":"over","next":"end"},
+				{"id":"end","type":"exit"}]}`,
+			custom: map[string]any{"n": 1, "zero": 0},
+			want: `
+03-01 12:00 set updated (customFields.n, gender)
+03-01 12:00 check case 1 (case 1: lead.customFields.n >= 2 → true)
+03-01 12:00 wait waited 03-01 13:00
+03-01 13:00 set failed (gender: must be 0, 1 or 2)
+03-01 13:00 tell failed (properties.bad: division by zero)
+03-01 13:00 tell2 emitted (event told)
+03-01 13:00 own timedOut 03-01 14:00
+03-01 14:00 all matched (event told: event.n == 2 → true)
+03-01 14:00 bye emitted (event over)
+03-01 14:00 end exited
+03-01 14:00 completed`,
 		},
 		{
 			name: "an event as the time is over, a condition that errs", definition: single(`{"id":"n","type":"waitForEvent","event":"purchase","when":"event.amount > 100","timeout":"1h","onTimeout":"n"}`),
@@ -244,6 +287,7 @@ func TestSimulate(t *testing.T) {
 			for name, v := range test.custom {
 				o.Facts.Lead.CustomFields[name] = v
 			}
+			o.Facts.Lead.CustomFields = stored(t, o.Facts.Lead.CustomFields)
 			if o.Start.IsZero() {
 				o.Start = noon
 			}

@@ -12,7 +12,7 @@ type Phase string
 // The phases. The empty one is an enrollment that has not started.
 const (
 	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
-	PhaseDecide Phase = "decide" // for the arm of a branch or a split, the instant of a waitUntil, or an enroll
+	PhaseDecide Phase = "decide" // for the arm of a branch or a split, the instant of a waitUntil, an enroll, an updateLead or an emit
 	PhaseWait   Phase = "wait"   // for a time
 	PhaseAwait  Phase = "await"  // for an event, or for a time without one
 	PhaseDone   Phase = "done"
@@ -36,7 +36,7 @@ const MaxPath = 50
 // Visit is one node that was passed and its result: "delivered", "failed",
 // "skipped" (also of a waitUntil with nothing to wait for), "waited", "matched",
 // "event 2" (of several, counted from 1), "timedOut", "case 1", "otherwise", "arm 1", "enrolled",
-// "notEnrolled", "moved" (to a node of another version) or "exited".
+// "notEnrolled", "updated", "emitted", "moved" (to a node of another version) or "exited".
 type Visit struct {
 	Node   string `json:"node"`
 	Result string `json:"result"`
@@ -66,7 +66,8 @@ const (
 	InputSent     InputKind = "sent"     // a touchpoint was decided
 	InputDeferred InputKind = "deferred" // a touchpoint is held back; it is still to be sent
 	InputSkipped  InputKind = "skipped"  // a touchpoint is not sent
-	InputDecided  InputKind = "decided"  // a branch, waitUntil, split or enroll was decided
+	InputDecided  InputKind = "decided"  // a branch, waitUntil, split, enroll, updateLead or emit was decided
+	InputFailed   InputKind = "failed"   // an enrollment at a node that is decided cannot go on
 	InputElapsed  InputKind = "elapsed"  // the time of a wait, or of a wait for an event, is over
 	InputMatched  InputKind = "matched"  // the event that is waited for came
 	InputCanceled InputKind = "canceled" // people have canceled the enrollment; it may not have started
@@ -81,7 +82,7 @@ const (
 type Input struct {
 	Kind    InputKind `json:"kind"`
 	At      time.Time `json:"at"`
-	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided at an enroll node: it was enrolled
+	Succeed bool      `json:"succeed,omitempty"` // of sent; of decided: it was enrolled, updated or emitted
 	// Arm is, of decided, the index of the case or of the split's arm, -1 for otherwise; of
 	// matched at a waitForEvent with several events, the index of the one that came.
 	Arm int `json:"arm,omitempty"`
@@ -90,7 +91,7 @@ type Input struct {
 	Until time.Time `json:"until,omitzero"`
 	Node  string    `json:"node,omitempty"` // of moved: where it goes on
 	// Reason is what the timeline says of it: of sent, skipped, deferred, decided,
-	// changed, matched, exited, moved and an elapsed wait for an event. No personal data.
+	// failed, changed, matched, exited, moved and an elapsed wait for an event. No personal data.
 	Reason string `json:"reason,omitempty"`
 }
 

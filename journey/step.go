@@ -47,6 +47,12 @@ func (r *stepper) take(in Input) error {
 		r.entry(r.s.Node, waypost.WhatExited, "", in.Reason)
 		return nil
 	}
+	if in.Kind == InputFailed && r.s.Phase == PhaseDecide {
+		r.entry(r.s.Node, waypost.WhatFailed, "", in.Reason)
+		r.passed(r.s.Node, "failed")
+		r.stop(waypost.EnrollmentFailed)
+		return nil
+	}
 	if in.Kind == InputMoved && r.s.EnrollmentStatus() == waypost.EnrollmentWaiting {
 		return r.moved(in)
 	}
@@ -78,6 +84,15 @@ func (r *stepper) take(in Input) error {
 		expected{InputDecided, PhaseDecide, Split},
 		expected{InputDecided, PhaseDecide, Enroll}:
 		return r.took(n, in)
+	case expected{InputDecided, PhaseDecide, UpdateLead}, expected{InputDecided, PhaseDecide, Emit}:
+		what, result := waypost.WhatUpdated, "updated"
+		if n.Type == Emit {
+			what, result = waypost.WhatEmitted, "emitted"
+		}
+		if in.Succeed {
+			return r.leave(n, what, in.Reason, result, n.Next)
+		}
+		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", cmp.Or(n.OnFailure, n.Next))
 	case expected{InputDecided, PhaseDecide, WaitUntil}, expected{InputChanged, PhaseWait, WaitUntil}:
 		if !in.Until.IsZero() {
 			return r.wait(n, in.Until.UTC().Round(0), in.Reason)
@@ -198,7 +213,7 @@ func (r *stepper) enter(id, why string) error {
 	switch n.Type {
 	case Touchpoint:
 		r.s.Phase, command.Kind = PhaseSend, CommandSend
-	case Branch, WaitUntil, Split, Enroll:
+	case Branch, WaitUntil, Split, Enroll, UpdateLead, Emit:
 		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
 	case Delay, WaitForEvent:
 		wait, err := n.wait()

@@ -176,6 +176,32 @@ func TestStep(t *testing.T) {
 			path: []journey.Visit{{"either", "event 2"}, {"again", "event 1"}, {"either", "event 3"}},
 		},
 		{
+			name: "updated and emitted", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), matched(""), sent(true, ""), enrolled(true, "why"), enrolled(true, "event became.customer")},
+			want: []string{
+				"1 either entered > event purchase or refund until 2026-03-08T12:00:00.000Z", "-> await either 1 2026-03-08T12:00:00Z",
+				"2 either matched >thanks event purchase", "-> send thanks 2", "3 thanks sent >stage", "-> decide stage 3",
+				"4 stage updated >tell why", "-> decide tell 4", "5 tell emitted >end event became.customer", "6 end exited >",
+			},
+			path: []journey.Visit{{"either", "event 1"}, {"thanks", "delivered"}, {"stage", "updated"}, {"tell", "emitted"}, {"end", "exited"}},
+		},
+		{
+			name: "not updated", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
+			inputs: []journey.Input{start(), matched(""), sent(true, ""), enrolled(false, "gender: no")},
+			want: []string{
+				"1 either entered > event purchase or refund until 2026-03-08T12:00:00.000Z", "-> await either 1 2026-03-08T12:00:00Z",
+				"2 either matched >thanks event purchase", "-> send thanks 2", "3 thanks sent >stage", "-> decide stage 3",
+				"4 stage failed >end gender: no", "5 end exited >",
+			},
+			path: []journey.Visit{{"either", "event 1"}, {"thanks", "delivered"}, {"stage", "failed"}, {"end", "exited"}},
+		},
+		{
+			name: "cannot go on", definition: single(`{"id":"n","type":"emit","event":"e","next":"n"}`), status: waypost.EnrollmentFailed,
+			inputs: []journey.Input{start(), {Kind: journey.InputFailed, Reason: "too many"}},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n failed > too many"},
+			path:   []journey.Visit{{"n", "failed"}},
+		},
+		{
 			name: "several events, none in time", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
 			inputs: []journey.Input{start(), timedOut(""), timedOut("")},
 			want: []string{

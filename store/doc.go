@@ -65,6 +65,7 @@
 //	enrollment_enter.go      Enroll, re-entry
 //	enrollment_together.go   enrolling of several requests in one statement
 //	enrollment_onward.go     enrollments that enroll nodes make
+//	enrollment_effects.go    updateLead, emit
 //	enrollment_progress.go   how far they got
 //	enrollment_waits.go      waitForEvent, waitUntil
 //	enrollment_exits.go      events that end enrollments

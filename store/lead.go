@@ -195,37 +195,43 @@ func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, cha
 	defer wrap(&err, "update lead %d", id)
 	sc, author := by.Within()
 	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
-		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-			stored, err := s.lockLead(ctx, tx, sc, id, forChange)
-			if err != nil {
-				return err
-			}
-			before, err := stored.lead()
-			if err != nil {
-				return err
-			}
-			var f waypost.LeadFields
-			if f, phones, err = change(before); err != nil {
-				return err
-			}
-			if row, err = newLeadRow(sc, f); err != nil {
-				return err
-			}
-			row.LeadsID, row.CreatedAt, row.UpdatedAt = id, stamp{before.CreatedAt}, stamp{later(s.time(), before.UpdatedAt)}
-			if err := updateLead(ctx, tx, before, row, phones); err != nil {
-				return err
-			}
-			if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
-				return err
-			}
-			if lead, err = row.lead(); err != nil {
-				return err
-			}
-			return s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)
+		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+			row, phones, lead, err = s.changeLead(ctx, tx, sc, id, change, author)
+			return err
 		})
 		return row, phones, err
 	})
 	return lead, err
+}
+
+// changeLead replaces the fields of a lead, with all that follows from it; see UpdateLead.
+func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error), author *waypost.Author) (row leadRow, phones []string, lead waypost.Lead, err error) {
+	stored, err := s.lockLead(ctx, tx, sc, id, forChange)
+	if err != nil {
+		return row, nil, lead, err
+	}
+	before, err := stored.lead()
+	if err != nil {
+		return row, nil, lead, err
+	}
+	f, phones, err := change(before)
+	if err != nil {
+		return row, phones, lead, err
+	}
+	if row, err = newLeadRow(sc, f); err != nil {
+		return row, phones, lead, err
+	}
+	row.LeadsID, row.CreatedAt, row.UpdatedAt = id, stamp{before.CreatedAt}, stamp{later(s.time(), before.UpdatedAt)}
+	if err := updateLead(ctx, tx, before, row, phones); err != nil {
+		return row, phones, lead, err
+	}
+	if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
+		return row, phones, lead, err
+	}
+	if lead, err = row.lead(); err != nil {
+		return row, phones, lead, err
+	}
+	return row, phones, lead, s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)
 }
 
 // later is now, or a moment after before if both are shown alike.

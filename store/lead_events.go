@@ -106,7 +106,9 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 			outcomes[i].fault = waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
 		} else if !first[row.EventID] {
 			first[row.EventID] = true
-			row.AcceptedAt = at
+			if row.AcceptedAt.IsZero() {
+				row.AcceptedAt = at
+			}
 			fresh, places = append(fresh, row), append(places, i)
 		}
 	}

@@ -62,6 +62,8 @@ func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterActivity(a.CancelRedeliveries)
 	r.RegisterActivity(a.DecideBatch)
 	r.RegisterActivity(a.EnrollBatch)
+	r.RegisterActivity(a.UpdateLeadBatch)
+	r.RegisterActivity(a.EmitBatch)
 	r.RegisterActivity(a.RecordBatch)
 	r.RegisterActivity(a.LookBatch)
 	r.RegisterActivity(a.MoveBatch)

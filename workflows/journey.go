@@ -413,25 +413,32 @@ func (c *cohort) found(ctx workflow.Context, i int, f activities.Finding) error 
 }
 
 // decide has an activity find out how members go on at a node that is passed at
-// once: a branch, a waitUntil, a split or an enroll.
+// once: a branch, a waitUntil, a split, an enroll, an updateLead or an emit.
 func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	batch := c.batch(node, members)
 	batch.Now = workflow.Now(ctx)
-	for n := range batch.Items {
-		batch.Items[n].Unrecorded = nil // the timeline is not written here
+	of, _ := c.def.Node(node)
+	if of.Type != journey.UpdateLead && of.Type != journey.Emit {
+		for n := range batch.Items {
+			batch.Items[n].Unrecorded = nil // the timeline is not written here
+		}
 	}
 	var activity any = activitiesOf.DecideBatch
 	title := node + ": conditions"
-	switch n, _ := c.def.Node(node); n.Type {
+	switch of.Type {
 	case journey.WaitUntil:
 		title = node + ": until when"
 	case journey.Split:
 		title = node + ": split"
 	case journey.Enroll:
-		activity, title = activitiesOf.EnrollBatch, node+" → journey "+n.Journey
+		activity, title = activitiesOf.EnrollBatch, node+" → journey "+of.Journey
 		for n, i := range members {
 			batch.Items[n].Waited = c.in.Members[i].Waited
 		}
+	case journey.UpdateLead:
+		activity, title = activitiesOf.UpdateLeadBatch, node+": update"
+	case journey.Emit:
+		activity, title = activitiesOf.EmitBatch, node+": event "+of.Event
 	}
 	title += ", " + count(len(members), "lead")
 	c.quick(ctx, call{activity: activity, title: title, batch: batch, members: members, answered: forEach(members, c.decided)})
@@ -447,8 +454,14 @@ func (c *cohort) decided(_ workflow.Context, i int, d activities.Decision) error
 		return c.step(i, journey.Input{Kind: journey.InputCanceled, At: d.At})
 	case delivery.OutcomeExited:
 		return c.step(i, journey.Input{Kind: journey.InputExited, At: d.At, Reason: d.Reason})
+	case activities.FoundFailed:
+		return c.step(i, journey.Input{Kind: journey.InputFailed, At: d.At, Reason: d.Reason})
 	}
-	return c.step(i, d.Input())
+	err := c.step(i, d.Input())
+	if d.Recorded {
+		c.in.Members[i].Unrecorded = nil
+	}
+	return err
 }
 
 // record writes the timeline of members that wait or have ended. They are not

@@ -213,11 +213,29 @@ func TestSplit(t *testing.T) {
 type lostAnswers struct {
 	*store.Store
 	failed atomic.Bool
+	loses  string // the event whose emission is to fail
 }
 
 func (s *lostAnswers) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
 	results, err := s.Store.EnrollOnward(ctx, b)
 	if err == nil && !s.failed.Swap(true) {
+		return nil, errors.New("the connection broke")
+	}
+	return results, err
+}
+
+func (s *lostAnswers) UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.EffectResult, error) {
+	result, err := s.Store.UpdateLeadAt(ctx, b, change)
+	if err == nil && !s.failed.Swap(true) {
+		return result, errors.New("the connection broke")
+	}
+	return result, err
+}
+
+func (s *lostAnswers) EmitEvents(ctx context.Context, b waypost.EffectBatch) (map[waypost.Touchpoint]waypost.EffectResult, error) {
+	results, err := s.Store.EmitEvents(ctx, b)
+	loses := func(e waypost.Effect) bool { return e.Event.Name == s.loses }
+	if err == nil && slices.ContainsFunc(b.Items, loses) && !s.failed.Swap(true) {
 		return nil, errors.New("the connection broke")
 	}
 	return results, err
@@ -287,6 +305,63 @@ type pausedMeanwhile struct {
 func (s *pausedMeanwhile) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (map[waypost.Touchpoint]waypost.OnwardResult, error) {
 	s.once.Do(s.pause)
 	return s.Store.EnrollOnward(ctx, b)
+}
+
+func (s *pausedMeanwhile) UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.EffectResult, error) {
+	s.once.Do(s.pause)
+	return s.Store.UpdateLeadAt(ctx, b, change)
+}
+
+func (s *pausedMeanwhile) EmitEvents(ctx context.Context, b waypost.EffectBatch) (map[waypost.Touchpoint]waypost.EffectResult, error) {
+	s.once.Do(s.pause)
+	return s.Store.EmitEvents(ctx, b)
+}
+
+// Who is paused at the last moment changes and emits nothing before the resume, and who is
+// canceled then never does.
+func TestEffectsPausedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, node := range []string{`"type":"updateLead","set":{"remark":"done"}`, `"type":"emit","event":"done"`} {
+		t.Run(node, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			ctx := context.Background()
+			enrolled := w.enroll(w.publish(`{"name":"First","start":"do","nodes":[{"id":"do",`+node+`}]}`), 3)
+			w.newEnvironment()
+			w.registerWith(&pausedMeanwhile{Store: w.store, pause: func() {
+				_, err := w.store.PauseEnrollment(ctx, scope, enrolled[0].ID)
+				must(t, err)
+				_, err = w.store.CancelEnrollment(ctx, scope, enrolled[1].ID)
+				must(t, err)
+			}})
+			done := func() (done []bool) {
+				for _, e := range enrolled {
+					lead, err := w.store.Lead(ctx, scope, e.LeadsID)
+					must(t, err)
+					events, err := w.store.ListEvents(ctx, scope, waypost.EventFilter{LeadsID: e.LeadsID}, waypost.Page{})
+					must(t, err)
+					done = append(done, lead.Remark != nil || len(events) == 1)
+				}
+				return done
+			}
+			w.at(5*time.Hour, func(ctx context.Context) {
+				if got := done(); !slices.Equal(got, []bool{false, false, true}) {
+					t.Errorf("before the resume: %v", got)
+				}
+				_, err := w.store.ResumeEnrollment(ctx, scope, enrolled[0].ID, true)
+				must(t, err)
+			})
+			w.run()
+			if got := done(); !slices.Equal(got, []bool{true, false, true}) {
+				t.Errorf("in the end: %v", got)
+			}
+			for i, want := range []waypost.EnrollmentStatus{waypost.EnrollmentCompleted, waypost.EnrollmentCanceled, waypost.EnrollmentCompleted} {
+				if status, timeline := w.timeline(enrolled[i]); status != want {
+					t.Errorf("%d is %s by way of %q", i, status, timeline)
+				}
+			}
+		})
+	}
 }
 
 // Who is paused at the last moment is not enrolled before the resume, and who is
@@ -451,5 +526,162 @@ func TestConditionsNow(t *testing.T) {
 	const matched = `matched: event purchase: now - lead.createdAt > duration("2h") → true`
 	if lines := w.reasons(e, "late"); !slices.Contains(lines, matched) {
 		t.Errorf("the wait says %q", lines)
+	}
+}
+
+// An updateLead sets fields of the lead as a PATCH does, once for each visit; what the lead
+// cannot hold fails the node.
+func TestUpdateLead(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			enrolled := w.enroll(w.publish(`{"name":"Stages","start":"count","nodes":[
+				{"id":"count","type":"updateLead","set":{"customFields.visits":"{{ lead.customFields.visits | plus: 1 }}","customFields.gone":null,"gender":1,"remark":"Visit of {{ lead.name }}"},"next":"wait"},
+				{"id":"wait","type":"delay","for":"1h","next":"check"},
+				{"id":"check","type":"branch","cases":[{"when":"lead.customFields.visits < 3","next":"count"}],"otherwise":"bad"},
+				{"id":"bad","type":"updateLead","set":{"gender":"{{ lead.customFields.visits }}"},"next":"count","onFailure":"taken"},
+				{"id":"taken","type":"updateLead","set":{"externalId":"taken","remark":"No"},"next":"end"},
+				{"id":"end","type":"exit"}]}`), n)
+			taken := "taken"
+			_, err := w.store.CreateLead(context.Background(), scope, waypost.LeadFields{Name: "Bob", ExternalID: &taken}, nil)
+			must(t, err)
+			for _, e := range enrolled {
+				_, err := w.store.UpdateLead(context.Background(), scope, e.LeadsID, func(l waypost.Lead) (waypost.LeadFields, []string, error) {
+					l.CustomFields = map[string]any{"gone": true, "plan": "pro"}
+					return l.LeadFields, nil, nil
+				})
+				must(t, err)
+			}
+			lost := &lostAnswers{Store: w.store}
+			w.newEnvironment()
+			w.registerWith(lost)
+			w.run()
+			if !lost.failed.Load() || w.woken.Load() == 0 {
+				t.Errorf("an answer was lost: %v; the pump was woken %d times", lost.failed.Load(), w.woken.Load())
+			}
+			for i, e := range enrolled {
+				lead, err := w.store.Lead(context.Background(), scope, e.LeadsID)
+				must(t, err)
+				if *lead.Gender != 1 || *lead.Remark != fmt.Sprint("Visit of Lead ", i) || fmt.Sprint(lead.CustomFields) != "map[plan:pro visits:3]" {
+					t.Errorf("the lead has gender %v, remark %v, %v", *lead.Gender, *lead.Remark, lead.CustomFields)
+				}
+				status, lines := w.timeline(e)
+				want := []string{"count entered", "count updated wait", "wait entered", "wait waited check", "check took count", "count updated wait", "wait entered", "wait waited check", "check took count",
+					"count updated wait", "wait entered", "wait waited check", "check took bad", "bad failed taken", "taken failed end", "end exited"}
+				if status != waypost.EnrollmentCompleted || !slices.Equal(lines, want) {
+					t.Errorf("%s by way of %q, want %q", status, lines, want)
+				}
+				if got := w.reasons(e, "count")[1]; got != "updated: customFields.gone, customFields.visits, gender, remark" {
+					t.Error(got)
+				}
+				if got := w.reasons(e, "bad"); got[0] != "failed: gender: must be 0, 1 or 2" {
+					t.Error(got)
+				}
+				if got := w.reasons(e, "taken"); !strings.HasPrefix(got[0], "failed: externalId: lead ") {
+					t.Error(got)
+				}
+			}
+		})
+	}
+}
+
+// An emit stores an event of the lead, which waits and exits see; its properties keep their
+// types.
+func TestEmit(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 5} {
+		for _, loses := range []string{"scored", "over"} {
+			t.Run(fmt.Sprint(n, " loses ", loses), func(t *testing.T) {
+				t.Parallel()
+				testEmit(t, n, loses)
+			})
+		}
+	}
+}
+
+func testEmit(t *testing.T, n int, loses string) {
+	w := newWorld(t, nil)
+	v := w.publish(`{"name":"Emits","start":"tell","exitOn":[{"event":"over"}],"nodes":[
+				{"id":"tell","type":"emit","event":"scored","properties":{"score":"{{ lead.leadsId | times: 2 }}","name":"{{ lead.name }}!","list":[1.50,"{{ lead.remark }}"],"yes":true},"next":"own"},
+				{"id":"own","type":"waitForEvent","event":"scored","timeout":"1h","onTimeout":"earlier"},
+				{"id":"earlier","type":"waitForEvent","event":"scored","when":"event.score > 1 && event.list[1] == null","since":"enrollment","timeout":"1h","next":"bad"},
+				{"id":"bad","type":"emit","event":"bad","properties":{"x":"{{ 1 | divided_by: lead.customFields.none }}"},"onFailure":"again"},
+				{"id":"again","type":"emit","event":"over","next":"never"},
+				{"id":"never","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+	enrolled := w.enroll(v, n)
+	w.newEnvironmentAt(w.env.Now().Add(time.Second))
+	lost := &lostAnswers{Store: w.store, loses: loses}
+	w.registerWith(lost)
+	w.run()
+	if !lost.failed.Load() || w.woken.Load() == 0 {
+		t.Errorf("an answer was lost: %v; the pump was woken %d times", lost.failed.Load(), w.woken.Load())
+	}
+	for i, e := range enrolled {
+		status, lines := w.timeline(e)
+		want := []string{"tell entered", "tell emitted own", "own entered", "own timedOut earlier", "earlier entered", "earlier matched bad", "bad failed again", "again emitted never", "never exited"}
+		if status != waypost.EnrollmentExited || !slices.Equal(lines, want) {
+			t.Errorf("%s by way of %q, want %q", status, lines, want)
+		}
+		if got := w.reasons(e, "tell"); got[1] != "emitted: event scored" {
+			t.Error(got)
+		}
+		if got := w.reasons(e, "bad"); !strings.HasPrefix(got[0], "failed: properties.x: ") {
+			t.Error(got)
+		}
+		events, err := w.store.ListEvents(context.Background(), scope, waypost.EventFilter{LeadsID: e.LeadsID, OldestFirst: true}, waypost.Page{})
+		must(t, err)
+		if len(events) != 2 || events[0].EventID != e.ID+"/tell/1" || events[0].Depth != 1 || events[1].Name != "over" ||
+			fmt.Sprint(events[0].Properties) != fmt.Sprintf("map[list:[1.5 <nil>] name:Lead %d! score:%d yes:true]", i, 2*e.LeadsID) {
+			t.Errorf("events %+v", events)
+		}
+	}
+	if len(w.receiver.posts) > 0 {
+		t.Errorf("%d messages were sent after the end", len(w.receiver.posts))
+	}
+}
+
+// An enrollment that is too many begun by each other comes to an end, with a clear reason.
+func TestEmitTooDeep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ctx := context.Background()
+	j, err := w.store.CreateJourney(ctx, scope, "Again", []byte(`{}`))
+	must(t, err)
+	def, problems := journey.Parse(fmt.Appendf(nil, `{"name":"Again","start":"tell","reentry":{"policy":"always"},"nodes":[
+		{"id":"tell","type":"emit","event":"told","next":"on"},{"id":"on","type":"enroll","journey":%q}]}`, j.ID))
+	must(t, append(problems, def.Check(nil, nil)...).Err(""))
+	v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: "Again", Hash: def.Hash(), Definition: def.Canonical()})
+	must(t, err)
+	e := w.enter(v, w.lead(nil))
+	for run := 0; ; run++ {
+		w.run()
+		status, lines := w.timeline(e)
+		if run == waypost.MaxEnrollDepth {
+			reason := w.reasons(e, "tell")
+			if status != waypost.EnrollmentFailed || !slices.Equal(lines, []string{"tell entered", "tell failed"}) || reason[1] != "failed: more than 10 enrollments in a row that begin each other" {
+				t.Errorf("%s by way of %q: %q", status, lines, reason)
+			}
+			break
+		}
+		cohort, err := storetest.ClaimCohort(ctx, w.store)
+		must(t, err)
+		if status != waypost.EnrollmentCompleted || cohort == nil {
+			t.Fatalf("after %d: %s by way of %q", run, status, lines)
+		}
+		e, _, err = w.store.Enrollment(ctx, scope, cohort.Members[0].EnrollmentID)
+		must(t, err)
+		w.newEnvironment()
+		w.register()
+		w.next = cohort
+	}
+	events, err := w.store.ListEvents(ctx, scope, waypost.EventFilter{LeadsID: e.LeadsID}, waypost.Page{})
+	must(t, err)
+	if len(events) != waypost.MaxEnrollDepth || events[0].Depth != waypost.MaxEnrollDepth {
+		t.Errorf("%d events, the last %+v", len(events), events[0])
+	}
+	if cohort, err := storetest.ClaimCohort(ctx, w.store); cohort != nil || err != nil {
+		t.Errorf("there is more to start: %+v, %v", cohort, err)
 	}
 }

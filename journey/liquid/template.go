@@ -1,6 +1,7 @@
 package liquid
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -65,24 +66,82 @@ type Vars struct {
 // Render renders the template, and takes what it needs from the budget. Its errors
 // hold no values.
 func (t *Template) Render(vars Vars, b *Budget) (text string, err error) {
-	r := newRun(vars, b)
+	if err = t.run(vars, b, func(r *run) { text = r.whole(t) }); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// Value renders a template that is one output and nothing else, such as {{ a.b | plus: 1 }},
+// to the value itself, of the types of Vars.Values but Instant, which is text. Any other
+// template is rendered to its text.
+func (t *Template) Value(vars Vars, b *Budget) (v any, err error) {
+	err = t.run(vars, b, func(r *run) {
+		var only outputNode
+		if len(t.body.nodes) == 1 {
+			only, _ = t.body.nodes[0].node.(outputNode)
+		}
+		if only.value == nil {
+			v = r.whole(t)
+			return
+		}
+		r.at = t.body.nodes[0].at
+		r.spend(nodeWork)
+		switch made := only.value.eval(r).(type) {
+		case nil, bool, int, float64:
+			v = made
+		case []any, map[string]any:
+			v = r.copied(made)
+		default:
+			v = r.whole(t)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// copied is a list or an object by itself, as JSON has it.
+func (r *run) copied(v any) any {
+	r.spend(8 * sizeOf(v, r.budget.work))
+	text := jsonText(v)
+	if len(text) > min(maxOutput, r.budget.total) {
+		r.fail(errOutput)
+	}
+	r.budget.total -= len(text)
+	var out any
+	if json.Unmarshal([]byte(text), &out) != nil {
+		r.fail(errOther)
+	}
+	return out
+}
+
+// whole is the text that the template renders to.
+func (r *run) whole(t *Template) string {
+	left, over := maxOutput, errOutput
+	if r.budget.total < maxOutput {
+		left, over = r.budget.total, errTotal
+	}
+	text := r.capture(left, over, func() { t.body.render(r) })
+	r.budget.total -= len(text)
+	return text
+}
+
+// run has do render, whose errors hold no values.
+func (t *Template) run(vars Vars, b *Budget, do func(*run)) (err error) {
 	defer func() {
 		switch s := recover().(type) {
 		case nil:
 		case stop:
-			text, err = "", s.err
+			err = s.err
 		default:
 			// The texts of Go's own panics can hold values.
-			text, err = "", errOther
+			err = errOther
 		}
 	}()
-	left, over := maxOutput, errOutput
-	if b.total < maxOutput {
-		left, over = b.total, errTotal
-	}
-	text = r.capture(left, over, func() { t.body.render(r) })
-	b.total -= len(text)
-	return text, nil
+	do(newRun(vars, b))
+	return nil
 }
 
 // position is the line and the column of an offset.

@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"enrollments", enrollmentTests},
 		{"enrollment lists", enrollmentListTests},
 		{"enroll nodes", onwardTests},
+		{"effects of nodes", effectTests},
 		{"progress", progressTests},
 		{"cohorts", cohortTests},
 		{"launches", launchTests},

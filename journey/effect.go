@@ -1,0 +1,234 @@
+package journey
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// LeadPatch renders what an updateLead node sets. A text is a Liquid template: of a field
+// that holds text, its text; of any other, the value itself if it is one output and nothing
+// else, and text if not. Null clears. An error of a template, or of a value that the field
+// cannot hold, is a *waypost.Error (UnprocessableEntity) that names the field and holds no
+// value of the facts; any other error is one of the caller.
+func (d *Definition) LeadPatch(node string, f Facts) (waypost.LeadPatch, error) {
+	n, ok := d.Node(node)
+	if !ok || n.Type != UpdateLead {
+		return waypost.LeadPatch{}, fmt.Errorf("render fields: %q is no updateLead", waypost.Clip(node, 64))
+	}
+	r := renderer{d: d, facts: &f}
+	fields, custom := map[string]any{}, map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(n.Set)) {
+		render, into, member := r.value, fields, name
+		if field, ok := strings.CutPrefix(name, customField); ok {
+			into, member = custom, field
+		} else if waypost.IsLeadText(name) {
+			render = r.words
+		}
+		v, err := render(n.Set[name].value)
+		if err != nil {
+			return waypost.LeadPatch{}, faultOf(name, err)
+		}
+		into[member] = v
+	}
+	if len(custom) > 0 {
+		fields["customFields"] = custom
+	}
+	body, err := waypost.EncodeJSON(fields)
+	if err != nil {
+		return waypost.LeadPatch{}, fmt.Errorf("render fields: %w", err)
+	}
+	patch, problems := waypost.ReadLeadPatch(body)
+	if len(problems) > 0 {
+		return waypost.LeadPatch{}, faultOf(problems[0].Target, errors.New(problems[0].Message))
+	}
+	return patch, nil
+}
+
+// EventOf renders the properties of the event that an emit node stores, texts as LeadPatch
+// renders those of custom fields. Its errors are like those of LeadPatch.
+func (d *Definition) EventOf(node string, f Facts) (waypost.Event, error) {
+	n, ok := d.Node(node)
+	if !ok || n.Type != Emit {
+		return waypost.Event{}, fmt.Errorf("render properties: %q is no emit", waypost.Clip(node, 64))
+	}
+	e := waypost.Event{Name: n.Event, LeadsID: f.Lead.LeadsID, Properties: map[string]any{}}
+	r := renderer{d: d, facts: &f}
+	for _, name := range slices.Sorted(maps.Keys(n.Properties)) {
+		at := "properties." + waypost.Clip(name, 64)
+		v, err := r.value(n.Properties[name].value)
+		if err != nil {
+			return waypost.Event{}, faultOf(at, err)
+		}
+		e.Properties[name] = v
+	}
+	body, err := waypost.EncodeJSON(e.Properties)
+	if err != nil {
+		return waypost.Event{}, fmt.Errorf("render properties: %w", err)
+	}
+	if len(body) > waypost.MaxEventProperties {
+		return waypost.Event{}, faultOf("properties", fmt.Errorf("are at most %d KiB of JSON", waypost.MaxEventProperties>>10))
+	}
+	// Numbers have the type that events of clients have.
+	return e, json.Unmarshal(body, &e.Properties)
+}
+
+// Fields lists the fields that an updateLead sets, sorted.
+func (n Node) Fields() []string { return slices.Sorted(maps.Keys(n.Set)) }
+
+// Effect is what the timeline says of an updateLead that has set its fields, or of an emit
+// that has stored its event.
+func (n Node) Effect() string {
+	if n.Type == Emit {
+		return "event " + n.Event
+	}
+	return waypost.Clip(strings.Join(n.Fields(), ", "), maxWhy)
+}
+
+// endOfTime is later than any birthday.
+var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// faultOf says of a field or a property what is wrong with it.
+func faultOf(target string, err error) error {
+	return waypost.Errorf(waypost.CodeUnprocessableEntity, target, "%s: %s", waypost.Clip(target, 80), err)
+}
+
+// EffectFault returns what the timeline says of an updateLead or an emit that failed for its
+// values, and tells whether the error is of that kind. It holds no value of the lead.
+func EffectFault(err error) (reason string, refused bool) {
+	var fault *waypost.Error
+	if !errors.As(err, &fault) {
+		return "", false
+	}
+	switch fault.Code {
+	case waypost.CodeBadRequest, waypost.CodeUnprocessableEntity, waypost.CodeConflict:
+	default:
+		return "", false
+	}
+	if len(fault.Details) == 0 {
+		return waypost.Clip(fault.Message, maxWhy), true
+	}
+	told := make([]string, len(fault.Details))
+	for i, detail := range fault.Details {
+		told[i] = detail.Target + ": " + detail.Message
+	}
+	return waypost.Clip(strings.Join(told, "; "), maxWhy), true
+}
+
+// value renders what a node sets: texts, also those in lists and objects.
+func (r *renderer) value(v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		t, err := r.template(v)
+		if err != nil || t == nil {
+			return v, err
+		}
+		return t.Value(r.vars, r.budget)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, member := range v {
+			var err error
+			if out[name], err = r.value(member); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if out[i], err = r.value(e); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// words renders what a field of the lead that holds text is set to.
+func (r *renderer) words(v any) (any, error) {
+	if text, ok := v.(string); ok {
+		return r.text(text)
+	}
+	return v, nil
+}
+
+func (c *checker) updateLead(n Node, path string) {
+	before := len(c.p)
+	if len(n.Set) == 0 {
+		c.p.Add(waypost.DetailNullValue, path, "must name the fields to set")
+	}
+	c.atMost(len(n.Set), MaxSet, path, "an updateLead sets at most %d fields, not %d")
+	for _, name := range n.Fields() {
+		at := path + "." + waypost.Clip(name, 80)
+		custom, isCustom := strings.CutPrefix(name, customField)
+		if isCustom && (custom == "" || utf8.RuneCountInString(custom) > 64) || !isCustom && !waypost.IsLeadField(name) {
+			c.p.Add(waypost.DetailOutOfRange, at, "must be customFields.NAME, or a field of the lead that holds a text or a number")
+		}
+		switch v := n.Set[name].value.(type) {
+		case string:
+			c.template(v, at)
+		case map[string]any, []any:
+			c.p.Add(waypost.DetailInvalidType, at, "must be a string, a number, a boolean or null")
+		}
+	}
+	if len(c.p) > before {
+		return
+	}
+	// What is written as it is can be told to be wrong before any lead comes. A template stands
+	// for what the field may hold.
+	d := Definition{body: body{Nodes: []Node{{ID: n.ID, Type: UpdateLead, Set: map[string]Param{}}}}, index: map[string]int{n.ID: 0}, templates: newTemplates()}
+	for name, p := range n.Set {
+		if text, ok := p.Text(); !ok || !strings.Contains(text, "{{") && !strings.Contains(text, "{%") {
+			d.body.Nodes[0].Set[name] = p
+		}
+	}
+	patch, err := d.LeadPatch(n.ID, Facts{})
+	if err == nil {
+		_, _, err = patch.Change(waypost.LeadFields{Name: "-"}, "", endOfTime)
+	}
+	var refused *waypost.Error
+	if errors.As(err, &refused) {
+		for _, detail := range refused.Details {
+			c.p.Add(detail.Code, path+"."+detail.Target, "%s", detail.Message)
+		}
+		if len(refused.Details) == 0 {
+			c.p.Add(waypost.DetailOutOfRange, path+"."+refused.Target, "%s", strings.TrimPrefix(refused.Message, refused.Target+": "))
+		}
+	}
+}
+
+func (c *checker) emit(n Node, path string) {
+	c.atMost(len(n.Properties), MaxProperties, path, "an event has at most %d properties, not %d")
+	for _, name := range slices.Sorted(maps.Keys(n.Properties)) {
+		at := path + "." + waypost.Clip(name, 64)
+		if name == "" || utf8.RuneCountInString(name) > 64 {
+			c.p.Add(waypost.DetailTooLong, at, "a property's name has 1 to 64 characters")
+		}
+		c.templates(n.Properties[name].value, at)
+	}
+}
+
+// templates checks the texts of a value.
+func (c *checker) templates(v any, path string) {
+	switch v := v.(type) {
+	case string:
+		c.template(v, path)
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			c.templates(v[name], path+"."+waypost.Clip(name, 64))
+		}
+	case []any:
+		for i, e := range v {
+			c.templates(e, path+element("", i))
+		}
+	}
+}
