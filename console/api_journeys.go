@@ -362,15 +362,3 @@ func (g gateway) migrate(ctx context.Context, id string, from, to int, nodes map
 	body := map[string]any{"from": from, "to": to, "nodeMap": nodes, "dryRun": dryRun}
 	return m, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, journeysPath+url.PathEscape(id)+"/migrate", body, &m)
 }
-
-// eventNames are the names that events had, as the gateway lists them.
-func (g gateway) eventNames(ctx context.Context) ([]string, error) {
-	answer, err := get[list[struct {
-		Name string `json:"name"`
-	}]](ctx, g, waypost.GrantJourneysRead, "/v1/events/names", nil)
-	var names []string
-	for _, n := range answer.Items {
-		names = append(names, n.Name)
-	}
-	return names, err
-}

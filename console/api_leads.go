@@ -78,6 +78,18 @@ func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// eventNames are the names of the events that have come in, in the gateway's order.
+func (g gateway) eventNames(ctx context.Context) ([]string, error) {
+	answer, err := get[list[struct {
+		Name string `json:"name"`
+	}]](ctx, g, waypost.GrantJourneysRead, "/v1/events/names", nil)
+	names := []string{}
+	for _, e := range answer.Items {
+		names = append(names, e.Name)
+	}
+	return names, err
+}
+
 func (g gateway) listEvents(ctx context.Context, query url.Values) (list[event], error) {
 	return get[list[event]](ctx, g, waypost.GrantJourneysRead, "/v1/events", query)
 }
