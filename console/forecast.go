@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -38,8 +39,8 @@ var forecastTones = []string{"accent", "ok", "warn", "info", "bad"}
 // out.
 const shortestForecast = 7
 
-// forecastOf asks for a forecast.
-func (v *visit) forecastOf(journeyID string, body map[string]any) (*forecastView, error) {
+// forecastOf asks for a forecast, of which a share of the audience, 0 to 1, is left out.
+func (v *visit) forecastOf(journeyID string, body map[string]any, leftOut float64) (*forecastView, error) {
 	ctx := v.r.Context()
 	var f forecast
 	var webhooks names
@@ -53,11 +54,28 @@ func (v *visit) forecastOf(journeyID string, body map[string]any) (*forecastView
 	if err != nil {
 		return nil, err
 	}
-	view := newForecastView(f, webhooks)
+	view := newForecastView(f.without(leftOut), webhooks)
 	if n := len(forecastTones); len(view.Webhooks) == n && len(view.Webhooks[n-1].ids) > 1 {
 		view.Webhooks[n-1].Name = v.t("forecast.others")
 	}
 	return view, nil
+}
+
+// without is the forecast of an audience of which a share is left out.
+func (f forecast) without(share float64) forecast {
+	if share == 0 {
+		return f
+	}
+	rest := func(n int64) int64 { return int64(math.Round(float64(n) * (1 - share))) }
+	f.Days = slices.Clone(f.Days)
+	for i := range f.Days {
+		day := &f.Days[i]
+		day.Touchpoints, day.Skipped = maps.Clone(day.Touchpoints), rest(day.Skipped)
+		for id, n := range day.Touchpoints {
+			day.Touchpoints[id] = rest(n)
+		}
+	}
+	return f
 }
 
 func newForecastView(f forecast, webhooks names) *forecastView {
@@ -138,7 +156,7 @@ func (v *visit) showForecast() error {
 		period = 0 // the gateway says what is allowed
 	}
 	body := map[string]any{"audience": map[string]any{"filter": audience}, "days": period, "draft": data.Filters.Filters[0].Value != "false"}
-	data.Forecast, err = v.forecastOf(h.Journey.ID, body)
+	data.Forecast, err = v.forecastOf(h.Journey.ID, body, 0)
 	switch data.Problems = detailsOf(err); {
 	case len(data.Problems) > 0:
 	case waypost.CodeOf(err) == waypost.CodeServiceUnavailable:

@@ -503,7 +503,7 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	} else {
 		data.Words += v.t("launch.words.fast")
 	}
-	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience})
+	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience}, p.ControlGroup)
 	if asked := (*waypost.Error)(nil); err != nil && !errors.As(err, &asked) {
 		return err // without a forecast, which takes a slot of few, the launch can be confirmed all the same
 	}

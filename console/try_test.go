@@ -115,6 +115,9 @@ func TestForecastView(t *testing.T) {
 	if last := view.Days[9]; last.All != 21 || !slices.Equal(last.N, []int64{6, 5, 4, 3, 3}) {
 		t.Errorf("the last day is %+v", last)
 	}
+	if half := newForecastView(f.without(0.5), nil); half.Webhooks[0].N != 3 || half.Webhooks[4].N != 2 || half.Skipped != 1 || f.Days[9].Touchpoints["f"] != 6 {
+		t.Errorf("of half of them: %+v", half)
+	}
 	if view := newForecastView(forecast{Days: f.Days[:5]}, nil); len(view.Webhooks) != 0 || len(view.Days) != 5 {
 		t.Errorf("of nothing: %+v", view)
 	}

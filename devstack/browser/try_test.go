@@ -390,6 +390,7 @@ func TestLaunchIsControlled(t *testing.T) {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	shows(t, p, ".review", fmt.Sprintf("About %d more are held out", held))
+	p.Until(fmt.Sprintf(`Math.abs(Number(document.querySelector(".strip.few dd").textContent) - %d) <= 2`, 2*(n-held))) // two messages each, rounded by day
 	p.Screenshot("launch-review-recurring")
 	click(t, p, "button[value=launch]", "#launch")
 	shows(t, p, "#launch", "0 9 * * 1-5")
