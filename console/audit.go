@@ -26,6 +26,10 @@ type auditEntry struct {
 func (e auditEntry) Was() string { return indented(e.Before) }
 func (e auditEntry) Is() string  { return indented(e.After) }
 
+// Thing and Did are the two parts of the action.
+func (e auditEntry) Thing() string { thing, _, _ := strings.Cut(e.Action, "."); return thing }
+func (e auditEntry) Did() string   { _, did, _ := strings.Cut(e.Action, "."); return did }
+
 // Path is where the target has a page, "" if it has none.
 func (e auditEntry) Path() string {
 	if strings.HasPrefix(e.Action, "lead.") && strings.Trim(e.Target, "0123456789") == "" {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"waypost"
 	"waypost/app"
 	"waypost/config"
@@ -110,7 +108,7 @@ func TestPartsAway(t *testing.T) {
 	p.Allow("503")
 	q.Allow("503")
 	p = browser.OpenAt(t, browser.SignIn(t, site.URL, newUser(t, f)), path, browser.Look{})
-	p.Do(chromedp.WaitVisible(chromedp.CSS("#numbers")))
+	p.Shows("#numbers")
 }
 
 // newUser is the token of a sign-in link of an administrator.
