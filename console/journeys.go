@@ -413,8 +413,7 @@ func (v *visit) document(kind, etag string, body []byte) error {
 		v.w.WriteHeader(v.status)
 		return nil
 	}
-	v.w.WriteHeader(v.status)
-	_, _ = v.w.Write(body) // the browser may have gone
+	v.send(body)
 	return nil
 }
 
