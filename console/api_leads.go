@@ -3,8 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,6 +88,23 @@ func (g gateway) eventNames(ctx context.Context) ([]string, error) {
 		names = append(names, e.Name)
 	}
 	return names, err
+}
+
+// eventProperties are the names of the properties that the newest events had, sorted, by the
+// names of the events.
+func (g gateway) eventProperties(ctx context.Context) (map[string][]string, error) {
+	newest, err := g.listEvents(ctx, url.Values{"limit": {"100"}})
+	all := map[string][]string{}
+	for _, e := range newest.Items {
+		var properties map[string]json.RawMessage
+		if json.Unmarshal(e.Properties, &properties) != nil {
+			continue // none
+		}
+		names := append(all[e.Name], slices.Collect(maps.Keys(properties))...)
+		slices.Sort(names)
+		all[e.Name] = slices.Compact(names)
+	}
+	return all, err
 }
 
 func (g gateway) listEvents(ctx context.Context, query url.Values) (list[event], error) {

@@ -463,8 +463,7 @@ func (v *visit) document(kind, etag string, body []byte) error {
 		v.w.WriteHeader(v.status)
 		return nil
 	}
-	v.w.WriteHeader(v.status)
-	_, _ = v.w.Write(body) // the browser may have gone
+	v.send(body)
 	return nil
 }
 
@@ -513,6 +512,7 @@ func (v *visit) optionsJSON() error {
 	var webhooks, journeys names
 	fields := []string{}
 	var events []string
+	var properties map[string][]string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err
@@ -523,11 +523,14 @@ func (v *visit) optionsJSON() error {
 	}, func() (err error) {
 		events, err = v.gateway.eventNames(ctx)
 		return err
+	}, func() (err error) {
+		properties, err = v.gateway.eventProperties(ctx)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields, "events": events})
+	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields, "events": events, "properties": properties})
 	if err != nil {
 		return err
 	}

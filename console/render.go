@@ -126,7 +126,7 @@ func (v *visit) render(p page) error {
 		return fmt.Errorf("render %s: %w", p.Name, err)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Add("Vary", "Accept-Encoding, Cookie")
+	h.Add("Vary", "Cookie")
 	v.status = p.Status
 	if v.status == 0 {
 		v.status = http.StatusOK
@@ -140,17 +140,24 @@ func (v *visit) render(p page) error {
 			return nil
 		}
 	}
-	if strings.Contains(v.r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-		v.w.WriteHeader(v.status)
-		zip := gzip.NewWriter(v.w)
-		_, _ = body.WriteTo(zip) // the browser may have gone
-		_ = zip.Close()
-		return nil
-	}
-	v.w.WriteHeader(v.status)
-	_, _ = body.WriteTo(v.w)
+	v.send(body.Bytes())
 	return nil
+}
+
+// send answers with a body, compressed if the browser takes that.
+func (v *visit) send(body []byte) {
+	h := v.w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	if !strings.Contains(v.r.Header.Get("Accept-Encoding"), "gzip") {
+		v.w.WriteHeader(v.status)
+		_, _ = v.w.Write(body) // the browser may have gone
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	v.w.WriteHeader(v.status)
+	zip := gzip.NewWriter(v.w)
+	_, _ = zip.Write(body)
+	_ = zip.Close()
 }
 
 // nonce is for one answer: its policy takes the style sheets with this nonce too.

@@ -17,6 +17,7 @@ const options = {
   webhooks: [{ id: "email", name: "E-mail" }, { id: "sms", name: "SMS" }, { id: "crm", name: "CRM" }],
   journeys: [{ id: "jrn_06c1x4q9yg4cdnv2e7p5t8a3rm", name: "Welcome" }],
   events: ["login", "purchase", "clicked", "unsubscribed"],
+  properties: { purchase: ["amount", "cart"] },
   fields: ["renewalDate", "lastOrder", "plan", "lifetimeValue"],
 };
 

@@ -15,11 +15,11 @@ interface CodeProps {
   onChange: (value: string) => void;
   placeholder?: string | undefined;
   language: Language;
-  event?: boolean | undefined;
+  event?: string | undefined; // the name of the event that it sees
   fault?: string | undefined;
 }
 
-export function Code({ name, label, value, onChange, placeholder = "", language, event = false, fault = "" }: CodeProps) {
+export function Code({ name, label, value, onChange, placeholder = "", language, event, fault = "" }: CodeProps) {
   const { expressions } = useShared();
   const id = useId();
   const holder = useRef<HTMLDivElement>(null);
@@ -45,7 +45,11 @@ export function Code({ name, label, value, onChange, placeholder = "", language,
           nonce: shared.nonce,
           placeholder,
           attributes: { id, ...(label ? { "aria-label": label } : { "aria-labelledby": `${id}-name` }), "aria-multiline": "true" },
-          names: () => ({ ...now.current.expressions!.names, event: now.current.event }),
+          names: () => {
+            const { names, properties } = now.current.expressions!;
+            const of = now.current.event;
+            return { ...names, event: of === undefined ? undefined : (properties[of] ?? []) };
+          },
           change: (v) => {
             typed.current.push(v);
             now.current.onChange(v);

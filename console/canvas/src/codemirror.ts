@@ -1,8 +1,8 @@
 // What all editors of texts share: keys, history, the list of completions, problems, the look. Bundled
 // apart from the canvas (code.ts, yaml.ts), and loaded only where such a text is edited.
 
-import { autocompletion, completionKeymap } from "@codemirror/autocomplete";
-import { history, historyKeymap, standardKeymap } from "@codemirror/commands";
+import { autocompletion } from "@codemirror/autocomplete";
+import { history, historyKeymap } from "@codemirror/commands";
 import { EditorState, type Extension, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, WidgetType, keymap } from "@codemirror/view";
 
@@ -100,8 +100,8 @@ export function basics(nonce: string, complete: Parameters<typeof autocompletion
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ spellcheck: "false", autocapitalize: "off", autocorrect: "off", writingsuggestions: "false", tabindex: "0", ...attributes }),
     history(),
-    autocompletion({ icons: false, compareCompletions: () => 0, ...complete }) /* those of one score in the order that they are offered in */,
-    keymap.of([...completionKeymap, ...historyKeymap, ...standardKeymap]),
+    autocompletion({ icons: false, compareCompletions: () => 0, ...complete }), // in the order that they are offered in
+    keymap.of(historyKeymap), // those of completion are in autocompletion
     EditorState.tabSize.of(2),
     faults,
     look,

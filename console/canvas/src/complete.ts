@@ -8,7 +8,7 @@ export type Language = "cel" | "liquid";
 export interface Names {
   fields: readonly string[]; // custom fields of leads
   touchpoints: readonly string[]; // ids of nodes
-  event: boolean; // the expression sees an event
+  event?: readonly string[] | undefined; // the expression sees an event, which had these properties
 }
 
 export interface Offer {
@@ -47,7 +47,8 @@ function completeCondition(before: string, names: Names): Offers | undefined {
     const variables = ["lead", ...(names.event ? ["event"] : []), "touchpoints", "enrollment", "journey", "now", "today"];
     return { from, offers: [...of("variable", variables), ...of("function", known.functions, call), ...of("keyword", ["true", "false", "null", "in"])] };
   }
-  const members = membersOf(parts, from, names, /^[A-Za-z_]\w*$/);
+  const plain = /^[A-Za-z_]\w*$/;
+  const members = parts.length === 1 && parts[0] === "event" && names.event ? named(names.event, from, plain) : membersOf(parts, from, names, plain);
   const methods = parts.length === 1 && parts[0] !== "now" && parts[0] !== "today" ? [] : of("function", known.methods, call);
   return { from: members?.from ?? from, offers: [...(members?.offers ?? []), ...methods] };
 }

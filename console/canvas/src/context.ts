@@ -25,6 +25,7 @@ export interface Expressions {
   load: () => Promise<typeof code>;
   nonce: string;
   names: Omit<Names, "event">;
+  properties: Record<string, string[]>; // of events, by their names
 }
 
 export const SharedContext = createContext<Shared | undefined>(undefined);

@@ -112,9 +112,9 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
       },
       pick: (edge) => select(new Set([edge])),
       drop: (place, type) => insert(place, type as NodeType),
-      expressions: load && { load, nonce: page.nonce, names },
+      expressions: load && { load, nonce: page.nonce, names, properties: loaded.options.properties },
     }),
-    [words, insert, select, load, page, names],
+    [words, insert, select, load, page, names, loaded],
   );
 
   // Where a step of the palette goes: behind the chosen node, into the chosen way, else to the end

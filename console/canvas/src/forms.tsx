@@ -133,7 +133,7 @@ function Fields(props: FormProps) {
       return (
         <>
           <Text name={t.event} {...text("event")} list={options.events} />
-          <Text name={t.when} {...text("when")} placeholder={t.whenHint} language="cel" target="when" event />
+          <Text name={t.when} {...text("when")} placeholder={t.whenHint} language="cel" target="when" event={node.event ?? ""} />
           <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
           <label className="wp-check">
             <input type="checkbox" checked={node.since === "enrollment"} onChange={(e) => set("since", e.target.checked ? "enrollment" : undefined)} />
@@ -228,7 +228,7 @@ interface TextProps {
   bad?: boolean;
   language?: Language; // of an expression
   target?: string; // its path within the node
-  event?: boolean; // it sees an event
+  event?: string; // it sees an event of this name
 }
 
 export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", list, lines, maxLength, code, bad, language, target = "", event }: TextProps) {

@@ -11,6 +11,7 @@ export interface Options {
   events: string[];
   fields: string[]; // custom fields of leads
   timezones: string[];
+  properties: Record<string, string[]>; // of events, by their names
 }
 
 export interface Loaded {
@@ -20,7 +21,7 @@ export interface Loaded {
   options: Options;
 }
 
-const none: Options = { webhooks: [], journeys: [], events: [], fields: [], timezones: [] };
+const none: Options = { webhooks: [], journeys: [], events: [], fields: [], timezones: [], properties: {} };
 
 async function get(url: string): Promise<{ json: unknown; etag: string }> {
   const answer = await fetch(url, { cache: "no-store", headers: { Accept: "application/json" } });

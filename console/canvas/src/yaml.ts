@@ -1,7 +1,7 @@
 // The page of a draft's text: its textarea becomes an editor that saves by itself, as the canvas does.
 // Without this file the page is a form. What the textarea can say is listed in README.md.
 
-import { indentWithTab } from "@codemirror/commands";
+import { indentWithTab, standardKeymap } from "@codemirror/commands";
 import { yamlLanguage } from "@codemirror/lang-yaml";
 import { HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState } from "@codemirror/state";
@@ -55,7 +55,7 @@ function begin(area: HTMLTextAreaElement): void {
         yamlLanguage,
         indentUnit.of("  "),
         syntaxHighlighting(colours),
-        keymap.of([{ key: "Mod-s", run: () => (saver.now(), true) }, indentWithTab]),
+        keymap.of([{ key: "Mod-s", run: () => (saver.now(), true) }, indentWithTab, ...standardKeymap]),
         basics(
           area.nonce ?? "",
           {

@@ -68,7 +68,7 @@ function keys(w: Where): Offers | undefined {
 }
 
 function expression(source: string, at: number, w: Where, language: "cel" | "liquid", options: Options): Offers | undefined {
-  const event = w.before.get("type") === "waitForEvent";
+  const event = w.before.get("type") === "waitForEvent" ? (options.properties[w.before.get("event") ?? ""] ?? []) : undefined;
   const found = complete(language, source.slice(w.from, at), { fields: options.fields, touchpoints: idsOf(source).touchpoints, event });
   if (!found) return undefined;
   const escaped = (o: Offer): Offer => (w.quote === "'" && o.apply?.includes("'") ? { ...o, apply: o.apply.replaceAll("'", "''") } : o);

@@ -84,7 +84,10 @@ export interface Span {
 // line of what it is missing in.
 export function placeOfPath(source: string, target: string): Span {
   const tree: Tree = parser.parse(source);
-  const line = (at: number): Span => ({ from: at, to: at + /^[^\n]*/.exec(source.slice(at))![0].trimEnd().length, quote: "", exact: false });
+  const line = (at: number): Span => {
+    const rest = /^[^\n]*/.exec(source.slice(at))![0].trimEnd();
+    return { from: at + rest.length - rest.trimStart().length, to: at + rest.length, quote: "", exact: false };
+  };
   let here = tree.topNode.getChild("Document")?.firstChild ?? undefined;
   let begin = here?.from ?? 0;
   let rest = target;

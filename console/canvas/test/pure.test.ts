@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { complete, placeOf } from "../src/complete.ts";
+import { type Names, complete, placeOf } from "../src/complete.ts";
 import { type Definition, definitionOf, parseJSON, reachable } from "../src/definition.ts";
 import { durationInWords, parseDuration } from "../src/duration.ts";
 import * as edit from "../src/edit.ts";
@@ -290,7 +290,7 @@ test("undo and redo; typing into one field is one step", () => {
 
 test("the start marker is no node's id", () => assert.ok(!/^[A-Za-z0-9_-]+$/.test(startId)));
 
-const names = { fields: ["plan", "renewalDate"], touchpoints: ["hello"], event: true };
+const names: Names = { fields: ["plan", "renewalDate"], touchpoints: ["hello"], event: ["amount", "first name"] };
 // offered is what completes a text, and the text that the first of it makes.
 const offered = (language: "cel" | "liquid", before: string, has = names): string[] => complete(language, before, has)?.offers.map((o) => o.label) ?? [];
 const first = (language: "cel" | "liquid", before: string, has = names): string => {
@@ -300,12 +300,15 @@ const first = (language: "cel" | "liquid", before: string, has = names): string 
 
 test("a condition is completed with what there is", () => {
   assert.deepEqual(offered("cel", "").slice(0, 3), ["lead", "event", "touchpoints"]);
-  assert.ok(!offered("cel", "", { ...names, event: false }).includes("event"));
+  assert.ok(!offered("cel", "", { ...names, event: undefined }).includes("event"));
   assert.ok(offered("cel", "lead.gender == 1 && lead.").includes("customFields"));
   assert.deepEqual(offered("cel", "lead.customFields.").slice(0, 2), ["plan", "renewalDate"]);
   assert.deepEqual(offered("cel", "touchpoints.").slice(0, 1), ["hello"]);
   assert.deepEqual(offered("cel", "!touchpoints.hello.su").slice(0, 4), ["succeed", "httpStatus", "message", "attempts"]);
   assert.equal(first("cel", "touchpoints.hello.su"), "touchpoints.hello.succeed");
+  assert.deepEqual(offered("cel", "event."), [".amount", ".first name"]);
+  assert.equal(first("cel", "event.", { ...names, event: ["first name"] }), "event['first name']");
+  assert.deepEqual(offered("cel", "event.", { ...names, event: undefined }), []);
   assert.ok(offered("cel", "now.get").includes("getHours"));
   assert.ok(offered("cel", "lead.name.").includes("startsWith"));
   assert.deepEqual(offered("cel", "lead.name == 'lead."), []);
@@ -372,7 +375,7 @@ test("a path leads to its place in YAML", () => {
 });
 
 test("YAML is completed by where it stands", () => {
-  const options = { webhooks: [{ id: "whk_1", name: "E-mail" }], journeys: [], events: ["buy"], fields: ["plan"], timezones: ["UTC"] };
+  const options = { webhooks: [{ id: "whk_1", name: "E-mail" }], journeys: [], events: ["buy"], fields: ["plan"], timezones: ["UTC"], properties: { buy: ["amount"] } };
   // after completes a text at the place of ‸; first is what the first offer makes of its line.
   const after = (text: string): string[] => completeYAML(text.replace("‸", ""), text.indexOf("‸"), options)?.offers.map((o) => o.label) ?? [];
   const first = (text: string): string => {
@@ -393,6 +396,7 @@ test("YAML is completed by where it stands", () => {
   assert.ok(after('nodes:\n  - id: a\n    type: branch\n    cases:\n      - when: "lead.‸"').includes("gender"));
   assert.ok(!after('nodes:\n  - id: a\n    type: branch\n    cases:\n      - when: "‸"').includes("event"));
   assert.ok(after("nodes:\n  - id: a\n    type: waitForEvent\n    when: ‸").includes("event"));
+  assert.deepEqual(after("nodes:\n  - {id: a, type: waitForEvent, event: buy, when: event.‸}"), ["amount"]);
   assert.ok(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: |\n        Hi {{ lead.‸\n").includes("company"));
   assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: Hi ‸"), []);
   assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      ‸"), []);
