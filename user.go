@@ -21,8 +21,8 @@ var Roles = []Role{RoleViewer, RoleMarketer, RoleAdmin}
 
 // roleGrants are the grants that a role has beside those of the roles before it.
 var roleGrants = map[Role][]Grant{
-	RoleViewer:   {GrantJourneysRead, GrantDeliveriesRead, GrantWebhooksRead, GrantLeadsExport, GrantSubscriptionsRead},
-	RoleMarketer: {GrantJourneysWrite, GrantJourneysRun, GrantLeadsImport, GrantLeadsUpdate, GrantDeliveriesRedeliver},
+	RoleViewer:   {GrantJourneysRead, GrantDeliveriesRead, GrantWebhooksRead, GrantLeadsExport, GrantSubscriptionsRead, GrantSuppressionsRead},
+	RoleMarketer: {GrantJourneysWrite, GrantJourneysRun, GrantLeadsImport, GrantLeadsUpdate, GrantDeliveriesRedeliver, GrantSuppressionsWrite},
 	RoleAdmin:    {"*"},
 }
 

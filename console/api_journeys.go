@@ -138,7 +138,9 @@ type nodeCounts struct {
 	Delivered int64  `json:"delivered"`
 	Failed    int64  `json:"failed"`
 	Skipped   int64  `json:"skipped"`
-	Edges     []struct {
+	// SkippedFor has, by the reason, the messages among Skipped.
+	SkippedFor map[string]int64 `json:"skippedFor"`
+	Edges      []struct {
 		Next  string `json:"next"`
 		Count int64  `json:"count"`
 	} `json:"edges"`

@@ -30,6 +30,8 @@ type webhook struct {
 	Retry                      waypost.Retry      `json:"retry"`
 	RateLimit                  *waypost.RateLimit `json:"rateLimit"`
 	MaxConcurrency             int                `json:"maxConcurrency"`
+	Channel                    string             `json:"channel"`
+	RequiresConsent            bool               `json:"requiresConsent"`
 	Enabled                    bool               `json:"enabled"`
 	DisabledReason             string             `json:"disabledReason"`
 	SigningSecretSet           bool               `json:"signingSecretSet"`

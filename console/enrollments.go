@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 	switch {
 	case r == "":
 		return "", ""
-	case t.What == waypost.WhatDeferred || r == "frequencyCap":
+	case t.What == waypost.WhatDeferred || t.What == waypost.WhatSkipped && slices.Contains(waypost.SkipReasons, r):
 		return v.t("deferred." + r), ""
 	case t.What == waypost.WhatPaused, t.What == waypost.WhatResumed, t.What == waypost.WhatExited && r == "canceled":
 		return v.t("enrollment.why." + r), ""

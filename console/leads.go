@@ -2,6 +2,8 @@ package console
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -56,6 +58,7 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "leadsGroup", Label: v.t("leads.field.leadsGroup"), Type: "number", Further: true},
 		{Name: "region", Label: v.t("leads.field.region"), Type: "number", Further: true},
 		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: options(v, "leads.gender.", genders), Further: true},
+		{Name: "test", Label: v.t("leads.field.test"), Type: "select", Options: []option{{"true", v.t("leads.is.true")}, {"false", v.t("leads.is.false")}}, Further: true},
 		{Name: "birthday", Label: v.t("leads.birthdayFilter"), Further: true},
 		{Name: "createdFrom", Label: v.t("leads.createdFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
@@ -103,6 +106,7 @@ type leadPage struct {
 	Enrollments []enrollmentAnswer
 	Journeys    names
 	MoreJourney bool
+	Suppressed  []suppression // of its addresses
 	Story       []chapter
 	Cut         bool // what is older is left out of the story
 }
@@ -169,6 +173,11 @@ func (v *visit) lead() error {
 	if err != nil {
 		return err
 	}
+	suppressed, err := v.gateway.listSuppressions(ctx, of)
+	if err != nil {
+		return err
+	}
+	p.Suppressed = suppressed.Items
 	p.Story, p.Cut = v.story(p, sent, events)
 	return v.render(page{
 		Name: "lead", Title: l.Name, Place: "leads", Live: 8, Back: &link{Path: "/leads", Text: v.t("leads.title")}, Data: p,
@@ -282,20 +291,44 @@ func (v *visit) leadFacts(l waypost.Lead) (facts []fact) {
 		}
 		facts = append(facts, newFact(row.Name, row.Value))
 	}
+	for _, channel := range slices.Sorted(maps.Keys(l.Consents)) {
+		facts = append(facts, newFact(v.t("leads.consentTo", "channel", channel), v.t(fmt.Sprint("leads.agrees.", l.Agrees(channel)))))
+	}
 	return facts
 }
 
 // leadForm is the data of the page on which a lead is written.
 type leadForm struct {
-	ID      string // "" of a new one
-	ETag    string
-	Fields  []field
-	Custom  pairs
-	General string
+	ID     string // "" of a new one
+	ETag   string
+	Fields []field
+	Custom pairs
+	// Consents have one field for each channel of a webhook or a consent of the lead.
+	Consents []field
+	Test     bool
+	General  string
 }
 
-func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) leadForm {
-	p := leadForm{Custom: custom.mark(faults).withSpare()}
+// consentPrefix begins the names of fields of consents.
+const consentPrefix = "consents."
+
+func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) (leadForm, error) {
+	p := leadForm{Custom: custom.mark(faults).withSpare(), Test: form.Has("test")}
+	channels, err := v.gateway.channels(v.r.Context())
+	if err != nil {
+		return p, err
+	}
+	for name := range form {
+		if channel, is := strings.CutPrefix(name, consentPrefix); is {
+			channels = append(channels, channel)
+		}
+	}
+	for _, channel := range distinct(channels) {
+		name := consentPrefix + channel
+		p.Consents = append(p.Consents, field{Name: name, Label: channel, Type: "select", Value: form.Get(name), Fault: faults[name], Options: []option{
+			{"", v.t("leads.notSet")}, {"true", v.t("leads.agrees.true")}, {"false", v.t("leads.agrees.false")},
+		}})
+	}
 	p.Custom.Label, p.Custom.Hint = v.t("leads.field.customFields"), v.t("leads.customHint")
 	p.Custom.Kinds = options(v, "pairs.", []string{"text", "number", "boolean"})
 	for _, f := range leadFields {
@@ -308,7 +341,7 @@ func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]str
 		}
 		p.Fields = append(p.Fields, in)
 	}
-	return p
+	return p, nil
 }
 
 func (v *visit) renderLeadForm(p leadForm, title string, back *link) error {
@@ -316,7 +349,11 @@ func (v *visit) renderLeadForm(p leadForm, title string, back *link) error {
 }
 
 func (v *visit) newLead() error {
-	return v.renderLeadForm(v.newLeadForm(nil, newPairs("customFields", nil), nil), v.t("leads.new"), &link{Path: "/leads", Text: v.t("leads.title")})
+	p, err := v.newLeadForm(nil, newPairs("customFields", nil), nil)
+	if err != nil {
+		return err
+	}
+	return v.renderLeadForm(p, v.t("leads.new"), &link{Path: "/leads", Text: v.t("leads.title")})
 }
 
 func (v *visit) editLead(id int64) error {
@@ -328,7 +365,16 @@ func (v *visit) editLead(id int64) error {
 	if err != nil {
 		return err
 	}
-	p := v.newLeadForm(values, newPairs("customFields", l.CustomFields), nil)
+	for channel, agreed := range l.Consents {
+		values.Set(consentPrefix+channel, fmt.Sprint(agreed))
+	}
+	if l.Test {
+		values.Set("test", "yes")
+	}
+	p, err := v.newLeadForm(values, newPairs("customFields", l.CustomFields), nil)
+	if err != nil {
+		return err
+	}
 	p.ID, p.ETag = strconv.FormatInt(id, 10), etag
 	return v.renderLeadForm(p, v.t("leads.edit"), &link{Path: "/leads/" + p.ID, Text: l.Name})
 }
@@ -354,6 +400,16 @@ func leadBody(form url.Values, before map[string]any) (body map[string]any, cust
 	}
 	custom = pairsOf("customFields", form)
 	body["customFields"] = merging(custom.object(), before)
+	consents := map[string]any{}
+	for name := range form {
+		if channel, is := strings.CutPrefix(name, consentPrefix); is {
+			consents[channel] = nil
+			if value := form.Get(name); value != "" {
+				consents[channel] = value == "true"
+			}
+		}
+	}
+	body["consents"], body["test"] = consents, form.Has("test")
 	return body, custom
 }
 
@@ -393,7 +449,10 @@ func (v *visit) leadFault(err error, id, etag string, custom pairs, title string
 	if err != nil {
 		return err
 	}
-	p := v.newLeadForm(v.r.PostForm, custom, faults)
+	p, err := v.newLeadForm(v.r.PostForm, custom, faults)
+	if err != nil {
+		return err
+	}
 	p.ID, p.ETag, p.General = id, etag, general
 	return v.renderLeadForm(p, title, back)
 }

@@ -91,9 +91,11 @@ func TestWebhookBody(t *testing.T) {
 	w.Retry.On = append(w.Retry.On, "409")
 	form := formOf(w)
 	form.Set("rateLimit.perSecond", "fast")
+	form.Set("channel", " sms ")
+	form.Set("requiresConsent", "yes")
 	body, _ := webhookBody(form, &w)
 	text, err := json.Marshal(body)
-	want := `{"basicAuth":null,"maxConcurrency":null,"name":"CRM","params":{"gone":null},"rateLimit":{"burst":null,"perSecond":"fast"},` +
+	want := `{"basicAuth":null,"channel":"sms","maxConcurrency":null,"name":"CRM","params":{"gone":null},"rateLimit":{"burst":null,"perSecond":"fast"},"requiresConsent":true,` +
 		`"retry":{"giveUpAfter":"72h","jitter":0.2,"maxAttempts":null,"on":["network","timeout","408","425","429","5xx","409"],"onSucceedFalse":false,` +
 		`"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"]},"signingOverlap":"24h","timeoutMs":15000,"tls":null,"url":"https://example.com"}`
 	if err != nil || string(text) != want {
@@ -138,6 +140,8 @@ func TestWhy(t *testing.T) {
 		{waypost.WhatFailed, "network", "Network error", ""},
 		{waypost.WhatDeferred, "breakerOpen", "Receiver is down", ""},
 		{waypost.WhatSkipped, "frequencyCap", "Skipped: the lead got enough messages", ""},
+		{waypost.WhatSkipped, "consent", "Skipped: the lead has not agreed to the channel", ""},
+		{waypost.WhatSkipped, "suppressed", "Skipped: the lead is suppressed in the channel", ""},
 		{waypost.WhatSkipped, "birthday: in the past", "", "birthday: in the past"},
 		{waypost.WhatExited, "event unsubscribed", "Event unsubscribed", ""},
 		{waypost.WhatExited, "canceled", "Somebody canceled it", ""},
@@ -179,10 +183,10 @@ func TestStory(t *testing.T) {
 
 func TestLeadBody(t *testing.T) {
 	t.Parallel()
-	form := url.Values{"name": {" Ada "}, "mobilePhone": {"13800138000\r\n13900139000；1"}, "gender": {"2"}, "region": {"x"}, "remark": {"a\r\nb "}}
+	form := url.Values{"name": {" Ada "}, "mobilePhone": {"13800138000\r\n13900139000；1"}, "gender": {"2"}, "region": {"x"}, "remark": {"a\r\nb "}, "consents.sms": {"true"}, "consents.email": {""}, "consents.微信": {"false"}, "test": {"yes"}}
 	body, _ := leadBody(form, map[string]any{"plan": "pro"})
 	text, err := json.Marshal(withoutNull(body))
-	if err != nil || string(text) != `{"customFields":{},"gender":2,"mobilePhone":["13800138000","13900139000","1"],"name":"Ada","region":"x","remark":"a\nb "}` {
+	if err != nil || string(text) != `{"consents":{"sms":true,"微信":false},"customFields":{},"gender":2,"mobilePhone":["13800138000","13900139000","1"],"name":"Ada","region":"x","remark":"a\nb ","test":true}` {
 		t.Errorf("%s, %v", text, err)
 	}
 }

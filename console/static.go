@@ -97,6 +97,7 @@ var icons = map[string]string{
 	"deliveries":   plane,
 	"leads":        `<circle cx="6" cy="5" r="2.5"/><path d="M1.5 13.5c0-2.5 2-4 4.5-4s4.5 1.5 4.5 4M10.5 2.9a2.5 2.5 0 0 1 0 4.2M12 9.9c1.600.5 2.5 1.8 2.5 3.6"/>`,
 	"segments":     `<circle cx="8" cy="8" r="5.75"/><path d="M8 2.25V8l4.7 3.3"/>`,
+	"suppressions": `<circle cx="8" cy="8" r="5.75"/><path d="M4 12 12 4"/>`,
 	"webhooks":     `<path d="M6.5 9.5 9.5 6.5M7 4.5l1.2-1.2a3 3 0 0 1 4.5 4.5L11.5 9M9 11.5l-1.2 1.2a3 3 0 0 1-4.5-4.5L4.5 7"/>`,
 	"articles":     `<path d="M3.5 2h6L12.5 5v9h-9zM9.5 2v3h3M5.75 8h4.5M5.75 10.75h4.5"/>`,
 	"audit":        `<path d="M8 1.75 13 3.5v4c0 3.3-2.2 5.6-5 6.75C5.2 13.1 3 10.8 3 7.5v-4zM5.75 7.75 7.5 9.5l3-3.25"/>`,

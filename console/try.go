@@ -283,6 +283,9 @@ func (v *visit) loadTry() (data tryPage, err error) {
 		data.Webhooks, err = v.gateway.webhookNames(ctx)
 		return err
 	})
+	if err != nil {
+		return data, err
+	}
 	for _, name := range seen {
 		if !slices.Contains(data.Names, name) {
 			data.Names = append(data.Names, name)
@@ -292,7 +295,9 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	if v.r.Method != http.MethodPost {
 		fields = url.Values{"name": {v.t("try.sample")}}
 	}
-	data.Invented = v.newLeadForm(fields, pairsOf("customFields", fields), nil)
+	if data.Invented, err = v.newLeadForm(fields, pairsOf("customFields", fields), nil); err != nil {
+		return data, err
+	}
 	for i, f := range data.Invented.Fields { // the first six are asked for most
 		if i >= 6 {
 			data.Further = append(data.Further, f)
@@ -306,7 +311,7 @@ func (v *visit) loadTry() (data tryPage, err error) {
 		}
 		data.Place = h.At + "/try?" + place.Encode()
 	}
-	return data, err
+	return data, nil
 }
 
 // tryBody is what the gateway is asked, unless the form has faults, which are noted.

@@ -19,6 +19,7 @@ type webhookForm struct {
 	Params   pairs
 	General  string // what is wrong with none of the fields
 	Sign     bool   // a new one gets a secret
+	Consent  bool   // it requires consent
 }
 
 // section is a part of a form.
@@ -78,6 +79,10 @@ func formOf(w webhook) url.Values {
 	if w.MaxConcurrency > 0 {
 		set("maxConcurrency", strconv.Itoa(w.MaxConcurrency))
 	}
+	set("channel", w.Channel)
+	if w.RequiresConsent {
+		set("requiresConsent", "yes")
+	}
 	if w.TLS != nil {
 		set("tls.caCertificate", w.TLS.CACertificate)
 		set("tls.clientCertificate", w.TLS.ClientCertificate)
@@ -136,6 +141,9 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 		{Name: "signing", Title: v.t("webhook.signing"), Hint: v.t("webhook.signingHint"), Fields: []field{
 			input("signingOverlap", field{Hint: v.t("webhook.overlapHint")}),
 		}},
+		{Name: "consent", Title: v.t("webhook.consent"), Hint: v.t("webhook.consentHint"), Fields: []field{
+			input("channel", field{Complete: "off", Hint: v.t("webhook.channelHint")}),
+		}},
 	}
 	for i := range p.Sections[3].Fields { // the fault of what is retried stands at the others of it
 		if f := &p.Sections[3].Fields[i]; f.Name == "retry.onOther" {
@@ -145,7 +153,7 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 	for _, on := range retryOn {
 		p.On = append(p.On, choice{on, v.t("webhook.on." + on), slices.Contains(form["retry.on"], on)})
 	}
-	p.Sign = form.Has("sign")
+	p.Sign, p.Consent = form.Has("sign"), form.Has("requiresConsent")
 	return p
 }
 
@@ -202,6 +210,7 @@ func webhookBody(form url.Values, before *webhook) (body map[string]any, params 
 	body = map[string]any{
 		"name": text("name"), "url": text("url"), "timeoutMs": numberOr("timeoutMs"), "maxConcurrency": numberOr("maxConcurrency"),
 		"retry": retry, "params": object, "signingOverlap": orNull("signingOverlap"), "basicAuth": nil, "rateLimit": nil, "tls": nil,
+		"channel": orNull("channel"), "requiresConsent": form.Has("requiresConsent"),
 	}
 	if text("basicAuth.username") != "" || form.Get("basicAuth.password") != "" {
 		auth := map[string]any{"username": text("basicAuth.username")}

@@ -190,7 +190,7 @@ func (r *redelivery) result() RedeliveryResult {
 		case delivery.OutcomeDelivered:
 			result.Delivered++
 			continue
-		case delivery.OutcomeCanceled:
+		case delivery.OutcomeCanceled, delivery.OutcomeSkipped:
 			result.Canceled++
 		default:
 			result.Failed++

@@ -205,7 +205,7 @@ type NodeCount struct {
 	Node      string `json:"node"`
 	Delivered int    `json:"delivered"`
 	Failed    int    `json:"failed"`
-	Skipped   int    `json:"skipped,omitempty"` // by the frequency cap
+	Skipped   int    `json:"skipped,omitempty"` // see waypost.SkipReasons
 }
 
 // LeadResult names a lead of a cohort with a touchpoint that failed.

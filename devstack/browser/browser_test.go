@@ -76,6 +76,8 @@ var pages = []struct{ name, path string }{
 	{"lead-edit", "/leads/5?edit"},
 	{"lead-new", "/leads/new"},
 	{"import", "/leads/import"},
+	{"suppressions", "/suppressions"},
+	{"suppressions-none", "/suppressions?channel=zzz"},
 	{"articles", "/articles"},
 	{"articles-none", "/articles?tenant_id=zzz&keywords=zzz"},
 	{"article-new", "/articles/new"},

@@ -1,0 +1,53 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"waypost"
+)
+
+// suppression keeps a channel from an address.
+type suppression struct {
+	ID          string    `json:"id"`
+	Channel     string    `json:"channel"`
+	MobilePhone string    `json:"mobilePhone"`
+	Email       string    `json:"email"`
+	ExternalID  string    `json:"externalId"`
+	CreatedAt   time.Time `json:"createdAt"`
+}
+
+// Kind names the address that is set.
+func (s suppression) Kind() string {
+	return waypost.Suppression{MobilePhone: s.MobilePhone, Email: s.Email, ExternalID: s.ExternalID}.AddressKind()
+}
+
+func (g gateway) listSuppressions(ctx context.Context, query url.Values) (list[suppression], error) {
+	return get[list[suppression]](ctx, g, waypost.GrantSuppressionsRead, "/v1/suppressions", query)
+}
+
+func (g gateway) createSuppression(ctx context.Context, body any) (made suppression, err error) {
+	return made, g.do(ctx, waypost.GrantSuppressionsWrite, http.MethodPost, "/v1/suppressions", body, &made)
+}
+
+func (g gateway) deleteSuppression(ctx context.Context, id string) error {
+	path := "/v1/suppressions/" + url.PathEscape(id)
+	_, etag, err := tagged[suppression](ctx, g, waypost.GrantSuppressionsRead, path)
+	if err != nil {
+		return err
+	}
+	return g.when(etag).do(ctx, waypost.GrantSuppressionsWrite, http.MethodDelete, path, nil, nil)
+}
+
+// channels are the channels of webhooks, sorted.
+func (g gateway) channels(ctx context.Context) (channels []string, err error) {
+	found, err := g.listWebhooks(ctx, url.Values{"limit": {"500"}})
+	for _, w := range found.Items {
+		if w.Channel != "" {
+			channels = append(channels, w.Channel)
+		}
+	}
+	return distinct(channels), err
+}
