@@ -21,6 +21,8 @@ const (
 	GrantWebhooksWrite       Grant = "webhooks.write"
 	GrantSubscriptionsRead   Grant = "subscriptions.read"
 	GrantSubscriptionsWrite  Grant = "subscriptions.write"
+	GrantSuppressionsRead    Grant = "suppressions.read"
+	GrantSuppressionsWrite   Grant = "suppressions.write"
 	GrantJourneysRead        Grant = "journeys.read"
 	GrantJourneysWrite       Grant = "journeys.write"
 	GrantJourneysRun         Grant = "journeys.run"
@@ -34,7 +36,7 @@ const (
 // AllGrants lists every grant.
 var AllGrants = []Grant{
 	GrantLeadsImport, GrantLeadsUpdate, GrantLeadsExport, GrantWebhooksRead, GrantWebhooksWrite,
-	GrantSubscriptionsRead, GrantSubscriptionsWrite, GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
+	GrantSubscriptionsRead, GrantSubscriptionsWrite, GrantSuppressionsRead, GrantSuppressionsWrite, GrantJourneysRead, GrantJourneysWrite, GrantJourneysRun, GrantDeliveriesRead,
 	GrantDeliveriesRedeliver, GrantArticlesWrite, GrantTokensIssue, GrantAuditRead,
 }
 

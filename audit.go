@@ -218,7 +218,10 @@ func LeadChange(before, after *LeadFields) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, members := range []map[string]any{b, a} { // no number is like a list of none
+	for _, members := range []map[string]any{b, a} { // no number is like a list of none, and no test lead like no lead
+		if members["test"] == false {
+			delete(members, "test")
+		}
 		if phones, isList := members["mobilePhone"].([]any); isList && len(phones) == 0 {
 			delete(members, "mobilePhone")
 		}

@@ -12,10 +12,28 @@ type FrequencyCap struct {
 // None tells whether there is no bound.
 func (c FrequencyCap) None() bool { return c.Touchpoints == 0 }
 
-// Why a touchpoint is not sent, or not yet, by what its journey says.
+// Why a touchpoint is skipped for good.
 const (
-	// SkipFrequencyCap is the reason of a touchpoint that is skipped for good.
-	SkipFrequencyCap = "frequencyCap"
-	// DeferQuietHours is the reason of one that goes out when quiet hours end.
-	DeferQuietHours = "quietHours"
+	SkipFrequencyCap = "frequencyCap" // the lead has got as many as its journey allows
+	SkipConsent      = "consent"      // the webhook requires a consent that the lead has not given
+	SkipSuppressed   = "suppressed"   // the lead is suppressed in the webhook's channel
 )
+
+// SkipReasons lists them.
+var SkipReasons = []string{SkipFrequencyCap, SkipConsent, SkipSuppressed}
+
+// ExplainSkip says a reason in words; "" for anything else.
+func ExplainSkip(reason string) string {
+	switch reason {
+	case SkipFrequencyCap:
+		return "not sent: the lead had got as many messages as the journey allows"
+	case SkipConsent:
+		return "not sent: the lead has not agreed to the channel, which the webhook requires"
+	case SkipSuppressed:
+		return "not sent: the lead is suppressed in the channel"
+	}
+	return ""
+}
+
+// DeferQuietHours is the reason of a touchpoint that goes out when quiet hours end.
+const DeferQuietHours = "quietHours"

@@ -23,6 +23,7 @@ const (
 	PrefixAudit       = "aud_" // of entries, which answers do not show
 	// A subscription's messages have its id where those of journeys have the enrollment's.
 	PrefixSubscription = "sub_"
+	PrefixSuppression  = "sup_"
 	// PrefixRedeliveryBatch names the workflows of redeliveries, PrefixCohort those of
 	// journeys.
 	PrefixRedeliveryBatch = "rdb_"

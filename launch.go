@@ -130,6 +130,7 @@ type LeadFilter struct {
 	Email       string
 	ExternalID  string
 	Gender      *int64
+	Test        *bool
 	Birthday    string // a date, or --MM-DD for that day of any year
 	// CustomFields are values by the names of fields: a text, or the number or boolean that
 	// it spells.
@@ -140,6 +141,9 @@ type LeadFilter struct {
 	UpdatedTo    time.Time // exclusive
 }
 
+// TestOnly tells whether it selects test leads alone.
+func (f LeadFilter) TestOnly() bool { return f.Test != nil && *f.Test }
+
 // Names lists the members of the filter that are set, a custom field as customFields.NAME.
 func (f LeadFilter) Names() []string {
 	names := []string{}
@@ -148,7 +152,7 @@ func (f LeadFilter) Names() []string {
 		set  bool
 	}{
 		{"leadsGroup", f.LeadsGroup != nil}, {"region", f.Region != nil}, {"name", f.Name != ""}, {"mobilePhone", f.MobilePhone != ""},
-		{"email", f.Email != ""}, {"externalId", f.ExternalID != ""}, {"gender", f.Gender != nil}, {"birthday", f.Birthday != ""},
+		{"email", f.Email != ""}, {"externalId", f.ExternalID != ""}, {"gender", f.Gender != nil}, {"test", f.Test != nil}, {"birthday", f.Birthday != ""},
 		{"createdFrom", !f.CreatedFrom.IsZero()}, {"createdTo", !f.CreatedTo.IsZero()},
 		{"updatedFrom", !f.UpdatedFrom.IsZero()}, {"updatedTo", !f.UpdatedTo.IsZero()},
 	} {

@@ -28,7 +28,14 @@ type LeadFields struct {
 	ExternalID     *string        `json:"externalId"`
 	OpenID         *string        `json:"openId"`
 	CustomFields   map[string]any `json:"customFields"`
+	// Consents say by channel whether the lead agrees to be written to: true or false.
+	Consents map[string]any `json:"consents"`
+	// Test marks a lead that is there to try things out: nothing counts what it goes through.
+	Test bool `json:"test"`
 }
+
+// Agrees tells whether the lead agrees to be written to through a channel.
+func (f *LeadFields) Agrees(channel string) bool { return f.Consents[channel] == true }
 
 // Lead is a sales prospect. LeadsID comes from one sequence over all stages and
 // is never used again.

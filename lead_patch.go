@@ -7,10 +7,10 @@ import (
 )
 
 // LeadPatch is a merge patch (RFC 7396) of a lead's fields: members that are not
-// written stay, null clears, and custom fields are merged one by one
+// written stay, null clears, and custom fields and consents are merged one by one
 // (docs/contract.md, "Lead calls").
 type LeadPatch struct {
-	// Fields holds what is written; a custom field that is null is to be cleared.
+	// Fields holds what is written; a custom field or a consent that is null is to be cleared.
 	Fields  LeadFields
 	written []string // names of members, null ones included
 }
@@ -33,27 +33,34 @@ func (p LeadPatch) Writes(member string) bool { return slices.Contains(p.written
 func (p LeadPatch) Apply(f LeadFields) LeadFields {
 	from, to := reflect.ValueOf(p.Fields), reflect.ValueOf(&f).Elem()
 	for name, index := range fieldsOf(from.Type()) {
-		if p.Writes(name) && name != "customFields" {
+		if p.Writes(name) && name != "customFields" && name != "consents" {
 			to.FieldByIndex(index).Set(from.FieldByIndex(index))
 		}
 	}
-	switch {
-	case !p.Writes("customFields"):
-	case p.Fields.CustomFields == nil:
-		f.CustomFields = nil
-	default:
-		merged := maps.Clone(f.CustomFields)
-		if merged == nil {
-			merged = map[string]any{}
-		}
-		for name, value := range p.Fields.CustomFields {
-			if value == nil {
-				delete(merged, name)
-			} else {
-				merged[name] = value
-			}
-		}
-		f.CustomFields = merged
+	if p.Writes("customFields") {
+		f.CustomFields = mergeMembers(f.CustomFields, p.Fields.CustomFields)
+	}
+	if p.Writes("consents") {
+		f.Consents = mergeMembers(f.Consents, p.Fields.Consents)
 	}
 	return f
+}
+
+// mergeMembers is an object after a merge patch of it, which null clears.
+func mergeMembers(object, patch map[string]any) map[string]any {
+	if patch == nil {
+		return nil
+	}
+	merged := maps.Clone(object)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	for name, value := range patch {
+		if value == nil {
+			delete(merged, name)
+		} else {
+			merged[name] = value
+		}
+	}
+	return merged
 }

@@ -25,6 +25,7 @@ const (
 	maxMobilePhones  = 10
 	maxCustomFields  = 64
 	maxCustomText    = 1024
+	maxConsents      = 32
 )
 
 // maxExactNumber is the largest integer that every JSON reader keeps exactly.
@@ -38,8 +39,8 @@ var eastmost = time.FixedZone("UTC+14", 14*60*60)
 // numbers in E.164, without duplicates; phoneRegion, such as "CN", is the country of numbers without one.
 // It reports all faulty fields at once, as BadRequest with the target
 // businessParam, or, if there is no other fault, a birthday in the future as
-// UnprocessableEntity. Custom fields that are null are taken out: like every
-// null, they are not set. CustomFields without members are nil, so that a lead is the same
+// UnprocessableEntity. Custom fields and consents that are null are taken out: like every
+// null, they are not set. Objects without members are nil, so that a lead is the same
 // after it was stored, or exported and imported.
 func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []string, err error) {
 	f.clean()
@@ -66,6 +67,7 @@ func (f *LeadFields) Validate(phoneRegion string, now time.Time) (phones []strin
 	}
 	phones = f.checkPhones(&p, phoneRegion)
 	f.checkCustomFields(&p)
+	f.checkConsents(&p)
 	born, birthday := f.checkBirthday(&p)
 	if err := p.Err("businessParam"); err != nil {
 		return nil, err
@@ -159,6 +161,29 @@ func (f *LeadFields) checkCustomFields(p *Problems) {
 	}
 	if len(f.CustomFields) == 0 {
 		f.CustomFields = nil
+	}
+}
+
+func (f *LeadFields) checkConsents(p *Problems) {
+	if len(f.Consents) > maxConsents {
+		p.Add(DetailOutOfRange, "consents", "must have at most %d members", maxConsents)
+		return
+	}
+	for _, channel := range slices.Sorted(maps.Keys(f.Consents)) {
+		at := join("consents", channel)
+		if !CheckChannel(p, at, channel) {
+			continue
+		}
+		switch f.Consents[channel].(type) {
+		case nil:
+			delete(f.Consents, channel)
+		case bool:
+		default:
+			p.Add(DetailInvalidType, at, "must be true or false")
+		}
+	}
+	if len(f.Consents) == 0 {
+		f.Consents = nil
 	}
 }
 

@@ -1,6 +1,9 @@
 package waypost
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Touchpoint names one execution of a touchpoint node: the enrollment and its
 // visit (State.Visit of the interpreter). Each has one message, whatever is
@@ -42,9 +45,9 @@ type Sending struct {
 	// canceled or exited; of a redelivery, because that was canceled or the lead
 	// deleted.
 	Held bool
-	// Capped says that an opening had no effect because of its Cap. The touchpoint is
-	// skipped for good.
-	Capped bool
+	// Skipped says why an opening had no effect, if that is because of its Cap or its Channel:
+	// one of SkipReasons. The touchpoint is skipped for good.
+	Skipped string
 }
 
 // OpenAttempt is an attempt whose POST may be under way: it was opened before
@@ -60,7 +63,7 @@ type OpenAttempt struct {
 // attempts recorded, and no other attempt is open (save one that Interrupts
 // names): of two runs of the same batch, one opens it. It has none if the
 // enrollment is paused, canceled or exited by then, the delivery is in another
-// round, its stored message cannot be read, or a Cap forbids it.
+// round, its stored message cannot be read, or a Cap or its Channel forbids it.
 type Opening struct {
 	Touchpoint
 	Round int // 0 is the first
@@ -79,8 +82,31 @@ type Opening struct {
 	// touchpoints, counting those of this call, and not those that were given up or
 	// canceled. Instead Skipped is recorded, and the delivery, if there is one, is canceled
 	// with SkipFrequencyCap as its reason. All openings of a touchpoint have the same.
-	Cap     FrequencyCap
+	Cap FrequencyCap
+	// Channel is the webhook's. If it is set, the attempt is not opened for a lead that is
+	// suppressed there or, with NeedsConsent, has not agreed to it. Instead Skipped is recorded,
+	// and the delivery, which is made if there is none, is canceled with the reason.
+	Channel      string
+	NeedsConsent bool
+	// Skipped is what to record of the enrollment if the touchpoint is skipped, nil if nothing.
+	// The store puts the reason into its entry WhatSkipped of the node.
 	Skipped *Progress
+}
+
+// SkippedFor is the progress of a touchpoint that is skipped for a reason; nil if there is none.
+func (o Opening) SkippedFor(reason string) *Progress {
+	if o.Skipped == nil {
+		return nil
+	}
+	p := *o.Skipped
+	p.Entries = slices.Clone(p.Entries)
+	for i := len(p.Entries) - 1; i >= 0; i-- { // those before it are of other visits
+		if p.Entries[i].What == WhatSkipped {
+			p.Entries[i].Reason = reason
+			break
+		}
+	}
+	return &p
 }
 
 // AttemptRecord is the end of an attempt: the attempt's row, the delivery's new
@@ -122,6 +148,8 @@ type Briefing struct {
 	// Controlled tells whether any of the enrollments, or others that were made between
 	// them, or their launch or journey has controls, be they over or not.
 	Controlled bool
+	// Suppressed are the leads that are suppressed in the webhook's channel.
+	Suppressed map[int64]bool
 	// WebhookUpdatedAt is zero if the scope has no such webhook.
 	WebhookUpdatedAt time.Time
 }

@@ -1,6 +1,10 @@
 package waypost
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Counts is what happened to the enrollments of one journey version, or of several, and
 // where they stand; a change of it, if it has negative numbers. It is stored with these
@@ -22,14 +26,16 @@ type Counts struct {
 // NodeCounts is the part of Counts that concerns one node. An enrollment that has not ended
 // stands at one node, and is waiting, deferred or running there.
 type NodeCounts struct {
-	Entered   int            `json:"e,omitzero"` // visits
-	Waiting   int            `json:"w,omitzero"`
-	Running   int            `json:"r,omitzero"`
-	Deferred  int            `json:"h,omitzero"` // the message is held back
-	Delivered int            `json:"d,omitzero"`
-	Failed    int            `json:"f,omitzero"`
-	Skipped   int            `json:"s,omitzero"`
-	Edges     map[string]int `json:"x,omitempty"` // how often the node that is named came next
+	Entered   int `json:"e,omitzero"` // visits
+	Waiting   int `json:"w,omitzero"`
+	Running   int `json:"r,omitzero"`
+	Deferred  int `json:"h,omitzero"` // the message is held back
+	Delivered int `json:"d,omitzero"`
+	Failed    int `json:"f,omitzero"`
+	Skipped   int `json:"s,omitzero"`
+	// SkippedFor counts by SkipReasons the messages among Skipped.
+	SkippedFor map[string]int `json:"y,omitempty"`
+	Edges      map[string]int `json:"x,omitempty"` // how often the node that is named came next
 	// Arms are, of a split, what became of the enrollments that took an arm, before they had
 	// converted, by its index. The first arm that an enrollment took counts.
 	Arms map[int]*GoalCounts `json:"a,omitempty"`
@@ -46,6 +52,21 @@ func (c *Counts) Node(id string) *NodeCounts {
 		c.Nodes[id] = n
 	}
 	return n
+}
+
+// Skip counts visits that were skipped for a reason.
+func (n *NodeCounts) Skip(reason string, times int) {
+	n.Skipped += times
+	if slices.Contains(SkipReasons, reason) {
+		n.skippedFor(reason, times)
+	}
+}
+
+func (n *NodeCounts) skippedFor(reason string, times int) {
+	if n.SkippedFor == nil {
+		n.SkippedFor = map[string]int{}
+	}
+	n.SkippedFor[reason] += times
 }
 
 // Took counts that a node came next.
@@ -103,6 +124,9 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 		n.Delivered += times * from.Delivered
 		n.Failed += times * from.Failed
 		n.Skipped += times * from.Skipped
+		for reason, count := range from.SkippedFor {
+			n.skippedFor(reason, times*count)
+		}
 		for next, count := range from.Edges {
 			n.Took(next, times*count)
 		}
@@ -135,7 +159,8 @@ func (c *Counts) Trim() bool {
 				delete(n.Arms, arm)
 			}
 		}
-		if len(n.Edges) == 0 && len(n.Arms) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
+		maps.DeleteFunc(n.SkippedFor, func(_ string, count int) bool { return count == 0 })
+		if len(n.Edges) == 0 && len(n.SkippedFor) == 0 && len(n.Arms) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
 			delete(c.Nodes, id)
 		}
 	}

@@ -29,7 +29,11 @@ type Webhook struct {
 	Retry          Retry          `json:"retry"`
 	RateLimit      *RateLimit     `json:"rateLimit"`      // nil: no limit
 	MaxConcurrency int            `json:"maxConcurrency"` // 0: no cap of its own
-	Enabled        bool           `json:"enabled"`
+	// Channel is what the webhook sends by, such as sms, "" if it does not say. Suppressions
+	// and consents are of a channel.
+	Channel         string `json:"channel"`
+	RequiresConsent bool   `json:"requiresConsent"` // only leads that agree to the channel get messages
+	Enabled         bool   `json:"enabled"`
 	// DisabledReason says why Waypost itself disabled it ("410"), "" otherwise.
 	DisabledReason string `json:"disabledReason"`
 	SigningSecret  string `json:"-"` // Standard Webhooks headers when set
@@ -135,6 +139,20 @@ func (w *Webhook) SigningSecrets(at time.Time) []string {
 		secrets = append(secrets, w.PreviousSigningSecret)
 	}
 	return secrets
+}
+
+// Unwanted says why a touchpoint must not be sent to a lead, which is suppressed in the channel
+// or not; "" if it may be.
+func (w *Webhook) Unwanted(lead *LeadFields, suppressed bool) (reason string) {
+	switch {
+	case w.Channel == "":
+		return ""
+	case suppressed:
+		return SkipSuppressed
+	case w.RequiresConsent && !lead.Agrees(w.Channel):
+		return SkipConsent
+	}
+	return ""
 }
 
 // BasicAuth is the user name and password that a webhook's requests carry. The

@@ -48,6 +48,11 @@ func (w *Webhook) Validate() error {
 	if w.MaxConcurrency < 0 || w.MaxConcurrency > maxConcurrency {
 		p.Add(DetailOutOfRange, "maxConcurrency", "must be 0 (no bound) to %d", maxConcurrency)
 	}
+	if w.Channel != "" {
+		CheckChannel(&p, "channel", w.Channel)
+	} else if w.RequiresConsent {
+		p.Add(DetailNullValue, "channel", "is missing: requiresConsent needs the channel that leads agree to")
+	}
 	if b := w.BasicAuth; b != nil {
 		b.validate(&p, w.Unreadable.Password != nil)
 	}

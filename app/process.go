@@ -205,6 +205,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Imports:        p.db,
 		Webhooks:       p.db,
 		Subscriptions:  p.db,
+		Suppressions:   p.db,
 		Breakers:       breakerStates{p.breakers},
 		Journeys:       p.db,
 		Enrollments:    p.enrolling,

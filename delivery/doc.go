@@ -18,6 +18,7 @@
 //	stage_webhook.go    loads the webhook; holds all back while it is disabled
 //	stage_unreadable.go holds back stored messages that cannot be decrypted
 //	stage_quiet.go      holds back during quiet hours
+//	stage_unwanted.go   skips leads that are suppressed, or have not agreed
 //	stage_cap.go        skips leads that have reached the frequency cap
 //	stage_breaker.go    holds back while the receiver is down
 //	stage_admission.go  holds back what the webhook's limits do not admit

@@ -13,7 +13,11 @@ func (r *run) openingOf(it *item, now time.Time) (waypost.Opening, error) {
 		Touchpoint: it.Touchpoint(), Round: it.Round, Scope: r.batch.Scope, Delivery: r.delivery(it, now),
 		Attempt: it.attempt, At: now, By: r.process, Interrupts: it.interrupted,
 	}
-	if o.Cap = r.cap(); o.Cap.None() || o.Attempt > 1 {
+	o.Cap = r.cap()
+	if it.aboutLead() {
+		o.Channel, o.NeedsConsent = r.hook.Channel, r.hook.RequiresConsent
+	}
+	if r.ahead || o.Channel == "" && (o.Cap.None() || o.Attempt > 1) {
 		return o, nil
 	}
 	after, entries, err := follow(r.version, it.Item, r.skipped(it, waypost.Sending{}, now))
@@ -42,7 +46,7 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 	alone.items, alone.briefing = nil, nil
 	for _, it := range due {
 		s := opened[it.Touchpoint()]
-		if s.Capped {
+		if s.Skipped != "" {
 			it.result = r.skipped(it, s, it.opening.At)
 			continue
 		}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"waypost"
@@ -14,7 +15,7 @@ const (
 	OutcomeRetrying  = "retrying"
 	OutcomeDeferred  = "deferred"
 	OutcomeFailed    = "failed"
-	OutcomeSkipped   = "skipped" // by the frequency cap
+	OutcomeSkipped   = "skipped" // see waypost.SkipReasons
 	// OutcomeUnderWay says that the receiver has not answered yet. The POST goes on;
 	// the next batch that names the enrollment learns its end.
 	OutcomeUnderWay = "underWay"
@@ -68,7 +69,7 @@ func (d Result) Input() journey.Input {
 
 // recorded answers for an item from what is stored.
 func (r *run) recorded(it *item, s waypost.Sending) Result {
-	if s.Status == waypost.DeliveryCanceled && s.DeferredReason == waypost.SkipFrequencyCap {
+	if s.Status == waypost.DeliveryCanceled && slices.Contains(waypost.SkipReasons, s.DeferredReason) {
 		return r.answer(it, s, OutcomeSkipped, s.DeferredReason, time.Time{})
 	}
 	d := r.answer(it, s, outcomeOf(s.Status), reasonOf(s.Succeed, s.ErrorClass, s.HTTPStatus), s.NextAttemptAt)

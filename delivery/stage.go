@@ -19,6 +19,7 @@ var stages = []stage{
 	heedWebhook,
 	holdUnreadable,
 	keepQuiet,
+	skipUnwanted,
 	skipCapped,
 	askBreaker,
 	takeAdmission,

@@ -38,18 +38,23 @@ func skipCapped(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if err != nil || len(skipped) == 0 {
 		return due, err
 	}
+	return r.withoutSkipped(due, skipped, now), nil
+}
+
+// withoutSkipped takes out the items that the store has skipped.
+func (r *run) withoutSkipped(due []*item, skipped map[waypost.Touchpoint]waypost.Sending, at time.Time) []*item {
 	return slices.DeleteFunc(due, func(it *item) bool {
 		s, is := skipped[it.Touchpoint()]
 		if is {
-			it.result = r.skipped(it, s, now)
+			it.result = r.skipped(it, s, at)
 		}
 		return is
-	}), nil
+	})
 }
 
-// skipped answers for an item that the frequency cap forbids.
+// skipped answers for an item that the store has skipped.
 func (r *run) skipped(it *item, s waypost.Sending, at time.Time) Result {
-	d := r.answer(it, s, OutcomeSkipped, waypost.SkipFrequencyCap, time.Time{})
+	d := r.answer(it, s, OutcomeSkipped, s.Skipped, time.Time{})
 	d.At = at
 	return d
 }

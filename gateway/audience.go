@@ -31,6 +31,7 @@ type filterBody struct {
 	Email       *string `json:"email"`
 	ExternalID  *string `json:"externalId"`
 	Gender      *int64  `json:"gender"`
+	Test        *bool   `json:"test"`
 	Birthday    *string `json:"birthday"`
 	CreatedFrom *string `json:"createdFrom"`
 	CreatedTo   *string `json:"createdTo"`
@@ -87,7 +88,7 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 // leadFilter checks the filters of a list of leads; path precedes the names of faulty
 // ones, and is "" for those of a query.
 func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
-	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region, Gender: body.Gender}
+	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region, Gender: body.Gender, Test: body.Test}
 	hint := func(raw *string) string {
 		if path != "" || raw == nil {
 			return ""

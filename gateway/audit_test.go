@@ -221,6 +221,13 @@ var changes = map[string]change{
 	"importArticles": {action: "article.import", make: func(*fixture) call {
 		return call{method: "POST", target: "/v1/articles/import", body: `{"id":"a3","tenant_id":"t1","name":"n","identifier":"n"}`, headers: map[string]string{"Content-Type": "application/x-ndjson"}}
 	}},
+	"createSuppression": {action: "suppression.create", make: func(f *fixture) call {
+		return call{method: "POST", target: "/v1/suppressions", body: `{"channel":"sms","mobilePhone":"13800138000"}`}
+	}},
+	"deleteSuppression": {"suppression.delete", false, func(f *fixture) call {
+		id := f.send("POST", "/v1/suppressions", `{"channel":"email","email":"ada@example.com"}`).expect(f.t, 201).str(f.t, "id")
+		return call{method: "DELETE", target: "/v1/suppressions/" + id}
+	}},
 	"createSubscription": {action: "subscription.create", make: func(f *fixture) call {
 		return call{method: "POST", target: "/v1/subscriptions", body: subscriptionTo(f)}
 	}},

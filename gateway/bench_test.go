@@ -66,7 +66,7 @@ func benchGateway(b *testing.B, database string, db *store.Store, redisURL strin
 	client := redis.NewClient(limits.ClientOptions(options))
 	b.Cleanup(func() { _ = client.Close() })
 	o := gateway.Options{
-		Applications: db, Leads: db, Imports: db, Webhooks: db, Subscriptions: db, Journeys: db, Enrollments: db, Launches: db, Controls: db, Events: db, Deliveries: db, Audit: db,
+		Applications: db, Leads: db, Imports: db, Webhooks: db, Subscriptions: db, Suppressions: db, Journeys: db, Enrollments: db, Launches: db, Controls: db, Events: db, Deliveries: db, Audit: db,
 		Nonces: limits.NewNonces(client), Rates: rates{limits.NewLeases(limits.NewRates(client, slog.New(slog.DiscardHandler)))}, Keys: db, Waker: &wakes{},
 		AddressRate: 100_000, PhoneRegion: "CN", Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	}

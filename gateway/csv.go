@@ -23,10 +23,13 @@ import (
 // The standard library's reader does not do here: it makes one line feed of the
 // \r\n in a cell, and its cells have no bound.
 
-// customColumn begins the names of columns of custom fields.
-const customColumn = "customFields."
+// What the names of columns begin with that are named by leads: custom fields and consents.
+const (
+	customColumn  = "customFields."
+	consentColumn = "consents."
+)
 
-// csvField is a column that is not a custom field.
+// csvField is a column that each lead has.
 type csvField struct {
 	name    string
 	integer bool                        // the cells hold integers
@@ -54,12 +57,14 @@ var csvFields = []csvField{
 	{"companyWebsite", false, func(l *waypost.Lead) *string { return l.CompanyWebsite }},
 	{"externalId", false, func(l *waypost.Lead) *string { return l.ExternalID }},
 	{"openId", false, func(l *waypost.Lead) *string { return l.OpenID }},
+	{columnTest, false, func(l *waypost.Lead) *string { return orNull(strconv.FormatBool(l.Test)) }},
 	{"createdAt", false, func(l *waypost.Lead) *string { return stampOrNull(&l.CreatedAt) }},
 	{"updatedAt", false, func(l *waypost.Lead) *string { return stampOrNull(&l.UpdatedAt) }},
 }
 
 const (
 	columnMobilePhone = "mobilePhone"
+	columnTest        = "test"
 	// phoneSeparator stands between the numbers of a cell; no number has it. An import
 	// takes others, too.
 	phoneSeparator = ";"
@@ -108,19 +113,18 @@ var deliveryFields = []struct {
 
 // csvWriter writes leads or deliveries as rows.
 type csvWriter struct {
-	w      *bufio.Writer
-	custom []string // names of custom fields, after the other columns
-	row    []byte
+	w     *bufio.Writer
+	named []string // columns that leads name, after the other ones
+	row   []byte
 }
 
 // header writes the first row.
-func (c *csvWriter) header(custom []string) error {
-	c.custom = custom
+func (c *csvWriter) header(named []string) error {
+	c.named = named
 	for _, f := range csvFields {
 		c.cell(&f.name)
 	}
-	for _, name := range custom {
-		name = customColumn + name
+	for _, name := range named {
 		c.cell(&name)
 	}
 	return c.end()
@@ -130,8 +134,12 @@ func (c *csvWriter) lead(l waypost.Lead) error {
 	for _, f := range csvFields {
 		c.cell(f.text(&l))
 	}
-	for _, name := range c.custom {
-		c.cell(customText(l.CustomFields[name]))
+	for _, column := range c.named {
+		if name, custom := strings.CutPrefix(column, customColumn); custom {
+			c.cell(customText(l.CustomFields[name]))
+		} else {
+			c.cell(customText(l.Consents[strings.TrimPrefix(column, consentColumn)]))
+		}
 	}
 	return c.end()
 }
@@ -212,14 +220,15 @@ type csvRows struct {
 	columns []csvColumn
 	region  string // of phone numbers
 
-	members, custom []byte // of the row before, whose memory is used again
+	members, custom, consents []byte // of the row before, whose memory is used again
 }
 
 // csvColumn is a column of an import.
 type csvColumn struct {
-	name    string // of a custom field, without what stands before it
+	name    string // of a custom field or a consent, without what stands before it
 	key     []byte // the name as JSON
 	custom  bool
+	consent bool
 	integer bool
 	blank   bool // it has no name, and must have no content
 }
@@ -263,6 +272,7 @@ func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bo
 		custom = exact
 		name = customColumn + custom
 	}
+	channel, isConsent := strings.CutPrefix(name, consentColumn)
 	column := csvColumn{name: name, blank: name == ""}
 	if column.blank {
 		return column
@@ -276,8 +286,11 @@ func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bo
 		p.Add(waypost.DetailTooLong, clip(name), "column %d: the name of a custom field has up to 64 characters", number)
 	case isCustom && custom != "":
 		column.name, column.custom = custom, true
+	case isConsent && waypost.CheckChannel(p, clip(name), channel):
+		column.name, column.consent = channel, true
+	case isConsent: // CheckChannel has said what is wrong
 	case at < 0:
-		p.Add(waypost.DetailUnknownField, clip(name), "column %d has not the name of a field; a custom field's is customFields.NAME", number)
+		p.Add(waypost.DetailUnknownField, clip(name), "column %d has not the name of a field; a custom field's is customFields.NAME, a consent's consents.CHANNEL", number)
 	case csvFields[at].name != name:
 		p.Add(waypost.DetailUnknownField, clip(name), "column %d: the name of the field is written %s", number, csvFields[at].name)
 	default:
@@ -334,13 +347,13 @@ func isBlank(cell []byte) bool {
 // can have.
 const maxCustomName = 256
 
-// maxCustomCells bounds the custom fields of a row: a lead has less. With the names
+// maxCustomCells bounds the custom fields and consents of a row: a lead has less. With the names
 // of its columns, a short row could otherwise become a long one.
 const maxCustomCells = 100
 
 // object makes a JSON object of a row; a blank cell is an absent member.
 func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
-	members, custom, customs := c.members[:0], c.custom[:0], 0
+	members, custom, consents, customs := c.members[:0], c.custom[:0], c.consents[:0], 0
 	for i, column := range c.columns {
 		if isBlank(record.cell(i)) {
 			continue
@@ -352,9 +365,16 @@ func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 		switch {
 		case column.custom:
 			if customs++; customs > maxCustomCells {
-				return nil, rowFault(waypost.DetailOutOfRange, "customFields", "the row has more than %d custom fields", maxCustomCells)
+				return nil, rowFault(waypost.DetailOutOfRange, "customFields", "the row has more than %d custom fields and consents", maxCustomCells)
 			}
 			custom = appendCustom(appendKey(custom, column.key), cell)
+		case column.consent:
+			if customs++; customs > maxCustomCells {
+				return nil, rowFault(waypost.DetailOutOfRange, "consents", "the row has more than %d custom fields and consents", maxCustomCells)
+			}
+			consents = appendCustom(appendKey(consents, column.key), cell)
+		case column.name == columnTest:
+			members = appendCustom(appendKey(members, column.key), cell)
 		case column.name == columnMobilePhone:
 			numbers, _ := encode(append([]string{}, waypost.SplitPhones(cell, c.region)...))
 			members = append(appendKey(members, column.key), numbers...)
@@ -364,10 +384,13 @@ func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 			members = appendText(appendKey(members, column.key), cell)
 		}
 	}
-	if customs > 0 {
+	if len(custom) > 0 {
 		members = fmt.Appendf(appendKey(members, []byte(`"customFields"`)), "{%s}", custom)
 	}
-	c.members, c.custom = members, custom
+	if len(consents) > 0 {
+		members = fmt.Appendf(appendKey(members, []byte(`"consents"`)), "{%s}", consents)
+	}
+	c.members, c.custom, c.consents = members, custom, consents
 	return fmt.Appendf(nil, "{%s}", members), nil
 }
 
@@ -451,7 +474,7 @@ func knownColumns(line []byte, separator string) (known, all int) {
 	for cell := range bytes.SplitSeq(line, []byte(separator)) {
 		all++
 		name := waypost.CleanKey(strings.Trim(waypost.CleanKey(string(cell)), `"`))
-		if strings.HasPrefix(name, customColumn) || slices.ContainsFunc(csvFields, func(f csvField) bool { return strings.EqualFold(f.name, name) }) {
+		if strings.HasPrefix(name, customColumn) || strings.HasPrefix(name, consentColumn) || slices.ContainsFunc(csvFields, func(f csvField) bool { return strings.EqualFold(f.name, name) }) {
 			known++
 		}
 	}

@@ -103,9 +103,13 @@ func FuzzCSVRoundTrip(f *testing.F) {
 			}
 		}
 		_, _ = in.Validate("CN", time.UnixMilli(1e12)) // makes it what is stored
-		names := []string{"in no lead"}
+		names := []string{customColumn + "in no lead", consentColumn + "in no lead"}
 		for name := range custom {
-			names = append(names, name)
+			names = append(names, customColumn+name)
+		}
+		if in.Test = n%2 == 0; n%3 == 0 {
+			in.Consents = map[string]any{"sms": true, "微信": false}
+			names = append(names, consentColumn+"sms", consentColumn+"微信")
 		}
 		if len(custom) > 0 {
 			in.CustomFields = custom
@@ -141,25 +145,26 @@ func FuzzCSVRoundTrip(f *testing.F) {
 // The cells as they stand in the file.
 func TestCSVCells(t *testing.T) {
 	t.Parallel()
-	header := "leadsId,leadsGroup,region,address,remark,name,mobilePhone,gender,birthday,email,wechat,qq,telephone,company,companyPhone,companyEmail,companyWebsite,externalId,openId,createdAt,updatedAt,customFields.b,customFields.n,customFields.s"
+	header := "leadsId,leadsGroup,region,address,remark,name,mobilePhone,gender,birthday,email,wechat,qq,telephone,company,companyPhone,companyEmail,companyWebsite,externalId,openId,test,createdAt,updatedAt,customFields.b,customFields.n,customFields.s,consents.sms"
 	at := time.Date(2026, 1, 31, 12, 0, 0, 5e6, time.UTC)
 	region := int64(-3)
 	bare := waypost.Lead{LeadsID: 1, LeadFields: waypost.LeadFields{Name: "a"}, CreatedAt: at, UpdatedAt: at}
 	full := waypost.Lead{LeadsID: 2, CreatedAt: at, UpdatedAt: at, LeadFields: waypost.LeadFields{
 		Name: `a "b", c`, Region: &region, Address: text(""), Remark: text("two\r\nlines"), MobilePhone: []string{"+8613800000000", "139 0000 0000"},
 		QQ: text("12345"), Company: text("=cmd|' /C calc'!A0"), ExternalID: text("'"), CustomFields: map[string]any{"b": true, "n": -1.5, "s": "007"},
+		Consents: map[string]any{"sms": false}, Test: true,
 	}}
 	typed := waypost.Lead{LeadsID: 3, CreatedAt: at, UpdatedAt: at, LeadFields: waypost.LeadFields{
 		Name: "＝x", CustomFields: map[string]any{"b": "true", "n": "'-1", "s": "12"},
 	}}
 	want := strings.Join([]string{
 		header,
-		"1,,,,,a,,,,,,,,,,,,,,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,,,",
-		"2,,'-3,',\"two\r\nlines\",\"a \"\"b\"\", c\",'+8613800000000;139 0000 0000,,,,,12345,,'=cmd|' /C calc'!A0,,,,'',,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,true,'-1.5,007",
-		"3,,,,,'＝x,,,,,,,,,,,,,,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,'true,'''-1,'12",
+		"1,,,,,a,,,,,,,,,,,,,,false,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,,,,",
+		"2,,'-3,',\"two\r\nlines\",\"a \"\"b\"\", c\",'+8613800000000;139 0000 0000,,,,,12345,,'=cmd|' /C calc'!A0,,,,'',,true,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,true,'-1.5,007,false",
+		"3,,,,,'＝x,,,,,,,,,,,,,,false,2026-01-31T12:00:00.005Z,2026-01-31T12:00:00.005Z,'true,'''-1,'12,",
 		"",
 	}, "\n")
-	if got := string(csvOf(t, []string{"b", "n", "s"}, bare, full, typed)); got != want {
+	if got := string(csvOf(t, []string{"customFields.b", "customFields.n", "customFields.s", "consents.sms"}, bare, full, typed)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -169,7 +174,7 @@ func TestCSVColumns(t *testing.T) {
 	t.Parallel()
 	answered := map[string]bool{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[leadAnswer]()) {
-		if name := f.Tag.Get("json"); name != "" && name != "customFields" {
+		if name := f.Tag.Get("json"); name != "" && name != "customFields" && name != "consents" {
 			answered[name] = true
 		}
 	}

@@ -12,6 +12,7 @@
 //   - leads, imports, exports: leads.go, imports.go, rows.go, csv.go, charset.go, export.go
 //   - webhooks and their health: webhooks.go, trial.go, health.go, history.go
 //   - subscriptions: subscriptions.go
+//   - suppressions: suppressions.go
 //   - journeys, copies, versions: journeys.go, copy.go, versions.go, definitions.go
 //   - statistics: statistics.go, goals.go
 //   - dry runs and forecasts: dryrun.go, forecast.go, simulation.go

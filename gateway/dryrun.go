@@ -227,15 +227,18 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	}
 	options.Facts = c.facts(lead)
 	options.Facts.EntryKey, options.Facts.Params = body.EntryKey, body.Params
-	params, err := a.webhookParams(ctx, r, c)
+	hooks, err := a.webhooksOf(ctx, r, c)
 	if err != nil {
 		return answer{}, err
 	}
 	if options.Winners, err = a.winners(ctx, c); err != nil {
 		return answer{}, err
 	}
-	options.HeldOut = body.LeadsID != nil && waypost.HeldOut(c.journeyID, lead.LeadsID, c.ControlGroup())
-	options.WebhookParams = func(id string) map[string]any { return params[id] }
+	options.HeldOut = body.LeadsID != nil && !lead.Test && waypost.HeldOut(c.journeyID, lead.LeadsID, c.ControlGroup())
+	options.WebhookParams = func(id string) map[string]any { return hooks[id].Params }
+	if options.Unwanted, err = a.unwanted(ctx, hooks, []waypost.Lead{lead}); err != nil {
+		return answer{}, err
+	}
 
 	var run journey.Run
 	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
@@ -276,17 +279,39 @@ func (a *api) dryRunLead(ctx context.Context, r *request, c choice, id int64, st
 	return lead, sent, err
 }
 
-// webhookParams returns the params of a definition's webhooks by their ids.
-func (a *api) webhookParams(ctx context.Context, r *request, c choice) (map[string]map[string]any, error) {
-	params := map[string]map[string]any{}
+// webhooksOf returns the webhooks of a definition by their ids.
+func (a *api) webhooksOf(ctx context.Context, r *request, c choice) (map[string]*waypost.Webhook, error) {
+	hooks := map[string]*waypost.Webhook{}
 	for _, id := range c.Webhooks() {
 		w, err := a.Webhooks.Webhook(ctx, r.scope, id)
 		if err != nil {
 			return nil, err
 		}
-		params[id] = w.Params
+		hooks[id] = &w
 	}
-	return params, nil
+	return hooks, nil
+}
+
+// unwanted looks which channels leads are suppressed in, and returns what says why a touchpoint
+// of one of them would be skipped. An invented lead, without an id, is suppressed in none.
+func (a *api) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, leads []waypost.Lead) (func(webhookID string, lead waypost.Lead) string, error) {
+	var ids []int64
+	for _, w := range hooks {
+		if w.Channel == "" || ids != nil {
+			continue
+		}
+		for _, lead := range leads {
+			ids = append(ids, lead.LeadsID)
+		}
+	}
+	suppressed, err := a.Suppressions.SuppressedChannels(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return func(webhookID string, lead waypost.Lead) string {
+		hook := hooks[webhookID]
+		return hook.Unwanted(&lead.LeadFields, slices.Contains(suppressed[lead.LeadsID], hook.Channel))
+	}, nil
 }
 
 func answerPathStep(s journey.PathStep) pathStep {

@@ -141,6 +141,7 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 		"/v1/leads/{id}":         fmt.Sprintf("/v1/leads/%d", f.newLead("Ada")),
 		"/v1/webhooks/{id}":      "/v1/webhooks/" + f.newWebhook("https://example.com"),
 		"/v1/subscriptions/{id}": "/v1/subscriptions/" + f.newSubscription(f.newWebhook("https://example.com"), `"import.ended"`),
+		"/v1/suppressions/{id}":  f.send("POST", "/v1/suppressions", `{"channel":"sms","externalId":"crm-1"}`).expect(t, http.StatusCreated).header.Get("Location"),
 		"/v1/journeys/{id}":      f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, http.StatusCreated).header.Get("Location"),
 		"/v1/articles/{id}":      f.putArticle(`{"id":"a-1","tenant_id":"site","name":"n","identifier":"i"}`).header.Get("Location"),
 	}

@@ -65,9 +65,9 @@ func streamed(contentType string, stream streamFunc) answer {
 	return answer{status: http.StatusOK, headers: map[string]string{fiber.HeaderContentType: contentType}, stream: stream}
 }
 
-// exporter gives all that an export has to each. begin, if not nil, gets the names of
-// custom fields before.
-type exporter[T any] func(ctx context.Context, begin func(customFields []string) error, each func(T) error) error
+// exporter gives all that an export has to each. begin, if not nil, gets the columns that
+// leads name before.
+type exporter[T any] func(ctx context.Context, begin func(columns []string) error, each func(T) error) error
 
 func exportNDJSON[T, A any](export exporter[T], describe func(T) A) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, _ func(string)) error {
@@ -90,13 +90,13 @@ func exportNDJSON[T, A any](export exporter[T], describe func(T) A) streamFunc {
 func exportCSV[T any](export exporter[T], bom bool, header func(*csvWriter, []string) error, row func(*csvWriter, T) error) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
 		out, count := csvWriter{w: w}, 0
-		begin := func(customFields []string) error {
+		begin := func(columns []string) error {
 			if bom {
 				if _, err := w.WriteString(byteOrderMark); err != nil {
 					return err
 				}
 			}
-			return header(&out, customFields)
+			return header(&out, columns)
 		}
 		err := export(ctx, begin, func(thing T) error {
 			count++

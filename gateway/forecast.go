@@ -40,7 +40,7 @@ type forecastAnswer struct {
 type forecastDay struct {
 	Date        string         `json:"date"`
 	Touchpoints map[string]int `json:"touchpoints"` // by the webhook's id
-	Skipped     int            `json:"skipped"`     // by the frequency cap
+	Skipped     int            `json:"skipped"`     // see waypost.SkipReasons
 }
 
 func (a *api) decodeForecast(r *request) (body forecastBody, audience waypost.Audience, days int, err error) {
@@ -72,6 +72,10 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	hooks, err := a.webhooksOf(ctx, r, c)
+	if err != nil {
+		return answer{}, err
+	}
 	ans := forecastAnswer{JourneyID: c.journeyID, Version: c.version, Draft: c.draft}
 	now := a.Now()
 	ans.StartAt = stamp(now)
@@ -82,9 +86,13 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 			return err
 		}
 		ans.Total = total
+		unwanted, err := a.unwanted(ctx, hooks, leads)
+		if err != nil {
+			return err
+		}
 		began := time.Now()
 		enough := func() bool { return time.Since(began) > simulationTime/2 }
-		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners})
+		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners, Unwanted: unwanted})
 		return err
 	})
 	if err != nil {

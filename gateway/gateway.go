@@ -27,6 +27,7 @@ type Options struct {
 	Imports       Imports
 	Webhooks      Webhooks
 	Subscriptions Subscriptions
+	Suppressions  Suppressions
 	Breakers      Breakers
 	Journeys      Journeys
 	Enrollments   Enrollments

@@ -162,7 +162,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	t.Cleanup(sender.Close)
 
 	f.options = gateway.Options{
-		Applications: f.store, Leads: f.store, Webhooks: f.store, Subscriptions: f.store, Journeys: f.store, Enrollments: f.store,
+		Applications: f.store, Leads: f.store, Webhooks: f.store, Subscriptions: f.store, Suppressions: f.store, Journeys: f.store, Enrollments: f.store,
 		Breakers: breakers{limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)},
 		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store, Audit: f.store,
 		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,

@@ -29,8 +29,8 @@ type Leads interface {
 	// first, and tells how many leads that is.
 	CustomFields(ctx context.Context, sc waypost.Scope) (fields []waypost.CustomField, sampled int, err error)
 	// ExportLeads gives all leads that match to each, from one snapshot. begin, if not
-	// nil, gets the names of their custom fields before.
-	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) error
+	// nil, gets the columns that they name before: customFields.NAME and consents.CHANNEL.
+	ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error) error
 }
 
 // leadAnswer is a lead: flat, every field, null where it is not set.
@@ -104,8 +104,12 @@ func (a *api) leadQuery(r *request) waypost.LeadQuery {
 		n := r.integer(name, math.MinInt64, math.MaxInt64, 0)
 		return &n
 	}
+	var test *bool
+	if _, given := r.params["test"]; given {
+		test = new(r.boolean("test"))
+	}
 	q := waypost.LeadQuery{Filter: a.leadFilter(&r.queryFaults, "", filterBody{
-		LeadsGroup: number("leadsGroup"), Region: number("region"), Gender: number("gender"), Birthday: r.text("birthday"), CustomFields: r.customFields(),
+		LeadsGroup: number("leadsGroup"), Region: number("region"), Gender: number("gender"), Test: test, Birthday: r.text("birthday"), CustomFields: r.customFields(),
 		Name: r.text("name"), MobilePhone: r.text("mobilePhone"), Email: r.text("email"), ExternalID: r.text("externalId"),
 		CreatedFrom: r.text("createdFrom"), CreatedTo: r.text("createdTo"),
 		UpdatedFrom: r.text("updatedFrom"), UpdatedTo: r.text("updatedTo"),
@@ -219,7 +223,7 @@ func (a *api) patchLead(ctx context.Context, r *request) (answer, error) {
 			checked.MobilePhone = nil // what is stored stays, whatever such numbers mean today
 		}
 		phones, err := checked.Validate(a.PhoneRegion, a.Now())
-		if merged.CustomFields = checked.CustomFields; !patch.Writes("mobilePhone") {
+		if merged.CustomFields, merged.Consents = checked.CustomFields, checked.Consents; !patch.Writes("mobilePhone") {
 			phones = nil
 		}
 		return merged, phones, err

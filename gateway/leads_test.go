@@ -25,7 +25,8 @@ func TestCreateLead(t *testing.T) {
 	f := newFixture(t)
 	sent := `{"leadsGroup":3,"region":310000,"address":"Nanjing Rd 1","remark":"two\nlines","name":"张三","mobilePhone":["138 0000 0000","+1 202 456 1111"],
 		"gender":1,"birthday":"1990-12-31","email":"a@example.com","wechat":"w","qq":"12345","telephone":"021-12345678","company":"C","companyPhone":"1",
-		"companyEmail":"c@example.com","companyWebsite":"www.example.com","externalId":"ext-1","openId":"o1","customFields":{"s":"x","n":1.5,"b":true,"gone":null}}`
+		"companyEmail":"c@example.com","companyWebsite":"www.example.com","externalId":"ext-1","openId":"o1","customFields":{"s":"x","n":1.5,"b":true,"gone":null},
+		"consents":{"sms":true,"email":false,"gone":null},"test":true}`
 	a := f.send("POST", "/v1/leads", `{"businessParam":`+sent+`}`).expect(t, 201)
 	id := int64(a.json["leadsId"].(float64))
 	if want := fmt.Sprintf("/v1/leads/%d", id); a.header.Get("Location") != want {
@@ -36,6 +37,7 @@ func TestCreateLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(want["customFields"].(map[string]any), "gone")
+	delete(want["consents"].(map[string]any), "gone")
 	want["leadsId"], want["createdAt"], want["updatedAt"] = float64(id), "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00.000Z"
 	if fmt.Sprint(a.json) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", a.json, want)
@@ -301,6 +303,10 @@ func TestChangeLead(t *testing.T) {
 	for name, value := range replaced.json {
 		switch name {
 		case "leadsId", "name", "mobilePhone", "createdAt", "updatedAt":
+		case "test":
+			if value != false {
+				t.Errorf("test is %v", value)
+			}
 		default:
 			if value != nil {
 				t.Errorf("%s is still %v", name, value)

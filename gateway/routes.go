@@ -47,7 +47,7 @@ const byToken waypost.Grant = ""
 const customFieldQuery = customFieldsPrefix + "NAME"
 
 var (
-	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "test", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}
@@ -56,10 +56,11 @@ var (
 
 	eventQuery = append([]string{"leadsId", "name", "from", "to", "sort"}, pageQuery...)
 
-	pageQuery    = []string{"limit", "cursor"}
-	journeyQuery = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
-	webhookQuery = append([]string{"name", "enabled"}, pageQuery...)
-	launchQuery  = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
+	pageQuery        = []string{"limit", "cursor"}
+	journeyQuery     = append([]string{"name", "status", "tag", "webhookId"}, pageQuery...)
+	webhookQuery     = append([]string{"name", "enabled"}, pageQuery...)
+	suppressionQuery = append([]string{"channel", "leadsId"}, pageQuery...)
+	launchQuery      = append([]string{"journeyId", "recurringId", "status"}, pageQuery...)
 
 	deliveryFilterQuery = []string{
 		"journeyId", "nodeId", "webhookId", "leadsId", "enrollmentId", "launchId", "subscriptionId", "status", "errorClass", "httpStatus", "from",
@@ -103,6 +104,11 @@ var routes = []route{
 	{"GET", "/v1/subscriptions/:id", waypost.GrantSubscriptionsRead, noBody, nil, (*api).showSubscription},
 	{"PATCH", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*api).patchSubscription},
 	{"DELETE", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, noBody, nil, waking((*api).deleteSubscription)},
+
+	{"POST", "/v1/suppressions", waypost.GrantSuppressionsWrite, jsonBody, nil, (*api).createSuppression},
+	{"GET", "/v1/suppressions", waypost.GrantSuppressionsRead, noBody, suppressionQuery, (*api).listSuppressions},
+	{"GET", "/v1/suppressions/:id", waypost.GrantSuppressionsRead, noBody, nil, (*api).showSuppression},
+	{"DELETE", "/v1/suppressions/:id", waypost.GrantSuppressionsWrite, noBody, nil, (*api).deleteSuppression},
 
 	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
 	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*api).listJourneys},

@@ -32,16 +32,18 @@ type countsAnswer struct {
 }
 
 type nodeAnswer struct {
-	NodeID    string       `json:"nodeId"`
-	Entered   int          `json:"entered"`
-	Standing  int          `json:"standing"`
-	Waiting   int          `json:"waiting"`
-	Sending   int          `json:"sending"`
-	Deferred  int          `json:"deferred"`
-	Delivered int          `json:"delivered"`
-	Failed    int          `json:"failed"`
-	Skipped   int          `json:"skipped"`
-	Edges     []edgeAnswer `json:"edges"`
+	NodeID    string `json:"nodeId"`
+	Entered   int    `json:"entered"`
+	Standing  int    `json:"standing"`
+	Waiting   int    `json:"waiting"`
+	Sending   int    `json:"sending"`
+	Deferred  int    `json:"deferred"`
+	Delivered int    `json:"delivered"`
+	Failed    int    `json:"failed"`
+	Skipped   int    `json:"skipped"`
+	// SkippedFor has, by waypost.SkipReasons, the messages among Skipped.
+	SkippedFor map[string]int `json:"skippedFor"`
+	Edges      []edgeAnswer   `json:"edges"`
 	// Of a split in a journey with a goal.
 	Arms   []armAnswer   `json:"arms,omitempty"`
 	Winner *winnerAnswer `json:"winner,omitempty"`
@@ -217,9 +219,11 @@ func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, 
 	c.addGoal(&ans, sum)
 	for _, id := range c.nodes(sum, whole) {
 		n := sum.Node(id)
+		skipped := map[string]int{}
+		maps.Copy(skipped, n.SkippedFor)
 		ans.Nodes = append(ans.Nodes, nodeAnswer{
 			NodeID: id, Entered: n.Entered, Standing: n.Waiting + n.Running + n.Deferred, Waiting: n.Waiting, Sending: sending[id], Deferred: n.Deferred,
-			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, Edges: c.edges(id, n, whole),
+			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, SkippedFor: skipped, Edges: c.edges(id, n, whole),
 			Arms: c.arms(id, arms[id], sum.Control, whole), Winner: c.contest(id, whole),
 		})
 	}

@@ -41,7 +41,7 @@ func TestStatistics(t *testing.T) {
 		for i, next := range edges {
 			edges[i] = `{"next":"` + next + `","count":0}`
 		}
-		return `{"nodeId":"` + node + `","entered":0,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"edges":[` + strings.Join(edges, ",") + `]}`
+		return `{"nodeId":"` + node + `","entered":0,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[` + strings.Join(edges, ",") + `]}`
 	}
 	if a := f.get(path+"?version=1").expect(t, 200); !strings.Contains(a.raw, `"version":1,"nodes":[`+zeros("hello", "wait", "end")+","+zeros("wait", "end")+","+zeros("end")+"]") {
 		t.Errorf("of nobody: %s", a.raw)
@@ -63,8 +63,8 @@ func TestStatistics(t *testing.T) {
 			waypost.TimelineEntry{Seq: 3, NodeID: "wait", What: waypost.WhatEntered})
 	}
 	f.send("POST", "/v1/enrollments/"+ids[4]+"/cancel", "").expect(t, 200)
-	first := `"nodes":[{"nodeId":"hello","entered":4,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":2,"failed":0,"skipped":0,"edges":[{"next":"wait","count":2}%s]},` +
-		`{"nodeId":"wait","entered":2,"standing":2,"waiting":2,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"edges":[%s]}`
+	first := `"nodes":[{"nodeId":"hello","entered":4,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":2,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"wait","count":2}%s]},` +
+		`{"nodeId":"wait","entered":2,"standing":2,"waiting":2,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[%s]}`
 	counts := `"enrollments":{"entered":5,"completed":0,"exited":0,"failed":0,"canceled":1,"heldOut":0,"goal":null},"controlGroup":null,"lift":null`
 	all := fmt.Sprintf(first, `,{"next":"end","count":0}`, `{"next":"end","count":0}`) + "," + zeros("end") + "]," + counts
 	for range 2 {
@@ -81,9 +81,9 @@ func TestStatistics(t *testing.T) {
 		waypost.TimelineEntry{Seq: 5, NodeID: "end", What: waypost.WhatExited})
 	// The first hour as it was, and the second.
 	a := f.get(path+"?version=1&every=hour").expect(t, 200)
-	second := `{"from":"2026-01-31T13:00:00.000Z","nodes":[{"nodeId":"hello","entered":0,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":0,"failed":0,"skipped":0,"edges":[]},` +
-		`{"nodeId":"wait","entered":0,"standing":1,"waiting":1,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"edges":[{"next":"end","count":1}]},` +
-		`{"nodeId":"end","entered":1,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"edges":[]}],` +
+	second := `{"from":"2026-01-31T13:00:00.000Z","nodes":[{"nodeId":"hello","entered":0,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]},` +
+		`{"nodeId":"wait","entered":0,"standing":1,"waiting":1,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"end","count":1}]},` +
+		`{"nodeId":"end","entered":1,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]}],` +
 		`"enrollments":{"entered":0,"completed":1,"exited":0,"failed":0,"canceled":0,"heldOut":0,"goal":null},"controlGroup":null,"lift":null}`
 	if want := `"series":[{"from":"2026-01-31T12:00:00.000Z",` + fmt.Sprintf(first, "", "") + "]," + counts + "}," + second + "]}"; !strings.HasSuffix(a.raw, want) {
 		t.Errorf("got %s\nwant %s", a.raw, want)

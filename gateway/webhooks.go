@@ -47,6 +47,8 @@ type webhookBody struct {
 	Retry          waypost.Retry  `json:"retry"`
 	RateLimit      *rateLimitBody `json:"rateLimit,omitempty"`
 	MaxConcurrency int            `json:"maxConcurrency"`
+	Channel        string         `json:"channel"`
+	NeedsConsent   bool           `json:"requiresConsent"`
 	Enabled        bool           `json:"enabled"`
 	SigningSecret  string         `json:"signingSecret"`
 	// SigningOverlap is how long a secret that is replaced goes on signing.
@@ -78,7 +80,7 @@ func newWebhookBody() webhookBody {
 func writtenAs(w waypost.Webhook) webhookBody {
 	b := webhookBody{
 		Name: w.Name, URL: w.URL, BasicAuth: (*basicAuthBody)(w.BasicAuth), TLS: (*tlsBody)(w.TLS), Params: w.Params,
-		TimeoutMs: w.TimeoutMs, Retry: w.Retry, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled,
+		TimeoutMs: w.TimeoutMs, Retry: w.Retry, MaxConcurrency: w.MaxConcurrency, Channel: w.Channel, NeedsConsent: w.RequiresConsent, Enabled: w.Enabled,
 		SigningSecret: w.SigningSecret, SigningOverlap: w.SigningOverlap,
 	}
 	if w.RateLimit != nil {
@@ -94,6 +96,7 @@ func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	}
 	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
 	w.MaxConcurrency, w.Enabled, w.SigningOverlap = b.MaxConcurrency, b.Enabled, b.SigningOverlap
+	w.Channel, w.RequiresConsent = b.Channel, b.NeedsConsent
 	w.SetSigningSecret(b.SigningSecret, now)
 	w.BasicAuth, w.TLS, w.RateLimit = (*waypost.BasicAuth)(b.BasicAuth), nil, nil
 	if b.TLS != nil && (*b.TLS != (tlsBody{}) || w.Unreadable.ClientKey != nil) {
@@ -119,6 +122,8 @@ type webhookAnswer struct {
 	Retry            waypost.Retry      `json:"retry"`
 	RateLimit        *waypost.RateLimit `json:"rateLimit"`
 	MaxConcurrency   int                `json:"maxConcurrency"`
+	Channel          *string            `json:"channel"`
+	RequiresConsent  bool               `json:"requiresConsent"`
 	Enabled          bool               `json:"enabled"`
 	DisabledReason   *string            `json:"disabledReason"`
 	SigningSecretSet bool               `json:"signingSecretSet"`
@@ -170,7 +175,8 @@ func answerWebhook(w waypost.Webhook) webhookAnswer {
 	until := w.PreviousSigningUntil()
 	ans := webhookAnswer{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
-		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
+		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Channel: orNull(w.Channel), RequiresConsent: w.RequiresConsent,
+		Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
 		SigningSecretSet: w.SigningSecret != "" || w.Unreadable.SigningSecret != nil, SigningOverlap: w.SigningOverlap,
 		PreviousSigningSecretUntil: stampOrNull(&until), CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
 	}

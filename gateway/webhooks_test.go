@@ -35,7 +35,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	const defaults = `,"name":"crm","url":"https://example.com/hook?k=<1>","basicAuth":null,"tls":null,"params":{},"timeoutMs":15000,` +
 		`"retry":{"schedule":["5s","30s","2m","10m","30m","1h","2h","4h","8h","12h"],"maxAttempts":0,"giveUpAfter":"72h","jitter":0.2,` +
-		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"enabled":true,` +
+		`"on":["network","timeout","408","425","429","5xx"],"onSucceedFalse":false},"rateLimit":null,"maxConcurrency":0,"channel":null,"requiresConsent":false,"enabled":true,` +
 		`"disabledReason":null,"signingSecretSet":false,"signingOverlap":"24h","previousSigningSecretUntil":null,"createdAt":"2026-01-31T12:00:00.000Z","updatedAt":"2026-01-31T12:00:00.000Z","unreadableSecrets":[]}`
 	if want := `{"id":"` + id + `"` + defaults; created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)

@@ -85,6 +85,8 @@ func leadObject(l *waypost.Lead) map[string]any {
 		"externalId":     text(l.ExternalID),
 		"openId":         text(l.OpenID),
 		"customFields":   plainObject(l.CustomFields),
+		"consents":       plainObject(l.Consents),
+		"test":           l.Test,
 		"createdAt":      timestamp(l.CreatedAt),
 		"updatedAt":      timestamp(l.UpdatedAt),
 	}

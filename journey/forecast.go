@@ -17,6 +17,8 @@ type ForecastOptions struct {
 	// Location is where the days begin and end; nil is UTC.
 	Location *time.Location
 	Winners  map[string]int // the arms that take everybody, by the ids of their splits
+	// Unwanted is as in SimulateOptions.
+	Unwanted func(webhookID string, lead waypost.Lead) (reason string)
 }
 
 // Outlook is what a journey will send to some leads.
@@ -32,7 +34,7 @@ type Outlook struct {
 type OutlookDay struct {
 	Date        string         `json:"date"`        // 2026-12-31
 	Touchpoints map[string]int `json:"touchpoints"` // by the webhook's id
-	Skipped     int            `json:"skipped"`     // by the frequency cap
+	Skipped     int            `json:"skipped"`     // see waypost.SkipReasons
 }
 
 // Forecast simulates a journey for leads that all enroll at the start, and counts
@@ -59,11 +61,11 @@ func Forecast(ctx context.Context, d *Definition, leads iter.Seq2[Facts, error],
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
 		out.Leads++
-		if waypost.HeldOut(facts.JourneyID, facts.Lead.LeadsID, d.ControlGroup()) {
+		if !facts.Lead.Test && waypost.HeldOut(facts.JourneyID, facts.Lead.LeadsID, d.ControlGroup()) {
 			out.HeldOut++
 			continue
 		}
-		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, Winners: o.Winners, quick: true})
+		run, err := Simulate(ctx, d, SimulateOptions{Facts: facts, Start: o.Start, Period: period, Winners: o.Winners, Unwanted: o.Unwanted, quick: true})
 		if err != nil {
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}

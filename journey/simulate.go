@@ -33,6 +33,9 @@ type SimulateOptions struct {
 	Outcomes map[string]TouchpointResult
 	// WebhookParams returns the params of a webhook, by its id; nil for none.
 	WebhookParams func(webhookID string) map[string]any
+	// Unwanted says why a touchpoint of a webhook must not be sent to the lead, "" if it may
+	// be; nil if every one may be.
+	Unwanted func(webhookID string, lead waypost.Lead) (reason string)
 	// Sent are times at which the lead got touchpoints before, from any journey: they
 	// count for the frequency cap. Touchpoints that were given up are not among them.
 	Sent []time.Time
@@ -343,6 +346,11 @@ func (s *simulation) send(n Node) (Input, error) {
 			return in, nil
 		}
 		s.now = until
+	}
+	if s.o.Unwanted != nil {
+		if reason := s.o.Unwanted(n.Webhook, s.facts.Lead); reason != "" {
+			return Input{Kind: InputSkipped, At: s.now, Reason: reason}, nil
+		}
 	}
 	if c := s.d.FrequencyCap(); !s.o.NoFrequencyCap && !c.None() {
 		since := s.now.Add(-time.Duration(c.Per))

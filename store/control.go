@@ -625,7 +625,7 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	}
 	var rows []enrollmentRow
 	err = s.lock(tx.NewSelect().Model(&rows).
-		Column("id", "journey_id", "version", "leads_id", "entry_key", "cohort_id", "status", "node_id", "deferred", "created_at").
+		Column("id", "journey_id", "version", "leads_id", "entry_key", "cohort_id", "status", "node_id", "deferred", "test", "created_at").
 		Where("id IN (?) AND ended_at IS NULL", bun.List(ids)).Order("id"), "e").Scan(ctx)
 	if err != nil || len(rows) == 0 {
 		return nil, err

@@ -95,6 +95,9 @@ func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 		NextAttemptAt: r.NextAttemptAt.pointer(), FirstAttemptAt: r.FirstAttemptAt.pointer(), LastAttemptAt: r.LastAttemptAt.pointer(),
 		DurationMs: r.DurationMs, GaveUp: gaveUp,
 	}
+	if skipped := waypost.ExplainSkip(r.DeferredReason); skipped != "" && r.Status == waypost.DeliveryCanceled {
+		d.Message = skipped
+	}
 	if isSubscription(r.EnrollmentID) {
 		d.SubscriptionID, d.EnrollmentID = r.EnrollmentID, ""
 	}
@@ -283,7 +286,7 @@ func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (
 	err = s.r.NewSelect().Model(&rows).Column("enrollment_id", "visit", "node_id", "round", "succeed", "http_status", "response", "attempts").
 		Where("enrollment_id IN (?)", bun.List(enrollmentIDs)).
 		Where("(status IN (?) OR round > 1)", bun.List([]waypost.DeliveryStatus{waypost.DeliverySucceeded, waypost.DeliveryFailed, waypost.DeliveryCanceled})).
-		Where("NOT (status = ? AND deferred_reason = ?)", waypost.DeliveryCanceled, waypost.SkipFrequencyCap).
+		Where("NOT (status = ? AND deferred_reason IN (?))", waypost.DeliveryCanceled, bun.List(waypost.SkipReasons)).
 		Order("enrollment_id", "visit").Scan(ctx)
 	if err != nil {
 		return nil, err

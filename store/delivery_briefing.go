@@ -14,6 +14,7 @@ type briefingRow struct {
 	enrollmentRow `bun:",extend"`
 	Lead          leadRow `bun:"embed:lead_"`
 	Controlled    bool    `bun:"controlled"`
+	Suppressed    bool    `bun:"suppressed"`
 	HookUpdatedAt stamp   `bun:"hook_updated_at"`
 }
 
@@ -40,6 +41,12 @@ func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string
 		if b.Leads[row.LeadsID], err = row.Lead.lead(); err != nil {
 			return b, err
 		}
+		if row.Suppressed {
+			if b.Suppressed == nil {
+				b.Suppressed = map[int64]bool{}
+			}
+			b.Suppressed[row.LeadsID] = true
+		}
 	}
 	return b, nil
 }
@@ -64,7 +71,10 @@ func (s *Store) briefingRows(ctx context.Context, sc waypost.Scope, webhookID st
 // briefingText is the statement of Briefing. There is a row for what is true of all, even if
 // there is none of them.
 func (s *Store) briefingText() string {
-	columns := []string{"x.controlled", "x.hook_updated_at"}
+	columns := []string{
+		"x.controlled", "x.hook_updated_at",
+		"CASE WHEN x.suppressing IS NULL THEN FALSE ELSE " + isSuppressed("x.suppressing") + " END AS suppressed",
+	}
 	for _, f := range s.r.Table(reflect.TypeFor[enrollmentRow]()).Fields {
 		columns = append(columns, "e."+f.Name)
 	}
@@ -73,7 +83,8 @@ func (s *Store) briefingText() string {
 	}
 	text := "SELECT " + strings.Join(columns, ", ") + `
 		FROM (SELECT EXISTS (SELECT 1 FROM controls WHERE target IN ($2, $3) OR target BETWEEN $4 AND $5) AS controlled,
-			(SELECT updated_at FROM webhooks WHERE id = $6 AND org = $7 AND stage = $8) AS hook_updated_at) AS x
+			(SELECT updated_at FROM webhooks WHERE id = $6 AND org = $7 AND stage = $8) AS hook_updated_at,
+			(SELECT channel FROM suppressions WHERE org = $7 AND stage = $8 AND channel = (SELECT channel FROM webhooks WHERE id = $6) LIMIT 1) AS suppressing) AS x
 		LEFT JOIN enrollments AS e ON e.id = ANY ($1::text[])
 		LEFT JOIN leads AS l ON l.leads_id = e.leads_id`
 	return s.in(dialects{text, strings.NewReplacer("$", "?", "= ANY ($1::text[])", "IN (SELECT value FROM json_each(?1))").Replace(text)})

@@ -141,17 +141,16 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 			opened[lead]++
 			continue
 		}
-		sending := waypost.Sending{Capped: true}
+		sending := waypost.Sending{Skipped: waypost.SkipFrequencyCap}
 		if row != nil {
-			row.Status, row.DeferredReason = waypost.DeliveryCanceled, waypost.SkipFrequencyCap
-			row.DeferredSince, row.NextAttemptAt = stamp{}, stamp{}
+			row.skip(waypost.SkipFrequencyCap)
 			updates = append(updates, row)
 			sending = row.sending(nil)
-			sending.Capped = true
+			sending.Skipped = waypost.SkipFrequencyCap
 		}
 		sendings[o.Touchpoint] = sending
-		if o.Skipped != nil {
-			progress = append(progress, *o.Skipped)
+		if p := o.SkippedFor(waypost.SkipFrequencyCap); p != nil {
+			progress = append(progress, *p)
 		}
 	}
 	if err := s.updateDeliveries(ctx, tx, updates); err != nil {

@@ -23,7 +23,7 @@ const othersTime = time.Second
 // no body yet, the opening has no effect: the body must be rendered again, for
 // that id. Of several openings of one touchpoint the first counts. The answer for
 // an enrollment that is paused, canceled or exited is Held, unless its delivery is
-// final; that for an opening that its Cap forbids is Capped. Neither has a MessageID
+// final; that for an opening that its Cap or its Channel forbids is Skipped. Neither has a MessageID
 // where there is no delivery. A touchpoint without an answer was not looked at, because
 // the database failed in between.
 func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
@@ -66,12 +66,15 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 		return nil, err
 	}
 	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
+	if err := s.skipUnwanted(ctx, tx, first, stopped, sendings); err != nil {
+		return nil, err
+	}
 	if err := s.skipCapped(ctx, tx, first, stopped, sendings); err != nil {
 		return nil, err
 	}
 	var fresh []deliveryRow
 	for _, o := range first {
-		if !sendings[o.Touchpoint].Capped && o.Attempt == 1 && o.Round <= 1 && !isSubscription(o.EnrollmentID) && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
+		if sendings[o.Touchpoint].Skipped == "" && o.Attempt == 1 && o.Round <= 1 && !isSubscription(o.EnrollmentID) && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
 			row := newDeliveryRow(o.Touchpoint, o.Scope, o.Delivery)
 			row.open(o)
 			fresh = append(fresh, row)
@@ -286,7 +289,7 @@ func alike(openings []waypost.Opening) bool {
 			return false
 		}
 		if a, b := o.Delivery, like.Delivery; o.Scope != like.Scope || a.JourneyID != b.JourneyID || a.JourneyVersion != b.JourneyVersion || a.NodeID != b.NodeID ||
-			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By {
+			a.WebhookID != b.WebhookID || a.LaunchID != b.LaunchID || !o.At.Equal(like.At) || o.By != like.By || o.Channel != like.Channel || o.NeedsConsent != like.NeedsConsent {
 			return false
 		}
 		seen[o.Touchpoint] = true
@@ -312,17 +315,24 @@ func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map
 		bodies[i] = s.keys.Seal(o.Body, messagePurpose(o.Delivery.MessageID))
 	}
 	d := like.Delivery
+	args := []any{
+		ids, visits, messages, leads, bodies, like.Scope.Org, string(like.Scope.Stage), d.JourneyID, d.JourneyVersion, d.NodeID, d.WebhookID, d.LaunchID,
+		like.At.UnixMicro(), like.By, ids[0], ids[n-1],
+	}
+	wanted := ""
+	if like.Channel != "" {
+		wanted = " AND " + isWanted("u.leads_id", "$17::text", "$18::boolean")
+		args = append(args, like.Channel, like.NeedsConsent)
+	}
 	rows, err := s.query(ctx, nil, `WITH u AS MATERIALIZED (
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) AS u (enrollment_id, visit, message_id, leads_id, body)
-		WHERE `+unheld("$8", "$12", "$15", "$16")+`),
+		WHERE `+unheld("$8", "$12", "$15", "$16")+wanted+`),
 	d AS (INSERT INTO deliveries (enrollment_id, visit, message_id, leads_id, org, stage, journey_id, journey_version, node_id, webhook_id, launch_id,
 			status, first_attempt_at, open_attempt, open_at, open_by)
 		SELECT enrollment_id, visit, message_id, leads_id, $6, $7, $8, $9, $10, $11, NULLIF($12, ''), 'pending', $13, 1, $13, $14 FROM u
 		ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit),
 	m AS (INSERT INTO messages (enrollment_id, visit, body) SELECT enrollment_id, visit, u.body FROM u JOIN d USING (enrollment_id, visit))
-	SELECT enrollment_id, visit FROM d`,
-		ids, visits, messages, leads, bodies, like.Scope.Org, string(like.Scope.Stage), d.JourneyID, d.JourneyVersion, d.NodeID, d.WebhookID, d.LaunchID,
-		like.At.UnixMicro(), like.By, ids[0], ids[n-1])
+	SELECT enrollment_id, visit FROM d`, args...)
 	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
@@ -339,16 +349,24 @@ func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map
 	return opened, err
 }
 
-// openLater needs no order of its own: its rows are looked up one after the other.
-var openLater = `WITH u AS MATERIALIZED (
+// openLater is for webhooks without a channel, openLaterWanted for those with one. They need no
+// order of their own: their rows are looked up one after the other.
+var (
+	openLater       = opensLater("")
+	openLaterWanted = opensLater(" AND " + isWanted("d.leads_id", "$10::text", "$11::boolean"))
+)
+
+func opensLater(wanted string) string {
+	return `WITH u AS MATERIALIZED (
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (enrollment_id, visit, attempt)
 		WHERE ` + unheld("$4", "$5", "$6", "$7") + `),
 	d AS (UPDATE deliveries AS d SET open_attempt = u.attempt, open_at = $8, open_by = $9
 		FROM u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit AND d.status = 'retrying' AND d.round = 1 AND d.open_attempt = 0
 			AND d.attempts = u.attempt - 1 AND d.first_attempt_at IS NOT NULL
-			AND EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)
+			AND EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)` + wanted + `
 		RETURNING d.*)
 	SELECT ` + deliveryColumns + `, (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit) FROM d`
+}
 
 // openLaters takes openings in the order of their keys. Callers have read the messages a
 // moment ago; an attempt whose message can no longer be read is taken back.
@@ -359,7 +377,11 @@ func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map
 		ids[i], visits[i], attempts[i] = o.EnrollmentID, int64(o.Visit), int64(o.Attempt)
 	}
 	like := openings[0]
-	rows, err := s.query(ctx, nil, openLater, ids, visits, attempts, like.Delivery.JourneyID, like.Delivery.LaunchID, ids[0], ids[n-1], like.At.UnixMicro(), like.By)
+	text, args := openLater, []any{ids, visits, attempts, like.Delivery.JourneyID, like.Delivery.LaunchID, ids[0], ids[n-1], like.At.UnixMicro(), like.By}
+	if like.Channel != "" {
+		text, args = openLaterWanted, append(args, like.Channel, like.NeedsConsent)
+	}
+	rows, err := s.query(ctx, nil, text, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -324,7 +324,7 @@ func recordEnds(before, from, when string) string {
 			end_seq = d.end_seq, end_entries = d.end_entries, move = NULL
 		FROM d WHERE e.id = d.enrollment_id AND d.moved_to IS NOT NULL AND e.ended_at IS NULL
 			AND e.status = d.was_status AND (d.was_node IS NULL OR e.node_id = d.was_node) AND e.last_seq = d.was_seq AND e.deferred = d.was_deferred
-		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at, d.delta),
+		RETURNING e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.ended_at, e.test, d.delta),
 	s AS (SELECT e.id FROM d JOIN enrollments AS e ON e.id = d.enrollment_id WHERE d.moved_to IS NULL AND e.ended_at IS NULL
 		ORDER BY e.id FOR NO KEY UPDATE OF e),
 	f AS (UPDATE journey_entries AS je SET active = je.active - n.n
@@ -337,7 +337,7 @@ func recordEnds(before, from, when string) string {
 		SELECT r.enrollment_id, r.seq, r.last_seq, e.version, r.entries
 		FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::text[]) AS r (enrollment_id, seq, last_seq, entries) JOIN e ON e.id = r.enrollment_id
 		` + insertTimelineRow.suffix + `),
-	c AS ` + insertDeltas("SELECT journey_id, version, ($29::text[])[delta] AS delta FROM e") + `,
+	c AS ` + insertDeltas("SELECT journey_id, version, ($29::text[])[delta] AS delta FROM e WHERE NOT test") + `,
 	n AS (` + announceEndsAndFailures + `)
 	SELECT CAST((SELECT count(*) FROM d) = $30 AND (SELECT count(*) FROM e) + (SELECT count(*) FROM s) = $30 AS ` + asExpected + `)`
 }

@@ -44,6 +44,7 @@
 //	webhook.go            Webhooks
 //	webhook_health.go     what the health of a webhook is read from
 //	webhook_history.go    how its attempts ended, hour by hour
+//	suppression.go        Suppressions: who is written to no more
 //	subscription.go       Subscriptions: webhooks that are told what happens
 //
 // Who enters a journey, and where they stand.
@@ -79,6 +80,7 @@
 //	delivery_open.go       OpenAttempts: before a POST
 //	delivery_record.go     RecordAttempts: after it
 //	delivery_attempts.go   attempts, answers of receivers
+//	delivery_consent.go    leads that are suppressed, or have not agreed
 //	delivery_caps.go       frequency caps
 //	delivery_deferrals.go  deliveries that are held back
 //	redelivery.go          bulk redeliveries

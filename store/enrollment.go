@@ -33,6 +33,7 @@ type enrollmentRow struct {
 	Source    *string `bun:"source"`     // see EnrollOnward
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it
+	Test      bool    `bun:"test"`  // of a test lead as it was made
 	// GoalVersion is the version that it began with, if that has a goal: it counts wherever
 	// the enrollment is moved. 0: nothing counts.
 	GoalVersion int   `bun:"goal_version"`
@@ -46,7 +47,7 @@ func (r enrollmentRow) id() string { return r.ID }
 func (r enrollmentRow) state() enrollmentState {
 	return enrollmentState{
 		ID: r.ID, JourneyID: r.JourneyID, LeadsID: r.LeadsID, EntryKey: r.EntryKey, Version: r.Version,
-		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, LastSeq: r.LastSeq, Deferred: r.Deferred, EndedAt: r.EndedAt,
+		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, LastSeq: r.LastSeq, Deferred: r.Deferred, EndedAt: r.EndedAt, Test: r.Test,
 	}
 }
 

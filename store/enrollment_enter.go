@@ -70,10 +70,14 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	if rules.holdsOut(row.LeadsID, 0) {
-		row.holdOut()
+	if rules.Goal != nil || rules.holdsOut(row.LeadsID, 0) {
+		tests, err := s.testLeads(ctx, s.r, sc, []int64{row.LeadsID})
+		if err != nil {
+			return waypost.Enrollment{}, err
+		}
+		row.Test = tests[row.LeadsID]
+		rules.settle(&row, 0)
 	}
-	row.GoalVersion = rules.goalVersion()
 	enrolled, err := row.enrollment()
 	if err != nil {
 		return waypost.Enrollment{}, err
@@ -93,7 +97,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	}
 	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if row.Exits, err = findEntrants(ctx, tx, row, r); err != nil {
+		if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
 			return err
 		}
 		if row.Exits || row.GoalVersion > 0 { // see exits
@@ -117,42 +121,44 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	})
 }
 
-// findEntrants looks whether the scope has the lead and the journey version, and
-// whether events end enrollments of that.
-func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) (exits bool, err error) {
+// findEntrants looks whether the scope has the lead and the journey version, whether
+// events end enrollments of that, and whether it is a test lead.
+func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) (exits, test bool, err error) {
 	var there struct {
 		Lead     bool `bun:"lead"`
+		Test     bool `bun:"test"`
 		Version  bool `bun:"version"`
 		Current  bool `bun:"current"`
 		Archived bool `bun:"archived"`
 		Exits    bool `bun:"exits"`
 	}
 	if !waypost.IsID(waypost.PrefixJourney, row.JourneyID) {
-		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(row.JourneyID))
+		return false, false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no journey %s", clip(row.JourneyID))
 	}
 	err = tx.NewRaw(`SELECT
 		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND org = ? AND stage = ?) AS lead,
+		EXISTS (SELECT 1 FROM leads WHERE leads_id = ? AND test) AS test,
 		EXISTS (SELECT 1 FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id
 			WHERE j.id = ? AND j.org = ? AND j.stage = ? AND v.version = ?) AS version,
 		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.published_version = ?) AS current,
 		EXISTS (SELECT 1 FROM journeys AS j WHERE j.id = ? AND j.status = ?) AS archived,
 		EXISTS (SELECT 1 FROM journey_exits WHERE journey_id = ? AND version = ?) AS exits`,
-		row.LeadsID, row.Org, row.Stage, row.JourneyID, row.Org, row.Stage, row.Version,
+		row.LeadsID, row.Org, row.Stage, row.LeadsID, row.JourneyID, row.Org, row.Stage, row.Version,
 		row.JourneyID, row.Version, row.JourneyID, waypost.JourneyArchived,
 		row.JourneyID, row.Version).Scan(ctx, &there)
 	switch {
 	case err != nil:
-		return false, err
+		return false, false, err
 	case !there.Version:
-		return false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no version %d of journey %s", row.Version, row.JourneyID)
+		return false, false, waypost.Errorf(waypost.CodeNotFound, "id", "there is no version %d of journey %s", row.Version, row.JourneyID)
 	case !there.Lead:
-		return false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
+		return false, false, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
 	case there.Archived:
-		return false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
+		return false, false, waypost.Errorf(waypost.CodeConflict, "id", "the journey is archived")
 	case r.Current && !there.Current:
-		return false, waypost.ErrNotPublished
+		return false, false, waypost.ErrNotPublished
 	}
-	return there.Exits, nil
+	return there.Exits, there.Test, nil
 }
 
 // enter notes the entry if r allows it. One statement checks and notes, so that

@@ -71,6 +71,18 @@ func (r versionRules) goalVersion() int {
 	return r.version
 }
 
+// settle says of an enrollment that is to be made whether it is held out, as holdsOut does, and
+// whether it has a goal. Of a test lead neither is.
+func (r versionRules) settle(row *enrollmentRow, share float64) {
+	if row.Test {
+		return
+	}
+	row.GoalVersion = r.goalVersion()
+	if r.holdsOut(row.LeadsID, share) {
+		row.holdOut()
+	}
+}
+
 // holdOut makes an enrollment one of the control group: nothing happens to it.
 func (r *enrollmentRow) holdOut() {
 	r.Status, r.EndedAt, r.ClaimedAt = string(waypost.EnrollmentHeldOut), r.CreatedAt, stamp{}

@@ -23,6 +23,7 @@ type moveRow struct {
 	NodeID   string  `bun:"node_id"`
 	LastSeq  int     `bun:"last_seq"`
 	EndedAt  stamp   `bun:"ended_at"`
+	Test     bool    `bun:"test"`
 	CohortID *string `bun:"cohort_id"`
 	Move     *string `bun:"move"`
 }
@@ -255,7 +256,7 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	for _, item := range going {
 		row := byID[item.EnrollmentID]
 		// In its new version it stands somewhere from its first entry on. No deferral waits.
-		count.stand(enrollmentState{JourneyID: b.JourneyID, Version: row.Version, Status: waypost.EnrollmentStatus(row.Status), NodeID: row.NodeID}, s.time(), -1)
+		count.stand(enrollmentState{JourneyID: b.JourneyID, Version: row.Version, Status: waypost.EnrollmentStatus(row.Status), NodeID: row.NodeID, Test: row.Test}, s.time(), -1)
 		left[item.EnrollmentID] = true
 		cohorts[text(row.CohortID)]++
 		groups[item.Move.To] = append(groups[item.Move.To], item)

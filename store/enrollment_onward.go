@@ -47,6 +47,7 @@ type onward struct {
 	now     time.Time
 	rules   versionRules // of the journey that is entered
 	exiting bool         // events end enrollments in it
+	tests   map[int64]bool
 }
 
 func (o *onward) run(ctx context.Context) error {
@@ -74,6 +75,9 @@ func (o *onward) run(ctx context.Context) error {
 	}
 	leads, err := o.leads(ctx, leadIDs)
 	if err != nil {
+		return err
+	}
+	if o.tests, err = o.testLeads(ctx, o.tx, o.batch.Scope, leads); err != nil {
 		return err
 	}
 	var entrants []entrant
@@ -205,7 +209,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
 	var running, held []int64
 	for _, e := range group {
-		if o.rules.holdsOut(e.LeadsID, 0) {
+		if !o.tests[e.LeadsID] && o.rules.holdsOut(e.LeadsID, 0) {
 			held = append(held, e.LeadsID)
 		} else {
 			running = append(running, e.LeadsID)
@@ -232,11 +236,9 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 		row := enrollmentRow{
 			ID: member.EnrollmentID, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
-			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, GoalVersion: o.rules.goalVersion(), CreatedAt: stamp{o.now},
+			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, Test: o.tests[e.LeadsID], CreatedAt: stamp{o.now},
 		}
-		if o.rules.holdsOut(e.LeadsID, 0) {
-			row.holdOut()
-		}
+		o.rules.settle(&row, 0)
 		rows = append(rows, row)
 		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID, HeldOut: row.heldOut()}
 	}

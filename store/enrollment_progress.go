@@ -76,6 +76,7 @@ type enrollmentState struct {
 	LastSeq   int
 	Deferred  bool // its last entry is a deferral
 	EndedAt   stamp
+	Test      bool // of a test lead: no statistics count it
 }
 
 // left tells whether the enrollment was canceled or exited: nothing more is sent.
@@ -100,7 +101,7 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	if err != nil {
 		return nil, err
 	}
-	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.node_id, e.last_seq, e.deferred, e.ended_at FROM "
+	const columns = "SELECT e.id, e.journey_id, e.leads_id, e.entry_key, e.version, e.status, e.node_id, e.last_seq, e.deferred, e.ended_at, e.test FROM "
 	rows, err := s.query(ctx, &tx, s.in(dialects{
 		postgres: columns + "enrollments AS e WHERE e.id = ANY ($1::text[]) ORDER BY e.id FOR NO KEY UPDATE",
 		sqlite:   columns + "json_each(?) AS u CROSS JOIN enrollments AS e ON e.id = u.value",
@@ -110,7 +111,7 @@ func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (m
 	}
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		var e enrollmentState
-		err := rows.Scan(&e.ID, &e.JourneyID, &e.LeadsID, &e.EntryKey, &e.Version, &e.Status, &e.NodeID, &e.LastSeq, &e.Deferred, &e.EndedAt)
+		err := rows.Scan(&e.ID, &e.JourneyID, &e.LeadsID, &e.EntryKey, &e.Version, &e.Status, &e.NodeID, &e.LastSeq, &e.Deferred, &e.EndedAt, &e.Test)
 		states[e.ID] = e
 		return err
 	})
@@ -207,9 +208,11 @@ func (s *Store) moveOne(run *moving, e enrollmentState, p waypost.Progress, entr
 	// A deferral that no workflow heard of makes way.
 	replaces := p.LastSeq == e.LastSeq && e.Deferred && len(entries) > 0 && !endsDeferred(entries)
 	moves := e.EndedAt.IsZero() && (p.LastSeq > e.LastSeq || replaces)
-	if moves && p.LastSeq > e.LastSeq && follow(e.LastSeq, entries, p.LastSeq) {
+	switch {
+	case e.Test:
+	case moves && p.LastSeq > e.LastSeq && follow(e.LastSeq, entries, p.LastSeq):
 		run.tallies.walk(e.JourneyID, e.place(), inVersion(entries, e.Version), 1)
-	} else if len(entries) > 0 {
+	case len(entries) > 0:
 		run.recounted = append(run.recounted, e.ID)
 	}
 	if !moves {

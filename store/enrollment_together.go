@@ -46,7 +46,7 @@ type arrival struct {
 // a thousand a second their commits cost the database more than their rows. If anything
 // stands in the way, done is false and nothing has happened; enroll finds out what it is.
 // Journeys with exitOn events or a goal need a lock, so enroll does all of them, and those of
-// control groups.
+// control groups and of test leads.
 func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
 	e := &arrival{entering: one, reentry: r, ended: make(chan struct{})}
 	s.together.mu.Lock()
@@ -172,7 +172,7 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []entering, r wayp
 	entered AS (
 		INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active)
 		SELECT r.journey_id, r.leads_id, r.entry_key, r.created_at, r.id, 1 FROM r
-		WHERE (SELECT l.org = r.org AND l.stage = r.stage FROM leads AS l WHERE l.leads_id = r.leads_id)
+		WHERE (SELECT l.org = r.org AND l.stage = r.stage AND NOT l.test FROM leads AS l WHERE l.leads_id = r.leads_id)
 		AND (SELECT j.org = r.org AND j.stage = r.stage AND j.status <> $12 AND (j.published_version = r.version OR NOT $14) FROM journeys AS j WHERE j.id = r.journey_id)
 		AND (SELECT TRUE FROM journey_versions AS v WHERE v.journey_id = r.journey_id AND v.version = r.version)
 		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0

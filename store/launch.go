@@ -329,7 +329,7 @@ const maxStep = 1000
 // in one transaction with the launch's place in the audience: a crash neither loses nor
 // repeats a lead, and calls at the same time share the work. The first call counts the
 // audience of a filter and finds its end: leads that come later do not belong to it. Leads
-// of the control group are held out. Skipped are leads that the re-entry rule forbids,
+// of the control group are held out; test leads are in none. Skipped are leads that the re-entry rule forbids,
 // listed ones that do not exist, and, at the end, leads that the filter matched at first
 // and no longer. A launch that is canceled or paused, as such or with its journey, enrolls
 // no lead; its workflow gets a notice of the resume. The enrollments are divided into
@@ -465,11 +465,25 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
+	var tests []string // enrollments
+	for _, m := range entered {
+		if b.tests[m.LeadsID] {
+			tests = append(tests, m.EnrollmentID)
+		}
+	}
+	if len(tests) > 0 {
+		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE, goal_version = 0").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
+			return step, fmt.Errorf("mark test leads: %w", err)
+		}
+	}
 	heldOut, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.heldOut, now), 0, now)
 	if err != nil {
 		return step, fmt.Errorf("note entries of the control group: %w", err)
 	}
 	rows := slices.Repeat([]enrollmentRow{made}, len(entered))
+	for i, m := range entered {
+		rows[i].Test = b.tests[m.LeadsID]
+	}
 	made.holdOut()
 	for _, m := range heldOut {
 		made.ID, made.LeadsID = m.EnrollmentID, m.LeadsID

@@ -53,6 +53,12 @@ func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []conditi
 	if f.Gender != nil {
 		add("l.gender = ?", *f.Gender)
 	}
+	switch {
+	case f.TestOnly():
+		add("l.test")
+	case f.Test != nil:
+		add("NOT l.test")
+	}
 	if f.Birthday != "" {
 		add("l.birthday IS NOT NULL AND substr(l.birthday, 6) = ?", f.Birthday[max(0, len(f.Birthday)-len("12-31")):])
 		if !strings.HasPrefix(f.Birthday, "--") {
@@ -166,11 +172,12 @@ func (r partRow) leads() ([]int64, error) {
 
 // audienceBatch is the next leads of an audience.
 type audienceBatch struct {
-	leads   []int64 // ascending; all of them exist
-	missing int     // listed ones that do not
-	heldOut []int64 // those of the control group, who are not among leads; ascending
-	reached *int64  // the last one that was looked at
-	done    bool    // nobody follows
+	leads   []int64        // ascending; all of them exist
+	tests   map[int64]bool // which of them are test leads
+	missing int            // listed ones that do not
+	heldOut []int64        // those of the control group, who are not among leads; ascending
+	reached *int64         // the last one that was looked at
+	done    bool           // nobody follows
 }
 
 // nextAudience reads the next n leads of a launch's audience.
@@ -198,10 +205,13 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRule
 			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
 		b.missing = len(listed) - len(b.leads)
 	}
+	if err == nil {
+		b.tests, err = s.testLeads(ctx, s.r, l.Scope, b.leads)
+	}
 	all := b.leads
 	b.leads = nil
 	for _, lead := range all {
-		if rules.holdsOut(lead, l.ControlGroup) {
+		if !b.tests[lead] && rules.holdsOut(lead, l.ControlGroup) {
 			b.heldOut = append(b.heldOut, lead)
 		} else {
 			b.leads = append(b.leads, lead)

@@ -43,6 +43,8 @@ type leadRow struct {
 	ExternalID     *string `bun:"external_id"`
 	OpenID         *string `bun:"open_id"`
 	CustomFields   *string `bun:"custom_fields"`
+	Consents       *string `bun:"consents"`
+	Test           bool    `bun:"test"`
 	CreatedAt      stamp   `bun:"created_at"`
 	UpdatedAt      stamp   `bun:"updated_at"`
 }
@@ -56,10 +58,10 @@ func (r leadRow) lead() (waypost.Lead, error) {
 			LeadsGroup: r.LeadsGroup, Region: r.Region, Address: r.Address, Remark: r.Remark, Name: r.Name,
 			Gender: r.Gender, Birthday: r.Birthday, Email: r.Email, Wechat: r.Wechat, QQ: r.QQ,
 			Telephone: r.Telephone, Company: r.Company, CompanyPhone: r.CompanyPhone, CompanyEmail: r.CompanyEmail,
-			CompanyWebsite: r.CompanyWebsite, ExternalID: r.ExternalID, OpenID: r.OpenID,
+			CompanyWebsite: r.CompanyWebsite, ExternalID: r.ExternalID, OpenID: r.OpenID, Test: r.Test,
 		},
 	}
-	if err := errors.Join(fromJSON(r.MobilePhone, &lead.MobilePhone), fromJSON(text(r.CustomFields), &lead.CustomFields)); err != nil {
+	if err := errors.Join(fromJSON(r.MobilePhone, &lead.MobilePhone), fromJSON(text(r.CustomFields), &lead.CustomFields), fromJSON(text(r.Consents), &lead.Consents)); err != nil {
 		return lead, fmt.Errorf("lead %d: %w", r.LeadsID, err)
 	}
 	return lead, nil
@@ -70,7 +72,7 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 		Scope: sc, LeadsGroup: f.LeadsGroup, Region: f.Region, Address: f.Address, Remark: f.Remark, Name: f.Name,
 		Gender: f.Gender, Birthday: f.Birthday, Email: f.Email, Wechat: f.Wechat, QQ: f.QQ,
 		Telephone: f.Telephone, Company: f.Company, CompanyPhone: f.CompanyPhone, CompanyEmail: f.CompanyEmail,
-		CompanyWebsite: f.CompanyWebsite, ExternalID: f.ExternalID, OpenID: f.OpenID,
+		CompanyWebsite: f.CompanyWebsite, ExternalID: f.ExternalID, OpenID: f.OpenID, Test: f.Test,
 	}
 	if row.ExternalID != nil && *row.ExternalID == "" {
 		row.ExternalID = nil // an empty one identifies nobody
@@ -92,6 +94,13 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 			return row, err
 		}
 		row.CustomFields = &custom
+	}
+	if f.Consents != nil {
+		consents, err := toJSON(f.Consents)
+		if err != nil {
+			return row, err
+		}
+		row.Consents = &consents
 	}
 	var p waypost.Problems
 	checkText(&p, "name", row.Name)

@@ -489,14 +489,15 @@ func (b *importBatch) number(ctx context.Context) error {
 var leadColumns = []string{
 	"leads_group bigint", "region bigint", "address text", "remark text", "name text", "name_folded text", "mobile_phone text", "gender bigint",
 	"birthday text", "email text", "email_folded text", "wechat text", "qq text", "telephone text", "company text", "company_phone text",
-	"company_email text", "company_website text", "external_id text", "open_id text", "custom_fields text", "updated_at bigint",
+	"company_email text", "company_website text", "external_id text", "open_id text", "custom_fields text", "consents text", "test boolean",
+	"updated_at bigint",
 }
 
 func (r *leadRow) args(more ...any) []any {
 	return append([]any{
 		r.LeadsID, r.LeadsGroup, r.Region, r.Address, r.Remark, r.Name, r.NameFolded, r.MobilePhone, r.Gender,
 		r.Birthday, r.Email, r.EmailFolded, r.Wechat, r.QQ, r.Telephone, r.Company, r.CompanyPhone,
-		r.CompanyEmail, r.CompanyWebsite, r.ExternalID, r.OpenID, r.CustomFields, r.UpdatedAt,
+		r.CompanyEmail, r.CompanyWebsite, r.ExternalID, r.OpenID, r.CustomFields, r.Consents, r.Test, r.UpdatedAt,
 	}, more...)
 }
 

@@ -46,17 +46,17 @@ const (
 	maxExports = 4
 	// exportWait is how long one waits for another to end.
 	exportWait = 3 * time.Second
-	// maxFieldNames bounds the custom fields that an export names in its first row.
+	// maxFieldNames bounds the custom fields and consents that an export names in its first row.
 	maxFieldNames = 2000
 )
 
 // ExportLeads calls each for every lead of the scope that matches, in the order of
 // q.Sort; q.Page does not count. All of them are of one moment. Before the first
-// one, begin (unless nil) gets the names of the custom fields that occur, sorted. It
+// one, begin (unless nil) gets the names of exportNames. It
 // ends with the first error of begin, of each or of ctx. At most four exports of a
 // process run at a time: others are ServiceUnavailable after some seconds. With begin,
-// leads with more than 2,000 different custom fields are UnprocessableEntity.
-func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(customFields []string) error, each func(waypost.Lead) error) (err error) {
+// leads with more than 2,000 different ones are UnprocessableEntity.
+func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error) (err error) {
 	defer wrap(&err, "export leads")
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 	defer release()
 	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if begin != nil {
-			names, err := s.customFields(ctx, tx, walk)
+			names, err := s.exportNames(ctx, tx, walk)
 			if err != nil {
 				return err
 			}
@@ -112,34 +112,47 @@ func (s *Store) exportSlot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// customFields returns the names of the custom fields of a walk's leads. The
-// databases' own JSON functions refuse texts that JSON allows.
-func (s *Store) customFields(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
+// exportNames returns the members of a walk's leads that each lead names: customFields.NAME
+// and consents.CHANNEL. The databases' own JSON functions refuse texts that JSON allows.
+func (s *Store) exportNames(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
 	w.order = leadOrder{} // as the leads lie
-	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields").Where("l.custom_fields IS NOT NULL").OrderExpr("l.leads_id").Rows(ctx)
+	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields", "consents").
+		Where("(l.custom_fields IS NOT NULL OR l.consents IS NOT NULL)").OrderExpr("l.leads_id").Rows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]struct{}{}
-	var column sql.RawBytes
-	var fields map[string]json.RawMessage
+	custom, consents := map[string]struct{}{}, map[string]struct{}{}
+	var columns [2]sql.RawBytes
+	var members map[string]json.RawMessage
 	err = scanAll(rows, func(rows *sql.Rows) error {
-		clear(fields)
-		if err := rows.Scan(&column); err != nil {
+		if err := rows.Scan(&columns[0], &columns[1]); err != nil {
 			return err
 		}
-		if err := json.Unmarshal(column, &fields); err != nil {
-			return fmt.Errorf("decode custom fields: %w", err)
+		for i, names := range []map[string]struct{}{custom, consents} {
+			if columns[i] == nil {
+				continue
+			}
+			clear(members)
+			if err := json.Unmarshal(columns[i], &members); err != nil {
+				return fmt.Errorf("decode custom fields or consents: %w", err)
+			}
+			for name := range members {
+				names[name] = struct{}{}
+			}
 		}
-		for name := range fields {
-			names[name] = struct{}{}
-		}
-		if len(names) > maxFieldNames {
-			return waypost.Errorf(waypost.CodeUnprocessableEntity, "format", "these leads have more than %d different custom fields, too many for columns; export them as ndjson", maxFieldNames)
+		if len(custom)+len(consents) > maxFieldNames {
+			return waypost.Errorf(waypost.CodeUnprocessableEntity, "format", "these leads have more than %d different custom fields and consents, too many for columns; export them as ndjson", maxFieldNames)
 		}
 		return nil
 	})
-	return slices.Sorted(maps.Keys(names)), err
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(custom)) {
+		names = append(names, "customFields."+name)
+	}
+	for _, channel := range slices.Sorted(maps.Keys(consents)) {
+		names = append(names, "consents."+channel)
+	}
+	return names, err
 }
 
 // leadSnapshot runs fn in a transaction that only reads, all of it of one moment.
@@ -232,7 +245,10 @@ func (w leadWalk) place(row leadRow) []int64 {
 	return []int64{row.LeadsID}
 }
 
-const leadsByScope = "leads_by_scope"
+const (
+	leadsByScope = "leads_by_scope"
+	leadsByTest  = "leads_by_test" // test leads alone
+)
 
 // index names the index whose order is the walk's, and divides the filter into what
 // that index looks up and the rest.
@@ -252,6 +268,9 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 	case w.f.Birthday != "" && w.order.column == "":
 		name += "_birthday"
 		covered.Birthday, rest.Birthday = w.f.Birthday, ""
+	case w.f.TestOnly() && w.order.column == "":
+		name += "_test"
+		covered.Test, rest.Test = w.f.Test, nil
 	}
 	switch w.order.column {
 	case "created_at":
@@ -382,7 +401,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // bounded way first, another one behind what was created at other times, and gathers
 // if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
-	if !w.few && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+	if !w.few && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
 		if err == nil && on != nil {
 			var more []int64
@@ -465,7 +484,7 @@ func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, o
 
 // searchColumns are what leadConditions and orders look at.
 var searchColumns = []string{
-	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "created_at", "updated_at",
+	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "test", "created_at", "updated_at",
 }
 
 // gather finds all leads that match and sorts them.
@@ -510,6 +529,8 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 		return "", nil
 	case f.Email != "":
 		return "leads_by_email", nil
+	case f.TestOnly():
+		return leadsByTest, nil
 	}
 	ways := []lookUp{
 		{"leads_by_name", waypost.LeadFilter{Name: f.Name}},

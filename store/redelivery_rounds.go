@@ -26,6 +26,7 @@ type roundRow struct {
 	BeganAt      stamp   `bun:"began_at"`
 	CanceledAt   stamp   `bun:"canceled_at"`
 
+	DeferredReason string                 `bun:"deferred_reason"` // why it was skipped
 	Status         waypost.DeliveryStatus `bun:"status"`
 	Succeed        *bool                  `bun:"succeed"`
 	Attempts       int                    `bun:"attempts"` // recorded when the round began
@@ -64,7 +65,7 @@ func (r roundRow) key() waypost.Round {
 func (r roundRow) before(d deliveryRow) deliveryRow {
 	d.Round, d.Status, d.Succeed, d.Attempts = r.Round-1, r.Status, r.Succeed, r.Attempts
 	d.LastAttemptAt, d.DurationMs, d.HTTPStatus, d.ErrorClass, d.Response = r.LastAttemptAt, r.DurationMs, r.HTTPStatus, r.ErrorClass, r.Response
-	d.FirstAttemptAt, d.DeferredReason, d.DeferredSince, d.NextAttemptAt = r.FirstAttemptAt, "", stamp{}, stamp{}
+	d.FirstAttemptAt, d.DeferredReason, d.DeferredSince, d.NextAttemptAt = r.FirstAttemptAt, r.DeferredReason, stamp{}, stamp{}
 	d.OpenAttempt, d.OpenAt, d.OpenBy = 0, stamp{}, ""
 	return d
 }
@@ -197,7 +198,7 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 		}
 		round := roundRow{
 			EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1, WorkflowID: batch.ID, RedeliveryID: redelivery, BeganAt: stamp{now},
-			Status: row.Status, Succeed: row.Succeed, FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
+			DeferredReason: row.DeferredReason, Status: row.Status, Succeed: row.Succeed, FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
 			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Response: row.Response,
 		}
 		if row.OpenAttempt > 0 {

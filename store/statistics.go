@@ -17,6 +17,8 @@ import (
 // The statistics of a journey are kept as it runs: whatever changes an enrollment adds a row
 // to statistic_deltas in its own transaction, and FoldStatistics adds those to the totals.
 // Nobody waits for a row that all count in, and nothing is counted twice or missed.
+// Enrollments of test leads are not counted: enrollments.test says so of each from its entry on,
+// whatever becomes of the lead.
 
 // hourly are counts by the hour, since 1970, that they belong to.
 type hourly map[int64]*waypost.Counts
@@ -93,7 +95,7 @@ func (t tallies) walk(journeyID string, at place, entries []waypost.TimelineEntr
 		case waypost.WhatFailed:
 			n.Failed += times
 		case waypost.WhatSkipped:
-			n.Skipped += times
+			n.Skip(e.Reason, times)
 		}
 		if e.Next != "" {
 			n.Took(e.Next, times)
@@ -105,7 +107,7 @@ func (t tallies) walk(journeyID string, at place, entries []waypost.TimelineEntr
 
 // stand counts where an enrollment stands, if it does, so many times.
 func (t tallies) stand(e enrollmentState, at time.Time, times int) {
-	if e.nowhere() {
+	if e.Test || e.nowhere() {
 		return
 	}
 	switch n := t.of(e.JourneyID, e.Version).at(at).Node(e.NodeID); {
@@ -127,6 +129,9 @@ func (e enrollmentState) nowhere() bool {
 // moveTo counts that an enrollment, of which before is recorded, stands as m says from now on,
 // or has ended.
 func (t tallies) moveTo(before enrollmentState, m move, at time.Time) {
+	if before.Test {
+		return
+	}
 	t.stand(before, at, -1)
 	if m.Status.Ended() {
 		t.of(before.JourneyID, before.Version).at(at).End(m.Status, 1)
@@ -140,6 +145,9 @@ func (t tallies) moveTo(before enrollmentState, m move, at time.Time) {
 // endAll counts enrollments that end early with a status, and were recorded as before.
 func (t tallies) endAll(rows []enrollmentRow, status waypost.EnrollmentStatus, at time.Time) {
 	for _, row := range rows {
+		if row.Test {
+			continue
+		}
 		end := at
 		if row.CreatedAt.After(end) {
 			end = row.CreatedAt.Time
@@ -182,10 +190,33 @@ func (s *Store) count(ctx context.Context, tx bun.Tx, t tallies) error {
 	}, nil)
 }
 
-// countEntered counts enrollments that were made at a time, some of them held out.
+// testLeads returns those of the leads of a scope that are test leads. An index has these alone.
+func (s *Store) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64) (map[int64]bool, error) {
+	tests := map[int64]bool{}
+	if len(leads) == 0 {
+		return tests, nil
+	}
+	var found []int64
+	q := s.leadFilter(db.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), sc, waypost.LeadFilter{Test: new(true)}).
+		Where("l.leads_id BETWEEN ? AND ?", slices.Min(leads), slices.Max(leads))
+	s.indexedBy(q, "leads AS l", leadsByTest)
+	if err := q.Scan(ctx, &found); err != nil {
+		return nil, fmt.Errorf("look for test leads: %w", err)
+	}
+	for _, lead := range found {
+		tests[lead] = true
+	}
+	return tests, nil
+}
+
+// countEntered counts enrollments that were made at a time, some of them held out. Those of test
+// leads do not count.
 func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
 	t := tallies{}
 	for _, row := range rows {
+		if row.Test {
+			continue
+		}
 		c := t.of(row.JourneyID, row.Version).at(at)
 		if !row.heldOut() {
 			c.Entered++

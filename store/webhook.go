@@ -29,6 +29,8 @@ type webhookRow struct {
 	Retry          string  `bun:"retry"`
 	RateLimit      *string `bun:"rate_limit"`
 	MaxConcurrency int     `bun:"max_concurrency"`
+	Channel        string  `bun:"channel"`
+	NeedsConsent   bool    `bun:"requires_consent"`
 	Enabled        bool    `bun:"enabled"`
 	DisabledReason string  `bun:"disabled_reason"`
 	SigningSecret  []byte  `bun:"signing_secret"`
@@ -50,6 +52,7 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 	row := webhookRow{
 		ID: w.ID, Scope: sc, Name: w.Name, NameFolded: foldName(w.Name), URL: w.URL,
 		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
+		Channel: w.Channel, NeedsConsent: w.RequiresConsent,
 		SigningSecret:  s.seal(w.SigningSecret, signingPurpose(w.ID)),
 		SigningOverlap: int64(w.SigningOverlap), RotatedAt: stamp{w.SigningRotatedAt},
 		PreviousSecret: s.seal(w.PreviousSigningSecret, previousPurpose(w.ID)),
@@ -58,6 +61,7 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 	var p waypost.Problems
 	checkText(&p, "name", w.Name)
 	checkText(&p, "url", w.URL)
+	checkText(&p, "channel", w.Channel)
 	if w.BasicAuth != nil {
 		checkText(&p, "basicAuth.username", w.BasicAuth.Username)
 		row.BasicUsername = &w.BasicAuth.Username
@@ -88,7 +92,7 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	w := waypost.Webhook{
 		ID: r.ID, Name: r.Name, URL: r.URL, TimeoutMs: r.TimeoutMs, MaxConcurrency: r.MaxConcurrency,
-		Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+		Channel: r.Channel, RequiresConsent: r.NeedsConsent, Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
 		SigningOverlap: waypost.Duration(r.SigningOverlap), SigningRotatedAt: r.RotatedAt.Time,
 	}
 	err := errors.Join(fromJSON(r.Params, &w.Params), fromJSON(r.Retry, &w.Retry), fromJSON(text(r.RateLimit), &w.RateLimit))

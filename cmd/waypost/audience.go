@@ -21,7 +21,7 @@ func (in *audienceInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
 	f.StringArrayVar(&in.filters, "filter", nil, `the leads that match NAME=VALUE; may stand several times, and all must match:
 leadsGroup, region, name (a prefix), mobilePhone, email, externalId,
-gender, birthday (a date or --MM-DD), customFields.NAME,
+gender, test, birthday (a date or --MM-DD), customFields.NAME,
 createdFrom, createdTo, updatedFrom, updatedTo (RFC 3339; To is exclusive)`)
 	f.BoolVar(&in.everybody, "all", false, "every lead")
 	notEmpty(cmd, "leads")
@@ -56,6 +56,9 @@ func leadFilter(texts []string) (map[string]any, error) {
 	filter := map[string]any{}
 	for name, value := range pairs {
 		filter[name] = value
+		if name == "test" && (value == "true" || value == "false") {
+			filter[name] = value == "true"
+		}
 		if name == "leadsGroup" || name == "region" || name == "gender" {
 			if filter[name], err = strconv.ParseInt(value, 10, 64); err != nil {
 				return nil, usagef("--filter %s=%s: it is no whole number", name, value)

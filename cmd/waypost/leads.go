@@ -69,6 +69,7 @@ var leadFilters = filters{
 	{"email", "email", "only those with this e-mail address"},
 	{"external-id", "externalId", "only the one that your system calls so"},
 	{"gender", "gender", "only those of this gender: 0 unknown, 1 male, 2 female"},
+	{"test", "test", "true: only test leads; false: none of them"},
 	{"birthday", "birthday", "only those born on this date, or, as --12-31, on that day of any year: --birthday=--12-31"},
 	{"custom-field", "customFields.", "only those with this value of a custom field: NAME=VALUE; may stand several times"},
 	{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)"},
@@ -123,6 +124,8 @@ const (
 	numberField
 	listField
 	customField
+	consentField
+	flagField
 )
 
 var leadFieldFlags = []leadField{
@@ -145,6 +148,8 @@ var leadFieldFlags = []leadField{
 	{"external-id", "externalId", "its id in your system; no two leads have the same", textField},
 	{"open-id", "openId", "its id at a channel", textField},
 	{"custom", "customFields", "a custom field: name=text or name:=JSON; may stand several times", customField},
+	{"consent", "consents", "whether it agrees to be written to: sms=true or sms=false; may stand several times", consentField},
+	{"test", "test", "a test lead, which nothing counts; --test=false makes it another one", flagField},
 }
 
 // leadInput holds the flags that name a file or JSON with a lead's fields.
@@ -161,6 +166,8 @@ func (in *leadInput) flags(cmd *cobra.Command) {
 			f.String(field.flag, "", field.help)
 		case numberField:
 			f.Int64(field.flag, 0, field.help)
+		case flagField:
+			f.Bool(field.flag, false, field.help)
 		default:
 			f.StringArray(field.flag, nil, field.help)
 		}
@@ -181,11 +188,19 @@ func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
 			set[field.name], err = f.GetString(field.flag)
 		case numberField:
 			set[field.name], err = f.GetInt64(field.flag)
+		case flagField:
+			set[field.name], err = f.GetBool(field.flag)
 		default:
 			var list []string
-			if list, err = f.GetStringArray(field.flag); err == nil && field.kind == customField {
+			if list, err = f.GetStringArray(field.flag); err != nil {
+				break
+			}
+			switch field.kind {
+			case customField:
 				set[field.name], err = typedPairs("--"+field.flag, list)
-			} else {
+			case consentField:
+				set[field.name], err = consentPairs(list)
+			default:
 				set[field.name] = list
 			}
 		}
@@ -194,6 +209,22 @@ func (in *leadInput) set(cmd *cobra.Command) (map[string]any, error) {
 		}
 	}
 	return set, nil
+}
+
+// consentPairs reads --consent.
+func consentPairs(texts []string) (map[string]any, error) {
+	pairs, err := pairsOf("--consent", texts, "channel=true or channel=false, such as sms=true")
+	if err != nil {
+		return nil, err
+	}
+	consents := map[string]any{}
+	for channel, value := range pairs {
+		if value != "true" && value != "false" {
+			return nil, usagef("--consent %s must be true or false: --consent %s=true", clip(channel, 40), clip(channel, 40))
+		}
+		consents[channel] = value == "true"
+	}
+	return consents, nil
 }
 
 // read returns the object of the file or of --data, nil if there is neither.
@@ -295,6 +326,7 @@ What ` + "`waypost leads show ID -o json`" + ` prints can be edited and given ba
 updatedAt in it are not sent. With --if-match nothing happens if the lead was changed meanwhile.`,
 		Example: `  waypost leads update 1001 --email ada@example.com --custom plan=gold
   waypost leads update 1001 --clear remark --clear customFields.plan
+  waypost leads update 1001 --consent sms=true --consent email=false --test
   waypost leads update 1001 -f lead.json --replace
   waypost leads update 1001 --company 'Analytical Engines' --if-match "$(waypost leads show 1001 --etag)"`,
 		Args: cobra.ExactArgs(1),

@@ -32,7 +32,8 @@ func (c *cli) webhooks() *cobra.Command {
 
 // webhookInput is a webhook, or a change of one, as flags and a file say it.
 type webhookInput struct {
-	file, name, url, basicAuth            string
+	file, name, url, basicAuth, channel   string
+	needsConsent                          bool
 	caFile, clientCertFile, clientKeyFile string
 	params                                []string
 	timeout                               int
@@ -48,8 +49,10 @@ func (in *webhookInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.clientCertFile, "client-cert-file", "", "PEM file: the certificate to show, intermediate ones behind it")
 	f.StringVar(&in.clientKeyFile, "client-key-file", "", "PEM file: its private key, without a passphrase")
 	f.StringArrayVar(&in.params, "param", nil, "a custom parameter: name=text (a template) or name:=number; may stand several times")
+	f.StringVar(&in.channel, "channel", "", "what it sends by, such as sms: suppressions and consents are of a channel")
+	f.BoolVar(&in.needsConsent, "requires-consent", false, "send touchpoints only to leads that have agreed to the channel")
 	f.IntVar(&in.timeout, "timeout-ms", 0, "milliseconds that one exchange may take (default 15000)")
-	notEmpty(cmd, "file", "name", "url", "basic-auth", "ca-file", "client-cert-file", "client-key-file")
+	notEmpty(cmd, "file", "name", "url", "basic-auth", "channel", "ca-file", "client-cert-file", "client-key-file")
 }
 
 // set returns the members that flags name.
@@ -60,6 +63,12 @@ func (in *webhookInput) set(c *cli) (map[string]any, error) {
 	}
 	if in.url != "" {
 		set["url"] = in.url
+	}
+	if in.channel != "" {
+		set["channel"] = in.channel
+	}
+	if in.needsConsent {
+		set["requiresConsent"] = true
 	}
 	if in.timeout != 0 {
 		set["timeoutMs"] = in.timeout

@@ -36,7 +36,7 @@ func (f *fixture) now(o waypost.Opening) waypost.Opening {
 // sent, and its enrollment went on.
 func (f *fixture) wantSkipped(t testing.TB, o waypost.Opening, s waypost.Sending, status waypost.DeliveryStatus) {
 	t.Helper()
-	if !s.Capped || s.Open != nil || s.Held || s.Status != status {
+	if s.Skipped == "" || s.Open != nil || s.Held || s.Status != status {
 		t.Fatalf("got %+v", s)
 	}
 	stored := f.sending(t, o.Touchpoint)
@@ -64,8 +64,8 @@ var capTests = []test{
 			o := f.capped(t, journey, lead, n, per)
 			_, early := f.skip(t, o)[o.Touchpoint]
 			s := f.open(t, o)
-			equal(t, "told before", early, s.Capped)
-			if s.Capped {
+			equal(t, "told before", early, s.Skipped != "")
+			if s.Skipped != "" {
 				f.wantSkipped(t, o, s, "")
 				return false
 			}
@@ -226,7 +226,7 @@ var capTests = []test{
 			if len(recent) > 0 != c.capped {
 				t.Errorf("%s: recent touchpoints at %v", name, recent)
 			}
-			if s := f.open(t, o); s.Capped != c.capped || (s.Open != nil) == c.capped {
+			if s := f.open(t, o); (s.Skipped != "") != c.capped || (s.Open != nil) == c.capped {
 				t.Errorf("%s: %+v", name, s)
 			}
 		}
@@ -261,7 +261,7 @@ var capTests = []test{
 		opened := map[int64]int{}
 		for i, o := range openings {
 			switch s := answer[o.Touchpoint]; {
-			case s.Capped:
+			case s.Skipped != "":
 				f.wantSkipped(t, o, s, "")
 			case s.Open != nil && i < 4:
 				opened[o.Delivery.LeadsID]++
@@ -323,7 +323,7 @@ var capTests = []test{
 		o := f.capped(t, journey, lead, 1, time.Hour)
 		must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, o.EnrollmentID))
 		equal(t, "told", len(f.skip(t, o)), 0)
-		if s := f.open(t, o); !s.Held || s.Capped {
+		if s := f.open(t, o); !s.Held || s.Skipped != "" {
 			t.Fatalf("got %+v", s)
 		}
 	}},
@@ -350,7 +350,7 @@ var capTests = []test{
 			for _, o := range all[b] {
 				if s := answer[o.Touchpoint]; s.Open != nil {
 					opened[o.Delivery.LeadsID]++
-				} else if s.Capped {
+				} else if s.Skipped != "" {
 					skipped++
 				}
 			}

@@ -177,8 +177,20 @@ func (w *wander) catchUp(t testing.TB) {
 	w.late = nil
 }
 
+// isTest tells whether a lead is a test lead, which no statistics count.
+func (w *wander) isTest(lead int64) bool { return lead%7 == 0 }
+
+// lead makes a lead.
+func (w *wander) lead(t testing.TB) int64 {
+	id := w.fixture.lead(t)
+	if w.isTest(id) {
+		must[waypost.Lead](t)(w.UpdateLead(t.Context(), scope, id, set(waypost.LeadFields{Name: "Test", Test: true})))
+	}
+	return id
+}
+
 func (w *wander) enroll(t testing.TB) {
-	lead := w.fixture.lead(t)
+	lead := w.lead(t)
 	version := 1 + w.rand.IntN(2)
 	e := must[waypost.Enrollment](t)(w.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: w.journey, Version: version, LeadsID: lead, AppID: "app_1"}, waypost.Reentry{}))
 	w.travelers = append(w.travelers, &traveler{id: e.ID, lead: lead, made: version, version: version, born: w.acts})
@@ -254,7 +266,7 @@ func (w *wander) goalOf(tr *traveler, made time.Time, since int) (g waypost.Goal
 func (w *wander) launchSome(t testing.TB) {
 	var leads []int64
 	for range 8 {
-		leads = append(leads, w.fixture.lead(t))
+		leads = append(leads, w.lead(t))
 	}
 	l := must[waypost.Launch](t)(w.CreateLaunch(t.Context(), scope, waypost.Launch{
 		JourneyID: w.journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{LeadsIDs: leads}, ControlGroup: 0.3,
@@ -360,6 +372,9 @@ func (tr *traveler) leaveNode(at time.Time, what string) {
 	from := tr.node
 	next := []string{"a", "w", "b", "", "w", "a", "b"}[(3*tr.visit+len(what)+int(tr.lead))%7]
 	tr.entry(at, from, what, next)
+	if what == waypost.WhatSkipped && tr.visit%4 > 0 {
+		tr.unrecorded[len(tr.unrecorded)-1].Reason = waypost.SkipReasons[tr.visit%4-1]
+	}
 	tr.deferred = false
 	switch next {
 	case "":
@@ -566,6 +581,9 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 		}
 	}
 	for _, tr := range w.travelers {
+		if w.isTest(tr.lead) {
+			continue
+		}
 		e := rows[tr.id]
 		if within(e.CreatedAt) {
 			counts[tr.made].Entered++
@@ -601,7 +619,7 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 				case waypost.WhatFailed:
 					n.Failed++
 				case waypost.WhatSkipped:
-					n.Skipped++
+					n.Skip(entry.Reason, 1)
 				}
 				if entry.Next != "" {
 					n.Took(entry.Next, 1)

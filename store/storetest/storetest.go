@@ -62,6 +62,8 @@ func Run(t *testing.T, open Open) {
 		{"deliveries", deliveryTests},
 		{"attempts", attemptTests},
 		{"caps", capTests},
+		{"suppressions", suppressionTests},
+		{"test leads", testLeadTests},
 		{"redeliveries", redeliveryTests},
 		{"subscriptions", subscriptionTests},
 		{"retention", retentionTests},

@@ -88,6 +88,8 @@ CREATE TABLE leads (
   external_id TEXT COLLATE "C",
   open_id TEXT,
   custom_fields TEXT, -- JSON object
+  consents TEXT, -- JSON object: booleans by channels
+  test BOOLEAN NOT NULL DEFAULT FALSE, -- nothing counts what it goes through
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   UNIQUE (org, stage, external_id)
@@ -110,6 +112,7 @@ CREATE INDEX leads_by_region_group ON leads (org, stage, region, leads_group, le
   WHERE region IS NOT NULL AND leads_group IS NOT NULL;
 CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id) INCLUDE (created_at, updated_at);
 CREATE INDEX leads_by_email ON leads (org, stage, email_folded, leads_id) WHERE email_folded IS NOT NULL;
+CREATE INDEX leads_by_test ON leads (org, stage, leads_id) WHERE test;
 -- The birthdays of a day, in all years.
 CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, 6), leads_id) WHERE birthday IS NOT NULL;
 -- A value of a custom field that few leads have; one that many have is soon met in any order.
@@ -224,6 +227,8 @@ CREATE TABLE webhooks (
   retry TEXT NOT NULL, -- JSON object
   rate_limit TEXT, -- JSON object; NULL: no limit
   max_concurrency BIGINT NOT NULL, -- 0: no cap
+  channel TEXT COLLATE "C" NOT NULL, -- '': it does not say
+  requires_consent BOOLEAN NOT NULL,
   enabled BOOLEAN NOT NULL,
   disabled_reason TEXT NOT NULL, -- why Waypost itself has disabled it, '' otherwise
   signing_secret BYTEA, -- sealed
@@ -240,6 +245,27 @@ CREATE TABLE webhooks (
 CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
 CREATE INDEX webhooks_by_name ON webhooks (org, stage, name_folded, id);
 CREATE INDEX webhooks_by_enabled ON webhooks (org, stage, enabled, id);
+
+---- suppressions
+
+-- Who is written to no more through a channel: a lead that has the address, now or later. One
+-- address is set; all three are as leads and lead_phones have them.
+CREATE TABLE suppressions (
+  id TEXT COLLATE "C" PRIMARY KEY,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  channel TEXT COLLATE "C" NOT NULL,
+  mobile_phone TEXT COLLATE "C", -- E.164
+  email TEXT,
+  email_folded TEXT COLLATE "C", -- email as lists compare it
+  external_id TEXT COLLATE "C",
+  created_at BIGINT NOT NULL
+);
+CREATE INDEX suppressions_by_scope ON suppressions (org, stage, id);
+CREATE INDEX suppressions_by_channel ON suppressions (org, stage, channel, id);
+CREATE UNIQUE INDEX suppressions_by_phone ON suppressions (org, stage, mobile_phone, channel) WHERE mobile_phone IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_email ON suppressions (org, stage, email_folded, channel) WHERE email_folded IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_external ON suppressions (org, stage, external_id, channel) WHERE external_id IS NOT NULL;
 
 ---- subscriptions
 
@@ -485,6 +511,7 @@ CREATE TABLE enrollments (
   depth BIGINT NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
@@ -719,6 +746,7 @@ CREATE TABLE delivery_rounds (
   redelivery_id TEXT COLLATE "C", -- NULL: of a single message
   began_at BIGINT NOT NULL,
   canceled_at BIGINT,
+  deferred_reason TEXT NOT NULL DEFAULT '', -- why it was skipped
   status TEXT COLLATE "C" NOT NULL,
   succeed BOOLEAN,
   attempts BIGINT NOT NULL,

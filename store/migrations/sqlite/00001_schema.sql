@@ -84,6 +84,8 @@ CREATE TABLE leads (
   external_id TEXT,
   open_id TEXT,
   custom_fields TEXT, -- JSON object
+  consents TEXT, -- JSON object: booleans by channels
+  test INTEGER NOT NULL DEFAULT 0, -- nothing counts what it goes through
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   UNIQUE (org, stage, external_id)
@@ -106,6 +108,7 @@ CREATE INDEX leads_by_region_group ON leads (org, stage, region, leads_group, le
   WHERE region IS NOT NULL AND leads_group IS NOT NULL;
 CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id, created_at, updated_at);
 CREATE INDEX leads_by_email ON leads (org, stage, email_folded) WHERE email_folded IS NOT NULL;
+CREATE INDEX leads_by_test ON leads (org, stage) WHERE test;
 -- The birthdays of a day, in all years.
 CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, 6)) WHERE birthday IS NOT NULL;
 -- The times of creation in each block of 8,192 leads_ids, see store/lead_blocks.go. Nothing
@@ -216,6 +219,8 @@ CREATE TABLE webhooks (
   retry TEXT NOT NULL, -- JSON object
   rate_limit TEXT, -- JSON object; NULL: no limit
   max_concurrency INTEGER NOT NULL, -- 0: no cap
+  channel TEXT NOT NULL, -- '': it does not say
+  requires_consent INTEGER NOT NULL,
   enabled INTEGER NOT NULL,
   disabled_reason TEXT NOT NULL, -- why Waypost itself has disabled it, '' otherwise
   signing_secret BLOB, -- sealed
@@ -232,6 +237,27 @@ CREATE TABLE webhooks (
 CREATE INDEX webhooks_by_scope ON webhooks (org, stage, id);
 CREATE INDEX webhooks_by_name ON webhooks (org, stage, name_folded, id);
 CREATE INDEX webhooks_by_enabled ON webhooks (org, stage, enabled, id);
+
+---- suppressions
+
+-- Who is written to no more through a channel: a lead that has the address, now or later. One
+-- address is set; all three are as leads and lead_phones have them.
+CREATE TABLE suppressions (
+  id TEXT PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  mobile_phone TEXT, -- E.164
+  email TEXT,
+  email_folded TEXT, -- email as lists compare it
+  external_id TEXT,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX suppressions_by_scope ON suppressions (org, stage, id);
+CREATE INDEX suppressions_by_channel ON suppressions (org, stage, channel, id);
+CREATE UNIQUE INDEX suppressions_by_phone ON suppressions (org, stage, mobile_phone, channel) WHERE mobile_phone IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_email ON suppressions (org, stage, email_folded, channel) WHERE email_folded IS NOT NULL;
+CREATE UNIQUE INDEX suppressions_by_external ON suppressions (org, stage, external_id, channel) WHERE external_id IS NOT NULL;
 
 ---- subscriptions
 
@@ -473,6 +499,7 @@ CREATE TABLE enrollments (
   depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row of enroll nodes
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   goal_version INTEGER NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  test INTEGER NOT NULL DEFAULT 0, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT REFERENCES cohorts (id),
   claimed_at INTEGER, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
@@ -698,6 +725,7 @@ CREATE TABLE delivery_rounds (
   redelivery_id TEXT, -- NULL: of a single message
   began_at INTEGER NOT NULL,
   canceled_at INTEGER,
+  deferred_reason TEXT NOT NULL DEFAULT '', -- why it was skipped
   status TEXT NOT NULL,
   succeed INTEGER,
   attempts INTEGER NOT NULL,

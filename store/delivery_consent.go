@@ -1,0 +1,187 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// A touchpoint is unwanted if its lead is suppressed in the webhook's channel, or has not
+// agreed to it where the webhook requires that. It is skipped, whichever attempt is next, and
+// leaves a delivery that says why.
+
+// isSuppressed is the condition that a lead (alias l) is suppressed in a channel, which is a
+// parameter or a column.
+func isSuppressed(channel string) string {
+	of := "s.org = l.org AND s.stage = l.stage AND s.channel = " + channel + " AND "
+	return "(EXISTS (SELECT 1 FROM suppressions AS s WHERE " + of + "s.external_id = l.external_id)" +
+		" OR EXISTS (SELECT 1 FROM suppressions AS s WHERE " + of + "s.email_folded = l.email_folded)" +
+		" OR EXISTS (SELECT 1 FROM lead_phones AS p JOIN suppressions AS s ON s.mobile_phone = p.phone WHERE " + of + "p.leads_id = l.leads_id))"
+}
+
+// isWanted is the condition of PostgreSQL that a touchpoint of a lead is not unwanted. It is a
+// subquery of one row: a join might be planned to read the whole table.
+func isWanted(lead, channel, needsConsent string) string {
+	return "NOT COALESCE((SELECT " + isSuppressed(channel) + " OR " + needsConsent + " AND COALESCE(l.consents::jsonb ->> " + channel + ", '') <> 'true'" +
+		" FROM leads AS l WHERE l.leads_id = " + lead + "), FALSE)"
+}
+
+// unwanted says why openings are not to be sent, of those that are not.
+func (s *Store) unwanted(ctx context.Context, db bun.IDB, openings map[waypost.Touchpoint]waypost.Opening) (map[waypost.Touchpoint]string, error) {
+	type group struct {
+		waypost.Scope
+		channel string
+	}
+	groups := map[group][]waypost.Opening{}
+	for _, o := range openings {
+		if o.Channel != "" {
+			key := group{o.Scope, o.Channel}
+			groups[key] = append(groups[key], o)
+		}
+	}
+	reasons := map[waypost.Touchpoint]string{}
+	for key, list := range groups {
+		leads := distinct(mapped(list, func(o waypost.Opening) int64 { return o.Delivery.LeadsID }))
+		var rows []struct {
+			LeadsID    int64   `bun:"leads_id"`
+			Consents   *string `bun:"consents"`
+			Suppressed bool    `bun:"suppressed"`
+		}
+		err := db.NewRaw("SELECT l.leads_id, l.consents, "+isSuppressed("c.channel")+" AS suppressed FROM (SELECT CAST(? AS TEXT) AS channel) AS c CROSS JOIN leads AS l"+
+			" WHERE l.leads_id IN (?) AND l.org = ? AND l.stage = ?", key.channel, bun.List(leads), key.Org, key.Stage).Scan(ctx, &rows)
+		if err != nil {
+			return nil, fmt.Errorf("look for suppressions and consents: %w", err)
+		}
+		suppressed, agrees := map[int64]bool{}, map[int64]bool{}
+		for _, row := range rows {
+			var f waypost.LeadFields
+			if err := fromJSON(text(row.Consents), &f.Consents); err != nil {
+				return nil, fmt.Errorf("lead %d: %w", row.LeadsID, err)
+			}
+			suppressed[row.LeadsID], agrees[row.LeadsID] = row.Suppressed, f.Agrees(key.channel)
+		}
+		for _, o := range list {
+			agreed, there := agrees[o.Delivery.LeadsID]
+			switch {
+			case suppressed[o.Delivery.LeadsID]:
+				reasons[o.Touchpoint] = waypost.SkipSuppressed
+			case o.NeedsConsent && there && !agreed: // a lead that is gone is found to be so later
+				reasons[o.Touchpoint] = waypost.SkipConsent
+			}
+		}
+	}
+	return reasons, nil
+}
+
+// SkipUnwanted skips the openings that are unwanted at this moment, as OpenAttempts would,
+// and opens none, so that their messages are not rendered. The answer has the skipped ones
+// only; another opening can be unwanted a moment later.
+func (s *Store) SkipUnwanted(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+	defer wrap(&err, "skip unwanted touchpoints")
+	sendings = map[waypost.Touchpoint]waypost.Sending{}
+	// Without a lock first: usually there are none.
+	reasons, err := s.unwanted(ctx, s.r, firstOpenings(openings))
+	if err != nil || len(reasons) == 0 {
+		return sendings, err
+	}
+	err = s.writeRows(ctx, len(reasons), func(ctx context.Context, tx bun.Tx) error {
+		clear(sendings)
+		first := firstOpenings(openings)
+		maps.DeleteFunc(first, func(key waypost.Touchpoint, _ waypost.Opening) bool { return reasons[key] == "" })
+		stopped, err := s.heldOf(ctx, tx, first)
+		if err != nil {
+			return err
+		}
+		return s.skipUnwanted(ctx, tx, first, stopped, sendings)
+	})
+	return sendings, err
+}
+
+// skipUnwanted skips the openings that are unwanted, records that, and moves them from
+// openings to sendings.
+func (s *Store) skipUnwanted(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
+	reasons, err := s.unwanted(ctx, tx, openings)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(reasons, func(key waypost.Touchpoint, _ string) bool { return stopped[key] })
+	if len(reasons) == 0 {
+		return nil
+	}
+	// All of them at once, in the order of their keys.
+	deliveries, err := s.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
+	if err != nil {
+		return err
+	}
+	var fresh []deliveryRow
+	var skipped []*deliveryRow
+	var superseded []attemptRow
+	for key, reason := range reasons {
+		o, row := openings[key], deliveries[key]
+		switch {
+		case o.Skipped == nil && o.Round <= 1:
+			sendings[key] = waypost.Sending{Held: true}
+		case row == nil && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "":
+			made := newDeliveryRow(key, o.Scope, o.Delivery)
+			made.skip(reason)
+			fresh = append(fresh, made)
+		case row != nil && row.mayOpen(o):
+			if row.OpenAttempt > 0 {
+				superseded = append(superseded, s.interrupt(row)...)
+			}
+			row.skip(reason)
+			skipped = append(skipped, row)
+		}
+		// Another one is under way, or over: what opens it finds out.
+	}
+	inserted, err := s.insertDeliveries(ctx, tx, fresh)
+	if err != nil {
+		return err
+	}
+	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
+		return err
+	}
+	if err := s.updateDeliveries(ctx, tx, skipped); err != nil {
+		return err
+	}
+	for i := range fresh {
+		if inserted[fresh[i].touchpoint()] {
+			skipped = append(skipped, &fresh[i])
+		}
+	}
+	var progress []waypost.Progress
+	var rounds []roundKey
+	for _, row := range skipped {
+		key := row.touchpoint()
+		sending := row.sending(nil)
+		sending.Skipped = row.DeferredReason
+		sendings[key] = sending
+		if p := openings[key].SkippedFor(row.DeferredReason); p != nil {
+			progress = append(progress, *p)
+		}
+		if row.Round > 1 {
+			rounds = append(rounds, roundKey{row.EnrollmentID, row.Visit, row.Round})
+		}
+	}
+	for key := range sendings {
+		delete(openings, key)
+	}
+	now := stamp{s.time()}
+	err = cancelRound.run(ctx, s, tx, len(rounds), func(i int) []any { return []any{rounds[i].EnrollmentID, rounds[i].Visit, rounds[i].Round, now} }, nil)
+	if err != nil || len(progress) == 0 {
+		return err
+	}
+	return s.recordProgress(ctx, tx, progress)
+}
+
+// skip notes that the delivery is skipped for good.
+func (r *deliveryRow) skip(reason string) {
+	r.Status, r.DeferredReason = waypost.DeliveryCanceled, reason
+	r.DeferredSince, r.NextAttemptAt = stamp{}, stamp{}
+	r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
+}
