@@ -160,7 +160,7 @@ func (c *Counts) Trim() bool {
 			}
 		}
 		maps.DeleteFunc(n.SkippedFor, func(_ string, count int) bool { return count == 0 })
-		if len(n.Edges) == 0 && len(n.Arms) == 0 && len(n.SkippedFor) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
+		if len(n.Edges) == 0 && len(n.SkippedFor) == 0 && len(n.Arms) == 0 && n.Entered|n.Waiting|n.Running|n.Deferred|n.Delivered|n.Failed|n.Skipped == 0 {
 			delete(c.Nodes, id)
 		}
 	}

@@ -155,6 +155,34 @@ type enrollmentAnswer struct {
 	NodeID    *string        `json:"nodeId"`
 	CreatedAt string         `json:"createdAt"`
 	EndedAt   *string        `json:"endedAt"`
+
+	Conversion *conversionAnswer `json:"conversion"` // nil until it reached its goal
+}
+
+// conversionAnswer says that an enrollment reached its goal.
+type conversionAnswer struct {
+	At      string  `json:"at"`
+	EventID string  `json:"eventId"`
+	Value   float64 `json:"value"`
+}
+
+// answerEnrollments describes enrollments, with the conversions of those that have one.
+func (a *api) answerEnrollments(ctx context.Context, list ...waypost.Enrollment) ([]enrollmentAnswer, error) {
+	ids := make([]string, len(list))
+	for i, e := range list {
+		ids[i] = e.ID
+	}
+	reached, err := a.Enrollments.Conversions(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	answers := described(list, a.answerEnrollment)
+	for i, id := range ids {
+		if c, converted := reached[id]; converted {
+			answers[i].Conversion = &conversionAnswer{stamp(c.At), c.EventID, c.Worth.Float()}
+		}
+	}
+	return answers, nil
 }
 
 func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
@@ -171,15 +199,7 @@ func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
 // enrollmentDetail is an enrollment with everything that happened to it.
 type enrollmentDetail struct {
 	enrollmentAnswer
-	Conversion *conversionAnswer `json:"conversion"`
-	Timeline   []timelineEntry   `json:"timeline"`
-}
-
-// conversionAnswer says that an enrollment reached its goal.
-type conversionAnswer struct {
-	At      string  `json:"at"`
-	EventID string  `json:"eventId"`
-	Value   float64 `json:"value"`
+	Timeline []timelineEntry `json:"timeline"`
 }
 
 type timelineEntry struct {
@@ -200,15 +220,11 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := a.Enrollments.Conversions(ctx, []string{e.ID})
+	shown, err := a.answerEnrollments(ctx, e)
 	if err != nil {
 		return answer{}, err
 	}
-	detail := enrollmentDetail{enrollmentAnswer: a.answerEnrollment(e), Timeline: described(entries, answerTimelineEntry)}
-	if c, converted := reached[e.ID]; converted {
-		detail.Conversion = &conversionAnswer{stamp(c.At), c.EventID, c.Worth.Float()}
-	}
-	return resource(http.StatusOK, "", detail)
+	return resource(http.StatusOK, "", enrollmentDetail{shown[0], described(entries, answerTimelineEntry)})
 }
 
 func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
@@ -225,7 +241,11 @@ func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(list[enrollmentAnswer]{described(rows, a.answerEnrollment), r.cursor(next)})
+	shown, err := a.answerEnrollments(ctx, rows...)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(list[enrollmentAnswer]{shown, r.cursor(next)})
 }
 
 // enrollmentStatuses reads the filter status: one or several, separated by commas.

@@ -68,11 +68,11 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	hooks, err := a.webhooksOf(ctx, r, c)
+	winners, err := a.winners(ctx, c)
 	if err != nil {
 		return answer{}, err
 	}
-	winners, err := a.winners(ctx, c)
+	hooks, err := a.webhooksOf(ctx, r, c)
 	if err != nil {
 		return answer{}, err
 	}

@@ -70,28 +70,34 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
+	if rules.Goal != nil || rules.holdsOut(row.LeadsID, 0) {
+		tests, err := s.testLeads(ctx, s.r, sc, []int64{row.LeadsID})
+		if err != nil {
+			return waypost.Enrollment{}, err
+		}
+		row.Test = tests[row.LeadsID]
+		rules.settle(&row, 0)
+	}
+	enrolled, err := row.enrollment()
+	if err != nil {
+		return waypost.Enrollment{}, err
+	}
 	entry, err := s.newAudit(author, "enrollment.create", row.ID, nil, fields{"journeyId": e.JourneyID, "version": e.Version, "leadsId": e.LeadsID})
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && rules.Goal == nil && !rules.holdsOut(row.LeadsID, 0) {
+	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && row.GoalVersion == 0 && row.EndedAt.IsZero() {
 		done, err := s.enrollTogether(ctx, entering{row, entry}, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
 		}
 		if done {
-			return row.enrollment()
+			return enrolled, nil
 		}
 	}
-	var enrolled waypost.Enrollment
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row := row
+	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
-			return err
-		}
-		rules.apply(&row, 0)
-		if enrolled, err = row.enrollment(); err != nil {
 			return err
 		}
 		if row.Exits || row.GoalVersion > 0 { // see exits
@@ -113,7 +119,6 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		}
 		return s.keep(ctx, tx, enrolled)
 	})
-	return enrolled, err
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, whether

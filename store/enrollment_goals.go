@@ -71,9 +71,9 @@ func (r versionRules) goalVersion() int {
 	return r.version
 }
 
-// apply applies the rules to an enrollment that is about to be stored, and whose launch holds
-// out a share. Test leads are in no control group and reach no goal.
-func (r versionRules) apply(row *enrollmentRow, share float64) {
+// settle says of an enrollment that is to be made whether it is held out, as holdsOut does, and
+// whether it has a goal. Of a test lead neither is.
+func (r versionRules) settle(row *enrollmentRow, share float64) {
 	if row.Test {
 		return
 	}

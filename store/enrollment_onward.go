@@ -238,7 +238,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
 			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, Test: o.tests[e.LeadsID], CreatedAt: stamp{o.now},
 		}
-		o.rules.apply(&row, 0)
+		o.rules.settle(&row, 0)
 		rows = append(rows, row)
 		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID, HeldOut: row.heldOut()}
 	}

@@ -491,13 +491,16 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 	if err != nil {
 		return step, fmt.Errorf("note entries of the control group: %w", err)
 	}
-	rows := slices.Repeat([]enrollmentRow{made}, len(entered)-len(tests)) // those that count
+	rows := slices.Repeat([]enrollmentRow{made}, len(entered))
+	for i, m := range entered {
+		rows[i].Test = b.tests[m.LeadsID]
+	}
 	made.holdOut()
 	for _, m := range heldOut {
 		made.ID, made.LeadsID = m.EnrollmentID, m.LeadsID
 		rows = append(rows, made)
 	}
-	if out := rows[len(entered)-len(tests):]; len(out) > 0 {
+	if out := rows[len(entered):]; len(out) > 0 {
 		if _, err := tx.NewInsert().Model(&out).Exec(ctx); err != nil {
 			return step, fmt.Errorf("store the control group: %w", err)
 		}

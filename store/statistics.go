@@ -209,8 +209,8 @@ func (s *Store) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, lea
 	return tests, nil
 }
 
-// countEntered counts enrollments that were made at a time, some of them held out; not
-// those of test leads.
+// countEntered counts enrollments that were made at a time, some of them held out. Those of test
+// leads do not count.
 func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
 	t := tallies{}
 	for _, row := range rows {

@@ -241,6 +241,34 @@ var goalTests = []test{
 			}
 		}
 	}},
+	{"test leads", func(t *testing.T, f *fixture) {
+		// They are never held out, and nothing counts.
+		journey := f.defined(t, `{"name":"J","controlGroup":0.9,"goal":{"event":"buy"}}`)
+		var leads []int64
+		for len(leads) < 3 {
+			lead := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Ada", Test: true}, nil)).LeadsID
+			if waypost.HeldOut(journey, lead, 0.9) {
+				leads = append(leads, lead)
+			}
+		}
+		one := f.enter(t, journey, 1, leads[0])
+		must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
+		b := waypost.OnwardBatch{Scope: scope, JourneyID: journey, Into: journey, Version: 1, Items: []waypost.Onward{
+			{Touchpoint: waypost.Touchpoint{EnrollmentID: one.ID, Visit: 2}, LeadsID: leads[1]},
+		}}
+		must[map[waypost.Touchpoint]waypost.OnwardResult](t)(f.EnrollOnward(t.Context(), b))
+		f.run(t, f.launch(t, journey, leads...).ID, 10)
+		list, _, err := f.ListEnrollments(t.Context(), scope, waypost.EnrollmentFilter{JourneyID: journey}, waypost.Page{})
+		ok(t, err)
+		equal(t, "enrollments", len(list), 3)
+		f.take(t, journey, nil, list, 0)
+		for _, e := range list {
+			equal(t, "status", e.Status, waypost.EnrollmentPending)
+			f.buy(t, e.LeadsID, 3)
+		}
+		equal(t, "counted", len(f.statistics(t, journey)), 0)
+		equal(t, "conversions", len(must[map[string]waypost.Conversion](t)(f.Conversions(t.Context(), []string{one.ID}))), 0)
+	}},
 	{"arms", testArms},
 	{"winner", testWinner},
 	{"looks", testLooks},

@@ -527,8 +527,8 @@ CREATE TABLE enrollments (
   source TEXT COLLATE "C", -- the enrollment and the visit of an enroll node that it was made for
   depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
-  test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
   goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,

@@ -515,8 +515,8 @@ CREATE TABLE enrollments (
   source TEXT, -- the enrollment and the visit of an enroll node that it was made for
   depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
-  test INTEGER NOT NULL DEFAULT 0, -- of a test lead as it was made: no statistics count it
   goal_version INTEGER NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  test INTEGER NOT NULL DEFAULT 0, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT REFERENCES cohorts (id),
   claimed_at INTEGER, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
