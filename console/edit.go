@@ -241,6 +241,8 @@ func (p tryPage) Result(result string) string {
 		return p.t("try.case", "n", n)
 	case numbered && kind == "arm":
 		return p.t("try.arm", "n", n)
+	case numbered && kind == "event":
+		return p.t("try.event", "n", n)
 	}
 	return p.t("try.result." + result)
 }
