@@ -59,15 +59,15 @@ type EventImport struct {
 	Errors     []ImportError // of the first MaxLineErrors failed lines, by line
 }
 
-// Wait is an enrollment that waits for an event at a waitForEvent node, or at a
-// waitUntil node for a time that depends on the lead.
+// Wait is an enrollment that waits for an event at a waitForEvent node, at a waitUntil node
+// for a time that depends on the lead, or at a waitFor node for a condition.
 type Wait struct {
 	Touchpoint           // the enrollment, and its visit to the node
 	Scope      Scope     //
 	WorkflowID string    // gets the notice of an event
 	NodeID     string    //
 	Events     []string  // names of the events
-	Fields     []string  // of the lead, such as customFields.expiry, at a waitUntil, which has no Events
+	Fields     []string  // of the lead, such as customFields.expiry; at a waitForEvent none
 	LeadsID    int64     //
 	Since      time.Time // events count that were accepted at this time or later
 	// Until is when the wait is over; events accepted after it do not count.
@@ -75,6 +75,9 @@ type Wait struct {
 	// Expired closes the wait unless an event is left to be looked at.
 	Expired bool
 }
+
+// Anything is, as the one name of Events or Fields, every event, or every change of the lead.
+const Anything = "*"
 
 // WaitState is where a wait stands.
 type WaitState struct {

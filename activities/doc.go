@@ -6,6 +6,6 @@
 //
 //   - the parts, and the store that they need: activities.go
 //   - touchpoints, by package delivery: deliver.go, cancel.go
-//   - how enrollments go on: decide.go, look.go, await.go, follow.go, enroll.go, effect.go, move.go
+//   - how enrollments go on: decide.go, look.go, await.go, follow.go, watch.go, enroll.go, effect.go, move.go
 //   - launches and imports: audience.go, occurrence.go, imports.go
 package activities

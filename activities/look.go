@@ -16,8 +16,8 @@ const (
 	FoundPaused   = "paused"   // nothing is to be done until the workflow is woken
 	FoundWaiting  = "waiting"  // it goes on at Due
 	FoundOver     = "over"     // its delay is over
-	FoundMatched  = "matched"  // the event that it waits for has come
-	FoundTimedOut = "timedOut" // it has not come in time
+	FoundMatched  = "matched"  // the event that it waits for has come, or the condition is true
+	FoundTimedOut = "timedOut" // that has not happened in time
 	FoundChanged  = "changed"  // the lead has changed, and its waitUntil ends at Due, or has nothing to wait for
 	FoundFailed   = "failed"   // it cannot go on
 	FoundOrdered  = "ordered"  // it waits, and is to go on in another version: MoveBatch sees to that
@@ -41,8 +41,8 @@ type Finding struct {
 
 // LookBatch finds out from what is recorded how enrollments go on: whether they
 // were paused, canceled or exited, when their waits end, and whether the events have come
-// that they wait for. It registers waits for events, and for times that depend on the
-// lead, whose ends it takes from the leads as they are now. It writes the timeline
+// that they wait for. It registers waits for events, for conditions, and for times that
+// depend on the lead, whose ends it takes from the leads as they are now. It writes the timeline
 // entries that are not written yet. It returns a finding for each item, in their
 // order, and may run any number of times.
 func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding, error) {
@@ -58,7 +58,7 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 		return nil, err
 	}
 	findings := make([]Finding, len(b.Items))
-	var awaiting, following []int
+	var awaiting, following, watching []int
 	var canceled []waypost.Touchpoint
 	for i, item := range b.Items {
 		due := cmp.Or(item.Planned, item.Since)
@@ -78,6 +78,8 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 			}
 		case controls.Paused(item.EnrollmentID):
 			f.Outcome = FoundPaused
+		case n.Type == journey.WaitFor:
+			watching = append(watching, i)
 		case item.State.Phase == journey.PhaseAwait:
 			awaiting = append(awaiting, i)
 		case item.State.Phase == journey.PhaseWait && len(n.Followed()) > 0:
@@ -105,6 +107,9 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 		return nil, err
 	}
 	if err := a.follow(ctx, b, v, following, findings); err != nil {
+		return nil, err
+	}
+	if err := a.watch(ctx, b, v, watching, findings); err != nil {
 		return nil, err
 	}
 	return findings, a.ordered(ctx, b, findings)

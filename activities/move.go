@@ -100,7 +100,9 @@ func (a *Activities) addWaits(ctx context.Context, b delivery.Batch, from delive
 	var awaiting []delivery.Item
 	var which []int
 	for i, item := range b.Items {
-		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait {
+		n, _ := from.Node(item.State.Node)
+		// What a condition says is looked at anew in the other version.
+		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait && n.Type != journey.WaitFor {
 			awaiting, which = append(awaiting, item), append(which, i)
 		}
 	}

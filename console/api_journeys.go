@@ -45,24 +45,26 @@ type definition struct {
 
 // node is a node of a definition, with the members that the pages show.
 type node struct {
-	ID        string   `json:"id"`
-	Type      string   `json:"type"`
-	Label     string   `json:"label"`
-	Note      string   `json:"note"`
-	Webhook   string   `json:"webhook"`
-	For       string   `json:"for"`
-	Event     string   `json:"event"`
-	Timeout   string   `json:"timeout"`
-	Time      string   `json:"time"`
-	Weekdays  []string `json:"weekdays"`
-	Lead      string   `json:"lead"`
-	Offset    string   `json:"offset"`
-	Journey   string   `json:"journey"`
-	Otherwise string   `json:"otherwise"`
-	Next      string   `json:"next"`
-	OnFailure string   `json:"onFailure"`
-	OnTimeout string   `json:"onTimeout"`
-	OnMissed  string   `json:"onMissed"`
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	Label     string         `json:"label"`
+	Note      string         `json:"note"`
+	Webhook   string         `json:"webhook"`
+	For       string         `json:"for"`
+	Event     string         `json:"event"`
+	When      string         `json:"when"`
+	Set       map[string]any `json:"set"`
+	Timeout   string         `json:"timeout"`
+	Time      string         `json:"time"`
+	Weekdays  []string       `json:"weekdays"`
+	Lead      string         `json:"lead"`
+	Offset    string         `json:"offset"`
+	Journey   string         `json:"journey"`
+	Otherwise string         `json:"otherwise"`
+	Next      string         `json:"next"`
+	OnFailure string         `json:"onFailure"`
+	OnTimeout string         `json:"onTimeout"`
+	OnMissed  string         `json:"onMissed"`
 	Arms      []struct {
 		Weight int    `json:"weight"`
 		Next   string `json:"next"`

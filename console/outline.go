@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -234,8 +235,10 @@ func (o *outline) ways(n node) []way {
 	default:
 		other, key := n.OnFailure, "failed"
 		switch n.Type {
-		case "waitForEvent":
+		case "waitForEvent", "waitFor":
 			other, key = n.OnTimeout, "timeout"
+		case "updateLead", "emit":
+			key = "notDone"
 		case "waitUntil":
 			other, key = n.OnMissed, "missed"
 		}
@@ -308,6 +311,12 @@ func (o *outline) summary(n node) string {
 		return o.t("journey.does.branch", "n", strconv.Itoa(len(n.Cases)+1))
 	case "split":
 		return o.t("journey.does.split", "n", strconv.Itoa(len(n.Arms)))
+	case "waitFor":
+		return o.t("journey.does.waitFor", "when", n.When, "timeout", o.span(n.Timeout))
+	case "updateLead":
+		return strings.Join(slices.Sorted(maps.Keys(n.Set)), ", ")
+	case "emit":
+		return n.Event
 	case "enroll":
 		return o.t("journey.does.enroll", "journey", o.journeys.Of(n.Journey))
 	}

@@ -153,6 +153,8 @@ func (p tryPage) Result(result string) string {
 	switch {
 	case numbered && kind == "case":
 		return p.t("try.case", "n", n)
+	case numbered && kind == "event":
+		return p.t("try.event", "n", n)
 	case numbered && kind == "arm":
 		return p.t("try.arm", "n", n)
 	}

@@ -140,8 +140,8 @@ func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) e
 		switch n, ok := from.Node(node); {
 		case !ok:
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no such node", m.From)
-		case n.Type != journey.Delay && n.Type != journey.WaitUntil && n.Type != journey.WaitForEvent:
-			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a delay, a waitUntil or a waitForEvent", n.Type)
+		case !n.Holding():
+			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a delay, a waitUntil, a waitForEvent or a waitFor", n.Type)
 		}
 		if _, ok := to.Node(m.Nodes[node]); !ok {
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no node %q", m.To, clip(m.Nodes[node]))

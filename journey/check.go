@@ -124,6 +124,11 @@ func (c *checker) node(i int, path string) {
 		c.wait(n.For, path+".for")
 	case WaitForEvent:
 		c.event(i, path)
+	case WaitFor:
+		c.wait(n.Timeout, path+".timeout")
+		if c.room(path+".when", n.When) {
+			c.condition(n.When, c.d.conditions[i]()[0], path+".when")
+		}
 	case WaitUntil:
 		c.waitUntil(n, path)
 	case Branch:

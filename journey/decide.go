@@ -107,6 +107,20 @@ func (d *Definition) Matches(node, event string, f Facts) (which int, reason str
 	return -1, waypost.Clip(strings.Join(told, "; "), maxWhy)
 }
 
+// Holds tells whether the condition of a waitFor node is true now. reason says why, as
+// Decide does, such as "lead.customFields.plan == 'pro' → false".
+func (d *Definition) Holds(node string, f Facts) (yes bool, reason string) {
+	i, ok := d.index[node]
+	if !ok || d.body.Nodes[i].Type != WaitFor {
+		return false, errorPrefix + "not a wait for a condition"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
+	defer cancel()
+	c := d.conditions[i]()[0]
+	v := c.holds(ctx, conditionVariables(&f))
+	return v.yes, waypost.Clip(c.told(v, &f), maxWhy)
+}
+
 // Words for why a condition is false.
 const (
 	notBoolean  = "not true or false"

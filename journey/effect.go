@@ -155,8 +155,11 @@ func (r *renderer) value(v any) (any, error) {
 
 // words renders what a field of the lead that holds text is set to.
 func (r *renderer) words(v any) (any, error) {
-	if text, ok := v.(string); ok {
-		return r.text(text)
+	switch v := v.(type) {
+	case string:
+		return r.text(v)
+	case json.Number:
+		return v.String(), nil
 	}
 	return v, nil
 }

@@ -121,6 +121,14 @@ func FuzzParse(f *testing.F) {
 				f := facts()
 				f.Event = map[string]any{"amount": 250.0, "name": secret}
 				n, _ := d.Node(c.Node)
+				if n.Type == journey.WaitFor {
+					yes, reason := d.Holds(n.ID, facts())
+					if strings.Contains(reason, secret) {
+						t.Fatalf("%v, reason %q", yes, reason)
+					}
+					in = journey.Input{Kind: journey.InputElapsed, At: c.Until, Reason: reason}
+					break
+				}
 				which, reason := d.Matches(n.ID, n.Awaits()[int(choice)%len(n.Awaits())], f)
 				if strings.Contains(reason, secret) {
 					t.Fatalf("%v, reason %q", which, reason)
@@ -240,14 +248,14 @@ func FuzzStep(f *testing.F) {
 				}
 			}
 			if n, _ := d.Node(s.Node); in.Kind == journey.InputMatched {
-				takes = takes && in.Arm >= 0 && in.Arm < max(1, len(n.Events))
+				takes = takes && (n.Type == journey.WaitFor || in.Arm >= 0 && in.Arm < max(1, len(n.Events)))
 			}
 			if n, _ := d.Node(s.Node); in.Kind == journey.InputChanged {
 				takes = takes && n.Type == journey.WaitUntil
 			}
 			if in.Kind == journey.InputMoved {
 				n, ok := d.Node(in.Node)
-				waits := n.Type == journey.Delay || n.Type == journey.WaitUntil || n.Type == journey.WaitForEvent
+				waits := n.Holding()
 				takes = takes && ok && (in.Until.IsZero() || waits)
 			}
 			if ours && takes != (err == nil) {

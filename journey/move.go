@@ -15,8 +15,8 @@ import (
 // counts. A caller that has moved the end, because of a pause, sets Until itself.
 // Otherwise the enrollment enters the node anew. reason is for the timeline.
 //
-// It fails if the enrollment does not wait, in a delay, a waitUntil or for an
-// event, and if there is no such node.
+// It fails if the enrollment does not wait, for a time, an event or a condition, and if
+// there is no such node.
 func Moved(from, to *Definition, s State, node string, at time.Time, reason string) (Input, error) {
 	if s.EnrollmentStatus() != waypost.EnrollmentWaiting {
 		return Input{}, fmt.Errorf("move enrollment: it is %s, not waiting", s.EnrollmentStatus())
@@ -42,7 +42,7 @@ func sameWait(a, b Node) bool {
 		return false
 	}
 	switch a.Type {
-	case Delay, WaitForEvent:
+	case Delay, WaitForEvent, WaitFor:
 		before, err := a.wait()
 		after, err2 := b.wait()
 		return err == nil && err2 == nil && before == after

@@ -16,6 +16,7 @@ const (
 	Touchpoint   NodeType = "touchpoint"   // sends one message through a webhook
 	Delay        NodeType = "delay"        // waits for a length of time
 	WaitForEvent NodeType = "waitForEvent" // waits for an event of the lead, or until its time is over
+	WaitFor      NodeType = "waitFor"      // waits until a condition is true, or until its time is over
 	WaitUntil    NodeType = "waitUntil"    // waits for a time of day, or for a date of the lead
 	Branch       NodeType = "branch"       // takes the first case whose condition is true
 	Split        NodeType = "split"        // takes an arm by chance, for one lead always the same
@@ -26,7 +27,7 @@ const (
 )
 
 // nodeTypes is the list of the types in the order of the documentation.
-const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, branch, split, enroll, updateLead, emit, exit"
+const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, waitFor, branch, split, enroll, updateLead, emit, exit"
 
 // Node is one step of a journey. Which members it has depends on its type;
 // references to other nodes are empty where the journey ends.
@@ -43,9 +44,9 @@ type Node struct {
 	For string `json:"for,omitempty"` // delay: a duration as it was written
 
 	Event   string    `json:"event,omitempty"`   // waitForEvent, emit: the name of the event
-	When    string    `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event; empty takes every one
+	When    string    `json:"when,omitempty"`    // waitForEvent: a CEL condition on the event, empty takes every one; waitFor: one on the lead
 	Events  []Awaited `json:"events,omitempty"`  // waitForEvent: several, instead of Event, When and Next
-	Timeout string    `json:"timeout,omitempty"` // waitForEvent: how long, a duration as it was written
+	Timeout string    `json:"timeout,omitempty"` // waitForEvent, waitFor: how long, a duration as it was written
 	Since   string    `json:"since,omitempty"`   // waitForEvent: from when on events count, see SinceEnrollment
 
 	Time     string   `json:"time,omitempty"`     // waitUntil: HH:MM
@@ -65,9 +66,9 @@ type Node struct {
 	Cases     []Case `json:"cases,omitempty"`     // branch
 	Otherwise string `json:"otherwise,omitempty"` // branch: where no case is true
 
-	Next      string `json:"next,omitempty"`      // touchpoint, delay, waitUntil, waitForEvent, enroll, updateLead, emit
+	Next      string `json:"next,omitempty"`      // all types but branch, split and exit
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint, updateLead, emit: empty goes on with Next
-	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent: empty goes on with Next
+	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent, waitFor: empty goes on with Next
 	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty goes on with Next
 }
 
@@ -151,10 +152,17 @@ func (n Node) waits() bool {
 	return n.Type == Delay || n.Type == WaitForEvent || n.Type == WaitUntil && n.Lead == ""
 }
 
+// Holding tells whether enrollments can wait at the node, and so be moved from it to another
+// version.
+func (n Node) Holding() bool { return n.waits() || n.Type == WaitUntil || n.Type == WaitFor }
+
 // waitsOn tells whether an enrollment that goes on by an edge of the node has spent
 // time there. A lead that has no date to wait for has not: it takes OnMissed, or Next
 // where OnMissed is absent.
 func (n Node) waitsOn(member string) bool {
+	if n.Type == WaitFor { // its condition can be true at once
+		return member == "onTimeout"
+	}
 	return n.waits() || n.OnMissed != "" && member != "onMissed"
 }
 
@@ -165,7 +173,7 @@ func (n Node) wait() (time.Duration, error) {
 }
 
 // conditions lists the sources of the node's conditions: one for each case of a
-// branch, or for each event of a waitForEvent, "" for one that has none.
+// branch, or for each event of a waitForEvent, "" for one that has none; or of a waitFor.
 func (n Node) conditions() []string {
 	var out []string
 	for _, c := range n.Cases {
@@ -175,6 +183,9 @@ func (n Node) conditions() []string {
 		for _, a := range n.awaited() {
 			out = append(out, a.When)
 		}
+	}
+	if n.Type == WaitFor {
+		out = append(out, n.When)
 	}
 	return out
 }

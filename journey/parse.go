@@ -63,6 +63,7 @@ var nodeMembers = map[NodeType]string{
 	Touchpoint:   "webhook params next onFailure",
 	Delay:        "for next",
 	WaitForEvent: "event when events timeout since next onTimeout",
+	WaitFor:      "when timeout next onTimeout",
 	WaitUntil:    "time timezone weekdays lead offset next onMissed",
 	Branch:       "cases otherwise",
 	Split:        "arms winner",

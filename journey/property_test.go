@@ -30,7 +30,7 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["type"] = "exit"
 			continue
 		}
-		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "updateLead", "emit"}).Draw(t, "type"); kind {
+		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "updateLead", "emit", "waitFor"}).Draw(t, "type"); kind {
 		case "touchpoint":
 			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
 			n["params"] = map[string]any{
@@ -70,6 +70,11 @@ func validDefinition(t *rapid.T) *journey.Definition {
 			n["arms"] = arms
 		case "enroll":
 			n["type"], n["journey"], n["next"] = kind, "jrn_2", id(i+1)
+		case "waitFor":
+			n["type"], n["when"], n["timeout"], n["next"] = kind, "lead.gender == 1", "P7D", id(i+1)
+			if rapid.Bool().Draw(t, "has onTimeout") {
+				n["onTimeout"] = forward(i, "onTimeout")
+			}
 		case "updateLead", "emit":
 			n["type"], n["next"] = kind, id(i+1)
 			if kind == "emit" {

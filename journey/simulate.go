@@ -312,6 +312,9 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 	case CommandWait:
 		return s.until(c.Until, Input{Kind: InputElapsed}), nil
 	case CommandAwait:
+		if node.Type == WaitFor {
+			return s.watch(ctx, node, c.Until)
+		}
 		return s.await(ctx, node, c.Until)
 	}
 	return Input{}, fmt.Errorf("unknown command %q", c.Kind)
@@ -429,6 +432,30 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 		s.run.Limit = LimitSize
 	}
 	return params, err
+}
+
+// watch returns the input that ends a wait for a condition. It looks at once, when an event
+// comes, and when the time is over.
+func (s *simulation) watch(ctx context.Context, n Node, until time.Time) (Input, error) {
+	moments := []time.Time{s.now}
+	for _, e := range s.events {
+		if e.At.After(s.now) && e.At.Before(until) {
+			moments = append(moments, e.At)
+		}
+	}
+	reason := ""
+	for _, at := range append(moments, until) {
+		if err := ctx.Err(); err != nil {
+			return Input{}, err
+		}
+		facts := s.facts
+		facts.Now = at
+		var yes bool
+		if yes, reason = s.d.Holds(n.ID, facts); yes {
+			return s.until(at, Input{Kind: InputMatched, Reason: reason}), nil
+		}
+	}
+	return s.until(until, Input{Kind: InputElapsed, Reason: reason}), nil
 }
 
 // effect sets fields of the lead, or has an event come.

@@ -195,7 +195,7 @@ func TestSimulate(t *testing.T) {
 		},
 		{
 			name: "the first of several events", definition: string(read(t, "testdata/valid_nodes.json")),
-			options: journey.SimulateOptions{Events: []journey.SimulatedEvent{
+			options: journey.SimulateOptions{Period: 75 * 24 * hour, Events: []journey.SimulatedEvent{
 				{Name: "login", After: hour}, purchase(2*hour, 50), {Name: "login", After: 2*hour + time.Minute}, purchase(4*hour, 150),
 			}},
 			want: `
@@ -205,8 +205,20 @@ func TestSimulate(t *testing.T) {
 03-01 16:00 thanks delivered
 03-01 16:00 stage updated (customFields.old, customFields.stage, customFields.vip, customFields.visits, region, remark)
 03-01 16:00 tell emitted (event became.customer)
-03-01 16:00 end exited
-03-01 16:00 completed`,
+03-01 16:00 until timedOut 03-31 16:00 (lead.customFields.plan == "pro" → error: no such key)
+03-31 16:00 until timedOut 04-30 16:00 (lead.customFields.plan == "pro" → error: no such key)
+04-30 16:00 until
+05-15 12:00 waiting period`,
+		},
+		{
+			name: "a condition that becomes true", definition: single(`{"id":"n","type":"waitFor","when":"now > timestamp('2026-03-01T15:00:00Z')","timeout":"24h","next":"m"},{"id":"m","type":"waitFor","when":"lead.name != ''","timeout":"24h","next":"o"},
+				{"id":"o","type":"waitFor","when":"now > timestamp('2026-03-05T15:00:00Z')","timeout":"24h"}`),
+			options: journey.SimulateOptions{Events: []journey.SimulatedEvent{{Name: "a", After: hour}, {Name: "b", After: 5 * hour}}},
+			want: `
+03-01 12:00 n matched 03-01 17:00 (now > timestamp("2026-03-01T15:00:00Z") → true)
+03-01 17:00 m matched (lead.name != "" → true)
+03-01 17:00 o timedOut 03-02 17:00 (now > timestamp("2026-03-05T15:00:00Z") → false)
+03-02 17:00 completed`,
 		},
 		{
 			name: "sees what it has set and emitted",

@@ -14,7 +14,7 @@ const (
 	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
 	PhaseDecide Phase = "decide" // for the arm of a branch or a split, the instant of a waitUntil, an enroll, an updateLead or an emit
 	PhaseWait   Phase = "wait"   // for a time
-	PhaseAwait  Phase = "await"  // for an event, or for a time without one
+	PhaseAwait  Phase = "await"  // for an event or a condition, or for a time without it
 	PhaseDone   Phase = "done"
 )
 
@@ -68,8 +68,8 @@ const (
 	InputSkipped  InputKind = "skipped"  // a touchpoint is not sent
 	InputDecided  InputKind = "decided"  // a branch, waitUntil, split, enroll, updateLead or emit was decided
 	InputFailed   InputKind = "failed"   // an enrollment at a node that is decided cannot go on
-	InputElapsed  InputKind = "elapsed"  // the time of a wait, or of a wait for an event, is over
-	InputMatched  InputKind = "matched"  // the event that is waited for came
+	InputElapsed  InputKind = "elapsed"  // the time of a wait, also of one for an event or a condition, is over
+	InputMatched  InputKind = "matched"  // the event that is waited for came, or the condition is true
 	InputCanceled InputKind = "canceled" // people have canceled the enrollment; it may not have started
 	InputExited   InputKind = "exited"   // an exitOn event came; it may not have started
 	InputChanged  InputKind = "changed"  // the lead has changed, and with it the end of a waitUntil
@@ -91,7 +91,7 @@ type Input struct {
 	Until time.Time `json:"until,omitzero"`
 	Node  string    `json:"node,omitempty"` // of moved: where it goes on
 	// Reason is what the timeline says of it: of sent, skipped, deferred, decided,
-	// failed, changed, matched, exited, moved and an elapsed wait for an event. No personal data.
+	// failed, changed, matched, exited, moved and an elapsed wait for an event or a condition. No personal data.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -102,7 +102,9 @@ func (r *stepper) take(in Input) error {
 		return r.leave(n, waypost.WhatWaited, "", "waited", n.Next)
 	case expected{InputMatched, PhaseAwait, WaitForEvent}:
 		return r.matched(n, in)
-	case expected{InputElapsed, PhaseAwait, WaitForEvent}:
+	case expected{InputMatched, PhaseAwait, WaitFor}:
+		return r.leave(n, waypost.WhatMatched, in.Reason, "matched", n.Next)
+	case expected{InputElapsed, PhaseAwait, WaitForEvent}, expected{InputElapsed, PhaseAwait, WaitFor}:
 		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", cmp.Or(n.OnTimeout, n.Next))
 	}
 	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
@@ -116,7 +118,7 @@ func lacks(node string) error {
 // entering a node says nothing: a timeline always begins with one.
 func (r *stepper) begin(id, why string) error {
 	n, ok := r.d.Node(id)
-	if ok && n.Type != Delay && n.Type != WaitForEvent {
+	if ok && n.Type != Delay && n.Type != WaitForEvent && n.Type != WaitFor {
 		r.entry(n.ID, waypost.WhatEntered, "", why)
 	}
 	return r.enter(id, why)
@@ -180,7 +182,7 @@ func (r *stepper) moved(in Input) error {
 	if !ok {
 		return lacks(in.Node)
 	}
-	if n.Type != Delay && n.Type != WaitUntil && n.Type != WaitForEvent {
+	if !n.Holding() {
 		return fmt.Errorf("no wait can go on at node %q of type %s", n.ID, n.Type)
 	}
 	r.s.Node = n.ID
@@ -200,7 +202,7 @@ func (r *stepper) leave(n Node, what, reason, result, next string) error {
 	return r.enter(next, "")
 }
 
-// enter begins an execution of a node. The entry of a delay and of a waitForEvent says
+// enter begins an execution of a node. The entry of a delay, a waitForEvent and a waitFor says
 // why, if there is something to say.
 func (r *stepper) enter(id, why string) error {
 	n, ok := r.d.Node(id)
@@ -215,7 +217,7 @@ func (r *stepper) enter(id, why string) error {
 		r.s.Phase, command.Kind = PhaseSend, CommandSend
 	case Branch, WaitUntil, Split, Enroll, UpdateLead, Emit:
 		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
-	case Delay, WaitForEvent:
+	case Delay, WaitForEvent, WaitFor:
 		wait, err := n.wait()
 		if err != nil {
 			return fmt.Errorf("node %q: %w", n.ID, err)
@@ -240,8 +242,10 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	kind := CommandWait
 	r.s.Phase = PhaseWait
 	reason := "until " + until.UTC().Format(waypost.TimeFormat)
-	if n.Type == WaitForEvent {
+	if n.Type == WaitForEvent || n.Type == WaitFor {
 		r.s.Phase, kind = PhaseAwait, CommandAwait
+	}
+	if n.Type == WaitForEvent {
 		reason = "event " + waypost.Clip(strings.Join(n.Awaits(), " or "), maxWhy) + " " + reason
 	}
 	switch {

@@ -177,13 +177,16 @@ func TestStep(t *testing.T) {
 		},
 		{
 			name: "updated and emitted", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,
-			inputs: []journey.Input{start(), matched(""), sent(true, ""), enrolled(true, "why"), enrolled(true, "event became.customer")},
+			inputs: []journey.Input{start(), matched(""), sent(true, ""), enrolled(true, "why"), enrolled(true, "event became.customer"), timedOut("no"), matched("yes")},
 			want: []string{
 				"1 either entered > event purchase or refund until 2026-03-08T12:00:00.000Z", "-> await either 1 2026-03-08T12:00:00Z",
 				"2 either matched >thanks event purchase", "-> send thanks 2", "3 thanks sent >stage", "-> decide stage 3",
-				"4 stage updated >tell why", "-> decide tell 4", "5 tell emitted >end event became.customer", "6 end exited >",
+				"4 stage updated >tell why", "-> decide tell 4",
+				"5 tell emitted >until event became.customer", "6 until entered > until 2026-03-31T16:00:00.000Z", "-> await until 5 2026-03-31T16:00:00Z",
+				"7 until timedOut >until no", "8 until entered > until 2026-03-31T17:00:00.000Z", "-> await until 6 2026-03-31T17:00:00Z",
+				"9 until matched >end yes", "10 end exited >",
 			},
-			path: []journey.Visit{{"either", "event 1"}, {"thanks", "delivered"}, {"stage", "updated"}, {"tell", "emitted"}, {"end", "exited"}},
+			path: []journey.Visit{{"either", "event 1"}, {"thanks", "delivered"}, {"stage", "updated"}, {"tell", "emitted"}, {"until", "timedOut"}, {"until", "matched"}, {"end", "exited"}},
 		},
 		{
 			name: "not updated", definition: string(read(t, "testdata/valid_nodes.json")), status: waypost.EnrollmentCompleted,

@@ -36,7 +36,8 @@ func (r waitRow) touchpoint() waypost.Touchpoint {
 var insertWait = bulk{
 	table:   "waits",
 	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "events text", "leads_id bigint", "workflow_id text", "fields text"},
-	suffix:  "ON CONFLICT (enrollment_id, visit) DO NOTHING",
+	// One for a condition that a lost look has closed is open again.
+	suffix: "ON CONFLICT (enrollment_id, visit) DO UPDATE SET closed = FALSE WHERE waits.closed AND waits.fields = '" + waypost.Anything + "'",
 }
 
 var updateWait = bulk{
@@ -307,11 +308,6 @@ func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wa
 // leadChange is a lead before and after a change.
 type leadChange struct{ before, after *leadRow }
 
-// follows tells whether the change may be one that a wait depends on.
-func (c leadChange) follows() bool {
-	return text(c.before.Birthday) != text(c.after.Birthday) || text(c.before.CustomFields) != text(c.after.CustomFields)
-}
-
 // fields names what has changed that waits can depend on, as Wait.Fields does.
 func (c leadChange) fields() (map[string]bool, error) {
 	before, err := c.before.lead()
@@ -339,9 +335,7 @@ func (c leadChange) fields() (map[string]bool, error) {
 func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChange, bulk bool) error {
 	byLead := map[int64]leadChange{}
 	for _, c := range changes {
-		if c.follows() {
-			byLead[c.after.LeadsID] = c
-		}
+		byLead[c.after.LeadsID] = c
 	}
 	if len(byLead) == 0 {
 		return nil
@@ -358,6 +352,7 @@ func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChan
 		if err != nil {
 			return err
 		}
+		changed[waypost.Anything] = true
 		if slices.ContainsFunc(strings.Split(row.Fields, "\n"), func(field string) bool { return changed[field] }) {
 			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID})
 		}

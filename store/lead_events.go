@@ -183,6 +183,8 @@ func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bul
 		for _, name := range strings.Split(row.Events, "\n") {
 			if i, found := first[eventKind{row.LeadsID, name}]; found && (came < 0 || i < came) {
 				came = i
+			} else if name == waypost.Anything {
+				came = slices.IndexFunc(events, func(e eventRow) bool { return e.LeadsID == row.LeadsID })
 			}
 		}
 		if came >= 0 {

@@ -28,7 +28,7 @@ func TestSimulationAgrees(t *testing.T) {
 	t.Run("drawn", func(t *testing.T) {
 		for seed, one := range []struct {
 			journeys, members int
-		}{{13, 1}, {13, 1}, {8, 4}} {
+		}{{13, 1}, {13, 1}, {12, 4}} {
 			t.Run(fmt.Sprintf("%d of %d leads, seed %d", one.journeys, one.members, seed), func(t *testing.T) {
 				t.Parallel()
 				d := drawing{Rand: rand.New(rand.NewPCG(uint64(seed), 10)), cohort: one.members > 1, seen: map[string]int{}}
@@ -57,6 +57,7 @@ func TestSimulationAgrees(t *testing.T) {
 	for _, what := range []string{
 		"touchpoint delivered", "touchpoint failed", "touchpoint skipped", "delay waited", "waitUntil waited", "waitUntil skipped",
 		"waitForEvent matched", "waitForEvent event 1", "waitForEvent event 2", "waitForEvent timedOut", "branch case 1", "branch otherwise", "split arm 1", "split arm 2", "enroll enrolled",
+		"updateLead updated", "updateLead failed", "emit emitted", "emit failed", "waitFor matched", "waitFor timedOut", "cohort: updateLead updated", "cohort: emit emitted",
 		"exit exited", "deferred quietHours", "skipped frequencyCap", "completed", "exited", "entered again", "passed a node again",
 		"failed render", "delivered after a failure", "cohort: failed render",
 		"cohort: touchpoint failed", "cohort: deferred quietHours", "cohort: skipped frequencyCap", "cohort: completed", "cohort: exited",
@@ -94,11 +95,11 @@ func (d *drawing) definition() string {
 	for i := range count {
 		later := func() string { return fmt.Sprint("n", i+1+d.IntN(count-i)) }
 		n := map[string]any{"id": fmt.Sprint("n", i), "label": fmt.Sprint("Step ", i), "next": fmt.Sprint("n", i+1)}
-		types := []string{"touchpoint", "touchpoint", "touchpoint", "touchpoint", "waitUntil", "branch", "split", "enroll"}
+		types := []string{"touchpoint", "touchpoint", "touchpoint", "touchpoint", "waitUntil", "branch", "split", "enroll", "updateLead", "emit"}
 		if d.cohort {
 			types = append(types, "waitUntil")
 		} else {
-			types = append(types, "delay", "waitForEvent", "waitForEvent")
+			types = append(types, "delay", "waitForEvent", "waitForEvent", "waitFor")
 		}
 		n["type"] = pick(d, types...)
 		switch n["type"] {
@@ -142,6 +143,18 @@ func (d *drawing) definition() string {
 				delete(n, "when")
 				delete(n, "next")
 			}
+		case "waitFor":
+			n["when"], n["timeout"] = pick(d, "lead.customFields.score > 4", "lead.gender == 1", "lead.customFields.none > 1"), pick(d, "7h", "50h")
+			if d.IntN(2) == 0 {
+				n["onTimeout"] = later()
+			}
+		case "updateLead":
+			n["set"] = pick(d, map[string]any{"customFields.score": "{{ lead.customFields.score | plus: 1 }}", "remark": "{{ lead.name }}"}, map[string]any{"gender": "{{ lead.customFields.score }}"})
+			n["onFailure"] = later()
+		case "emit":
+			n["event"] = pick(d, "purchase", "login")
+			n["properties"] = map[string]any{"amount": pick(d, "{{ lead.customFields.score | times: 30 }}", "{{ 1 | divided_by: lead.customFields.none }}")}
+			n["onFailure"] = later()
 		case "split":
 			delete(n, "next")
 			n["arms"] = []any{map[string]any{"weight": 1, "next": fmt.Sprint("n", i+1)}, map[string]any{"weight": 2, "next": later()}, map[string]any{"weight": 1}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,84 @@ func TestFollow(t *testing.T) {
 				}
 				if tt.notices >= 0 && w.told != n*tt.notices {
 					t.Errorf("%d notices, want %d", w.told, n*tt.notices)
+				}
+			})
+		}
+	}
+}
+
+// A waitFor goes on when its condition is true: at once, when the lead changes, or when an
+// event comes that makes it look; and when its time is over.
+func TestWaitFor(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	for name, tt := range map[string]struct {
+		before  string // a patch
+		changes []change
+		event   time.Duration // when one comes
+		word    string
+		reason  string
+		at      time.Duration
+	}{
+		"true at once":         {before: `{"customFields":{"plan":"pro"}}`, word: "matched thanks", reason: "matched: lead.customFields.plan == \"pro\" → true", at: 0},
+		"by a change":          {before: `{"customFields":{"plan":"free"}}`, changes: []change{{2 * hour, `{"remark":"x"}`}, {3 * hour, `{"customFields":{"plan":"pro"}}`}}, word: "matched thanks", at: 3 * hour},
+		"an event has it look": {before: `{"customFields":{"plan":"free"}}`, event: 6 * hour, word: "matched thanks", at: 6 * hour},
+		"as its time is over":  {before: `{"customFields":{"plan":"free"}}`, word: "matched thanks", at: 24 * hour},
+		"never": {
+			before: `{"customFields":{"plan":"free"}}`, changes: []change{{20 * hour, `{"customFields":{"plan":"basic"}}`}}, word: "timedOut sorry",
+			reason: "timedOut: lead.customFields.plan == \"pro\" → false, now > lead.updatedAt + duration(\"5h\") → false", at: 24 * hour,
+		},
+		"while paused": {
+			before: `{"customFields":{"plan":"free"}}`, changes: []change{{hour, "pause"}, {2 * hour, `{"customFields":{"plan":"pro"}}`}, {4 * hour, "resume"}}, word: "matched thanks", at: 4 * hour,
+		},
+	} {
+		for _, n := range []int{1, 5} {
+			t.Run(fmt.Sprintf("%s, %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, nil)
+				v := w.publish(`{"name":"Waiting","start":"wait","nodes":[
+					{"id":"wait","type":"waitFor","when":"lead.customFields.plan == 'pro' || now > lead.updatedAt + duration('5h')","timeout":"24h","next":"thanks","onTimeout":"sorry"},
+					{"id":"thanks","type":"touchpoint","webhook":"WEBHOOK"},
+					{"id":"sorry","type":"touchpoint","webhook":"WEBHOOK"}]}`)
+				enrolled := w.enroll(v, n)
+				start := w.env.Now()
+				for _, e := range enrolled {
+					w.patched(e.LeadsID, tt.before)
+				}
+				for _, c := range tt.changes {
+					w.at(c.at, func(ctx context.Context) {
+						var err error
+						switch c.patch {
+						case "pause":
+							_, err = w.store.PauseJourney(ctx, scope, v.JourneyID)
+						case "resume":
+							_, err = w.store.ResumeJourney(ctx, scope, v.JourneyID, true)
+						default:
+							for _, e := range enrolled {
+								w.patched(e.LeadsID, c.patch)
+							}
+						}
+						must(t, err)
+					})
+				}
+				if tt.event > 0 {
+					for i, e := range enrolled {
+						w.at(tt.event, w.event(fmt.Sprint("e", i), e.LeadsID, 1))
+					}
+				}
+				w.run()
+				for _, e := range enrolled {
+					status, lines := w.timeline(e)
+					if status != waypost.EnrollmentCompleted || !slices.Contains(lines, "wait "+tt.word) {
+						t.Fatalf("%s by way of %q, want %q", status, lines, tt.word)
+					}
+					if reasons := w.reasons(e, "wait"); tt.reason != "" && reasons[len(reasons)-1] != tt.reason {
+						t.Errorf("the timeline says %q", reasons)
+					}
+					_, attempts := w.delivery(e, strings.Fields(tt.word)[1])
+					if late := attempts[0].At.Sub(start) - tt.at; late < 0 || late > 2*time.Minute {
+						t.Errorf("it went on %s after the start, want %s", attempts[0].At.Sub(start), tt.at)
+					}
 				}
 			})
 		}

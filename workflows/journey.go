@@ -180,6 +180,9 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 		what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
 	case journey.PhaseAwait:
 		what = m.State.Node + ": event"
+		if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitFor {
+			what = m.State.Node + ": condition"
+		}
 	}
 	c.wakeAt(ctx, m.Due, what)
 }

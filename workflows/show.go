@@ -180,7 +180,7 @@ func (m *Member) waits() string {
 	case m.State.Phase == journey.PhaseWait:
 		return "waits until " + m.Due.UTC().Format(time.RFC3339)
 	case m.State.Phase == journey.PhaseAwait:
-		return "waits for an event until " + m.Due.UTC().Format(time.RFC3339)
+		return "waits for an event or a condition until " + m.Due.UTC().Format(time.RFC3339)
 	}
 	return m.Turn.waits()
 }

@@ -146,7 +146,7 @@ func (c *cli) journeysMigrate() *cobra.Command {
 	var dryRun, yes bool
 	cmd := &cobra.Command{
 		Use: "migrate ID --from N --to N --map NODE=NODE", Short: "Move enrollments that wait to another version",
-		Long: `Moves enrollments of one version of a journey that wait, in a delay, a waitUntil or a waitForEvent,
+		Long: `Moves enrollments of one version of a journey that wait, in a delay, a waitUntil, a waitForEvent or a waitFor,
 to another version. --map says on which node they wait, and where they go on: --map wait=reminder.
 Who waits on other nodes stays, and so does who is not waiting.
 

@@ -166,3 +166,87 @@ func TestEnrollKilled(t *testing.T) {
 		}
 	}
 }
+
+// A journey that waits for one of several events, sets fields, emits events and waits for a
+// condition, on waypost-dev that is killed twice meanwhile: each field is set once and each
+// event stored once, and the histories replay and hold no personal data.
+func TestHistoriesOfEffects(t *testing.T) {
+	t.Parallel()
+	const keys = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	r := harness.NewReceiver(t, func(waypost.Message, int) harness.Answer { return harness.Answer{Status: http.StatusOK} })
+	dir := filepath.Join(t.TempDir(), "data")
+	options := []string{"WAYPOST_ENCRYPTION_KEYS=" + keys, harness.HistoryEvents + "=25"}
+	p := harness.StartProcess(t, dir, []string{"--no-demo"}, options...)
+	journeyID := p.Publish(t, r.URL, `{"name":"Effects","start":"either","nodes":[
+		{"id":"either","type":"waitForEvent","timeout":"1h","onTimeout":"end","events":[{"event":"left","next":"end"},{"event":"came","when":"event.n > 0","next":"count"}]},
+		{"id":"count","type":"updateLead","set":{"customFields.visits":"{{ lead.customFields.visits | default: 0 | plus: 1 }}"},"next":"tell","onFailure":"end"},
+		{"id":"tell","type":"emit","event":"counted","properties":{"visits":"{{ lead.customFields.visits }}"},"next":"until"},
+		{"id":"until","type":"waitFor","when":"lead.customFields.plan == 'pro'","timeout":"1h","next":"thanks"},
+		{"id":"thanks","type":"touchpoint","webhook":%q},
+		{"id":"end","type":"exit"}]}`)
+	const leads = 60
+	ids := makeLeads(t, p, leads)
+	var single struct{ EnrollmentID string }
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[0]}, &single)
+	var l struct{ LaunchID, Status string }
+	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids[1:]}}, &l)
+	counted := func() (n int) {
+		var page struct{ Items []struct{ LeadsID int64 } }
+		p.Do(t, http.MethodGet, "/v1/events?name=counted&limit=500", nil, &page)
+		return len(page.Items)
+	}
+	for _, half := range [][]int64{ids[:leads/2], ids[leads/2:]} {
+		before := counted()
+		harness.Parallel(len(half), func(i int) {
+			p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint("came-", half[i]), "name": "came", "leadsId": half[i], "properties": map[string]any{"n": 1}}, nil)
+		})
+		harness.Eventually(t, launchTime, func() (bool, string) { return counted() > before, "no event was emitted" })
+		p.Kill9(t)
+		p = harness.StartProcess(t, dir, []string{"--no-demo"}, options...)
+	}
+	harness.Eventually(t, launchTime, func() (bool, string) {
+		n := counted()
+		return n == leads, fmt.Sprintf("%d of %d events were emitted", n, leads)
+	})
+	harness.Parallel(leads, func(i int) {
+		p.Do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", ids[i]), map[string]any{"businessParam": map[string]any{"customFields": map[string]any{"plan": "pro"}}}, nil)
+	})
+	e := p.AwaitEnd(t, single.EnrollmentID, launchTime)
+	var what []string
+	for _, entry := range e.Timeline {
+		what = append(what, entry.NodeID+" "+entry.What)
+	}
+	if got := strings.Join(what, ", "); got != "either entered, either matched, count updated, tell emitted, until entered, until matched, thanks sent, thanks exited" {
+		t.Errorf("the timeline says %s", got)
+	}
+	awaitLaunch(t, p, l.LaunchID, launchTime)
+	for _, id := range ids {
+		var lead struct{ CustomFields map[string]any }
+		p.Do(t, http.MethodGet, fmt.Sprint("/v1/leads/", id), nil, &lead)
+		if lead.CustomFields["visits"] != 1.0 {
+			t.Errorf("lead %d has %v", id, lead.CustomFields)
+		}
+	}
+	if n := counted(); n != leads {
+		t.Errorf("%d events were emitted, of %d leads", n, leads)
+	}
+	for _, d := range r.Disagreements(p.Records(t, journeyID)) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+
+	temporal := dialWith(t, p, keys)
+	ring := ringOf(t, keys)
+	for _, run := range listed(t, temporal, fmt.Sprintf("WaypostJourney=%q", journeyID)) {
+		id := run.Execution.WorkflowId
+		h := readRun(t, temporal, ring, id, run.Execution.RunId)
+		replay(t, h)
+		impersonal(t, h)
+		switch id {
+		case single.EnrollmentID:
+			keepHistory(t, "single-effects", h)
+		case l.LaunchID:
+		default:
+			keepHistory(t, "cohort-effects", h)
+		}
+	}
+}

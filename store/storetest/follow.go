@@ -70,6 +70,29 @@ var followTests = []test{
 			equal(t, "another scope", len(must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), sc, []waypost.Wait{w}))), 0)
 		}
 	}},
+	{"every event and every change", func(t *testing.T, f *fixture) {
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, waypost.Anything)
+		w.Fields = []string{waypost.Anything}
+		follow := func() { must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w})) }
+		follow()
+		told := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, setRemark))
+		equal(t, "a field", f.notices(t), told)
+		f.doImport(t, waypost.ImportUpdate, fmt.Sprintf(`{"leadsId":%d,"company":"Acme"}`, w.LeadsID))
+		equal(t, "imported", f.notices(t), told)
+		f.accept(t, w.LeadsID, "e1", "any")
+		equal(t, "an event", f.notices(t), []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0], EventID: "e1"}})
+		f.accept(t, f.lead(t), "e2", "any")
+		equal(t, "another lead's", len(f.notices(t)), 0)
+		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, Close: true}}))
+		f.accept(t, w.LeadsID, "e3", "any")
+		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, setRemark))
+		equal(t, "closed", len(f.notices(t)), 0)
+		follow() // the look that has closed it was lost
+		f.accept(t, w.LeadsID, "e4", "any")
+		equal(t, "open again", len(f.notices(t)), 1)
+	}},
 	// A change at the moment when a wait begins is seen, or told of.
 	{"a change at the same time", func(t *testing.T, f *fixture) {
 		const rounds = 100

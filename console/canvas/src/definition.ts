@@ -1,7 +1,7 @@
 // What a definition is made of: the members of JourneyDraft in gateway/openapi.yaml. A draft
 // can lack any of them, so everything but a node's type is optional here.
 
-export const nodeTypes = ["touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "exit"] as const;
+export const nodeTypes = ["touchpoint", "delay", "waitUntil", "waitForEvent", "waitFor", "branch", "split", "enroll", "updateLead", "emit", "exit"] as const;
 export type NodeType = (typeof nodeTypes)[number];
 
 export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
@@ -12,8 +12,15 @@ export const maxCases = 50;
 export const maxArms = 20;
 export const maxExitEvents = 20;
 export const maxTags = 20;
+export const maxAwaited = 20;
 
 export interface Case {
+  when?: string | null;
+  next?: string | null;
+}
+
+export interface Awaited {
+  event?: string | null;
   when?: string | null;
   next?: string | null;
 }
@@ -24,7 +31,7 @@ export interface Arm {
 }
 
 // A number of a param is kept as it is written, if the browser can: see parseJSON.
-export type Param = string | number | object;
+export type Param = string | number | boolean | object | null;
 
 export interface Node {
   id: string;
@@ -36,6 +43,9 @@ export interface Node {
   for?: string | null;
   event?: string | null;
   when?: string | null;
+  events?: Awaited[] | null;
+  set?: Record<string, Param> | null;
+  properties?: Record<string, Param> | null;
   timeout?: string | null;
   since?: string | null;
   time?: string | null;
@@ -65,17 +75,17 @@ export interface Definition {
   nodes: Node[];
 }
 
-export type SlotKind = "next" | "case" | "otherwise" | "arm" | "onFailure" | "onTimeout" | "onMissed";
+export type SlotKind = "next" | "event" | "case" | "otherwise" | "arm" | "onFailure" | "onTimeout" | "onMissed";
 
 // A Slot is a place of a node where the id of another node can stand: one way to go on.
 export interface Slot {
   kind: SlotKind;
-  index: number; // of the case or arm, else 0
+  index: number; // of the event, case or arm, else 0
   target: string; // "" ends the journey
 }
 
 // slotKey names a slot within its node.
-export const slotKey = (s: Slot): string => (s.kind === "case" || s.kind === "arm" ? `${s.kind}.${s.index}` : s.kind);
+export const slotKey = (s: Slot): string => (s.kind === "event" || s.kind === "case" || s.kind === "arm" ? `${s.kind}.${s.index}` : s.kind);
 
 // slots lists the ways on from a node, in the order of the definition. onFailure, onTimeout and
 // onMissed are ways only where they are set: without them the lead goes on with next.
@@ -84,8 +94,12 @@ export function slots(n: Node): Slot[] {
   const set = (kind: SlotKind, target?: string | null): Slot[] => (target ? [one(kind, target)] : []);
   switch (n.type) {
     case "touchpoint":
+    case "updateLead":
+    case "emit":
       return [one("next", n.next), ...set("onFailure", n.onFailure)];
     case "waitForEvent":
+    case "waitFor":
+      if (n.events?.length) return [...n.events.map((e, index): Slot => ({ kind: "event", index, target: e.next ?? "" })), one("onTimeout", n.onTimeout)];
       return [one("next", n.next), ...set("onTimeout", n.onTimeout)];
     case "waitUntil":
       return [one("next", n.next), ...set("onMissed", n.onMissed)];
@@ -108,6 +122,8 @@ export function slots(n: Node): Slot[] {
 export function withSlot(n: Node, s: Pick<Slot, "kind" | "index">, target: string): Node {
   const next = target || undefined;
   switch (s.kind) {
+    case "event":
+      return { ...n, events: (n.events ?? []).map((e, i) => (i === s.index ? tidy({ ...e, next }) : e)) };
     case "case":
       return { ...n, cases: (n.cases ?? []).map((c, i) => (i === s.index ? tidy({ ...c, next }) : c)) };
     case "arm":

@@ -16,7 +16,10 @@ export function fresh(type: NodeType, id: string, next: string): Node {
     case "waitUntil":
       return tidy({ id, type, time: "09:00", next: to });
     case "waitForEvent":
+    case "waitFor":
       return tidy({ id, type, timeout: "P7D", next: to });
+    case "updateLead":
+      return tidy({ id, type, set: {}, next: to });
     case "branch":
       return tidy({ id, type, cases: [tidy({ when: "", next: to })], otherwise: to });
     case "split":
@@ -96,8 +99,9 @@ const bridged = (n: Node, target: string): string => (target === n.id ? "" : tar
 // it has, those that are not set, and a new case or arm.
 export function ways(n: Node): Slot[] {
   const has = slots(n);
-  const optional = { touchpoint: "onFailure", waitForEvent: "onTimeout", waitUntil: "onMissed" }[n.type as string] as Slot["kind"] | undefined;
+  const optional = { touchpoint: "onFailure", updateLead: "onFailure", emit: "onFailure", waitForEvent: "onTimeout", waitFor: "onTimeout", waitUntil: "onMissed" }[n.type as string] as Slot["kind"] | undefined;
   if (optional && !has.some((s) => s.kind === optional) && (n.type !== "waitUntil" || n.lead)) has.push({ kind: optional, index: 0, target: "" });
+  if (n.events?.length) has.push({ kind: "event", index: n.events.length, target: "" });
   if (n.type === "branch") has.push({ kind: "case", index: n.cases?.length ?? 0, target: "" });
   if (n.type === "split") has.push({ kind: "arm", index: n.arms?.length ?? 0, target: "" });
   return has;
@@ -107,6 +111,7 @@ export function ways(n: Node): Slot[] {
 export function connect(d: Definition, source: string, slot: Pick<Slot, "kind" | "index">, target: string): Definition {
   const grown = d.nodes.map((n) => {
     if (n.id !== source) return n;
+    if (slot.kind === "event" && slot.index === (n.events?.length ?? 0)) return { ...n, events: [...(n.events ?? []), {}] };
     if (slot.kind === "case" && slot.index === (n.cases?.length ?? 0)) return { ...n, cases: [...(n.cases ?? []), {}] };
     if (slot.kind === "arm" && slot.index === (n.arms?.length ?? 0)) return { ...n, arms: [...(n.arms ?? []), { weight: 50 }] };
     return n;
@@ -196,17 +201,20 @@ export function quick(d: Definition, say: (what: "required" | "badDuration" | "u
   const reached = reachable(d);
   d.nodes.forEach((n, i) => {
     const at = (member: string): string => `nodes[${i}]${member && "."}${member}`;
-    const need = (member: "webhook" | "event" | "journey" | "for" | "timeout", value?: string | null): void => {
+    const need = (member: "webhook" | "event" | "when" | "set" | "journey" | "for" | "timeout", value?: string | null): void => {
       if (!value) out.push({ target: at(member), message: say("required", member) });
       else if ((member === "for" || member === "timeout") && parseDuration(value) === undefined) out.push({ target: at(member), message: say("badDuration", member) });
     };
     if (n.type === "touchpoint") need("webhook", n.webhook);
     if (n.type === "delay") need("for", n.for);
     if (n.type === "enroll") need("journey", n.journey);
-    if (n.type === "waitForEvent") {
-      need("event", n.event);
-      need("timeout", n.timeout);
-    }
+    if (n.type === "updateLead") need("set", Object.keys(n.set ?? {})[0]);
+    if (n.type === "emit" || (n.type === "waitForEvent" && !n.events?.length)) need("event", n.event);
+    n.events?.forEach((e, j) => {
+      if (n.type === "waitForEvent" && !e.event) out.push({ target: at(`events[${j}].event`), message: say("required", "event") });
+    });
+    if (n.type === "waitFor") need("when", n.when);
+    if (n.type === "waitForEvent" || n.type === "waitFor") need("timeout", n.timeout);
     n.cases?.forEach((c, j) => {
       if (n.type === "branch" && !c.when) out.push({ target: at(`cases[${j}].when`), message: say("required", "when") });
     });

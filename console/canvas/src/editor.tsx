@@ -399,6 +399,7 @@ const typing = (e: Element | null): boolean => !!e?.closest("input, textarea, se
 
 function wayName(n: Node, s: Slot, words: Words): string {
   const t = words.texts;
+  if (s.kind === "event" && s.index >= (n.events?.length ?? 0)) return t.newEvent;
   if (s.kind === "case" && s.index >= (n.cases?.length ?? 0)) return t.newCase;
   if (s.kind === "arm" && s.index >= (n.arms?.length ?? 0)) return t.newArm;
   return slotLabel(n, s, words) || (s.kind === "next" ? t.next : s.kind);

@@ -5,12 +5,12 @@ import { type ReactNode, createContext, use, useEffect, useId, useState } from "
 import { Code } from "./codefield.tsx";
 import type { Language } from "./complete.ts";
 import { useShared } from "./context.ts";
-import { type Definition, type Node, type Param, type Slot, maxArms, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
+import { type Definition, type Node, type Param, type Slot, maxArms, maxAwaited, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { Icon } from "./icons.tsx";
 import type { Options } from "./load.ts";
 import { PanelHead, Problems } from "./panel.tsx";
-import { paramOf, paramText } from "./param.ts";
+import { paramOf, paramText, valueOf } from "./param.ts";
 import { fill } from "./texts.ts";
 import { armShare, dayName, title } from "./words.ts";
 
@@ -129,18 +129,77 @@ function Fields(props: FormProps) {
           {node.lead && <Way {...props} kind="onMissed" name={t.onMissedField} optional />}
         </>
       );
-    case "waitForEvent":
+    case "waitForEvent": {
+      const events = node.events ?? [];
+      const several = events.length > 0;
+      const put = (next: typeof events, field: string): void => change({ ...node, events: next }, field);
+      // From one event to several and back, with the first of them kept.
+      const turn = (): void => {
+        const { event, when, next, events: _, ...rest } = node;
+        change(several ? tidy({ ...rest, ...events[0] }) : { ...rest, events: [tidy({ event, when, next }), {}] }, "");
+      };
       return (
         <>
-          <Text name={t.event} {...text("event")} list={options.events} />
-          <Text name={t.when} {...text("when")} placeholder={t.whenHint} language="cel" target="when" event={node.event ?? ""} />
+          <label className="wp-check">
+            <input type="checkbox" checked={several} onChange={turn} />
+            <span>{t.several}</span>
+          </label>
+          {several ? (
+            <fieldset className="wp-list">
+              <legend>{t.events}</legend>
+              {events.map((e, i) => (
+                <div className="wp-list-item" key={i}>
+                  <Text name={`${i + 1}`} label={`${t.event} ${i + 1}`} value={e.event ?? ""} onChange={(v) => put(events.map((x, j) => (j === i ? tidy({ ...x, event: v }) : x)), `event ${i}`)} list={options.events} />
+                  <Text name={t.when} value={e.when ?? ""} onChange={(v) => put(events.map((x, j) => (j === i ? tidy({ ...x, when: v }) : x)), `event when ${i}`)} placeholder={t.whenHint} language="cel" target={`events[${i}].when`} event={e.event ?? ""} />
+                  <div className="wp-row">
+                    <Way {...props} kind="event" index={i} name={t.goesTo} inline />
+                    <Tool icon="up" name={t.up} disabled={i === 0} act={() => put(events.map((x, j) => (j === i - 1 ? events[i]! : j === i ? events[i - 1]! : x)), "")} />
+                    <Tool icon="trash" name={t.remove} disabled={events.length === 1} act={() => put(events.filter((_, j) => j !== i), "")} />
+                  </div>
+                </div>
+              ))}
+              <Add name={t.addEvent} act={() => put([...events, {}], "")} disabled={events.length >= maxAwaited} />
+            </fieldset>
+          ) : (
+            <>
+              <Text name={t.event} {...text("event")} list={options.events} />
+              <Text name={t.when} {...text("when")} placeholder={t.whenHint} language="cel" target="when" event={node.event ?? ""} />
+            </>
+          )}
           <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
           <label className="wp-check">
             <input type="checkbox" checked={node.since === "enrollment"} onChange={(e) => set("since", e.target.checked ? "enrollment" : undefined)} />
             <span>{t.since}</span>
           </label>
+          {!several && <Way {...props} kind="next" name={t.next} />}
+          <Way {...props} kind="onTimeout" name={t.onTimeoutField} optional={!several} />
+        </>
+      );
+    }
+    case "waitFor":
+      return (
+        <>
+          <Text name={t.when} {...text("when")} placeholder={t.caseHint} language="cel" target="when" />
+          <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
           <Way {...props} kind="next" name={t.next} />
-          <Way {...props} kind="onTimeout" name={t.onTimeoutField} optional />
+          <Way {...props} kind="onTimeout" name={t.onNotTrueField} optional />
+        </>
+      );
+    case "updateLead":
+      return (
+        <>
+          <Params member="set" params={node.set ?? {}} change={(p) => set("set", p)} key={node.id} title={t.fields} name={t.field} add={t.addField} list={options.fields.map((f) => `customFields.${f}`)} typed />
+          <Way {...props} kind="next" name={t.next} />
+          <Way {...props} kind="onFailure" name={t.onNotDoneField} optional />
+        </>
+      );
+    case "emit":
+      return (
+        <>
+          <Text name={t.event} {...text("event")} list={options.events} />
+          <Params member="properties" params={node.properties ?? {}} change={(p) => set("properties", Object.keys(p).length ? p : undefined)} key={node.id} title={t.properties} add={t.addProperty} typed />
+          <Way {...props} kind="next" name={t.next} />
+          <Way {...props} kind="onFailure" name={t.onNotDoneField} optional />
         </>
       );
     case "branch": {
@@ -311,8 +370,20 @@ function Way({ definition, node, change, kind, index = 0, name, optional = false
   );
 }
 
-function Params({ params, change }: { params: Record<string, Param>; change: (params: Record<string, Param>) => void }) {
+interface ParamsProps {
+  params: Record<string, Param>;
+  change: (params: Record<string, Param>) => void;
+  member?: string; // of the node
+  title?: string;
+  name?: string; // what stands where a name is missing
+  add?: string;
+  list?: readonly string[]; // names to choose from
+  typed?: boolean; // what looks like a number is one
+}
+
+function Params({ params, change, member = "params", title, name: hint, add, list, typed }: ParamsProps) {
   const { texts } = useShared().words;
+  const id = useId();
   const [rows, setRows] = useState<[string, Param][]>(() => Object.entries(params));
   // Rows without a name, or with one that stands above, are not stored yet.
   const stored = (r: [string, Param][]): Record<string, Param> => Object.fromEntries(r.filter(([name], i) => name && r.findIndex(([n]) => n === name) === i));
@@ -326,15 +397,22 @@ function Params({ params, change }: { params: Record<string, Param>; change: (pa
   };
   return (
     <fieldset className="wp-list">
-      <legend>{texts.params}</legend>
+      <legend>{title ?? texts.params}</legend>
+      {list && (
+        <datalist id={`${id}-list`}>
+          {list.map((v) => (
+            <option key={v} value={v} />
+          ))}
+        </datalist>
+      )}
       {rows.map(([name, value], i) => (
         <div className="wp-param" key={i}>
-          <input aria-label={texts.paramName} placeholder={texts.paramName} value={name} maxLength={64} className="is-code" spellCheck={false} onChange={(e) => put(rows.map((r, j) => (j === i ? [e.target.value, r[1]] : r)))} />
+          <input aria-label={texts.paramName} placeholder={hint ?? texts.paramName} value={name} maxLength={typed ? 77 : 64} list={list ? `${id}-list` : undefined} className="is-code" spellCheck={false} onChange={(e) => put(rows.map((r, j) => (j === i ? [e.target.value, r[1]] : r)))} />
           <Tool icon="trash" name={texts.remove} act={() => put(rows.filter((_, j) => j !== i))} />
-          <Text label={`${name}: ${texts.paramValue}`} placeholder={texts.paramValue} value={paramText(value)} language="liquid" target={`params.${name}`} onChange={(v) => put(rows.map((r, j) => (j === i ? [r[0], paramOf(v, value)] : r)))} />
+          <Text label={`${name}: ${texts.paramValue}`} placeholder={texts.paramValue} value={paramText(value)} language="liquid" target={`${member}.${name}`} onChange={(v) => put(rows.map((r, j) => (j === i ? [r[0], typed ? valueOf(v) : paramOf(v, value)] : r)))} />
         </div>
       ))}
-      <Add name={texts.addParam} act={() => setRows([...rows, ["", ""]])} disabled={rows.length >= 64} />
+      <Add name={add ?? texts.addParam} act={() => setRows([...rows, ["", ""]])} disabled={rows.length >= 64} />
     </fieldset>
   );
 }

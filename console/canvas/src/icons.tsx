@@ -17,6 +17,19 @@ const paths: Record<string, ReactNode> = {
     </>
   ),
   waitForEvent: <path d="M13 2.5 4.5 13.2a.6.6 0 0 0 .5 1h6l-1 7.3 8.5-10.7a.6.6 0 0 0-.5-1h-6z" />,
+  waitFor: (
+    <>
+      <circle cx="12" cy="12" r="8.8" />
+      <path d="m8 12.3 2.8 2.7L16 9.5" />
+    </>
+  ),
+  updateLead: (
+    <>
+      <circle cx="9" cy="7.5" r="3.6" />
+      <path d="M2.8 19.5a6.4 6.4 0 0 1 8.7-5.9M13 20.5l.7-3 5.2-5.2 2.3 2.3-5.2 5.2z" />
+    </>
+  ),
+  emit: <path d="M12 12v.1M8 16a5.8 5.8 0 0 1 0-8M16 8a5.8 5.8 0 0 1 0 8M5 19a10 10 0 0 1 0-14M19 5a10 10 0 0 1 0 14" />,
   branch: (
     <>
       <path d="M6 4v16M6 12h6a5 5 0 0 0 5-5" />

@@ -31,10 +31,19 @@ export function summary(n: Node, w: Words): string {
     case "waitUntil":
       return untilInWords(n, w);
     case "waitForEvent": {
-      if (!n.event) return t.sumNone;
-      const wait = fill(t.sumEvent, { event: n.event, timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
+      const names = [...new Set((n.events?.length ? n.events : [n]).map((e) => e.event).filter(Boolean))];
+      if (!names.length) return t.sumNone;
+      const wait = fill(t.sumEvent, { event: names.join(" / "), timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
       return n.when ? `${wait} · ${n.when}` : wait;
     }
+    case "waitFor":
+      return n.when ? fill(t.sumWaitFor, { when: n.when, timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" }) : t.sumNone;
+    case "updateLead": {
+      const fields = Object.keys(n.set ?? {}).map((f) => f.replace(/^customFields\./, ""));
+      return fields.length ? fill(t.sumUpdate, { fields: fields.join(", ") }) : t.sumNone;
+    }
+    case "emit":
+      return n.event ? fill(t.sumEmit, { event: n.event }) : t.sumNone;
     case "branch": {
       const cases = n.cases ?? [];
       if (cases.length === 1 && cases[0]!.when) return cases[0]!.when;
@@ -97,6 +106,11 @@ export function armShare(n: Node, index: number, lang: string): string {
 export function slotLabel(n: Node, s: Slot, w: Words): string {
   const t = w.texts;
   switch (s.kind) {
+    case "event": {
+      const e = n.events?.[s.index];
+      const came = fill(t.onEvent, { event: e?.event ?? "…" });
+      return e?.when ? `${came} · ${e.when}` : came;
+    }
     case "case":
       return n.cases?.[s.index]?.when ?? "";
     case "otherwise":
@@ -104,13 +118,14 @@ export function slotLabel(n: Node, s: Slot, w: Words): string {
     case "arm":
       return fill(t.arm, { n: String.fromCharCode(65 + s.index), share: armShare(n, s.index, w.lang) });
     case "onFailure":
-      return t.onFailure;
+      return n.type === "touchpoint" ? t.onFailure : t.onNotDone;
     case "onTimeout":
       return fill(t.onTimeout, { timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
     case "onMissed":
       return t.onMissed;
     case "next":
-      if (n.onFailure) return t.delivered;
+      if (n.onFailure) return n.type === "touchpoint" ? t.delivered : t.done;
+      if (n.onTimeout && n.type === "waitFor") return t.onTrue;
       if (n.onTimeout) return fill(t.onEvent, { event: n.event ?? "…" });
       if (n.onMissed) return t.reached;
       return "";

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { type Names, complete, placeOf } from "../src/complete.ts";
-import { type Definition, definitionOf, parseJSON, reachable } from "../src/definition.ts";
+import { type Definition, definitionOf, parseJSON, reachable, slotKey, slots } from "../src/definition.ts";
 import { durationInWords, parseDuration } from "../src/duration.ts";
 import * as edit from "../src/edit.ts";
 import { backEdges, compare, graph, startId } from "../src/graph.ts";
 import { layout, rounded, steps } from "../src/layout.ts";
 import { Live, taken } from "../src/live.ts";
+import { valueOf } from "../src/param.ts";
 import { texts } from "../src/texts.ts";
 import { completeYAML } from "../src/yamlcomplete.ts";
 import { idsOf, placeOfPath, whereIs } from "../src/yamlpath.ts";
@@ -26,8 +27,36 @@ const journey = (): Definition => ({
     { id: "end", type: "exit" },
   ],
 });
+const more = (): Definition => ({
+  name: "More",
+  start: "first",
+  nodes: [
+    { id: "first", type: "waitForEvent", events: [{ event: "buy", when: "event.n > 1", next: "set" }, { event: "leave" }], timeout: "P7D", onTimeout: "until" },
+    { id: "set", type: "updateLead", set: { "customFields.stage": "x", gender: 1, remark: null }, next: "tell", onFailure: "end" },
+    { id: "tell", type: "emit", event: "told", properties: { list: [1] }, next: "until" },
+    { id: "until", type: "waitFor", when: "lead.gender == 1", timeout: "1h", next: "end", onTimeout: "set" },
+    { id: "end", type: "exit" },
+  ],
+});
+
 const w = { lang: "en", texts: texts("en"), names: new Map([["whk_1", "E-mail"]]) };
 const node = (d: Definition, id: string) => d.nodes.find((n) => n.id === id)!;
+
+test("steps that wait for several events or a condition, change the lead and emit", () => {
+  const d = more();
+  const words = (id: string): string[] => [summary(node(d, id), w), ...slots(node(d, id)).map((s) => `${slotKey(s)}>${s.target}: ${slotLabel(node(d, id), s, w)}`)];
+  assert.deepEqual(words("first"), ["Wait for “buy / leave”, up to 7 days", "event.0>set: “buy” came · event.n > 1", "event.1>: “leave” came", "onTimeout>until: None within 7 days"]);
+  assert.deepEqual(words("set"), ["Set stage, gender, remark", "next>tell: Done", "onFailure>end: Not done"]);
+  assert.deepEqual(words("tell"), ["Emit “told”", "next>until: "]);
+  assert.deepEqual(words("until"), ["Until lead.gender == 1, up to 1 hour", "next>end: True", "onTimeout>set: None within 1 hour"]);
+  assert.deepEqual(edit.quick(d, (what, field) => `${what} ${field}`), []);
+  const renamed = edit.update(d, "set", { ...node(d, "set"), id: "put" });
+  assert.equal(node(renamed, "first").events?.[0]?.next, "put");
+  const grown = edit.connect(d, "first", { kind: "event", index: 2 }, "end");
+  assert.deepEqual(node(grown, "first").events?.[2], { next: "end" });
+  assert.deepEqual(edit.quick(grown, (what, field) => `${what} ${field}`).map((p) => p.target), ["nodes[0].events[2].event"]);
+  assert.deepEqual(["", "true", "1", "01", "{{ a }}", "[1]", "x"].map(valueOf), [null, true, 1, "01", "{{ a }}", [1], "x"]);
+});
 
 test("durations", () => {
   assert.equal(parseDuration("1h30m"), 5_400_000);
@@ -84,9 +113,9 @@ test("an edge to nothing shows what is missing", () => {
 });
 
 test("a type of nodes that only a newer gateway has is drawn by its name", () => {
-  const d = { start: "a", nodes: [{ id: "a", type: "emit", next: "b" }, { id: "b", type: "exit" }] } as unknown as Definition;
+  const d = { start: "a", nodes: [{ id: "a", type: "dance", next: "b" }, { id: "b", type: "exit" }] } as unknown as Definition;
   assert.deepEqual(graph(d, true).edges.map((e) => e.id), ["start:", "a>b"]);
-  assert.deepEqual([title(d.nodes[0]!, w), summary(d.nodes[0]!, w), typeName(d.nodes[0]!.type, w)], ["a", "", "emit"]);
+  assert.deepEqual([title(d.nodes[0]!, w), summary(d.nodes[0]!, w), typeName(d.nodes[0]!.type, w)], ["a", "", "dance"]);
 });
 
 test("two versions in one picture", () => {

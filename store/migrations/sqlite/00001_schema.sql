@@ -579,20 +579,20 @@ CREATE TABLE timeline (
   PRIMARY KEY (enrollment_id, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Visits to waitForEvent and waitUntil nodes. A closed one stays, with the event that
+-- Visits to waitForEvent, waitUntil and waitFor nodes. A closed one stays, with the event that
 -- satisfied it, if one did: that one does not count for the same node again.
 CREATE TABLE waits (
   enrollment_id TEXT NOT NULL REFERENCES enrollments (id) ON DELETE CASCADE,
   visit INTEGER NOT NULL,
   node_id TEXT NOT NULL,
-  events TEXT NOT NULL, -- their names, one a line; '' for waitUntil
+  events TEXT NOT NULL, -- their names, one a line; '' for waitUntil, * for waitFor
   leads_id INTEGER NOT NULL,
   workflow_id TEXT NOT NULL, -- whom a notice tells
   seen INTEGER NOT NULL DEFAULT 0, -- the seq of the last event that was looked at
   closed INTEGER NOT NULL DEFAULT 0,
   event_id TEXT NOT NULL DEFAULT '', -- the event that satisfied it
   arm INTEGER NOT NULL DEFAULT 0, -- which of those that the node waits for it is
-  fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line
+  fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line; * for waitFor
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;

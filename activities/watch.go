@@ -1,0 +1,50 @@
+package activities
+
+import (
+	"context"
+
+	"waypost"
+	"waypost/delivery"
+)
+
+// watch finds out whether the conditions are true that items wait for. Findings hold when
+// each wait is over. The waits are registered before anything is read: what happens later
+// wakes their workflow.
+func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Version, watching []int, findings []Finding) error {
+	if len(watching) == 0 {
+		return nil
+	}
+	workflowID := workflowID(ctx)
+	items := make([]delivery.Item, len(watching))
+	waits := make([]waypost.Wait, len(watching))
+	for n, i := range watching {
+		items[n] = b.Items[i]
+		waits[n] = waypost.Wait{
+			Touchpoint: items[n].Touchpoint(), WorkflowID: workflowID, NodeID: items[n].State.Node, LeadsID: items[n].LeadsID,
+			Events: []string{waypost.Anything}, Fields: []string{waypost.Anything},
+		}
+	}
+	if _, err := a.store.Follow(ctx, b.Scope, waits); err != nil {
+		return err
+	}
+	subjects, err := a.engine.Subjects(ctx, b, v, items, nil)
+	if err != nil {
+		return err
+	}
+	var over []waypost.WaitResult
+	for n, i := range watching {
+		f := &findings[i]
+		var yes bool
+		yes, f.Reason = v.Holds(items[n].State.Node, subjects[n].Facts)
+		switch {
+		case yes:
+			f.Outcome = FoundMatched
+		case !f.Due.After(b.Now):
+			f.Outcome = FoundTimedOut
+		default:
+			continue
+		}
+		over = append(over, waypost.WaitResult{Touchpoint: items[n].Touchpoint(), Close: true})
+	}
+	return a.store.RecordWaits(ctx, over)
+}
