@@ -60,7 +60,7 @@ var importTable = map[string]folder{
 		},
 	},
 	// For the files that people write; the API takes JSON only.
-	"segment": {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
+	"segment":  {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
 	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
 		ours:  []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone

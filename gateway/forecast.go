@@ -77,9 +77,22 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 			return err
 		}
 		ans.Total = total
+		ids := make([]int64, len(leads))
+		for i, lead := range leads {
+			ids[i] = lead.LeadsID
+		}
+		records, err := a.recordsOf(ctx, r, c, ids, now)
+		if err != nil {
+			return err
+		}
+		facts := func(lead waypost.Lead) journey.Facts {
+			f := c.facts(lead)
+			f.Record = records[lead.LeadsID]
+			return f
+		}
 		began := time.Now()
 		enough := func() bool { return time.Since(began) > simulationTime/2 }
-		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days})
+		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, facts, enough), journey.ForecastOptions{Start: now, Days: days})
 		return err
 	})
 	if err != nil {
