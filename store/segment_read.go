@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -226,6 +227,12 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 	if r.seg.Exact() {
 		err = q.Column("leads_id").Scan(ctx, &ids)
 		return ids, err
+	}
+	q.Column("leads_id")
+	for _, field := range r.seg.Fields() {
+		if column := fieldColumns[field]; column != "l.leads_id" {
+			q.Column(strings.TrimPrefix(column, "l."))
+		}
 	}
 	var rows []leadRow
 	if err := q.Scan(ctx, &rows); err != nil {
