@@ -144,6 +144,9 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 	}
 	// What conditions name stays in their text.
 	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
+		if d.AllNeeds().None() {
+			return nil
+		}
 		for i, n := range d.Nodes() {
 			needs := d.Needs(n.ID)
 			for _, id := range slices.Concat(needs.Segments, needs.Journeys()) {

@@ -203,6 +203,9 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 // checkRecords notes the segments and journeys that conditions name and the scope lacks.
 func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Definition, p *waypost.Problems) error {
 	needs := d.AllNeeds()
+	if needs.None() {
+		return nil
+	}
 	segments, err := a.Segments.MissingSegments(ctx, sc, needs.Segments)
 	if err != nil {
 		return err
