@@ -417,7 +417,7 @@ func (b *bench) askSegments(ctx context.Context, f filledStage) error {
 		{`lead.createdAt > now - duration("240h") && !(lead.customFields.plan == "free")`, 2000},
 		{`events("viewed", duration("720h")).count() > 0`, 5000},
 		{`events("viewed").count() >= 2 && events("purchased", duration("720h")).count() == 0`, 5000},
-		{fmt.Sprintf("entered(%q) && lead.gender == 2", f.large), 5000},
+		{fmt.Sprintf("delivered(%q, \"n04\") && lead.gender == 2", f.large), 5000},
 	} {
 		target, err := create(c.when)
 		if err != nil {
