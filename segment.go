@@ -95,6 +95,15 @@ func (n RecordNeeds) None() bool {
 	return len(n.Events)+len(n.Entered)+len(n.Delivered)+len(n.Segments) == 0
 }
 
+// Journeys are the ids of the journeys that are asked about.
+func (n RecordNeeds) Journeys() []string {
+	ids := slices.Clone(n.Entered)
+	for _, node := range n.Delivered {
+		ids = append(ids, node.JourneyID)
+	}
+	return union(ids, nil)
+}
+
 // Add adds what others ask.
 func (n *RecordNeeds) Add(other RecordNeeds) {
 	for _, e := range other.Events {

@@ -129,6 +129,7 @@ func (b *bench) ask(ctx context.Context, cases []string) error {
 		caseLists:       func(ctx context.Context) error { return b.askLists(ctx, release) },
 		caseCount:       func(ctx context.Context) error { return b.askCounts(ctx, release) },
 		caseEvents:      func(ctx context.Context) error { return b.importEvents(ctx, release) },
+		caseSegments:    func(ctx context.Context) error { return b.askSegments(ctx, release) },
 	}
 	for _, name := range cases {
 		b.tell("%s", name)
@@ -384,6 +385,76 @@ func (b *bench) askCounts(ctx context.Context, f filledStage) error {
 		})
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// askSegments counts segments that SQL answers, lists their members, and counts one whose
+// leads are evaluated.
+func (b *bench) askSegments(ctx context.Context, f filledStage) error {
+	create := func(when string) (target string, err error) {
+		body, err := json.Marshal(map[string]string{"name": "asked", "when": when})
+		if err != nil {
+			return "", err
+		}
+		res, err := f.Send(ctx, http.MethodPost, "/v1/segments", http.Header{"Content-Type": jsonType}, body)
+		if err != nil {
+			return "", err
+		}
+		_ = res.Body.Close() // only the Location counts
+		if res.StatusCode != http.StatusCreated {
+			return "", fmt.Errorf("%s: HTTP %d", when, res.StatusCode)
+		}
+		return res.Header.Get("Location"), nil
+	}
+	for _, c := range []struct {
+		when   string
+		within int // milliseconds
+	}{
+		{`lead.gender == 1 && lead.customFields.plan == "gold"`, 2000},
+		{`lead.region > 310500.0 || lead.email.endsWith("7@example.com") || lead.customFields.branch in ["b1", "b2", "b3"]`, 2000},
+		{`lead.createdAt > now - duration("240h") && !(lead.customFields.plan == "free")`, 2000},
+		{`events("viewed", duration("720h")).count() > 0`, 5000},
+		{`events("viewed").count() >= 2 && events("purchased", duration("720h")).count() == 0`, 5000},
+		{fmt.Sprintf("delivered(%q, \"n04\") && lead.gender == 2", f.large), 5000},
+	} {
+		target, err := create(c.when)
+		if err != nil {
+			return err
+		}
+		err = b.measureAsked(ctx, caseSegments, strings.ReplaceAll(c.when, f.large, "large"), c.within, func(ctx context.Context) (time.Duration, error) {
+			got, took, err := f.call(ctx, http.MethodGet, target+"/count", nil)
+			if err == nil && (got.Count == 0 || got.Count == f.n) {
+				err = fmt.Errorf("%d leads are counted, which is nobody or everybody", got.Count)
+			}
+			return took, err
+		})
+		if err != nil {
+			return err
+		}
+		if err := b.askPages(ctx, f, caseSegments, target+"/members?", 50, 0); err != nil {
+			return err
+		}
+	}
+	for _, when := range []string{`lead.name.size() > 6.0`, `events("purchased").exists(e, e.amount > 100.0) || lead.name.size() > 100.0`} {
+		target, err := create(when)
+		if err != nil {
+			return err
+		}
+		for range b.o.repeat {
+			err := b.one(ctx, caseSegments, func(ctx context.Context) (outcome, error) {
+				got, took, err := f.call(ctx, http.MethodGet, target+"/count", nil)
+				return outcome{deliveries: f.n, metrics: []metric{{"leads evaluated/s (40,000 are asked for): " + when, float64(f.n) / took.Seconds()}}, check: func() error {
+					if got.Count == 0 {
+						return errors.New("nobody is counted")
+					}
+					return nil
+				}}, err
+			})
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

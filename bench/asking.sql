@@ -1,6 +1,6 @@
 -- What the suite asking asks about, as the store writes it (bench/asking.go fills in what stands in
 -- braces): {n} leads, enrollments and deliveries of one scope, {n} / 500 journeys and {n} / 50 launches
--- beside them. Nothing that no case reads is written: timelines, entries, messages, attempts.
+-- beside them, and two events of each lead. Nothing that no case reads is written: timelines, entries, messages, attempts.
 
 -- An id as waypost.NewID makes it, with a number instead of random bits.
 CREATE FUNCTION pg_temp.id(prefix text, ms bigint, n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -21,6 +21,12 @@ SELECT {first} - 1 + i, '{org}', '{stage}', i % 100, 310000 + i % 1000, 'Lead ' 
   '{stage}-' || i, '{"plan":"' || CASE WHEN i % 10 = 0 THEN 'gold' ELSE 'free' END || '","branch":"b' || i % 5000 || '"}', pg_temp.made(i), pg_temp.made(i)
 FROM generate_series(1::bigint, {leads}) AS i;
 SELECT setval(pg_get_serial_sequence('leads', 'leads_id'), {first} + {leads});
+
+-- Two events of a lead, in 60 days: one of four is a purchase.
+INSERT INTO events (org, stage, event_id, name, leads_id, properties, accepted_at)
+SELECT '{org}', '{stage}', 'filled-' || i, CASE WHEN i % 4 = 0 THEN 'purchased' ELSE 'viewed' END, {first} + i * 48271 % {leads}, '{"amount":' || i % 200 || '}',
+  {now} - 60 * 86400000000 + i * (60 * 86400000000 / (2 * {n} + 1))
+FROM generate_series(1::bigint, 2 * {leads}) AS i;
 
 -- Copies of the journey with one touchpoint: of a hundred, one is archived; of a thousand, one
 -- has the tag rare.

@@ -40,6 +40,7 @@ const (
 	caseLists         = "lists"
 	caseCount         = "count"
 	caseEvents        = "events"
+	caseSegments      = "segments"
 )
 
 func caseNames() []string {
@@ -47,7 +48,7 @@ func caseNames() []string {
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
 		caseGrowth, caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount,
-		caseEvents,
+		caseEvents, caseSegments,
 	}
 }
 
@@ -59,7 +60,7 @@ var suites = map[string][]string{
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
 	"growth":     {caseGrowth},
-	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount, caseEvents},
+	"asking":     {caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount, caseEvents, caseSegments},
 }
 
 // How the bench works.

@@ -104,6 +104,10 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 		}
 	}
 	now := e.DecidedAt(b)
+	records, err := e.records(ctx, b, v, items, now)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]Subject, len(items))
 	for i, item := range items {
 		enrollment := known.Enrollments[item.EnrollmentID]
@@ -116,10 +120,29 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 			EntryKey:     enrollment.EntryKey,
 			Params:       enrollment.Params,
 			Touchpoints:  results[item.EnrollmentID],
+			Record:       records[item.LeadsID],
 			Now:          now,
 		}}
 	}
 	return all, nil
+}
+
+// records reads what the conditions of the items' nodes ask of their leads' records.
+func (e *Engine) records(ctx context.Context, b Batch, v Version, items []Item, now time.Time) (map[int64]*waypost.LeadRecord, error) {
+	needs := v.Needs(b.NodeID)
+	var leads []int64
+	seen := map[string]bool{b.NodeID: true}
+	for _, item := range items {
+		if node := item.State.Node; !seen[node] {
+			seen[node] = true
+			needs.Add(v.Needs(node))
+		}
+		leads = append(leads, item.LeadsID)
+	}
+	if needs.None() {
+		return nil, nil
+	}
+	return e.store.LeadRecords(ctx, b.Scope, leads, needs, now)
 }
 
 // DecidedAt is the time of a decision: the later one of the workflow's and of this

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"waypost"
@@ -141,5 +142,17 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 			}
 		}
 	}
-	return nil
+	// What conditions name stays in their text.
+	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
+		if d.AllNeeds().None() {
+			return nil
+		}
+		for i, n := range d.Nodes() {
+			needs := d.Needs(n.ID)
+			for _, id := range slices.Concat(needs.Segments, needs.Journeys()) {
+				missing.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names %s, which is not of the stage %s; write the id of another one", id, stage)
+			}
+		}
+		return nil
+	})
 }

@@ -237,6 +237,13 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	}
 	options.Facts = c.facts(lead)
 	options.Facts.EntryKey, options.Facts.Params = body.EntryKey, body.Params
+	if body.LeadsID != nil {
+		records, err := a.recordsOf(ctx, r, c, []int64{lead.LeadsID}, options.Start)
+		if err != nil {
+			return answer{}, err
+		}
+		options.Facts.Record = records[lead.LeadsID]
+	}
 	hooks, err := a.webhooksOf(ctx, r, c)
 	if err != nil {
 		return answer{}, err

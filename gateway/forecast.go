@@ -86,13 +86,26 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 			return err
 		}
 		ans.Total = total
+		ids := make([]int64, len(leads))
+		for i, lead := range leads {
+			ids[i] = lead.LeadsID
+		}
+		records, err := a.recordsOf(ctx, r, c, ids, now)
+		if err != nil {
+			return err
+		}
+		facts := func(lead waypost.Lead) journey.Facts {
+			f := c.facts(lead)
+			f.Record = records[lead.LeadsID]
+			return f
+		}
 		unwanted, err := a.unwanted(ctx, hooks, leads)
 		if err != nil {
 			return err
 		}
 		began := time.Now()
 		enough := func() bool { return time.Since(began) > simulationTime/2 }
-		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, c.facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners, Unwanted: unwanted})
+		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners, Unwanted: unwanted})
 		return err
 	})
 	if err != nil {

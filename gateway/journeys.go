@@ -208,9 +208,43 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 	without := func(missing []string) func(string) bool {
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
-	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
-		return d.Check(without(webhooks), without(journeys)).Err("")
+	return a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
+		p := d.Check(without(webhooks), without(journeys))
+		if err := a.checkRecords(ctx, sc, d, &p); err != nil {
+			return err
+		}
+		return p.Err("")
 	})
+}
+
+// checkRecords notes the segments and journeys that conditions name and the scope lacks.
+func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Definition, p *waypost.Problems) error {
+	needs := d.AllNeeds()
+	if needs.None() {
+		return nil
+	}
+	segments, err := a.Segments.MissingSegments(ctx, sc, needs.Segments)
+	if err != nil {
+		return err
+	}
+	journeys, err := a.Journeys.MissingJourneys(ctx, sc, needs.Journeys())
+	if err != nil {
+		return err
+	}
+	for i, n := range d.Nodes() {
+		needs := d.Needs(n.ID)
+		for _, id := range needs.Segments {
+			if slices.Contains(segments, id) {
+				p.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names segment %s, which there is not", id)
+			}
+		}
+		for _, id := range needs.Journeys() {
+			if slices.Contains(journeys, id) {
+				p.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names journey %s, which there is not", id)
+			}
+		}
+	}
+	return nil
 }
 
 func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"waypost"
 )
@@ -25,6 +26,8 @@ type Leads interface {
 	// SampleAudience returns up to n leads, evenly spread over an audience, and how many
 	// it has.
 	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error)
+	// LeadRecords reads what is recorded of leads, as far as it is needed.
+	LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error)
 	// CustomFields lists the custom fields that a sample of the leads has, most frequent
 	// first, and tells how many leads that is.
 	CustomFields(ctx context.Context, sc waypost.Scope) (fields []waypost.CustomField, sampled int, err error)

@@ -145,3 +145,46 @@ func TestSegmentMembers(t *testing.T) {
 	}
 	f.send("POST", "/v1/journeys/"+journey+"/forecast", `{"audience":{"segment":"`+g+`"},"days":1}`).expect(t, 200)
 }
+
+// Conditions of journeys ask what is recorded of a lead; a dry run adds what it does itself.
+func TestConditionsOfTheRecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hook := f.newWebhook("https://example.com")
+	lead := f.newLead("Ada")
+	for i := range 2 {
+		f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"%d","name":"buy","leadsId":%d,"properties":{"n":%d}}`, i, lead, i)).expect(t, 202)
+	}
+	g := f.newSegment(`events("buy").count() == 2`)
+	id := f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, 201).str(t, "id")
+	definition := strings.NewReplacer("HOOK", hook, "SEGMENT", g, "SELF", id).Replace(`{"name":"n","start":"before","nodes":[
+		{"id":"before","type":"branch","cases":[{"when":"inSegment(\"SEGMENT\") && !delivered(\"SELF\", \"hello\") && entered(\"SELF\")","next":"hello"}],"otherwise":"no"},
+		{"id":"hello","type":"touchpoint","webhook":"HOOK","next":"later"},
+		{"id":"later","type":"delay","for":"2h","next":"after"},
+		{"id":"after","type":"branch","cases":[{"when":"delivered(\"SELF\", \"hello\") && events(\"buy\").count() == 3 && events(\"buy\", duration(\"2h\")).last().n == 7.0","next":"yes"}],"otherwise":"no"},
+		{"id":"yes","type":"exit"},{"id":"no","type":"exit"}]}`)
+	f.send("PUT", "/v1/journeys/"+id, definition).expect(t, 200)
+	f.send("POST", "/v1/journeys/"+id+"/publish", "").expect(t, 201)
+	run := func(body string) string {
+		return f.send("POST", "/v1/journeys/"+id+"/dryrun", body).expect(t, 200).raw
+	}
+	if got := run(fmt.Sprintf(`{"leadsId":%d,"events":[{"name":"buy","after":"1h","properties":{"n":7}},{"name":"buy","after":"9h"}]}`, lead)); !strings.Contains(got, `{"nodeId":"yes"`) {
+		t.Errorf("with an event: %s", got)
+	}
+	if got := run(fmt.Sprintf(`{"leadsId":%d}`, lead)); !strings.Contains(got, `"nodeId":"after"`) || strings.Contains(got, `{"nodeId":"yes"`) {
+		t.Errorf("without: %s", got)
+	}
+	if got := run(`{"lead":{"name":"Eve"}}`); strings.Contains(got, `"nodeId":"hello"`) || !strings.Contains(got, `{"nodeId":"no"`) {
+		t.Errorf("somebody new: %s", got)
+	}
+	f.send("POST", "/v1/journeys/"+id+"/forecast", fmt.Sprintf(`{"audience":{"leadsIds":[%d]},"days":1}`, lead)).expect(t, 200)
+	if a := f.send("DELETE", "/v1/segments/"+g, "").fault(t, 409, "Conflict"); !strings.Contains(a.raw, "journey "+id) {
+		t.Errorf("a segment that is used: %s", a.raw)
+	}
+	if a := f.send("POST", "/v1/journeys/"+id+"/copy", `{"stage":"test"}`).expect(t, 201); !strings.Contains(a.raw, "a condition names "+g) {
+		t.Errorf("a copy: %s", a.raw)
+	}
+	absent := strings.NewReplacer(g, waypost.NewID(waypost.PrefixSegment, f.clock.Now()), id, waypost.NewID(waypost.PrefixJourney, f.clock.Now())).Replace(definition)
+	f.send("PUT", "/v1/journeys/"+id, absent).expect(t, 200)
+	f.send("POST", "/v1/journeys/"+id+"/publish", "").fault(t, 400, "BadRequest", "OutOfRange nodes[0]", "OutOfRange nodes[0]", "OutOfRange nodes[3]")
+}

@@ -104,6 +104,19 @@ func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, err
 	return c, nil
 }
 
+// recordsOf reads what the conditions ask of the records of leads. Simulated events come
+// to the real ones, so all of these are read.
+func (a *api) recordsOf(ctx context.Context, r *request, c choice, leads []int64, now time.Time) (map[int64]*waypost.LeadRecord, error) {
+	needs := c.AllNeeds()
+	if needs.None() || len(leads) == 0 {
+		return nil, nil
+	}
+	for i := range needs.Events {
+		needs.Events[i].Use = waypost.EventAll
+	}
+	return a.Leads.LeadRecords(ctx, r.scope, leads, needs, now)
+}
+
 // placeholder stands where ids will be that are minted when a journey really runs.
 const placeholder = "00000000000000000000000000"
 

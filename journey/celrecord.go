@@ -293,8 +293,18 @@ func (d *Definition) Needs(node string) (needs waypost.RecordNeeds) {
 	return needs
 }
 
-// AllNeeds is what all conditions of the definition ask of a lead's record.
+// AllNeeds is what all conditions of the definition ask of a lead's record; nothing if it
+// has more than can be published, which are not compiled.
 func (d *Definition) AllNeeds() (needs waypost.RecordNeeds) {
+	n, size := 0, 0
+	for _, node := range d.body.Nodes {
+		for _, when := range node.conditions() {
+			n, size = n+1, size+len(when)
+		}
+	}
+	if n > MaxConditions || size > MaxConditionText {
+		return needs
+	}
 	for _, n := range d.body.Nodes {
 		needs.Add(d.Needs(n.ID))
 	}

@@ -15,7 +15,8 @@
 //   - what is wrong with one: check.go, check_times.go, graph.go
 //   - the interpreter: state.go, step.go, move.go, effect.go
 //   - what activities evaluate for it: decide.go, facts.go, wait_until.go, quiet.go, split.go, clock.go, goal.go
-//   - conditions in CEL: condition.go, celparts.go, celnumbers.go, celtime.go, celdecorators.go, celcost.go
+//   - conditions in CEL: condition.go, celparts.go, celnumbers.go, celtime.go, celrecord.go, celdecorators.go, celcost.go
+//   - conditions of segments: segment.go
 //   - params in Liquid: render.go, template.go
 //   - versions, dry runs, forecasts: diff.go, simulate.go, forecast.go
 package journey

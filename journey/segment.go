@@ -3,6 +3,8 @@ package journey
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/ast"
@@ -22,9 +24,10 @@ const (
 // SegmentPart is one of the conditions that && joins to a segment's. A lead is in the
 // segment if all parts are true; a part that errors is not.
 type SegmentPart struct {
-	Text  string
-	Needs waypost.RecordNeeds
-	c     condition
+	Text   string
+	Needs  waypost.RecordNeeds
+	Fields []string // of the lead: those that it reads
+	c      condition
 }
 
 // CompileSegment compiles the condition of a segment. Its errors name positions and repeat
@@ -65,13 +68,42 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", waypost.Clip(text, maxPartText), err)
 		}
-		parts = append(parts, SegmentPart{text, c.needs, c})
+		parts = append(parts, SegmentPart{text, c.needs, fieldsOf(c.expr), c})
 		return nil
 	}
 	if err := cut(parsed.NativeRep().Expr()); err != nil {
 		return nil, err
 	}
 	return parts, nil
+}
+
+// fieldsOf lists the fields of the lead that an expression reads.
+func fieldsOf(e ast.Expr) (fields []string) {
+	add := func(names ...string) {
+		for _, name := range names {
+			if !slices.Contains(fields, name) {
+				fields = append(fields, name)
+			}
+		}
+	}
+	all := slices.Sorted(maps.Keys(leadObject(&waypost.Lead{})))
+	read := map[int64]bool{} // the lead itself, where a member of it is read
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if operand, member, ok := Access(e); ok && operand.Kind() == ast.IdentKind && operand.AsIdent() == varLead {
+			read[operand.ID()] = true
+			add(member)
+		}
+		if e.Kind() != ast.IdentKind {
+			return
+		}
+		switch name := e.AsIdent(); {
+		case name == varZone || name == varToday:
+			add("customFields") // timezone
+		case name == varLead && !read[e.ID()]:
+			add(all...)
+		}
+	}))
+	return fields
 }
 
 // Expr is the part as it was checked: numbers are doubles, calls that read times have the

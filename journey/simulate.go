@@ -23,7 +23,8 @@ const (
 type SimulateOptions struct {
 	// Facts are about the lead and the enrollment that it would be. A copy of
 	// Facts.Touchpoints, which were passed already, gets those of the simulation. Facts.Now
-	// is not used: the virtual clock takes its place.
+	// is not used: the virtual clock takes its place. To Facts.Record, which is empty if it is
+	// nil, comes what the simulation does; the segments are those at the start.
 	Facts Facts
 	Start time.Time // when it enrolls
 	// Events are what the lead will do, in any order. Those before Start never count.
@@ -184,6 +185,7 @@ type simulation struct {
 	satisfied map[satisfied]bool // an event satisfies a node only once
 	sent      []time.Time
 	rendered  int // bytes
+	asks      waypost.RecordNeeds
 
 	now   time.Time
 	state State
@@ -200,8 +202,8 @@ type satisfied struct {
 func newSimulation(d *Definition, o SimulateOptions) *simulation {
 	s := &simulation{
 		d: d, o: o, facts: o.Facts, sent: slices.Clone(o.Sent), now: o.Start.UTC().Round(0),
-		satisfied: map[satisfied]bool{},
-		run:       Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
+		satisfied: map[satisfied]bool{}, asks: d.AllNeeds(),
+		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
 	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
 	s.facts.Touchpoints = map[string]TouchpointResult{}
@@ -308,7 +310,9 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 		if arm, won := s.o.Winners[node.ID]; won && node.Type == Split {
 			return WonAt(arm, s.now), nil
 		}
-		return s.d.DecideAt(node.ID, s.facts, s.now)
+		facts := s.facts
+		facts.Record = s.record(s.now)
+		return s.d.DecideAt(node.ID, facts, s.now)
 	case CommandWait:
 		return s.until(c.Until, Input{Kind: InputElapsed}), nil
 	case CommandAwait:
@@ -400,6 +404,46 @@ func (s *simulation) send(n Node) (Input, error) {
 	s.run.Touchpoints = append(s.run.Touchpoints, message)
 	s.facts.Touchpoints[n.ID] = result
 	return Input{Kind: InputSent, At: s.now, Succeed: result.Succeed, Reason: reason}, nil
+}
+
+// record is what would be recorded of the lead by a time, as far as conditions ask for it.
+func (s *simulation) record(at time.Time) *waypost.LeadRecord {
+	if s.asks.None() {
+		return nil
+	}
+	before := s.o.Facts.Record
+	if before == nil {
+		before = &waypost.LeadRecord{}
+	}
+	r := &waypost.LeadRecord{
+		Events: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{s.facts.JourneyID: true}, Delivered: map[waypost.JourneyNode]bool{}, Segments: before.Segments,
+	}
+	maps.Copy(r.Entered, before.Entered)
+	maps.Copy(r.Delivered, before.Delivered)
+	for _, t := range s.run.Touchpoints {
+		if t.Succeed {
+			r.Delivered[waypost.JourneyNode{JourneyID: s.facts.JourneyID, NodeID: t.NodeID}] = true
+		}
+	}
+	for _, need := range s.asks.Events {
+		var events []waypost.RecordedEvent
+		for _, e := range before.Events[need.Name] {
+			if !e.At.After(s.o.Start) { // what came later is not what would come
+				events = append(events, e)
+			}
+		}
+		for _, e := range s.events {
+			if e.Name == need.Name && !e.At.After(at) {
+				properties := e.Properties
+				if properties == nil {
+					properties = map[string]any{}
+				}
+				events = append(events, waypost.RecordedEvent{At: e.At, Properties: properties})
+			}
+		}
+		r.Events[need.Name] = events[max(0, len(events)-waypost.MaxRecordedEvents):]
+	}
+	return r
 }
 
 // failureOf names why a message failed as deliveries do.
@@ -505,7 +549,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 			return Input{}, err
 		}
 		facts := s.facts
-		facts.Event, facts.Now = e.Properties, at
+		facts.Event, facts.Now, facts.Record = e.Properties, at, s.record(at)
 		which, why := s.d.Matches(n.ID, e.Name, facts)
 		if which < 0 {
 			reason = why

@@ -132,8 +132,19 @@ func (s *Segment) Needs(whole bool) (needs waypost.RecordNeeds) {
 	return needs
 }
 
+// Fields are the fields of a lead that the parts read which Where does not answer.
+func (s *Segment) Fields() (fields []string) {
+	for _, p := range s.parts {
+		if !p.exact {
+			fields = append(fields, p.Fields...)
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
 // Has tells whether a lead that meets Where is in the segment; with whole, whether any lead
-// is. The record has what Needs says.
+// is. The lead has what Fields says, or all, and the record what Needs says.
 func (s *Segment) Has(ctx context.Context, lead *waypost.Lead, record *waypost.LeadRecord, now time.Time, whole bool) bool {
 	facts := journey.NewSegmentFacts(lead, record, now)
 	for _, p := range s.parts {

@@ -78,6 +78,31 @@ func TestNeeds(t *testing.T) {
 	if got := fmt.Sprint(s.Needs(false)); got != "{[{see 3h0m0s 1}] [] [] []}" {
 		t.Errorf("what is left needs %s", got)
 	}
+	if got := fmt.Sprint(s.Fields()); got != "[]" {
+		t.Errorf("what is left reads %s", got)
+	}
+	s, err = Compile(one, map[string]string{one: `lead.gender == 1 && (date(lead.birthday) < today || lead.name.size() > 3 || lead["region"] + 1 == 2)`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(s.Fields()); got != "[birthday customFields name region]" {
+		t.Errorf("what is left reads %s", got)
+	}
+	s, err = Compile(one, map[string]string{one: `lead.size() > 3`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.Fields()); n != 22 {
+		t.Errorf("it reads %d fields", n)
+	}
+}
+
+func TestAllNeeds(t *testing.T) {
+	t.Parallel()
+	s, err := Compile(one, map[string]string{one: `events("buy", duration("1h")).count() > 1 && events("see", duration("2h")).last().n > events("see", duration("3h")).last().n && events("see").count() > 1`})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := fmt.Sprint(s.Needs(true)); got != "{[{buy 1h0m0s 0} {see 0s 2}] [] [] []}" {
 		t.Errorf("all of it needs %s", got)
 	}

@@ -1,6 +1,22 @@
 package store
 
-import "waypost/segment"
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"waypost/segment"
+)
+
+// withMemory gives PostgreSQL room, until the transaction ends, for the leads that events
+// are counted by: with its 4 MB it would write a million of them to files, more than once.
+func (s *Store) withMemory(ctx context.Context, tx bun.Tx) error {
+	if !s.postgres {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off")
+	return err
+}
 
 // compareText compares a text, which may be NULL, as conditions do: by its bytes.
 func (s *Store) compareText(column string, op segment.Op, value string) condition {

@@ -107,11 +107,7 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 		}
 	}
 	needs := compiled.Needs(true)
-	journeys := needs.Entered
-	for _, node := range needs.Delivered {
-		journeys = append(journeys, node.JourneyID)
-	}
-	lacking, err := missing(ctx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, journeys)
+	lacking, err := missing(ctx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, needs.Journeys())
 	if err != nil {
 		return err
 	}

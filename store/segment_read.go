@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -95,16 +96,27 @@ func (s *Store) CountSegment(ctx context.Context, sc waypost.Scope, id string, n
 // countMembers counts the leads of a segment, finds the highest, and picks some.
 func (s *Store) countMembers(ctx context.Context, tx bun.Tx, r reading, n int) (count int, highest int64, sample []int64, err error) {
 	if r.seg.Exact() {
-		var found struct {
+		if err := s.withMemory(ctx, tx); err != nil {
+			return 0, 0, nil, err
+		}
+		// The leads are found once.
+		var found []struct {
 			Total   int   `bun:"total"`
 			Highest int64 `bun:"highest"`
+			Sample  int64 `bun:"sample"` // 0 in the row of the others
 		}
-		err = s.where(tx, r, true).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest").Scan(ctx, &found)
-		if err == nil && found.Total > 0 && n > 0 {
-			err = s.where(tx, r, true).Column("leads_id").OrderExpr(mixed).Limit(int64(n)).Scan(ctx, &sample)
+		err = tx.NewRaw("WITH l AS MATERIALIZED (?) SELECT count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest, 0 AS sample FROM l "+
+			"UNION ALL SELECT 0, 0, s.leads_id FROM (SELECT l.leads_id FROM l ORDER BY "+mixed+" LIMIT ?) AS s",
+			s.where(tx, r, true).Column("leads_id"), n).Scan(ctx, &found)
+		for _, f := range found {
+			if f.Sample > 0 {
+				sample = append(sample, f.Sample)
+			} else {
+				count, highest = f.Total, f.Highest
+			}
 		}
 		slices.Sort(sample)
-		return found.Total, found.Highest, sample, err
+		return count, highest, sample, err
 	}
 	var picked []int64 // by mix
 	err = s.eachMember(ctx, tx, r, 0, nil, true, func(ids []int64) bool {
@@ -188,6 +200,11 @@ func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64
 // their ids, until it has enough. For many see whereOf.
 func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, many bool, each func(ids []int64) (more bool)) error {
 	for {
+		if many {
+			if err := s.withMemory(ctx, tx); err != nil {
+				return err
+			}
+		}
 		q := s.where(tx, r, many).Column("leads_id").Where("l.leads_id > ?", after).OrderExpr("l.leads_id").Limit(memberPart)
 		if upTo != nil {
 			q.Where("l.leads_id <= ?", *upTo)
@@ -226,6 +243,12 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 	if r.seg.Exact() {
 		err = q.Column("leads_id").Scan(ctx, &ids)
 		return ids, err
+	}
+	q.Column("leads_id")
+	for _, field := range r.seg.Fields() {
+		if column := fieldColumns[field]; column != "l.leads_id" {
+			q.Column(strings.TrimPrefix(column, "l."))
+		}
 	}
 	var rows []leadRow
 	if err := q.Scan(ctx, &rows); err != nil {

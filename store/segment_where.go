@@ -22,7 +22,7 @@ var fieldColumns = map[string]string{
 	"leadsId": "l.leads_id", "leadsGroup": "l.leads_group", "region": "l.region", "gender": "l.gender", "createdAt": "l.created_at", "updatedAt": "l.updated_at",
 	"address": "l.address", "remark": "l.remark", "name": "l.name", "birthday": "l.birthday", "email": "l.email", "wechat": "l.wechat", "qq": "l.qq",
 	"telephone": "l.telephone", "company": "l.company", "companyPhone": "l.company_phone", "companyEmail": "l.company_email",
-	"companyWebsite": "l.company_website", "externalId": "l.external_id", "openId": "l.open_id",
+	"companyWebsite": "l.company_website", "externalId": "l.external_id", "openId": "l.open_id", "mobilePhone": "l.mobile_phone", "customFields": "l.custom_fields",
 }
 
 func (w whereOf) condition(c segment.Cond) condition {

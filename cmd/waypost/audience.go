@@ -13,6 +13,7 @@ import (
 type audienceInput struct {
 	leads     string
 	filters   []string
+	segment   string
 	everybody bool
 }
 
@@ -23,24 +24,28 @@ func (in *audienceInput) flags(cmd *cobra.Command) {
 leadsGroup, region, name (a prefix), mobilePhone, email, externalId,
 gender, test, birthday (a date or --MM-DD), customFields.NAME,
 createdFrom, createdTo, updatedFrom, updatedTo (RFC 3339; To is exclusive)`)
+	f.StringVar(&in.segment, "segment", "", "the leads of a segment")
 	f.BoolVar(&in.everybody, "all", false, "every lead")
-	notEmpty(cmd, "leads")
+	notEmpty(cmd, "leads", "segment")
 }
 
 // audience returns the member "audience" of a request.
 func (c *cli) audience(what string, in audienceInput) (map[string]any, error) {
 	ways := 0
-	for _, given := range []bool{in.leads != "", len(in.filters) > 0, in.everybody} {
+	for _, given := range []bool{in.leads != "", len(in.filters) > 0, in.segment != "", in.everybody} {
 		if given {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return nil, usagef("%s needs one of --leads FILE, --filter NAME=VALUE and --all", what)
+		return nil, usagef("%s needs one of --leads FILE, --filter NAME=VALUE, --segment SEGMENT and --all", what)
 	}
 	if in.leads != "" {
 		list, err := c.readLeads(in.leads)
 		return map[string]any{"leadsIds": list}, err
+	}
+	if in.segment != "" {
+		return map[string]any{"segment": in.segment}, nil
 	}
 	filter, err := leadFilter(in.filters)
 	return map[string]any{"filter": filter}, err

@@ -13,6 +13,7 @@
 //   - what is printed: output.go, progress.go, watch.go
 //   - leads: leads.go, leads_import.go, leads_export.go
 //   - webhooks, deliveries, redeliveries: webhooks.go, subscriptions.go, suppressions.go, deliveries.go, redeliver.go, receiver.go
+//   - segments: segments.go
 //   - journeys: journeys.go, journeys_tree.go, journeys_versions.go, journeys_try.go
 //   - enrollments, launches, events: enrollments.go, launches.go, events.go
 //   - articles: articles.go, articles_search.go

@@ -44,7 +44,9 @@ func TestDocumentedCommands(t *testing.T) {
 	check := func(where, text string) (found int) {
 		for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", ""), "\n") {
 			line, _, _ = strings.Cut(line, " # ")
-			line, _, _ = strings.Cut(line, " > ")
+			if before, file, found := strings.Cut(line, " > "); found && !strings.Contains(file, "'") { // not in a condition
+				line = before
+			}
 			line = strings.TrimSuffix(strings.TrimSpace(line), "&")
 			if i := max(strings.LastIndex(line, "| waypost "), strings.LastIndex(line, "&& bin/waypost ")); i >= 0 {
 				line = line[strings.Index(line[i:], "waypost")+i:]
@@ -72,7 +74,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		return found
 	}
-	for name, least := range map[string]int{"README.md": 10, "docs/launches.md": 8, "docs/leads.md": 19, "docs/articles.md": 9, "docs/journeys.md": 7, "docs/operations.md": 7, "docs/receivers.md": 4, "docs/subscriptions.md": 6, "docs/consent.md": 10, "docs/settings.md": 1, "examples/README.md": 8} {
+	for name, least := range map[string]int{"README.md": 10, "docs/launches.md": 8, "docs/leads.md": 19, "docs/articles.md": 9, "docs/journeys.md": 7, "docs/operations.md": 7, "docs/receivers.md": 4, "docs/subscriptions.md": 6, "docs/consent.md": 10, "docs/segments.md": 8, "docs/settings.md": 1, "examples/README.md": 8} {
 		if n := check(name, pageOf(t, name)); n < least {
 			t.Errorf("found %d commands in %s", n, name)
 		}

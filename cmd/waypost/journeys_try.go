@@ -316,12 +316,12 @@ func (c *cli) journeysForecast() *cobra.Command {
 	var in audienceInput
 	var days int
 	cmd := &cobra.Command{
-		Use: "forecast ID --leads FILE | --filter NAME=VALUE... | --all", Short: "Tell how many messages a journey would send on which day",
+		Use: "forecast ID --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all", Short: "Tell how many messages a journey would send on which day",
 		Long: `Runs a journey for leads that would all enter now, and counts its messages by day (UTC) and webhook.
 Of many leads a sample is followed, and the numbers are scaled. Messages are taken for delivered,
 and no lead does anything: waits for events run out. Nothing is sent or stored.
 
-The leads are those of a file (--leads), those that match all filters (--filter), or all (--all).`,
+The leads are those of a file (--leads), those that match all filters (--filter), those of a segment (--segment), or all (--all).`,
 		Example: `  waypost journeys forecast jrn_… --all --days 90
   waypost journeys forecast jrn_… --filter leadsGroup=3 --draft`,
 		Args: cobra.ExactArgs(1),

@@ -22,7 +22,7 @@ func (c *cli) launches() *cobra.Command {
 	return c.withControls(group(&cobra.Command{
 		Use: "launches", Short: "Enroll many leads in a journey at once",
 		Long: `A launch enrolls an audience in the published version of a journey: the leads of a list, up to
-1,000,000, or all that match a filter when it starts. A lead whom the journey's re-entry policy
+1,000,000, or all that match a filter or are in a segment when it starts. A lead whom the journey's re-entry policy
 forbids to enter, or who does not exist, is skipped and counted.
 
 With a schedule it recurs: at each time an occurrence is opened, which is a launch of its own.`,
@@ -46,12 +46,12 @@ func (c *cli) launch(name string) *cobra.Command {
 	var rate, control float64
 	verb := name[strings.LastIndexByte(name, ' ')+1:]
 	cmd := &cobra.Command{
-		Use: verb + " JOURNEY --leads FILE | --filter NAME=VALUE... | --all", Short: "Launch a journey for a list of leads, or for those that match a filter",
+		Use: verb + " JOURNEY --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all", Short: "Launch a journey for a list of leads, or for those that match a filter or are in a segment",
 		Long: `Launches the published version of a journey for the leads of a file (--leads), for those that match
-all filters (--filter), or for every lead (--all).
+all filters (--filter), for those of a segment (--segment), or for every lead (--all).
 
 It starts at once or at --start-at, and enrolls as fast as it goes or --rate leads a second. Filters
-are looked at when it starts.
+and segments are looked at when it starts.
 
 With --cron it recurs: minute, hour, day of the month, month and day of the week (sun to sat, 0 to 7,
 or mon#1 for the first Monday), or @hourly, @daily, @weekly, @monthly, @yearly, in --timezone. Each

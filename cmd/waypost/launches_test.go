@@ -30,6 +30,7 @@ func TestLaunchesCreate(t *testing.T) {
 		{"a schedule elsewhere", "", []string{"--all", "--cron", "0 9 * * mon-fri", "--timezone", "Asia/Shanghai", "--control-group", "0.1"},
 			`{"audience":{"filter":{}},"schedule":{"cron":"0 9 * * mon-fri","timezone":"Asia/Shanghai"},"controlGroup":0.1}`},
 		{"lines", "\ufeff1001\r\n\n 1002 \n1003", []string{"--leads", "-"}, `{"audience":{"leadsIds":[1001,1002,1003]}}`},
+		{"a segment", "", []string{"--segment", "seg_1"}, `{"audience":{"segment":"seg_1"}}`},
 		{"a file", "", []string{"--leads", file(t, "leads.txt", "7\n8\n")}, `{"audience":{"leadsIds":[7,8]}}`},
 		{"JSON", " [1, 2,\n3]\n", []string{"--leads", "-"}, `{"audience":{"leadsIds":[1,2,3]}}`},
 		{"JSON is the gateway's to check", `["x"]`, []string{"--leads", "-", "--rate", "0"}, `{"audience":{"leadsIds":["x"]},"ratePerSecond":0}`},
@@ -43,7 +44,7 @@ func TestLaunchesCreate(t *testing.T) {
 		stdin, args, says string
 		code              int
 	}{
-		{"", "", "--leads FILE, --filter NAME=VALUE and --all", 2},
+		{"", "", "--leads FILE, --filter NAME=VALUE, --segment SEGMENT and --all", 2},
 		{"", "--all --leads -", "one of --leads FILE", 2},
 		{"", "--filter name", "it is name=value", 2},
 		{"", "--filter =x", "it is name=value", 2},

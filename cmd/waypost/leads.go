@@ -29,7 +29,7 @@ func (c *cli) leads() *cobra.Command {
 func (c *cli) leadsCount() *cobra.Command {
 	var in audienceInput
 	cmd := &cobra.Command{
-		Use: "count --leads FILE | --filter NAME=VALUE... | --all", Short: "Count the leads of an audience, and name some of them",
+		Use: "count --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all", Short: "Count the leads of an audience, and name some of them",
 		Long: `Counts the leads that a launch to an audience would be for now, and names up to 20 of them, spread over
 all. Of a list of more than 1,000 leads it estimates how many exist.`,
 		Example: `  waypost leads count --filter customFields.plan=gold --filter birthday=--12-31
@@ -85,9 +85,12 @@ func (c *cli) leadsList() *cobra.Command {
 		Example: `  waypost leads list --leads-group 3 --created-from 2026-01-01T00:00:00Z --sort -createdAt
   waypost leads list --mobile-phone '138 0013 8000' -o json
   waypost leads list --custom-field plan=gold --birthday=--12-31`,
-	}, leadsPath, leadFilters,
-		col("ID", "leadsId"), col("NAME", "name"), column{"MOBILE", mobiles}, col("EMAIL", "email"), col("COMPANY", "company"),
-		col("GROUP", "leadsGroup"), col("REGION", "region"), col("EXTERNAL", "externalId"), col("UPDATED", "updatedAt"))
+	}, leadsPath, leadFilters, leadListColumns...)
+}
+
+var leadListColumns = []column{
+	col("ID", "leadsId"), col("NAME", "name"), {"MOBILE", mobiles}, col("EMAIL", "email"), col("COMPANY", "company"),
+	col("GROUP", "leadsGroup"), col("REGION", "region"), col("EXTERNAL", "externalId"), col("UPDATED", "updatedAt"),
 }
 
 // mobiles joins a lead's numbers.

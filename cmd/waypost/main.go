@@ -109,7 +109,7 @@ or from ./.waypost/profile.json, which waypost-dev writes.`,
 		}
 	}
 	add("roles", c.gateway(), c.worker(), c.serve(), c.codec(), c.console(), c.migrate(), c.apps(), c.users(), c.keys())
-	add("client", c.webhooks(), c.subscriptions(), c.suppressions(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.articles(), c.audit(), c.api(), c.receiver())
+	add("client", c.webhooks(), c.subscriptions(), c.suppressions(), c.segments(), c.journeys(), c.launches(), c.enrollments(), c.events(), c.deliveries(), c.leads(), c.articles(), c.audit(), c.api(), c.receiver())
 	checkUsage(root)
 	return root
 }
