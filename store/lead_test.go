@@ -169,7 +169,7 @@ func TestExportIsOfOneMoment(t *testing.T) {
 				changed = []waypost.Lead{moved, come}
 				return err
 			})
-			if err != nil || !slices.Equal(got, want) || !slices.Equal(fields, []string{"odd", "plan"}) {
+			if err != nil || !slices.Equal(got, want) || !slices.Equal(fields, []string{"customFields.odd", "customFields.plan"}) {
 				t.Fatalf("%+v: got %d leads, want %d; fields %v; %v", q, len(got), len(want), fields, err)
 			}
 			delete(all, last.LeadsID)

@@ -325,7 +325,7 @@ var leadChangeTests = []test{
 			return names, leads
 		}
 		names, leads := export(waypost.LeadQuery{Sort: waypost.SortLeadsIDDown, Page: waypost.Page{Limit: 1, After: "x"}})
-		equal(t, "custom fields", names, []string{"a", "b", "c", "é 王"})
+		equal(t, "custom fields", names, []string{"customFields.a", "customFields.b", "customFields.c", "customFields.é 王"})
 		all := must[[]waypost.Lead](t)(f.ListLeads(t.Context(), scope, waypost.LeadQuery{}))
 		slices.Reverse(all)
 		equal(t, "leads", leads, all)
