@@ -5,10 +5,10 @@ import { live } from "./live.js";
 writeTimes(document);
 live();
 
-// Where the places are a row that scrolls, at phone width, the one that is shown is in sight.
-const bar = document.querySelector(".sidebar");
-const here = bar?.querySelector("[aria-current]");
-if (here && bar.scrollWidth > bar.clientWidth) {
+// Where places and tabs are rows that scroll, at phone width, those that are shown are in sight.
+for (const bar of document.querySelectorAll(".sidebar, .tabs")) {
+  const here = bar.querySelector("[aria-current]");
+  if (!here || bar.scrollWidth <= bar.clientWidth) continue;
   const at = here.getBoundingClientRect();
   bar.scrollLeft += at.left - (bar.clientWidth - at.width) / 2; // scrollIntoView would scroll the page, too
 }
