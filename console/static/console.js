@@ -5,8 +5,13 @@ import { live } from "./live.js";
 writeTimes(document);
 live();
 
-// Where the places are a row that scrolls, at phone width, the one that is shown is in sight.
-document.querySelector(".places a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+// Where places and tabs are rows that scroll, at phone width, those that are shown are in sight.
+for (const bar of document.querySelectorAll(".sidebar, .tabs")) {
+  const here = bar.querySelector("[aria-current]");
+  if (!here || bar.scrollWidth <= bar.clientWidth) continue;
+  const at = here.getBoundingClientRect();
+  bar.scrollLeft += at.left - (bar.clientWidth - at.width) / 2; // scrollIntoView would scroll the page, too
+}
 
 // One menu is open at a time; a click elsewhere and Escape close it.
 const menus = () => document.querySelectorAll("details[data-menu][open]");

@@ -162,7 +162,7 @@ func TestPages(t *testing.T) {
 				if n := p.Bytes(); n > most {
 					t.Errorf("%d bytes were loaded", n)
 				}
-				if browser.Eval[bool](p, `document.documentElement.scrollWidth > innerWidth`) {
+				if browser.Eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
 					t.Error("the page is wider than the window")
 				}
 				p.Accessible()
