@@ -190,6 +190,11 @@ func TestHistoriesOfEffects(t *testing.T) {
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/enrollments", map[string]any{"leadsId": ids[0]}, &single)
 	var l struct{ LaunchID, Status string }
 	p.Do(t, http.MethodPost, "/v1/journeys/"+journeyID+"/launches", map[string]any{"audience": map[string]any{"leadsIds": ids[1:]}}, &l)
+	harness.Eventually(t, launchTime, func() (bool, string) { // events from before do not count
+		var page struct{ Items []struct{} }
+		p.Do(t, http.MethodGet, "/v1/enrollments?status=waiting&limit=500&journeyId="+journeyID, nil, &page)
+		return len(page.Items) == leads, fmt.Sprintf("%d of %d wait", len(page.Items), leads)
+	})
 	counted := func() (n int) {
 		var page struct{ Items []struct{ LeadsID int64 } }
 		p.Do(t, http.MethodGet, "/v1/events?name=counted&limit=500", nil, &page)
