@@ -1,6 +1,9 @@
 package waypost
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Counts is what happened to the enrollments of one journey version, or of several, and
 // where they stand; a change of it, if it has negative numbers. It is stored with these
@@ -13,6 +16,10 @@ type Counts struct {
 	Failed    int                    `json:"f,omitzero"`
 	Canceled  int                    `json:"q,omitzero"`
 	HeldOut   int                    `json:"h,omitzero"` // leads of control groups
+	// Begun counts the enrollments that began by themselves, by what they began by.
+	Begun     map[EntryKind]int `json:"b,omitempty"`
+	Refused   int               `json:"r,omitzero"` // entries that the re-entry rule has forbidden
+	Undecided int               `json:"u,omitzero"` // entries whose condition or key could not be evaluated
 }
 
 // NodeCounts is the part of Counts that concerns one node. An enrollment that has not ended
@@ -49,6 +56,14 @@ func (n *NodeCounts) Took(next string, times int) {
 	n.Edges[next] += times
 }
 
+// Begin counts enrollments that began by themselves.
+func (c *Counts) Begin(by EntryKind, n int) {
+	if c.Begun == nil {
+		c.Begun = map[EntryKind]int{}
+	}
+	c.Begun[by] += n
+}
+
 // End counts enrollments that ended with a status.
 func (c *Counts) End(status EnrollmentStatus, n int) {
 	switch status {
@@ -77,6 +92,11 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 	c.Failed += times * other.Failed
 	c.Canceled += times * other.Canceled
 	c.HeldOut += times * other.HeldOut
+	c.Refused += times * other.Refused
+	c.Undecided += times * other.Undecided
+	for kind, n := range other.Begun {
+		c.Begin(kind, times*n)
+	}
 	for id, from := range other.Nodes {
 		n := c.Node(id)
 		n.Entered += times * from.Entered
@@ -111,7 +131,8 @@ func (c *Counts) Trim() bool {
 			delete(c.Nodes, id)
 		}
 	}
-	return len(c.Nodes) > 0 || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut != 0
+	maps.DeleteFunc(c.Begun, func(_ EntryKind, n int) bool { return n == 0 })
+	return len(c.Nodes) > 0 || len(c.Begun) > 0 || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut|c.Refused|c.Undecided != 0
 }
 
 // StatisticsSpan is the length of an interval of statistics.

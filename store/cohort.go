@@ -41,10 +41,16 @@ const maxVersions = 100
 
 // versionOf loads a journey version of any scope.
 func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
+	return s.versionIn(ctx, s.r, key)
+}
+
+// versionIn is versionOf by a transaction or a pool: a transaction that waited for another
+// connection could wait for itself.
+func (s *Store) versionIn(ctx context.Context, db bun.IDB, key versionKey) (waypost.JourneyVersion, error) {
 	if v, known := s.versions.Get(key); known {
 		return v, nil
 	}
-	v, err := s.loadVersion(ctx, key)
+	v, err := loadVersion(ctx, db, key)
 	if err != nil {
 		return v, err
 	}
@@ -52,14 +58,14 @@ func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyV
 	return v, nil
 }
 
-func (s *Store) loadVersion(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
+func loadVersion(ctx context.Context, db bun.IDB, key versionKey) (waypost.JourneyVersion, error) {
 	var row versionRow
 	var journey journeyRow
-	err := s.r.NewSelect().Model(&row).Where("journey_id = ? AND version = ?", key.JourneyID, key.Version).Scan(ctx)
+	err := db.NewSelect().Model(&row).Where("journey_id = ? AND version = ?", key.JourneyID, key.Version).Scan(ctx)
 	if err != nil {
 		return waypost.JourneyVersion{}, fmt.Errorf("load version %d: %w", key.Version, err)
 	}
-	err = s.r.NewSelect().Model(&journey).Column("org", "stage").Where("id = ?", key.JourneyID).Scan(ctx)
+	err = db.NewSelect().Model(&journey).Column("org", "stage").Where("id = ?", key.JourneyID).Scan(ctx)
 	if err != nil {
 		return waypost.JourneyVersion{}, fmt.Errorf("load scope: %w", err)
 	}

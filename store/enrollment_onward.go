@@ -197,7 +197,7 @@ func (o *onward) leads(ctx context.Context, ids []int64) (found []int64, err err
 // enter enrolls the leads of a group that the re-entry rule allows. It has no lead twice.
 func (o *onward) enter(ctx context.Context, group []entrant) error {
 	rule := onReentry(o.batch.Reentry, fmt.Sprintf("je.active < %d", waypost.MaxEnrolledAtOnce))
-	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(mapped(group, entrant.lead), o.now), o.now)
+	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(mapped(group, entrant.lead), o.now), nil, o.now)
 	if err != nil {
 		return fmt.Errorf("note entries: %w", err)
 	}

@@ -30,6 +30,8 @@ type Store struct {
 
 	together together // see enrollTogether
 
+	entrances Entrances // see SetEntrances
+
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	briefing string // see Briefing
 

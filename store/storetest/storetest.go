@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"event imports", eventImportTests},
 		{"follow", followTests},
 		{"exits", exitTests},
+		{"entries", entryTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},
 		{"statistics", statisticTests},
