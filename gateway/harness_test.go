@@ -26,6 +26,7 @@ import (
 
 	"waypost"
 	"waypost/gateway"
+	"waypost/journey"
 	"waypost/limits"
 	"waypost/searchsvc"
 	"waypost/searchsvc/embedded"
@@ -141,6 +142,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	if f.store, err = store.Open(t.Context(), "sqlite:"+f.file, keys, f.clock.Now); err != nil {
 		t.Fatal(err)
 	}
+	f.store.SetEntrances(journey.NewEntrances())
 	t.Cleanup(func() { _ = f.store.Close() })
 	if f.index, err = embedded.Open(filepath.Join(t.TempDir(), "search")); err != nil {
 		t.Fatal(err)
