@@ -63,6 +63,12 @@ type Enrollment struct {
 	WorkflowID string           `json:"workflowId"` // "" until started
 	CreatedAt  time.Time        `json:"createdAt"`
 	EndedAt    *time.Time       `json:"endedAt"`
+	Entry      Entry            `json:"-"`
+	Event      *Event           `json:"-"` // that it began by; nil where it began by something else
+	// Depth counts the enrollments before it in a row, without a wait between, each of which
+	// made the next one at an enroll node or emitted the event that did. That event's is the
+	// same.
+	Depth int `json:"-"`
 }
 
 // ErrNotPublished says that a journey's published version is another one by now; see

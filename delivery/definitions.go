@@ -114,6 +114,7 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 			EnrollmentID: item.EnrollmentID,
 			EntryKey:     enrollment.EntryKey,
 			Params:       enrollment.Params,
+			Began:        enrollment.Event,
 			Touchpoints:  results[item.EnrollmentID],
 			Now:          now,
 		}}

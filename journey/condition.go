@@ -21,27 +21,56 @@ import (
 // conditionEnv declares the variables of branches once per process. It takes no
 // part in Parse or Step.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
-	fields := cel.MapType(cel.StringType, cel.DynType)
-	return cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
+	return newEnv(varLead, varJourney, varEnrollment, varTouchpoints)
+})
+
+// eventEnv declares what the condition of a waitForEvent sees.
+var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return newEnv(varLead, varJourney, varEnrollment, varTouchpoints, varEvent)
+})
+
+// newEnv declares variables, the functions and the limits of conditions.
+func newEnv(variables ...string) (*cel.Env, error) {
+	options := slices.Concat([]cel.EnvOption{
 		library(),
-		cel.Variable(varLead, fields),
-		cel.Variable(varJourney, fields),
-		cel.Variable(varEnrollment, fields),
-		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
 		cel.EnableMacroCallTracking(), // or the text of a part could not be told
-	}, numberFunctions(), timeFunctions())...)
-})
-
-// eventEnv declares what the condition of a waitForEvent sees besides.
-var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := conditionEnv()
-	if err != nil {
-		return nil, err
+	}, numberFunctions(), timeFunctions())
+	fields := cel.MapType(cel.StringType, cel.DynType)
+	for _, name := range variables {
+		of := fields
+		if name == varTouchpoints {
+			of = cel.MapType(cel.StringType, fields)
+		}
+		options = append(options, cel.Variable(name, of))
 	}
-	return env.Extend(cel.Variable(varEvent, cel.MapType(cel.StringType, cel.DynType)))
-})
+	return cel.NewCustomEnv(options...)
+}
+
+// resultTypes are the types that a condition or an entry key may have.
+type resultTypes []*cel.Type
+
+var (
+	trueOrFalse  = resultTypes{cel.BoolType, cel.DynType}
+	aNumber      = resultTypes{cel.DoubleType, cel.DynType}
+	textOrNumber = resultTypes{cel.StringType, cel.DoubleType, cel.DynType}
+)
+
+// check reports a type that is none of them.
+func (r resultTypes) check(t *cel.Type) error {
+	if slices.ContainsFunc(r, t.IsExactType) {
+		return nil
+	}
+	want := "true or false"
+	switch r[0] {
+	case cel.StringType:
+		want = "a text or a number"
+	case cel.DoubleType:
+		want = "a number"
+	}
+	return fmt.Errorf("must be %s, not %s", want, cel.FormatCELType(t))
+}
 
 // condition is one compiled condition, or why it does not compile.
 type condition struct {
@@ -58,7 +87,7 @@ func (d *Definition) compileAll(n Node) []condition {
 	}
 	var all []condition
 	for _, source := range n.conditions() {
-		compiled, err := d.compile(env, source)
+		compiled, err := d.compile(env, source, trueOrFalse)
 		compiled.err = err
 		all = append(all, compiled)
 	}
@@ -67,12 +96,7 @@ func (d *Definition) compileAll(n Node) []condition {
 
 // compile checks a condition and plans it. Its errors name positions and repeat
 // the source, never values.
-func (d *Definition) compile(declare func() (*cel.Env, error), source string) (condition, error) {
-	return d.compileTo(declare, source, cel.BoolType, "true or false")
-}
-
-// compileTo is compile for an expression whose result has a type, which people call so.
-func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, result *cel.Type, called string) (condition, error) {
+func (d *Definition) compile(declare func() (*cel.Env, error), source string, result resultTypes) (condition, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
 		return condition{}, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
@@ -99,8 +123,8 @@ func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, 
 	if len(found) > 0 {
 		return condition{}, told(found)
 	}
-	if t := checked.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
-		return condition{}, fmt.Errorf("must be %s, not %s", called, cel.FormatCELType(t))
+	if err := result.check(checked.OutputType()); err != nil {
+		return condition{}, err
 	}
 	parts, ids := partsOf(written)
 	program, err := env.Program(checked,
@@ -200,11 +224,18 @@ func unknownMember(variable, member string, touchpoint func(id string) bool) str
 	return ""
 }
 
-func unknownOfTouchpoint(member string) string {
-	if slices.Contains(touchpointMembers, member) {
-		return ""
+var eventMembers = []string{"id", "name", "properties", "acceptedAt"}
+
+// unknownOf returns what is wrong with a member of what is named in a variable: of a
+// touchpoint, or of the event that an enrollment began by.
+func unknownOf(variable, name, member string) string {
+	switch {
+	case variable == varTouchpoints && !slices.Contains(touchpointMembers, member):
+		return fmt.Sprintf("a touchpoint has no member %q, but %s", waypost.Clip(member, 64), strings.Join(touchpointMembers, ", "))
+	case variable == varEnrollment && name == varEvent && !slices.Contains(eventMembers, member):
+		return fmt.Sprintf("enrollment.event has no member %q, but %s", waypost.Clip(member, 64), strings.Join(eventMembers, ", "))
 	}
-	return fmt.Sprintf("a touchpoint has no member %q, but %s", waypost.Clip(member, 64), strings.Join(touchpointMembers, ", "))
+	return ""
 }
 
 // unknownNames finds what the types cannot check, touchpoints that the journey does
@@ -220,8 +251,8 @@ func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 		fault := ""
 		if operand.Kind() == ast.IdentKind {
 			fault = unknownMember(operand.AsIdent(), member, d.hasTouchpoint)
-		} else if of, _, ok := access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints {
-			fault = unknownOfTouchpoint(member)
+		} else if of, name, ok := access(operand); ok && of.Kind() == ast.IdentKind {
+			fault = unknownOf(of.AsIdent(), name, member)
 		}
 		if fault != "" {
 			found = append(found, faultAt(a, e, fault))

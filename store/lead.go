@@ -159,6 +159,9 @@ func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.Lea
 			if lead, err = row.lead(); err != nil {
 				return err
 			}
+			if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), []leadChange{{nil, &row}}, false); err != nil {
+				return err
+			}
 			if err := s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields); err != nil {
 				return err
 			}
@@ -215,10 +218,14 @@ func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, cha
 			if err := updateLead(ctx, tx, before, row, phones); err != nil {
 				return err
 			}
-			if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
+			changes := []leadChange{{&stored, &row}}
+			if err := s.tellFollowers(ctx, tx, changes, false); err != nil {
 				return err
 			}
 			if lead, err = row.lead(); err != nil {
+				return err
+			}
+			if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), changes, false); err != nil {
 				return err
 			}
 			return s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)

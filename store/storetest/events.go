@@ -137,6 +137,14 @@ var eventTests = []test{
 		f.accept(t, w.LeadsID, "e4", "buy")
 		equal(t, "closed ones hear nothing", len(f.notices(t)), 1) // the second visit does
 	}},
+	{"depth", func(t *testing.T, f *fixture) {
+		workflow, ids := f.started(t, f.journey(t), 1)
+		w := f.wait(t, ids[0], workflow, "buy")
+		must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: "e1", Name: "buy", LeadsID: w.LeadsID, Depth: 3}))
+		equal(t, "awaited", f.await(t, w).Events[0].Depth, 3)
+		listed := must[[]waypost.Event](t)(f.ListEvents(t.Context(), scope, waypost.EventFilter{LeadsID: w.LeadsID}, waypost.Page{}))
+		equal(t, "listed", listed[0].Depth, 3)
+	}},
 	{"more than one look", func(t *testing.T, f *fixture) {
 		workflow, ids := f.started(t, f.journey(t), 2)
 		waits := []waypost.Wait{f.wait(t, ids[0], workflow, "buy"), f.wait(t, ids[1], workflow, "buy")}
