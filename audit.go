@@ -34,6 +34,14 @@ type Author struct {
 // Within makes an Author a Caller.
 func (a Author) Within() (Scope, *Author) { return a.Scope, &a }
 
+// App is the application that asks, "" for Waypost itself.
+func (a *Author) App() string {
+	if a == nil {
+		return ""
+	}
+	return a.Application
+}
+
 // MaxActor is how many characters the name of an actor may have.
 const MaxActor = 200
 

@@ -10,6 +10,7 @@ type Effect struct {
 	LeadsID    int64    //
 	Seq        int      // of the last entry of its timeline before
 	Progress   Progress // past the node
+	Depth      int      // of what it begins, see Enrollment.Depth
 	Event      Event    // of an emit
 }
 

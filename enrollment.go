@@ -63,9 +63,11 @@ type Enrollment struct {
 	WorkflowID string           `json:"workflowId"` // "" until started
 	CreatedAt  time.Time        `json:"createdAt"`
 	EndedAt    *time.Time       `json:"endedAt"`
+	Entry      Entry            `json:"-"`
+	Event      *Event           `json:"-"` // that it began by; nil where it began by something else
 	// Depth counts the enrollments before it in a row, without a wait between, each of which
-	// made the next one at an enroll node or emitted the event that did. That event's is the
-	// same.
+	// made the next one at an enroll node, or emitted the event or changed the lead so that it
+	// did. That event's is the same.
 	Depth int `json:"-"`
 }
 

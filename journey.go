@@ -55,6 +55,7 @@ type Publication struct {
 	Hash       string // of the definition: the same one is not published twice in a row
 	Definition []byte
 	Webhooks   []string // ids of those that the definition names
+	Entry      []EntryRule
 }
 
 // JourneyVersion is a published, immutable definition.

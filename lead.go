@@ -44,6 +44,9 @@ type Lead struct {
 	LeadFields
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+	// Began is how many journeys the call that returns the lead has begun by creating or
+	// changing it.
+	Began int `json:"-"`
 }
 
 // CustomField is a custom field that leads of a stage have.

@@ -17,6 +17,10 @@ type Counts struct {
 	Failed    int                    `json:"f,omitzero"`
 	Canceled  int                    `json:"q,omitzero"`
 	HeldOut   int                    `json:"h,omitzero"` // leads of control groups
+	// Begun counts the enrollments that began by themselves, by what they began by.
+	Begun     map[EntryKind]int `json:"b,omitempty"`
+	Refused   int               `json:"r,omitzero"` // entries that the re-entry rule has forbidden
+	Undecided int               `json:"u,omitzero"` // entries whose condition or key could not be evaluated
 	// What counts for the goal is of enrollments that began in a version with one, in the
 	// interval in which they began, whenever they converted.
 	Goal    GoalCounts `json:"g,omitzero"` // of those that were not held out
@@ -88,6 +92,14 @@ func (n *NodeCounts) Arm(arm int) *GoalCounts {
 	return n.Arms[arm]
 }
 
+// Begin counts enrollments that began by themselves.
+func (c *Counts) Begin(by EntryKind, n int) {
+	if c.Begun == nil {
+		c.Begun = map[EntryKind]int{}
+	}
+	c.Begun[by] += n
+}
+
 // End counts enrollments that ended with a status.
 func (c *Counts) End(status EnrollmentStatus, n int) {
 	switch status {
@@ -118,6 +130,11 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 	c.HeldOut += times * other.HeldOut
 	c.Goal.Add(other.Goal, times)
 	c.Control.Add(other.Control, times)
+	c.Refused += times * other.Refused
+	c.Undecided += times * other.Undecided
+	for kind, n := range other.Begun {
+		c.Begin(kind, times*n)
+	}
 	for id, from := range other.Nodes {
 		n := c.Node(id)
 		n.Entered += times * from.Entered
@@ -164,7 +181,8 @@ func (c *Counts) Trim() bool {
 			delete(c.Nodes, id)
 		}
 	}
-	return len(c.Nodes) > 0 || c.Goal != (GoalCounts{}) || c.Control != (GoalCounts{}) || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut != 0
+	maps.DeleteFunc(c.Begun, func(_ EntryKind, n int) bool { return n == 0 })
+	return len(c.Nodes) > 0 || len(c.Begun) > 0 || c.Goal != (GoalCounts{}) || c.Control != (GoalCounts{}) || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut|c.Refused|c.Undecided != 0
 }
 
 // StatisticsSpan is the length of an interval of statistics.

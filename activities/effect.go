@@ -12,7 +12,8 @@ import (
 
 // UpdateLeadBatch sets the fields of the leads of all items, which are at an updateLead node,
 // and returns what came of it, in the order of the items. What a lead cannot hold is not
-// set, which is no error. Each update is stored with the enrollment's progress: the activity
+// set, which is no error. An enrollment that is too deep in a row of enrollments that begin
+// each other ends. Each update is stored with the enrollment's progress: the activity
 // may run any number of times.
 func (a *Activities) UpdateLeadBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
 	return a.effects(ctx, b, func(e *effects) error {
@@ -59,11 +60,6 @@ func (a *Activities) EmitBatch(ctx context.Context, b delivery.Batch) ([]Decisio
 			if d.Stopped != "" || d.Recorded {
 				continue
 			}
-			depth := e.subjects[i].Depth + 1
-			if depth > waypost.MaxEnrollDepth {
-				d.Stopped, d.Reason = FoundFailed, fmt.Sprintf("more than %d enrollments in a row that begin each other", waypost.MaxEnrollDepth)
-				continue
-			}
 			event, err := e.version.EventOf(b.NodeID, e.subjects[i].Facts)
 			if reason, refused := journey.EffectFault(err); refused {
 				d.Reason = reason
@@ -72,12 +68,13 @@ func (a *Activities) EmitBatch(ctx context.Context, b delivery.Batch) ([]Decisio
 			if err != nil {
 				return err
 			}
-			event.EventID, event.Depth = fmt.Sprintf("%s/%s/%d", item.EnrollmentID, b.NodeID, item.State.Visit), depth
+			event.EventID = fmt.Sprintf("%s/%s/%d", item.EnrollmentID, b.NodeID, item.State.Visit)
 			effect, err := e.effect(i)
 			if err != nil {
 				return err
 			}
 			effect.Event = event
+			effect.Event.Depth = effect.Depth
 			emitting = append(emitting, effect)
 		}
 		results, err := a.store.EmitEvents(ctx, e.batch(b, emitting...))
@@ -135,6 +132,12 @@ func (a *Activities) effects(ctx context.Context, b delivery.Batch, do func(*eff
 	if err := a.recorded(ctx, e); err != nil {
 		return nil, err
 	}
+	for i := range e.decisions {
+		d := &e.decisions[i]
+		if d.Stopped == "" && !d.Recorded && subjects[i].Depth >= waypost.MaxEnrollDepth {
+			d.Stopped, d.Reason = FoundFailed, fmt.Sprintf("more than %d enrollments in a row that begin each other", waypost.MaxEnrollDepth)
+		}
+	}
 	if err := do(e); err != nil {
 		return nil, err
 	}
@@ -184,6 +187,7 @@ func (e *effects) effect(i int) (waypost.Effect, error) {
 	}
 	return waypost.Effect{
 		Touchpoint: item.Touchpoint(), NodeID: e.node.ID, LeadsID: item.LeadsID, Seq: item.State.Seq, Progress: *item.Progress(after, effect.Entries),
+		Depth: e.subjects[i].Depth + 1,
 	}, nil
 }
 

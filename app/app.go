@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/url"
@@ -181,6 +182,19 @@ type enrollments interface {
 // starting stores enrollments through the pump of this process, which starts them.
 type starting struct {
 	enrollments
+	*worker.Pump
+}
+
+// events reads and imports events; accepting stores single ones through the pump of this
+// process, which starts what they begin.
+type events interface {
+	ImportEvents(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error]) (waypost.EventImport, error)
+	ListEvents(ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page) ([]waypost.Event, error)
+	EventNames(ctx context.Context, sc waypost.Scope) ([]waypost.EventName, error)
+}
+
+type accepting struct {
+	events
 	*worker.Pump
 }
 

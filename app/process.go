@@ -57,6 +57,7 @@ type process struct {
 	everything, enrolled *limits.Bell
 	wakeAll              waker
 	enrolling            gateway.Enrollments
+	accepting            gateway.Events
 	background           []func(context.Context)
 }
 
@@ -71,6 +72,7 @@ func (p *process) openStore(ctx context.Context) (err error) {
 	if p.db, err = store.Open(ctx, string(p.cfg.Database.URL), p.keys, p.clock.Now); err != nil {
 		return err
 	}
+	p.db.SetEntrances(journey.NewEntrances())
 	p.db.SetGoals(journey.NewGoals())
 	p.stop.push(func() { closing(p.log, "database", p.db.Close()) })
 	// The admin server answers until all other parts have stopped.
@@ -151,7 +153,7 @@ func (p *process) openLimits() {
 	p.counts.watchRedis("breakers", p.breakers)
 	p.everything, p.enrolled = limits.NewBell(p.redis, "all"), limits.NewBell(p.redis, "enrollments")
 	p.counts.watchRedis("bells", p.enrolled)
-	p.wakeAll, p.enrolling = p.everything.Ring, ringing{p.db, p.db, p.enrolled}
+	p.wakeAll, p.enrolling, p.accepting = p.everything.Ring, ringing{p.db, p.db, p.enrolled}, p.db
 	p.background = []func(context.Context){p.everything.Run, p.enrolled.Run}
 }
 
@@ -170,7 +172,7 @@ func (p *process) startWorker(ctx context.Context) *runningWorker {
 	if p.redis != nil {
 		pump.All, pump.Enrollments = p.everything, p.enrolled
 	}
-	p.wakeAll, p.enrolling = pump.Wake, starting{p.db, pump}
+	p.wakeAll, p.enrolling, p.accepting = pump.Wake, starting{p.db, pump}, accepting{p.db, pump}
 	sweeper := worker.NewSweeper(p.db, retention(p.cfg.Retention), p.clock.Now, starter.LastPoll, p.counts, p.log)
 	p.background = []func(context.Context){pump.Run, sweeper.Run}
 	p.counts.watchBreakers(p.breakers)
@@ -212,7 +214,7 @@ func (p *process) newGateway() (*fiber.App, error) {
 		Enrollments:    p.enrolling,
 		Launches:       p.db,
 		Controls:       p.db,
-		Events:         p.db,
+		Events:         p.accepting,
 		Audit:          p.db,
 		Deliveries:     p.db,
 		Articles:       p.db,

@@ -17,6 +17,7 @@ import (
 type dryRunBody struct {
 	choiceBody
 	subjectBody
+	Entry    *dryRunEntry           `json:"entry"`
 	StartAt  *string                `json:"startAt"`
 	Events   []dryRunEvent          `json:"events"`
 	Outcomes map[string]outcomeBody `json:"outcomes"` // by the touchpoint's node
@@ -28,6 +29,13 @@ type subjectBody struct {
 	Lead     *waypost.LeadFields `json:"lead"`
 	EntryKey string              `json:"entryKey"`
 	Params   map[string]any      `json:"params"`
+}
+
+// dryRunEntry is an event for the journey to begin by, if its entry takes it.
+type dryRunEntry struct {
+	Event      string         `json:"event"`
+	EventID    string         `json:"eventId"`
+	Properties map[string]any `json:"properties"`
 }
 
 type dryRunEvent struct {
@@ -57,6 +65,7 @@ func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptio
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		body.check(p)
 		impossible = a.checkSubject(p, body.subjectBody)
+		body.Entry.check(p, body.EntryKey)
 		o.Start = a.Now()
 		if body.StartAt != nil {
 			o.Start = a.nearMoment(p, "startAt", body.StartAt)
@@ -90,9 +99,23 @@ func (a *api) checkSubject(p *waypost.Problems, body subjectBody) (impossible *w
 	case body.Lead != nil && !isNamed(*p, "lead"):
 		impossible = a.checkLead(p, body.Lead)
 	}
-	checkEntryKey(p, body.EntryKey)
+	waypost.CheckEntryKey(p, body.EntryKey)
 	checkObject(p, "params", body.Params, maxEnrollmentParams)
 	return impossible
+}
+
+func (e *dryRunEntry) check(p *waypost.Problems, key string) {
+	if e == nil {
+		return
+	}
+	checkEventName(p, "entry.event", e.Event)
+	if e.EventID != "" {
+		checkEventID(p, "entry.eventId", e.EventID)
+	}
+	checkObject(p, "entry.properties", e.Properties, waypost.MaxEventProperties)
+	if key != "" {
+		p.Add(waypost.DetailInvalidFormat, "entryKey", "must not stand beside entry, which gives it")
+	}
 }
 
 // checkLead adds what is wrong with the fields of an invented lead. It returns an
@@ -169,19 +192,20 @@ func dryRunOutcomes(p *waypost.Problems, body map[string]outcomeBody) map[string
 
 // dryRunAnswer is one lead's way through a journey.
 type dryRunAnswer struct {
-	JourneyID string                   `json:"journeyId"`
-	Version   int                      `json:"version"`
-	Draft     bool                     `json:"draft"`
-	LeadsID   *int64                   `json:"leadsId"`
-	StartAt   string                   `json:"startAt"`
-	EndAt     string                   `json:"endAt"`
-	Status    waypost.EnrollmentStatus `json:"status"`
-	Limit     *journey.SimulatedLimit  `json:"limit"`
-	Path      []pathStep               `json:"path"`
-	Timeline  []timelineEntry          `json:"timeline"`
-	Messages  []dryRunMessage          `json:"messages"`
-	HeldOut   bool                     `json:"heldOut"`
-	Goal      *dryRunGoal              `json:"goal"`
+	JourneyID string                    `json:"journeyId"`
+	Version   int                       `json:"version"`
+	Draft     bool                      `json:"draft"`
+	LeadsID   *int64                    `json:"leadsId"`
+	Entry     *dryRunEntryAnswer        `json:"entry"` // nil: it begins by no event
+	StartAt   string                    `json:"startAt"`
+	EndAt     string                    `json:"endAt"`
+	Status    *waypost.EnrollmentStatus `json:"status"` // nil: the lead does not enter
+	Limit     *journey.SimulatedLimit   `json:"limit"`
+	Path      []pathStep                `json:"path"`
+	Timeline  []timelineEntry           `json:"timeline"`
+	Messages  []dryRunMessage           `json:"messages"`
+	HeldOut   bool                      `json:"heldOut"`
+	Goal      *dryRunGoal               `json:"goal"`
 }
 
 // dryRunGoal is what the lead's events come to for the goal.
@@ -190,6 +214,14 @@ type dryRunGoal struct {
 	Converted   bool    `json:"converted"`
 	ConvertedAt *string `json:"convertedAt"`
 	Value       float64 `json:"value"`
+}
+
+// dryRunEntryAnswer says whether the entry takes the event.
+type dryRunEntryAnswer struct {
+	entryAnswer
+	Enters   bool    `json:"enters"`
+	EntryKey string  `json:"entryKey"`
+	Reason   *string `json:"reason"`
 }
 
 type pathStep struct {
@@ -237,6 +269,12 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	}
 	options.Facts = c.facts(lead)
 	options.Facts.EntryKey, options.Facts.Params = body.EntryKey, body.Params
+	var entry *dryRunEntryAnswer
+	if body.Entry != nil {
+		if entry = c.enterDry(&options, *body.Entry); !entry.Enters {
+			return ok(notEntered(c, lead, entry, options.Start))
+		}
+	}
 	if body.LeadsID != nil {
 		records, err := a.recordsOf(ctx, r, c, []int64{lead.LeadsID}, options.Start)
 		if err != nil {
@@ -269,8 +307,31 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans.StartAt = stamp(options.Start)
+	ans.StartAt, ans.Entry = stamp(options.Start), entry
+	if entry != nil && len(ans.Timeline) > 0 {
+		ans.Timeline[0].Reason = new(waypost.Entry{Kind: waypost.EntryEvent, Event: body.Entry.Event}.Reason())
+	}
 	return ok(ans)
+}
+
+// enterDry decides whether an event begins the journey, as production does when it is accepted,
+// and gives the facts what the enrollment has by it.
+func (c choice) enterDry(o *journey.SimulateOptions, e dryRunEntry) *dryRunEntryAnswer {
+	event := waypost.Event{EventID: e.EventID, Name: e.Event, LeadsID: o.Facts.Lead.LeadsID, Properties: e.Properties, AcceptedAt: o.Start}
+	decision := c.Enters(waypost.Occasion{Kind: waypost.EntryEvent, Lead: o.Facts.Lead, Event: &event, At: o.Start}, o.Facts)
+	o.Facts.Began, o.Facts.EntryKey = &event, decision.Key
+	return &dryRunEntryAnswer{
+		entryAnswer: answerEntry(waypost.Entry{Kind: waypost.EntryEvent, Event: e.Event, EventID: e.EventID}),
+		Enters:      decision.Enters, EntryKey: decision.Key, Reason: orNull(decision.Reason),
+	}
+}
+
+// notEntered is the answer where the entry does not take the event: nothing happens.
+func notEntered(c choice, lead waypost.Lead, entry *dryRunEntryAnswer, at time.Time) dryRunAnswer {
+	return dryRunAnswer{
+		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, LeadsID: orNull(lead.LeadsID), Entry: entry,
+		StartAt: stamp(at), EndAt: stamp(at), Path: []pathStep{}, Timeline: []timelineEntry{}, Messages: []dryRunMessage{},
+	}
 }
 
 // touchpointsOnly refuses outcomes of nodes that send nothing.
@@ -340,7 +401,7 @@ func answerPathStep(s journey.PathStep) pathStep {
 func answerDryRun(r *request, c choice, lead waypost.Lead, run journey.Run) (dryRunAnswer, error) {
 	ans := dryRunAnswer{
 		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, LeadsID: orNull(lead.LeadsID),
-		EndAt: stamp(run.At), Status: run.Status, Limit: orNull(run.Limit),
+		EndAt: stamp(run.At), Status: &run.Status, Limit: orNull(run.Limit),
 		Path: described(run.Path, answerPathStep), Timeline: described(run.Timeline, answerTimelineEntry),
 		Messages: make([]dryRunMessage, len(run.Touchpoints)), HeldOut: run.Status == waypost.EnrollmentHeldOut,
 	}

@@ -37,7 +37,7 @@ func TestDryRun(t *testing.T) {
 	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","externalId":"crm-1","openId":"o-1"}}`).expect(t, 201).json["leadsId"]
 	got := f.send("POST", path, fmt.Sprintf(`{"leadsId":%v,"entryKey":"k","params":{"coupon":"X"}}`, lead)).expect(t, 200)
 	const at = `"2026-01-31T12:00:00.000Z"`
-	want := fmt.Sprintf(`{"journeyId":"%[1]s","version":1,"draft":false,"leadsId":%[2]v,"startAt":%[3]s,"endAt":%[3]s,"status":"completed","limit":null,`+
+	want := fmt.Sprintf(`{"journeyId":"%[1]s","version":1,"draft":false,"leadsId":%[2]v,"entry":null,"startAt":%[3]s,"endAt":%[3]s,"status":"completed","limit":null,`+
 		`"path":[{"nodeId":"hello","type":"touchpoint","visit":1,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"delivered","reason":null,"next":"end"},`+
 		`{"nodeId":"end","type":"exit","visit":2,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"exited","reason":null,"next":null}],`+
 		`"timeline":[`, id, lead, at)

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"waypost"
 )
@@ -30,11 +28,8 @@ type Waker interface {
 	Wake()
 }
 
-// Bounds of an enrollment's members.
-const (
-	maxEntryKey         = 128      // characters
-	maxEnrollmentParams = 16 << 10 // bytes of JSON
-)
+// maxEnrollmentParams bounds an enrollment's params.
+const maxEnrollmentParams = 16 << 10 // bytes of JSON
 
 type enrollBody struct {
 	LeadsID  *int64         `json:"leadsId"`
@@ -48,22 +43,13 @@ func decodeEnroll(r *request) (waypost.Enrollment, error) {
 		if body.LeadsID == nil {
 			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
 		}
-		checkEntryKey(p, body.EntryKey)
+		waypost.CheckEntryKey(p, body.EntryKey)
 		checkObject(p, "params", body.Params, maxEnrollmentParams)
 	})
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
 	return waypost.Enrollment{LeadsID: *body.LeadsID, EntryKey: body.EntryKey, Params: body.Params}, nil
-}
-
-func checkEntryKey(p *waypost.Problems, key string) {
-	switch {
-	case utf8.RuneCountInString(key) > maxEntryKey:
-		p.Add(waypost.DetailTooLong, "entryKey", "must be at most %d characters", maxEntryKey)
-	case strings.ContainsFunc(key, unicode.IsControl):
-		p.Add(waypost.DetailInvalidFormat, "entryKey", "must not contain control characters")
-	}
 }
 
 // checkObject notes an object of free form that is longer than most bytes of JSON, without
@@ -150,6 +136,7 @@ func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollm
 type enrollmentAnswer struct {
 	enrolledAnswer
 	LeadsID   int64          `json:"leadsId"`
+	Entry     entryAnswer    `json:"entry"`
 	EntryKey  string         `json:"entryKey"`
 	Params    map[string]any `json:"params"`
 	NodeID    *string        `json:"nodeId"`
@@ -185,9 +172,20 @@ func (a *api) answerEnrollments(ctx context.Context, list ...waypost.Enrollment)
 	return answers, nil
 }
 
+// entryAnswer says why an enrollment began.
+type entryAnswer struct {
+	Kind    waypost.EntryKind `json:"kind"`
+	Event   *string           `json:"event"`
+	EventID *string           `json:"eventId"`
+}
+
+func answerEntry(e waypost.Entry) entryAnswer {
+	return entryAnswer{e.Kind, orNull(e.Event), orNull(e.EventID)}
+}
+
 func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
 	ans := enrollmentAnswer{
-		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
+		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, Entry: answerEntry(e.Entry), EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
 		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt),
 	}
 	if ans.Params == nil {

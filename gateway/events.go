@@ -42,14 +42,7 @@ type eventBody struct {
 func readEvent(document []byte) (waypost.Event, error) {
 	var body eventBody
 	err := checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
-		switch id := body.EventID; {
-		case strings.TrimSpace(id) == "":
-			p.Add(waypost.DetailNullValue, "eventId", "is missing or blank")
-		case utf8.RuneCountInString(id) > maxEventID:
-			p.Add(waypost.DetailTooLong, "eventId", "must be at most %d characters", maxEventID)
-		case strings.ContainsFunc(id, unicode.IsControl):
-			p.Add(waypost.DetailInvalidFormat, "eventId", "must not contain control characters")
-		}
+		checkEventID(p, "eventId", body.EventID)
 		checkEventName(p, "name", body.Name)
 		if body.LeadsID == nil {
 			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
@@ -63,6 +56,17 @@ func readEvent(document []byte) (waypost.Event, error) {
 		body.Properties = map[string]any{}
 	}
 	return waypost.Event{EventID: body.EventID, Name: body.Name, LeadsID: *body.LeadsID, Properties: body.Properties}, nil
+}
+
+func checkEventID(p *waypost.Problems, target, id string) {
+	switch {
+	case strings.TrimSpace(id) == "":
+		p.Add(waypost.DetailNullValue, target, "is missing or blank")
+	case utf8.RuneCountInString(id) > maxEventID:
+		p.Add(waypost.DetailTooLong, target, "must be at most %d characters", maxEventID)
+	case strings.ContainsFunc(id, unicode.IsControl):
+		p.Add(waypost.DetailInvalidFormat, target, "must not contain control characters")
+	}
 }
 
 // checkEventName notes a name that no node of a journey can have (package journey).

@@ -78,7 +78,7 @@ func TestGoal(t *testing.T) {
 	f := newFixture(t)
 	id := f.withGoal()
 	path := "/v1/journeys/" + id
-	if a := f.get(path+"/statistics").expect(t, 200); !strings.Contains(a.raw, `"heldOut":0,"goal":{"enrollments":0,"converted":0,"rate":null,"value":0}},"controlGroup":{"goal":{`) ||
+	if a := f.get(path+"/statistics").expect(t, 200); !strings.Contains(a.raw, `"undecided":0,"goal":{"enrollments":0,"converted":0,"rate":null,"value":0}},"controlGroup":{"goal":{`) ||
 		!strings.Contains(a.raw, `"arms":[{"arm":1,"next":"a","goal":{"enrollments":0,`) || strings.Contains(a.raw, "winner") {
 		t.Errorf("of nobody: %s", a.raw)
 	}

@@ -142,6 +142,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 	if f.store, err = store.Open(t.Context(), "sqlite:"+f.file, keys, f.clock.Now); err != nil {
 		t.Fatal(err)
 	}
+	f.store.SetEntrances(journey.NewEntrances())
 	f.store.SetGoals(journey.NewGoals())
 	t.Cleanup(func() { _ = f.store.Close() })
 	if f.index, err = embedded.Open(filepath.Join(t.TempDir(), "search")); err != nil {

@@ -184,7 +184,9 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
-		return a.Journeys.PublishJourney(ctx, r.by(), id, waypost.Publication{Name: definition.Name(), Hash: definition.Hash(), Definition: definition.Canonical(), Webhooks: definition.Webhooks()})
+		return a.Journeys.PublishJourney(ctx, r.by(), id, waypost.Publication{
+			Name: definition.Name(), Hash: definition.Hash(), Definition: definition.Canonical(), Webhooks: definition.Webhooks(), Entry: definition.EntryRules(),
+		})
 	}, func(v waypost.JourneyVersion) (answer, error) {
 		status := http.StatusOK
 		if v.Fresh {

@@ -62,7 +62,9 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Lead, error) {
-		return a.Leads.CreateLead(ctx, r.by(), fields, phones)
+		lead, err := a.Leads.CreateLead(ctx, r.by(), fields, phones)
+		a.wakeFor(lead)
+		return lead, err
 	}, func(lead waypost.Lead) (answer, error) {
 		ans, err := resource(http.StatusCreated, "/v1/leads/"+strconv.FormatInt(lead.LeadsID, 10), answerLead(lead))
 		if err == nil && r.minimal() {
@@ -70,6 +72,13 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 		}
 		return ans, err
 	})
+}
+
+// wakeFor wakes the pump for the journeys that a lead has begun.
+func (a *api) wakeFor(lead waypost.Lead) {
+	if lead.Began > 0 {
+		a.Waker.Wake()
+	}
 }
 
 func (a *api) showLead(ctx context.Context, r *request) (answer, error) {
@@ -247,6 +256,7 @@ func (a *api) updateLead(ctx context.Context, r *request, change func(waypost.Le
 		}
 		return change(current)
 	})
+	a.wakeFor(lead)
 	if err != nil {
 		return answer{}, err
 	}

@@ -61,8 +61,26 @@ type enrollmentsAnswer struct {
 	Failed    int `json:"failed"`
 	Canceled  int `json:"canceled"`
 	HeldOut   int `json:"heldOut"`
+	// Begun are those that began by themselves; Refused and Undecided are entries that began none.
+	Begun     begunAnswer `json:"begun"`
+	Refused   int         `json:"refused"`
+	Undecided int         `json:"undecided"`
 
 	Goal *goalAnswer `json:"goal"` // nil without a goal
+}
+
+type begunAnswer struct {
+	Event       int `json:"event"`
+	LeadCreated int `json:"leadCreated"`
+	LeadChanged int `json:"leadChanged"`
+}
+
+func countedEnrollments(c waypost.Counts) enrollmentsAnswer {
+	return enrollmentsAnswer{
+		Entered: c.Entered, Completed: c.Completed, Exited: c.Exited, Failed: c.Failed, Canceled: c.Canceled, HeldOut: c.HeldOut,
+		Begun:   begunAnswer{c.Begun[waypost.EntryEvent], c.Begun[waypost.EntryLeadCreated], c.Begun[waypost.EntryLeadChanged]},
+		Refused: c.Refused, Undecided: c.Undecided,
+	}
 }
 
 // maxPoints bounds the intervals of a series.
@@ -214,7 +232,7 @@ func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, 
 	}
 	ans := countsAnswer{
 		Nodes:       []nodeAnswer{},
-		Enrollments: enrollmentsAnswer{sum.Entered, sum.Completed, sum.Exited, sum.Failed, sum.Canceled, sum.HeldOut, nil},
+		Enrollments: countedEnrollments(sum),
 	}
 	c.addGoal(&ans, sum)
 	for _, id := range c.nodes(sum, whole) {

@@ -29,7 +29,7 @@ type checker struct {
 	d             *Definition
 	webhookExists func(string) bool
 	journeyExists func(string) bool
-	conditions    int // of the nodes so far
+	conditions    int // so far: of the entry and of the nodes
 	conditionText int // of those, in bytes
 	p             waypost.Problems
 }
@@ -56,6 +56,7 @@ func (c *checker) header() {
 			}
 		}
 	}
+	c.entry()
 	c.exitOn()
 	c.goal()
 	c.quietHours()

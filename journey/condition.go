@@ -23,37 +23,68 @@ var fields = cel.MapType(cel.StringType, cel.DynType)
 
 // segmentEnv declares what the conditions of segments see once per process. It takes no
 // part in Parse or Step.
-var segmentEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
+var segmentEnv = sync.OnceValues(func() (*cel.Env, error) { return newRecordEnv(varLead) })
+
+// conditionEnv declares what branches see.
+var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return newRecordEnv(varLead, varJourney, varEnrollment, varTouchpoints)
+})
+
+// eventEnv declares what the condition of a waitForEvent sees.
+var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return newRecordEnv(varLead, varJourney, varEnrollment, varTouchpoints, varEvent)
+})
+
+// newRecordEnv is newEnv for conditions that may ask for the record of the lead.
+func newRecordEnv(variables ...string) (*cel.Env, error) {
+	env, err := newEnv(variables...)
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(recordFunctions()...)
+}
+
+// newEnv declares variables, the functions and the limits of conditions.
+func newEnv(variables ...string) (*cel.Env, error) {
+	options := slices.Concat([]cel.EnvOption{
 		library(),
-		cel.Variable(varLead, fields),
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
 		cel.EnableMacroCallTracking(), // or the text of a part could not be told
-	}, numberFunctions(), timeFunctions(), recordFunctions())...)
-})
-
-// conditionEnv declares what branches see besides.
-var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := segmentEnv()
-	if err != nil {
-		return nil, err
+	}, numberFunctions(), timeFunctions())
+	for _, name := range variables {
+		of := fields
+		if name == varTouchpoints {
+			of = cel.MapType(cel.StringType, fields)
+		}
+		options = append(options, cel.Variable(name, of))
 	}
-	return env.Extend(
-		cel.Variable(varJourney, fields),
-		cel.Variable(varEnrollment, fields),
-		cel.Variable(varTouchpoints, cel.MapType(cel.StringType, fields)),
-	)
-})
+	return cel.NewCustomEnv(options...)
+}
 
-// eventEnv declares what the condition of a waitForEvent sees besides.
-var eventEnv = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := conditionEnv()
-	if err != nil {
-		return nil, err
+// resultTypes are the types that a condition or an entry key may have.
+type resultTypes []*cel.Type
+
+var (
+	trueOrFalse  = resultTypes{cel.BoolType, cel.DynType}
+	aNumber      = resultTypes{cel.DoubleType, cel.DynType}
+	textOrNumber = resultTypes{cel.StringType, cel.DoubleType, cel.DynType}
+)
+
+// check reports a type that is none of them.
+func (r resultTypes) check(t *cel.Type) error {
+	if slices.ContainsFunc(r, t.IsExactType) {
+		return nil
 	}
-	return env.Extend(cel.Variable(varEvent, fields))
-})
+	want := "true or false"
+	switch r[0] {
+	case cel.StringType:
+		want = "a text or a number"
+	case cel.DoubleType:
+		want = "a number"
+	}
+	return fmt.Errorf("must be %s, not %s", want, cel.FormatCELType(t))
+}
 
 // condition is one compiled condition, or why it does not compile.
 type condition struct {
@@ -76,7 +107,7 @@ func (d *Definition) compileAll(n Node) []condition {
 			all = append(all, condition{})
 			continue
 		}
-		compiled, err := d.compile(env, source, maxCost)
+		compiled, err := d.compile(env, source, maxCost, trueOrFalse)
 		compiled.err = err
 		all = append(all, compiled)
 	}
@@ -85,12 +116,7 @@ func (d *Definition) compileAll(n Node) []condition {
 
 // compile checks a condition and plans it; cost bounds the work of an evaluation. Its
 // errors name positions and repeat the source, never values.
-func (d *Definition) compile(declare func() (*cel.Env, error), source string, cost uint64) (condition, error) {
-	return d.compileTo(declare, source, cost, cel.BoolType, "true or false")
-}
-
-// compileTo is compile for an expression whose result has a type, which people call so.
-func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, cost uint64, result *cel.Type, called string) (condition, error) {
+func (d *Definition) compile(declare func() (*cel.Env, error), source string, cost uint64, result resultTypes) (condition, error) {
 	if utf8.RuneCountInString(source) > MaxCondition {
 		return condition{}, fmt.Errorf("has at most %d characters", MaxCondition)
 	}
@@ -120,8 +146,8 @@ func (d *Definition) compileTo(declare func() (*cel.Env, error), source string, 
 	if len(found) > 0 {
 		return condition{}, told(found)
 	}
-	if t := checked.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
-		return condition{}, fmt.Errorf("must be %s, not %s", called, cel.FormatCELType(t))
+	if err := result.check(checked.OutputType()); err != nil {
+		return condition{}, err
 	}
 	parts, ids := partsOf(written)
 	program, err := env.Program(checked,
@@ -228,11 +254,18 @@ func unknownMember(variable, member string, touchpoint func(id string) bool) str
 	return ""
 }
 
-func unknownOfTouchpoint(member string) string {
-	if slices.Contains(touchpointMembers, member) {
-		return ""
+var eventMembers = []string{"id", "name", "properties", "acceptedAt"}
+
+// unknownOf returns what is wrong with a member of what is named in a variable: of a
+// touchpoint, or of the event that an enrollment began by.
+func unknownOf(variable, name, member string) string {
+	switch {
+	case variable == varTouchpoints && !slices.Contains(touchpointMembers, member):
+		return fmt.Sprintf("a touchpoint has no member %q, but %s", waypost.Clip(member, 64), strings.Join(touchpointMembers, ", "))
+	case variable == varEnrollment && name == varEvent && !slices.Contains(eventMembers, member):
+		return fmt.Sprintf("enrollment.event has no member %q, but %s", waypost.Clip(member, 64), strings.Join(eventMembers, ", "))
 	}
-	return fmt.Sprintf("a touchpoint has no member %q, but %s", waypost.Clip(member, 64), strings.Join(touchpointMembers, ", "))
+	return ""
 }
 
 // unknownNames finds what the types cannot check, touchpoints that the journey does
@@ -248,8 +281,8 @@ func (d *Definition) unknownNames(a *ast.AST) []*common.Error {
 		fault := ""
 		if operand.Kind() == ast.IdentKind {
 			fault = unknownMember(operand.AsIdent(), member, d.hasTouchpoint)
-		} else if of, _, ok := Access(operand); ok && of.Kind() == ast.IdentKind && of.AsIdent() == varTouchpoints {
-			fault = unknownOfTouchpoint(member)
+		} else if of, name, ok := Access(operand); ok && of.Kind() == ast.IdentKind {
+			fault = unknownOf(of.AsIdent(), name, member)
 		}
 		if fault != "" {
 			found = append(found, faultAt(a, e, fault))

@@ -123,9 +123,10 @@ func (d *Definition) Holds(node string, f Facts) (yes bool, reason string) {
 
 // Words for why a condition is false.
 const (
-	notBoolean  = "not true or false"
-	costLimit   = "cost limit"
-	tookTooLong = "took too long"
+	notBoolean     = "not true or false"
+	costLimit      = "cost limit"
+	tookTooLong    = "took too long"
+	doesNotCompile = "does not compile"
 )
 
 // verdict is the result of one condition.
@@ -137,23 +138,34 @@ type verdict struct {
 
 // holds evaluates one condition.
 func (c condition) holds(ctx context.Context, vars map[string]any) verdict {
-	if c.err != nil {
-		return verdict{fault: "does not compile"}
-	}
 	v := verdict{parts: make([]ref.Val, len(c.parts))}
-	vars[varParts] = v.parts
-	switch out, _, err := c.program.ContextEval(ctx, vars); {
-	case err != nil:
-		v.fault = faultWord(err)
+	out, fault := c.value(ctx, vars, v.parts)
+	switch {
+	case fault != "":
+		v.fault = fault
 	case out == types.True:
 		v.yes = true
-	case out == types.False:
-	case out == types.NullValue:
-		v.fault = missingValue
-	default:
+	case out != types.False:
 		v.fault = notBoolean
 	}
 	return v
+}
+
+// value evaluates a condition, or an entry key; parts get the results of its parts. fault is
+// a safe word for what went wrong, or "".
+func (c condition) value(ctx context.Context, vars map[string]any, parts []ref.Val) (out ref.Val, fault string) {
+	if c.err != nil {
+		return nil, doesNotCompile
+	}
+	vars[varParts] = parts
+	out, _, err := c.program.ContextEval(ctx, vars)
+	switch {
+	case err != nil:
+		return nil, faultWord(err)
+	case out == types.NullValue:
+		return nil, missingValue
+	}
+	return out, ""
 }
 
 // faultWords maps the beginnings of CEL's error texts to words for a timeline.

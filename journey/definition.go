@@ -52,8 +52,9 @@ type Definition struct {
 	bare      []byte         // see Bare
 	index     map[string]int // of the first node of each id
 
-	conditions []func() []condition // beside body.Nodes; compiled by the first call
-	goal       func() goalPrograms  // compiled by the first call
+	conditions []func() []condition   // beside body.Nodes; compiled by the first call
+	entries    []func() compiledEntry // beside body.Entry; compiled by the first call
+	goal       func() goalPrograms    // compiled by the first call
 	templates  *lru.Cache[string, *liquid.Template]
 }
 
@@ -64,6 +65,7 @@ type body struct {
 	Description  string        `json:"description,omitempty"`
 	Tags         []string      `json:"tags,omitempty"`
 	Start        string        `json:"start,omitempty"`
+	Entry        []entry       `json:"entry,omitempty"`
 	Reentry      *reentry      `json:"reentry,omitempty"`
 	ExitOn       []exitOn      `json:"exitOn,omitempty"`
 	Goal         *Goal         `json:"goal,omitempty"`

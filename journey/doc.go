@@ -14,6 +14,7 @@
 //   - the definition: definition.go, node.go, parse.go, param.go
 //   - what is wrong with one: check.go, check_times.go, graph.go
 //   - the interpreter: state.go, step.go, move.go, effect.go
+//   - what begins it by itself: entry.go
 //   - what activities evaluate for it: decide.go, facts.go, wait_until.go, quiet.go, split.go, clock.go, goal.go
 //   - conditions in CEL: condition.go, celparts.go, celnumbers.go, celtime.go, celrecord.go, celdecorators.go, celcost.go
 //   - conditions of segments: segment.go

@@ -24,6 +24,9 @@ type Facts struct {
 	// Event holds the properties of the event that a waitForEvent looks at. Nothing
 	// else can ask about it.
 	Event map[string]any
+	// Began is the event that the enrollment began by, nil if it began by something else:
+	// enrollment.event.
+	Began *waypost.Event
 	// Record is what is recorded of the lead, as far as Needs says. Nil: it is not known, and
 	// a condition that asks for it is an error.
 	Record *waypost.LeadRecord
@@ -41,7 +44,7 @@ const (
 	varJourney     = "journey"
 	varEnrollment  = "enrollment"
 	varTouchpoints = "touchpoints"
-	varEvent       = "event" // in the condition of a waitForEvent only
+	varEvent       = "event" // in the conditions of a waitForEvent and of an entry only, and in enrollment
 )
 
 // variables returns the facts by name, without the event, as templates take them:
@@ -57,9 +60,17 @@ func (f *Facts) variables() map[string]any {
 	return map[string]any{
 		varLead:        leadObject(&f.Lead),
 		varJourney:     map[string]any{"id": f.JourneyID, "name": f.JourneyName, "version": f.Version},
-		varEnrollment:  map[string]any{"id": f.EnrollmentID, "entryKey": f.EntryKey, "params": plainObject(f.Params)},
+		varEnrollment:  map[string]any{"id": f.EnrollmentID, "entryKey": f.EntryKey, "params": plainObject(f.Params), varEvent: eventObject(f.Began)},
 		varTouchpoints: touchpoints,
 	}
+}
+
+// eventObject is the event that an enrollment began by.
+func eventObject(e *waypost.Event) any {
+	if e == nil {
+		return nil
+	}
+	return map[string]any{"id": e.EventID, "name": e.Name, "properties": plainObject(e.Properties), "acceptedAt": timestamp(e.AcceptedAt)}
 }
 
 func leadObject(l *waypost.Lead) map[string]any {

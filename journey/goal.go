@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -68,29 +67,17 @@ type goalPrograms struct{ when, value condition }
 
 // goalEnv declares what the expressions of a goal see. They are asked where an event is
 // accepted, which does not read what became of messages.
-var goalEnv = sync.OnceValues(func() (*cel.Env, error) {
-	fields := cel.MapType(cel.StringType, cel.DynType)
-	return cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
-		library(),
-		cel.Variable(varLead, fields),
-		cel.Variable(varJourney, fields),
-		cel.Variable(varEnrollment, fields),
-		cel.Variable(varEvent, fields),
-		cel.ParserExpressionSizeLimit(MaxCondition),
-		cel.ParserRecursionLimit(60),
-		cel.EnableMacroCallTracking(),
-	}, numberFunctions(), timeFunctions())...)
-})
+var goalEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(varLead, varJourney, varEnrollment, varEvent) })
 
 func (d *Definition) compileGoal() (p goalPrograms) {
 	g := value(d.body.Goal)
 	if g.When != "" {
-		compiled, err := d.compile(goalEnv, g.When, maxCost)
+		compiled, err := d.compile(goalEnv, g.When, maxCost, trueOrFalse)
 		compiled.err = err
 		p.when = compiled
 	}
 	if g.Value != "" {
-		compiled, err := d.compileTo(goalEnv, g.Value, maxCost, cel.DoubleType, "a number")
+		compiled, err := d.compile(goalEnv, g.Value, maxCost, aNumber)
 		compiled.err = err
 		p.value = compiled
 	}

@@ -126,6 +126,9 @@ func (d *Definition) finish() error {
 	for i := range d.body.Nodes {
 		d.conditions = append(d.conditions, sync.OnceValue(func() []condition { return d.compileAll(d.body.Nodes[i]) }))
 	}
+	for i := range d.body.Entry {
+		d.entries = append(d.entries, sync.OnceValue(func() compiledEntry { return d.compileEntry(d.body.Entry[i]) }))
+	}
 	return nil
 }
 

@@ -34,7 +34,7 @@ type SegmentPart struct {
 // the source.
 func CompileSegment(source string) ([]SegmentPart, error) {
 	var d Definition
-	whole, err := d.compile(segmentEnv, source, maxSegmentCost)
+	whole, err := d.compile(segmentEnv, source, maxSegmentCost, trueOrFalse)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 		if err != nil {
 			return err
 		}
-		c, err := d.compile(segmentEnv, text, maxSegmentCost)
+		c, err := d.compile(segmentEnv, text, maxSegmentCost, trueOrFalse)
 		if err != nil {
 			return fmt.Errorf("%s: %w", waypost.Clip(text, maxPartText), err)
 		}

@@ -64,7 +64,7 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 	known, ok := members()[root]
 	switch {
 	case root == varEvent:
-		return "event is known in the condition of a waitForEvent only"
+		return "event is known in the condition of a waitForEvent only; that which an enrollment began by is enrollment.event"
 	case !ok && root != varTouchpoints && root != varNow && root != varToday:
 		return fmt.Sprintf("there is no variable %q; the variables are %s", waypost.Clip(root, 64), variableNames())
 	case len(path) < 2:
@@ -75,8 +75,8 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 	if fault := unknownMember(root, path[1], touchpoint); fault != "" || len(path) < 3 {
 		return fault
 	}
-	if root == varTouchpoints {
-		return unknownOfTouchpoint(path[2])
+	if root == varTouchpoints || root == varEnrollment && path[1] == varEvent {
+		return unknownOf(root, path[1], path[2])
 	}
 	if _, open := known[path[1]].(map[string]any); !open && !slices.Contains(valueMembers, path[2]) {
 		return fmt.Sprintf("%s.%s has no member %q", root, path[1], waypost.Clip(path[2], 64))

@@ -44,7 +44,8 @@ func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyV
 	return s.versionIn(ctx, s.r, key)
 }
 
-// versionIn is versionOf within a transaction.
+// versionIn is versionOf by a transaction or a pool: a transaction that waited for another
+// connection could wait for itself.
 func (s *Store) versionIn(ctx context.Context, db bun.IDB, key versionKey) (waypost.JourneyVersion, error) {
 	if v, known := s.versions.Get(key); known {
 		return v, nil

@@ -105,12 +105,12 @@ func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
 }
 
 // unpack turns a column or literal with members in JSON into rows m, and says how
-// their enrollment's and their lead's ids are written.
-func (s *Store) unpack(list string) (from, id, lead string) {
+// their enrollment's and their lead's ids and their entry key are written.
+func (s *Store) unpack(list string) (from, id, lead, key string) {
 	if s.postgres {
-		return "json_to_recordset(" + list + "::json) AS m (e text, l bigint)", "m.e", "m.l"
+		return "json_to_recordset(" + list + "::json) AS m (e text, l bigint, k text)", "m.e", "m.l", "m.k"
 	}
-	return "json_each(" + list + ") AS m", "m.value ->> 'e'", "m.value ->> 'l'"
+	return "json_each(" + list + ") AS m", "m.value ->> 'e'", "m.value ->> 'l'", "m.value ->> 'k'"
 }
 
 // withoutPlan keeps PostgreSQL from planning with a way ("sort", "seqscan") until the

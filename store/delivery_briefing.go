@@ -32,7 +32,7 @@ func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string
 		if row.ID == "" {
 			continue
 		}
-		if b.Enrollments[row.ID], err = row.enrollment(); err != nil {
+		if b.Enrollments[row.ID], err = s.withEvent(row.enrollmentRow); err != nil {
 			return b, err
 		}
 		if row.Lead.Scope != sc {

@@ -63,6 +63,7 @@
 //	enrollment.go            Enrollments and their timelines
 //	enrollment_list.go       lists of enrollments
 //	enrollment_enter.go      Enroll, re-entry
+//	enrollment_begin.go      journeys that begin by themselves
 //	enrollment_together.go   enrolling of several requests in one statement
 //	enrollment_onward.go     enrollments that enroll nodes make
 //	enrollment_effects.go    updateLead, emit

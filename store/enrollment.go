@@ -31,6 +31,9 @@ type enrollmentRow struct {
 	CohortID  *string `bun:"cohort_id"`
 	ClaimedAt stamp   `bun:"claimed_at"` // by a pump that is to form its cohort
 	Source    *string `bun:"source"`     // see EnrollOnward
+	Entry     *string `bun:"entry"`      // what it began by, if by itself
+	Event     []byte  `bun:"event"`      // sealed: the event that it began by
+	EventSeq  *int64  `bun:"event_seq"`
 	Depth     int     `bun:"depth"`
 	Exits     bool    `bun:"exits"` // its version has events that end it
 	Test      bool    `bun:"test"`  // of a test lead as it was made
@@ -57,7 +60,11 @@ func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 		Status: waypost.EnrollmentStatus(r.Status), NodeID: r.NodeID, CreatedAt: r.CreatedAt.Time, EndedAt: r.EndedAt.pointer(),
 		Depth: r.Depth,
 	}
-	if err := fromJSON(r.Params, &e.Params); err != nil {
+	var err error
+	if e.Entry, err = r.entry(); err == nil {
+		err = fromJSON(r.Params, &e.Params)
+	}
+	if err != nil {
 		return e, fmt.Errorf("enrollment %s: %w", r.ID, err)
 	}
 	return e, nil
@@ -130,7 +137,15 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 		entries = []waypost.TimelineEntry{{At: e.CreatedAt, What: waypost.WhatExited, Reason: waypost.ReasonControlGroup, Version: e.Version}}
 	}
 	applyControls(&e, controls[id])
-	return e, withExit(e, withControls(e, entries, controls[id]), controls[id]), nil
+	return e, withExit(e, withControls(e, withEntry(e, entries), controls[id]), controls[id]), nil
+}
+
+// withEntry has a timeline tell what an enrollment began by, if it began by itself.
+func withEntry(e waypost.Enrollment, entries []waypost.TimelineEntry) []waypost.TimelineEntry {
+	if len(entries) > 0 && entries[0].What == waypost.WhatEntered && entries[0].Reason == "" {
+		entries[0].Reason = e.Entry.Reason()
+	}
+	return entries
 }
 
 // applyControls gives an enrollment that has not ended the status that was
@@ -237,14 +252,14 @@ func kindOfTarget(id string) string {
 }
 
 // EnrollmentsByID returns the enrollments of these ids as they are recorded, of any scope:
-// it is not for what an API caller asks. WorkflowID is left out, and what was decided about
-// them (Controls) does not show. Unknown ids are missing in the answer.
+// it is not for what an API caller asks. It alone, and Briefing, have the events that they
+// began by. WorkflowID is left out, and what was decided about them (Controls) does not show. Unknown ids are missing in the answer.
 func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (_ map[string]waypost.Enrollment, err error) {
 	defer wrap(&err, "load enrollments")
 	rows, err := rowsByID[enrollmentRow](ctx, s, "id", ids)
 	if err != nil {
 		return nil, err
 	}
-	list, err := decoded(rows, enrollmentRow.enrollment)
+	list, err := decoded(rows, s.withEvent)
 	return keyed(list, func(e waypost.Enrollment) string { return e.ID }), err
 }

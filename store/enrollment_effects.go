@@ -15,14 +15,14 @@ import (
 // has, refuses the update. It may be called any number of times for a visit.
 func (s *Store) UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (result waypost.EffectResult, err error) {
 	defer wrap(&err, "update the lead of enrollment %s", clip(b.Items[0].EnrollmentID))
-	key, id := b.Items[0].Touchpoint, b.Items[0].LeadsID
+	item := b.Items[0]
 	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
 		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 			results, going, err := s.passNodes(ctx, tx, b)
-			if result = results[key]; err != nil || len(going) == 0 {
+			if result = results[item.Touchpoint]; err != nil || len(going) == 0 {
 				return err
 			}
-			row, phones, _, err = s.changeLead(ctx, tx, b.Scope, id, change, nil)
+			row, phones, _, err = s.changeLead(ctx, tx, b.Scope, item.LeadsID, change, nil, item.Depth)
 			return err
 		})
 		return row, phones, err

@@ -41,16 +41,25 @@ func (s *Store) rulesOf(ctx context.Context, key versionKey) (versionRules, erro
 	if r, known := s.rules.Get(key); known {
 		return r, nil
 	}
-	r := versionRules{journeyID: key.JourneyID, version: key.Version}
 	v, err := s.versionOf(ctx, key)
 	if errors.Is(err, sql.ErrNoRows) {
-		return r, nil
-	}
-	if err == nil {
-		err = fromJSON(string(v.Definition), &r)
+		return versionRules{journeyID: key.JourneyID, version: key.Version}, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("read the rules of journey %s: %w", key.JourneyID, err)
+		return versionRules{}, err
+	}
+	return s.rulesIn(v)
+}
+
+// rulesIn returns the rules of a version that is at hand.
+func (s *Store) rulesIn(v waypost.JourneyVersion) (versionRules, error) {
+	key := versionKey{v.JourneyID, v.Version}
+	if r, known := s.rules.Get(key); known {
+		return r, nil
+	}
+	r := versionRules{journeyID: v.JourneyID, version: v.Version}
+	if err := fromJSON(string(v.Definition), &r); err != nil {
+		return r, fmt.Errorf("read the rules of journey %s: %w", v.JourneyID, err)
 	}
 	s.rules.Add(key, r)
 	return r, nil

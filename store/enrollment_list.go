@@ -427,7 +427,7 @@ func (s *Store) readHeads(ctx context.Context, tx bun.Tx, w enrollmentWalk, stre
 }
 
 // listedColumns are those of an enrollment (alias e) without what is long: params.
-const listedColumns = `e.id, e.journey_id, e.version, e.leads_id, e.launch_id, e.app_id, e.entry_key, e.status, e.node_id, e.cohort_id, e.created_at, e.ended_at`
+const listedColumns = `e.id, e.journey_id, e.version, e.leads_id, e.launch_id, e.app_id, e.entry_key, e.entry, e.source, e.status, e.node_id, e.cohort_id, e.created_at, e.ended_at`
 
 // within is the condition that an enrollment (alias e) is one of the walk's time and follows
 // its last place, and the walk's order.

@@ -215,11 +215,11 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			running = append(running, e.LeadsID)
 		}
 	}
-	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(running, o.now), 1, o.now)
+	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(running, o.now), 1, nil, o.now)
 	if err != nil {
 		return fmt.Errorf("note entries: %w", err)
 	}
-	out, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(held, o.now), 0, o.now)
+	out, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(held, o.now), 0, nil, o.now)
 	if err != nil {
 		return fmt.Errorf("note entries: %w", err)
 	}

@@ -194,7 +194,9 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 	var found []foundRow
 	ranked := tx.NewSelect().TableExpr("u").Join("JOIN events AS ev ON ev.leads_id = u.leads_id AND ev.name = u.event AND ev.seq > u.seen").
 		ColumnExpr("ev.*, u.enrollment_id, u.visit, row_number() OVER (PARTITION BY u.enrollment_id, u.visit ORDER BY ev.seq) AS place").
+		Join("LEFT JOIN enrollments AS e ON e.id = u.enrollment_id").
 		Where("ev.accepted_at BETWEEN u.since AND u.until").
+		Where("e.event_seq IS NULL OR ev.seq > e.event_seq"). // what came before the event that began it, with it at once
 		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
 	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
 		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "depth", "enrollment_id", "visit").
@@ -305,7 +307,7 @@ func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wa
 	return leads, err
 }
 
-// leadChange is a lead before and after a change.
+// leadChange is a lead before and after a change; one that is new was nothing before.
 type leadChange struct{ before, after *leadRow }
 
 // fields names what has changed that waits can depend on, as Wait.Fields does.

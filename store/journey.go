@@ -280,7 +280,7 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 }
 
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
-// events end enrollments. If the hash is the newest version's, that version is returned,
+// events end enrollments, and from now on it begins as p.Entry says. If the hash is the newest version's, that version is returned,
 // and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
 // no journey of this id, BadRequest if it lacks one of the webhooks or of the segments that
 // the definition names.
@@ -310,6 +310,9 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 				if err := s.setStatus(ctx, tx, &journey, status); err != nil {
 					return err
 				}
+				if err := s.keepEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
+					return err
+				}
 				if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 					return err
 				}
@@ -323,6 +326,9 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 		}
 		before := journey.audited()
 		if err := s.publish(ctx, tx, &journey, row, p.Webhooks); err != nil {
+			return err
+		}
+		if err := s.keepEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
 			return err
 		}
 		if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {

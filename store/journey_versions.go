@@ -57,6 +57,9 @@ func (s *Store) ArchiveJourney(ctx context.Context, by waypost.Caller, id string
 			if err := s.setStatus(ctx, tx, &row, waypost.JourneyArchived); err != nil {
 				return err
 			}
+			if err := dropEntryRules(ctx, tx, row.ID); err != nil {
+				return err
+			}
 			if err := s.audit(ctx, tx, author, "journey.archive", id, before, row.audited()); err != nil {
 				return err
 			}

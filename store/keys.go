@@ -34,6 +34,7 @@ var sealedColumns = []sealedColumn{
 	{table: "webhooks", column: "previous_signing_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return previousPurpose(r.id) }},
 	{table: "webhooks", column: "tls_client_key", keys: []string{"id"}, purpose: func(r sealedRow) string { return clientKeyPurpose(r.id) }},
 	{table: "idempotency_keys", column: "answer", keys: []string{"id"}, purpose: func(r sealedRow) string { return answerPurpose(r.id) }},
+	{table: "enrollments", column: "event", keys: []string{"id"}, purpose: func(r sealedRow) string { return enrollmentEventPurpose(r.id) }},
 	{table: "messages", column: "body", keys: []string{"enrollment_id", "visit"}, purpose: func(r sealedRow) string { return messagePurpose(r.messageID) }, messageID: true},
 	{table: "deliveries", column: "response", keys: []string{"enrollment_id", "visit"}, purpose: sealedRow.response},
 	{table: "attempts", column: "response", keys: []string{"enrollment_id", "visit", "round", "attempt"}, purpose: sealedRow.response},

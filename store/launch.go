@@ -467,7 +467,7 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, err
 		}
 	}
-	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), 1, now)
+	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), 1, nil, now)
 	if err != nil {
 		return step, fmt.Errorf("note entries: %w", err)
 	}
@@ -487,7 +487,7 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, fmt.Errorf("mark test leads: %w", err)
 		}
 	}
-	heldOut, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.heldOut, now), 0, now)
+	heldOut, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.heldOut, now), 0, nil, now)
 	if err != nil {
 		return step, fmt.Errorf("note entries of the control group: %w", err)
 	}
@@ -542,22 +542,28 @@ func newMembers(leads []int64, now time.Time) []waypost.CohortMember {
 	return list
 }
 
+// keyedMember is a member with its entry key, as unpack reads it.
+type keyedMember struct {
+	waypost.CohortMember
+	Key string `json:"k,omitempty"`
+}
+
 // enterAll notes the entries of enrollments of different leads, as enter does for one, and
 // returns the enrollments that the re-entry rule (see onReentry) allows. active is 0 for those
-// that are held out, otherwise 1.
-func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, active int, now time.Time) ([]waypost.CohortMember, error) {
+// that are held out, otherwise 1. keys are entry keys, by lead; nil for none.
+func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, active int, keys map[int64]string, now time.Time) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	packed, err := toJSON(list)
+	packed, err := toJSON(mapped(list, func(m waypost.CohortMember) keyedMember { return keyedMember{m, keys[m.LeadsID]} }))
 	if err != nil {
 		return nil, err
 	}
-	from, id, lead := s.unpack("?")
+	from, id, lead, key := s.unpack("?")
 	var leads []int64
 	// SQLite needs the WHERE to tell the conflict from a join's condition.
 	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) "+
-		"SELECT ?, "+lead+", '', ?, "+id+", ? FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
+		"SELECT ?, "+lead+", COALESCE("+key+", ''), ?, "+id+", ? FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
 		journeyID, stamp{now}, active, packed).Scan(ctx, &leads)
 	if err != nil {
 		return nil, err
@@ -590,7 +596,7 @@ func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, made enrollmentRow
 	if _, err := tx.NewInsert().Model(&cohorts).Exec(ctx); err != nil {
 		return err
 	}
-	from, id, lead := s.unpack("c.members")
+	from, id, lead, _ := s.unpack("c.members")
 	_, err := tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
 		"entry_key, params, status, node_id, last_seq, cohort_id, exits, goal_version, created_at) "+
 		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, ?, c.accepted_at "+

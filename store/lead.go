@@ -159,6 +159,9 @@ func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.Lea
 			if lead, err = row.lead(); err != nil {
 				return err
 			}
+			if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), []leadChange{{nil, &row}}, 0, false); err != nil {
+				return err
+			}
 			if err := s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields); err != nil {
 				return err
 			}
@@ -196,7 +199,7 @@ func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, cha
 	sc, author := by.Within()
 	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
 		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-			row, phones, lead, err = s.changeLead(ctx, tx, sc, id, change, author)
+			row, phones, lead, err = s.changeLead(ctx, tx, sc, id, change, author, 0)
 			return err
 		})
 		return row, phones, err
@@ -205,7 +208,7 @@ func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, cha
 }
 
 // changeLead replaces the fields of a lead, with all that follows from it; see UpdateLead.
-func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error), author *waypost.Author) (row leadRow, phones []string, lead waypost.Lead, err error) {
+func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error), author *waypost.Author, depth int) (row leadRow, phones []string, lead waypost.Lead, err error) {
 	stored, err := s.lockLead(ctx, tx, sc, id, forChange)
 	if err != nil {
 		return row, nil, lead, err
@@ -225,10 +228,14 @@ func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id 
 	if err := updateLead(ctx, tx, before, row, phones); err != nil {
 		return row, phones, lead, err
 	}
-	if err := s.tellFollowers(ctx, tx, []leadChange{{&stored, &row}}, false); err != nil {
+	changes := []leadChange{{&stored, &row}}
+	if err := s.tellFollowers(ctx, tx, changes, false); err != nil {
 		return row, phones, lead, err
 	}
 	if lead, err = row.lead(); err != nil {
+		return row, phones, lead, err
+	}
+	if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), changes, depth, false); err != nil {
 		return row, phones, lead, err
 	}
 	return row, phones, lead, s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)

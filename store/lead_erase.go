@@ -48,7 +48,7 @@ func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64)
 }
 
 // eraseLead drops what is stored of a lead's messages that are decided, and its
-// enrollments' params.
+// enrollments' params and the events that these began by.
 func eraseLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	err := eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
 		page = slices.DeleteFunc(page, func(d deliveryRow) bool { return !d.Status.Final() })
@@ -59,8 +59,8 @@ func eraseLead(ctx context.Context, tx bun.Tx, lead int64) error {
 		return err
 	}
 	for {
-		n, err := affected(tx.NewRaw(`UPDATE enrollments SET params = '{}' WHERE id IN (
-			SELECT id FROM enrollments WHERE leads_id = ? AND params <> '{}' ORDER BY id LIMIT ?)`, lead, erasePage).Exec(ctx))
+		n, err := affected(tx.NewRaw(`UPDATE enrollments SET params = '{}', event = NULL WHERE id IN (
+			SELECT id FROM enrollments WHERE leads_id = ? AND (params <> '{}' OR event IS NOT NULL) ORDER BY id LIMIT ?)`, lead, erasePage).Exec(ctx))
 		if err != nil {
 			return fmt.Errorf("empty params: %w", err)
 		}

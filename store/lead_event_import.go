@@ -37,6 +37,7 @@ func (s *Store) ImportEvents(ctx context.Context, by waypost.Caller, rows iter.S
 		if line.row, err = newEventRow(sc, row.Event); errors.As(err, &line.fault) {
 			err = nil
 		}
+		line.row.appID = author.App()
 		return line, len(line.row.Properties), err
 	}, func(batch []eventLine, last bool) (err error) {
 		done, err = s.importEvents(ctx, sc, entry, batch, done, last)

@@ -24,6 +24,9 @@ type eventRow struct {
 	Properties string `bun:"properties"`
 	AcceptedAt stamp  `bun:"accepted_at"`
 	Depth      int    `bun:"depth"`
+
+	appID  string // the application that it comes from
+	claims bool   // the enrollments that it begins are stored claimed
 }
 
 func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
@@ -50,17 +53,30 @@ func leadOfEvent(r eventRow) int64  { return r.LeadsID }
 func nameOfEvent(r eventRow) string { return r.Name }
 
 // AcceptEvent stores an event, counts it for the goals that it reaches, ends the lead's enrollments whose journeys exit on one
-// of its name, as CancelEnrollment does but as exited, and tells their workflows and
-// those of the enrollments that wait for one. It takes EventID, Name, LeadsID and Properties of e. fresh
-// is false, and nothing happens, if the scope knows the EventID already. NotFound
+// of its name, as CancelEnrollment does but as exited, enrolls the lead in the journeys that
+// it begins, for a pump to claim, and tells the workflows of those that have ended and
+// of the enrollments that wait for one. It takes EventID, Name, LeadsID, Properties and Depth of e.
+// fresh is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead.
 func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
+	fresh, _, err = s.acceptEvent(ctx, by, e, false)
+	return fresh, err
+}
+
+// AcceptEventClaimed is AcceptEvent, and ClaimEnrollments for the enrollments that the event
+// has begun: a group for each journey.
+func (s *Store) AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, claimed []waypost.Cohort, err error) {
+	return s.acceptEvent(ctx, by, e, true)
+}
+
+func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event, claims bool) (fresh bool, claimed []waypost.Cohort, err error) {
 	defer wrap(&err, "accept event")
 	sc, author := by.Within()
 	row, err := newEventRow(sc, e)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
+	row.appID, row.claims = author.App(), claims
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		outcomes, err := s.acceptEvents(ctx, tx, sc, []eventRow{row}, false)
 		if err != nil {
@@ -69,6 +85,7 @@ func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 		if fault := outcomes[0].fault; fault != nil {
 			return fault
 		}
+		claimed = outcomes[0].claimed
 		if fresh = outcomes[0].fresh; fresh {
 			told := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
 			if err := s.audit(ctx, tx, author, "event.accept", e.EventID, nil, told); err != nil {
@@ -77,23 +94,23 @@ func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 		}
 		return s.keep(ctx, tx, fresh)
 	})
-	return fresh, err
+	return fresh, claimed, err
 }
 
 // eventOutcome is what became of an event that was to be accepted.
 type eventOutcome struct {
 	fresh bool           // the scope did not know its EventID
 	fault *waypost.Error // nil: it is stored
+	// claimed are the enrollments that it has begun, if it claims them.
+	claimed []waypost.Cohort
 }
 
 // acceptEvents stores events of a scope in their order, with all that follows from them;
 // see AcceptEvent. Those in bulk are of many leads.
 func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
 	// Await locks the leads too: either it sees these events, or this sees its waits.
-	var leads []int64
-	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
-		Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(distinct(mapped(rows, leadOfEvent))), sc.Org, sc.Stage).Order("leads_id")
-	if err := s.lockFor(q, forChange).Scan(ctx, &leads); err != nil {
+	leads, begins, err := s.lockLeadsOf(ctx, tx, sc, rows)
+	if err != nil {
 		return nil, fmt.Errorf("lock leads: %w", err)
 	}
 	outcomes := make([]eventOutcome, len(rows))
@@ -112,7 +129,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 			fresh, places = append(fresh, row), append(places, i)
 		}
 	}
-	err := insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
+	err = insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
 		r := &fresh[i]
 		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt, r.Depth}
 	}, func(i int) { outcomes[places[i]].fresh = true })
@@ -131,13 +148,69 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	if err := s.countEvents(ctx, tx, stored, 1); err != nil {
 		return nil, err
 	}
-	if err := s.convert(ctx, tx, sc, stored); err != nil {
+	// First: who leaves waits no longer.
+	claimed, err := s.exitAndBegin(ctx, tx, sc, stored, begins, bulk)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.exit(ctx, tx, stored, bulk); err != nil { // first: who leaves waits no longer
-		return nil, err
+	if len(claimed) > 0 { // only an event that is alone claims
+		outcomes[places[0]].claimed = claimed
 	}
 	return outcomes, s.tellWaits(ctx, tx, stored, bulk)
+}
+
+// lockLeadsOf locks the leads of events and returns those that there are. begins tells whether
+// a journey begins by one of the events: nearly nothing, where none does.
+func (s *Store) lockLeadsOf(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (leads []int64, begins bool, err error) {
+	var found []struct {
+		LeadsID int64 `bun:"leads_id"`
+		Begins  bool  `bun:"begins"`
+	}
+	q := tx.NewSelect().TableExpr("leads AS l").Column("l.leads_id").
+		ColumnExpr("EXISTS (SELECT 1 FROM entry_rules WHERE org = ? AND stage = ? AND kind = ? AND event IN (?)) AS begins",
+			sc.Org, sc.Stage, waypost.EntryEvent, bun.List(distinct(mapped(events, nameOfEvent)))).
+		Where("l.leads_id IN (?) AND l.org = ? AND l.stage = ?", bun.List(distinct(mapped(events, leadOfEvent))), sc.Org, sc.Stage).Order("l.leads_id")
+	if err := s.lockFor(q, forChange).Scan(ctx, &found); err != nil {
+		return nil, false, err
+	}
+	for _, row := range found {
+		leads, begins = append(leads, row.LeadsID), row.Begins
+	}
+	return leads, begins, nil
+}
+
+// exitAndBegin counts events for goals, ends the enrollments that exit on them, and then makes
+// those that they begin: an event does neither to an enrollment that it begins itself, but to
+// those of the events before it.
+func (s *Store) exitAndBegin(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow, begins, bulk bool) (claimed []waypost.Cohort, err error) {
+	if !begins {
+		if err := s.convert(ctx, tx, sc, events); err != nil {
+			return nil, err
+		}
+		return nil, s.exit(ctx, tx, events, bulk)
+	}
+	rules, err := entryRules(ctx, tx, sc, waypost.EntryEvent, distinct(mapped(events, nameOfEvent))...)
+	if err != nil {
+		return nil, err
+	}
+	leads, err := s.beginnable(ctx, tx, sc, events)
+	if err != nil {
+		return nil, err
+	}
+	for _, round := range rounds(events, rules) {
+		if err := s.convert(ctx, tx, sc, round); err != nil {
+			return nil, err
+		}
+		if err := s.exit(ctx, tx, round, bulk); err != nil {
+			return nil, err
+		}
+		begun, err := s.beginByEvents(ctx, tx, rules, round, leads, bulk)
+		if err != nil {
+			return nil, err
+		}
+		claimed = append(claimed, begun...)
+	}
+	return claimed, nil
 }
 
 // insertEvents numbers events in their order.

@@ -467,7 +467,14 @@ func (b *importBatch) write(ctx context.Context) error {
 		return err
 	}
 	changes := mapped(changed, func(l *batchLead) leadChange { return leadChange{l.stored, &l.row} })
-	return b.s.tellFollowers(ctx, b.tx, changes, true)
+	if err := b.s.tellFollowers(ctx, b.tx, changes, true); err != nil {
+		return err
+	}
+	for _, l := range b.fresh {
+		changes = append(changes, leadChange{nil, &l.row})
+	}
+	_, err := b.s.beginByLeads(ctx, b.tx, b.im.Scope, b.im.AppID, changes, 0, true)
+	return err
 }
 
 // number gives new leads their ids, in the order of their rows.

@@ -564,10 +564,10 @@ func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []
 // paramsPage lists enrollments that have params. Nothing is rendered or decided by them
 // once the enrollment has ended.
 func (s *Store) paramsPage(p sweepPlace) *bun.SelectQuery {
-	return s.pageOfIDs("enrollments AS e", "params <> '{}'", p, waypost.PrefixEnrollment, "ended_at < ?0")
+	return s.pageOfIDs("enrollments AS e", "(params <> '{}' OR event IS NOT NULL)", p, waypost.PrefixEnrollment, "ended_at < ?0")
 }
 
-// dropParams empties the params of enrollments, which stay otherwise.
+// dropParams empties the params of enrollments, with the events that they began by; they stay otherwise.
 func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var ids []string
 	q := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
@@ -575,7 +575,7 @@ func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []
 	if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	_, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}'").Where("id IN (?)", bun.List(ids)).Exec(ctx)
+	_, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("params = '{}', event = NULL").Where("id IN (?)", bun.List(ids)).Exec(ctx)
 	return len(ids), err
 }
 

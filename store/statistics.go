@@ -217,17 +217,21 @@ func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows 
 		if row.Test {
 			continue
 		}
-		c := t.of(row.JourneyID, row.Version).at(at)
-		if !row.heldOut() {
-			c.Entered++
-		} else {
-			c.HeldOut++
-		}
-		if row.GoalVersion > 0 {
-			row.goalOf(c).Enrollments++
-		}
+		row.countIn(t.of(row.JourneyID, row.Version).at(at))
 	}
 	return s.count(ctx, tx, t)
+}
+
+// countIn counts that an enrollment was made.
+func (r enrollmentRow) countIn(c *waypost.Counts) {
+	if r.heldOut() {
+		c.HeldOut++
+	} else {
+		c.Entered++
+	}
+	if r.GoalVersion > 0 {
+		r.goalOf(c).Enrollments++
+	}
 }
 
 // allTime is the span of a statisticRow that has everything.

@@ -31,6 +31,8 @@ type Store struct {
 
 	together together // see enrollTogether
 
+	entrances Entrances // see SetEntrances
+
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	rules    *lru.Cache[versionKey, versionRules]
 	goals    Goals                                // decides what reaches a goal

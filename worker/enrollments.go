@@ -60,6 +60,22 @@ func (p *Pump) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollme
 	return e, err
 }
 
+// AcceptEvent stores an event, and sees to it that the enrollments which it begins are started,
+// as Enroll does.
+func (p *Pump) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
+	if p.refused.Load() > 0 {
+		return p.outbox.AcceptEvent(ctx, by, e)
+	}
+	fresh, claimed, err := p.outbox.AcceptEventClaimed(ctx, by, e)
+	if err != nil {
+		return fresh, err
+	}
+	for _, c := range claimed {
+		p.toSend.add(c)
+	}
+	return fresh, nil
+}
+
 // claimEnrollments claims what nobody has claimed as it was stored.
 func (p *Pump) claimEnrollments(ctx context.Context) (more bool, err error) {
 	held := p.toSend.size() + p.toStart.size()

@@ -17,6 +17,8 @@ import (
 // their workflow, and notices for the workflow to be told.
 type Outbox interface {
 	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error)
+	AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, claimed []waypost.Cohort, err error)
 	EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
 	ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error)
 	FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error)

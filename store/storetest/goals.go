@@ -9,10 +9,10 @@ import (
 	"waypost"
 )
 
-// totals decides for journeys whose goal is an event with a total.
-type totals struct{}
+// goalTotals decides for journeys whose goal is an event with a total.
+type goalTotals struct{}
 
-func (totals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (bool, waypost.Amount, error) {
+func (goalTotals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (bool, waypost.Amount, error) {
 	if lead.LeadsID != e.LeadsID || event.LeadsID != e.LeadsID || e.JourneyID != v.JourneyID {
 		return false, 0, fmt.Errorf("enrollment %s, lead %d, event of %d, journey %s", e.ID, lead.LeadsID, event.LeadsID, v.JourneyID)
 	}
@@ -268,6 +268,38 @@ var goalTests = []test{
 		}
 		equal(t, "counted", len(f.statistics(t, journey)), 0)
 		equal(t, "conversions", len(must[map[string]waypost.Conversion](t)(f.Conversions(t.Context(), []string{one.ID}))), 0)
+	}},
+	{"begun by events", func(t *testing.T, f *fixture) {
+		// The event that begins an enrollment does not convert it, one after it in the same
+		// import does; who is held out is so however they enter.
+		journey := f.beginning(t)
+		version := f.republish(t, journey, `{"least":50,"controlGroup":0.5,"goal":{"event":"cart"}}`, cart)
+		held, others := f.groups(t, journey, 0.5, 2)
+		leads := []int64{held[0], others[0]}
+		rows := func(yield func(waypost.EventRow, error) bool) {
+			for i, lead := range append(leads, leads...) {
+				if !yield(waypost.EventRow{Line: i + 1, Event: cartOf(lead, fmt.Sprint("e", i), 60.0, fmt.Sprint(i))}, nil) {
+					return
+				}
+			}
+		}
+		for range 2 {
+			must[waypost.EventImport](t)(f.ImportEvents(t.Context(), scope, rows))
+			list := f.enrollments(t, journey)
+			equal(t, "enrollments", len(list), 4)
+			for _, e := range list {
+				equal(t, "held out", e.Status == waypost.EnrollmentHeldOut, e.LeadsID == held[0])
+			}
+			c := f.statistics(t, journey)[version]
+			equal(t, "counted", []int{c.Entered, c.HeldOut, c.Begun[waypost.EntryEvent]}, []int{2, 2, 2})
+			equal(t, "for the goal", []waypost.GoalCounts{c.Goal, c.Control}, []waypost.GoalCounts{counts(2, 1, 60), counts(2, 1, 60)})
+		}
+		_, claimed, err := f.AcceptEventClaimed(t.Context(), scope, cartOf(held[1], "a", 60.0, "a"))
+		ok(t, err)
+		equal(t, "claimed of the control group", len(claimed), 0)
+		_, claimed, err = f.AcceptEventClaimed(t.Context(), scope, cartOf(others[1], "b", 60.0, "b"))
+		ok(t, err)
+		equal(t, "claimed", len(claimed), 1)
 	}},
 	{"arms", testArms},
 	{"winner", testWinner},

@@ -57,6 +57,7 @@ func Run(t *testing.T, open Open) {
 		{"follow", followTests},
 		{"exits", exitTests},
 		{"goals", goalTests},
+		{"entries", entryTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},
 		{"statistics", statisticTests},
@@ -83,7 +84,7 @@ func Run(t *testing.T, open Open) {
 					t.Parallel()
 					clock := NewClock()
 					f := &fixture{Store: open(t, clock.Now), clock: clock}
-					f.SetGoals(totals{})
+					f.SetGoals(goalTotals{})
 					test.run(t, f)
 				})
 			}

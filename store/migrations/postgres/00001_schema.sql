@@ -412,6 +412,18 @@ CREATE TABLE winners (
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
 
+-- What begins a journey by itself: the entry of its published version, unless it is archived.
+CREATE TABLE entry_rules (
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  kind TEXT COLLATE "C" NOT NULL, -- event, leadCreated or leadChanged
+  event TEXT COLLATE "C" NOT NULL, -- its name; '': of leads
+  journey_id TEXT COLLATE "C" NOT NULL REFERENCES journeys (id),
+  version BIGINT NOT NULL,
+  PRIMARY KEY (org, stage, kind, event, journey_id)
+);
+CREATE INDEX entry_rules_by_journey ON entry_rules (journey_id);
+
 -- The memory of who entered what: it outlives the enrollments. For the fillfactor see
 -- enrollments.
 CREATE TABLE journey_entries (
@@ -525,6 +537,9 @@ CREATE TABLE enrollments (
   entry_key TEXT NOT NULL,
   params TEXT NOT NULL, -- JSON object
   source TEXT COLLATE "C", -- the enrollment and the visit of an enroll node that it was made for
+  entry TEXT, -- JSON object, what it began by; NULL: a call, its launch or its source
+  event BYTEA, -- sealed: the event that it began by
+  event_seq BIGINT, -- of that event: what the enrollment waits for comes after it
   depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
   goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
@@ -563,8 +578,8 @@ CREATE UNIQUE INDEX enrollments_by_source ON enrollments (source) WHERE source I
 -- Only enrollments that an event may end are found by their lead, and only while they run.
 CREATE INDEX enrollments_to_exit ON enrollments (leads_id, id) WHERE exits AND ended_at IS NULL;
 -- Launches give no params, and pay nothing for these.
-CREATE INDEX enrollments_with_params ON enrollments (id) WHERE params <> '{}';
-CREATE INDEX enrollments_with_params_by_lead ON enrollments (leads_id, id) WHERE params <> '{}';
+CREATE INDEX enrollments_with_params ON enrollments (id) WHERE params <> '{}' OR event IS NOT NULL;
+CREATE INDEX enrollments_with_params_by_lead ON enrollments (leads_id, id) WHERE params <> '{}' OR event IS NOT NULL;
 
 -- The first arm that an enrollment took at a split, in versions with a goal.
 CREATE TABLE split_arms (

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/devstack/harness"
+	"waypost/store/storetest"
+)
+
+// A journey begins by events, each of which its sender repeats until it is accepted, while
+// waypost-dev is killed in the middle of the first POSTs: when the enrollments are stored, and
+// their workflows are not. Two carts of one lead run side by side. Every event begins one
+// enrollment, and every enrollment sends its messages once.
+func TestEntryKilled(t *testing.T) {
+	t.Parallel()
+	entryKilled(t)
+}
+
+// The same with our own data on PostgreSQL.
+func TestEntryKilledOnPostgres(t *testing.T) {
+	t.Parallel()
+	entryKilled(t, "WAYPOST_DATABASE_URL="+storetest.PostgresURL(t))
+}
+
+func entryKilled(t *testing.T, env ...string) {
+	t.Helper()
+	const kills, eachTime = 3, 20
+	posting := make(chan struct{}, 1) // has a value once a first message is under way
+	var slow atomic.Bool
+	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
+		a := harness.Answer{Status: http.StatusOK, Body: `{"succeed":true}`}
+		if attempt == 1 && slow.Load() { // it is killed in the middle
+			a.After = 2 * time.Second
+			select {
+			case posting <- struct{}{}:
+			default:
+			}
+		}
+		return a
+	})
+	dir := t.TempDir() + "/data"
+	p := harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
+	journeyID := p.Publish(t, r.URL, `{"name":"Cart","start":"remind","entry":[{"event":"cart","when":"event.total > 50","entryKey":"event.cartId"}],"nodes":[
+		{"id":"remind","type":"touchpoint","webhook":%q,"params":{"cart":"{{ enrollment.event.properties.cartId }}"},"next":"bought"},
+		{"id":"bought","type":"waitForEvent","event":"purchase","when":"event.cartId == enrollment.event.properties.cartId","since":"enrollment","timeout":"20s",
+			"next":"thanks","onTimeout":"last"},
+		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
+		{"id":"last","type":"touchpoint","webhook":%[1]q}]}`)
+	leads := make([]int64, eachTime/2)
+	for i := range leads {
+		var lead struct{ LeadsID int64 }
+		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
+		leads[i] = lead.LeadsID
+	}
+	carts := map[string]bool{} // that are to have an enrollment
+	send := func(round int) {
+		harness.Parallel(eachTime, func(i int) {
+			cart := fmt.Sprintf("c%d-%d", round, i)
+			for _, e := range []struct {
+				id, name string
+				total    int
+			}{{"cart-" + cart, "cart", 60}, {"small-" + cart, "cart", 40}} {
+				// Its sender learns nothing of a process that is killed. It sends it again, to the next one.
+				_ = p.Client.Do(t.Context(), http.MethodPost, "/v1/events", map[string]any{
+					"eventId": e.id, "name": e.name, "leadsId": leads[i/2], "properties": map[string]any{"total": e.total, "cartId": cart},
+				}, nil)
+			}
+		})
+	}
+	for round := range kills {
+		for i := range eachTime {
+			carts[fmt.Sprintf("c%d-%d", round, i)] = true
+		}
+		slow.Store(true)
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			send(round)
+		}()
+		<-posting
+		p.Kill9(t)
+		<-sent
+		slow.Store(false)
+		for len(posting) > 0 {
+			<-posting
+		}
+		p = harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
+		for range 2 { // what was accepted is accepted again, without effect
+			send(round)
+		}
+	}
+	var list struct {
+		Items []struct {
+			EnrollmentID, EntryKey string
+			Entry                  waypost.Entry
+			LeadsID                int64
+		}
+	}
+	p.Do(t, http.MethodGet, "/v1/enrollments?limit=500&journeyId="+journeyID, nil, &list)
+	seen := map[string]bool{}
+	for i, e := range list.Items {
+		if seen[e.EntryKey] || e.Entry != (waypost.Entry{Kind: waypost.EntryEvent, Event: "cart", EventID: "cart-" + e.EntryKey}) {
+			t.Errorf("twice, or by something else: %+v", e)
+		}
+		seen[e.EntryKey] = true
+		if i%2 == 0 {
+			p.Do(t, http.MethodPost, "/v1/events", map[string]any{
+				"eventId": "buy-" + e.EntryKey, "name": "purchase", "leadsId": e.LeadsID, "properties": map[string]any{"cartId": e.EntryKey},
+			}, nil)
+		}
+	}
+	if !maps.Equal(seen, carts) {
+		t.Fatalf("%d enrollments, want %d", len(seen), len(carts))
+	}
+	var ended []harness.Enrollment
+	for i, item := range list.Items {
+		e := p.AwaitEnd(t, item.EnrollmentID, 2*time.Minute)
+		thanked := slices.ContainsFunc(e.Timeline, func(entry waypost.TimelineEntry) bool { return entry.NodeID == "thanks" })
+		if e.Status != waypost.EnrollmentCompleted || thanked != (i%2 == 0) || e.Timeline[0].Reason != "event cart" {
+			t.Errorf("%s is %s, thanked %t: %+v", e.ID, e.Status, thanked, e.Timeline)
+		}
+		ended = append(ended, e)
+	}
+	for _, m := range p.Miscounts(t, journeyID, ended) {
+		t.Errorf("the statistics: %s", m)
+	}
+	records := p.Records(t, journeyID)
+	if len(records) != 2*len(carts) {
+		t.Errorf("%d deliveries, want %d", len(records), 2*len(carts))
+	}
+	for _, d := range r.Disagreements(records) {
+		t.Errorf("the ledger and the records disagree: %s", d)
+	}
+	bodies := 0
+	for _, rec := range records {
+		if rec.NodeID == "remind" {
+			for _, arrival := range r.Arrivals(rec.MessageID)[:1] {
+				if strings.Contains(arrival.Body, `"params":{"cart":"c`) {
+					bodies++
+				}
+			}
+		}
+	}
+	if bodies != len(carts) {
+		t.Errorf("%d reminders name their cart, want %d", bodies, len(carts))
+	}
+}

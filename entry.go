@@ -1,0 +1,84 @@
+package waypost
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// EntryKind says what an enrollment began by.
+type EntryKind string
+
+// What an enrollment can begin by: a call or a launch, an enroll node of another journey, or,
+// by itself, what the journey's entry names.
+const (
+	EntryAPI         EntryKind = "api"
+	EntryLaunch      EntryKind = "launch"
+	EntryEnroll      EntryKind = "enroll"
+	EntryEvent       EntryKind = "event"
+	EntryLeadCreated EntryKind = "leadCreated"
+	EntryLeadChanged EntryKind = "leadChanged"
+)
+
+// Entry says why an enrollment began.
+type Entry struct {
+	Kind    EntryKind `json:"kind"`
+	Event   string    `json:"event,omitempty"`   // the name of the event that began it
+	EventID string    `json:"eventId,omitempty"` //
+}
+
+// Reason is what the timeline says of an enrollment that began by itself, "" of any other.
+func (e Entry) Reason() string {
+	switch e.Kind {
+	case EntryEvent:
+		return "event " + e.Event
+	case EntryLeadCreated, EntryLeadChanged:
+		return string(e.Kind)
+	}
+	return ""
+}
+
+// EntryRule is a part of a definition's entry: what begins the journey by itself. Its
+// condition is for whoever evaluates it.
+type EntryRule struct {
+	Kind  EntryKind // EntryEvent, EntryLeadCreated or EntryLeadChanged
+	Event string    // the event's name
+}
+
+// MaxEntryRules is how many journeys of a stage one event, or the leads, can begin: each
+// costs the transaction that stores the event or the lead.
+const MaxEntryRules = 50
+
+// Occasion is what may begin journeys by itself.
+type Occasion struct {
+	Kind    EntryKind // EntryEvent, EntryLeadCreated or EntryLeadChanged
+	Lead    Lead      // as it is stored
+	Event   *Event    // of EntryEvent
+	Changed []string  // of EntryLeadChanged: fields, custom ones as customFields.NAME
+	At      time.Time
+}
+
+// EntryDecision says whether an occasion begins a journey.
+type EntryDecision struct {
+	Enters bool
+	Key    string // the entry key, if it does
+	// Failed says that it does not because a condition or an entry key could not be evaluated.
+	Failed bool
+	Reason string // without personal data
+	// Reentry is the journey's rule.
+	Reentry Reentry
+}
+
+// MaxEntryKey is how many characters an entry key has.
+const MaxEntryKey = 128
+
+// CheckEntryKey notes what is wrong with an entry key.
+func CheckEntryKey(p *Problems, key string) {
+	switch {
+	case utf8.RuneCountInString(key) > MaxEntryKey:
+		p.Add(DetailTooLong, "entryKey", "must be at most %d characters", MaxEntryKey)
+	case strings.ContainsFunc(key, unicode.IsControl):
+		p.Add(DetailInvalidFormat, "entryKey", "must not contain control characters")
+	}
+}
