@@ -85,7 +85,7 @@ var onwardTests = []test{
 		equal(t, "again", f.entered(t, b), made)
 		for i, id := range made {
 			equal(t, "enrollment", f.enrollment(t, id), waypost.Enrollment{
-				ID: id, JourneyID: into, Version: 1, LeadsID: b.Items[i].LeadsID, AppID: "app_1", Params: map[string]any{},
+				ID: id, JourneyID: into, Version: 1, LeadsID: b.Items[i].LeadsID, AppID: "app_1", Params: map[string]any{}, Depth: 1,
 				Status: waypost.EnrollmentPending, CreatedAt: at,
 			})
 		}
