@@ -10,8 +10,15 @@ import (
 // statistics are what a journey's tree shows.
 type statistics struct {
 	Nodes       []nodeStatistics
-	Enrollments struct{ Entered, Completed, Exited, Failed, Canceled, HeldOut int }
+	Enrollments struct {
+		Entered, Completed, Exited, Failed, Canceled, HeldOut int
+		Begun                                                 begun
+		Refused, Undecided                                    int
+	}
 }
+
+// begun are enrollments that began by themselves.
+type begun struct{ Event, LeadCreated, LeadChanged int }
 
 type nodeStatistics struct {
 	NodeID                               string
@@ -92,8 +99,13 @@ func (c *cli) drawJourney(ctx context.Context, cl *client, journey members) erro
 		return err
 	}
 	e := st.Enrollments
-	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n\n",
+	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n",
 		version, quantity(e.Entered, "enrollment", "enrollments"), e.Completed, e.Exited, e.Failed, e.Canceled, e.HeldOut)
+	if e.Begun != (begun{}) || e.Refused > 0 || e.Undecided > 0 {
+		fmt.Fprintf(c.stdout, "began by themselves: %d by an event, %d by a new lead, %d by a changed lead; %d refused by the re-entry rule, %d undecided\n",
+			e.Begun.Event, e.Begun.LeadCreated, e.Begun.LeadChanged, e.Refused, e.Undecided)
+	}
+	fmt.Fprintln(c.stdout)
 	t := tree{nodes: map[string]treeNode{}, counts: map[string]nodeStatistics{}, drawn: map[string]bool{},
 		table: c.table("NODE", "TYPE", "EDGE", "ENTERED", "STANDING", "WAITING", "SENDING", "DEFERRED", "DELIVERED", "FAILED", "SKIPPED")}
 	for _, n := range v.Definition.Nodes {
