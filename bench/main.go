@@ -180,7 +180,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	for name, n := range map[string]int{
 		"repeat": o.repeat, "leads": o.leads, "singles": o.singles, "rate": o.rate, "seconds": o.seconds,
-		"beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
+		"entries": o.entries, "beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
 	} {
 		if n < 1 {
 			return o, fmt.Errorf("--%s %d: it is at least 1", name, n)

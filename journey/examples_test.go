@@ -22,10 +22,10 @@ var exampleFiles = []string{"welcome", "abandoned-cart", "cart-abandoned", "birt
 
 // exampleCase is what becomes of a lead, as examples/testdata has it.
 type exampleCase struct {
-	Name     string
-	At       time.Time
-	Lead     map[string]any
-	Entry    struct { // the event that it begins by, if it does by one
+	Name  string
+	At    time.Time
+	Lead  map[string]any
+	Entry struct { // the event that it begins by, if it does by one
 		Event      string
 		Properties map[string]any
 	}

@@ -48,15 +48,15 @@ func (s *Store) acceptAll(all []*acceptance) {
 	slices.SortStableFunc(all, func(a, b *acceptance) int {
 		return cmp.Or(cmp.Compare(a.row.Org, b.row.Org), cmp.Compare(a.row.Stage, b.row.Stage))
 	})
-	for len(all) > 0 {
+	for left := all; len(left) > 0; {
 		n := 1
-		for n < len(all) && n < maxAccepted && all[n].row.Scope == all[0].row.Scope {
+		for n < len(left) && n < maxAccepted && left[n].row.Scope == left[0].row.Scope {
 			n++
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
-		_ = s.acceptGroup(ctx, all[:n]) // each tries again by itself then, and finds out what it is
+		_ = s.acceptGroup(ctx, left[:n]) // each tries again by itself then, and finds out what it is
 		cancel()
-		all = all[n:]
+		left = left[n:]
 	}
 }
 
