@@ -12,9 +12,9 @@ import (
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/deliveries", browser.Look{})
-	p.Do(chromedp.Click(chromedp.CSS(".several > summary")))
-	p.Do(chromedp.Click(chromedp.CSS(`input[name="status"][value="failed"]`)))
-	p.Do(chromedp.Click(chromedp.CSS(".filter-actions button")))
+	p.Click(".several > summary")
+	p.Click(`input[name="status"][value="failed"]`)
+	p.Click(".filter-actions button")
 	p.Until(`location.search === "?status=failed" && document.readyState === "complete"`)
 	if got := browser.Eval[[]string](p, `[...new Set([...document.querySelectorAll("tbody .badge")].map((b) => b.textContent))]`); len(got) != 1 || got[0] != "Failed" {
 		t.Errorf("the list has %q", got)
@@ -27,7 +27,7 @@ func TestMore(t *testing.T) {
 	p := browser.Open(t, "/deliveries", browser.Look{})
 	rows := `document.querySelectorAll("tbody > tr").length`
 	before := browser.Eval[int](p, rows)
-	p.Do(chromedp.Click(chromedp.CSS("[data-more]")))
+	p.Click("[data-more]")
 	p.Until(rows + " > " + "50")
 	if got := browser.Eval[int](p, `new Set([...document.querySelectorAll('tbody a[href^="/deliveries/msg_"]')].map((a) => a.href)).size`); got <= before || got != browser.Eval[int](p, rows) {
 		t.Errorf("%d ids in %d rows, %d before", got, browser.Eval[int](p, rows), before)
@@ -72,9 +72,11 @@ func TestKeyboard(t *testing.T) {
 func TestMenus(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/deliveries?status=failed", browser.Look{})
-	p.Do(chromedp.Click(chromedp.CSS("summary[aria-label='Language and theme']")), chromedp.Click(chromedp.CSS("button[name=language][value=zh]")))
+	p.Click("summary[aria-label='Language and theme']")
+	p.Click("button[name=language][value=zh]")
 	p.Until(`document.documentElement.lang === "zh-CN" && location.search === "?status=failed"`)
-	p.Do(chromedp.Click(chromedp.CSS("details.stage > summary")), chromedp.Click(chromedp.CSS("button[name=stage][value=test]")))
+	p.Click("details.stage > summary")
+	p.Click("button[name=stage][value=test]")
 	p.Until(`document.documentElement.dataset.stage === "test"`)
 	if got := p.Text(".empty h2"); got != "没有符合条件的投递" {
 		t.Errorf("the empty stage says %q", got)
@@ -100,21 +102,21 @@ func TestTimes(t *testing.T) {
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/users", browser.Look{})
-	p.Do(
-		chromedp.SendKeys(chromedp.CSS("#field-name"), "Grace Hopper"), chromedp.SendKeys(chromedp.CSS("#field-email"), "grace@example.com"),
-		chromedp.Click(chromedp.CSS("#new .button.primary")), chromedp.WaitVisible(chromedp.CSS(".code.link")),
-	)
+	p.Fill("#field-name", "Grace Hopper")
+	p.Fill("#field-email", "grace@example.com")
+	p.Click("#new .button.primary")
+	p.Shows(".code.link")
 	p.Accessible()
-	p.Do(chromedp.Navigate(p.URL("/users")))
+	p.Visit("/users")
 	row := `[...document.querySelectorAll("tr")].find((r) => r.textContent.includes("grace@example.com"))`
 	p.Script(row + `.querySelector("[data-dialog^=disable]").click()`)
-	p.Do(chromedp.WaitVisible(chromedp.CSS("dialog[open]")))
+	p.Shows("dialog[open]")
 	p.Accessible()
 	p.Screenshot("users-confirm-en-light")
-	p.Do(chromedp.Click(chromedp.CSS("dialog[open] [data-close]")))
+	p.Click("dialog[open] [data-close]")
 	p.Until(`!document.querySelector("dialog[open]")`)
 	p.Script(row + `.querySelector("[data-dialog^=disable]").click()`)
-	p.Do(chromedp.Click(chromedp.CSS("dialog[open] .danger")))
+	p.Click("dialog[open] .danger")
 	p.Until(`document.querySelector(".note.ok")?.textContent.includes("Grace Hopper cannot sign in any more.")`)
 }
 

@@ -333,21 +333,63 @@ func (p *Page) Script(script string) {
 	Eval[bool](p, script+";true")
 }
 
-// Until waits until a JavaScript expression is true, also over other pages.
+// Until waits until a JavaScript expression is true, also over other pages: what throws, or
+// is asked of a page that goes away, is not true.
 func (p *Page) Until(script string) {
 	p.t.Helper()
+	var last error
 	for {
 		is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+script+")"))
 		switch {
 		case is:
 			return
 		case p.ctx.Err() != nil:
-			p.t.Fatalf("%s: not until %s", p.ctx.Err(), script)
-		case err != nil && !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "null"):
-			p.t.Fatal(err)
+			p.t.Fatalf("%s: not until %s (%v)", p.ctx.Err(), script, last)
+		case err != nil:
+			last = err
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks
 	}
+}
+
+// Shows waits until the first element of a CSS selector can be seen.
+func (p *Page) Shows(selector string) {
+	p.t.Helper()
+	p.Until(fmt.Sprintf("document.querySelector(%q).checkVisibility({visibilityProperty: true})", selector))
+}
+
+// Click waits until the page is loaded, with its scripts, and the first element of a CSS selector
+// can be seen with nothing over its middle, and clicks it. All of that is one script, so a part of the page that is replaced
+// meanwhile cannot come between the looking and the click.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.Until(fmt.Sprintf(`(() => {
+		const element = document.querySelector(%q);
+		if (document.readyState !== "complete" || !element.checkVisibility({visibilityProperty: true}) || element.disabled) return false;
+		element.scrollIntoView({block: "center", behavior: "instant"});
+		const box = element.getClientRects()[0];
+		const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+		if (![element, ...element.labels ?? []].some((e) => e.contains(top))) return false;
+		element.click();
+		return true;
+	})()`, selector))
+}
+
+// Fill waits until the page is loaded, and gives a field a value.
+func (p *Page) Fill(selector, value string) {
+	p.t.Helper()
+	p.Until(fmt.Sprintf(`(() => {
+		const field = document.querySelector(%q);
+		if (document.readyState !== "complete") return false;
+		field.value = %q;
+		return field.dispatchEvent(new Event("input", {bubbles: true}));
+	})()`, selector, value))
+}
+
+// Visit opens a path of the console in the same tab.
+func (p *Page) Visit(path string) {
+	p.t.Helper()
+	p.Do(chromedp.Navigate(p.URL(path)))
 }
 
 // Keys presses keys, as chromedp writes them.
@@ -371,10 +413,11 @@ func ForgetCookie(name string) func(context.Context, *chromedp.Target) error {
 	}
 }
 
-// Text is the text of the first element of a CSS selector.
+// Text waits for the first element of a CSS selector, and is its text.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
-	return Get(p, chromedp.Text(chromedp.CSS(selector)))
+	p.Shows(selector)
+	return Eval[string](p, fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
 // Bytes is how much came over the network until now, as it came: compressed.

@@ -4,29 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"waypost/devstack/browser"
 )
-
-// until waits until a JavaScript expression is true, and says what the page showed if it never is.
-func until(t *testing.T, p *browser.Page, expression string) {
-	t.Helper()
-	if !browser.Eval[bool](p, `(async () => {
-		for (const end = Date.now() + 20000; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
-			try { if (`+expression+`) return true } catch {}
-		}
-		return false
-	})()`) {
-		t.Fatalf("never: %s\n%s", expression, p.Text("main"))
-	}
-}
 
 // follow does what leaves the page, and waits for the next one.
 func follow(t *testing.T, p *browser.Page, script, selector string) {
 	t.Helper()
-	browser.Eval[bool](p, script+"; true")
-	p.Do(chromedp.WaitVisible(chromedp.CSS(selector)))
+	p.Until(`document.readyState === "complete"`)
+	p.Script(`document.documentElement.dataset.before = "yes"; ` + script)
+	p.Shows("html:not([data-before]) " + selector)
 }
 
 // A marketer fills in an audience, sees at once how many it is, reads what the launch does, and
@@ -36,10 +22,10 @@ func TestLaunch(t *testing.T) {
 	at := resolve(t, "{Anniversary}")
 	p := browser.Open(t, at+"/launch", browser.Look{})
 	everybody := p.Text("#audience .stat-value")
-	browser.Eval[bool](p, `{ const region = document.querySelector("[name=region]"); region.value = "4"; region.dispatchEvent(new Event("input", {bubbles: true})) }; true`)
-	until(t, p, `document.querySelector("#audience .stat-value").textContent !== "`+everybody+`"`)
+	p.Script(`{ const region = document.querySelector("[name=region]"); region.value = "4"; region.dispatchEvent(new Event("input", {bubbles: true})) }`)
+	p.Until(`document.querySelector("#audience .stat-value").textContent !== "` + everybody + `"`)
 	matching := p.Text("#audience .stat-value")
-	browser.Eval[bool](p, `document.querySelector("[name=rate]").value = "500"; true`)
+	p.Script(`document.querySelector("[name=rate]").value = "500"`)
 	follow(t, p, `document.querySelector("button[value=review]").click()`, ".words")
 	if words := p.Text(".words"); !strings.HasPrefix(words, matching+" leads now, at most 500 a second, until about ") {
 		t.Errorf("it says %q of %s leads", words, matching)
@@ -54,7 +40,7 @@ func TestLaunch(t *testing.T) {
 	if after := browser.Eval[int](p, `fetch("`+at+`/launches").then((a) => a.text()).then((page) => page.match(/href="\/launches\/lch_/g).length)`); after != before+1 {
 		t.Errorf("%d launches were made", after-before)
 	}
-	until(t, p, `document.querySelector("#launch progress")?.value === `+matching) // by itself
+	p.Until(`document.querySelector("#launch progress")?.value === ` + matching) // by itself
 	p.Accessible()
 }
 
@@ -75,8 +61,8 @@ func TestLaunchFaults(t *testing.T) {
 func TestCancelLaunch(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, browser.Find(t, "/launches?status=scheduled", "/launches/lch_"), browser.Look{})
-	browser.Eval[bool](p, `document.querySelector("[data-dialog=cancel]").click(); true`)
-	p.Do(chromedp.WaitVisible(chromedp.CSS("#cancel")))
+	p.Click("[data-dialog=cancel]")
+	p.Shows("#cancel")
 	if text := p.Text("#cancel"); !strings.Contains(text, "This cannot be undone.") {
 		t.Errorf("it asks %q", text)
 	}
@@ -135,15 +121,15 @@ func TestNode(t *testing.T) {
 func TestCanvas(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/canvas", browser.Look{})
-	until(t, p, `/[1-9]\d*\s*passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
+	p.Until(`/[1-9]\d*\s*passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
 }
 
 // A journey is paused after a question, and resumed.
 func TestPauseJourney(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Onboarding}"), browser.Look{})
-	browser.Eval[bool](p, `document.querySelector("[data-dialog=pause]").click(); true`)
-	p.Do(chromedp.WaitVisible(chromedp.CSS("#pause")))
+	p.Click("[data-dialog=pause]")
+	p.Shows("#pause")
 	follow(t, p, `document.querySelector("#pause form").requestSubmit()`, ".note.ok")
 	if text := p.Text("main"); !strings.Contains(text, "Paused") {
 		t.Errorf("it is not paused:\n%s", text)
@@ -176,7 +162,7 @@ func TestHostileName(t *testing.T) {
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/", browser.Look{})
-	until(t, p, `document.querySelector(".chart canvas")`)
+	p.Until(`document.querySelector(".chart canvas")`)
 	for _, want := range []string{"Anniversary", "双十一老客户召回", "Receiver said no"} {
 		if text := p.Text("#overview"); !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)

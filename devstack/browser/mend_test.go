@@ -5,28 +5,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"waypost/devstack/browser"
 )
-
-// see waits until a JavaScript condition holds.
-func see(t *testing.T, p *browser.Page, condition string) {
-	t.Helper()
-	browser.Get(p, chromedp.Poll[any](condition))
-}
 
 // shows waits until an element has a text.
 func shows(t *testing.T, p *browser.Page, selector, text string) {
 	t.Helper()
-	see(t, p, fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
+	p.Until(fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
 }
 
 // click clicks, and waits for the page that it leads to, which has an element.
 func click(t *testing.T, p *browser.Page, selector, then string) {
 	t.Helper()
-	browser.Eval[string](p, `document.documentElement.dataset.before = "yes"`)
-	p.Do(chromedp.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS("html:not([data-before]) "+then)))
+	p.Script(`document.documentElement.dataset.before = "yes"`)
+	p.Click(selector)
+	p.Shows("html:not([data-before]) " + then)
 }
 
 // touchpoint is a node, whose next one ends the journey.
@@ -54,28 +47,29 @@ func TestMending(t *testing.T) {
 		t.Errorf("the group of errors is %q", got)
 	}
 	click(t, p, "#failures .group", "#deliveries tbody")
-	if here := browser.Get(p, chromedp.Location()); !strings.Contains(here, "errorClass=network") || !strings.Contains(here, "webhookId="+hook) {
+	if here := browser.Eval[string](p, "location.href"); !strings.Contains(here, "errorClass=network") || !strings.Contains(here, "webhookId="+hook) {
 		t.Errorf("the group leads to %s", here)
 	}
 	click(t, p, "#deliveries tbody a[href^='/deliveries/']", ".timeline")
 	shows(t, p, "#attempts", "Attempt 1")
 	click(t, p, "a[href='/webhooks/"+hook+"']", "#health")
 	click(t, p, "a[href$='?edit']", "#field-url")
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-url"), "ftp://mailer"))
+	p.Fill("#field-url", "ftp://mailer")
 	click(t, p, ".submit .primary", "#fault-url")
 	p.Allow("400") // the form is answered with what is wrong
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-url"), api.Receiver+"/mailer"))
+	p.Fill("#field-url", api.Receiver+"/mailer")
 	click(t, p, ".submit .primary", ".note.ok")
 	click(t, p, "form[action$='/test'] button", ".note.ok")
 	shows(t, p, ".note.ok", "took the test message")
 
-	p.Do(chromedp.Navigate(browser.Address(t) + "/deliveries?webhookId=" + hook))
-	p.Do(chromedp.Click(chromedp.CSS("[data-dialog='again-all']")), chromedp.WaitVisible(chromedp.CSS("#again-all")))
+	p.Visit("/deliveries?webhookId=" + hook)
+	p.Click("[data-dialog='again-all']")
+	p.Shows("#again-all")
 	shows(t, p, "#again-all-title", "Send 3 messages once more?")
 	click(t, p, "#again-all .primary", "#redeliveries .job")
 	shows(t, p, "#redeliveries", "Redelivery completed")
 	shows(t, p, "#redeliveries", "3 delivered")
-	see(t, p, "!document.querySelector('#failures section')")
+	p.Until("!document.querySelector('#failures section')")
 	api.Await(list+"succeeded", 3)
 }
 
@@ -92,9 +86,11 @@ func TestPickedDeliveries(t *testing.T) {
 	api.Await(list+"failed", 3)
 
 	p := browser.Open(t, "/deliveries?webhookId="+hook, browser.Look{})
-	p.Do(chromedp.Click(chromedp.CSS("#deliveries tbody tr:nth-child(1) [data-pick]")), chromedp.Click(chromedp.CSS("#deliveries tbody tr:nth-child(2) [data-pick]")))
+	p.Click("#deliveries tbody tr:nth-child(1) [data-pick]")
+	p.Click("#deliveries tbody tr:nth-child(2) [data-pick]")
 	shows(t, p, "[data-picked]", "2 selected")
-	p.Do(chromedp.Click(chromedp.CSS("[data-picked] button")), chromedp.WaitVisible(chromedp.CSS("#again-picked")))
+	p.Click("[data-picked] button")
+	p.Shows("#again-picked")
 	shows(t, p, "#again-picked", "Send 2 messages once more?")
 	click(t, p, "#again-picked .primary", ".note.ok")
 	api.Await(list+"succeeded", 2)
@@ -117,12 +113,12 @@ func TestEnrollmentIsControlled(t *testing.T) {
 		{"[data-dialog='resume']", "#resume .primary", "Resumed", "Waiting"},
 		{"[data-dialog='cancel']", "#cancel .danger", "left the journey", "Canceled"},
 	} {
-		p.Do(chromedp.Click(chromedp.CSS(step.opens)))
+		p.Click(step.opens)
 		click(t, p, step.confirms, ".note.ok")
 		shows(t, p, ".note.ok", step.says)
 		shows(t, p, "#timeline .badge", step.badge)
 	}
-	see(t, p, "!document.querySelector('[data-dialog=cancel]')")
+	p.Until("!document.querySelector('[data-dialog=cancel]')")
 }
 
 // A webhook is made with a secret that is shown once, which is then replaced.
@@ -130,19 +126,19 @@ func TestWebhookSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
 	p := browser.Open(t, "/webhooks/new", browser.Look{})
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-name"), `<b>"Secret"</b>`), chromedp.SetValue(chromedp.CSS("#field-url"), api.Receiver+"/secret"), chromedp.Click(chromedp.CSS("[name=sign]")))
+	p.Fill("#field-name", `<b>"Secret"</b>`)
+	p.Fill("#field-url", api.Receiver+"/secret")
+	p.Click("[name=sign]")
 	click(t, p, ".submit .primary", ".secret code")
 	first := p.Text(".secret code")
 	if !strings.HasPrefix(first, "whsec_") {
 		t.Errorf("the secret is %q", first)
 	}
+	p.Until(`location.pathname.startsWith("/webhooks/whk_")`)
 	path := browser.Eval[string](p, "location.pathname")
-	if !strings.HasPrefix(path, "/webhooks/whk_") {
-		t.Fatalf("the page stands at %s", path)
-	}
-	p.Do(chromedp.Navigate(browser.Address(t) + path))
-	see(t, p, "!document.querySelector('.secret') && document.querySelector('h1').textContent === '<b>\"Secret\"</b>'")
-	p.Do(chromedp.Click(chromedp.CSS("[data-dialog='rotate']")))
+	p.Visit(path)
+	p.Until("!document.querySelector('.secret') && document.querySelector('h1').textContent === '<b>\"Secret\"</b>'")
+	p.Click("[data-dialog='rotate']")
 	shows(t, p, "#rotate", "24h")
 	click(t, p, "#rotate .dialog-actions button:last-child", ".secret code")
 	if second := p.Text(".secret code"); second == first || !strings.HasPrefix(second, "whsec_") {
@@ -163,16 +159,19 @@ func TestLeadIsChanged(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
 	p := browser.Open(t, "/leads/new", browser.Look{})
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-name"), hostile), chromedp.SetValue(chromedp.CSS("#field-mobilePhone"), "123"))
+	p.Fill("#field-name", hostile)
+	p.Fill("#field-mobilePhone", "123")
 	click(t, p, ".submit .primary", "#fault-mobilePhone")
 	p.Allow("400")
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-mobilePhone"), "13800138000\n13900139000"), chromedp.SetValue(chromedp.CSS("#field-externalId"), "changed-1"),
-		chromedp.SetValue(chromedp.CSS("[name='customFields.name']"), "plan"), chromedp.SetValue(chromedp.CSS("[name='customFields.value']"), "<i>pro</i>"))
+	p.Fill("#field-mobilePhone", "13800138000\n13900139000")
+	p.Fill("#field-externalId", "changed-1")
+	p.Fill("[name='customFields.name']", "plan")
+	p.Fill("[name='customFields.value']", "<i>pro</i>")
 	click(t, p, ".submit .primary", ".note.ok")
 	shows(t, p, "h1", "<script>alert(1)</script>")
 	path := browser.Eval[string](p, "location.pathname")
 	click(t, p, "a[href$='?edit']", "#field-remark")
-	p.Do(chromedp.SetValue(chromedp.CSS("#field-remark"), strings.Repeat("长", 4096)))
+	p.Fill("#field-remark", strings.Repeat("长", 4096))
 	click(t, p, ".submit .primary", ".note.ok")
 	lead := api.Do("GET", "/v1"+path, nil)
 	if custom := lead["customFields"].(map[string]any); custom["plan"] != "<i>pro</i>" || len(lead["mobilePhone"].([]any)) != 2 || len([]rune(lead["remark"].(string))) != 4096 {
@@ -181,9 +180,9 @@ func TestLeadIsChanged(t *testing.T) {
 	if browser.Eval[bool](p, "document.documentElement.scrollWidth > innerWidth") {
 		t.Error("the page is wider than the window")
 	}
-	p.Do(chromedp.Navigate(browser.Address(t) + "/leads?externalId=changed-1"))
+	p.Visit("/leads?externalId=changed-1")
 	click(t, p, "#leads-table tbody a", "#story")
-	p.Do(chromedp.Click(chromedp.CSS("[data-dialog='delete']")))
+	p.Click("[data-dialog='delete']")
 	shows(t, p, "#delete", "everything that is stored about this person is erased")
 	click(t, p, "#delete .danger:last-child", ".note.ok")
 	api.Await("/v1/leads?externalId=changed-1", 0)
@@ -210,7 +209,7 @@ func TestImport(t *testing.T) {
 		input.files = files.files;
 		return input.dispatchEvent(new Event("change"));
 	})()`)
-	p.Do(chromedp.WaitVisible(chromedp.CSS("[data-review]")))
+	p.Shows("[data-review]")
 	shows(t, p, "[data-lines]", "导入一")
 	shows(t, p, "[data-total]", "2 rows")
 	if got := browser.Eval[string](p, `[document.querySelector("[data-charset]").value, document.querySelector("[data-separator]").value, ...[...document.querySelectorAll("[data-heads] select")].map((s) => s.value)].join()`); got != "gb18030,;,name,mobilePhone,gender,customFields.会员等级" {
@@ -218,7 +217,7 @@ func TestImport(t *testing.T) {
 	}
 	p.Accessible()
 	p.Screenshot("import-preview")
-	p.Do(chromedp.Click(chromedp.CSS("[data-send]")))
+	p.Click("[data-send]")
 	shows(t, p, "#import", "The check is done")
 	api.Await("/v1/leads?mobilePhone=13700137001", 0)
 	shows(t, p, "#import tbody", "4") // the line of the file, behind the empty one
@@ -227,7 +226,7 @@ func TestImport(t *testing.T) {
 	if rows := browser.Eval[string](p, `fetch(document.querySelector("#import a[download]").href).then((answer) => answer.text())`); !strings.Contains(rows, "4,mobilePhone[0],") {
 		t.Errorf("the file of failed rows is %q", rows)
 	}
-	see(t, p, `document.querySelector("[data-check]").hidden && !document.querySelector("[data-send]").disabled`)
+	p.Until(`document.querySelector("[data-check]").hidden && !document.querySelector("[data-send]").disabled`)
 	click(t, p, "[data-send]", "#import .cards")
 	shows(t, p, "#import", "The import is done")
 	api.Await("/v1/leads?mobilePhone=13700137001&gender=2&customFields.%E4%BC%9A%E5%91%98%E7%AD%89%E7%BA%A7=gold%3B%20old", 1)
@@ -238,7 +237,7 @@ func TestArticle(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
 	p := browser.Open(t, "/articles/new", browser.Look{})
-	set := func(name, value string) { p.Do(chromedp.SetValue(chromedp.CSS("#field-"+name), value)) }
+	set := func(name, value string) { p.Fill("#field-"+name, value) }
 	set("id", "returns")
 	set("tenant_id", "console-site")
 	set("name", "<b>退款</b> & returns")
@@ -253,18 +252,18 @@ func TestArticle(t *testing.T) {
 		t.Errorf("the article is %v", a)
 	}
 	for range 100 { // it is indexed a moment later
-		p.Do(chromedp.Navigate(browser.Address(t) + "/articles?tenant_id=console-site&keywords=%E9%80%80%E6%AC%BE"))
+		p.Visit("/articles?tenant_id=console-site&keywords=%E9%80%80%E6%AC%BE")
 		if browser.Eval[bool](p, "document.querySelector('.hit') !== null") {
 			break
 		}
 	}
 	shows(t, p, ".hit mark", "退款")
 	shows(t, p, ".hit h2", "<b>退款</b> & returns")
-	see(t, p, "!document.querySelector('.hit img')")
+	p.Until("!document.querySelector('.hit img')")
 	p.Accessible()
 	p.Screenshot("articles-found")
 	click(t, p, ".hit h2 a", "#field-content")
-	p.Do(chromedp.Click(chromedp.CSS("[name=published]")))
+	p.Click("[name=published]")
 	click(t, p, ".submit .primary", ".note.ok")
 	if a := api.Do("GET", "/v1/articles/returns", nil); a["published"] != false || !strings.Contains(a["content"].(string), "onerror") {
 		t.Errorf("the article is %v", a)
