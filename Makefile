@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check fuzz mutants screenshots faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking clean
+.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check fuzz mutants screenshots faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking bench-entries clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -76,7 +76,7 @@ faults: ## break everything that Waypost depends on, and Waypost, at full size, 
 scale: ## run the fault tests of launches at their full size, 20,000 leads (some minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full go test -count=1 -v -run '^TestScale' -timeout 60m ./e2e
 
-bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking ## run all benchmarks, each suite on servers of its own (half an hour to an hour)
+bench: bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking bench-entries ## run all benchmarks, each suite on servers of its own (half an hour to an hour)
 
 bench-deliveries: bin/bench ## launches, single enrollments, latency and cost, on PostgreSQL and SQLite (ARGS=--help lists the flags)
 	@tools/servers --durable bin/bench --suite deliveries $(ARGS)
@@ -98,6 +98,9 @@ bench-search: bin/bench ## article search, and what is added to the engine's own
 
 bench-asking: bin/bench ## statistics, lists, error groups and counts among a million enrollments and deliveries
 	@tools/servers --durable bin/bench --suite asking $(ARGS)
+
+bench-entries: bin/bench ## events of which each begins a journey: 1,000 a second, and the time to the first POST at 50 a second
+	@tools/servers --durable bin/bench --suite entries $(ARGS)
 
 bench-growth: bin/bench ## what a launch costs with more leads, touchpoints and retries; draws docs/growth.svg
 	@tools/servers --durable bin/bench --suite growth --plot docs/growth.svg $(ARGS)

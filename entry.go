@@ -28,15 +28,20 @@ type Entry struct {
 	EventID string    `json:"eventId,omitempty"` //
 }
 
-// Reason is what the timeline says of an enrollment that began by itself, "" of any other.
-func (e Entry) Reason() string {
+// Reason is the reason of the first entry of a timeline: what the enrollment began by, if by
+// itself, before what the node says.
+func (e Entry) Reason(node string) string {
+	why := ""
 	switch e.Kind {
 	case EntryEvent:
-		return "event " + e.Event
+		why = "event " + e.Event
 	case EntryLeadCreated, EntryLeadChanged:
-		return string(e.Kind)
+		why = string(e.Kind)
 	}
-	return ""
+	if why != "" && node != "" {
+		why += "; "
+	}
+	return why + node
 }
 
 // EntryRule is a part of a definition's entry: what begins the journey by itself. Its

@@ -41,6 +41,8 @@ const (
 	caseCount         = "count"
 	caseEvents        = "events"
 	caseSegments      = "segments"
+	caseEntry         = "entry"
+	caseEntryLatency  = "entry-latency"
 )
 
 func caseNames() []string {
@@ -48,7 +50,7 @@ func caseNames() []string {
 		caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseLaunchDown, caseBatch, caseBare,
 		caseGet, caseCreate, caseList, caseHTTP, caseImport, caseExport, caseIndex, caseSearch, caseHistory, caseSleeping,
 		caseGrowth, caseStatistics, caseEnrollments, caseSummary, casePages, caseLists, caseCount,
-		caseEvents, caseSegments,
+		caseEvents, caseSegments, caseEntry, caseEntryLatency,
 	}
 }
 
@@ -56,6 +58,7 @@ func caseNames() []string {
 var suites = map[string][]string{
 	"deliveries": {caseLaunch, caseLaunchFail10, caseLaunchFail20, caseSingle, caseLatency, caseLatencyLaunch, caseBatch, caseBare, caseHistory},
 	"sleeping":   {caseSleeping},
+	"entries":    {caseEntry, caseEntryLatency},
 	"gateway":    {caseGet, caseCreate, caseList, caseHTTP},
 	"imports":    {caseImport, caseExport},
 	"search":     {caseIndex, caseSearch},
@@ -122,6 +125,8 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		caseSingle:        b.single,
 		caseLatency:       b.latency,
 		caseLatencyLaunch: b.latencyBesideLaunch,
+		caseEntry:         b.entry,
+		caseEntryLatency:  b.entryLatency,
 		caseBatch:         b.batch,
 		caseBare:          b.bare,
 		caseGet:           b.get,
@@ -133,7 +138,8 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		caseIndex:         b.index,
 		caseSearch:        b.search,
 	}
-	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * (warmSeconds + b.o.seconds), caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10)}
+	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * (warmSeconds + b.o.seconds), caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10),
+		caseEntry: b.o.entries * b.o.seconds, caseEntryLatency: b.o.rate * (warmSeconds + b.o.seconds)}
 	audience, rows, most := 0, 0, 0
 	for _, name := range cases {
 		switch name {
@@ -440,12 +446,51 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	return b.steady(ctx, t, b.o.rate, warmSeconds, b.entering(t))
+}
+
+// byEvent is touchpoint, begun by events of a name.
+const byEvent = `{"name":"Bench","start":"hello","entry":[{"event":"%s","when":"event.total > 50 && lead.gender != 7","entryKey":"event.cartId"}],
+	"nodes":[{"id":"hello","type":"touchpoint","webhook":%%q,
+	"params":{"greeting":"Hello {{ lead.name }}","total":"{{ enrollment.event.properties.total }}","campaign":"spring"}}]}`
+
+// entry sends events at a fixed rate of which each begins a journey.
+func (b *bench) entry(ctx context.Context) (outcome, error) { return b.begin(ctx, b.o.entries, 0) }
+
+// entryLatency is latency by events.
+func (b *bench) entryLatency(ctx context.Context) (outcome, error) {
+	return b.begin(ctx, b.o.rate, warmSeconds)
+}
+
+func (b *bench) begin(ctx context.Context, perSecond, warm int) (outcome, error) {
+	name := fmt.Sprintf("cart-%d", b.runs)
+	t, err := b.prepare(ctx, fmt.Sprintf(byEvent, name), script{})
+	if err != nil {
+		return outcome{}, err
+	}
+	got, err := b.steady(ctx, t, perSecond, warm, func(ctx context.Context, lead int64) error {
+		return b.client.Do(ctx, http.MethodPost, "/v1/events", map[string]any{
+			"eventId": fmt.Sprintf("%s-%d", name, lead), "name": name, "leadsId": lead, "properties": map[string]any{"total": 120.5, "cartId": lead},
+		}, nil)
+	})
+	// The next case's events begin one journey, not this one too.
+	return got, errors.Join(err, b.client.Do(ctx, http.MethodPost, "/v1/journeys/"+t.journeyID+"/archive", nil, nil))
+}
+
+// entering enrolls a lead by a call.
+func (b *bench) entering(t trial) func(context.Context, int64) error {
+	return func(ctx context.Context, lead int64) error { return b.enroll(ctx, t.journeyID, lead) }
+}
+
+// steady has leads enter at a fixed rate, and measures the times to their messages; those of the
+// first warm seconds do not count.
+func (b *bench) steady(ctx context.Context, t trial, perSecond, warm int, enter func(context.Context, int64) error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.o.seconds)*time.Second+caseTime)
 	defer cancel()
-	n := b.o.rate * (warmSeconds + b.o.seconds)
+	n := perSecond * (warm + b.o.seconds)
 	stop := make(chan struct{})
 	began := time.Now()
-	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.rate, n, stop)
+	sent, err := b.enterSteadily(ctx, enter, perSecond, n, stop)
 	took := time.Since(began)
 	if err != nil {
 		return outcome{}, err
@@ -453,7 +498,7 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 	if err := b.awaitRecorded(ctx, t, n); err != nil {
 		return outcome{}, err
 	}
-	maps.DeleteFunc(sent, func(_ int64, at time.Time) bool { return at.Sub(began) < warmSeconds*time.Second })
+	maps.DeleteFunc(sent, func(_ int64, at time.Time) bool { return at.Sub(began) < time.Duration(warm)*time.Second })
 	metrics, err := latencies(t.ledger, sent)
 	metrics = append(metrics, metric{"sent/s", float64(n) / took.Seconds()})
 	// The check runs after this function has returned and its context is over.
@@ -480,7 +525,7 @@ func (b *bench) latencyBesideLaunch(ctx context.Context) (outcome, error) {
 		waited = b.awaitLaunch(ctx, l, t, b.o.leads)
 		took = time.Since(began)
 	}()
-	sent, err := b.enrollSteadily(ctx, t.journeyID, b.o.beside, len(b.singles), stop)
+	sent, err := b.enterSteadily(ctx, b.entering(t), b.o.beside, len(b.singles), stop)
 	<-stop
 	if err := errors.Join(err, waited); err != nil {
 		return outcome{}, err
@@ -494,10 +539,10 @@ func (b *bench) latencyBesideLaunch(ctx context.Context) (outcome, error) {
 	return outcome{deliveries: n, metrics: metrics, check: func() error { return b.check(ctx, t, n) }}, err
 }
 
-// enrollSteadily sends perSecond requests a second until it has sent n or stop is
+// enterSteadily sends perSecond requests a second until it has sent n or stop is
 // closed; a slow answer delays no other request, and what this process was late with it
 // makes up for. It returns when each was sent.
-func (b *bench) enrollSteadily(ctx context.Context, journeyID string, perSecond, n int, stop <-chan struct{}) (map[int64]time.Time, error) {
+func (b *bench) enterSteadily(ctx context.Context, enter func(context.Context, int64) error, perSecond, n int, stop <-chan struct{}) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sent := make(map[int64]time.Time, n)
@@ -517,7 +562,7 @@ func (b *bench) enrollSteadily(ctx context.Context, journeyID string, perSecond,
 		lead := b.singles[len(sent)]
 		sent[lead] = time.Now()
 		running.Go(func() {
-			if err := b.enroll(ctx, journeyID, lead); err != nil {
+			if err := enter(ctx, lead); err != nil {
 				cancel(err)
 			}
 		})

@@ -41,6 +41,7 @@ type options struct {
 	singles  int
 	rate     int
 	seconds  int
+	entries  int
 	beside   int
 	refuse   int
 	down     time.Duration
@@ -135,8 +136,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.repeat, "repeat", 3, "how often each case runs; the tables show least, median and most")
 	f.IntVar(&o.leads, "leads", 20_000, "leads of a launch")
 	f.IntVar(&o.singles, "singles", 5_000, "single enrollments of the case single")
-	f.IntVar(&o.rate, "rate", 50, "single enrollments per second of the case latency")
-	f.IntVar(&o.seconds, "seconds", 60, "how many seconds the case latency is measured; cases of requests last half as long")
+	f.IntVar(&o.rate, "rate", 50, "single enrollments per second of the case latency, and events of entry-latency")
+	f.IntVar(&o.seconds, "seconds", 60, "how many seconds the cases latency, entry and entry-latency are measured; cases of requests last half as long")
+	f.IntVar(&o.entries, "entries", 1000, "events per second of the case entry, of which each begins a journey")
 	f.IntVar(&o.beside, "beside", 20, "single enrollments per second beside the launch of latency-launch")
 	f.IntVar(&o.refuse, "refuse", 0, "percent of messages that launch-fail10 answers with succeed:false for good")
 	f.DurationVar(&o.down, "down", 2*time.Minute, "how long the receiver is down in launch-down")
@@ -178,7 +180,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	for name, n := range map[string]int{
 		"repeat": o.repeat, "leads": o.leads, "singles": o.singles, "rate": o.rate, "seconds": o.seconds,
-		"beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
+		"entries": o.entries, "beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
 	} {
 		if n < 1 {
 			return o, fmt.Errorf("--%s %d: it is at least 1", name, n)

@@ -308,8 +308,8 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans.StartAt, ans.Entry = stamp(options.Start), entry
-	if entry != nil && len(ans.Timeline) > 0 {
-		ans.Timeline[0].Reason = new(waypost.Entry{Kind: waypost.EntryEvent, Event: body.Entry.Event}.Reason())
+	if entry != nil && len(run.Timeline) > 0 {
+		ans.Timeline[0].Reason = new(waypost.Entry{Kind: waypost.EntryEvent, Event: body.Entry.Event}.Reason(run.Timeline[0].Reason))
 	}
 	return ok(ans)
 }

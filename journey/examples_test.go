@@ -18,14 +18,18 @@ import (
 
 // exampleFiles are the journeys of examples/, which the tests of workflows run
 // through, too.
-var exampleFiles = []string{"welcome", "abandoned-cart", "birthday", "win-back", "first-order"}
+var exampleFiles = []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order"}
 
 // exampleCase is what becomes of a lead, as examples/testdata has it.
 type exampleCase struct {
-	Name     string
-	At       time.Time
-	Lead     map[string]any
-	EntryKey string `yaml:"entryKey"`
+	Name  string
+	At    time.Time
+	Lead  map[string]any
+	Entry struct { // the event that it begins by, if it does by one
+		Event      string
+		Properties map[string]any
+	}
+	EntryKey string `yaml:"entryKey"` // where it begins by an event: the one that this gives
 	Params   map[string]any
 	Events   []struct {
 		Name       string
@@ -116,6 +120,13 @@ func (c exampleCase) simulate(t *testing.T, d *journey.Definition) journey.Run {
 		t.Fatal(err)
 	}
 	o.Facts.Lead.LeadsID = leadOfArms(d, "jrn_1", c.Arms)
+	if c.Entry.Event != "" {
+		o.Facts.Began = &waypost.Event{EventID: "begins", Name: c.Entry.Event, Properties: c.Entry.Properties, AcceptedAt: c.At}
+		decision := d.Enters(waypost.Occasion{Kind: waypost.EntryEvent, Lead: o.Facts.Lead, Event: o.Facts.Began, At: c.At}, o.Facts)
+		if !decision.Enters || decision.Key != c.EntryKey {
+			t.Fatalf("%s: %+v", c.Name, decision)
+		}
+	}
 	for _, e := range c.Events {
 		o.Events = append(o.Events, journey.SimulatedEvent{Name: e.Name, After: e.After, Properties: e.Properties})
 	}

@@ -36,6 +36,7 @@
 //	lead_fold.go          names and e-mail addresses as lists compare them
 //	lead_erase.go         what goes with a lead that is deleted
 //	lead_events.go        Events of leads
+//	lead_events_together.go  accepting the events of several requests in one transaction
 //	lead_event_names.go   the names that events have
 //	lead_event_import.go  imports of events
 //	import_lines.go       what imports have in common that are stored as they are read

@@ -142,8 +142,8 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 
 // withEntry has a timeline tell what an enrollment began by, if it began by itself.
 func withEntry(e waypost.Enrollment, entries []waypost.TimelineEntry) []waypost.TimelineEntry {
-	if len(entries) > 0 && entries[0].What == waypost.WhatEntered && entries[0].Reason == "" {
-		entries[0].Reason = e.Entry.Reason()
+	if len(entries) > 0 && entries[0].Seq == 1 {
+		entries[0].Reason = e.Entry.Reason(entries[0].Reason)
 	}
 	return entries
 }

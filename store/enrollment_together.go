@@ -12,18 +12,63 @@ import (
 )
 
 const (
-	// togetherTime is how long those who enroll wait for a statement that is under way, to
+	// togetherTime is how long those who come wait for a write that is under way, to
 	// share the next one. One that waits for a row's lock holds up only those that share it.
 	togetherTime = 50 * time.Millisecond
-	// togetherTimeout bounds a statement: it outlives the requests that share it.
+	// togetherTimeout bounds a write: it outlives the requests that share it.
 	togetherTimeout = 20 * time.Second
 )
 
-// together are the enrollments that wait for the next statement.
-type together struct {
+// together are the requests that wait to share the next write.
+type together[T comparable] struct {
 	mu      sync.Mutex
-	waiting []*arrival
+	waiting []T
 	writing bool // a goroutine takes what waits
+}
+
+// join has a request share the next write.
+func (t *together[T]) join(one T, write func([]T)) {
+	t.mu.Lock()
+	t.waiting = append(t.waiting, one)
+	first := !t.writing
+	t.writing = true
+	t.mu.Unlock()
+	if first {
+		go t.run(write)
+	}
+}
+
+// run writes what waits until nothing does.
+func (t *together[T]) run(write func([]T)) {
+	for {
+		t.mu.Lock()
+		waiting := t.waiting
+		t.waiting, t.writing = nil, len(waiting) > 0
+		t.mu.Unlock()
+		if len(waiting) == 0 {
+			return
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			write(waiting)
+		}()
+		select {
+		case <-written:
+		case <-time.After(togetherTime):
+		}
+	}
+}
+
+// leave takes a request back that is in no write yet.
+func (t *together[T]) leave(one T) (left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.waiting, one)
+	if i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // entering is an enrollment to be stored, and its entry in the audit log, if it gets one.
@@ -49,56 +94,16 @@ type arrival struct {
 // control groups and of test leads.
 func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
 	e := &arrival{entering: one, reentry: r, ended: make(chan struct{})}
-	s.together.mu.Lock()
-	s.together.waiting = append(s.together.waiting, e)
-	first := !s.together.writing
-	s.together.writing = true
-	s.together.mu.Unlock()
-	if first {
-		go s.writeTogether()
-	}
+	s.enrolling.join(e, s.enrollAll)
 	select {
 	case <-e.ended:
 		return e.done, e.err
 	case <-ctx.Done():
-		if s.together.leave(e) {
+		if s.enrolling.leave(e) {
 			return false, ctx.Err()
 		}
 		<-e.ended // it may be stored, and is to be sent then
 		return e.done, e.err
-	}
-}
-
-// leave takes an enrollment back that is in no statement yet.
-func (t *together) leave(e *arrival) (left bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := slices.Index(t.waiting, e)
-	if i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
-	}
-	return i >= 0
-}
-
-// writeTogether stores what waits until nothing does.
-func (s *Store) writeTogether() {
-	for {
-		s.together.mu.Lock()
-		waiting := s.together.waiting
-		s.together.waiting, s.together.writing = nil, len(waiting) > 0
-		s.together.mu.Unlock()
-		if len(waiting) == 0 {
-			return
-		}
-		written := make(chan struct{})
-		go func() {
-			defer close(written)
-			s.enrollAll(waiting)
-		}()
-		select {
-		case <-written:
-		case <-time.After(togetherTime):
-		}
 	}
 }
 

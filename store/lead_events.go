@@ -77,31 +77,51 @@ func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 		return false, nil, err
 	}
 	row.appID, row.claims = author.App(), claims
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		outcomes, err := s.acceptEvents(ctx, tx, sc, []eventRow{row}, false)
-		if err != nil {
-			return err
+	entry, err := s.eventTold(author, e)
+	if err != nil {
+		return false, nil, err
+	}
+	var outcome eventOutcome
+	done := false
+	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
+		if outcome, done, err = s.acceptTogether(ctx, row, entry); err != nil {
+			return false, nil, err
 		}
-		if fault := outcomes[0].fault; fault != nil {
-			return fault
-		}
-		claimed = outcomes[0].claimed
-		if fresh = outcomes[0].fresh; fresh {
-			told := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
-			if err := s.audit(ctx, tx, author, "event.accept", e.EventID, nil, told); err != nil {
+	}
+	if !done {
+		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+			outcomes, err := s.acceptEvents(ctx, tx, sc, []eventRow{row}, false)
+			if err != nil {
 				return err
 			}
-		}
-		return s.keep(ctx, tx, fresh)
-	})
-	return fresh, claimed, err
+			outcome = outcomes[0]
+			if outcome.fault != nil {
+				return outcome.fault
+			}
+			if outcome.fresh {
+				if err := entry.write(ctx, tx); err != nil {
+					return err
+				}
+			}
+			return s.keep(ctx, tx, outcome.fresh)
+		})
+	} else if outcome.fault != nil {
+		err = outcome.fault
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	return outcome.fresh, outcome.claimed, nil
 }
+
+func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }
 
 // eventOutcome is what became of an event that was to be accepted.
 type eventOutcome struct {
 	fresh bool           // the scope did not know its EventID
 	fault *waypost.Error // nil: it is stored
-	// claimed are the enrollments that it has begun, if it claims them.
+	// claimed are the enrollments that it has begun, if it claims them, and those of the
+	// events that were accepted with it.
 	claimed []waypost.Cohort
 }
 
@@ -153,8 +173,11 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	if err != nil {
 		return nil, err
 	}
-	if len(claimed) > 0 { // only an event that is alone claims
-		outcomes[places[0]].claimed = claimed
+	for i := range rows { // whoever claims one sees to all of them
+		if outcomes[i].fresh && rows[i].claims {
+			outcomes[i].claimed = claimed
+			break
+		}
 	}
 	return outcomes, s.tellWaits(ctx, tx, stored, bulk)
 }

@@ -29,7 +29,8 @@ type Store struct {
 
 	exports chan struct{} // holds one for each export that runs
 
-	together together // see enrollTogether
+	enrolling together[*arrival]    // see enrollTogether
+	accepting together[*acceptance] // see acceptTogether
 
 	entrances Entrances // see SetEntrances
 

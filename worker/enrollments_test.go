@@ -366,3 +366,40 @@ func TestStopStartsWhatGathers(t *testing.T) {
 		s.want(t, "at the stop", 3)
 	})
 }
+
+func (w *waiting) AcceptEvent(_ context.Context, _ waypost.Caller, _ waypost.Event) (bool, error) {
+	w.add(2)
+	return true, nil
+}
+
+func (w *waiting) AcceptEventClaimed(context.Context, waypost.Caller, waypost.Event) (bool, []waypost.Cohort, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return true, []waypost.Cohort{of(1, w.id()), of(2, w.id())}, w.err
+}
+
+// What an event begins is sent at once, as what is enrolled over the API.
+func TestEventsBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := &waiting{}, &starting{}
+		p, _ := pumping(t, o, s)
+		if fresh, err := p.AcceptEvent(t.Context(), waypost.Scope{}, waypost.Event{}); !fresh || err != nil {
+			t.Fatal(fresh, err)
+		}
+		synctest.Wait()
+		if len(s.sent) != 2 {
+			t.Errorf("%d groups were sent at once", len(s.sent))
+		}
+		time.Sleep(gatherTime)
+		s.want(t, "both", 1, 1)
+		o.mu.Lock()
+		o.err = errors.New("away")
+		o.mu.Unlock()
+		if _, err := p.AcceptEvent(t.Context(), waypost.Scope{}, waypost.Event{}); err == nil {
+			t.Error("the database was away")
+		}
+		synctest.Wait()
+		s.want(t, "nothing")
+	})
+}

@@ -20,10 +20,14 @@ import (
 // exampleCase is what becomes of a lead, as examples/testdata has it. The tests of
 // package journey expect the same of the simulation.
 type exampleCase struct {
-	Name     string
-	At       time.Time
-	Lead     map[string]any
-	EntryKey string `yaml:"entryKey"`
+	Name  string
+	At    time.Time
+	Lead  map[string]any
+	Entry struct { // the event that it begins by, if it does by one
+		Event      string
+		Properties map[string]any
+	}
+	EntryKey string `yaml:"entryKey"` // where it begins by an event: the one that this gives
 	Params   map[string]any
 	Events   []struct {
 		Name       string
@@ -51,7 +55,7 @@ func readExample(t *testing.T, path string, v any) {
 // The example journeys do in workflows, in skipped time, what they do in a simulation.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"welcome", "abandoned-cart", "birthday", "win-back", "first-order"} {
+	for _, name := range []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order"} {
 		var definition map[string]any
 		readExample(t, name+".yaml", &definition)
 		for _, n := range definition["nodes"].([]any) {
@@ -103,10 +107,7 @@ func (c exampleCase) run(t *testing.T, definition string) {
 		w.run()
 	}
 	w.restart(c.At)
-	e, err := w.store.Enroll(ctx, scope, waypost.Enrollment{
-		JourneyID: v.JourneyID, Version: v.Version, LeadsID: lead, AppID: "app_test", EntryKey: c.EntryKey, Params: c.Params,
-	}, d.Reentry())
-	must(t, err)
+	e := c.enter(t, w, v, d, lead)
 	for i, event := range c.Events {
 		if event.After > c.ends() {
 			continue // the workflow is over by then
@@ -132,6 +133,9 @@ func (c exampleCase) run(t *testing.T, definition string) {
 
 	e, entries, err := w.store.Enrollment(ctx, scope, e.ID)
 	must(t, err)
+	if c.Entry.Event != "" && !strings.HasPrefix(entries[0].Reason, "event "+c.Entry.Event) {
+		t.Errorf("it began by %q", entries[0].Reason)
+	}
 	if fault := c.compare(entries); fault != "" || e.Status != c.Status {
 		t.Errorf("%s, %s, want %s", fault, e.Status, c.Status)
 		for _, entry := range entries {
@@ -150,6 +154,27 @@ func (c exampleCase) ends() time.Duration {
 	lines := strings.Split(strings.TrimSpace(c.Timeline), "\n")
 	at, _ := time.Parse("2006-01-02 15:04", lines[len(lines)-1][:16]) // compare tells what is wrong with it
 	return at.Sub(c.At)
+}
+
+// enter enrolls the lead of a case as its application would.
+func (c exampleCase) enter(t *testing.T, w *world, v waypost.JourneyVersion, d *journey.Definition, lead int64) waypost.Enrollment {
+	t.Helper()
+	ctx := context.Background()
+	if c.Entry.Event == "" {
+		e, err := w.store.Enroll(ctx, scope, waypost.Enrollment{
+			JourneyID: v.JourneyID, Version: v.Version, LeadsID: lead, AppID: "app_test", EntryKey: c.EntryKey, Params: c.Params,
+		}, d.Reentry())
+		must(t, err)
+		return e
+	}
+	_, err := w.store.AcceptEvent(ctx, scope, waypost.Event{EventID: "begins", Name: c.Entry.Event, LeadsID: lead, Properties: c.Entry.Properties})
+	must(t, err)
+	list, _, err := w.store.ListEnrollments(ctx, scope, waypost.EnrollmentFilter{JourneyID: v.JourneyID}, waypost.Page{Limit: 10})
+	must(t, err)
+	if len(list) != 1 || list[0].EntryKey != c.EntryKey {
+		t.Fatalf("begun %+v", list)
+	}
+	return list[0]
 }
 
 // restart makes a fresh environment whose clock begins at a time.

@@ -65,6 +65,7 @@ func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
 	w.store, err = store.Open(context.Background(), storetest.SQLiteURL(t), keys, func() time.Time { return w.env.Now() })
 	must(t, err)
 	w.store.SetGoals(journey.NewGoals())
+	w.store.SetEntrances(journey.NewEntrances())
 	t.Cleanup(func() { must(t, w.store.Close()) })
 
 	hook := waypost.Webhook{
@@ -147,7 +148,7 @@ func (w *world) publish(definition string) waypost.JourneyVersion {
 	must(w.t, problems.Err("definition"))
 	j, err := w.store.CreateJourney(ctx, scope, def.Name(), def.Canonical())
 	must(w.t, err)
-	v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks()})
+	v, err := w.store.PublishJourney(ctx, scope, j.ID, waypost.Publication{Name: def.Name(), Hash: def.Hash(), Definition: def.Canonical(), Webhooks: def.Webhooks(), Entry: def.EntryRules()})
 	must(w.t, err)
 	return v
 }

@@ -121,6 +121,8 @@ func TestJourneysDryRun(t *testing.T) {
 		{`{"businessParam":{"name":"Ada"}}`, []string{"-f", "-", "--version", "3", "--start-at", "2026-01-01T00:00:00Z"}, `{"lead":{"name":"Ada"},"version":3,"startAt":"2026-01-01T00:00:00Z"}`},
 		{"", []string{"--lead", "7", "--event", "login@30h", "--event", `a.b@2026-01-01T00:00:00Z={"x":"=@"}`, "--event", "c@P3D"},
 			`{"leadsId":7,"events":[{"name":"login","after":"30h"},{"name":"a.b","at":"2026-01-01T00:00:00Z","properties":{"x":"=@"}},{"name":"c","after":"P3D"}]}`},
+		{"", []string{"--lead", "7", "--entry", `cart={"total":60}`}, `{"leadsId":7,"entry":{"event":"cart","properties":{"total":60}}}`},
+		{"", []string{"--lead", "7", "--entry", "open"}, `{"leadsId":7,"entry":{"event":"open"}}`},
 		{"", []string{"--lead", "7", "--outcome", "a=503", "--outcome", "b=200", "--outcome", "c=0"},
 			`{"leadsId":7,"outcomes":{"a":{"succeed":false,"httpStatus":503},"b":{"succeed":true,"httpStatus":200},"c":{"succeed":false,"httpStatus":0}}}`},
 	} {
@@ -135,7 +137,7 @@ func TestJourneysDryRun(t *testing.T) {
 	sent := len(p.requests())
 	for args, says := range map[string]string{
 		"": "one of --lead N", "--lead 1 -f x": "one of --lead N", "--lead x": "no whole number", "--lead 1 --version 1 --draft": "one or the other",
-		"--lead 1 --event login": "NAME@WHEN", "--lead 1 --event login@": "NAME@WHEN", "--lead 1 --event @1h": "NAME@WHEN", "--lead 1 --event a@1h={x}": "must be JSON",
+		"--lead 1 --event login": "NAME@WHEN", "--lead 1 --event login@": "NAME@WHEN", "--lead 1 --event @1h": "NAME@WHEN", "--lead 1 --event a@1h={x}": "must be JSON", "--lead 1 --entry a={x}": "must be JSON",
 		"--lead 1 --outcome a": "NODE=STATUS", "--lead 1 --outcome a=b": "NODE=STATUS", "--lead 1 --outcome a=1 --outcome a=2": "stands twice",
 	} {
 		runCLI(t, p.environ(), "", append([]string{"journeys", "dryrun", "jrn_1"}, strings.Fields(args)...)...).want(t, 2, nil, []string{says})
@@ -314,10 +316,12 @@ func TestJourneysShowTree(t *testing.T) {
 			counts("hello", `"entered":12,"standing":3,"waiting":0,"sending":2,"deferred":1,"delivered":8,"failed":1,"skipped":0,"edges":[{"next":"which","count":8},{"next":"end","count":1}]`),
 			counts("which", `"entered":8,"edges":[{"next":"wait","count":7},{"next":"end","count":1}]`),
 			counts("wait", `"entered":7,"standing":5,"waiting":5,"edges":[{"next":"hello","count":2}]`), counts("end", `"entered":2`),
-		}, ",")+`],"enrollments":{"entered":10,"completed":2,"exited":0,"failed":0,"canceled":1,"heldOut":4}}`),
+		}, ",")+`],"enrollments":{"entered":10,"completed":2,"exited":0,"failed":0,"canceled":1,"heldOut":4,
+			"begun":{"event":7,"leadCreated":0,"leadChanged":2},"refused":3,"undecided":1}}`),
 	})
 	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`"name": "Tree"`, `
 version 2: 10 enrollments, 2 completed, 0 exited, 0 failed, 1 canceled, 4 held out
+began by themselves: 7 by an event, 0 by a new lead, 2 by a changed lead; 3 refused by the re-entry rule, 1 undecided
 
 NODE                         TYPE        EDGE  ENTERED  STANDING  WAITING  SENDING  DEFERRED  DELIVERED  FAILED  SKIPPED
 hello (Say hello)            touchpoint  10    12       3         0        2        1         8          1       0

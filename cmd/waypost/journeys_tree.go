@@ -13,6 +13,9 @@ type statistics struct {
 	Enrollments struct {
 		Entered, Completed, Exited, Failed, Canceled, HeldOut int
 
+		Begun              begun
+		Refused, Undecided int
+
 		Goal *goalStatistics
 	}
 	ControlGroup *struct{ Goal goalStatistics }
@@ -48,6 +51,9 @@ func (l liftStatistics) String() string {
 }
 
 func percent(rate float64) string { return fmt.Sprintf("%.1f %%", 100*rate) }
+
+// begun are enrollments that began by themselves.
+type begun struct{ Event, LeadCreated, LeadChanged int }
 
 type nodeStatistics struct {
 	NodeID                               string
@@ -138,8 +144,13 @@ func (c *cli) drawJourney(ctx context.Context, cl *client, journey members) erro
 		return err
 	}
 	e := st.Enrollments
-	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n\n",
+	fmt.Fprintf(c.stdout, "\nversion %s: %s, %d completed, %d exited, %d failed, %d canceled, %d held out\n",
 		version, quantity(e.Entered, "enrollment", "enrollments"), e.Completed, e.Exited, e.Failed, e.Canceled, e.HeldOut)
+	if e.Begun != (begun{}) || e.Refused > 0 || e.Undecided > 0 {
+		fmt.Fprintf(c.stdout, "began by themselves: %d by an event, %d by a new lead, %d by a changed lead; %d refused by the re-entry rule, %d undecided\n",
+			e.Begun.Event, e.Begun.LeadCreated, e.Begun.LeadChanged, e.Refused, e.Undecided)
+	}
+	fmt.Fprintln(c.stdout)
 	t := tree{nodes: map[string]treeNode{}, counts: map[string]nodeStatistics{}, drawn: map[string]bool{},
 		table: c.table("NODE", "TYPE", "EDGE", "ENTERED", "STANDING", "WAITING", "SENDING", "DEFERRED", "DELIVERED", "FAILED", "SKIPPED")}
 	for _, n := range v.Definition.Nodes {

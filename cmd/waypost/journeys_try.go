@@ -114,7 +114,7 @@ func (in *definitionInput) put(cmd *cobra.Command, body map[string]any) error {
 func (c *cli) journeysDryRun() *cobra.Command {
 	var which definitionInput
 	var in enrollmentInput
-	var file, startAt string
+	var file, startAt, entry string
 	var events, outcomes []string
 	cmd := &cobra.Command{
 		Use: "dryrun ID (--lead N | -f LEAD) [--event NAME@WHEN...]", Short: "Tell what a journey would do to a lead, and send nothing",
@@ -124,10 +124,12 @@ lead goes, when and why, and each message as it would be sent. Nothing is sent o
 The lead is one that exists, or one of a file, with fields as for ` + "`leads create`" + `. Without more, nothing
 happens to it and every message is delivered at once. What shall happen instead:
 
+  --entry NAME[=JSON]        an event that the enrollment is to begin by, if the journey's entry takes it
   --event NAME@WHEN[=JSON]   the lead reports an event: so long after the start (26h, P3D), or at a time
                              (RFC 3339); JSON is its properties
   --outcome NODE=STATUS      messages of this touchpoint are answered with this HTTP status; 0 is no answer`,
 		Example: `  waypost journeys dryrun jrn_… --lead 1001
+  waypost journeys dryrun jrn_… --lead 1001 --entry 'cart={"cartId":"c1","total":120}'
   waypost journeys dryrun jrn_… --lead 1001 --event login@30h --event 'purchase@P3D={"amount":120}'
   waypost journeys dryrun jrn_… -f lead.yaml --outcome hello=503 --start-at 2026-12-24T22:30:00+08:00 --draft`,
 		Args: cobra.ExactArgs(1),
@@ -145,6 +147,9 @@ happens to it and every message is delivered at once. What shall happen instead:
 			if err := in.put(cmd, body); err != nil {
 				return err
 			}
+			if err := putEntry(body, entry); err != nil {
+				return err
+			}
 			if err := putEvents(body, events); err != nil {
 				return err
 			}
@@ -160,12 +165,13 @@ happens to it and every message is delivered at once. What shall happen instead:
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "YAML or JSON file with the fields of a lead; - is standard input")
+	f.StringVar(&entry, "entry", "", "the event that it begins by: NAME or NAME=JSON")
 	f.StringArrayVar(&events, "event", nil, "what the lead does: NAME@WHEN or NAME@WHEN=JSON; may stand several times")
 	f.StringArrayVar(&outcomes, "outcome", nil, "how messages are answered: NODE=STATUS; may stand several times")
 	f.StringVar(&startAt, "start-at", "", "when the lead enters (RFC 3339); now without it")
 	in.flags(cmd)
 	which.flags(cmd)
-	notEmpty(cmd, "file", "start-at")
+	notEmpty(cmd, "file", "start-at", "entry")
 	return cmd
 }
 
@@ -195,6 +201,23 @@ func (c *cli) readLead(file string) (json.RawMessage, error) {
 		}
 	}
 	return object, nil
+}
+
+// putEntry adds the event of --entry to a dry run.
+func putEntry(body map[string]any, text string) error {
+	if text == "" {
+		return nil
+	}
+	name, properties, more := strings.Cut(text, "=")
+	entry := map[string]any{"event": name}
+	if more {
+		if !json.Valid([]byte(properties)) {
+			return usagef("--entry %q: what follows = must be JSON, such as {\"total\":120}", text)
+		}
+		entry["properties"] = json.RawMessage(properties)
+	}
+	body["entry"] = entry
+	return nil
 }
 
 // putEvents adds the events of --event to a dry run. A time has a colon, which no

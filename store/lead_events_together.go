@@ -1,0 +1,99 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"waypost"
+)
+
+// acceptance is an event that waits to be accepted.
+type acceptance struct {
+	row     eventRow
+	entry   *auditRow // nil: the audit log does not tell it
+	outcome eventOutcome
+	done    bool // it was accepted, or refused
+	ended   chan struct{}
+}
+
+// acceptTogether accepts an event in a transaction that it shares with those that come while
+// another one is under way: at hundreds a second, the round trips and commits of each cost the
+// database more than their rows. If anything stands in the way, done is false and nothing
+// has happened.
+func (s *Store) acceptTogether(ctx context.Context, row eventRow, entry *auditRow) (outcome eventOutcome, done bool, err error) {
+	a := &acceptance{row: row, entry: entry, ended: make(chan struct{})}
+	s.accepting.join(a, s.acceptAll)
+	select {
+	case <-a.ended:
+	case <-ctx.Done():
+		if s.accepting.leave(a) {
+			return outcome, false, ctx.Err()
+		}
+		<-a.ended // it may be stored, and what it has begun is to be sent then
+	}
+	return a.outcome, a.done, nil
+}
+
+// acceptAll accepts events in a transaction for each scope.
+func (s *Store) acceptAll(all []*acceptance) {
+	defer func() {
+		for _, a := range all {
+			close(a.ended)
+		}
+	}()
+	slices.SortStableFunc(all, func(a, b *acceptance) int {
+		return cmp.Or(cmp.Compare(a.row.Org, b.row.Org), cmp.Compare(a.row.Stage, b.row.Stage))
+	})
+	for left := all; len(left) > 0; {
+		n := 1
+		for n < len(left) && n < maxAccepted && left[n].row.Scope == left[0].row.Scope {
+			n++
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+		_ = s.acceptGroup(ctx, left[:n]) // each tries again by itself then, and finds out what it is
+		cancel()
+		left = left[n:]
+	}
+}
+
+// maxAccepted bounds the events of one transaction.
+const maxAccepted = 100
+
+func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
+	var outcomes []eventOutcome
+	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		rows := mapped(group, func(a *acceptance) eventRow { return a.row })
+		if outcomes, err = s.acceptEvents(ctx, tx, group[0].row.Scope, rows, false); err != nil {
+			return err
+		}
+		var entries []*auditRow
+		for i, a := range group {
+			if outcomes[i].fresh && a.entry != nil {
+				entries = append(entries, a.entry)
+			}
+		}
+		if len(entries) == 0 {
+			return nil
+		}
+		if _, err := tx.NewInsert().Model(&entries).Exec(ctx); err != nil {
+			return fmt.Errorf("write the audit log: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, a := range group {
+		a.outcome, a.done = outcomes[i], true
+	}
+	return nil
+}
+
+// eventTold is what the audit log tells of an event.
+func (s *Store) eventTold(by *waypost.Author, e waypost.Event) (*auditRow, error) {
+	return s.newAudit(by, "event.accept", e.EventID, nil, fields{"name": e.Name, "leadsId": e.LeadsID, "properties": sortedNames(e.Properties)})
+}
