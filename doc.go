@@ -9,7 +9,7 @@
 //   - who changed what: audit.go
 //   - leads: lead.go, lead_validate.go, lead_clean.go, lead_phone.go, lead_patch.go, import.go
 //   - webhooks: webhook.go, webhook_validate.go, webhook_url.go, webhook_tls.go, webhook_history.go, health.go, subscription.go, suppression.go
-//   - journeys and enrollments: journey.go, enrollment.go, decision.go, move.go, event.go, control.go, statistics.go, goal.go
+//   - journeys and enrollments: journey.go, enrollment.go, decision.go, move.go, event.go, control.go, statistics.go, goal.go, entry.go
 //   - launches: launch.go, schedule.go, cron.go
 //   - messages and their deliveries: message.go, sending.go, outcome.go, delivery.go, retry.go, redelivery.go
 //   - articles and search: article.go, search.go
