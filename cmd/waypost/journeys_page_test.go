@@ -163,12 +163,21 @@ func TestJourneysPage(t *testing.T) {
 			copied = answer
 		}
 	}
-	p.shows(blocks[0], dryRun)
-	p.shows(blocks[1], forecast)
-	p.shows(blocks[2], tested)
-	p.shows(blocks[3], migrated)
-	p.shows(blocks[4], statistics)
-	p.shows(blocks[5], copied)
+	var part members // of the statistics of a journey with a goal
+	if err := json.Unmarshal([]byte(blocks[0]), &part); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range part.names() {
+		if !slices.Contains(statistics.names(), name) {
+			t.Errorf("the page shows %s, the answer has %v", name, statistics.names())
+		}
+	}
+	p.shows(blocks[1], dryRun)
+	p.shows(blocks[2], forecast)
+	p.shows(blocks[3], tested)
+	p.shows(blocks[4], migrated)
+	p.shows(blocks[5], statistics)
+	p.shows(blocks[6], copied)
 	if forecast.text("total") != "1" || archived.text("status") != "archived" {
 		t.Errorf("forecast for %s leads, the journey is %s", forecast.text("total"), archived.text("status"))
 	}

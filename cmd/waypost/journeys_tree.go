@@ -12,9 +12,8 @@ type statistics struct {
 	Nodes       []nodeStatistics
 	Enrollments struct {
 		Entered, Completed, Exited, Failed, Canceled, HeldOut int
-
-		Begun              begun
-		Refused, Undecided int
+		Begun                                                 begun
+		Refused, Undecided                                    int
 
 		Goal *goalStatistics
 	}
