@@ -86,7 +86,7 @@ var onwardTests = []test{
 		for i, id := range made {
 			equal(t, "enrollment", f.enrollment(t, id), waypost.Enrollment{
 				ID: id, JourneyID: into, Version: 1, LeadsID: b.Items[i].LeadsID, AppID: "app_1", Params: map[string]any{},
-				Status: waypost.EnrollmentPending, CreatedAt: at,
+				Status: waypost.EnrollmentPending, CreatedAt: at, Entry: waypost.Entry{Kind: waypost.EntryEnroll}, Depth: 1,
 			})
 		}
 		cohort := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
