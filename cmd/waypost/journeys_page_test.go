@@ -141,7 +141,7 @@ func TestJourneysPage(t *testing.T) {
 	}
 	answers := p.run(text)
 	blocks := blocksOf(t, text, "json")
-	if len(blocks) != 6 {
+	if len(blocks) != 7 {
 		t.Fatalf("%d answers are shown", len(blocks))
 	}
 	var dryRun, forecast, tested, migrated, statistics, archived, copied members

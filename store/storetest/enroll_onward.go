@@ -85,8 +85,8 @@ var onwardTests = []test{
 		equal(t, "again", f.entered(t, b), made)
 		for i, id := range made {
 			equal(t, "enrollment", f.enrollment(t, id), waypost.Enrollment{
-				ID: id, JourneyID: into, Version: 1, LeadsID: b.Items[i].LeadsID, AppID: "app_1", Params: map[string]any{}, Depth: 1,
-				Status: waypost.EnrollmentPending, CreatedAt: at,
+				ID: id, JourneyID: into, Version: 1, LeadsID: b.Items[i].LeadsID, AppID: "app_1", Params: map[string]any{},
+				Status: waypost.EnrollmentPending, CreatedAt: at, Entry: waypost.Entry{Kind: waypost.EntryEnroll}, Depth: 1,
 			})
 		}
 		cohort := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))

@@ -13,7 +13,7 @@ var enrollmentTests = []test{
 		in := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", EntryKey: "k'?", Params: map[string]any{"a": 1.0, "b": "x"}}
 		e := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, in, waypost.Reentry{}))
 		want := in
-		want.ID, want.Status, want.CreatedAt = e.ID, waypost.EnrollmentPending, f.clock.Now()
+		want.ID, want.Status, want.CreatedAt, want.Entry.Kind = e.ID, waypost.EnrollmentPending, f.clock.Now(), waypost.EntryAPI
 		equal(t, "enrolled", e, want)
 		got, entries, err := f.Enrollment(t.Context(), scope, e.ID)
 		ok(t, err)

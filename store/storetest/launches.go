@@ -198,7 +198,7 @@ var launchTests = []test{
 		member := cohorts[0].Members[0]
 		want := waypost.Enrollment{
 			ID: member.EnrollmentID, JourneyID: journey, Version: 1, LeadsID: member.LeadsID, LaunchID: l.ID, AppID: l.AppID,
-			Params: map[string]any{}, Status: waypost.EnrollmentPending, CreatedAt: f.clock.Now(),
+			Params: map[string]any{}, Status: waypost.EnrollmentPending, CreatedAt: f.clock.Now(), Entry: waypost.Entry{Kind: waypost.EntryLaunch},
 		}
 		equal(t, "enrollment", f.enrollment(t, member.EnrollmentID), want)
 		equal(t, "by id", must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), []string{want.ID}))[want.ID], want)
