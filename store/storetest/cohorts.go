@@ -209,6 +209,7 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 		ok(t, err)
 		want := in
 		want.ID, want.Status, want.CreatedAt = e.ID, waypost.EnrollmentPending, f.clock.Now()
+		want.Entry.Kind = waypost.EntryAPI
 		equal(t, "enrolled", e, want)
 		equal(t, "read", f.enrollment(t, e.ID), want)
 		equal(t, "claimed", c, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}})
