@@ -92,7 +92,7 @@ func TestNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.Fields()); n != 22 {
+	if n := len(s.Fields()); n != 24 {
 		t.Errorf("it reads %d fields", n)
 	}
 }
