@@ -284,6 +284,8 @@ func TestJourneyTest(t *testing.T) {
 		f.send("POST", path, `{"nodeId":"`+node+`","lead":{"name":"Ada"}}`).fault(t, 400, "BadRequest", "OutOfRange nodeId")
 	}
 	f.send("POST", path, `{"nodeId":"hello","leadsId":999999}`).fault(t, 404, "NotFound")
+	f.send("PATCH", "/v1/webhooks/"+hook, `{"channel":"sms","requiresConsent":true}`).expect(t, 200)
+	f.send("POST", path, fmt.Sprintf(`{"nodeId":"hello","leadsId":%v}`, lead)).fault(t, 409, "Conflict") // it has not agreed
 	f.send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"},"version":2}`).fault(t, 404, "NotFound")
 	f.otherOrg().send("POST", path, `{"nodeId":"hello","lead":{"name":"Ada"}}`).fault(t, 404, "NotFound")
 	if len(got) > 0 {

@@ -108,6 +108,15 @@ func (a *api) testJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if body.LeadsID != nil {
+		unwanted, err := a.unwanted(ctx, map[string]*waypost.Webhook{w.ID: &w}, []waypost.Lead{lead})
+		if err != nil {
+			return answer{}, err
+		}
+		if reason := unwanted(w.ID, lead); reason != "" {
+			return answer{}, waypost.Errorf(waypost.CodeConflict, "leadsId", "lead %d wants no message of this webhook (%s); choose another lead, or invent one", lead.LeadsID, reason)
+		}
+	}
 	t := trial{c.Definition, node.ID, c.facts(lead), waypost.JourneyInfo{
 		JourneyID: trialNode, JourneyName: c.Name(), ActionDefID: fmt.Sprintf("%s/%d/%s", c.journeyID, c.version, node.ID), ActionID: trialNode,
 	}}

@@ -493,7 +493,7 @@ func (s *simulation) watch(ctx context.Context, n Node, until time.Time) (Input,
 			return Input{}, err
 		}
 		facts := s.facts
-		facts.Now = at
+		facts.Now, facts.Record = at, s.record(at)
 		var yes bool
 		if yes, reason = s.d.Holds(n.ID, facts); yes {
 			return s.until(at, Input{Kind: InputMatched, Reason: reason}), nil

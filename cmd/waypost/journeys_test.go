@@ -227,7 +227,7 @@ func TestExamplesOfGateway(t *testing.T) {
 	do := func(member, stdin string, args ...string) string { return memberOf(t, client, member, stdin, args...) }
 	webhook := do("id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook", "--param", "from={{ journey.name }}")
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	journeys := map[string]string{}
