@@ -148,7 +148,7 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 			return 0, err
 		}
 		reentry = decision.Reentry
-		if decision.Failed {
+		if decision.Failed && !o.Lead.Test {
 			b.of(o).Undecided++
 		}
 		if decision.Enters {
@@ -174,8 +174,11 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 	if err != nil {
 		return 0, fmt.Errorf("note entries of the control group: %w", err)
 	}
-	if refused := len(all) - len(entered) - len(out); refused > 0 {
-		b.of(of[all[0]]).Refused += refused
+	in := keyed(slices.Concat(entered, out), func(m waypost.CohortMember) int64 { return m.LeadsID })
+	for _, id := range all {
+		if _, ok := in[id]; !ok && !of[id].Lead.Test {
+			b.of(of[id]).Refused++
+		}
 	}
 	return len(entered), b.store(ctx, entered, out, keys, of)
 }

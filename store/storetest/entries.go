@@ -108,6 +108,11 @@ var entryTests = []test{
 		must[bool](t)(f.AcceptEvent(t.Context(), by, cartOf(lead, "no number", "many", "c4")))
 		list := f.enrollments(t, journey)
 		equal(t, "enrollments", len(list), 2)
+		tester := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Test", Test: true}, nil)).LeadsID
+		for _, e := range []waypost.Event{cartOf(tester, "t1", 60.5, "c1"), cartOf(tester, "t2", 60.5, "c1"), cartOf(tester, "t3", "many", "c1")} {
+			must[bool](t)(f.AcceptEvent(t.Context(), by, e))
+		}
+		equal(t, "those of a test lead, which do not count", len(f.enrollments(t, journey)), 3)
 		got := must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), []string{list[0].ID}))[list[0].ID]
 		equal(t, "event", *got.Event, waypost.Event{EventID: "e1", Name: "cart", LeadsID: lead, Properties: e.Properties, AcceptedAt: accepted})
 		equal(t, "entry", got.Entry, waypost.Entry{Kind: waypost.EntryEvent, Event: "cart", EventID: "e1"})
@@ -117,7 +122,7 @@ var entryTests = []test{
 		equal(t, "counts", []any{c.Entered, c.Begun, c.Refused, c.Undecided}, []any{2, map[waypost.EntryKind]int{waypost.EntryEvent: 2}, 1, 1})
 		equal(t, "another event's journey", len(f.enrollments(t, other)), 0)
 		cohort := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
-		equal(t, "to be started", len(cohort.Members), 2)
+		equal(t, "to be started", len(cohort.Members), 3)
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{{
 			EnrollmentID: list[0].ID, Status: waypost.EnrollmentRunning, NodeID: "a", LastSeq: 1,
 			Entries: []waypost.TimelineEntry{{Seq: 1, At: f.clock.Now(), NodeID: "a", What: waypost.WhatEntered}},
