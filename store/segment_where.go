@@ -23,6 +23,7 @@ var fieldColumns = map[string]string{
 	"address": "l.address", "remark": "l.remark", "name": "l.name", "birthday": "l.birthday", "email": "l.email", "wechat": "l.wechat", "qq": "l.qq",
 	"telephone": "l.telephone", "company": "l.company", "companyPhone": "l.company_phone", "companyEmail": "l.company_email",
 	"companyWebsite": "l.company_website", "externalId": "l.external_id", "openId": "l.open_id", "mobilePhone": "l.mobile_phone", "customFields": "l.custom_fields",
+	"consents": "l.consents", "test": "l.test",
 }
 
 func (w whereOf) condition(c segment.Cond) condition {

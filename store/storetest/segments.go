@@ -165,6 +165,15 @@ var segmentTests = []test{
 		g = h
 		inUse("journey " + published)
 	}},
+	{"read every field", func(t *testing.T, f *fixture) {
+		one := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Ada", Test: true, Consents: map[string]any{"sms": true}}, nil)).LeadsID
+		two := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Bob", Consents: map[string]any{"sms": false}}, nil)).LeadsID
+		for when, want := range map[string][]int64{
+			`lead.test`: {one}, `!lead.test`: {two}, `lead.consents.sms == true`: {one}, `lead.name == "Bob" && !lead.consents.sms`: {two}, `lead.size() > 3`: {one, two},
+		} {
+			equal(t, when, f.members(t, f.segment(t, when).ID), want)
+		}
+	}},
 	{"are audiences", func(t *testing.T, f *fixture) {
 		for i := range 20 {
 			lead := waypost.LeadFields{Name: fmt.Sprint("Lead ", i), Gender: ptr(int64(i % 2))}
