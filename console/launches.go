@@ -149,6 +149,7 @@ type newLaunchPage struct {
 	Faults    map[string]string // by field
 	Fault     string
 	Fields    []string
+	Segments  names
 	Custom    []customRow // those that are shown
 	Further   []customRow // and those that are folded
 	Zones     []string
@@ -175,7 +176,7 @@ type customRow struct {
 
 // launchFields are the inputs of the form, which its review hands on.
 var launchFields = slices.Concat(
-	[]string{"who", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
+	[]string{"who", "segment", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
 	customNames(), []string{"when", "at", "preset", "cron", "timezone", "rate", "group"},
 )
 
@@ -212,10 +213,15 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	if data.Fields, err = v.gateway.leadFieldNames(ctx); err != nil {
 		return data, err
 	}
+	segments, err := v.gateway.segmentNames(ctx)
+	if err != nil {
+		return data, err
+	}
 	data.Values = map[string]string{}
 	for _, name := range launchFields {
 		data.Values[name] = strings.TrimSpace(v.r.PostFormValue(name))
 	}
+	data.Segments = segments.with(data.Values["segment"])
 	if data.Values["who"] == "" {
 		data.Values["who"] = "filter"
 	}
@@ -271,6 +277,12 @@ func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
 		}
 		return map[string]any{"leadsIds": ids}
 	}
+	if values["who"] == "segment" {
+		if values["segment"] == "" {
+			faults["segment"] = v.t("form.required")
+		}
+		return map[string]any{"segment": values["segment"]}
+	}
 	filter := map[string]any{}
 	for _, name := range append(launchTexts[:len(launchTexts):len(launchTexts)], "birthday") {
 		if values[name] != "" {
@@ -317,7 +329,7 @@ func noteFaults(err error, data *newLaunchPage) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group"}
+	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group", "audience.segment": "segment"}
 	for target, text := range faults {
 		name := strings.TrimPrefix(target, "audience.filter.")
 		if strings.HasPrefix(target, "audience.leadsIds") {
@@ -351,6 +363,10 @@ func (v *visit) countAudience(data *newLaunchPage) error {
 			data.Count = &c
 			data.Sample, err = v.named(c.Sample)
 			return err
+		}
+		if audience["segment"] != nil && busy(err) {
+			data.Faults["segment"] = v.t("segments.slow")
+			return nil
 		}
 		if err := noteFaults(err, data); err != nil {
 			return err
