@@ -34,7 +34,7 @@ func TestSegment(t *testing.T) {
 
 	p.Visit("/journeys/" + journey + "/launch")
 	p.Click("[name=who][value=segment]")
-	p.Script(`const s = document.getElementById("field-segment"); s.value = "` + id + `"; s.dispatchEvent(new Event("input", {bubbles: true}))`)
+	p.Fill("#field-segment", id)
 	p.Until(`document.querySelector("#audience .huge").textContent === "2"`)
 	p.Accessible()
 	click(t, p, "[value=review]", ".review")
