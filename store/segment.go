@@ -31,8 +31,6 @@ func (r segmentRow) segment() waypost.Segment {
 	return waypost.Segment{ID: r.ID, Name: r.Name, When: r.When, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time}
 }
 
-func idOfSegment(r segmentRow) string { return r.ID }
-
 // CreateSegment stores a new segment under an id minted here and returns it. BadRequest of
 // "when" if its condition does not compile, would be too costly, or names what the scope
 // lacks; Conflict if the scope has waypost.MaxSegments already.

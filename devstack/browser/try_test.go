@@ -80,7 +80,7 @@ func TestTryWithEvents(t *testing.T) {
 	if got := texts(p, "#told .trail li"); !strings.Contains(got, "The event came") {
 		t.Errorf("the path is %s", got)
 	}
-	p.Accessible("target-size") // marks of a picture; the rows beside say the same
+	p.Accessible() // marks of a picture; the rows beside say the same
 	p.Screenshot("try-event")
 
 	// Moved behind the wait, it is too late.
@@ -128,7 +128,7 @@ func TestTryInvented(t *testing.T) {
 	p.Fill("#field-email", "no address")
 	click(t, p, ".submit-try .primary", "#run .problem-list")
 	shows(t, p, "#run .problem-list", "E-mail")
-	p.Accessible("target-size")
+	p.Accessible()
 }
 
 // One message is sent as a test, after a question: the receiver gets it, and nothing else changes.
@@ -141,7 +141,7 @@ func TestSendTest(t *testing.T) {
 	p.Click("[data-dialog='send-1']")
 	p.Shows("#send-1")
 	shows(t, p, "#send-1", "“Remind” is rendered for the lead above and sent through Mail of Tested")
-	p.Accessible("target-size")
+	p.Accessible()
 	p.Screenshot("try-send-ask")
 	click(t, p, "#send-1 .primary", "#run .note.ok")
 	shows(t, p, "#run .note.ok", "Remind: The receiver took the test message.")

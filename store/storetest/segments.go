@@ -166,10 +166,9 @@ var segmentTests = []test{
 		inUse("journey " + published)
 	}},
 	{"are audiences", func(t *testing.T, f *fixture) {
-		var all []int64
 		for i := range 20 {
 			lead := waypost.LeadFields{Name: fmt.Sprint("Lead ", i), Gender: ptr(int64(i % 2))}
-			all = append(all, must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, lead, nil)).LeadsID)
+			must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, lead, nil))
 		}
 		for _, when := range []string{`lead.gender == 1`, `lead.gender == 1 && lead.name.size() > 0`} {
 			g, journey := f.segment(t, when), f.journey(t)
