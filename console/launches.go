@@ -154,6 +154,7 @@ type newLaunchPage struct {
 	Further   []customRow // and those that are folded
 	Zones     []string
 	Count     *audienceCount
+	Slow      bool        // counting the segment took too long, which does not keep it from being launched to
 	Sample    []foundLead // some of the leads, with their names
 	Review    bool
 	Words     string // what confirming does
@@ -365,7 +366,7 @@ func (v *visit) countAudience(data *newLaunchPage) error {
 			return err
 		}
 		if audience["segment"] != nil && busy(err) {
-			data.Faults["segment"] = v.t("segments.slow")
+			data.Slow = true
 			return nil
 		}
 		if err := noteFaults(err, data); err != nil {
@@ -492,11 +493,18 @@ func (v *visit) sendLaunch() error {
 // reviewLaunch says in words what the launch does, with a forecast.
 func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	data.Review, data.Key = true, rand.Text()
-	held := int64(float64(data.Count.Count)*p.ControlGroup + 0.5)
+	var count, held int64
+	if !data.Slow {
+		count = data.Count.Count
+		held = int64(float64(count)*p.ControlGroup + 0.5)
+	}
 	if held > 0 {
 		data.HeldOut = v.t("launch.words.heldOut", "n", held)
 	}
-	who := v.t("launch.words.who", "n", data.Count.Count-held)
+	who := v.t("launch.words.who", "n", count-held)
+	if data.Slow {
+		who = v.t("launch.words.segment", "name", data.Segments.Of(data.Values["segment"]))
+	}
 	start := time.Now()
 	key, args := "now", []any{"who", who}
 	switch {
@@ -509,15 +517,18 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	}
 	data.Words = v.t("launch.words."+key, args...)
 	if p.RatePerSecond > 0 {
-		end := start.Add(time.Duration(float64(data.Count.Count-held) / p.RatePerSecond * float64(time.Second)))
+		end := start.Add(time.Duration(float64(count-held) / p.RatePerSecond * float64(time.Second)))
 		rate := strconv.FormatFloat(p.RatePerSecond, 'f', -1, 64)
-		if p.Schedule != nil {
+		if p.Schedule != nil || data.Slow {
 			data.Words += v.t("launch.words.rate", "rate", rate)
 		} else {
 			data.Words += v.t("launch.words.until", "rate", rate, "until", v.clock(end))
 		}
 	} else {
 		data.Words += v.t("launch.words.fast")
+	}
+	if data.Slow { // so would be the forecast
+		return v.launchForm(http.StatusOK, data)
 	}
 	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience}, p.ControlGroup)
 	if asked := (*waypost.Error)(nil); err != nil && !errors.As(err, &asked) {

@@ -65,3 +65,43 @@ func TestSegmentsPage(t *testing.T) {
 		}
 	}
 }
+
+// A segment that takes too long to count can be launched to all the same.
+func TestLaunchToSlowSegment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mu.Lock()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		body := ""
+		switch r.URL.Path {
+		case "/v1/leads/count":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			body = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+		case "/v1/journeys/jrn_1":
+			body = `{"id":"jrn_1","name":"Hello","status":"active","publishedVersion":1}`
+		case "/v1/segments":
+			body = `{"items":[{"id":"seg_1","name":"Slow ones"}],"nextCursor":null}`
+		case "/v1/journeys/jrn_1/launches":
+			w.WriteHeader(http.StatusAccepted)
+			body = `{"launchId":"lch_1"}`
+		default:
+			return false
+		}
+		_, err := io.WriteString(w, body)
+		return err == nil
+	}
+	s.mu.Unlock()
+	v, _ := s.as(waypost.RoleMarketer)
+	form := url.Values{"who": {"segment"}, "segment": {"seg_1"}, "rate": {"5"}, "group": {"10"}}
+	if got := v.post("/journeys/jrn_1/launch/count", form); got.Status != http.StatusOK || !strings.Contains(got.Body, "takes too long") || strings.Contains(got.Body, `id="fault-segment"`) {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	form.Set("step", "review")
+	if got := v.post("/journeys/jrn_1/launch", form); got.Status != http.StatusOK || !strings.Contains(got.Body, "All leads of the segment Slow ones now, at most 5 a second.") {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	form.Set("step", "launch")
+	if got := v.post("/journeys/jrn_1/launch", form); got.To() != "/launches/lch_1" {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+}
