@@ -12,7 +12,7 @@ type Role string
 // The roles. Each may do what the one before may.
 const (
 	RoleViewer   Role = "viewer"   // looks
-	RoleMarketer Role = "marketer" // also journeys, launches, leads, redeliveries
+	RoleMarketer Role = "marketer" // also journeys, launches, leads, segments, redeliveries
 	RoleAdmin    Role = "admin"    // all of it, users too
 )
 
@@ -21,8 +21,8 @@ var Roles = []Role{RoleViewer, RoleMarketer, RoleAdmin}
 
 // roleGrants are the grants that a role has beside those of the roles before it.
 var roleGrants = map[Role][]Grant{
-	RoleViewer:   {GrantJourneysRead, GrantDeliveriesRead, GrantWebhooksRead, GrantLeadsExport, GrantSubscriptionsRead, GrantSuppressionsRead},
-	RoleMarketer: {GrantJourneysWrite, GrantJourneysRun, GrantLeadsImport, GrantLeadsUpdate, GrantDeliveriesRedeliver, GrantSuppressionsWrite},
+	RoleViewer:   {GrantJourneysRead, GrantDeliveriesRead, GrantWebhooksRead, GrantLeadsExport, GrantSubscriptionsRead, GrantSuppressionsRead, GrantSegmentsRead},
+	RoleMarketer: {GrantJourneysWrite, GrantJourneysRun, GrantLeadsImport, GrantLeadsUpdate, GrantDeliveriesRedeliver, GrantSuppressionsWrite, GrantSegmentsWrite},
 	RoleAdmin:    {"*"},
 }
 

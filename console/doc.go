@@ -8,7 +8,7 @@
 //   - the console, its table of routes, one request: console.go, routes.go, visit.go
 //   - calls of the gateway, and the grants that they need: api.go, api_articles.go,
 //     api_deliveries.go, api_enrollments.go, api_journeys.go, api_leads.go,
-//     api_subscriptions.go, api_suppressions.go, api_webhooks.go, names.go
+//     api_segments.go, api_subscriptions.go, api_suppressions.go, api_webhooks.go, names.go
 //   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, faults.go,
 //     static.go
 //   - files for people: download.go
@@ -17,7 +17,7 @@
 //   - what a person has chosen: preferences.go
 //   - the pages of resources: overview.go, journeys.go (outline.go, edit.go, try.go, forecast.go,
 //     migrate.go), launches.go, deliveries.go, enrollments.go, webhooks.go, webhook_form.go,
-//     subscriptions.go, suppressions.go, leads.go, imports.go, articles.go, users.go, audit.go
+//     subscriptions.go, suppressions.go, segments.go, leads.go, imports.go, articles.go, users.go, audit.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

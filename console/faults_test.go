@@ -83,6 +83,7 @@ func TestFaultTexts(t *testing.T) {
 		{waypost.CodeConflict, "DELETE", "/v1/journeys/jrn_06h1", "the journey was published; archive it instead", "旅程已发布过，不能删除；请改为归档"},
 		{waypost.CodeConflict, "POST", "/v1/launches/lch_06h1/pause", "the launch has ended: canceled", "已经结束，不能再改变"},
 		{waypost.CodeConflict, "POST", "/v1/subscriptions?x=1", "the stage has 100 subscriptions, which is the most", "此环境已有 100 个订阅，已达上限"},
+		{waypost.CodeConflict, "DELETE", "/v1/segments/seg_06h1", "journey jrn_1 uses the segment", "仍在使用中，不能删除：journey jrn_1 uses the segment"},
 		{waypost.CodeConflict, "POST", "/v1/unknown", "no", "现在无法操作：no"},
 		{"NewCode", "POST", "/v1/journeys", "is new", "is new"},
 	} {

@@ -149,10 +149,12 @@ type newLaunchPage struct {
 	Faults    map[string]string // by field
 	Fault     string
 	Fields    []string
+	Segments  names
 	Custom    []customRow // those that are shown
 	Further   []customRow // and those that are folded
 	Zones     []string
 	Count     *audienceCount
+	Slow      bool        // counting the segment took too long, which does not keep it from being launched to
 	Sample    []foundLead // some of the leads, with their names
 	Review    bool
 	Words     string // what confirming does
@@ -175,7 +177,7 @@ type customRow struct {
 
 // launchFields are the inputs of the form, which its review hands on.
 var launchFields = slices.Concat(
-	[]string{"who", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
+	[]string{"who", "segment", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
 	customNames(), []string{"when", "at", "preset", "cron", "timezone", "rate", "group"},
 )
 
@@ -212,10 +214,15 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	if data.Fields, err = v.gateway.leadFieldNames(ctx); err != nil {
 		return data, err
 	}
+	segments, err := v.gateway.segmentNames(ctx)
+	if err != nil {
+		return data, err
+	}
 	data.Values = map[string]string{}
 	for _, name := range launchFields {
 		data.Values[name] = strings.TrimSpace(v.r.PostFormValue(name))
 	}
+	data.Segments = segments.with(data.Values["segment"])
 	if data.Values["who"] == "" {
 		data.Values["who"] = "filter"
 	}
@@ -271,6 +278,12 @@ func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
 		}
 		return map[string]any{"leadsIds": ids}
 	}
+	if values["who"] == "segment" {
+		if values["segment"] == "" {
+			faults["segment"] = v.t("form.required")
+		}
+		return map[string]any{"segment": values["segment"]}
+	}
 	filter := map[string]any{}
 	for _, name := range append(launchTexts[:len(launchTexts):len(launchTexts)], "birthday") {
 		if values[name] != "" {
@@ -317,7 +330,7 @@ func noteFaults(err error, data *newLaunchPage) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group"}
+	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group", "audience.segment": "segment"}
 	for target, text := range faults {
 		name := strings.TrimPrefix(target, "audience.filter.")
 		if strings.HasPrefix(target, "audience.leadsIds") {
@@ -351,6 +364,10 @@ func (v *visit) countAudience(data *newLaunchPage) error {
 			data.Count = &c
 			data.Sample, err = v.named(c.Sample)
 			return err
+		}
+		if audience["segment"] != nil && busy(err) {
+			data.Slow = true
+			return nil
 		}
 		if err := noteFaults(err, data); err != nil {
 			return err
@@ -476,11 +493,18 @@ func (v *visit) sendLaunch() error {
 // reviewLaunch says in words what the launch does, with a forecast.
 func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	data.Review, data.Key = true, rand.Text()
-	held := int64(float64(data.Count.Count)*p.ControlGroup + 0.5)
+	var count, held int64
+	if !data.Slow {
+		count = data.Count.Count
+		held = int64(float64(count)*p.ControlGroup + 0.5)
+	}
 	if held > 0 {
 		data.HeldOut = v.t("launch.words.heldOut", "n", held)
 	}
-	who := v.t("launch.words.who", "n", data.Count.Count-held)
+	who := v.t("launch.words.who", "n", count-held)
+	if data.Slow {
+		who = v.t("launch.words.segment", "name", data.Segments.Of(data.Values["segment"]))
+	}
 	start := time.Now()
 	key, args := "now", []any{"who", who}
 	switch {
@@ -493,15 +517,18 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	}
 	data.Words = v.t("launch.words."+key, args...)
 	if p.RatePerSecond > 0 {
-		end := start.Add(time.Duration(float64(data.Count.Count-held) / p.RatePerSecond * float64(time.Second)))
+		end := start.Add(time.Duration(float64(count-held) / p.RatePerSecond * float64(time.Second)))
 		rate := strconv.FormatFloat(p.RatePerSecond, 'f', -1, 64)
-		if p.Schedule != nil {
+		if p.Schedule != nil || data.Slow {
 			data.Words += v.t("launch.words.rate", "rate", rate)
 		} else {
 			data.Words += v.t("launch.words.until", "rate", rate, "until", v.clock(end))
 		}
 	} else {
 		data.Words += v.t("launch.words.fast")
+	}
+	if data.Slow { // so would be the forecast
+		return v.launchForm(http.StatusOK, data)
 	}
 	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience}, p.ControlGroup)
 	if asked := (*waypost.Error)(nil); err != nil && !errors.As(err, &asked) {

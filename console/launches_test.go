@@ -23,8 +23,9 @@ func TestPlan(t *testing.T) {
 		`{"audience":{"filter":{"createdFrom":"2026-11-01T16:00:00Z"}},"startAt":"2026-11-30T01:30:00Z"}`:                                        {"createdFrom": "2026-11-02", "when": "at", "at": "2026-11-30T09:30"},
 		`{"audience":{"filter":{"leadsGroup":9007199254740993}},"schedule":{"cron":"0 9 * * 1-5","timezone":"Asia/Shanghai"}}`:                   {"leadsGroup": "9007199254740993", "when": "recurring", "preset": "weekdays", "cron": "x", "timezone": "Asia/Shanghai"},
 		`{"audience":{"filter":{"email":"a@example.com","externalId":"x","mobilePhone":"138","name":"Ada","updatedTo":"2026-11-01T16:00:00Z"}}}`: {"who": "filter", "name": "Ada", "mobilePhone": "138", "email": "a@example.com", "externalId": "x", "updatedTo": "2026-11-02", "leadsIds": "7"},
-		`{"audience":{"leadsIds":[7,9007199254740993,8]}}`:                                                                                       {"who": "list", "leadsIds": "7, 9007199254740993\n\n8;", "region": "3"},
-		`{"audience":{"filter":{}},"schedule":{"cron":"5 4 * * *","timezone":"UTC"}}`:                                                            {"when": "recurring", "preset": "cron", "cron": "5 4 * * *", "timezone": "UTC"},
+		`{"audience":{"segment":"seg_1"}}`:                                            {"who": "segment", "segment": "seg_1", "region": "3", "leadsIds": "7"},
+		`{"audience":{"leadsIds":[7,9007199254740993,8]}}`:                            {"who": "list", "leadsIds": "7, 9007199254740993\n\n8;", "region": "3"},
+		`{"audience":{"filter":{}},"schedule":{"cron":"5 4 * * *","timezone":"UTC"}}`: {"when": "recurring", "preset": "cron", "cron": "5 4 * * *", "timezone": "UTC"},
 	} {
 		data := newLaunchPage{Values: values, Faults: map[string]string{}}
 		got, err := json.Marshal(v.planOf(&data))
@@ -42,6 +43,7 @@ func TestPlan(t *testing.T) {
 		{map[string]string{"rate": "-1", "group": "100"}, []string{"group", "rate"}},
 		{map[string]string{"rate": "NaN", "group": "1e999"}, []string{"group", "rate"}},
 		{map[string]string{"createdTo": "yesterday"}, []string{"createdTo"}},
+		{map[string]string{"who": "segment", "region": "x"}, []string{"segment"}},
 		{map[string]string{"who": "list", "leadsIds": " \n"}, []string{"leadsIds"}},
 		{map[string]string{"who": "list", "leadsIds": "1 Ada", "region": "x"}, []string{"leadsIds"}},
 	} {

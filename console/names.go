@@ -8,7 +8,7 @@ import (
 	"waypost"
 )
 
-// named is what has an id and a name: a journey, a webhook.
+// named is what has an id and a name: a journey, a webhook, a segment.
 type named struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -54,6 +54,11 @@ func (g gateway) journeyNames(ctx context.Context) (names, error) {
 
 func (g gateway) webhookNames(ctx context.Context) (names, error) {
 	all, err := get[list[named]](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks", url.Values{"limit": {mostNames}})
+	return all.Items, err
+}
+
+func (g gateway) segmentNames(ctx context.Context) (names, error) {
+	all, err := get[list[named]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, url.Values{"limit": {mostNames}})
 	return all.Items, err
 }
 

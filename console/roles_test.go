@@ -145,9 +145,9 @@ func TestOtherMethods(t *testing.T) {
 // Calls are refused by their grants, whatever page makes them, and before they are sent.
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	reads := []waypost.Grant{waypost.GrantJourneysRead, waypost.GrantDeliveriesRead, waypost.GrantWebhooksRead, waypost.GrantLeadsExport, waypost.GrantSubscriptionsRead, waypost.GrantSuppressionsRead}
+	reads := []waypost.Grant{waypost.GrantJourneysRead, waypost.GrantDeliveriesRead, waypost.GrantWebhooksRead, waypost.GrantLeadsExport, waypost.GrantSubscriptionsRead, waypost.GrantSuppressionsRead, waypost.GrantSegmentsRead}
 	works := []waypost.Grant{
-		waypost.GrantJourneysWrite, waypost.GrantJourneysRun, waypost.GrantLeadsImport, waypost.GrantLeadsUpdate, waypost.GrantDeliveriesRedeliver, waypost.GrantSuppressionsWrite,
+		waypost.GrantJourneysWrite, waypost.GrantJourneysRun, waypost.GrantLeadsImport, waypost.GrantLeadsUpdate, waypost.GrantDeliveriesRedeliver, waypost.GrantSuppressionsWrite, waypost.GrantSegmentsWrite,
 	}
 	for _, role := range append([]waypost.Role{anyone, "owner"}, waypost.Roles...) {
 		for _, grant := range waypost.AllGrants {

@@ -65,6 +65,7 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 		}
 	}
 	m.post("/v1/subscriptions", node{"name": "Festival team", "webhookId": wechat, "journeyId": festival, "on": []string{"delivery.failed", "journey.published"}})
+	m.post("/v1/segments", node{"name": "Pro plan 专业版", "when": `lead.customFields.plan == "pro" && lead.email != null`})
 	m.launch(sms, wechat)
 	for m.err == nil && m.open() > 60 {
 		select {

@@ -1,0 +1,64 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"waypost"
+)
+
+// segment is a condition with a name, which leads meet or not.
+type segment struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	When      string    `json:"when"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// shortWhen is how much of a condition the list of segments shows, in bytes.
+const shortWhen = 160
+
+// Short is the beginning of the condition.
+func (s segment) Short() string { return waypost.Clip(s.When, shortWhen) }
+
+// segmentCount is how many leads a segment had at a time, and some of them.
+type segmentCount struct {
+	Count  int64     `json:"count"`
+	At     time.Time `json:"at"`
+	Sample []int64   `json:"sample"`
+}
+
+const segmentsPath = "/v1/segments"
+
+func segmentPath(id string) string { return segmentsPath + "/" + url.PathEscape(id) }
+
+func (g gateway) listSegments(ctx context.Context, query url.Values) (list[segment], error) {
+	return get[list[segment]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, query)
+}
+
+func (g gateway) segment(ctx context.Context, id string) (s segment, etag string, err error) {
+	return tagged[segment](ctx, g, waypost.GrantSegmentsRead, segmentPath(id))
+}
+
+func (g gateway) countSegment(ctx context.Context, id string) (segmentCount, error) {
+	return get[segmentCount](ctx, g, waypost.GrantSegmentsRead, segmentPath(id)+"/count", nil)
+}
+
+func (g gateway) listMembers(ctx context.Context, id string, query url.Values) (list[waypost.Lead], error) {
+	return get[list[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, segmentPath(id)+"/members", query)
+}
+
+func (g gateway) createSegment(ctx context.Context, body any) (made segment, err error) {
+	return made, g.do(ctx, waypost.GrantSegmentsWrite, http.MethodPost, segmentsPath, body, &made)
+}
+
+func (g gateway) replaceSegment(ctx context.Context, id string, body any) error {
+	return g.do(ctx, waypost.GrantSegmentsWrite, http.MethodPut, segmentPath(id), body, nil)
+}
+
+func (g gateway) deleteSegment(ctx context.Context, id string) error {
+	return g.do(ctx, waypost.GrantSegmentsWrite, http.MethodDelete, segmentPath(id), nil, nil)
+}

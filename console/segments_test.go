@@ -1,0 +1,107 @@
+package console
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"waypost"
+)
+
+// What the gateway says of a segment is shown where it is of use: at the field, on the page of a
+// segment that is used, and in place of a count that takes too long.
+func TestSegmentsPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mu.Lock()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		status, body := 0, ""
+		switch {
+		case r.Method == http.MethodPost || r.Method == http.MethodPut:
+			status, body = http.StatusBadRequest, `{"code":"BadRequest","message":"when: is wrong","target":"segment","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field 'x'"}]}`
+		case r.Method == http.MethodDelete:
+			status, body = http.StatusConflict, `{"code":"Conflict","message":"journey jrn_7 uses the segment","target":"id"}`
+		case strings.HasSuffix(r.URL.Path, "/count") || strings.HasSuffix(r.URL.Path, "/members"):
+			status, body = http.StatusServiceUnavailable, `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+		case r.URL.Path == "/v1/segments/seg_1":
+			status, body = http.StatusOK, `{"id":"seg_1","name":"gold <b>","when":"lead.region == 1","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`
+		default:
+			return false
+		}
+		w.Header().Set("ETag", `"e1"`)
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, body)
+		return err == nil
+	}
+	s.mu.Unlock()
+	marketer, _ := s.as(waypost.RoleMarketer)
+	form := url.Values{"name": {" gold "}, "when": {"lead.x"}, "etag": {`"e1"`}}
+	for _, path := range []string{"/segments", "/segments/seg_1"} {
+		got := marketer.post(path, form)
+		if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, `id="fault-when"`) || !strings.Contains(got.Body, "line 1, column 6: undefined field") || !strings.Contains(got.Body, ">lead.x</textarea>") {
+			t.Errorf("%s: HTTP %d, %s", path, got.Status, got.Body)
+		}
+	}
+	var changed bool
+	for _, c := range s.take() {
+		changed = changed || c.Method == http.MethodPut && c.Header.Get("If-Match") == `"e1"`
+	}
+	if !changed {
+		t.Error("the segment was not changed as the one that was shown")
+	}
+	if got := marketer.post("/segments/seg_1/delete", url.Values{}); got.Status != http.StatusSeeOther || got.To() != "/segments/seg_1" {
+		t.Errorf("delete: HTTP %d, to %q", got.Status, got.To())
+	}
+	if got := marketer.get("/segments/seg_1"); !strings.Contains(got.Body, "journey jrn_7 uses the segment") || !strings.Contains(got.Body, "gold &lt;b&gt;") || !strings.Contains(got.Body, `data-count="/segments/seg_1/count"`) {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	viewer, _ := s.as(waypost.RoleViewer)
+	for _, path := range []string{"/segments/seg_1/count", "/segments/seg_1/members"} {
+		got := viewer.get(path)
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, "takes too long") || strings.Contains(got.Body, "data-count") || strings.Contains(got.Body, "/edit") {
+			t.Errorf("%s: HTTP %d, %s", path, got.Status, got.Body)
+		}
+	}
+}
+
+// A segment that takes too long to count can be launched to all the same.
+func TestLaunchToSlowSegment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mu.Lock()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		body := ""
+		switch r.URL.Path {
+		case "/v1/leads/count":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			body = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+		case "/v1/journeys/jrn_1":
+			body = `{"id":"jrn_1","name":"Hello","status":"active","publishedVersion":1}`
+		case "/v1/segments":
+			body = `{"items":[{"id":"seg_1","name":"Slow ones"}],"nextCursor":null}`
+		case "/v1/journeys/jrn_1/launches":
+			w.WriteHeader(http.StatusAccepted)
+			body = `{"launchId":"lch_1"}`
+		default:
+			return false
+		}
+		_, err := io.WriteString(w, body)
+		return err == nil
+	}
+	s.mu.Unlock()
+	v, _ := s.as(waypost.RoleMarketer)
+	form := url.Values{"who": {"segment"}, "segment": {"seg_1"}, "rate": {"5"}, "group": {"10"}}
+	if got := v.post("/journeys/jrn_1/launch/count", form); got.Status != http.StatusOK || !strings.Contains(got.Body, "takes too long") || strings.Contains(got.Body, `id="fault-segment"`) {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	form.Set("step", "review")
+	if got := v.post("/journeys/jrn_1/launch", form); got.Status != http.StatusOK || !strings.Contains(got.Body, "All leads of the segment Slow ones now, at most 5 a second.") {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	form.Set("step", "launch")
+	if got := v.post("/journeys/jrn_1/launch", form); got.To() != "/launches/lch_1" {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+}
