@@ -53,6 +53,8 @@ func TestGoal(t *testing.T) {
 		t.Errorf("the interval is %v px wide", width)
 	}
 	p.Accessible()
+	p.Script(`document.querySelector("#lift").scrollIntoView({block: "end"})`)
+	p.Screenshot("goal")
 	p.Visit("/journeys/" + id + "/statistics")
 	shows(t, p, "#goal", "Control group")
 	p.Accessible()
@@ -60,6 +62,8 @@ func TestGoal(t *testing.T) {
 	p.Visit("/journeys/" + id + "?node=offer")
 	shows(t, p, "#contest", "Arm 2 has won")
 	shows(t, p, "#arms tr:nth-child(2) .badge", "Winner")
+	p.Script(`document.querySelector("#contest").scrollIntoView({block: "center"})`)
+	p.Screenshot("goal-arms")
 	p.Click("[data-dialog=reverse]")
 	p.Shows("#reverse[open]")
 	p.Accessible()
@@ -88,4 +92,5 @@ func TestGoal(t *testing.T) {
 		t.Error("the page is wider than the window")
 	}
 	phone.Accessible()
+	phone.Screenshot("goal-phone")
 }
