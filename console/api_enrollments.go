@@ -17,6 +17,7 @@ type enrollmentAnswer struct {
 	JourneyID   string                   `json:"journeyId"`
 	Version     int                      `json:"version"`
 	LeadsID     int64                    `json:"leadsId"`
+	Entry       waypost.Entry            `json:"entry"`
 	EntryKey    string                   `json:"entryKey"`
 	Params      json.RawMessage          `json:"params"`
 	Status      waypost.EnrollmentStatus `json:"status"`
@@ -25,7 +26,14 @@ type enrollmentAnswer struct {
 	TemporalURL string                   `json:"temporalUrl"`
 	CreatedAt   time.Time                `json:"createdAt"`
 	EndedAt     time.Time                `json:"endedAt"`
+	Conversion  *struct {
+		At    time.Time `json:"at"`
+		Value float64   `json:"value"`
+	} `json:"conversion"` // nil until it reached its goal
 }
+
+// Worth is what its conversion is worth so far, with separators.
+func (e enrollmentAnswer) Worth() string { return amount(e.Conversion.Value) }
 
 // enrollmentDetail is an enrollment with everything that happened to it.
 type enrollmentDetail struct {

@@ -41,6 +41,10 @@ type definition struct {
 	Tags        []string `json:"tags"`
 	Start       string   `json:"start"`
 	Nodes       []node   `json:"nodes"`
+
+	Entry        []entryOf `json:"entry"`
+	Goal         *goalOf   `json:"goal"`
+	ControlGroup float64   `json:"controlGroup"` // a share of 1
 }
 
 // node is a node of a definition, with the members that the pages show.
@@ -119,7 +123,7 @@ type statistics struct {
 }
 
 type counts struct {
-	Nodes       []nodeCounts `json:"nodes"`
+	Nodes       []countedNode `json:"nodes"`
 	Enrollments struct {
 		Entered   int64 `json:"entered"`
 		Completed int64 `json:"completed"`
@@ -127,7 +131,16 @@ type counts struct {
 		Failed    int64 `json:"failed"`
 		Canceled  int64 `json:"canceled"`
 		HeldOut   int64 `json:"heldOut"`
+		// Begun counts those that began by themselves, by what they began by.
+		Begun     map[waypost.EntryKind]int64 `json:"begun"`
+		Refused   int64                       `json:"refused"`
+		Undecided int64                       `json:"undecided"`
+		Goal      *goalCounts                 `json:"goal"` // nil without one
 	} `json:"enrollments"`
+	ControlGroup *struct {
+		Goal goalCounts `json:"goal"`
+	} `json:"controlGroup"` // nil without one, or without a goal
+	Lift *liftCounts `json:"lift"` // nil without a control group
 }
 
 type nodeCounts struct {
@@ -146,6 +159,23 @@ type nodeCounts struct {
 		Next  string `json:"next"`
 		Count int64  `json:"count"`
 	} `json:"edges"`
+}
+
+// countedNode is the part of counts that concerns one node.
+type countedNode struct {
+	nodeCounts
+	// Of a split in a journey with a goal.
+	Arms   []armCounts  `json:"arms"`
+	Winner *winnerState `json:"winner"` // nil until an enrollment took an arm
+}
+
+// ByThemselves tells whether anybody began the journey by themselves, or tried.
+func (c counts) ByThemselves() bool {
+	n := c.Enrollments.Refused + c.Enrollments.Undecided
+	for _, begun := range c.Enrollments.Begun {
+		n += begun
+	}
+	return n > 0
 }
 
 // Standing is how many stand at the nodes together.
@@ -219,8 +249,11 @@ func (l launch) Open() int {
 }
 
 // Group is the share of the control group, as a percentage.
-func (l launch) Group() string {
-	return strconv.FormatFloat(math.Round(l.ControlGroup*1e6)/1e4, 'f', -1, 64) + " %"
+func (l launch) Group() string { return groupShare(l.ControlGroup) }
+
+// groupShare writes the share of a control group as a percentage.
+func groupShare(of1 float64) string {
+	return strconv.FormatFloat(math.Round(of1*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
 // audienceCount is how many leads an audience has, and some of them.

@@ -134,6 +134,7 @@ var (
 	reasonArm    = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
 	reasonCase   = regexp.MustCompile(`^case (\d+): `)
 	reasonEvent  = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
+	reasonWinner = regexp.MustCompile(`^arm (\d+): the winner$`)
 	reasonStatus = regexp.MustCompile(`^httpStatus (\d+)$`)
 )
 
@@ -146,6 +147,8 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		return "", ""
 	case t.What == waypost.WhatDeferred || t.What == waypost.WhatSkipped && slices.Contains(waypost.SkipReasons, r):
 		return v.t("deferred." + r), ""
+	case r == string(waypost.EntryLeadCreated), r == string(waypost.EntryLeadChanged):
+		return v.t("enrollment.by." + r), ""
 	case t.What == waypost.WhatPaused, t.What == waypost.WhatResumed, t.What == waypost.WhatExited && r == "canceled":
 		return v.t("enrollment.why." + r), ""
 	}
@@ -162,6 +165,9 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 	}
 	if m := reasonArm.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.arm", "arm", m[1], "weight", m[2], "all", m[3]), ""
+	}
+	if m := reasonWinner.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.winner", "arm", m[1]), ""
 	}
 	if m := reasonStatus.FindStringSubmatch(r); m != nil {
 		return v.t("errorClass.httpStatus") + " " + m[1], ""

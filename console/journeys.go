@@ -230,6 +230,7 @@ type journeyHead struct {
 	Tabs       []link
 	Changes    int // that the draft has and the published version has not
 	Counts     counts
+	Aims       aims
 	Stalled    time.Time // since when leads wait to be started, zero if none waits for long
 	At         string    // its path
 	ETag       string    // of the journey
@@ -288,6 +289,7 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 		h.Tabs = append(h.Tabs, link{path, v.t("journey.tab." + key), name == here})
 	}
 	h.Definition, err = define(h.Text)
+	h.Aims = v.aims(h.Definition)
 	return h, err
 }
 
@@ -321,6 +323,17 @@ type chosenNode struct {
 	People []enrollmentAnswer
 	More   bool
 	Groups []failureGroup
+	// Of a split in a journey with a goal.
+	ArmCounts []armCounts
+	Contest   *winnerState
+}
+
+// Won is the arm that takes everybody, from 1; 0 if there is none.
+func (c chosenNode) Won() int {
+	if c.Contest != nil && c.Contest.Status == waypost.ContestDecided {
+		return c.Contest.Arm
+	}
+	return 0
 }
 
 // peopleOfNode is how many enrollments are shown of a node.
@@ -361,6 +374,11 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 		return nil, nil
 	}
 	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At, Paths: nodePaths(h.Journey.ID, url.QueryEscape(id))}
+	for _, n := range h.Counts.Nodes {
+		if n.NodeID == id {
+			c.ArmCounts, c.Contest = n.Arms, n.Winner
+		}
+	}
 	return c, together(func() error {
 		people, err := v.gateway.enrollmentsOf(ctx, url.Values{
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {standing}, "limit": {strconv.Itoa(peopleOfNode)},
@@ -541,8 +559,9 @@ func (v *visit) optionsJSON() error {
 type statisticsPage struct {
 	Head    journeyHead
 	Filters filterBar
+	Counts  counts            // of the version that is chosen, since it was published
 	Points  []statisticsPoint // the newest first
-	Nodes   []nodeCounts
+	Nodes   []countedNode
 }
 
 type statisticsPoint struct {
@@ -571,7 +590,7 @@ func (v *visit) statistics() error {
 		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: []option{{"hour", v.t("statistics.hour")}, {"day", v.t("statistics.day")}}},
 		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
 	)
-	data := statisticsPage{Head: h, Filters: filters}
+	data := statisticsPage{Head: h, Filters: filters, Counts: h.Counts}
 	from := time.Now().Add(-hoursShown * time.Hour)
 	if filters.Filters[0].Value == "day" {
 		from = time.Now().AddDate(0, 0, -daysShown)
@@ -579,6 +598,11 @@ func (v *visit) statistics() error {
 	query := url.Values{}
 	if n := filters.Filters[1].Value; n != "" {
 		query.Set("version", n)
+		whole, err := v.gateway.statistics(ctx, h.Journey.ID, query)
+		if err != nil {
+			return err
+		}
+		data.Counts = whole.counts
 	}
 	if data.Points, data.Nodes, err = v.points(h.Journey.ID, from, query); err != nil {
 		return err
@@ -588,7 +612,7 @@ func (v *visit) statistics() error {
 
 // points are what happened from a time on, the newest first: in each hour, or day if that is
 // longer ago than hoursShown; and the numbers of the nodes.
-func (v *visit) points(journeyID string, from time.Time, query url.Values) (points []statisticsPoint, nodes []nodeCounts, err error) {
+func (v *visit) points(journeyID string, from time.Time, query url.Values) (points []statisticsPoint, nodes []countedNode, err error) {
 	every := "hour"
 	if time.Since(from) > (hoursShown+1)*time.Hour {
 		every = "day"

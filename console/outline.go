@@ -57,7 +57,7 @@ func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
 		o.nodes[n.ID] = n
 	}
 	for _, n := range c.Nodes {
-		o.counts[n.NodeID] = n
+		o.counts[n.NodeID] = n.nodeCounts
 	}
 	for id, n := range o.nodes {
 		for _, w := range o.ways(n) {

@@ -125,6 +125,7 @@ var routes = []route{
 	{"POST", "/journeys/{id}/pause", waypost.RoleMarketer, controlJourney("pause", waypost.GrantJourneysRun)},
 	{"POST", "/journeys/{id}/resume", waypost.RoleMarketer, controlJourney("resume", waypost.GrantJourneysRun)},
 	{"POST", "/journeys/{id}/cancel", waypost.RoleMarketer, controlJourney("cancel", waypost.GrantJourneysRun)},
+	{"POST", "/journeys/{id}/winners/{node}/reverse", waypost.RoleMarketer, (*visit).reverseWinner},
 	{"POST", "/journeys/{id}/archive", waypost.RoleMarketer, controlJourney("archive", waypost.GrantJourneysWrite)},
 	{"POST", "/journeys/{id}/copy", waypost.RoleMarketer, (*visit).copyJourney},
 	{"POST", "/journeys/{id}/delete", waypost.RoleMarketer, (*visit).deleteJourney},
