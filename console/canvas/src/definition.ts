@@ -6,13 +6,15 @@ export type NodeType = (typeof nodeTypes)[number];
 
 export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
 
-// Limits of journey/definition.go.
+// Limits of journey/definition.go and journey/entry.go.
 export const maxNodes = 200;
 export const maxCases = 50;
 export const maxArms = 20;
 export const maxExitEvents = 20;
 export const maxTags = 20;
 export const maxAwaited = 20;
+export const maxEntries = 20;
+export const maxEntryFields = 20;
 
 export interface Case {
   when?: string | null;
@@ -63,6 +65,15 @@ export interface Node {
   onMissed?: string | null;
 }
 
+// One of the first three members says what begins the journey.
+export interface Entry {
+  event?: string | null;
+  leadCreated?: boolean | null;
+  leadChanged?: string[] | null;
+  when?: string | null;
+  entryKey?: string | null;
+}
+
 export interface Definition {
   name?: string | null;
   description?: string | null;
@@ -72,6 +83,9 @@ export interface Definition {
   exitOn?: { event?: string | null }[] | null;
   quietHours?: { from?: string | null; to?: string | null; timezone?: string | null } | null;
   frequencyCap?: { touchpoints?: number | null; per?: string | null } | null;
+  entry?: Entry[] | null;
+  goal?: { event?: string | null; when?: string | null; within?: string | null; value?: string | null } | null;
+  controlGroup?: number | null;
   nodes: Node[];
 }
 

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 
 import { useShared } from "./context.ts";
-import { type Definition, maxExitEvents, maxTags, tidy } from "./definition.ts";
+import { type Definition, type Entry, maxEntries, maxEntryFields, maxExitEvents, maxTags, tidy } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { Add, Pick, Text, Tool } from "./forms.tsx";
 import { Icon } from "./icons.tsx";
@@ -29,7 +29,9 @@ export function Settings({ definition: d, options, problems, change, close }: Se
     const left = tidy(value);
     set(member, Object.keys(left).length > 0 ? left : undefined);
   };
-  const { reentry, quietHours: quiet, frequencyCap: cap } = d;
+  const { reentry, quietHours: quiet, frequencyCap: cap, goal } = d;
+  const entries = d.entry ?? [];
+  const putEntries = (next: Entry[]): void => set("entry", next.length > 0 ? next : undefined);
   return (
     <section className="wp-panel wp-form" aria-label={t.journeySettings}>
       <header className="wp-panel-head">
@@ -48,8 +50,35 @@ export function Settings({ definition: d, options, problems, change, close }: Se
         <Problems problems={problems} />
         <Text name={t.journeyName} value={d.name ?? ""} onChange={(v) => set("name", v)} maxLength={200} />
         <Text name={t.description} value={d.description ?? ""} onChange={(v) => set("description", v)} lines={3} maxLength={2000} />
-        <Tags tags={d.tags ?? []} change={(tags) => set("tags", tags.length > 0 ? tags : undefined)} />
+        <Listed name={t.tags} hint={t.tagsHint} max={maxTags} length={40} items={d.tags ?? []} change={(tags) => set("tags", tags.length > 0 ? tags : undefined)} />
         <Pick name={t.beginsWith} value={d.start ?? ""} onChange={(v) => set("start", v)} items={d.nodes.map((n) => ({ id: n.id, name: title(n, words) }))} />
+        <fieldset className="wp-group">
+          <legend>{t.entry}</legend>
+          {entries.map((e, i) => (
+            <Begin
+              key={i}
+              n={i + 1}
+              entry={e}
+              options={options}
+              change={(next) => putEntries(entries.map((x, j) => (j === i ? next : x)))}
+              remove={() => putEntries(entries.filter((_, j) => j !== i))}
+            />
+          ))}
+          <Add name={t.addEntry} act={() => putEntries([...entries, { event: "" }])} disabled={entries.length >= maxEntries} />
+        </fieldset>
+        <fieldset className="wp-group">
+          <legend>{t.goal}</legend>
+          <Switch name={t.goalOn} on={!!goal} change={(on) => set("goal", on ? { event: "" } : undefined)} />
+          {goal && (
+            <>
+              <Text name={t.event} value={goal.event ?? ""} onChange={(event) => set("goal", { ...goal, event })} list={options.events} />
+              <Text name={t.when} value={goal.when ?? ""} onChange={(when) => set("goal", tidy({ ...goal, when }))} placeholder={t.whenHint} language="cel" event={goal.event ?? ""} />
+              <Text name={t.capPer} value={goal.within ?? ""} onChange={(within) => set("goal", tidy({ ...goal, within }))} placeholder="P7D" hint={t.durationHint} />
+              <Text name={t.worth} value={goal.value ?? ""} onChange={(value) => set("goal", tidy({ ...goal, value }))} placeholder="event.total" language="cel" event={goal.event ?? ""} />
+            </>
+          )}
+          <Text name={t.controlGroup} type="number" value={percent(d.controlGroup)} onChange={(v) => set("controlGroup", v ? Number(v) / 100 : undefined)} hint={t.controlGroupHint} />
+        </fieldset>
         <fieldset className="wp-group">
           <legend>{t.reentry}</legend>
           <Pick
@@ -110,14 +139,51 @@ export function Settings({ definition: d, options, problems, change, close }: Se
   );
 }
 
-// Tags are written with commas between them, and stored when the field is left.
-function Tags({ tags, change }: { tags: string[]; change: (tags: string[]) => void }) {
-  const { texts } = useShared().words;
-  const stored = tags.join(", ");
+// percent is a share of 1 as a percentage, without the digits that only floats have.
+function percent(share: number | null | undefined): string {
+  return share ? String(Number((share * 100).toFixed(4))) : "";
+}
+
+// Begin is the form of one thing that begins the journey.
+function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Entry; options: Options; change: (entry: Entry) => void; remove: () => void }) {
+  const t = useShared().words.texts;
+  const kind = e.leadCreated ? "leadCreated" : e.leadChanged ? "leadChanged" : "event";
+  const turn = (to: string): void => {
+    const { event: _, leadCreated: __, leadChanged: ___, ...rest } = e;
+    change(to === "event" ? { event: "", ...rest } : to === "leadCreated" ? { leadCreated: true, ...rest } : { leadChanged: [], ...rest });
+  };
+  const event = kind === "event" ? (e.event ?? "") : undefined;
+  return (
+    <div className="wp-list-item">
+      <div className="wp-row">
+        <Pick
+          name={`${t.beginsBy} ${n}`}
+          value={kind}
+          required
+          onChange={turn}
+          items={[
+            { id: "event", name: t.event },
+            { id: "leadCreated", name: t.leadCreated },
+            { id: "leadChanged", name: t.leadChanged },
+          ]}
+        />
+        <Tool icon="trash" name={t.remove} act={remove} />
+      </div>
+      {kind === "event" && <Text name={t.event} value={e.event ?? ""} onChange={(v) => change({ ...e, event: v })} list={options.events} />}
+      {kind === "leadChanged" && <Listed name={t.leadFields} hint={t.leadFieldsHint} max={maxEntryFields} length={200} items={e.leadChanged ?? []} change={(leadChanged) => change({ ...e, leadChanged })} />}
+      <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} />
+      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} language="cel" event={event} />
+    </div>
+  );
+}
+
+// Listed is a field of words with commas between them, which are stored when it is left.
+function Listed({ name, hint, max, length, items, change }: { name: string; hint: string; max: number; length: number; items: string[]; change: (items: string[]) => void }) {
+  const stored = items.join(", ");
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
   const all = [...new Set(text.split(/[,，]/).map((x) => x.trim()))].filter(Boolean);
-  return <Text name={texts.tags} value={text} onChange={setText} hint={texts.tagsHint} bad={all.length > maxTags || all.some((x) => [...x].length > 40)} onBlur={() => all.join(", ") !== stored && change(all)} />;
+  return <Text name={name} value={text} onChange={setText} hint={hint} bad={all.length > max || all.some((x) => [...x].length > length)} onBlur={() => all.join(", ") !== stored && change(all)} />;
 }
 
 function Switch({ name, on, change }: { name: string; on: boolean; change: (on: boolean) => void }) {

@@ -289,8 +289,16 @@ test("the settings of the journey have a form", async () => {
   await click(having(".wp-check", "Skip messages beyond a number"));
   await click(having(".wp-form button", "Add an event"));
   await type(labelled("Event 1"), "unsubscribed");
+  await click(having(".wp-form button", "Add what begins it"));
+  await js(`{ const s = ${field("Begins by 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await type(field("Fields"), "email, customFields.plan");
+  await js("document.activeElement.blur()");
+  await click(having(".wp-check", "Count who reaches a goal"));
+  await type(field("Event"), "purchase");
+  await type(field("Control group (%)"), "7");
   await stored("empty", (d) => {
     assert.deepEqual(d.reentry, { policy: "never" });
+    assert.deepEqual([d.entry, d.goal, d.controlGroup], [[{ leadChanged: ["email", "customFields.plan"] }], { event: "purchase" }, 0.07]);
     assert.deepEqual([d.name, d.tags, d.quietHours, d.frequencyCap, d.exitOn], ["Birthdays", ["gifts", "生日"], { from: "21:00", to: "08:00", timezone: "Asia/Shanghai" }, { touchpoints: 3, per: "24h" }, [{ event: "unsubscribed" }]]);
   });
   await click(having(".wp-check", "Hold messages back at night"));
