@@ -114,10 +114,12 @@ func resolve(t *testing.T, path string) string {
 }
 
 // maxBytes bounds what a page and all that it loads take on the wire, maxEditor that of one with
-// the canvas or the editor of a text.
+// the canvas or the editor of a text, maxBoth that of the canvas after it has loaded the editor
+// of expressions, too.
 const (
 	maxBytes  = 100 << 10
 	maxEditor = 300 << 10
+	maxBoth   = 310 << 10
 )
 
 // looks are those that each test of all pages takes: both languages and themes, at a desk and
@@ -162,6 +164,7 @@ func TestPages(t *testing.T) {
 					most = maxEditor
 				}
 				if page.name == "edit-node-canvas" {
+					most = maxBoth
 					p.Shows(".wp-code .cm-content") // which is loaded by itself
 				}
 				if n := p.Bytes(); n > most {

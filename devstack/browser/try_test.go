@@ -80,7 +80,7 @@ func TestTryWithEvents(t *testing.T) {
 	if got := texts(p, "#told .trail li"); !strings.Contains(got, "The event came") {
 		t.Errorf("the path is %s", got)
 	}
-	p.Accessible() // marks of a picture; the rows beside say the same
+	p.Accessible("target-size") // marks of a picture; the rows beside say the same
 	p.Screenshot("try-event")
 
 	// Moved behind the wait, it is too late.
