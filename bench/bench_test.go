@@ -181,8 +181,8 @@ func TestFill(t *testing.T) {
 		if err := exec(string(schema)); err != nil {
 			return err
 		}
-		err := exec(`INSERT INTO webhooks (id, org, stage, name, name_folded, url, params, timeout_ms, retry, max_concurrency, enabled, disabled_reason, signing_overlap, created_at, updated_at)
-				VALUES ('whk_one', 'acme', 'release', 'w', 'w', 'https://example.com', '{}', 1000, '{}', 0, TRUE, '', 0, 1, 1);
+		err := exec(`INSERT INTO webhooks (id, org, stage, name, name_folded, url, params, timeout_ms, retry, max_concurrency, enabled, disabled_reason, signing_overlap, channel, requires_consent, created_at, updated_at)
+				VALUES ('whk_one', 'acme', 'release', 'w', 'w', 'https://example.com', '{}', 1000, '{}', 0, TRUE, '', 0, '', FALSE, 1, 1);
 			INSERT INTO journeys SELECT id, 'acme', 'release', 'J', 'j', '{}', 1, 'published', 1, 1 FROM unnest(ARRAY['jrn_small', 'jrn_large']) AS id;
 			INSERT INTO journey_versions SELECT id, 1, 'J', 'h', '{}', 1 FROM journeys;
 			INSERT INTO journey_webhooks SELECT 'whk_one', id, 1 FROM journeys`)
