@@ -260,7 +260,8 @@ func open(t *testing.T, site Site, path string, look Look) *Page {
 	return p
 }
 
-// prepare sets the cookies of the tab and its time zone.
+// prepare sets the cookies of the tab and its time zone, and has it keep the focus: that of
+// another test's tab would close menus and lists.
 func (p *Page) prepare(s Site, look Look) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		values := map[string]string{"language": or(look.Language, "en"), "theme": or(look.Theme, "light"), "zone": "Asia/Shanghai"}
@@ -272,6 +273,9 @@ func (p *Page) prepare(s Site, look Look) chromedp.Action[chromedp.Void] {
 			if _, err := cdp.Call(ctx, tab, network.SetCookie, set); err != nil {
 				return err
 			}
+		}
+		if _, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+			return err
 		}
 		_, err := cdp.Call(ctx, tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Shanghai"})
 		return err

@@ -205,7 +205,7 @@ func TestExpression(t *testing.T) {
 	at := draftOf(p, anniversary, "Conditions")
 	p.Visit(at + "/edit?node=plan")
 	replaceText(p, "plan == ", "p")
-	p.Until(`[...document.querySelectorAll(".cm-tooltip-autocomplete li")].some((l) => l.textContent === "plan")`)
+	p.Until(`[...document.querySelectorAll(".cm-tooltip-autocomplete li")].some((l) => /^\.?plan$/.test(l.textContent))`) // with its dot where another field's name needs brackets
 	p.Screenshot("edit-canvas-completion")
 	replaceText(p, "lead.customFields.p", "lead.nmae == ")
 	p.Until(`document.querySelector(".wp-fault")?.textContent.includes('lead has no member "nmae"') && document.querySelector(".cm-fault")`)
@@ -215,7 +215,7 @@ func TestExpression(t *testing.T) {
 	p.Until(`document.querySelector(".wp-form datalist option[value=purchase]")`)
 	p.Shows(".wp-code .cm-content")
 	p.Script(`document.querySelector(".wp-code .cm-content").focus(); document.execCommand("insertText", false, "event.")`)
-	p.Until(`document.querySelector(".cm-tooltip-autocomplete li").textContent === "amount"`)
+	p.Until(`/^\.?amount$/.test(document.querySelector(".cm-tooltip-autocomplete li").textContent)`)
 	p.Click(`[aria-label="Settings of the journey"]`)
 	p.Until(`document.querySelector('.wp-form[aria-label="Settings of the journey"] select option[value=choose]')`)
 	p.Accessible()
