@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -135,8 +136,13 @@ func (a *adminServer) announce(wait bool) {
 
 func (a *adminServer) stop() { _ = a.server.Close() }
 
+// writeStatus writes an answer of a known length: once it is flushed it is whole, and the
+// process may end.
 func writeStatus(w http.ResponseWriter, status int, body map[string]string) {
-	w.Header().Set("Content-Type", "application/json")
+	text, _ := json.Marshal(body) // of strings, which does not fail
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the asker may have gone
+	_, _ = w.Write(text) // the asker may have gone
 }
