@@ -3,7 +3,7 @@ package segment
 import "time"
 
 // Cond is a question about a lead that a database answers with yes or no: one of And, Or,
-// Not, Always, Field, Custom, AtLeast, Entered and Delivered.
+// Not, Field, Custom, AtLeast, Entered and Delivered.
 type Cond interface{ cond() }
 
 // And asks whether all are met. Without any, the answer is yes.
@@ -104,42 +104,27 @@ var (
 )
 
 // all joins questions, without those that are always met.
-func all(list ...Cond) Cond {
-	var out And
-	for _, c := range list {
-		switch c := c.(type) {
-		case And:
-			out = append(out, c...)
-		case Or:
-			if len(c) == 0 {
-				return never
-			}
-			out = append(out, c)
-		default:
-			out = append(out, c)
-		}
-	}
-	if len(out) == 1 {
-		return out[0]
-	}
-	return out
-}
+func all(list ...Cond) Cond { return joined[And, Or](list) }
 
 // either joins questions, without those that are never met.
-func either(list ...Cond) Cond {
-	var out Or
+func either(list ...Cond) Cond { return joined[Or, And](list) }
+
+// joined makes one T of questions. Of the questions in a T it takes each; an Other without
+// any decides alone.
+func joined[T, Other interface {
+	And | Or
+	Cond
+}](list []Cond) Cond {
+	var out T
 	for _, c := range list {
-		switch c := c.(type) {
-		case Or:
-			out = append(out, c...)
-		case And:
-			if len(c) == 0 {
-				return always
-			}
-			out = append(out, c)
-		default:
-			out = append(out, c)
+		if same, ok := c.(T); ok {
+			out = append(out, same...)
+			continue
 		}
+		if other, ok := c.(Other); ok && len(other) == 0 {
+			return other
+		}
+		out = append(out, c)
 	}
 	if len(out) == 1 {
 		return out[0]

@@ -166,13 +166,9 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 		return 0, nil
 	}
 	now := of[all[0]].At
-	entered, err := b.enterAll(ctx, b.tx, b.rule.JourneyID, onReentry(reentry), newMembers(leads, now), 1, keys, now)
+	entered, out, err := b.enterBoth(ctx, b.tx, b.rule.JourneyID, onReentry(reentry), leads, held, keys, now)
 	if err != nil {
-		return 0, fmt.Errorf("note entries: %w", err)
-	}
-	out, err := b.enterAll(ctx, b.tx, b.rule.JourneyID, onReentry(reentry), newMembers(held, now), 0, keys, now)
-	if err != nil {
-		return 0, fmt.Errorf("note entries of the control group: %w", err)
+		return 0, err
 	}
 	in := keyed(slices.Concat(entered, out), func(m waypost.CohortMember) int64 { return m.LeadsID })
 	for _, id := range all {
@@ -247,24 +243,18 @@ var insertEnrollments = bulk{
 
 // divide makes cohorts of enrollments that wait to be claimed, as a launch does.
 func (b *beginning) divide(ctx context.Context, rows []enrollmentRow, members []waypost.CohortMember) error {
-	var cohorts []cohortRow
-	for len(members) > 0 {
-		group := members[:waypost.LaunchCohort(members)]
-		packed, err := toJSON(group)
-		if err != nil {
-			return err
-		}
-		cohort := cohortRow{
-			ID: cohortID(group, rows[0].CreatedAt.Time), JourneyID: b.rule.JourneyID, Version: b.rule.Version,
-			AcceptedAt: rows[0].CreatedAt, Size: len(group), Members: &packed,
-		}
-		for i := range group {
-			rows[i].CohortID = &cohort.ID
-		}
-		cohorts = append(cohorts, cohort)
-		rows, members = rows[len(group):], members[len(group):]
+	cohorts, err := cohortsOf(rows[0], members)
+	if err != nil {
+		return err
 	}
-	_, err := b.tx.NewInsert().Model(&cohorts).Exec(ctx)
+	for i := range cohorts {
+		group := rows[:cohorts[i].Size]
+		rows = rows[len(group):]
+		for j := range group {
+			group[j].CohortID = &cohorts[i].ID
+		}
+	}
+	_, err = b.tx.NewInsert().Model(&cohorts).Exec(ctx)
 	return err
 }
 
@@ -376,12 +366,7 @@ func (s *Store) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, eve
 	for i := range events {
 		events[i].Seq = byID[events[i].EventID].Seq
 	}
-	var rows []leadRow
-	if err := tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(distinct(mapped(events, leadOfEvent)))).Scan(ctx); err != nil {
-		return nil, fmt.Errorf("read leads: %w", err)
-	}
-	leads, err := decoded(rows, leadRow.lead)
-	return keyed(leads, idOfLead), err
+	return leadsIn(ctx, tx, mapped(events, leadOfEvent))
 }
 
 // beginByLeads enrolls leads that were created, which have no state before, or changed, in the

@@ -70,14 +70,6 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	if rules.Goal != nil || rules.holdsOut(row.LeadsID, 0) {
-		tests, err := s.testLeads(ctx, s.r, sc, []int64{row.LeadsID})
-		if err != nil {
-			return waypost.Enrollment{}, err
-		}
-		row.Test = tests[row.LeadsID]
-		rules.settle(&row, 0)
-	}
 	enrolled, err := row.enrollment()
 	if err != nil {
 		return waypost.Enrollment{}, err
@@ -86,7 +78,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && row.GoalVersion == 0 && row.EndedAt.IsZero() {
+	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && rules.Goal == nil && !rules.holdsOut(row.LeadsID, 0) {
 		done, err := s.enrollTogether(ctx, entering{row, entry}, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
@@ -95,9 +87,13 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 			return enrolled, nil
 		}
 	}
-	return enrolled, s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		var err error
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		row := row // another try settles it anew
 		if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
+			return err
+		}
+		rules.settle(&row, 0)
+		if enrolled, err = row.enrollment(); err != nil {
 			return err
 		}
 		if row.Exits || row.GoalVersion > 0 { // see exits
@@ -119,6 +115,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		}
 		return s.keep(ctx, tx, enrolled)
 	})
+	return enrolled, err
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, whether

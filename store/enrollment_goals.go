@@ -160,7 +160,7 @@ func (s *Store) convert(ctx context.Context, tx bun.Tx, sc waypost.Scope, events
 	if err != nil || len(candidates) == 0 {
 		return err
 	}
-	leads, err := leadsOfCandidates(ctx, tx, candidates)
+	leads, err := leadsIn(ctx, tx, mapped(candidates, func(c candidateRow) int64 { return c.LeadsID }))
 	if err != nil {
 		return err
 	}
@@ -228,16 +228,6 @@ func wrapped(err error, what string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-func leadsOfCandidates(ctx context.Context, tx bun.Tx, candidates []candidateRow) (map[int64]waypost.Lead, error) {
-	var rows []leadRow
-	ids := distinct(mapped(candidates, func(c candidateRow) int64 { return c.LeadsID }))
-	if err := tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
-		return nil, fmt.Errorf("load leads: %w", err)
-	}
-	leads, err := decoded(rows, leadRow.lead)
-	return keyed(leads, idOfLead), err
 }
 
 func (s *Store) judged(ctx context.Context, tx bun.Tx, row enrollmentRow, lead waypost.Lead, event eventRow) (yes bool, worth waypost.Amount, err error) {

@@ -215,16 +215,11 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			running = append(running, e.LeadsID)
 		}
 	}
-	members, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(running, o.now), 1, nil, o.now)
+	members, out, err := o.enterBoth(ctx, o.tx, o.batch.Into, rule, running, held, nil, o.now)
 	if err != nil {
-		return fmt.Errorf("note entries: %w", err)
+		return err
 	}
-	out, err := o.enterAll(ctx, o.tx, o.batch.Into, rule, newMembers(held, o.now), 0, nil, o.now)
-	if err != nil {
-		return fmt.Errorf("note entries: %w", err)
-	}
-	members = append(members, out...)
-	entered := keyed(members, func(m waypost.CohortMember) int64 { return m.LeadsID })
+	entered := keyed(append(members, out...), func(m waypost.CohortMember) int64 { return m.LeadsID })
 	var rows []enrollmentRow
 	var refused []entrant
 	for _, e := range group {

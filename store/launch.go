@@ -467,9 +467,9 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, err
 		}
 	}
-	entered, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.leads, now), 1, nil, now)
+	entered, heldOut, err := s.enterBoth(ctx, tx, l.JourneyID, onReentry(r), b.leads, b.heldOut, nil, now)
 	if err != nil {
-		return step, fmt.Errorf("note entries: %w", err)
+		return step, err
 	}
 	if len(entered) > 0 {
 		if err := s.insertCohorts(ctx, tx, made, entered); err != nil {
@@ -486,10 +486,6 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE, goal_version = 0").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
 			return step, fmt.Errorf("mark test leads: %w", err)
 		}
-	}
-	heldOut, err := s.enterAll(ctx, tx, l.JourneyID, onReentry(r), newMembers(b.heldOut, now), 0, nil, now)
-	if err != nil {
-		return step, fmt.Errorf("note entries of the control group: %w", err)
 	}
 	rows := slices.Repeat([]enrollmentRow{made}, len(entered))
 	for i, m := range entered {
@@ -575,32 +571,50 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 	return slices.DeleteFunc(list, func(m waypost.CohortMember) bool { return !entered[m.LeadsID] }), nil
 }
 
+// enterBoth is enterAll for leads that run, and for those that are held out.
+func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, journeyID, rule string, running, held []int64, keys map[int64]string, now time.Time) (entered, heldOut []waypost.CohortMember, err error) {
+	if entered, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(running, now), 1, keys, now); err != nil {
+		return nil, nil, fmt.Errorf("note entries: %w", err)
+	}
+	if heldOut, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(held, now), 0, keys, now); err != nil {
+		return nil, nil, fmt.Errorf("note entries of the control group: %w", err)
+	}
+	return entered, heldOut, nil
+}
+
 // insertCohorts divides enrollments, which are as made is otherwise, into cohorts that wait
 // to be claimed, and stores both.
 func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, made enrollmentRow, list []waypost.CohortMember) error {
-	var cohorts []cohortRow
-	var ids []string
-	for len(list) > 0 {
-		group := list[:waypost.LaunchCohort(list)]
-		list = list[len(group):]
-		packed, err := toJSON(group)
-		if err != nil {
-			return err
-		}
-		ids = append(ids, cohortID(group, made.CreatedAt.Time))
-		cohorts = append(cohorts, cohortRow{
-			ID: ids[len(ids)-1], JourneyID: made.JourneyID, Version: made.Version, LaunchID: made.LaunchID,
-			AcceptedAt: made.CreatedAt, Size: len(group), Members: &packed,
-		})
+	cohorts, err := cohortsOf(made, list)
+	if err != nil {
+		return err
 	}
 	if _, err := tx.NewInsert().Model(&cohorts).Exec(ctx); err != nil {
 		return err
 	}
 	from, id, lead, _ := s.unpack("c.members")
-	_, err := tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
+	_, err = tx.NewRaw("INSERT INTO enrollments (id, org, stage, journey_id, version, leads_id, launch_id, app_id, "+
 		"entry_key, params, status, node_id, last_seq, cohort_id, exits, goal_version, created_at) "+
 		"SELECT "+id+", ?, ?, c.journey_id, c.version, "+lead+", c.launch_id, ?, '', '{}', ?, '', 0, c.id, ?, ?, c.accepted_at "+
 		"FROM cohorts AS c, "+from+" WHERE c.id IN (?)",
-		made.Org, made.Stage, made.AppID, made.Status, made.Exits, made.GoalVersion, bun.List(ids)).Exec(ctx)
+		made.Org, made.Stage, made.AppID, made.Status, made.Exits, made.GoalVersion, bun.List(mapped(cohorts, func(c cohortRow) string { return c.ID }))).Exec(ctx)
 	return err
+}
+
+// cohortsOf divides enrollments, which are as made is otherwise, into cohorts that wait to be
+// claimed.
+func cohortsOf(made enrollmentRow, list []waypost.CohortMember) (cohorts []cohortRow, err error) {
+	for len(list) > 0 {
+		group := list[:waypost.LaunchCohort(list)]
+		list = list[len(group):]
+		packed, err := toJSON(group)
+		if err != nil {
+			return nil, err
+		}
+		cohorts = append(cohorts, cohortRow{
+			ID: cohortID(group, made.CreatedAt.Time), JourneyID: made.JourneyID, Version: made.Version, LaunchID: made.LaunchID,
+			AcceptedAt: made.CreatedAt, Size: len(group), Members: &packed,
+		})
+	}
+	return cohorts, nil
 }

@@ -486,4 +486,14 @@ func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (_
 	return keyed(leads, idOfLead), err
 }
 
+// leadsIn is LeadsByID by a transaction, of leads that are known to be of the scope.
+func leadsIn(ctx context.Context, tx bun.Tx, ids []int64) (map[int64]waypost.Lead, error) {
+	var rows []leadRow
+	if err := tx.NewSelect().Model(&rows).Where("leads_id IN (?)", bun.List(distinct(ids))).Scan(ctx); err != nil {
+		return nil, fmt.Errorf("read leads: %w", err)
+	}
+	leads, err := decoded(rows, leadRow.lead)
+	return keyed(leads, idOfLead), err
+}
+
 func idOfLead(l waypost.Lead) int64 { return l.LeadsID }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,8 +112,6 @@ func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 	}
 	return outcome.fresh, outcome.claimed, nil
 }
-
-func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }
 
 // eventOutcome is what became of an event that was to be accepted.
 type eventOutcome struct {

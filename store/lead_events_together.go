@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/uptrace/bun"
@@ -95,5 +96,5 @@ func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
 
 // eventTold is what the audit log tells of an event.
 func (s *Store) eventTold(by *waypost.Author, e waypost.Event) (*auditRow, error) {
-	return s.newAudit(by, "event.accept", e.EventID, nil, fields{"name": e.Name, "leadsId": e.LeadsID, "properties": sortedNames(e.Properties)})
+	return s.newAudit(by, "event.accept", e.EventID, nil, fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))})
 }

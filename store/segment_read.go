@@ -199,13 +199,15 @@ func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64
 // eachMember gives each the leads of a segment after one, up to another one, in the order of
 // their ids, until it has enough. For many see whereOf.
 func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, many bool, each func(ids []int64) (more bool)) error {
-	for {
-		if many {
-			if err := s.withMemory(ctx, tx); err != nil {
-				return err
-			}
+	limit := memberWay // leads whose records are looked up one after another
+	if many {
+		limit = memberPart
+		if err := s.withMemory(ctx, tx); err != nil {
+			return err
 		}
-		q := s.where(tx, r, many).Column("leads_id").Where("l.leads_id > ?", after).OrderExpr("l.leads_id").Limit(memberPart)
+	}
+	for {
+		q := s.where(tx, r, many).Column("leads_id").Where("l.leads_id > ?", after).OrderExpr("l.leads_id").Limit(int64(limit))
 		if upTo != nil {
 			q.Where("l.leads_id <= ?", *upTo)
 		}
@@ -222,7 +224,7 @@ func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int6
 				return nil
 			}
 		}
-		if len(part) < memberPart {
+		if len(part) < limit {
 			return nil
 		}
 		after = part[len(part)-1]
@@ -288,6 +290,9 @@ func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, l
 			Events: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{}, Delivered: map[waypost.JourneyNode]bool{}, Segments: map[string]bool{},
 		}
 	}
+	if len(leads) == 0 {
+		return records, nil
+	}
 	for _, need := range needs.Events {
 		if err := s.recordEvents(ctx, db, leads, need, now, records); err != nil {
 			return nil, err
@@ -298,7 +303,7 @@ func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, l
 		JourneyID string `bun:"journey_id"`
 		NodeID    string `bun:"node_id"`
 	}
-	if len(needs.Entered) > 0 && len(leads) > 0 {
+	if len(needs.Entered) > 0 {
 		err := db.NewSelect().TableExpr("journey_entries AS je").Distinct().Column("leads_id", "journey_id").
 			Where("je.journey_id IN (?) AND je.leads_id IN (?)", bun.List(needs.Entered), bun.List(leads)).Scan(ctx, &found)
 		if err != nil {
@@ -343,9 +348,6 @@ func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, l
 // recordEvents reads events of a name of leads. If there are too many, it reads those of
 // half of the leads at a time.
 func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, need waypost.EventNeed, now time.Time, records map[int64]*waypost.LeadRecord) error {
-	if len(leads) == 0 {
-		return nil
-	}
 	columns, most := "e.leads_id, e.accepted_at, e.seq", waypost.MaxRecordedEvents
 	if need.Use != waypost.EventTimes {
 		columns += ", e.properties"

@@ -310,7 +310,7 @@ CREATE TABLE segments (
   condition TEXT NOT NULL, -- CEL
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
-);
+) STRICT, WITHOUT ROWID;
 CREATE INDEX segments_by_scope ON segments (org, stage, id);
 
 ---- journeys
