@@ -106,6 +106,9 @@ func (n RecordNeeds) Journeys() []string {
 
 // Add adds what others ask.
 func (n *RecordNeeds) Add(other RecordNeeds) {
+	if other.None() {
+		return
+	}
 	for _, e := range other.Events {
 		i, found := slices.BinarySearchFunc(n.Events, e.Name, func(e EventNeed, name string) int { return cmp.Compare(e.Name, name) })
 		if !found {

@@ -32,10 +32,10 @@ func (d Decision) Input() journey.Input {
 	return journey.Input{Kind: journey.InputDecided, At: d.At, Arm: d.Arm, Until: d.Until, Succeed: d.Succeed, Reason: d.Reason}
 }
 
-// DecideBatch decides a branch, a waitUntil or a split for every item, in the order
-// of the items. The workflow's history is the record of the
-// decision, and the next activity of the enrollment writes its timeline. It writes nothing
-// but, in journeys with a goal, who took which arm of a split.
+// DecideBatch decides a branch, a waitUntil or a split for every item, in the order of the
+// items. The workflow's history is the record of the decision, and the next activity of the
+// enrollment writes its timeline. It writes nothing but, in journeys with a goal, who took
+// which arm of a split.
 func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decision, error) {
 	v, err := a.version(ctx, b)
 	if err != nil {

@@ -24,10 +24,15 @@ func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Ver
 			Events: []string{waypost.Anything}, Fields: []string{waypost.Anything},
 		}
 	}
-	if _, err := a.store.Follow(ctx, b.Scope, waits); err != nil {
+	leads, err := a.store.Follow(ctx, b.Scope, waits)
+	if err != nil {
 		return err
 	}
-	subjects, err := a.engine.Subjects(ctx, b, v, items, nil)
+	enrollments, err := a.engine.Enrollments(ctx, items)
+	if err != nil {
+		return err
+	}
+	subjects, err := a.engine.Subjects(ctx, b, v, items, &waypost.Briefing{Leads: leads, Enrollments: enrollments})
 	if err != nil {
 		return err
 	}

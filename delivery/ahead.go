@@ -47,8 +47,8 @@ func (e *Engine) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce
 
 // firstRun is the first batch of claimed enrollments, as their workflow would make it if they
 // entered the journey now; nil if the journey begins with something else. waits tells
-// whether it begins with a wait for a time. A wait for an event does not count: events do
-// from the workflow's start on.
+// whether it begins with a wait for a time. A wait for an event or a condition does not
+// count: events and changes do from the workflow's start on.
 func (e *Engine) firstRun(ctx context.Context, claimed waypost.Cohort, coalesce bool) (r *run, waits bool, err error) {
 	b := Batch{Scope: claimed.Version.Scope, JourneyID: claimed.Version.JourneyID, Version: claimed.Version.Version, Coalesce: coalesce}
 	v, err := e.Version(ctx, b.Scope, b.JourneyID, b.Version)

@@ -138,7 +138,11 @@ func (r *recordValue) events(name string, window time.Duration) ref.Val {
 var uncounted [waypost.MaxRecordedEvents]any
 
 func isRecordFunction(name string) bool {
-	return slices.Contains([]string{FnEvents, FnEntered, FnDelivered, FnInSegment, FnCount, FnLast}, name)
+	switch name {
+	case FnEvents, FnEntered, FnDelivered, FnInSegment, FnCount, FnLast:
+		return true
+	}
+	return false
 }
 
 // isRecordCall tells whether a call asks for the lead's record.
@@ -299,7 +303,9 @@ func (d *Definition) AllNeeds() (needs waypost.RecordNeeds) {
 	n, size := 0, 0
 	for _, node := range d.body.Nodes {
 		for _, when := range node.conditions() {
-			n, size = n+1, size+len(when)
+			if when != "" { // an event without a condition
+				n, size = n+1, size+len(when)
+			}
 		}
 	}
 	if n > MaxConditions || size > MaxConditionText {

@@ -29,7 +29,7 @@ type checker struct {
 	d             *Definition
 	webhookExists func(string) bool
 	journeyExists func(string) bool
-	conditions    int // so far: of the entry and of the nodes
+	conditions    int // so far: of the entry, the goal and the nodes
 	conditionText int // of those, in bytes
 	p             waypost.Problems
 }

@@ -2,7 +2,6 @@ package journey
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"waypost"
@@ -88,18 +87,18 @@ func (c *checker) missed(n Node, path string) {
 }
 
 func (c *checker) split(n Node, path string) {
-	path += ".arms"
+	arms := path + ".arms"
 	switch {
 	case len(n.Arms) == 0:
-		c.p.Add(waypost.DetailNullValue, path, "a split has at least two arms")
+		c.p.Add(waypost.DetailNullValue, arms, "a split has at least two arms")
 	case len(n.Arms) == 1:
-		c.p.Add(waypost.DetailOutOfRange, path, "a split has at least two arms")
+		c.p.Add(waypost.DetailOutOfRange, arms, "a split has at least two arms")
 	}
-	c.atMost(len(n.Arms), MaxArms, path, "a split has at most %d arms, not %d")
+	c.atMost(len(n.Arms), MaxArms, arms, "a split has at most %d arms, not %d")
 	for i, a := range n.Arms {
-		c.number(a.Weight, MaxWeight, path+element("", i)+".weight")
+		c.number(a.Weight, MaxWeight, arms+element("", i)+".weight")
 	}
-	c.winner(n.Winner, strings.TrimSuffix(path, "arms")+"winner")
+	c.winner(n.Winner, path+".winner")
 }
 
 func (c *checker) enroll(n Node, path string) {

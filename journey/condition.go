@@ -21,11 +21,11 @@ import (
 // fields is the type of an object.
 var fields = cel.MapType(cel.StringType, cel.DynType)
 
-// segmentEnv declares what the conditions of segments see once per process. It takes no
-// part in Parse or Step.
+// segmentEnv declares what the conditions of segments see. Each environment is made once per
+// process, and takes no part in Parse or Step.
 var segmentEnv = sync.OnceValues(func() (*cel.Env, error) { return newRecordEnv(varLead) })
 
-// conditionEnv declares what branches see.
+// conditionEnv declares what branches and the condition of a waitFor see.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return newRecordEnv(varLead, varJourney, varEnrollment, varTouchpoints)
 })
@@ -62,7 +62,8 @@ func newEnv(variables ...string) (*cel.Env, error) {
 	return cel.NewCustomEnv(options...)
 }
 
-// resultTypes are the types that a condition or an entry key may have.
+// resultTypes are the types that an expression may have: a condition, an entry key, or the
+// value of a goal.
 type resultTypes []*cel.Type
 
 var (
@@ -107,11 +108,16 @@ func (d *Definition) compileAll(n Node) []condition {
 			all = append(all, condition{})
 			continue
 		}
-		compiled, err := d.compile(env, source, maxCost, trueOrFalse)
-		compiled.err = err
-		all = append(all, compiled)
+		all = append(all, d.compiled(env, source, trueOrFalse))
 	}
 	return all
+}
+
+// compiled is compile, with the error kept in the condition.
+func (d *Definition) compiled(declare func() (*cel.Env, error), source string, result resultTypes) condition {
+	c, err := d.compile(declare, source, maxCost, result)
+	c.err = err
+	return c
 }
 
 // compile checks a condition and plans it; cost bounds the work of an evaluation. Its
@@ -164,9 +170,9 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 	return condition{program: program, parts: parts, needs: needsOf(checked.NativeRep()), expr: checked.NativeRep().Expr()}, nil
 }
 
-// prepare gives literals the one type of numbers, calls that read times the lead's zone,
-// and calls that read the lead's record that one. It reports the literals that no condition can have, and the calls that it gave
-// a zone.
+// prepare gives literals the one type of numbers, calls that read times the lead's zone, and
+// calls that read the lead's record that one. It reports the literals that no condition can
+// have, and the calls that it gave a zone.
 func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
 	zoned = map[int64]bool{}
 	report := func(e ast.Expr, message string) { found = append(found, faultAt(a, e, message)) }

@@ -51,7 +51,7 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 // stands there at now, and returns the input that tells Step of it. It reads no
 // clock; where the same lead may come again at nearly the same time, as in a
 // loop, now must not be before the end of the last wait. Any other node is an
-// error: an enroll node is decided by enrolling.
+// error: enroll, updateLead and emit are decided by doing what they say.
 func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error) {
 	in := Input{Kind: InputDecided, At: now}
 	n, _ := d.Node(node)
@@ -151,7 +151,7 @@ func (c condition) holds(ctx context.Context, vars map[string]any) verdict {
 	return v
 }
 
-// value evaluates a condition, or an entry key; parts get the results of its parts. fault is
+// value evaluates a condition, an entry key, or the value of a goal; parts get the results of its parts. fault is
 // a safe word for what went wrong, or "".
 func (c condition) value(ctx context.Context, vars map[string]any, parts []ref.Val) (out ref.Val, fault string) {
 	if c.err != nil {

@@ -492,3 +492,18 @@ func TestDecide_documented(t *testing.T) {
 		}
 	}
 }
+
+// Events without a condition are no conditions that count: what a branch asks is known beside
+// as many of them as a journey can have.
+func TestAllNeedsBesideManyEvents(t *testing.T) {
+	t.Parallel()
+	events := strings.TrimSuffix(strings.Repeat(`{"event":"x"},`, 20), ",")
+	var nodes strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&nodes, `{"id":"w%d","type":"waitForEvent","events":[%s],"timeout":"1h"},`, i, events)
+	}
+	d := parse(t, `{"nodes":[`+nodes.String()+`{"id":"b","type":"branch","cases":[{"when":"inSegment(\"seg_06h1zq7dstkka0abr2ywy42pec\")"}]}]}`)
+	if got := d.AllNeeds().Segments; len(got) != 1 {
+		t.Errorf("it asks for %v", got)
+	}
+}

@@ -18,7 +18,7 @@ const (
 	MaxDefinition    = 256 << 10 // bytes of the canonical form
 	MaxNodes         = 200
 	MaxCases         = 50   // of one branch
-	MaxConditions    = 1000 // of all nodes
+	MaxConditions    = 1000 // of the entry, the goal and all nodes
 	MaxParams        = 64   // of one touchpoint
 	MaxArms          = 20   // of one split, at least 2
 	MaxAwaited       = 20   // events of one waitForEvent

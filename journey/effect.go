@@ -172,8 +172,7 @@ func (c *checker) updateLead(n Node, path string) {
 	c.atMost(len(n.Set), MaxSet, path, "an updateLead sets at most %d fields, not %d")
 	for _, name := range n.Fields() {
 		at := path + "." + waypost.Clip(name, 80)
-		custom, isCustom := strings.CutPrefix(name, customField)
-		if isCustom && (custom == "" || utf8.RuneCountInString(custom) > 64) || !isCustom && !waypost.IsLeadField(name) {
+		if !isCustomField(name) && !waypost.IsLeadField(name) {
 			c.p.Add(waypost.DetailOutOfRange, at, "must be customFields.NAME, or a field of the lead that holds a text or a number")
 		}
 		switch v := n.Set[name].value.(type) {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -77,9 +76,8 @@ func (d *Definition) compileEntry(e entry) (c compiledEntry) {
 		if source == "" {
 			return nil
 		}
-		compiled, err := d.compile(env, source, maxCost, result)
-		compiled.err = err
-		return &compiled
+		c := d.compiled(env, source, result)
+		return &c
 	}
 	return compiledEntry{when: compiled(e.When, trueOrFalse), key: compiled(e.EntryKey, textOrNumber)}
 }
@@ -229,39 +227,50 @@ func isLeadField(name string) bool {
 	case "leadsId", "createdAt", "updatedAt", "customFields":
 		return false
 	}
-	if field, custom := strings.CutPrefix(name, customField); custom {
-		return field != "" && utf8.RuneCountInString(field) <= 64
-	}
 	_, known := members()[varLead][name]
-	return known
+	return known || isCustomField(name)
 }
 
-// Entrances decides who enters journeys by themselves. It keeps the definitions that it has
-// read: a published version never changes. It is safe for concurrent use.
-type Entrances struct {
+// published keeps the definitions of published versions that were read: they never change.
+// It is safe for concurrent use.
+type published struct {
 	definitions *lru.Cache[string, *Definition]
 }
 
-// maxEntrances bounds the definitions that Entrances keeps.
-const maxEntrances = 500
+// maxPublished bounds the definitions that are kept.
+const maxPublished = 500
+
+func newPublished() published {
+	definitions, _ := lru.New[string, *Definition](maxPublished) // fails for a size below 1 only
+	return published{definitions}
+}
+
+// read fails for a definition that does not parse.
+func (p published) read(v waypost.JourneyVersion) (*Definition, error) {
+	key := v.JourneyID + "/" + strconv.Itoa(v.Version)
+	if d, known := p.definitions.Get(key); known {
+		return d, nil
+	}
+	d, problems := Parse(v.Definition)
+	if err := problems.Err("definition"); err != nil {
+		return nil, fmt.Errorf("read the definition of journey %s: %w", key, err)
+	}
+	p.definitions.Add(key, d)
+	return d, nil
+}
+
+// Entrances decides who enters journeys by themselves. It is safe for concurrent use.
+type Entrances struct{ published }
 
 // NewEntrances makes an Entrances.
-func NewEntrances() *Entrances {
-	definitions, _ := lru.New[string, *Definition](maxEntrances) // fails for a size below 1 only
-	return &Entrances{definitions}
-}
+func NewEntrances() *Entrances { return &Entrances{newPublished()} }
 
 // Enter decides whether an occasion begins a journey version. It fails for a definition that
 // does not parse.
 func (e *Entrances) Enter(v waypost.JourneyVersion, o waypost.Occasion) (waypost.EntryDecision, error) {
-	key := v.JourneyID + "/" + strconv.Itoa(v.Version)
-	d, known := e.definitions.Get(key)
-	if !known {
-		var problems waypost.Problems
-		if d, problems = Parse(v.Definition); len(problems) > 0 {
-			return waypost.EntryDecision{}, fmt.Errorf("read the definition of journey %s: %w", key, problems.Err("definition"))
-		}
-		e.definitions.Add(key, d)
+	d, err := e.read(v)
+	if err != nil {
+		return waypost.EntryDecision{}, err
 	}
 	return d.Enters(o, Facts{Lead: o.Lead, JourneyID: v.JourneyID, JourneyName: v.Name, Version: v.Version}), nil
 }

@@ -21,8 +21,8 @@ type Facts struct {
 	// Touchpoints holds the latest execution of each touchpoint that was passed, by
 	// node id.
 	Touchpoints map[string]TouchpointResult
-	// Event holds the properties of the event that a waitForEvent looks at. Nothing
-	// else can ask about it.
+	// Event holds the properties of the event that a waitForEvent, an entry or a goal looks
+	// at. Nothing else can ask about it.
 	Event map[string]any
 	// Began is the event that the enrollment began by, nil if it began by something else:
 	// enrollment.event.
@@ -44,7 +44,7 @@ const (
 	varJourney     = "journey"
 	varEnrollment  = "enrollment"
 	varTouchpoints = "touchpoints"
-	varEvent       = "event" // in the conditions of a waitForEvent and of an entry only, and in enrollment
+	varEvent       = "event" // in the conditions of a waitForEvent, an entry and a goal only, and in enrollment
 )
 
 // variables returns the facts by name, without the event, as templates take them:

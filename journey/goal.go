@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"waypost"
 )
@@ -72,14 +69,10 @@ var goalEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(varLead, 
 func (d *Definition) compileGoal() (p goalPrograms) {
 	g := value(d.body.Goal)
 	if g.When != "" {
-		compiled, err := d.compile(goalEnv, g.When, maxCost, trueOrFalse)
-		compiled.err = err
-		p.when = compiled
+		p.when = d.compiled(goalEnv, g.When, trueOrFalse)
 	}
 	if g.Value != "" {
-		compiled, err := d.compile(goalEnv, g.Value, maxCost, aNumber)
-		compiled.err = err
-		p.value = compiled
+		p.value = d.compiled(goalEnv, g.Value, aNumber)
 	}
 	return p
 }
@@ -98,44 +91,29 @@ func (d *Definition) Converts(f Facts) (yes bool, worth waypost.Amount) {
 	if g.When != "" && !programs.when.holds(ctx, vars).yes {
 		return false, 0
 	}
-	if g.Value == "" || programs.value.err != nil {
+	if g.Value == "" {
 		return true, 0
 	}
-	vars[varParts] = make([]ref.Val, len(programs.value.parts))
-	out, _, err := programs.value.program.ContextEval(ctx, vars)
-	if number, ok := out.(types.Double); err == nil && ok && math.Abs(float64(number)) <= maxWorth {
+	out, _ := programs.value.value(ctx, vars, nil)
+	if number, ok := out.(types.Double); ok && math.Abs(float64(number)) <= maxWorth {
 		worth = waypost.AmountOf(float64(number))
 	}
 	return true, worth
 }
 
-// Goals decides for storage which events reach the goals of enrollments. It keeps the
-// definitions that it has read: a published version never changes. It is safe for concurrent
-// use.
-type Goals struct {
-	definitions *lru.Cache[string, *Definition]
-}
-
-// maxGoals bounds the definitions that Goals keeps.
-const maxGoals = 500
+// Goals decides for storage which events reach the goals of enrollments. It is safe for
+// concurrent use.
+type Goals struct{ published }
 
 // NewGoals makes a Goals.
-func NewGoals() *Goals {
-	definitions, _ := lru.New[string, *Definition](maxGoals) // fails for a size below 1 only
-	return &Goals{definitions}
-}
+func NewGoals() *Goals { return &Goals{newPublished()} }
 
 // Converts tells whether an event, whose name is that of the goal of the version, reaches it
 // for an enrollment, and what it is worth. It fails for a definition that does not parse.
 func (g *Goals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead waypost.Lead, event waypost.Event) (yes bool, worth waypost.Amount, err error) {
-	key := v.JourneyID + "/" + strconv.Itoa(v.Version)
-	d, known := g.definitions.Get(key)
-	if !known {
-		var problems waypost.Problems
-		if d, problems = Parse(v.Definition); len(problems) > 0 {
-			return false, 0, fmt.Errorf("read definition of journey %s: %w", key, problems.Err("definition"))
-		}
-		g.definitions.Add(key, d)
+	d, err := g.read(v)
+	if err != nil {
+		return false, 0, err
 	}
 	yes, worth = d.Converts(Facts{
 		Lead: lead, JourneyID: v.JourneyID, JourneyName: v.Name, Version: v.Version, EnrollmentID: e.ID, EntryKey: e.EntryKey, Params: e.Params,

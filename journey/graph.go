@@ -27,7 +27,8 @@ func (c *checker) reach() {
 // A touchpoint is no wait: its receiver can answer at once. A waitUntil of a time of
 // day is one: it waits for the next, never for now. So is one for a date of the lead
 // with onMissed, save for that way. A waitForEvent is one, though its event may be
-// there already: an event satisfies a node only once.
+// there already: an event satisfies a node only once. A waitFor is one by onTimeout alone:
+// its condition can be true at once.
 func (c *checker) loops() {
 	nodes := c.d.body.Nodes
 	after := c.edges(func(i int, e edge, next int) bool {

@@ -536,9 +536,9 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 	if n.SinceEnrollment() {
 		since = s.o.Start.UTC()
 	}
-	reason := ""
+	reason, awaits := "", n.Awaits()
 	for _, e := range s.events {
-		if !slices.Contains(n.Awaits(), e.Name) || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, e}] {
+		if !slices.Contains(awaits, e.Name) || e.At.Before(since) || e.At.After(until) || s.satisfied[satisfied{n.ID, e}] {
 			continue
 		}
 		if e.own && !n.SinceEnrollment() { // it came before the lead came to the node

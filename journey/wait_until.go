@@ -252,6 +252,11 @@ func isLeadDate(name string) bool {
 	case birthday, "createdAt", "updatedAt":
 		return true
 	}
+	return isCustomField(name)
+}
+
+// isCustomField tells whether leads can have a custom field of this name, customFields.NAME.
+func isCustomField(name string) bool {
 	field, ok := strings.CutPrefix(name, customField)
 	return ok && field != "" && utf8.RuneCountInString(field) <= 64
 }

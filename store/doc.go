@@ -69,7 +69,7 @@
 //	enrollment_onward.go     enrollments that enroll nodes make
 //	enrollment_effects.go    updateLead, emit
 //	enrollment_progress.go   how far they got
-//	enrollment_waits.go      waitForEvent, waitUntil
+//	enrollment_waits.go      waitForEvent, waitUntil, waitFor
 //	enrollment_exits.go      events that end enrollments
 //	enrollment_goals.go      events that reach the goal of a journey, control groups
 //	enrollment_arms.go       which arms of splits they took, and which of them won

@@ -172,7 +172,8 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 	}
 	m := &c.in.Members[i]
 	what := m.State.Node + ": delay"
-	if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitUntil {
+	n, _ := c.def.Node(m.State.Node)
+	if n.Type == journey.WaitUntil {
 		what = m.State.Node
 	}
 	switch m.State.Phase {
@@ -180,7 +181,7 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 		what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
 	case journey.PhaseAwait:
 		what = m.State.Node + ": event"
-		if n, _ := c.def.Node(m.State.Node); n.Type == journey.WaitFor {
+		if n.Type == journey.WaitFor {
 			what = m.State.Node + ": condition"
 		}
 	}
@@ -359,7 +360,7 @@ func (m *Member) quiet() bool {
 }
 
 // look has an activity find out how members go on that are woken, whose wait is over, or
-// that begin to wait for an event or for a time that depends on the lead.
+// that begin to wait for an event, a condition, or a time that depends on the lead.
 func (c *cohort) look(ctx workflow.Context, members []int) {
 	batch := c.batch("", members)
 	batch.Now = workflow.Now(ctx)

@@ -557,7 +557,10 @@ func TestUpdateLead(t *testing.T) {
 			lost := &lostAnswers{Store: w.store}
 			w.newEnvironment()
 			w.registerWith(lost)
-			w.run()
+			result := w.run()
+			if len(result.Touchpoints) > 0 || len(result.NotSucceeded) > 0 {
+				t.Errorf("no message was sent, and the result says %+v", result)
+			}
 			if !lost.failed.Load() || w.woken.Load() == 0 {
 				t.Errorf("an answer was lost: %v; the pump was woken %d times", lost.failed.Load(), w.woken.Load())
 			}

@@ -87,7 +87,7 @@ func (c *cohort) had(m *Member, outcome string) bool {
 		return m.State.Status == waypost.EnrollmentExited
 	}
 	return m.Outcome == outcome || slices.ContainsFunc(m.State.Path, func(v journey.Visit) bool {
-		return v.Result == outcome && (outcome != delivery.OutcomeSkipped || c.touchpoint(v.Node))
+		return v.Result == outcome && (outcome == delivery.OutcomeDelivered || c.touchpoint(v.Node))
 	})
 }
 
@@ -230,16 +230,15 @@ func (c *cohort) result() JourneyResult {
 			r.Moved++
 		}
 		for _, v := range m.State.Path {
-			switch v.Result {
-			case delivery.OutcomeDelivered:
+			switch {
+			case v.Result == delivery.OutcomeDelivered:
 				r.touchpoint(v.Node).Delivered++
-			case delivery.OutcomeFailed:
+			case !c.touchpoint(v.Node): // other nodes have results of the same names
+			case v.Result == delivery.OutcomeFailed:
 				r.touchpoint(v.Node).Failed++
 				failed = true
-			case delivery.OutcomeSkipped:
-				if c.touchpoint(v.Node) {
-					r.touchpoint(v.Node).Skipped++
-				}
+			case v.Result == delivery.OutcomeSkipped:
+				r.touchpoint(v.Node).Skipped++
 			}
 		}
 		if failed {
