@@ -374,12 +374,11 @@ func (a *api) webhooksOf(ctx context.Context, r *request, c choice) (map[string]
 // of one of them would be skipped. An invented lead, without an id, is suppressed in none.
 func (a *api) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, leads []waypost.Lead) (func(webhookID string, lead waypost.Lead) string, error) {
 	var ids []int64
-	for _, w := range hooks {
-		if w.Channel == "" || ids != nil {
-			continue
-		}
+	if slices.ContainsFunc(slices.Collect(maps.Values(hooks)), func(w *waypost.Webhook) bool { return w.Channel != "" }) {
 		for _, lead := range leads {
-			ids = append(ids, lead.LeadsID)
+			if lead.LeadsID != 0 { // an invented lead is not suppressed
+				ids = append(ids, lead.LeadsID)
+			}
 		}
 	}
 	suppressed, err := a.Suppressions.SuppressedChannels(ctx, ids)

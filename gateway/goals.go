@@ -208,18 +208,27 @@ type reverseBody struct {
 	Version *int `json:"version"`
 }
 
-// reverseWinner has all arms of a split take leads again.
-func (a *api) reverseWinner(ctx context.Context, r *request) (answer, error) {
-	var body reverseBody
-	problems := waypost.Problems(nil)
-	if len(r.body) > 0 {
-		problems = waypost.DecodeJSON(r.body, &body)
+// decodeReverse reads the version whose winner is taken back, 0 for the published one. It
+// needs no body.
+func decodeReverse(r *request) (version int, err error) {
+	if len(r.body) == 0 {
+		return 0, nil
 	}
-	err := checked(problems, func(p *waypost.Problems) {
-		if body.Version != nil && *body.Version < 1 {
+	var body reverseBody
+	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
+		if body.Version == nil {
+			return
+		}
+		if version = *body.Version; version < 1 {
 			p.Add(waypost.DetailOutOfRange, "version", "must be 1 or more")
 		}
 	})
+	return version, err
+}
+
+// reverseWinner has all arms of a split take leads again.
+func (a *api) reverseWinner(ctx context.Context, r *request) (answer, error) {
+	version, err := decodeReverse(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -227,9 +236,8 @@ func (a *api) reverseWinner(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	version := j.PublishedVersion
-	if body.Version != nil {
-		version = *body.Version
+	if version == 0 {
+		version = j.PublishedVersion
 	}
 	if version == 0 {
 		return answer{}, waypost.Errorf(waypost.CodeNotFound, "version", "the journey has no published version")

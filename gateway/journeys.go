@@ -131,9 +131,11 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	winners, err := a.Journeys.Winners(ctx, j.ID)
-	if err != nil {
-		return answer{}, err
+	var winners []waypost.Winner
+	if j.PublishedVersion > 0 {
+		if winners, err = a.Journeys.Winners(ctx, j.ID); err != nil {
+			return answer{}, err
+		}
 	}
 	detail := journeyDetail{journeyAnswer: answerJourney(j), Dropped: dropped}
 	for _, w := range winners {
@@ -143,7 +145,7 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 		}
 		detail.Winners = append(detail.Winners, answerWinner(definition, w))
 	}
-	ans, err := resource(http.StatusOK, "", answerJourney(j))
+	ans, err := resource(http.StatusOK, "", detail.journeyAnswer)
 	if err != nil || dropped == nil && len(winners) == 0 {
 		return ans, err
 	}

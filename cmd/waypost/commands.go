@@ -79,6 +79,21 @@ func (c *cli) postCommand(cmd *cobra.Command, path func(id string) string, print
 	return cmd
 }
 
+// deleteCommand makes a command "delete ID" of what, such as "lead", which long explains.
+func (c *cli) deleteCommand(what string, path func(id string) string, long, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete ID", Short: "Delete a " + what, Long: long, Example: example, Args: cobra.ExactArgs(1),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := c.change(cmd, http.MethodDelete, path(args[0]), nil); err != nil {
+			return err
+		}
+		return c.printDone("deleted "+clean(args[0]), map[string]any{"id": args[0], "deleted": true})
+	}
+	matchFlag(cmd, what)
+	return cmd
+}
+
 // matchFlag adds --if-match to a command that changes what, such as "lead"; the
 // command beside it that shows one has --etag.
 func matchFlag(cmd *cobra.Command, what string) {

@@ -129,18 +129,6 @@ func (c *cli) segmentsMembers() *cobra.Command {
 }
 
 func (c *cli) segmentsDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete ID", Short: "Delete a segment",
-		Long:    `Deletes a segment that no other one, no journey and no launch that has not ended uses.`,
-		Example: `  waypost segments delete seg_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := c.change(cmd, http.MethodDelete, segmentPath(args[0]), nil); err != nil {
-				return err
-			}
-			return c.printDone("deleted "+clean(args[0]), map[string]any{"id": args[0], "deleted": true})
-		},
-	}
-	matchFlag(cmd, "segment")
-	return cmd
+	return c.deleteCommand("segment", segmentPath, `Deletes a segment that no other one, no journey and no launch that has not ended uses.`,
+		`  waypost segments delete seg_…`)
 }

@@ -122,19 +122,7 @@ func (c *cli) subscriptionsShow() *cobra.Command {
 }
 
 func (c *cli) subscriptionsDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete ID", Short: "Delete a subscription",
-		Long: `Deletes a subscription. What it was not told yet it is not told, and its messages that are not decided
+	return c.deleteCommand("subscription", subscriptionPath, `Deletes a subscription. What it was not told yet it is not told, and its messages that are not decided
 are canceled.`,
-		Example: `  waypost subscriptions delete sub_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := c.change(cmd, http.MethodDelete, subscriptionPath(args[0]), nil); err != nil {
-				return err
-			}
-			return c.printDone("deleted "+clean(args[0]), map[string]any{"id": args[0], "deleted": true})
-		},
-	}
-	matchFlag(cmd, "subscription")
-	return cmd
+		`  waypost subscriptions delete sub_…`)
 }

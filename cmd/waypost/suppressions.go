@@ -75,18 +75,6 @@ func (c *cli) suppressionsShow() *cobra.Command {
 }
 
 func (c *cli) suppressionsDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete ID", Short: "Delete a suppression",
-		Long:    `Deletes a suppression: touchpoints go to the address again. What was skipped stays skipped.`,
-		Example: `  waypost suppressions delete sup_…`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := c.change(cmd, http.MethodDelete, suppressionPath(args[0]), nil); err != nil {
-				return err
-			}
-			return c.printDone("deleted "+clean(args[0]), map[string]any{"id": args[0], "deleted": true})
-		},
-	}
-	matchFlag(cmd, "suppression")
-	return cmd
+	return c.deleteCommand("suppression", suppressionPath, `Deletes a suppression: touchpoints go to the address again. What was skipped stays skipped.`,
+		`  waypost suppressions delete sup_…`)
 }

@@ -55,8 +55,8 @@ func (in *webhookInput) flags(cmd *cobra.Command) {
 	notEmpty(cmd, "file", "name", "url", "basic-auth", "channel", "ca-file", "client-cert-file", "client-key-file")
 }
 
-// set returns the members that flags name.
-func (in *webhookInput) set(c *cli) (map[string]any, error) {
+// set returns the members that flags of cmd name.
+func (in *webhookInput) set(cmd *cobra.Command, c *cli) (map[string]any, error) {
 	set := map[string]any{}
 	if in.name != "" {
 		set["name"] = in.name
@@ -67,8 +67,8 @@ func (in *webhookInput) set(c *cli) (map[string]any, error) {
 	if in.channel != "" {
 		set["channel"] = in.channel
 	}
-	if in.needsConsent {
-		set["requiresConsent"] = true
+	if cmd.Flags().Changed("requires-consent") {
+		set["requiresConsent"] = in.needsConsent
 	}
 	if in.timeout != 0 {
 		set["timeoutMs"] = in.timeout
@@ -157,7 +157,7 @@ other; --client-cert-file and --client-key-file are shown to a receiver that ask
 			if in.file == "" && (in.name == "" || in.url == "") {
 				return usagef("a webhook needs -f FILE, or --name and --url")
 			}
-			set, err := in.set(c)
+			set, err := in.set(cmd, c)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ stay as they are, secrets included; null in a file, or --clear, sets a member to
   waypost webhooks update whk_… --timeout-ms 5000 --if-match "$(waypost webhooks show whk_… --etag)"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := in.set(c)
+			set, err := in.set(cmd, c)
 			if err != nil {
 				return err
 			}
