@@ -89,7 +89,7 @@ func tail(id string) string {
 }
 
 // shareOf writes a part of a whole as a percentage, "" of nothing. What is not all and not
-// nothing is not written as 100 % or 0 %.
+// nothing is not written as 100% or 0%.
 func shareOf(part, whole int64) string {
 	if whole <= 0 {
 		return ""
