@@ -53,9 +53,20 @@ func (g gateway) listAudit(ctx context.Context, query url.Values) (list[auditEnt
 
 // auditPage is the data of the audit log.
 type auditPage struct {
-	Filters filterBar
-	Items   []auditEntry
-	More    string
+	Filters            filterBar
+	Items              []auditEntry
+	More               string
+	Journeys, Webhooks names
+}
+
+// Name is what people call the target of an entry, "" if that has no name, or is gone.
+func (p auditPage) Name(target string) string {
+	for _, ns := range []names{p.Journeys, p.Webhooks} {
+		if name := ns.Of(target); name != target {
+			return name
+		}
+	}
+	return ""
 }
 
 func (v *visit) audit() error {
@@ -69,5 +80,9 @@ func (v *visit) audit() error {
 	if err != nil {
 		return err
 	}
-	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: auditPage{filters, found.Items, filters.more(found.NextCursor)}})
+	p := auditPage{Filters: filters, Items: found.Items, More: filters.more(found.NextCursor)}
+	if p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context()); err != nil {
+		return err
+	}
+	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: p})
 }

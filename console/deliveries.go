@@ -18,6 +18,7 @@ type deliveriesPage struct {
 	Filters            filterBar
 	Items              []delivery
 	Journeys, Webhooks names
+	Steps              stepNames
 	More               string
 	Groups             []failureGroup
 	Again              again // of all that match
@@ -57,6 +58,13 @@ func (v *visit) deliveries() error {
 		return err
 	}
 	p := deliveriesPage{Filters: filters, Items: found.Items, Journeys: journeys, Webhooks: webhooks, More: filters.more(found.NextCursor)}
+	var versions []inVersion
+	for _, d := range found.Items {
+		versions = append(versions, d.in())
+	}
+	if p.Steps, err = v.stepNames(versions); err != nil {
+		return err
+	}
 	if v.r.URL.Query().Get("cursor") == "" {
 		if p.Groups, p.Again, err = v.failures(filters); err != nil {
 			return err
@@ -231,10 +239,10 @@ func (v *visit) exportDeliveries() error {
 // deliveryPage is the data of the page of one delivery.
 type deliveryPage struct {
 	deliveryDetail
-	Journey, Subscription, Webhook string // their names
-	Rounds                         []round
-	Headers                        []header
-	Body                           string // indented
+	Journey, Subscription, Webhook, Step string // their names
+	Rounds                               []round
+	Headers                              []header
+	Body                                 string // indented
 }
 
 // round is the journey's series of attempts, or that of a redelivery.
@@ -267,7 +275,12 @@ func (v *visit) delivery() error {
 		return err
 	}
 	p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
-	title := v.t("delivery.title", "journey", p.Journey, "node", d.NodeID)
+	steps, err := v.stepNames([]inVersion{d.in()})
+	if err != nil {
+		return err
+	}
+	p.Step = steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID)
+	title := v.t("delivery.title", "journey", p.Journey, "node", p.Step)
 	if d.SubscriptionID != "" {
 		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
 		if err := unlessGone(err); err != nil {

@@ -113,7 +113,7 @@ func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition,
 		if err != nil {
 			return nil, now, err
 		}
-		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
+		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + happened(t.What, d.node(t.NodeID).Type)), Tone: stepTones[t.What]}
 		s.Why, s.Raw = v.why(t)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version
@@ -123,6 +123,24 @@ func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition,
 	return steps, now, nil
 }
 
+// happened is what texts call that which became of a node of a type: only messages are
+// delivered, and not all that is waited for is an event.
+func happened(what, kind string) string {
+	switch {
+	case what == waypost.WhatFailed && kind == "updateLead":
+		return "notUpdated"
+	case what == waypost.WhatFailed && kind == "emit":
+		return "notEmitted"
+	case what == waypost.WhatFailed && kind != "touchpoint":
+		return "stopped"
+	case what == waypost.WhatMatched && kind == "waitFor":
+		return "holds"
+	case what == waypost.WhatTimedOut && kind == "waitFor":
+		return "notInTime"
+	}
+	return what
+}
+
 var stepTones = map[string]string{
 	waypost.WhatSent: "ok", waypost.WhatMatched: "ok", waypost.WhatFailed: "bad", waypost.WhatSkipped: "warn", waypost.WhatDeferred: "warn",
 	waypost.WhatPaused: "warn", waypost.WhatResumed: "info", waypost.WhatEntered: "info",
@@ -130,13 +148,18 @@ var stepTones = map[string]string{
 
 // Reasons as journeys write them (docs/journeys.md, "How the timeline tells why").
 var (
-	reasonUntil  = regexp.MustCompile(`^(?:(.*); |event (.*) )?until (\S+Z)$`)
+	reasonUntil  = regexp.MustCompile(`^(?:(.*); )?(?:event (.*) )?until (\S+Z)$`)
 	reasonArm    = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
 	reasonCase   = regexp.MustCompile(`^case (\d+): `)
 	reasonEvent  = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
 	reasonWinner = regexp.MustCompile(`^arm (\d+): the winner$`)
 	reasonStatus = regexp.MustCompile(`^httpStatus (\d+)$`)
+	reasonMoved  = regexp.MustCompile(`^moved from version (\d+)$`)
+	reasonEnroll = regexp.MustCompile(`^(enrolled|not enrolled|held out by the control group): (.*)$`)
 )
+
+// enrollWords are the texts of what became of a node that enrolls.
+var enrollWords = map[string]string{"enrolled": "enrolled", "not enrolled": "notEnrolled", "held out by the control group": "heldOut"}
 
 // why is the reason of an entry in words, and what of it is shown as the engine wrote it:
 // conditions of the journey's author and what came of them.
@@ -149,6 +172,8 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		return v.t("deferred." + r), ""
 	case r == string(waypost.EntryLeadCreated), r == string(waypost.EntryLeadChanged):
 		return v.t("enrollment.by." + r), ""
+	case r == waypost.ReasonControlGroup:
+		return v.t("enrollment.why.heldOut"), ""
 	case t.What == waypost.WhatPaused, t.What == waypost.WhatResumed, t.What == waypost.WhatExited && r == "canceled":
 		return v.t("enrollment.why." + r), ""
 	}
@@ -157,11 +182,21 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		if err != nil {
 			return "", r
 		}
+		words, raw = v.why(waypost.TimelineEntry{What: t.What, Reason: m[1]}) // what it began or goes on by
+		if words != "" {
+			words += " · "
+		}
 		until := at.In(v.chosen.Zone).Format(timeLayouts[v.chosen.Language])
 		if m[2] != "" {
-			return v.t("enrollment.why.eventUntil", "event", m[2], "time", until), ""
+			return words + v.t("enrollment.why.eventUntil", "event", m[2], "time", until), raw
 		}
-		return v.t("enrollment.why.until", "time", until), m[1]
+		return words + v.t("enrollment.why.until", "time", until), raw
+	}
+	if m := reasonMoved.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.moved", "n", m[1]), ""
+	}
+	if m := reasonEnroll.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why." + enrollWords[m[1]]), m[2]
 	}
 	if m := reasonArm.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.arm", "arm", m[1], "weight", m[2], "all", m[3]), ""
@@ -181,7 +216,7 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 	if rest, otherwise := strings.CutPrefix(r, "otherwise"); otherwise {
 		return v.t("enrollment.why.otherwise"), strings.TrimPrefix(rest, "; ")
 	}
-	if t.What == waypost.WhatFailed {
+	if t.What == waypost.WhatFailed && slices.Contains(waypost.ErrorClasses, r) {
 		return v.t("errorClass." + r), ""
 	}
 	return "", r

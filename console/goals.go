@@ -97,7 +97,7 @@ func (l liftCounts) HighText() string { return points(l.High) }
 
 // ConfidenceText is the confidence as a percentage.
 func (l liftCounts) ConfidenceText() string {
-	return strconv.FormatFloat(l.Confidence*100, 'f', -1, 64) + " %"
+	return strconv.FormatFloat(l.Confidence*100, 'f', -1, 64) + "%"
 }
 
 // Tone is the colour of the verdict.

@@ -248,7 +248,7 @@ const zh: Texts = {
   end: "结束",
   missingNode: "没有步骤 {id}",
 
-  touchpoint: "触达",
+  touchpoint: "消息",
   delay: "延时",
   waitUntil: "等待至",
   waitForEvent: "等待事件",
