@@ -29,6 +29,8 @@ func TestCompile(t *testing.T) {
 		{`!(lead.email in ["a"])`, `=[{email unset <nil>} {email <> a}]or`},
 		{`lead.customFields.plan == "gold" || lead.customFields.vip`, `=[{plan = gold} {vip = true}]or`},
 		{`has(lead.customFields.plan)`, `={plan set <nil>}`},
+		{`"first name" in lead.customFields`, `={first name set <nil>}`},
+		{`!("first name" in lead.customFields) || lead.customFields["first name"] != "Ada"`, `=[{first name unset <nil>} {first name <> Ada}]or`},
 		{`lead.email == null`, `={email unset <nil>}`},
 		{`lead.createdAt > now - duration("24h")`, `={createdAt > {0001-01-01 00:00:00 +0000 UTC true -24h0m0s}}`},
 		{`lead.createdAt > timestamp("2026-01-01T00:00:00Z")`, `={createdAt > {2026-01-01 00:00:00 +0000 UTC false 0s}}`},
