@@ -66,13 +66,22 @@ func (g gateway) deleteLead(ctx context.Context, id int64) error {
 	return g.do(ctx, waypost.GrantLeadsUpdate, http.MethodDelete, leadPath(id), nil, nil)
 }
 
-// leadFieldNames are the names of the custom fields that leads have, the most frequent first.
-func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
-	answer, err := get[list[struct {
-		Name string `json:"name"`
-	}]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
-	var names []string
-	for _, f := range answer.Items {
+// customField is a custom field that leads have: its type is string, number, boolean or mixed.
+type customField struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// customFields are the custom fields that leads have, the most frequent first.
+func (g gateway) customFields(ctx context.Context) ([]customField, error) {
+	answer, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
+	return answer.Items, err
+}
+
+// leadFieldNames are the names of the custom fields.
+func (g gateway) leadFieldNames(ctx context.Context) (names []string, err error) {
+	fields, err := g.customFields(ctx)
+	for _, f := range fields {
 		names = append(names, f.Name)
 	}
 	return names, err

@@ -49,6 +49,7 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 	if issues.Err() != nil {
 		return nil, told(issues.Errors())
 	}
+	spellNumbers(parsed.NativeRep())
 	var parts []SegmentPart
 	var cut func(e ast.Expr) error
 	cut = func(e ast.Expr) error {

@@ -104,8 +104,13 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 			changed = append(changed, r.ID)
 		}
 	}
-	needs := compiled.Needs(true)
-	lacking, err := missing(ctx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, needs.Journeys())
+	return s.checkJourneys(ctx, tx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, compiled.Needs(true))
+}
+
+// checkJourneys looks whether the journeys, and their nodes, are there that a condition names; from
+// selects journeys.
+func (s *Store) checkJourneys(ctx context.Context, tx bun.Tx, from *bun.SelectQuery, sc waypost.Scope, needs waypost.RecordNeeds) error {
+	lacking, err := missing(ctx, from, sc, needs.Journeys())
 	if err != nil {
 		return err
 	}
