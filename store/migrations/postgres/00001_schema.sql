@@ -350,7 +350,7 @@ CREATE TABLE segment_causes (
   kind TEXT COLLATE "C" NOT NULL, -- lead, event, entered or delivered
   name TEXT COLLATE "C" NOT NULL, -- of the event, or the id of the journey; '': of leads
   segment_id TEXT COLLATE "C" NOT NULL,
-  PRIMARY KEY (org, stage, kind, name, segment_id)
+  PRIMARY KEY (kind, org, stage, name, segment_id)
 );
 CREATE INDEX segment_causes_by_segment ON segment_causes (segment_id);
 

@@ -342,7 +342,7 @@ CREATE TABLE segment_causes (
   kind TEXT NOT NULL, -- lead, event, entered or delivered
   name TEXT NOT NULL, -- of the event, or the id of the journey; '': of leads
   segment_id TEXT NOT NULL,
-  PRIMARY KEY (org, stage, kind, name, segment_id)
+  PRIMARY KEY (kind, org, stage, name, segment_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX segment_causes_by_segment ON segment_causes (segment_id);
 
