@@ -20,7 +20,8 @@ type enrollmentPage struct {
 	Steps      []timelineStep
 	Deliveries []delivery
 	Webhooks   names
-	More       bool // it has more deliveries
+	Segments   names // nil if neither its begin nor its end names one
+	More       bool  // it has more deliveries
 	ParamsText string
 	May        bool // be paused, resumed or canceled
 
@@ -62,7 +63,12 @@ func (v *visit) enrollment() error {
 	if p.Lead, err = v.leadName(e.LeadsID); err != nil {
 		return err
 	}
-	if p.Steps, p.definition, err = v.steps(e); err != nil {
+	if e.Entry.Segment != "" || slices.ContainsFunc(e.Timeline, func(t waypost.TimelineEntry) bool { return reasonSegment.MatchString(t.Reason) }) {
+		if p.Segments, err = v.gateway.segmentNames(ctx); err != nil {
+			return err
+		}
+	}
+	if p.Steps, p.definition, err = v.steps(e, p.Segments); err != nil {
 		return err
 	}
 	live := 0
@@ -85,7 +91,7 @@ func paramsText(params json.RawMessage) string {
 
 // steps tells a timeline in words, with the labels that the nodes have in their versions. now is
 // the version that the enrollment is on.
-func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition, err error) {
+func (v *visit) steps(e enrollmentDetail, segments names) (steps []timelineStep, now definition, err error) {
 	definitions := map[int]definition{}
 	load := func(version int) (d definition, err error) {
 		d, known := definitions[version]
@@ -114,7 +120,7 @@ func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition,
 			return nil, now, err
 		}
 		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + happened(t.What, d.node(t.NodeID).Type)), Tone: stepTones[t.What]}
-		s.Why, s.Raw = v.why(t)
+		s.Why, s.Raw = v.why(t, segments)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version
 		}
@@ -148,14 +154,15 @@ var stepTones = map[string]string{
 
 // Reasons as journeys write them (docs/journeys.md, "How the timeline tells why").
 var (
-	reasonUntil  = regexp.MustCompile(`^(?:(.*); )?(?:event (.*) )?until (\S+Z)$`)
-	reasonArm    = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
-	reasonCase   = regexp.MustCompile(`^case (\d+): `)
-	reasonEvent  = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
-	reasonWinner = regexp.MustCompile(`^arm (\d+): the winner$`)
-	reasonStatus = regexp.MustCompile(`^httpStatus (\d+)$`)
-	reasonMoved  = regexp.MustCompile(`^moved from version (\d+)$`)
-	reasonEnroll = regexp.MustCompile(`^(enrolled|not enrolled|held out by the control group): (.*)$`)
+	reasonUntil   = regexp.MustCompile(`^(?:(.*); )?(?:event (.*) )?until (\S+Z)$`)
+	reasonArm     = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
+	reasonSegment = regexp.MustCompile(`^segment (\S+?)(?:; (.*))?$`)
+	reasonCase    = regexp.MustCompile(`^case (\d+): `)
+	reasonEvent   = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
+	reasonWinner  = regexp.MustCompile(`^arm (\d+): the winner$`)
+	reasonStatus  = regexp.MustCompile(`^httpStatus (\d+)$`)
+	reasonMoved   = regexp.MustCompile(`^moved from version (\d+)$`)
+	reasonEnroll  = regexp.MustCompile(`^(enrolled|not enrolled|held out by the control group): (.*)$`)
 )
 
 // enrollWords are the texts of what became of a node that enrolls.
@@ -163,7 +170,7 @@ var enrollWords = map[string]string{"enrolled": "enrolled", "not enrolled": "not
 
 // why is the reason of an entry in words, and what of it is shown as the engine wrote it:
 // conditions of the journey's author and what came of them.
-func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
+func (v *visit) why(t waypost.TimelineEntry, segments names) (words, raw string) {
 	r := t.Reason
 	switch {
 	case r == "":
@@ -182,7 +189,7 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		if err != nil {
 			return "", r
 		}
-		words, raw = v.why(waypost.TimelineEntry{What: t.What, Reason: m[1]}) // what it began or goes on by
+		words, raw = v.why(waypost.TimelineEntry{What: t.What, Reason: m[1]}, segments) // what it began or goes on by
 		if words != "" {
 			words += " · "
 		}
@@ -209,6 +216,9 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 	}
 	if m := reasonEvent.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.event", "event", m[1]), m[2]
+	}
+	if m := reasonSegment.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.segment", "segment", segments.Of(m[1])), m[2]
 	}
 	if m := reasonCase.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.case", "case", m[1]), r[len(m[0]):]

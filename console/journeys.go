@@ -289,8 +289,17 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 		h.Tabs = append(h.Tabs, link{path, v.t("journey.tab." + key), name == here})
 	}
 	h.Definition, err = define(h.Text)
-	h.Aims = v.aims(h.Definition)
-	return h, err
+	if err != nil {
+		return h, err
+	}
+	var segments names
+	if slices.ContainsFunc(h.Definition.Entry, func(e entryOf) bool { return e.Segment != "" }) {
+		if segments, err = v.gateway.segmentNames(ctx); err != nil {
+			return h, err
+		}
+	}
+	h.Aims = v.aims(h.Definition, segments)
+	return h, nil
 }
 
 // renderJourney shows a page of a journey.
@@ -527,12 +536,15 @@ func (v *visit) statisticsJSON() error {
 // optionsJSON has the names that the canvas shows, and what its forms offer.
 func (v *visit) optionsJSON() error {
 	ctx := v.r.Context()
-	var webhooks, journeys names
+	var webhooks, journeys, segments names
 	fields := []string{}
 	var events []string
 	var properties map[string][]string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
+		return err
+	}, func() (err error) {
+		segments, err = v.gateway.segmentNames(ctx)
 		return err
 	}, func() error {
 		names, err := v.gateway.leadFieldNames(ctx)
@@ -548,7 +560,7 @@ func (v *visit) optionsJSON() error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields, "events": events, "properties": properties})
+	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "segments": segments, "fields": fields, "events": events, "properties": properties})
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,8 @@ func TestWhy(t *testing.T) {
 		{waypost.WhatTook, "arm 2: the winner", "Arm 2, the winner", ""},
 		{waypost.WhatEntered, "event cart", "Event cart", ""},
 		{waypost.WhatEntered, "leadChanged", "A change of the lead", ""},
+		{waypost.WhatEntered, "segment seg_1", "The lead entered the segment gold", ""},
+		{waypost.WhatExited, "segment seg_2", "The lead entered the segment seg_2", ""},
 		{waypost.WhatTook, "case 1: lead.gender == 1 → true", "Case 1 is true", "lead.gender == 1 → true"},
 		{waypost.WhatTook, "otherwise; case 1: x → false", "No case is true: otherwise", "case 1: x → false"},
 		{waypost.WhatMatched, "event purchase: event.amount > 100 → true", "Event purchase", "event.amount > 100 → true"},
@@ -157,7 +159,7 @@ func TestWhy(t *testing.T) {
 		{waypost.WhatExited, "canceled", "Somebody canceled it", ""},
 		{waypost.WhatPaused, "journey", "With the whole journey", ""},
 	} {
-		words, raw := visitIn(t, "en").why(waypost.TimelineEntry{What: tt.what, Reason: tt.reason})
+		words, raw := visitIn(t, "en").why(waypost.TimelineEntry{What: tt.what, Reason: tt.reason}, names{{"seg_1", "gold"}})
 		if words != tt.words || raw != tt.raw {
 			t.Errorf("%s %q: %q, %q", tt.what, tt.reason, words, raw)
 		}

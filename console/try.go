@@ -149,7 +149,7 @@ type trailItem struct {
 
 // became says what became of a visit, and why: case 2 and arm 2 have a number.
 func (v *visit) became(s dryRunStep) (what, why, raw string) {
-	if why, raw = v.why(waypost.TimelineEntry{What: s.Result, Reason: s.Reason}); s.Type == "split" {
+	if why, raw = v.why(waypost.TimelineEntry{What: s.Result, Reason: s.Reason}, nil); s.Type == "split" {
 		why, raw = "", "" // how the arm was drawn
 	}
 	kind, n, numbered := strings.Cut(s.Result, " ")

@@ -74,7 +74,7 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// wakeFor wakes the pump for the journeys that a lead has begun.
+// wakeFor wakes the pump for the journeys that a lead has begun, or may begin.
 func (a *api) wakeFor(lead waypost.Lead) {
 	if lead.Began > 0 {
 		a.Waker.Wake()
