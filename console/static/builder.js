@@ -184,11 +184,12 @@ function rowElement(row, path, number, remove) {
   }), {});
   const values = rest.filter((p) => row.what !== "event" || p.part !== "span").flatMap((p, i) => [...(i > 0 ? [element("span", {}, say("and"))] : []), ...part(p)]);
   const shown = element("div", { class: `rule${says ? " faulty" : ""}`, role: "group", "aria-label": say("condition", { n: number }) },
-    picker(say("label.what"), `${path}:what`, seen ? `customFields:${row.name}` : row.what, choices, (v) => redraw(() => choose(row, v)), {}),
-    ...first.flatMap(part),
-    picker(say("label.op"), `${path}:op`, row.op.replace(/In$/, ""), ops, changeOp, row === faulty && rest.length === 0 && first.length === 0 ? marks("op") : {}),
-    ...values,
-    ...(within ? [within, ...spans.flatMap(part)] : []),
+    element("div", { class: "rule-parts" },
+      picker(say("label.what"), `${path}:what`, seen ? `customFields:${row.name}` : row.what, choices, (v) => redraw(() => choose(row, v)), {}),
+      ...first.flatMap(part),
+      picker(say("label.op"), `${path}:op`, row.op.replace(/In$/, ""), ops, changeOp, {}),
+      ...values,
+      ...(within ? [within, ...spans.flatMap(part)] : [])),
     element("button", { type: "button", class: "copy", "aria-label": say("remove", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close")),
     says ? element("p", { class: "fault", id }, icon("warning"), says) : undefined);
   rowOf.set(shown, row);
@@ -231,12 +232,12 @@ function groupElement(group, path, number, depth, remove) {
   });
   return element("div", { class: `rules-of ${group.join}`, role: "group", "aria-label": number ? say("groupN", { n: number }) : say("conditions") },
     element("div", { class: "rule-head" },
-      element("span", {}, say("join.before")),
-      picker(say("label.join"), `${path}:join`, group.join, joins, (v) => redraw(() => {
-        group.join = v;
-        changed();
-      }), {}),
-      texts["join.after"] ? element("span", {}, say("join.after")) : undefined,
+      element("div", { class: "rule-parts" },
+        element("span", {}, say("join.before")),
+        picker(say("label.join"), `${path}:join`, group.join, joins, (v) => redraw(() => {
+          group.join = v;
+          changed();
+        }), {})),
       ...(remove ? [element("button", { type: "button", class: "copy", "aria-label": say("removeGroup", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close"))] : [])),
     element("ol", { class: "rules" }, ...items),
     strict && group.items.length === 0 ? element("p", { class: "fault" }, icon("warning"), say("missing.group")) : undefined,

@@ -26,6 +26,14 @@ func TestSegmentBuilder(t *testing.T) {
 	journey := api.Journey("Built for "+hostile, exit)
 	p := browser.Open(t, "/segments/new", browser.Look{})
 	p.Until(fmt.Sprintf("[...document.querySelectorAll(\"[data-key='0.0:what'] option\")].some((o) => o.value === %q)", "customFields:"+field))
+	p.Script(`window.counts = {now: 0, most: 0, all: 0};
+		const plain = window.fetch;
+		window.fetch = async (url, ...rest) => {
+			if (url !== "/segments/count") return plain(url, ...rest);
+			counts.all++;
+			counts.most = Math.max(counts.most, ++counts.now);
+			try { return await plain(url, ...rest); } finally { counts.now--; }
+		}`)
 	p.Fill("#field-name", "Built")
 	p.Click(".stack .primary") // the row lacks its value
 	shows(t, p, "#builder .rule .fault", "Fill in a value")
@@ -64,6 +72,12 @@ func TestSegmentBuilder(t *testing.T) {
 	p.Script(`document.querySelector("[data-key='0.4:remove']").focus()`)
 	p.Keys("\r")
 	p.Until(`document.activeElement.dataset.key === "0.3:what" && document.querySelector("#count .huge").textContent === "2"`)
+	if n := browser.Eval[int](p, "counts.most"); n != 1 {
+		t.Errorf("%d counts at the same time", n)
+	}
+	if n := browser.Eval[int](p, "counts.all"); n > 12 {
+		t.Errorf("%d counts", n)
+	}
 	p.Accessible()
 	built := browser.Eval[string](p, rows)
 	click(t, p, ".stack .primary", ".note.ok")
