@@ -248,7 +248,9 @@ function groupElement(group, path, number, depth, remove) {
 
 // redraw shows the tree as it is after a change; the focus stays, or goes to the first control of a path.
 function redraw(change, path) {
-  const key = document.activeElement?.dataset.key;
+  const before = document.activeElement;
+  const key = before?.dataset.key;
+  const caret = before?.type === "text" ? [before.selectionStart, before.selectionEnd] : undefined;
   change?.();
   const list = (id, values) => element("datalist", { id }, ...values.map((value) => element("option", { value })));
   place.replaceChildren(
@@ -258,6 +260,7 @@ function redraw(change, path) {
     list("builder-events", options.events), list("builder-channels", options.channels), list("builder-fields", options.fields.map((f) => f.name)));
   const focus = path ? place.querySelector(`[data-key^="${path}:"], [data-key^="${path}."]`) : key && [...place.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key);
   focus?.focus();
+  if (caret && focus?.type === "text" && focus.dataset.key === key) focus.setSelectionRange(...caret);
 }
 
 // changed writes the tree, once it is complete, and counts what it says.
@@ -315,7 +318,7 @@ async function count() {
     const answer = await fetch(form.dataset.count, { method: "POST", body: new URLSearchParams(new FormData(form)) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.getElementById("count");
-    if (found && counted === area.value) {
+    if (found && counted === area.value && !unfinished()) {
       document.getElementById("count").replaceWith(found);
       showFault(page.getElementById("fault-when")?.textContent ?? "");
     }
@@ -413,7 +416,8 @@ function show(name) {
   redraw();
 }
 
-const inRows = () => tabs[0].getAttribute("aria-selected") === "true";
+// unfinished tells whether rows are shown that are not in the text yet.
+const unfinished = () => tabs[0].getAttribute("aria-selected") === "true" && tree && !complete(tree);
 
 for (const tab of tabs) {
   tab.addEventListener("click", () => show(tab.dataset.tab));
@@ -429,7 +433,7 @@ area.addEventListener("input", soon);
 
 form.addEventListener("submit", (event) => {
   const counts = event.submitter?.hasAttribute("formaction");
-  if (inRows() && tree && !complete(tree)) {
+  if (unfinished()) {
     event.preventDefault();
     strict = true;
     redraw();
