@@ -184,11 +184,12 @@ function rowElement(row, path, number, remove) {
   }), {});
   const values = rest.filter((p) => row.what !== "event" || p.part !== "span").flatMap((p, i) => [...(i > 0 ? [element("span", {}, say("and"))] : []), ...part(p)]);
   const shown = element("div", { class: `rule${says ? " faulty" : ""}`, role: "group", "aria-label": say("condition", { n: number }) },
-    picker(say("label.what"), `${path}:what`, seen ? `customFields:${row.name}` : row.what, choices, (v) => redraw(() => choose(row, v)), {}),
-    ...first.flatMap(part),
-    picker(say("label.op"), `${path}:op`, row.op.replace(/In$/, ""), ops, changeOp, row === faulty && rest.length === 0 && first.length === 0 ? marks("op") : {}),
-    ...values,
-    ...(within ? [within, ...spans.flatMap(part)] : []),
+    element("div", { class: "rule-parts" },
+      picker(say("label.what"), `${path}:what`, seen ? `customFields:${row.name}` : row.what, choices, (v) => redraw(() => choose(row, v)), {}),
+      ...first.flatMap(part),
+      picker(say("label.op"), `${path}:op`, row.op.replace(/In$/, ""), ops, changeOp, {}),
+      ...values,
+      ...(within ? [within, ...spans.flatMap(part)] : [])),
     element("button", { type: "button", class: "copy", "aria-label": say("remove", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close")),
     says ? element("p", { class: "fault", id }, icon("warning"), says) : undefined);
   rowOf.set(shown, row);
@@ -231,12 +232,12 @@ function groupElement(group, path, number, depth, remove) {
   });
   return element("div", { class: `rules-of ${group.join}`, role: "group", "aria-label": number ? say("groupN", { n: number }) : say("conditions") },
     element("div", { class: "rule-head" },
-      element("span", {}, say("join.before")),
-      picker(say("label.join"), `${path}:join`, group.join, joins, (v) => redraw(() => {
-        group.join = v;
-        changed();
-      }), {}),
-      texts["join.after"] ? element("span", {}, say("join.after")) : undefined,
+      element("div", { class: "rule-parts" },
+        element("span", {}, say("join.before")),
+        picker(say("label.join"), `${path}:join`, group.join, joins, (v) => redraw(() => {
+          group.join = v;
+          changed();
+        }), {})),
       ...(remove ? [element("button", { type: "button", class: "copy", "aria-label": say("removeGroup", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close"))] : [])),
     element("ol", { class: "rules" }, ...items),
     strict && group.items.length === 0 ? element("p", { class: "fault" }, icon("warning"), say("missing.group")) : undefined,
@@ -247,7 +248,9 @@ function groupElement(group, path, number, depth, remove) {
 
 // redraw shows the tree as it is after a change; the focus stays, or goes to the first control of a path.
 function redraw(change, path) {
-  const key = document.activeElement?.dataset.key;
+  const before = document.activeElement;
+  const key = before?.dataset.key;
+  const caret = before?.type === "text" ? [before.selectionStart, before.selectionEnd] : undefined;
   change?.();
   const list = (id, values) => element("datalist", { id }, ...values.map((value) => element("option", { value })));
   place.replaceChildren(
@@ -257,6 +260,7 @@ function redraw(change, path) {
     list("builder-events", options.events), list("builder-channels", options.channels), list("builder-fields", options.fields.map((f) => f.name)));
   const focus = path ? place.querySelector(`[data-key^="${path}:"], [data-key^="${path}."]`) : key && [...place.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key);
   focus?.focus();
+  if (caret && focus?.type === "text" && focus.dataset.key === key) focus.setSelectionRange(...caret);
 }
 
 // changed writes the tree, once it is complete, and counts what it says.
@@ -314,7 +318,7 @@ async function count() {
     const answer = await fetch(form.dataset.count, { method: "POST", body: new URLSearchParams(new FormData(form)) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.getElementById("count");
-    if (found && counted === area.value) {
+    if (found && counted === area.value && !unfinished()) {
       document.getElementById("count").replaceWith(found);
       showFault(page.getElementById("fault-when")?.textContent ?? "");
     }
@@ -412,7 +416,8 @@ function show(name) {
   redraw();
 }
 
-const inRows = () => tabs[0].getAttribute("aria-selected") === "true";
+// unfinished tells whether rows are shown that are not in the text yet.
+const unfinished = () => tabs[0].getAttribute("aria-selected") === "true" && tree && !complete(tree);
 
 for (const tab of tabs) {
   tab.addEventListener("click", () => show(tab.dataset.tab));
@@ -428,7 +433,7 @@ area.addEventListener("input", soon);
 
 form.addEventListener("submit", (event) => {
   const counts = event.submitter?.hasAttribute("formaction");
-  if (inRows() && tree && !complete(tree)) {
+  if (unfinished()) {
     event.preventDefault();
     strict = true;
     redraw();

@@ -23,9 +23,17 @@ func TestSegmentBuilder(t *testing.T) {
 	for _, fields := range []browser.Object{{field: value, "built": 7}, {field: value, "built": 3}, {"built": 7}, {"built": 12}} {
 		api.Lead(browser.Object{"name": "Built Ada", "customFields": fields})
 	}
-	journey := api.Journey("Built for "+hostile, exit)
+	journey := api.Journey("Built for "+hostile, touchpoint("mail", api.Webhook("Built", api.Receiver)), exit)
 	p := browser.Open(t, "/segments/new", browser.Look{})
 	p.Until(fmt.Sprintf("[...document.querySelectorAll(\"[data-key='0.0:what'] option\")].some((o) => o.value === %q)", "customFields:"+field))
+	p.Script(`window.counts = {now: 0, most: 0, all: 0};
+		const plain = window.fetch;
+		window.fetch = async (url, ...rest) => {
+			if (url !== "/segments/count") return plain(url, ...rest);
+			counts.all++;
+			counts.most = Math.max(counts.most, ++counts.now);
+			try { return await plain(url, ...rest); } finally { counts.now--; }
+		}`)
 	p.Fill("#field-name", "Built")
 	p.Click(".stack .primary") // the row lacks its value
 	shows(t, p, "#builder .rule .fault", "Fill in a value")
@@ -49,6 +57,11 @@ func TestSegmentBuilder(t *testing.T) {
 	p.Until(`document.activeElement.dataset.key === "0.1.1:what"`)
 	p.Fill("[data-key='0.1.1:what']", "entered")
 	p.Fill("[data-key='0.1.1:journey']", journey)
+	p.Click("[data-key='0.1:add']")
+	p.Fill("[data-key='0.1.2:what']", "delivered")
+	p.Fill("[data-key='0.1.2:journey']", journey)
+	p.Until(`[...document.querySelectorAll("[data-key='0.1.2:node'] option")].some((o) => o.value === "mail")`)
+	p.Fill("[data-key='0.1.2:node']", "mail")
 	p.Click("[data-key='0:add']")
 	p.Fill("[data-key='0.2:what']", "event")
 	p.Fill("[data-key='0.2:event']", "built-for")
@@ -64,13 +77,19 @@ func TestSegmentBuilder(t *testing.T) {
 	p.Script(`document.querySelector("[data-key='0.4:remove']").focus()`)
 	p.Keys("\r")
 	p.Until(`document.activeElement.dataset.key === "0.3:what" && document.querySelector("#count .huge").textContent === "2"`)
+	if n := browser.Eval[int](p, "counts.most"); n != 1 {
+		t.Errorf("%d counts at the same time", n)
+	}
+	if n := browser.Eval[int](p, "counts.all"); n > 12 {
+		t.Errorf("%d counts", n)
+	}
 	p.Accessible()
 	built := browser.Eval[string](p, rows)
 	click(t, p, ".stack .primary", ".note.ok")
 	p.Until(`document.querySelector("#count .huge").textContent === "2"`)
 	path := browser.Eval[string](p, "location.pathname")
 	when := api.Do("GET", "/v1"+path, nil)["when"]
-	for _, part := range []string{`lead.customFields.built >= 5`, `!(`, ` in lead.customFields && lead.customFields[`, `events("built-for", duration("P90D")).count() == 0`, `timestamp("2026-01-31T00:00:00+08:00")`} {
+	for _, part := range []string{`lead.customFields.built >= 5`, `!(`, ` in lead.customFields && lead.customFields[`, `events("built-for", duration("P90D")).count() == 0`, `delivered("` + journey + `", "mail")`, `timestamp("2026-01-31T00:00:00+08:00")`} {
 		if !strings.Contains(when.(string), part) {
 			t.Errorf("no %s in %s", part, when)
 		}
