@@ -619,6 +619,13 @@ func (v *visit) statistics() error {
 	if data.Points, data.Nodes, err = v.points(h.Journey.ID, from, query); err != nil {
 		return err
 	}
+	place := func(n countedNode) int { // in the definition; nodes of other versions stand last
+		if at := slices.IndexFunc(h.Definition.Nodes, func(of node) bool { return of.ID == n.NodeID }); at >= 0 {
+			return at
+		}
+		return len(h.Definition.Nodes)
+	}
+	slices.SortStableFunc(data.Nodes, func(a, b countedNode) int { return cmp.Compare(place(a), place(b)) })
 	return v.renderJourney(page{Name: "journey_statistics", Scripts: []string{"chart.js"}, Live: 30, Data: data}, h)
 }
 

@@ -141,7 +141,7 @@ func TestNewJourney(t *testing.T) {
 
 	p.Visit(at + "/publish")
 	follow(t, p, `document.querySelector("form.after").requestSubmit()`, "#outline")
-	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 2 days") || !strings.Contains(text, "Follow-up") {
+	if text := p.Text("#outline"); !strings.Contains(text, "Delay · 2 days") || !strings.Contains(text, "Follow-up") {
 		t.Errorf("the outline is\n%s", text)
 	}
 }
