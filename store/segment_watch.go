@@ -204,10 +204,18 @@ func (s *Store) unwatch(ctx context.Context, id string) (used, done bool, err er
 // or can get some, names a segment.
 func segmentUsed(ctx context.Context, tx bun.Tx, w watchRow) (used bool, err error) {
 	err = tx.NewRaw(`SELECT EXISTS (SELECT 1 FROM entry_rules WHERE org = ? AND stage = ? AND kind = ? AND name = ?)
-		OR EXISTS (SELECT 1 FROM journey_exits AS jx JOIN journeys AS j ON j.id = jx.journey_id WHERE jx.segment_id = ? AND jx.segment_id <> ''
-			AND (j.published_version = jx.version AND j.status <> ? OR EXISTS (SELECT 1 FROM enrollments AS e
-				WHERE e.journey_id = jx.journey_id AND e.version = jx.version AND e.ended_at IS NULL)))`,
+		OR EXISTS (SELECT 1 FROM journey_exits AS jx JOIN journeys AS j ON j.id = jx.journey_id AND j.published_version = jx.version
+			WHERE jx.segment_id = ? AND jx.segment_id <> '' AND j.status <> ?)`,
 		w.Org, w.Stage, waypost.EntrySegment, w.SegmentID, w.SegmentID, waypost.JourneyArchived).Scan(ctx, &used)
+	if err == nil && !used {
+		// Those of other versions can be moved to that one. The place of one that has ended begins
+		// with =, which no node does.
+		err = tx.NewRaw(`SELECT EXISTS (SELECT 1 FROM journey_exits AS jx JOIN journey_versions AS v ON v.journey_id = jx.journey_id
+			WHERE jx.segment_id = ? AND jx.segment_id <> ''
+			AND (EXISTS (SELECT 1 FROM enrollments AS e WHERE e.journey_id = v.journey_id AND e.version = v.version AND e.place < '=')
+				OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.journey_id = v.journey_id AND e.version = v.version AND e.place > '>')))`,
+			w.SegmentID).Scan(ctx, &used)
+	}
 	if err != nil {
 		err = fmt.Errorf("look for journeys that name the segment: %w", err)
 	}
