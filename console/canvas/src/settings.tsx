@@ -172,7 +172,7 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
       {kind === "event" && <Text name={t.event} value={e.event ?? ""} onChange={(v) => change({ ...e, event: v })} list={options.events} />}
       {kind === "leadChanged" && <Listed name={t.leadFields} hint={t.leadFieldsHint} max={maxEntryFields} length={200} items={e.leadChanged ?? []} change={(leadChanged) => change({ ...e, leadChanged })} />}
       <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} />
-      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} language="cel" event={event} />
+      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} placeholder={t.entryKeyExample} hint={t.entryKeyHint} language="cel" event={event} />
     </div>
   );
 }
