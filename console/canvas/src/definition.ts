@@ -56,6 +56,7 @@ export interface Node {
   lead?: string | null;
   offset?: string | null;
   arms?: Arm[] | null;
+  winner?: { by?: string | null; after?: string | null; leads?: number | null } | null;
   journey?: string | null;
   cases?: Case[] | null;
   otherwise?: string | null;

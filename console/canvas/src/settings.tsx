@@ -179,7 +179,7 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
       {kind === "leadChanged" && <Listed name={t.leadFields} hint={t.leadFieldsHint} max={maxEntryFields} length={200} items={e.leadChanged ?? []} change={(leadChanged) => change({ ...e, leadChanged })} />}
       {kind === "segment" && <Pick name={t.segment} value={e.segment ?? ""} onChange={(segment) => change({ ...e, segment, on: "enter" })} items={options.segments} />}
       <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} />
-      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} language="cel" event={event} />
+      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} placeholder={t.entryKeyExample} hint={t.entryKeyHint} language="cel" event={event} />
     </div>
   );
 }
