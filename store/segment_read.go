@@ -275,11 +275,14 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 	if len(leads) == 0 || asked && r.seg.Exact() {
 		return leads, nil
 	}
-	q := db.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ?", r.sc.Org, r.sc.Stage)
+	q := db.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ? AND l.leads_id IN (?)", r.sc.Org, r.sc.Stage, bun.List(leads))
 	if !asked {
-		q = s.where(db, r, false)
+		// The limit has the leads found by their ids first: to a database without statistics, the
+		// scope seems as good.
+		among := db.NewSelect().TableExpr("leads").Where("leads_id IN (?)", bun.List(leads)).Order("leads_id").Limit(int64(len(leads)))
+		q = s.where(db, r, false).ModelTableExpr("(?) AS l", among)
 	}
-	q.Where("l.leads_id IN (?)", bun.List(leads)).OrderExpr("l.leads_id")
+	q.OrderExpr("l.leads_id")
 	if r.seg.Exact() {
 		err = q.Column("leads_id").Scan(ctx, &ids)
 		return ids, err
