@@ -44,7 +44,7 @@ func TestConverts(t *testing.T) {
 		Lead:  waypost.Lead{LeadFields: waypost.LeadFields{Gender: &gender}},
 		Event: map[string]any{"total": 12.34567, "name": "x", "huge": 1e9}, Params: map[string]any{"factor": 2.0},
 		Began: &waypost.Event{Name: "cart", Properties: map[string]any{"name": "x"}},
-		Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
+		Now:   time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
 	}
 	for _, test := range []struct {
 		when, value string
