@@ -51,6 +51,21 @@ type change struct {
 	patch string // or pause, resume
 }
 
+// paused pauses or resumes the journey, if that is the change.
+func (w *world) paused(ctx context.Context, journeyID string, c change) bool {
+	var err error
+	switch c.patch {
+	case "pause":
+		_, err = w.store.PauseJourney(ctx, scope, journeyID)
+	case "resume":
+		_, err = w.store.ResumeJourney(ctx, scope, journeyID, true)
+	default:
+		return false
+	}
+	must(w.t, err)
+	return true
+}
+
 // A wait for a date of the lead follows it.
 func TestFollow(t *testing.T) {
 	t.Parallel()
@@ -125,22 +140,15 @@ func TestFollow(t *testing.T) {
 				start := w.env.Now()
 				for i, c := range tt.changes {
 					w.at(c.at, func(ctx context.Context) {
-						var err error
-						switch c.patch {
-						case "pause":
-							_, err = w.store.PauseJourney(ctx, scope, v.JourneyID)
-						case "resume":
-							_, err = w.store.ResumeJourney(ctx, scope, v.JourneyID, true)
+						switch {
+						case w.paused(ctx, v.JourneyID, c):
+						case i%2 == 0 && n > 1:
+							w.importedPatch(leads, c.patch)
 						default:
-							if i%2 == 0 && n > 1 {
-								w.importedPatch(leads, c.patch)
-								return
-							}
 							for _, lead := range leads {
 								w.patched(lead, c.patch)
 							}
 						}
-						must(t, err)
 					})
 				}
 				w.run()
@@ -204,18 +212,12 @@ func TestWaitFor(t *testing.T) {
 				}
 				for _, c := range tt.changes {
 					w.at(c.at, func(ctx context.Context) {
-						var err error
-						switch c.patch {
-						case "pause":
-							_, err = w.store.PauseJourney(ctx, scope, v.JourneyID)
-						case "resume":
-							_, err = w.store.ResumeJourney(ctx, scope, v.JourneyID, true)
-						default:
-							for _, e := range enrolled {
-								w.patched(e.LeadsID, c.patch)
-							}
+						if w.paused(ctx, v.JourneyID, c) {
+							return
 						}
-						must(t, err)
+						for _, e := range enrolled {
+							w.patched(e.LeadsID, c.patch)
+						}
 					})
 				}
 				if tt.event > 0 {

@@ -317,6 +317,29 @@ func (s *pausedMeanwhile) EmitEvents(ctx context.Context, b waypost.EffectBatch)
 	return s.Store.EmitEvents(ctx, b)
 }
 
+// stopMeanwhile registers a database in which the first enrollment is paused at the last moment, and
+// the second one canceled; what concerns the others goes on.
+func (w *world) stopMeanwhile(enrolled []waypost.Enrollment) {
+	ctx := context.Background()
+	w.registerWith(&pausedMeanwhile{Store: w.store, pause: func() {
+		_, err := w.store.PauseEnrollment(ctx, scope, enrolled[0].ID)
+		must(w.t, err)
+		_, err = w.store.CancelEnrollment(ctx, scope, enrolled[1].ID)
+		must(w.t, err)
+	}})
+}
+
+// wantStopped wants that all completed but the one that stopMeanwhile has canceled.
+func (w *world) wantStopped(enrolled []waypost.Enrollment) {
+	w.t.Helper()
+	for i, e := range enrolled {
+		status, timeline := w.timeline(e)
+		if canceled := status == waypost.EnrollmentCanceled; canceled != (i == 1) || !canceled && status != waypost.EnrollmentCompleted {
+			w.t.Errorf("%d is %s by way of %q", i, status, timeline)
+		}
+	}
+}
+
 // Who is paused at the last moment changes and emits nothing before the resume, and who is
 // canceled then never does.
 func TestEffectsPausedMeanwhile(t *testing.T) {
@@ -328,12 +351,7 @@ func TestEffectsPausedMeanwhile(t *testing.T) {
 			ctx := context.Background()
 			enrolled := w.enroll(w.publish(`{"name":"First","start":"do","nodes":[{"id":"do",`+node+`}]}`), 3)
 			w.newEnvironment()
-			w.registerWith(&pausedMeanwhile{Store: w.store, pause: func() {
-				_, err := w.store.PauseEnrollment(ctx, scope, enrolled[0].ID)
-				must(t, err)
-				_, err = w.store.CancelEnrollment(ctx, scope, enrolled[1].ID)
-				must(t, err)
-			}})
+			w.stopMeanwhile(enrolled)
 			done := func() (done []bool) {
 				for _, e := range enrolled {
 					lead, err := w.store.Lead(ctx, scope, e.LeadsID)
@@ -355,11 +373,7 @@ func TestEffectsPausedMeanwhile(t *testing.T) {
 			if got := done(); !slices.Equal(got, []bool{true, false, true}) {
 				t.Errorf("in the end: %v", got)
 			}
-			for i, want := range []waypost.EnrollmentStatus{waypost.EnrollmentCompleted, waypost.EnrollmentCanceled, waypost.EnrollmentCompleted} {
-				if status, timeline := w.timeline(enrolled[i]); status != want {
-					t.Errorf("%d is %s by way of %q", i, status, timeline)
-				}
-			}
+			w.wantStopped(enrolled)
 		})
 	}
 }
@@ -375,12 +389,7 @@ func TestEnrollPausedMeanwhile(t *testing.T) {
 	enrolled := w.enroll(v, 3)
 	begun := w.env.Now()
 	w.newEnvironment()
-	w.registerWith(&pausedMeanwhile{Store: w.store, pause: func() {
-		_, err := w.store.PauseEnrollment(ctx, scope, enrolled[0].ID)
-		must(t, err)
-		_, err = w.store.CancelEnrollment(ctx, scope, enrolled[1].ID)
-		must(t, err)
-	}})
+	w.stopMeanwhile(enrolled)
 	w.at(5*time.Hour, func(ctx context.Context) {
 		_, err := w.store.ResumeEnrollment(ctx, scope, enrolled[0].ID, true)
 		must(t, err)
@@ -397,11 +406,7 @@ func TestEnrollPausedMeanwhile(t *testing.T) {
 	if want := map[int64]time.Duration{enrolled[0].LeadsID: 5 * time.Hour, enrolled[2].LeadsID: 0}; !maps.Equal(at, want) {
 		t.Errorf("enrolled after %v, want %v", at, want)
 	}
-	for i, want := range []waypost.EnrollmentStatus{waypost.EnrollmentCompleted, waypost.EnrollmentCanceled, waypost.EnrollmentCompleted} {
-		if status, timeline := w.timeline(enrolled[i]); status != want {
-			t.Errorf("%d is %s by way of %q", i, status, timeline)
-		}
-	}
+	w.wantStopped(enrolled)
 }
 
 // A journey that enrolls its leads in itself comes to an end, unless it waits.
