@@ -295,7 +295,12 @@ type dryRunStep struct {
 	Result    string    `json:"result"`
 	Reason    string    `json:"reason"`
 	Next      string    `json:"next"`
+	// Values are what the step sets of the lead, or the properties of the event that it emits.
+	Values json.RawMessage `json:"values"`
 }
+
+// Text is the values as people read them, "" if there are none.
+func (s dryRunStep) Text() string { return indented(s.Values) }
 
 // left is when the step was left, or when the run stopped.
 func (s dryRunStep) left(run dryRun) time.Time {

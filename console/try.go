@@ -143,6 +143,7 @@ type trailItem struct {
 	Late            bool   // the event comes when nobody is there any more
 	NodeID, Type    string
 	What, Why, Raw  string // as in a timeline
+	Values          string // that it sets or emits
 	Stays           string // how long it waits there, in words
 	Message, Failed bool
 }
@@ -428,7 +429,7 @@ func (v *visit) trailOf(run dryRun, rows []eventRow) (trail []trailItem) {
 		for len(events) > 0 && events[0].At.Before(s.EnteredAt) {
 			trail, events = append(trail, events[0]), events[1:]
 		}
-		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Message: s.Type == "touchpoint", Failed: s.Result == "failed"}
+		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Message: s.Type == "touchpoint", Failed: s.Result == "failed", Values: s.Text()}
 		item.What, item.Why, item.Raw = v.became(s)
 		if stays := s.left(run).Sub(s.EnteredAt); stays >= time.Second {
 			item.Stays = v.span(stays)

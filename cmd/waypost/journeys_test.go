@@ -190,6 +190,18 @@ func TestJourneysForecast(t *testing.T) {
 	runCLI(t, p.environ(), "", "journeys", "forecast", "jrn_3").want(t, 2, nil, []string{"a forecast needs one of"})
 }
 
+func TestJourneysDryRunValues(t *testing.T) {
+	t.Parallel()
+	const body = `{"journeyId":"jrn_1","status":"completed","path":[{"nodeId":"set","type":"updateLead","leftAt":"2026-01-31T12:00:00.000Z","values":{"gender":2}},` +
+		`{"nodeId":"end","type":"exit","leftAt":"2026-01-31T12:00:00.000Z","values":null}],"timeline":[],"messages":[]}`
+	p := newPeer(t, map[string]func(request) reply{"POST /v1/journeys/jrn_1/dryrun": always(200, body)})
+	r := runCLI(t, p.environ(), "", "journeys", "dryrun", "jrn_1", "--lead", "1")
+	r.want(t, 0, []string{"VALUES AT", "2026-01-31T12:00:00.000Z  set   updateLead  {\"gender\":2}\n", "no messages"}, nil)
+	if strings.Contains(r.stdout, "exit") {
+		t.Errorf("it prints what has no values:\n%s", r.stdout)
+	}
+}
+
 // Everything that is wrong with a file is told as publishing tells it, and nothing is
 // stored.
 func TestJourneysValidate(t *testing.T) {
