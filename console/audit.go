@@ -38,7 +38,7 @@ func (e auditEntry) Path() string {
 	for prefix, path := range map[string]string{
 		waypost.PrefixJourney: "/journeys/", waypost.PrefixLaunch: "/launches/", waypost.PrefixWebhook: "/webhooks/",
 		waypost.PrefixEnrollment: "/enrollments/", waypost.PrefixMessage: "/deliveries/",
-		waypost.PrefixSubscription: "/subscriptions/",
+		waypost.PrefixSubscription: "/subscriptions/", waypost.PrefixSegment: "/segments/",
 	} {
 		if strings.HasPrefix(e.Target, prefix) && !strings.HasSuffix(e.Action, ".delete") {
 			return path + e.Target
