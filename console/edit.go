@@ -120,8 +120,8 @@ func (v *visit) keepJSON() error {
 	if draft["name"], err = json.Marshal(v.t("edit.copyName", "name", waypost.Clip(name, 120), "person", waypost.Clip(v.user.Name, 60))); err != nil {
 		return err
 	}
-	var made journey
-	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", draft, &made); err != nil {
+	made, err := v.gateway.createJourney(v.r.Context(), draft)
+	if err != nil {
 		return err
 	}
 	body, err := json.Marshal(map[string]string{"name": made.Name, "path": "/journeys/" + made.ID + "/edit"})

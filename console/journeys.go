@@ -144,8 +144,8 @@ func (v *visit) createJourney() error {
 	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
-	var made journey
-	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", json.RawMessage(draft), &made); err != nil {
+	made, err := v.gateway.createJourney(v.r.Context(), json.RawMessage(draft))
+	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
 	v.flash("ok", v.t("journeys.new.made"))
@@ -427,12 +427,8 @@ func (v *visit) enrollments() error {
 	if err != nil {
 		return err
 	}
-	var nodes []option
-	for _, n := range h.Definition.Nodes {
-		nodes = append(nodes, option{n.ID, h.Title(n.ID)})
-	}
 	filters := newFilterBar(v.r,
-		filter{Name: "nodeId", Label: v.t("enrollment.stands"), Type: "select", Options: nodes},
+		filter{Name: "nodeId", Label: v.t("enrollment.stands"), Type: "select", Options: h.Definition.options()},
 		filter{Name: "status", Label: v.t("deliveries.status"), Type: "several", Options: options(v, "enrollment.status.", enrollmentStatuses)},
 		filter{Name: "leadsId", Label: v.t("deliveries.leadsId"), Type: "number"},
 		filter{Name: "sort", Label: v.t("leads.order"), Type: "select", Always: true, Options: options(v, "enrollment.sort.", []string{"-createdAt", "createdAt"})},
@@ -528,15 +524,13 @@ func (v *visit) statisticsJSON() error {
 func (v *visit) optionsJSON() error {
 	ctx := v.r.Context()
 	var webhooks, journeys names
-	fields := []string{}
-	var events []string
+	var fields, events []string
 	var properties map[string][]string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err
-	}, func() error {
-		names, err := v.gateway.leadFieldNames(ctx)
-		fields = append(fields, names...)
+	}, func() (err error) {
+		fields, err = v.gateway.leadFieldNames(ctx)
 		return err
 	}, func() (err error) {
 		events, err = v.gateway.eventNames(ctx)
@@ -587,7 +581,7 @@ func (v *visit) statistics() error {
 		versions = append(versions, option{strconv.Itoa(n), v.t("journeys.versionN", "n", n)})
 	}
 	filters := newFilterBar(v.r,
-		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: []option{{"hour", v.t("statistics.hour")}, {"day", v.t("statistics.day")}}},
+		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: options(v, "statistics.", []string{"hour", "day"})},
 		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
 	)
 	data := statisticsPage{Head: h, Filters: filters, Counts: h.Counts}

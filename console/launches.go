@@ -105,7 +105,7 @@ func (v *visit) launch() error {
 		}
 		data.Occurrences = found.Items
 	}
-	if left := l.Total - l.Decided(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
+	if left := l.Left(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
 		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
 	}
 	if !l.StartedAt.IsZero() && j.ID != "" {
@@ -208,13 +208,17 @@ var presets = map[string]string{"daily": "0 9 * * *", "weekdays": "0 9 * * 1-5",
 // loadLaunchForm reads the journey, what the form offers, and what was sent of it.
 func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	ctx := v.r.Context()
-	if data.Head, err = v.loadHead(ctx); err != nil {
-		return data, err
-	}
-	if data.Fields, err = v.gateway.leadFieldNames(ctx); err != nil {
-		return data, err
-	}
-	segments, err := v.gateway.segmentNames(ctx)
+	var segments names
+	err = together(func() (err error) {
+		data.Head, err = v.loadHead(ctx)
+		return err
+	}, func() (err error) {
+		data.Fields, err = v.gateway.leadFieldNames(ctx)
+		return err
+	}, func() (err error) {
+		segments, err = v.gateway.segmentNames(ctx)
+		return err
+	})
 	if err != nil {
 		return data, err
 	}
@@ -421,7 +425,7 @@ func (v *visit) planOf(data *newLaunchPage) plan {
 	p := plan{Audience: v.audienceOf(values, faults)}
 	switch values["when"] {
 	case "at":
-		at, err := time.ParseInLocation("2006-01-02T15:04", values["at"], v.chosen.Zone)
+		at, err := time.ParseInLocation(localMinute, values["at"], v.chosen.Zone)
 		if err != nil {
 			faults["at"] = v.t("form.dateTime")
 		}

@@ -297,9 +297,7 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	if v.r.Method != http.MethodPost {
 		fields = url.Values{"name": {v.t("try.sample")}}
 	}
-	if data.Invented, err = v.newLeadForm(fields, pairsOf("customFields", fields), nil); err != nil {
-		return data, err
-	}
+	data.Invented = v.leadInputs(fields, pairsOf("customFields", fields), nil)
 	for i, f := range data.Invented.Fields { // the first six are asked for most
 		if i >= 6 {
 			data.Further = append(data.Further, f)
