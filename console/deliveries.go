@@ -47,24 +47,29 @@ const mostGroups = 8
 
 func (v *visit) deliveries() error {
 	ctx := v.r.Context()
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
-	if err != nil {
+	filters := v.deliveryFilters(nil, nil) // the names come beside what is asked for by them
+	var p deliveriesPage
+	calls := []func() error{func() (err error) {
+		p.Journeys, p.Webhooks, err = v.gateway.bothNames(ctx)
 		return err
-	}
-	filters := v.deliveryFilters(journeys, webhooks)
-	found, err := v.gateway.listDeliveries(ctx, filters.query(v.r))
-	if err != nil {
+	}, func() error {
+		found, err := v.gateway.listDeliveries(ctx, filters.query(v.r))
+		p.Items, p.More = found.Items, filters.more(found.NextCursor)
 		return err
-	}
-	p := deliveriesPage{Filters: filters, Items: found.Items, Journeys: journeys, Webhooks: webhooks, More: filters.more(found.NextCursor)}
+	}}
 	if v.r.URL.Query().Get("cursor") == "" {
-		if p.Groups, p.Again, err = v.failures(filters); err != nil {
+		calls = append(calls, func() (err error) {
+			p.Groups, p.Again, err = v.failures(filters)
 			return err
-		}
-		if p.Redeliveries, err = v.redeliveries(); err != nil {
+		}, func() (err error) {
+			p.Redeliveries, err = v.redeliveries()
 			return err
-		}
+		})
 	}
+	if err := together(calls...); err != nil {
+		return err
+	}
+	p.Filters = v.deliveryFilters(p.Journeys, p.Webhooks)
 	p.Exports = filters.exports("/deliveries/export")
 	return v.render(page{Name: "deliveries", Title: v.t("deliveries.title"), Place: "deliveries", Live: 5, Data: p})
 }
@@ -262,18 +267,23 @@ func (v *visit) delivery() error {
 		return err
 	}
 	p := deliveryPage{deliveryDetail: d, Body: indented(d.Request.Body)}
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
+	err = together(func() error {
+		journeys, webhooks, err := v.gateway.bothNames(ctx)
+		p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
+		return err
+	}, func() error {
+		if d.SubscriptionID == "" {
+			return nil
+		}
+		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
+		p.Subscription = cmp.Or(s.Name, d.SubscriptionID)
+		return unlessGone(err)
+	})
 	if err != nil {
 		return err
 	}
-	p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
 	title := v.t("delivery.title", "journey", p.Journey, "node", d.NodeID)
-	if d.SubscriptionID != "" {
-		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
-		if err := unlessGone(err); err != nil {
-			return err
-		}
-		p.Subscription = cmp.Or(s.Name, d.SubscriptionID)
+	if p.Subscription != "" {
 		title = v.t("delivery.told", "subscription", p.Subscription)
 	}
 	for _, a := range d.AttemptLog {

@@ -173,19 +173,22 @@ type textPage struct {
 }
 
 func (v *visit) editText() error {
-	h, err := v.loadDraft("text")
+	var data textPage
+	err := together(func() (err error) {
+		data.Head, err = v.loadDraft("text")
+		return err
+	}, func() (err error) {
+		data.Problems, err = v.problems(v.r.PathValue("id"))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	text, err := toYAML(h.Journey.Draft)
-	if err != nil {
+	data.ETag = data.Head.ETag
+	if data.Text, err = toYAML(data.Head.Journey.Draft); err != nil {
 		return err
 	}
-	found, err := v.problems(h.Journey.ID)
-	if err != nil {
-		return err
-	}
-	return v.textForm(http.StatusOK, textPage{Head: h, Text: text, ETag: h.ETag, Problems: found})
+	return v.textForm(http.StatusOK, data)
 }
 
 func (v *visit) textForm(status int, data textPage) error {
