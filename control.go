@@ -12,7 +12,7 @@ type ControlKind string
 const (
 	ControlPause  ControlKind = "pause"
 	ControlCancel ControlKind = "cancel"
-	// ControlExit is decided by an event that the journey exits on.
+	// ControlExit is decided by an event, or a segment that the lead enters, that the journey exits on.
 	ControlExit ControlKind = "exit"
 )
 
@@ -26,8 +26,9 @@ type Control struct {
 	// Shift says that waits go on where the pause found them; otherwise those whose
 	// time has come meanwhile are over (resume's elapsedDelays, docs/contract.md,
 	// "Pauses and cancels").
-	Shift bool
-	Event string // of an exit: the event's name
+	Shift   bool
+	Event   string // of an exit by an event: its name
+	Segment string // of an exit by a segment: its id
 }
 
 // Open tells whether it is a pause that lasts.
@@ -46,12 +47,15 @@ func (c Controls) Canceled() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Exited tells whether the enrollment was ended by an event, by which, and when. One
-// that was canceled before is not.
-func (c Controls) Exited() (event string, at time.Time, ok bool) {
+// Exited tells whether the enrollment was ended by an event or a segment, by which, as a
+// timeline gives the reason, and when. One that was canceled before is not.
+func (c Controls) Exited() (reason string, at time.Time, ok bool) {
 	for _, one := range c {
-		if one.Kind == ControlExit {
-			return one.Event, one.From, true
+		switch {
+		case one.Kind == ControlExit && one.Segment != "":
+			return "segment " + one.Segment, one.From, true
+		case one.Kind == ControlExit:
+			return "event " + one.Event, one.From, true
 		}
 	}
 	return "", time.Time{}, false

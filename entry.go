@@ -19,6 +19,7 @@ const (
 	EntryEvent       EntryKind = "event"
 	EntryLeadCreated EntryKind = "leadCreated"
 	EntryLeadChanged EntryKind = "leadChanged"
+	EntrySegment     EntryKind = "segment"
 )
 
 // Entry says why an enrollment began.
@@ -26,6 +27,7 @@ type Entry struct {
 	Kind    EntryKind `json:"kind"`
 	Event   string    `json:"event,omitempty"`   // the name of the event that began it
 	EventID string    `json:"eventId,omitempty"` //
+	Segment string    `json:"segment,omitempty"` // the id of the segment that the lead has entered
 }
 
 // Reason is the reason of the first entry of a timeline: what the enrollment began by, if by
@@ -37,6 +39,8 @@ func (e Entry) Reason(node string) string {
 		why = "event " + e.Event
 	case EntryLeadCreated, EntryLeadChanged:
 		why = string(e.Kind)
+	case EntrySegment:
+		why = "segment " + e.Segment
 	}
 	if why != "" && node != "" {
 		why += "; "
@@ -47,19 +51,21 @@ func (e Entry) Reason(node string) string {
 // EntryRule is a part of a definition's entry: what begins the journey by itself. Its
 // condition is for whoever evaluates it.
 type EntryRule struct {
-	Kind  EntryKind // EntryEvent, EntryLeadCreated or EntryLeadChanged
-	Event string    // the event's name
+	Kind    EntryKind // EntryEvent, EntryLeadCreated, EntryLeadChanged or EntrySegment
+	Event   string    // the event's name
+	Segment string    // the segment's id
 }
 
-// MaxEntryRules is how many journeys of a stage one event, or the leads, can begin: each
-// costs the transaction that stores the event or the lead.
+// MaxEntryRules is how many journeys of a stage one event, one segment, or the leads, can begin:
+// each costs the transaction that stores the event or the lead, or sees who enters the segment.
 const MaxEntryRules = 50
 
 // Occasion is what may begin journeys by itself.
 type Occasion struct {
-	Kind    EntryKind // EntryEvent, EntryLeadCreated or EntryLeadChanged
+	Kind    EntryKind // EntryEvent, EntryLeadCreated, EntryLeadChanged or EntrySegment
 	Lead    Lead      // as it is stored
 	Event   *Event    // of EntryEvent
+	Segment string    // of EntrySegment: its id
 	Changed []string  // of EntryLeadChanged: fields, custom ones as customFields.NAME
 	At      time.Time
 }

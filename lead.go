@@ -45,7 +45,7 @@ type Lead struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	// Began is how many journeys the call that returns the lead has begun by creating or
-	// changing it.
+	// changing it, and one more if the lead may have entered a segment by it.
 	Began int `json:"-"`
 }
 

@@ -29,13 +29,21 @@ const (
 func (s *Segment) Validate() error {
 	var p Problems
 	checkRequired(&p, "name", s.Name, MaxSegmentName)
-	switch {
-	case strings.TrimSpace(s.When) == "":
-		p.Add(DetailNullValue, "when", "is missing or blank")
-	case utf8.RuneCountInString(s.When) > MaxSegmentWhen:
-		p.Add(DetailTooLong, "when", "must be at most %d characters", MaxSegmentWhen)
-	}
+	CheckSegmentWhen(&p, s.When)
 	return p.Err("segment")
+}
+
+// CheckSegmentWhen reports a condition that is blank or too long, and whether it is neither.
+func CheckSegmentWhen(p *Problems, when string) (ok bool) {
+	switch {
+	case strings.TrimSpace(when) == "":
+		p.Add(DetailNullValue, "when", "is missing or blank")
+	case utf8.RuneCountInString(when) > MaxSegmentWhen:
+		p.Add(DetailTooLong, "when", "must be at most %d characters", MaxSegmentWhen)
+	default:
+		return true
+	}
+	return false
 }
 
 // SegmentCount is how many leads were in a segment.

@@ -36,6 +36,9 @@ type delivery struct {
 	TemporalURL    string                 `json:"temporalUrl"`
 }
 
+// in is the version of the journey that a touchpoint is of.
+func (d delivery) in() inVersion { return inVersion{d.JourneyID, d.JourneyVersion} }
+
 // At is when something last happened to it, as far as the delivery tells.
 func (d delivery) At() time.Time {
 	if d.LastAttemptAt.IsZero() {

@@ -262,7 +262,7 @@ func (l launch) Group() string { return groupShare(l.ControlGroup) }
 
 // groupShare writes the share of a control group as a percentage.
 func groupShare(of1 float64) string {
-	return strconv.FormatFloat(math.Round(of1*1e6)/1e4, 'f', -1, 64) + " %"
+	return strconv.FormatFloat(math.Round(of1*1e6)/1e4, 'f', -1, 64) + "%"
 }
 
 // audienceCount is how many leads an audience has, and some of them.

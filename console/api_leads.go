@@ -66,6 +66,20 @@ func (g gateway) deleteLead(ctx context.Context, id int64) error {
 	return g.do(ctx, waypost.GrantLeadsUpdate, http.MethodDelete, leadPath(id), nil, nil)
 }
 
+// customField is a custom field that leads have: its type is string, number, boolean or mixed.
+type customField struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+const fieldsPath = "/v1/leads/fields"
+
+// customFields are the custom fields that leads have, the most frequent first.
+func (g gateway) customFields(ctx context.Context) ([]customField, error) {
+	answer, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, fieldsPath, nil)
+	return answer.Items, err
+}
+
 // namesIn reads the names of a list of what has no ids.
 func (g gateway) namesIn(ctx context.Context, grant waypost.Grant, path string) ([]string, error) {
 	answer, err := get[list[named]](ctx, g, grant, path, nil)
@@ -76,9 +90,9 @@ func (g gateway) namesIn(ctx context.Context, grant waypost.Grant, path string) 
 	return names, err
 }
 
-// leadFieldNames are the names of the custom fields that leads have, the most frequent first.
+// leadFieldNames are the names of the custom fields.
 func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
-	return g.namesIn(ctx, waypost.GrantLeadsExport, "/v1/leads/fields")
+	return g.namesIn(ctx, waypost.GrantLeadsExport, fieldsPath)
 }
 
 // eventNames are the names of the events that have come in, in the gateway's order.

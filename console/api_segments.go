@@ -47,6 +47,11 @@ func (g gateway) countSegment(ctx context.Context, id string) (segmentCount, err
 	return get[segmentCount](ctx, g, waypost.GrantSegmentsRead, segmentPath(id)+"/count", nil)
 }
 
+// countWhen counts the leads that meet a condition that no segment has to have.
+func (g gateway) countWhen(ctx context.Context, when string) (c segmentCount, err error) {
+	return c, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/leads/count", map[string]any{"when": when}, &c)
+}
+
 func (g gateway) listMembers(ctx context.Context, id string, query url.Values) (list[waypost.Lead], error) {
 	return get[list[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, segmentPath(id)+"/members", query)
 }

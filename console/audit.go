@@ -53,9 +53,20 @@ func (g gateway) listAudit(ctx context.Context, query url.Values) (list[auditEnt
 
 // auditPage is the data of the audit log.
 type auditPage struct {
-	Filters filterBar
-	Items   []auditEntry
-	More    string
+	Filters            filterBar
+	Items              []auditEntry
+	More               string
+	Journeys, Webhooks names
+}
+
+// Name is what people call the target of an entry, "" if that has no name, or is gone.
+func (p auditPage) Name(target string) string {
+	for _, ns := range []names{p.Journeys, p.Webhooks} {
+		if name := ns.Of(target); name != target {
+			return name
+		}
+	}
+	return ""
 }
 
 func (v *visit) audit() error {
@@ -65,9 +76,17 @@ func (v *visit) audit() error {
 		filter{Name: "from", Label: v.t("audit.from"), Type: "datetime-local", Zone: v.chosen.Zone},
 		filter{Name: "to", Label: v.t("audit.to"), Type: "datetime-local", Zone: v.chosen.Zone},
 	)
-	found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
+	p := auditPage{Filters: filters}
+	err := together(func() error {
+		found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
+		p.Items, p.More = found.Items, filters.more(found.NextCursor)
+		return err
+	}, func() (err error) {
+		p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: auditPage{filters, found.Items, filters.more(found.NextCursor)}})
+	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: p})
 }

@@ -18,6 +18,7 @@ type deliveriesPage struct {
 	Filters            filterBar
 	Items              []delivery
 	Journeys, Webhooks names
+	Steps              stepNames
 	More               string
 	Groups             []failureGroup
 	Again              again // of all that match
@@ -55,6 +56,14 @@ func (v *visit) deliveries() error {
 	}, func() error {
 		found, err := v.gateway.listDeliveries(ctx, filters.query(v.r))
 		p.Items, p.More = found.Items, filters.more(found.NextCursor)
+		if err != nil {
+			return err
+		}
+		var versions []inVersion
+		for _, d := range found.Items {
+			versions = append(versions, d.in())
+		}
+		p.Steps, err = v.stepNames(versions)
 		return err
 	}}
 	if v.r.URL.Query().Get("cursor") == "" {
@@ -236,10 +245,10 @@ func (v *visit) exportDeliveries() error {
 // deliveryPage is the data of the page of one delivery.
 type deliveryPage struct {
 	deliveryDetail
-	Journey, Subscription, Webhook string // their names
-	Rounds                         []round
-	Headers                        []header
-	Body                           string // indented
+	Journey, Subscription, Webhook, Step string // their names
+	Rounds                               []round
+	Headers                              []header
+	Body                                 string // indented
 }
 
 // round is the journey's series of attempts, or that of a redelivery.
@@ -272,6 +281,10 @@ func (v *visit) delivery() error {
 		p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
 		return err
 	}, func() error {
+		steps, err := v.stepNames([]inVersion{d.in()})
+		p.Step = steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID)
+		return err
+	}, func() error {
 		if d.SubscriptionID == "" {
 			return nil
 		}
@@ -282,7 +295,7 @@ func (v *visit) delivery() error {
 	if err != nil {
 		return err
 	}
-	title := v.t("delivery.title", "journey", p.Journey, "node", d.NodeID)
+	title := v.t("delivery.title", "journey", p.Journey, "node", p.Step)
 	if p.Subscription != "" {
 		title = v.t("delivery.told", "subscription", p.Subscription)
 	}

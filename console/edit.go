@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 
 	"waypost"
@@ -242,11 +243,34 @@ func (v *visit) conflict(data textPage) error {
 // publishPage shows what publishing the draft would change, and what keeps it from that.
 type publishPage struct {
 	Head     journeyHead
-	Problems []waypost.Detail
+	Problems []stepProblem
 	Diff     *difference // nil for the first version
 	Next     int         // the number of the version that it becomes
 	Seen     string      // the draft that is shown, as its ETag
 	Affected []standingIn
+}
+
+// stepProblem is a problem with the step that it is of, "" where it is of the journey.
+type stepProblem struct {
+	waypost.Detail
+	Step, Path string
+}
+
+var nodeTarget = regexp.MustCompile(`^nodes\[(\d{1,4})\]\.?`)
+
+// stepProblems finds the steps of problems, which the canvas opens.
+func (d definition) stepProblems(at string, found []waypost.Detail) (out []stepProblem) {
+	for _, f := range found {
+		p := stepProblem{Detail: f, Path: at + "/edit"}
+		if m := nodeTarget.FindStringSubmatch(f.Target); m != nil {
+			if i, _ := strconv.Atoi(m[1]); i < len(d.Nodes) {
+				id := d.Nodes[i].ID
+				p.Step, p.Path, p.Target = d.title(id), p.Path+"?node="+url.QueryEscape(id), f.Target[len(m[0]):]
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 func (v *visit) reviewPublish() error {
@@ -254,9 +278,14 @@ func (v *visit) reviewPublish() error {
 	if err != nil {
 		return err
 	}
+	draft, err := define(h.Journey.Draft)
+	if err != nil {
+		return err
+	}
 	data := publishPage{Head: h, Next: h.Journey.PublishedVersion + 1, Seen: etagOf(h.Journey.Draft)}
-	err = together(func() (err error) {
-		data.Problems, err = v.problems(h.Journey.ID)
+	err = together(func() error {
+		found, err := v.problems(h.Journey.ID)
+		data.Problems = draft.stepProblems(h.At, found)
 		return err
 	}, func() error {
 		if h.Journey.PublishedVersion == 0 {
@@ -293,7 +322,18 @@ func (v *visit) publish() error {
 	if err != nil {
 		return err
 	}
-	v.flash("ok", v.t("edit.published", "n", made.Version))
+	d, err := define(made.Definition)
+	if err != nil {
+		return err
+	}
+	switch {
+	case made.Version > 1:
+		v.flash("ok", v.t("edit.published", "n", made.Version))
+	case len(d.Entry) > 0:
+		v.flash("ok", v.t("edit.publishedEntry", "n", made.Version))
+	default:
+		v.flash("ok", v.t("edit.publishedFirst", "n", made.Version))
+	}
 	if v.r.PostFormValue("then") == "migrate" {
 		return v.redirect("/journeys/"+id+"/migrate", nil)
 	}

@@ -20,7 +20,8 @@ type enrollmentPage struct {
 	Steps      []timelineStep
 	Deliveries []delivery
 	Webhooks   names
-	More       bool // it has more deliveries
+	Segments   names // nil if neither its begin nor its end names one
+	More       bool  // it has more deliveries
 	ParamsText string
 	May        bool // be paused, resumed or canceled
 
@@ -62,7 +63,12 @@ func (v *visit) enrollment() error {
 		p.Lead, err = v.leadName(e.LeadsID)
 		return err
 	}, func() (err error) {
-		p.Steps, p.definition, err = v.steps(e)
+		if e.Entry.Segment != "" || slices.ContainsFunc(e.Timeline, func(t waypost.TimelineEntry) bool { return reasonSegment.MatchString(t.Reason) }) {
+			if p.Segments, err = v.gateway.segmentNames(ctx); err != nil {
+				return err
+			}
+		}
+		p.Steps, p.definition, err = v.steps(e, p.Segments)
 		return err
 	})
 	if err != nil {
@@ -88,7 +94,7 @@ func paramsText(params json.RawMessage) string {
 
 // steps tells a timeline in words, with the labels that the nodes have in their versions. now is
 // the version that the enrollment is on.
-func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition, err error) {
+func (v *visit) steps(e enrollmentDetail, segments names) (steps []timelineStep, now definition, err error) {
 	definitions := map[int]definition{}
 	load := func(version int) (d definition, err error) {
 		d, known := definitions[version]
@@ -116,14 +122,32 @@ func (v *visit) steps(e enrollmentDetail) (steps []timelineStep, now definition,
 		if err != nil {
 			return nil, now, err
 		}
-		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + t.What), Tone: stepTones[t.What]}
-		s.Why, s.Raw = v.why(t)
+		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + happened(t.What, d.node(t.NodeID).Type)), Tone: stepTones[t.What]}
+		s.Why, s.Raw = v.why(t, segments)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version
 		}
 		steps = append(steps, s)
 	}
 	return steps, now, nil
+}
+
+// happened is what texts call that which became of a node of a type: only messages are
+// delivered, and not all that is waited for is an event.
+func happened(what, kind string) string {
+	switch {
+	case what == waypost.WhatFailed && kind == "updateLead":
+		return "notUpdated"
+	case what == waypost.WhatFailed && kind == "emit":
+		return "notEmitted"
+	case what == waypost.WhatFailed && kind != "touchpoint":
+		return "stopped"
+	case what == waypost.WhatMatched && kind == "waitFor":
+		return "holds"
+	case what == waypost.WhatTimedOut && kind == "waitFor":
+		return "notInTime"
+	}
+	return what
 }
 
 var stepTones = map[string]string{
@@ -133,17 +157,23 @@ var stepTones = map[string]string{
 
 // Reasons as journeys write them (docs/journeys.md, "How the timeline tells why").
 var (
-	reasonUntil  = regexp.MustCompile(`^(?:(.*); |event (.*) )?until (\S+Z)$`)
-	reasonArm    = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
-	reasonCase   = regexp.MustCompile(`^case (\d+): `)
-	reasonEvent  = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
-	reasonWinner = regexp.MustCompile(`^arm (\d+): the winner$`)
-	reasonStatus = regexp.MustCompile(`^httpStatus (\d+)$`)
+	reasonUntil   = regexp.MustCompile(`^(?:(.*); )?(?:event (.*) )?until (\S+Z)$`)
+	reasonArm     = regexp.MustCompile(`^arm (\d+): weight (\S+) of (\S+)$`)
+	reasonSegment = regexp.MustCompile(`^segment (\S+?)(?:; (.*))?$`)
+	reasonCase    = regexp.MustCompile(`^case (\d+): `)
+	reasonEvent   = regexp.MustCompile(`^event ([^:]*)(?:: (.*))?$`)
+	reasonWinner  = regexp.MustCompile(`^arm (\d+): the winner$`)
+	reasonStatus  = regexp.MustCompile(`^httpStatus (\d+)$`)
+	reasonMoved   = regexp.MustCompile(`^moved from version (\d+)$`)
+	reasonEnroll  = regexp.MustCompile(`^(enrolled|not enrolled|held out by the control group): (.*)$`)
 )
+
+// enrollWords are the texts of what became of a node that enrolls.
+var enrollWords = map[string]string{"enrolled": "enrolled", "not enrolled": "notEnrolled", "held out by the control group": "heldOut"}
 
 // why is the reason of an entry in words, and what of it is shown as the engine wrote it:
 // conditions of the journey's author and what came of them.
-func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
+func (v *visit) why(t waypost.TimelineEntry, segments names) (words, raw string) {
 	r := t.Reason
 	switch {
 	case r == "":
@@ -152,6 +182,8 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		return v.t("deferred." + r), ""
 	case r == string(waypost.EntryLeadCreated), r == string(waypost.EntryLeadChanged):
 		return v.t("enrollment.by." + r), ""
+	case r == waypost.ReasonControlGroup:
+		return v.t("enrollment.why.heldOut"), ""
 	case t.What == waypost.WhatPaused, t.What == waypost.WhatResumed, t.What == waypost.WhatExited && r == "canceled":
 		return v.t("enrollment.why." + r), ""
 	}
@@ -160,11 +192,21 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 		if err != nil {
 			return "", r
 		}
+		words, raw = v.why(waypost.TimelineEntry{What: t.What, Reason: m[1]}, segments) // what it began or goes on by
+		if words != "" {
+			words += " · "
+		}
 		until := at.In(v.chosen.Zone).Format(timeLayouts[v.chosen.Language])
 		if m[2] != "" {
-			return v.t("enrollment.why.eventUntil", "event", m[2], "time", until), ""
+			return words + v.t("enrollment.why.eventUntil", "event", m[2], "time", until), raw
 		}
-		return v.t("enrollment.why.until", "time", until), m[1]
+		return words + v.t("enrollment.why.until", "time", until), raw
+	}
+	if m := reasonMoved.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.moved", "n", m[1]), ""
+	}
+	if m := reasonEnroll.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why." + enrollWords[m[1]]), m[2]
 	}
 	if m := reasonArm.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.arm", "arm", m[1], "weight", m[2], "all", m[3]), ""
@@ -178,13 +220,16 @@ func (v *visit) why(t waypost.TimelineEntry) (words, raw string) {
 	if m := reasonEvent.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.event", "event", m[1]), m[2]
 	}
+	if m := reasonSegment.FindStringSubmatch(r); m != nil {
+		return v.t("enrollment.why.segment", "segment", segments.Of(m[1])), m[2]
+	}
 	if m := reasonCase.FindStringSubmatch(r); m != nil {
 		return v.t("enrollment.why.case", "case", m[1]), r[len(m[0]):]
 	}
 	if rest, otherwise := strings.CutPrefix(r, "otherwise"); otherwise {
 		return v.t("enrollment.why.otherwise"), strings.TrimPrefix(rest, "; ")
 	}
-	if t.What == waypost.WhatFailed {
+	if t.What == waypost.WhatFailed && slices.Contains(waypost.ErrorClasses, r) {
 		return v.t("errorClass." + r), ""
 	}
 	return "", r

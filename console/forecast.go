@@ -140,7 +140,7 @@ func (v *visit) showForecast() error {
 		definitions = append(definitions, option{"false", v.t("journeys.versionN", "n", h.Journey.PublishedVersion)})
 	}
 	data := forecastPage{Head: h, Filters: newFilterBar(v.r,
-		filter{Name: "draft", Label: v.t("try.what"), Type: "select", Always: true, Options: definitions},
+		filter{Name: "draft", Label: v.t("journeys.version"), Type: "select", Always: true, Options: definitions},
 		filter{Name: "days", Label: v.t("forecast.period"), Type: "select", Always: true, Options: days},
 		filter{Name: "leadsGroup", Label: v.t("launch.leadsGroup"), Type: "number"},
 		filter{Name: "region", Label: v.t("launch.region"), Type: "number"},

@@ -33,7 +33,7 @@ func anyNumber(n any) string {
 }
 
 // percent writes a share of 1 with a decimal.
-func percent(of1 *float64) string { return strconv.FormatFloat(*of1*100, 'f', 1, 64) + " %" }
+func percent(of1 *float64) string { return strconv.FormatFloat(*of1*100, 'f', 1, 64) + "%" }
 
 // Layouts of times, to the second.
 var timeLayouts = map[string]string{"en": "2 Jan 2006, 15:04:05", "zh": "2006年1月2日 15:04:05"}
@@ -89,7 +89,7 @@ func tail(id string) string {
 }
 
 // shareOf writes a part of a whole as a percentage, "" of nothing. What is not all and not
-// nothing is not written as 100 % or 0 %.
+// nothing is not written as 100% or 0%.
 func shareOf(part, whole int64) string {
 	if whole <= 0 {
 		return ""
@@ -97,11 +97,11 @@ func shareOf(part, whole int64) string {
 	share := 100 * float64(part) / float64(whole)
 	switch {
 	case part > 0 && share < 1:
-		return "<1 %"
+		return "<1%"
 	case part < whole && share > 99:
-		return ">99 %"
+		return ">99%"
 	}
-	return strconv.FormatFloat(share, 'f', 0, 64) + " %"
+	return strconv.FormatFloat(share, 'f', 0, 64) + "%"
 }
 
 // count writes a number of any integer type; of zero, a dash that is read as 0.

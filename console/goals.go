@@ -20,11 +20,12 @@ type goalOf struct {
 	Value  string `json:"value"`
 }
 
-// entryOf is a part of a definition's entry: one of the first three is set.
+// entryOf is a part of a definition's entry: one of the first four is set.
 type entryOf struct {
 	Event       string   `json:"event"`
 	LeadCreated bool     `json:"leadCreated"`
 	LeadChanged []string `json:"leadChanged"`
+	Segment     string   `json:"segment"`
 	When        string   `json:"when"`
 	EntryKey    string   `json:"entryKey"`
 }
@@ -97,7 +98,7 @@ func (l liftCounts) HighText() string { return points(l.High) }
 
 // ConfidenceText is the confidence as a percentage.
 func (l liftCounts) ConfidenceText() string {
-	return strconv.FormatFloat(l.Confidence*100, 'f', -1, 64) + " %"
+	return strconv.FormatFloat(l.Confidence*100, 'f', -1, 64) + "%"
 }
 
 // Tone is the colour of the verdict.
@@ -157,7 +158,7 @@ type aim struct{ Text, When, Key, Value string }
 // Any tells whether there is anything to say.
 func (a aims) Any() bool { return len(a.Begins) > 0 || a.Goal != nil || a.Control != "" }
 
-func (v *visit) aims(d definition) aims {
+func (v *visit) aims(d definition, segments names) aims {
 	var a aims
 	for _, e := range d.Entry {
 		text := v.t("goal.byLeadCreated")
@@ -166,6 +167,8 @@ func (v *visit) aims(d definition) aims {
 			text = v.t("goal.byEvent", "event", e.Event)
 		case len(e.LeadChanged) > 0:
 			text = v.t("goal.byLeadChanged", "fields", strings.Join(e.LeadChanged, ", "))
+		case e.Segment != "":
+			text = v.t("goal.bySegment", "segment", segments.Of(e.Segment))
 		}
 		a.Begins = append(a.Begins, aim{Text: text, When: e.When, Key: e.EntryKey})
 	}

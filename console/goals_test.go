@@ -32,7 +32,7 @@ func goalGateway(enrollments, verdict string) map[string]string {
 		"/v1/journeys/jrn_1/versions/3/diff/draft": `{"changes":[]}`,
 		"/v1/journeys/jrn_1/statistics": `{"nodes":[{"nodeId":"offer","entered":60,"edges":[],"arms":[{"arm":1,"next":"a","goal":{"enrollments":30,"converted":3,"rate":0.1,"value":30}},{"arm":2,"next":"b","goal":{"enrollments":30,"converted":20,"rate":0.6666,"value":1234.5}}],` +
 			`"winner":{"version":3,"nodeId":"offer","status":"decided","arm":2,"looks":1,"decidedAt":"2026-01-31T12:00:00.000Z"}}],` +
-			`"enrollments":{"entered":900,"begun":{"event":7,"leadCreated":0,"leadChanged":2},"refused":4,"undecided":5,"goal":` + enrollments + `},` +
+			`"enrollments":{"entered":900,"begun":{"event":7,"leadCreated":0,"leadChanged":2,"segment":0},"refused":4,"undecided":5,"goal":` + enrollments + `},` +
 			`"controlGroup":{"goal":{"enrollments":100,"converted":3,"rate":0.03,"value":120}},` +
 			`"lift":{"difference":0.07,"low":0.0126,"high":0.0991,"confidence":0.95,"verdict":"` + verdict + `","text":"IN ENGLISH"}}`,
 	}
@@ -60,10 +60,10 @@ func TestGoal(t *testing.T) {
 	for _, path := range []string{"/journeys/jrn_1", "/journeys/jrn_1/statistics"} {
 		page := v.get(path).Body
 		has(t, page, "The event cart", "event.total &gt; 50", "event.cartId", "A new lead", "A change of email, customFields.plan",
-			"The event purchase within 7 days", "10 % of the leads are held out",
+			"The event purchase within 7 days", "10% of the leads are held out",
 			"Begun by an event</dt><dd>7<", "Begun by a change</dt><dd>2<", "Refused: entered before</dt><dd>4<", "<dd>5<",
-			"<dd>10.0 %<", "<dd>4,095.5<", "<dd>3.0 %<", `<span class="badge ok">The rate is higher`,
-			"+7.0 percentage points", "95 % interval: +1.3 to +9.9", `<circle cx="242"`)
+			"<dd>10.0%<", "<dd>4,095.5<", "<dd>3.0%<", `<span class="badge ok">The rate is higher`,
+			"+7.0 percentage points", "95% interval: +1.3 to +9.9", `<circle cx="242"`)
 		if strings.Contains(page, "IN ENGLISH") {
 			t.Errorf("%s shows the gateway's sentence", path)
 		}
@@ -82,7 +82,7 @@ func TestNoGoal(t *testing.T) {
 	s := newSite(t)
 	s.answers(map[string]string{
 		"/v1/journeys/jrn_1":            `{"id":"jrn_1","name":"Plain","status":"draft","draft":{"start":"a","nodes":[{"id":"a","type":"exit"}]}}`,
-		"/v1/journeys/jrn_1/statistics": `{"nodes":[],"enrollments":{"begun":{"event":0,"leadCreated":0,"leadChanged":0},"goal":null},"controlGroup":null,"lift":null}`,
+		"/v1/journeys/jrn_1/statistics": `{"nodes":[],"enrollments":{"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"goal":null},"controlGroup":null,"lift":null}`,
 	})
 	v, _ := s.as(waypost.RoleViewer)
 	page := v.get("/journeys/jrn_1")
@@ -100,7 +100,7 @@ func TestWinner(t *testing.T) {
 	reverse := "/journeys/jrn_1/winners/offer/reverse"
 	viewer, _ := s.as(waypost.RoleViewer)
 	page := viewer.get("/journeys/jrn_1?node=offer").Body
-	has(t, page, `<td class="num">66.7 %</td><td class="num">1,234.5</td>`, "Arm 2 has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.")
+	has(t, page, `<td class="num">66.7%<br>`, `<td class="num">1,234.5</td>`, "Arm 2 has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.")
 	if strings.Contains(page, reverse) {
 		t.Error("a viewer can take the winner back")
 	}

@@ -12,7 +12,7 @@ import (
 
 // used finds keys of texts in templates and in Go: whole ones, and the beginnings of those
 // that end with a value (print "status." .Status).
-var used = regexp.MustCompile(`\b(?:t|v\.t|translate|options) ?\(?(?:v, |\(print |v\.chosen\.Language, |preferencesOf\(c, r\)\.Language, )?"([a-zA-Z][\w.-]*)"`)
+var used = regexp.MustCompile(`\b(?:t|v\.t|v\.texts|translate|options) ?\(?(?:v, |\(print |v\.chosen\.Language, |preferencesOf\(c, r\)\.Language, )?"([a-zA-Z][\w.-]*)"`)
 
 func TestCatalogues(t *testing.T) {
 	t.Parallel()

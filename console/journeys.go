@@ -290,8 +290,17 @@ func (v *visit) loadJourney(ctx context.Context, here string) (h journeyHead, er
 		h.Tabs = append(h.Tabs, link{path, v.t("journey.tab." + key), name == here})
 	}
 	h.Definition, err = define(h.Text)
-	h.Aims = v.aims(h.Definition)
-	return h, err
+	if err != nil {
+		return h, err
+	}
+	var segments names
+	if slices.ContainsFunc(h.Definition.Entry, func(e entryOf) bool { return e.Segment != "" }) {
+		if segments, err = v.gateway.segmentNames(ctx); err != nil {
+			return h, err
+		}
+	}
+	h.Aims = v.aims(h.Definition, segments)
+	return h, nil
 }
 
 // renderJourney shows a page of a journey.
@@ -528,11 +537,14 @@ func (v *visit) statisticsJSON() error {
 // optionsJSON has the names that the canvas shows, and what its forms offer.
 func (v *visit) optionsJSON() error {
 	ctx := v.r.Context()
-	var webhooks, journeys names
+	var webhooks, journeys, segments names
 	var fields, events []string
 	var properties map[string][]string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
+		return err
+	}, func() (err error) {
+		segments, err = v.gateway.segmentNames(ctx)
 		return err
 	}, func() (err error) {
 		fields, err = v.gateway.leadFieldNames(ctx)
@@ -547,7 +559,7 @@ func (v *visit) optionsJSON() error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "fields": fields, "events": events, "properties": properties})
+	body, err := json.Marshal(map[string]any{"webhooks": webhooks, "journeys": journeys, "segments": segments, "fields": fields, "events": events, "properties": properties})
 	if err != nil {
 		return err
 	}
@@ -612,6 +624,13 @@ func (v *visit) statistics() error {
 	if err != nil {
 		return err
 	}
+	place := func(n countedNode) int { // in the definition; nodes of other versions stand last
+		if at := slices.IndexFunc(h.Definition.Nodes, func(of node) bool { return of.ID == n.NodeID }); at >= 0 {
+			return at
+		}
+		return len(h.Definition.Nodes)
+	}
+	slices.SortStableFunc(data.Nodes, func(a, b countedNode) int { return cmp.Compare(place(a), place(b)) })
 	return v.renderJourney(page{Name: "journey_statistics", Scripts: []string{"chart.js"}, Live: 30, Data: data}, h)
 }
 

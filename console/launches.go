@@ -508,17 +508,27 @@ func (v *visit) sendLaunch() error {
 // reviewLaunch says in words what the launch does, with a forecast.
 func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	data.Review, data.Key = true, rand.Text()
+	text, err := v.definitionOf(v.r.Context(), data.Head.Journey)
+	if err != nil {
+		return err
+	}
+	d, err := define(text)
+	if err != nil {
+		return err
+	}
 	var count, held int64
 	if !data.Slow {
 		count = data.Count.Count
-		held = int64(float64(count)*p.ControlGroup + 0.5)
+		held = int64(float64(count)*max(p.ControlGroup, d.ControlGroup) + 0.5)
 	}
 	if held > 0 {
 		data.HeldOut = v.t("launch.words.heldOut", "n", held)
 	}
 	who := v.t("launch.words.who", "n", count-held)
-	if data.Slow {
-		who = v.t("launch.words.segment", "name", data.Segments.Of(data.Values["segment"]))
+	if segment := data.Segments.Of(data.Values["segment"]); data.Slow {
+		who = v.t("launch.words.segment", "name", segment)
+	} else if data.Values["who"] == "segment" {
+		who = v.t("launch.words.whoOf", "n", count-held, "name", segment)
 	}
 	start := time.Now()
 	key, args := "now", []any{"who", who}
@@ -552,11 +562,11 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	return v.launchForm(http.StatusOK, data)
 }
 
-// cron is a cron expression in words, if it has a name.
+// cron is a cron expression in the words of a sentence, if it has a name.
 func (v *visit) cron(expression string) string {
 	for name, preset := range presets {
 		if preset == expression {
-			return v.t("launch.preset." + name)
+			return v.t("launch.words.preset." + name)
 		}
 	}
 	return expression

@@ -108,6 +108,7 @@ type leadPage struct {
 	Facts       []fact
 	Enrollments []enrollmentAnswer
 	Journeys    names
+	Steps       stepNames
 	MoreJourney bool
 	Suppressed  []suppression // of its addresses
 	Story       []chapter
@@ -183,6 +184,16 @@ func (v *visit) lead() error {
 	if err != nil {
 		return err
 	}
+	var versions []inVersion
+	for _, e := range p.Enrollments {
+		versions = append(versions, inVersion{e.JourneyID, e.Version})
+	}
+	for _, d := range sent.Items {
+		versions = append(versions, d.in())
+	}
+	if p.Steps, err = v.stepNames(versions); err != nil {
+		return err
+	}
 	p.Story, p.Cut = v.story(p, sent, events)
 	return v.render(page{
 		Name: "lead", Title: l.Name, Place: "leads", Live: 8, Back: &link{Path: "/leads", Text: v.t("leads.title")}, Data: p,
@@ -217,7 +228,7 @@ func (v *visit) story(p leadPage, sent list[delivery], events list[event]) (stor
 		if d.ErrorClass != "" && d.Status != waypost.DeliverySucceeded {
 			what += " · " + v.t("errorClass."+d.ErrorClass)
 		}
-		add(chapter{At: d.At(), Icon: "deliveries", Tone: tone(d.Status), What: what, Detail: p.Journeys.Of(d.JourneyID), Node: d.NodeID, Path: "/deliveries/" + d.MessageID})
+		add(chapter{At: d.At(), Icon: "deliveries", Tone: tone(d.Status), What: what, Detail: p.Journeys.Of(d.JourneyID), Node: p.Steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID), Path: "/deliveries/" + d.MessageID})
 	}
 	if n := len(sent.Items); n > 0 {
 		ends(sent.NextCursor, sent.Items[n-1].At())

@@ -132,15 +132,24 @@ func TestWhy(t *testing.T) {
 		{waypost.WhatEntered, "until 2026-01-31T12:00:00.000Z", "Until 31 Jan 2026, 20:00:00", ""},
 		{waypost.WhatEntered, "event purchase until 2026-01-31T12:00:00.000Z", "Waits for the event purchase until 31 Jan 2026, 20:00:00", ""},
 		{waypost.WhatEntered, "customFields.renewalDate -72h; until 2026-01-31T12:00:00.000Z", "Until 31 Jan 2026, 20:00:00", "customFields.renewalDate -72h"},
+		{waypost.WhatEntered, "event cart; until 2026-01-31T12:00:00.000Z", "Event cart · Until 31 Jan 2026, 20:00:00", ""},
+		{waypost.WhatEntered, "leadCreated; event purchase until 2026-01-31T12:00:00.000Z", "A new lead · Waits for the event purchase until 31 Jan 2026, 20:00:00", ""},
+		{waypost.WhatEntered, "moved from version 1; event purchase until 2026-01-31T12:00:00.000Z", "Comes from version 1 · Waits for the event purchase until 31 Jan 2026, 20:00:00", ""},
 		{waypost.WhatTook, "arm 2: weight 10 of 100", "Arm 2, weight 10 of 100", ""},
 		{waypost.WhatTook, "arm 2: the winner", "Arm 2, the winner", ""},
 		{waypost.WhatEntered, "event cart", "Event cart", ""},
 		{waypost.WhatEntered, "leadChanged", "A change of the lead", ""},
+		{waypost.WhatEntered, "segment seg_1", "The lead entered the segment gold", ""},
+		{waypost.WhatExited, "segment seg_2", "The lead entered the segment seg_2", ""},
 		{waypost.WhatTook, "case 1: lead.gender == 1 → true", "Case 1 is true", "lead.gender == 1 → true"},
 		{waypost.WhatTook, "otherwise; case 1: x → false", "No case is true: otherwise", "case 1: x → false"},
 		{waypost.WhatMatched, "event purchase: event.amount > 100 → true", "Event purchase", "event.amount > 100 → true"},
 		{waypost.WhatFailed, "httpStatus 503", "HTTP 503", ""},
 		{waypost.WhatFailed, "network", "Network error", ""},
+		{waypost.WhatFailed, "gender: must be 0, 1 or 2", "", "gender: must be 0, 1 or 2"},
+		{waypost.WhatTook, "enrolled: enr_1", "It has entered", "enr_1"},
+		{waypost.WhatTook, "held out by the control group: enr_1", "Held out by the control group", "enr_1"},
+		{waypost.WhatExited, waypost.ReasonControlGroup, "Held out by the control group", ""},
 		{waypost.WhatDeferred, "breakerOpen", "Receiver is down", ""},
 		{waypost.WhatSkipped, "frequencyCap", "Skipped: the lead got enough messages", ""},
 		{waypost.WhatSkipped, "consent", "Skipped: the lead has not agreed to the channel", ""},
@@ -150,7 +159,7 @@ func TestWhy(t *testing.T) {
 		{waypost.WhatExited, "canceled", "Somebody canceled it", ""},
 		{waypost.WhatPaused, "journey", "With the whole journey", ""},
 	} {
-		words, raw := visitIn(t, "en").why(waypost.TimelineEntry{What: tt.what, Reason: tt.reason})
+		words, raw := visitIn(t, "en").why(waypost.TimelineEntry{What: tt.what, Reason: tt.reason}, names{{"seg_1", "gold"}})
 		if words != tt.words || raw != tt.raw {
 			t.Errorf("%s %q: %q, %q", tt.what, tt.reason, words, raw)
 		}

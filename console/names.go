@@ -73,3 +73,50 @@ func (g gateway) bothNames(ctx context.Context) (journeys, webhooks names, err e
 	})
 	return journeys, webhooks, err
 }
+
+// inVersion is a version of a journey.
+type inVersion struct {
+	Journey string
+	Version int
+}
+
+// stepNames are what people call the nodes of journeys, by version.
+type stepNames map[inVersion]definition
+
+// mostVersions bounds the definitions that a page reads for the names of nodes.
+const mostVersions = 16
+
+// Of is what people call a node, its id if the version was not read.
+func (ns stepNames) Of(journey string, version int, node string) string {
+	return ns[inVersion{journey, version}].title(node)
+}
+
+// stepNames reads the names of the nodes in some versions, of the first if there are many.
+func (v *visit) stepNames(versions []inVersion) (stepNames, error) {
+	var asked []inVersion
+	for _, of := range versions {
+		if of.Journey != "" && !slices.Contains(asked, of) && len(asked) < mostVersions {
+			asked = append(asked, of)
+		}
+	}
+	read := make([]definition, len(asked))
+	var calls []func() error
+	for i, of := range asked {
+		calls = append(calls, func() error {
+			published, err := v.gateway.version(v.r.Context(), of.Journey, of.Version)
+			if err := unlessGone(err); err != nil {
+				return err
+			}
+			read[i], err = define(published.Definition)
+			return err
+		})
+	}
+	if err := together(calls...); err != nil {
+		return nil, err
+	}
+	ns := stepNames{}
+	for i, of := range asked {
+		ns[of] = read[i]
+	}
+	return ns, nil
+}

@@ -87,7 +87,7 @@ func TestOutlineLarge(t *testing.T) {
 
 func TestShareOf(t *testing.T) {
 	t.Parallel()
-	for want, of := range map[string][2]int64{"": {0, 0}, "0 %": {0, 9}, "<1 %": {1, 1000}, ">99 %": {999, 1000}, "100 %": {5, 5}, "33 %": {1, 3}} {
+	for want, of := range map[string][2]int64{"": {0, 0}, "0%": {0, 9}, "<1%": {1, 1000}, ">99%": {999, 1000}, "100%": {5, 5}, "33%": {1, 3}} {
 		if got := shareOf(of[0], of[1]); got != want {
 			t.Errorf("%d of %d: %q, want %q", of[0], of[1], got, want)
 		}

@@ -54,6 +54,8 @@ var routes = []route{
 	{"GET", "/segments", waypost.RoleViewer, (*visit).segments},
 	{"GET", "/segments/new", waypost.RoleMarketer, (*visit).newSegment},
 	{"POST", "/segments", waypost.RoleMarketer, (*visit).createSegment},
+	{"GET", "/segments/options.json", waypost.RoleMarketer, (*visit).builderOptions},
+	{"POST", "/segments/count", waypost.RoleMarketer, (*visit).countWhen},
 	{"GET", "/segments/{id}", waypost.RoleViewer, (*visit).segment},
 	{"GET", "/segments/{id}/edit", waypost.RoleMarketer, (*visit).editSegment},
 	{"GET", "/segments/{id}/count", waypost.RoleViewer, (*visit).countSegment},

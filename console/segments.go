@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -109,48 +111,149 @@ func (v *visit) members() error {
 
 // segmentForm is the data of the page on which a segment is written.
 type segmentForm struct {
-	ID, ETag string // "" of a new one
-	Fields   []field
-	General  string // what is wrong with none of the fields
+	ID, ETag   string // "" of a new one
+	Name, When field
+	General    string        // what is wrong with none of the fields
+	Texts      string        // of builder.js, as JSON
+	Count      *segmentCount // nil: not asked for, or refused
+	Sample     []foundLead
+	Slow       bool // the count took too long
 }
 
-// renderSegmentForm shows the form. s is the segment that is changed, one without an id for a
+// segmentForm is the form with what was filled in. s is the segment that is changed, one without an id for a
 // new one; err is why what was sent was refused.
-func (v *visit) renderSegmentForm(s segment, etag string, form url.Values, refusal error) error {
+func (v *visit) segmentForm(s segment, etag string, form url.Values, refusal error) (p segmentForm, err error) {
 	faults, general, err := v.formFaults(refusal)
 	if err != nil {
-		return err
+		return p, err
 	}
-	p := segmentForm{ID: s.ID, ETag: etag, General: general, Fields: []field{
-		{Name: "name", Label: v.t("webhooks.name"), Value: form.Get("name"), Required: true, Hint: v.t("segments.nameHint"), Complete: "off", Fault: faultOf(faults, "name")},
-		{Name: "when", Type: "area", Label: v.t("segments.when"), Value: form.Get("when"), Required: true, Hint: v.t("segments.whenHint"), Complete: "off", Fault: faultOf(faults, "when")},
-	}}
+	texts, err := json.Marshal(v.builderTexts())
+	return segmentForm{
+		ID: s.ID, ETag: etag, General: general, Texts: string(texts),
+		Name: field{Name: "name", Label: v.t("webhooks.name"), Value: form.Get("name"), Required: true, Hint: v.t("segments.nameHint"), Complete: "off", Fault: faultOf(faults, "name")},
+		When: field{Name: "when", Type: "area", Label: v.t("segments.cel"), Value: form.Get("when"), Required: true, Hint: v.t("segments.whenHint"), Complete: "off", Fault: faultOf(faults, "when")},
+	}, err
+}
+
+// builderTexts are the texts of builder.js, by their keys in the catalogue: without builder., and the names of
+// fields as those of what a row is about.
+func (v *visit) builderTexts() map[string]string {
+	texts := v.texts("builder.")
+	for name, label := range v.texts("leads.field.") {
+		if texts["what."+name] == "" {
+			texts["what."+name] = label
+		}
+	}
+	for value, label := range v.texts("leads.gender.") {
+		texts["gender."+value] = label
+	}
+	return texts
+}
+
+func (v *visit) renderSegmentForm(s segment, status int, p segmentForm) error {
 	title, back := v.t("segments.new"), &link{Path: "/segments", Text: v.t("segments.title")}
 	if s.ID != "" {
 		title, back = v.t("segments.edit"), &link{Path: "/segments/" + s.ID, Text: s.Name}
 	}
-	return v.render(page{Name: "segment_form", Title: title, Place: "segments", Back: back, Status: v.formStatus(), Data: p})
+	return v.render(page{Name: "segment_form", Title: title, Place: "segments", Back: back, Scripts: []string{"builder.js"}, Nonce: v.nonce(), Status: status, Data: p})
 }
 
-func (v *visit) newSegment() error { return v.renderSegmentForm(segment{}, "", url.Values{}, nil) }
+// showSegmentForm shows the form, after a refusal with what is wrong.
+func (v *visit) showSegmentForm(s segment, etag string, form url.Values, refusal error) error {
+	p, err := v.segmentForm(s, etag, form, refusal)
+	if err != nil {
+		return err
+	}
+	return v.renderSegmentForm(s, v.formStatus(), p)
+}
+
+// countWhen answers with the form and the number of leads that meet its condition, for
+// builder.js and for the button beside it.
+func (v *visit) countWhen() error {
+	ctx, form := v.r.Context(), v.r.PostForm
+	var s segment
+	if id := form.Get("id"); id != "" {
+		var err error
+		if s, _, err = v.gateway.segment(ctx, id); err != nil {
+			return err
+		}
+	}
+	c, err := v.gateway.countWhen(ctx, whenOf(form))
+	slow := busy(err)
+	if slow {
+		err = nil
+	}
+	p, refused := v.segmentForm(s, form.Get("etag"), form, err)
+	if refused != nil {
+		return refused
+	}
+	if p.Slow = slow; !slow && err == nil {
+		p.Count = &c
+		if p.Sample, err = v.named(c.Sample); err != nil {
+			return err
+		}
+	}
+	return v.renderSegmentForm(s, http.StatusOK, p)
+}
+
+// builderOptions has what the rows of a condition can be about.
+func (v *visit) builderOptions() error {
+	ctx := v.r.Context()
+	var fields []customField
+	var events []string
+	channels := []string{}
+	var journeys, segments names
+	err := together(func() (err error) {
+		fields, err = v.gateway.customFields(ctx)
+		return err
+	}, func() (err error) {
+		events, err = v.gateway.eventNames(ctx)
+		return err
+	}, func() error {
+		found, err := v.gateway.channels(ctx)
+		channels = append(channels, found...)
+		return err
+	}, func() (err error) {
+		journeys, err = v.gateway.journeyNames(ctx)
+		return err
+	}, func() (err error) {
+		segments, err = v.gateway.segmentNames(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"fields": fields, "events": events, "channels": channels, "journeys": journeys, "segments": segments})
+	if err != nil {
+		return err
+	}
+	return v.json(etagOf(body), body)
+}
+
+func (v *visit) newSegment() error { return v.showSegmentForm(segment{}, "", url.Values{}, nil) }
 
 func (v *visit) editSegment() error {
 	s, etag, err := v.gateway.segment(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return v.renderSegmentForm(s, etag, url.Values{"name": {s.Name}, "when": {s.When}}, nil)
+	return v.showSegmentForm(s, etag, url.Values{"name": {s.Name}, "when": {s.When}}, nil)
 }
 
 // segmentBody is the segment that the form describes.
 func segmentBody(form url.Values) map[string]any {
-	return map[string]any{"name": strings.TrimSpace(form.Get("name")), "when": strings.TrimSpace(form.Get("when"))}
+	return map[string]any{"name": strings.TrimSpace(form.Get("name")), "when": whenOf(form)}
+}
+
+// whenOf is the condition of the form, whose lines browsers end with \r\n.
+func whenOf(form url.Values) string {
+	return strings.TrimSpace(strings.ReplaceAll(form.Get("when"), "\r\n", "\n"))
 }
 
 func (v *visit) createSegment() error {
 	made, err := v.gateway.createSegment(v.r.Context(), segmentBody(v.r.PostForm))
 	if err != nil {
-		return v.renderSegmentForm(segment{}, "", v.r.PostForm, err)
+		return v.showSegmentForm(segment{}, "", v.r.PostForm, err)
 	}
 	v.flash("ok", v.t("segments.created"))
 	return v.redirect("/segments/"+made.ID, nil)
@@ -163,7 +266,7 @@ func (v *visit) saveSegment() error {
 		return err
 	}
 	if err := v.gateway.when(etag).replaceSegment(ctx, id, segmentBody(v.r.PostForm)); err != nil {
-		return v.renderSegmentForm(s, etag, v.r.PostForm, err)
+		return v.showSegmentForm(s, etag, v.r.PostForm, err)
 	}
 	v.flash("ok", v.t("segments.saved"))
 	return v.redirect("/segments/"+url.PathEscape(id), nil)

@@ -66,6 +66,62 @@ func TestSegmentsPage(t *testing.T) {
 	}
 }
 
+// The condition of the form is counted before it is stored, with lines as it was written; what is wrong with it is
+// said at the field.
+func TestCountOfCondition(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mu.Lock()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		body := ""
+		switch r.URL.Path {
+		case "/v1/leads/count":
+			sent, err := io.ReadAll(r.Body)
+			switch {
+			case err != nil:
+				return false
+			case strings.Contains(string(sent), "slow"):
+				w.WriteHeader(http.StatusServiceUnavailable)
+				body = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+			case string(sent) == `{"when":"lead.region == 1\n\u0026\u0026 true"}`:
+				body = `{"count":1234,"sample":[7]}`
+			default:
+				w.WriteHeader(http.StatusBadRequest)
+				body = `{"code":"BadRequest","message":"when: is wrong","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field"}]}`
+			}
+		case "/v1/leads/7":
+			body = `{"leadsId":7,"name":"Ada <b>"}`
+		case "/v1/leads/fields":
+			body = `{"items":[{"name":"plan \"<","type":"string","share":1}],"sampled":1}`
+		default:
+			return false
+		}
+		_, err := io.WriteString(w, body)
+		return err == nil
+	}
+	s.mu.Unlock()
+	v, _ := s.as(waypost.RoleMarketer)
+	for when, parts := range map[string][]string{
+		"lead.region == 1\r\n&& true": {">1,234<", "Ada &lt;b&gt;", "lead.region == 1"},
+		"lead.x":                      {`id="fault-when"`, "line 1, column 6: undefined field", ">lead.x</textarea>", "Mend the condition"},
+		"slow":                        {"takes too long"},
+	} {
+		got := v.post("/segments/count", url.Values{"name": {"kept"}, "when": {when}})
+		for _, part := range append(parts, `value="kept"`) {
+			if got.Status != http.StatusOK || !strings.Contains(got.Body, part) {
+				t.Errorf("%q: HTTP %d without %s: %s", when, got.Status, part, got.Body)
+			}
+		}
+	}
+	if got := v.get("/segments/options.json"); got.Status != http.StatusOK || !strings.Contains(got.Body, `"fields":[{"name":"plan \"\u003c","type":"string"}]`) || strings.Contains(got.Body, "null") {
+		t.Errorf("HTTP %d, %s", got.Status, got.Body)
+	}
+	viewer, _ := s.as(waypost.RoleViewer)
+	if got := viewer.post("/segments/count", url.Values{"when": {"true"}}); got.Status != http.StatusForbidden {
+		t.Errorf("a viewer: HTTP %d", got.Status)
+	}
+}
+
 // A segment that takes too long to count can be launched to all the same.
 func TestLaunchToSlowSegment(t *testing.T) {
 	t.Parallel()

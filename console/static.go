@@ -90,7 +90,8 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the browser may have gone
 }
 
-// icons are drawn on 16 by 16, in the text's colour.
+// icons are drawn on 16 by 16, in the text's colour. Those of types of nodes are the canvas's
+// (canvas/src/icons.tsx).
 var icons = map[string]string{
 	"overview":     `<path d="M2.5 9.5h4v4h-4zM2.5 2.5h4v4h-4zM9.5 2.5h4v4h-4zM9.5 9.5h4v4h-4z"/>`,
 	"journeys":     `<circle cx="3.5" cy="8" r="1.75"/><circle cx="12.5" cy="3.75" r="1.75"/><circle cx="12.5" cy="12.25" r="1.75"/><path d="M5.25 8c3 0 2.5-4.25 5.5-4.25M5.25 8c3 0 2.5 4.25 5.5 4.25"/>`,
@@ -120,15 +121,15 @@ var icons = map[string]string{
 	"launches":     rocket,
 	"touchpoint":   plane,
 	"delay":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.500 1.750"/>`,
-	"waitUntil":    `<path d="M2.5 4h11v9.500h-11zM2.5 7h11M5.500 2.500v3M10.500 2.500v3"/>`,
-	"waitForEvent": `<path d="M3.500 11.500V7.250a4.500 4.500 0 0 1 9 0v4.250l1 1h-11zM6.750 14.250h2.500"/>`,
-	"branch":       `<path d="M8 2.250 13.750 8 8 13.750 2.250 8z"/>`,
+	"waitUntil":    `<path d="M2.5 3.75h11v9.75h-11zM2.5 6.75h11M5.5 2v3M10.5 2v3M6 10l1.5 1.5L10.25 8.75"/>`,
+	"waitForEvent": bolt,
+	"branch":       `<path d="M4 2.75v10.5M4 8h4a3.25 3.25 0 0 0 3.25-3.25M9 6.25 11.25 4l2.25 2.25"/>`,
 	"split":        `<path d="M8 13.500V8.500L3.500 4M8 8.500 12.500 4M3.500 6.500V4H6M10 4h2.500v2.500"/>`,
-	"enroll":       `<circle cx="6.5" cy="5" r="2.5"/><path d="M2 13.500c0-2.500 2-4 4.500-4s4.500 1.500 4.500 4M12.500 5v4M10.500 7h4"/>`,
+	"enroll":       `<path d="M9.25 2.75h3a1 1 0 0 1 1 1v8.5a1 1 0 0 1-1 1h-3M2.75 8h7M7.25 5.25 10 8l-2.75 2.75"/>`,
 	"waitFor":      `<path d="M2.500 8a5.500 5.500 0 1 0 11 0a5.500 5.500 0 1 0-11 0M5.500 8.250l1.750 1.750 3.250-3.750"/>`,
 	"updateLead":   `<circle cx="6" cy="5" r="2.5"/><path d="M2 13.500c0-2.500 1.800-4 4-4M8.500 13.500l.5-2 3.500-3.500 1.500 1.500-3.500 3.500z"/>`,
 	"emit":         `<path d="M8 8h.1M5.250 10.750a3.900 3.900 0 0 1 0-5.500M10.750 5.250a3.900 3.900 0 0 1 0 5.500M3.250 12.750a6.700 6.700 0 0 1 0-9.500M12.750 3.250a6.700 6.700 0 0 1 0 9.500"/>`,
-	"exit":         `<path d="M9.500 2.500h4v11h-4M2.500 8h7.500M7.500 5.250 10.250 8 7.500 10.750"/>`,
+	"exit":         `<path d="M3.25 14V2.75M3.25 3c2.75-1.75 4.75 1.75 9.5 0v6.25c-4.75 1.75-6.75-1.75-9.5 0"/>`,
 	"pen":          `<path d="m3 13 .75-3L10.500 3.250l2.250 2.250L6 12.250z"/>`,
 	"arrow":        `<path d="M3 8h10M9.500 4.500 13 8l-3.500 3.500"/>`,
 	"more":         `<path d="M3.500 8h.1M8 8h.1M12.500 8h.1" stroke-width="2"/>`,
@@ -138,13 +139,16 @@ var icons = map[string]string{
 	"upload":       `<path d="M8 10.5V3M4.75 6 8 2.75 11.25 6M2.5 13.5h11"/>`,
 	"clock":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.75V8l2.25 1.5"/>`,
 	"key":          `<circle cx="5.25" cy="10.75" r="2.75"/><path d="m7.25 8.75 6-6M11 5l2 2"/>`,
-	"event":        `<path d="M9 1.75 3.5 9H8l-1 5.25L12.500 7H8z"/>`,
+	"event":        bolt,
 
 	"subscriptions": `<path d="M3.500 12.500h.1M3.500 8a4.500 4.500 0 0 1 4.500 4.500M3.500 3.500a9 9 0 0 1 9 9"/>`,
 }
 
 // plane stands for messages.
 const plane = `<path d="M14 2 7.2 8.8M14 2 9.8 14 7.2 8.8 2 6.2z"/>`
+
+// bolt stands for events.
+const bolt = `<path d="M9 1.75 3.5 9H8l-1 5.25L12.5 7H8z"/>`
 
 // rocket stands for launches.
 const rocket = `<path d="M9.5 10.75 5.25 6.5C6.75 3.5 9.5 2 13.750 2.250 14 6.500 12.500 9.250 9.500 10.750zM5.250 6.500 3 6.750 1.750 9l2.500.25M9.500 10.750 9.250 13 7 14.250 6.750 11.750M3.750 12.250 2.250 13.750"/>`

@@ -142,23 +142,30 @@ type trailItem struct {
 	Event           string // its name; "" of a step
 	Late            bool   // the event comes when nobody is there any more
 	NodeID, Type    string
-	Result, Reason  string
+	What, Why, Raw  string // as in a timeline
 	Stays           string // how long it waits there, in words
 	Message, Failed bool
 }
 
-// Result is what became of a visit, in words: case 2 and arm 2 have a number.
-func (p tryPage) Result(result string) string {
-	kind, n, numbered := strings.Cut(result, " ")
-	switch {
-	case numbered && kind == "case":
-		return p.t("try.case", "n", n)
-	case numbered && kind == "event":
-		return p.t("try.event", "n", n)
-	case numbered && kind == "arm":
-		return p.t("try.arm", "n", n)
+// became says what became of a visit, and why: case 2 and arm 2 have a number.
+func (v *visit) became(s dryRunStep) (what, why, raw string) {
+	if why, raw = v.why(waypost.TimelineEntry{What: s.Result, Reason: s.Reason}, nil); s.Type == "split" {
+		why, raw = "", "" // how the arm was drawn
 	}
-	return p.t("try.result." + result)
+	kind, n, numbered := strings.Cut(s.Result, " ")
+	switch {
+	case s.Type == "branch" && why != "", s.Type == "enroll" && why != "":
+		return why, "", raw
+	case numbered && kind == "case":
+		return v.t("try.case", "n", n), why, raw
+	case numbered && kind == "event":
+		return v.t("try.result.matched"), why, raw
+	case numbered && kind == "arm":
+		return v.t("try.arm", "n", n), why, raw
+	case s.Result == "":
+		return "", why, raw
+	}
+	return v.t("try.result." + happened(s.Result, s.Type)), why, raw
 }
 
 // Title is what people call a node of the run.
@@ -420,10 +427,8 @@ func (v *visit) trailOf(run dryRun, rows []eventRow) (trail []trailItem) {
 		for len(events) > 0 && events[0].At.Before(s.EnteredAt) {
 			trail, events = append(trail, events[0]), events[1:]
 		}
-		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Result: s.Result, Reason: s.Reason, Message: s.Type == "touchpoint", Failed: s.Result == "failed"}
-		if s.Type == "split" {
-			item.Reason = "" // how the arm was drawn
-		}
+		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Message: s.Type == "touchpoint", Failed: s.Result == "failed"}
+		item.What, item.Why, item.Raw = v.became(s)
 		if stays := s.left(run).Sub(s.EnteredAt); stays >= time.Second {
 			item.Stays = v.span(stays)
 		}

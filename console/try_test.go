@@ -96,6 +96,27 @@ func TestTrail(t *testing.T) {
 	}
 }
 
+// What became of a visit is told as in a timeline, by the type of the node.
+func TestBecame(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ kind, result, reason, want string }{
+		{"touchpoint", "failed", "httpStatus 503", "Not delivered|HTTP 503|"},
+		{"updateLead", "failed", "gender: must be 0, 1 or 2", "Lead not changed||gender: must be 0, 1 or 2"},
+		{"emit", "failed", "properties.score: division by zero", "Event not emitted||properties.score: division by zero"},
+		{"branch", "case 2", "case 2: lead.gender == 1 → true", "Case 2 is true||lead.gender == 1 → true"},
+		{"branch", "otherwise", "otherwise", "No case is true: otherwise||"},
+		{"split", "arm 2", "arm 2: weight 10 of 100", "Arm 2||"},
+		{"waitForEvent", "event 1", "event purchase: event.amount > 100 → true", "The event came|Event purchase|event.amount > 100 → true"},
+		{"waitForEvent", "", "event purchase; until 2026-01-31T12:00:00.000Z", "|Event purchase · Until 31 Jan 2026, 20:00:00|"},
+		{"waitFor", "matched", `lead.remark == "x" → true`, `The condition is true||lead.remark == "x" → true`},
+	} {
+		what, why, raw := visitIn(t, "en").became(dryRunStep{Type: tt.kind, Result: tt.result, Reason: tt.reason})
+		if got := what + "|" + why + "|" + raw; got != tt.want {
+			t.Errorf("%s %s: %q, want %q", tt.kind, tt.result, got, tt.want)
+		}
+	}
+}
+
 // Of a forecast the webhooks with most messages have columns, the others one together, and the days
 // behind the last message are left out.
 func TestForecastView(t *testing.T) {

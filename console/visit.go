@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"waypost"
@@ -113,6 +114,17 @@ func (v *visit) redirect(path string, query url.Values) error {
 
 // t is a text in the person's language (i18n.go).
 func (v *visit) t(key string, args ...any) string { return translate(v.chosen.Language, key, args...) }
+
+// texts are those of the keys that begin so, by what follows.
+func (v *visit) texts(prefix string) map[string]string {
+	found := map[string]string{}
+	for key, m := range catalogues[v.chosen.Language] {
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			found[name] = m.other
+		}
+	}
+	return found
+}
 
 // flash has the next page show a message, once. kind is ok or bad. It is in a cookie: Redis,
 // where sessions are, holds no names of people.

@@ -419,7 +419,7 @@ func (r *run) findExits(ctx context.Context) error {
 // of the touchpoint.
 func (r *run) isLast(it *item) (bool, error) {
 	d := it.result
-	if !d.Decided() || d.Outcome == OutcomeCanceled || d.Outcome == OutcomeExited || len(r.version.ExitOn()) == 0 {
+	if !d.Decided() || d.Outcome == OutcomeCanceled || d.Outcome == OutcomeExited || !r.version.Exits() {
 		return false, nil
 	}
 	after, _, err := follow(r.version, it.Item, d)

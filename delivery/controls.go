@@ -65,8 +65,8 @@ func (c Controls) Paused(enrollmentID string) bool {
 }
 
 func ended(c waypost.Controls) (outcome, reason string) {
-	if event, _, exited := c.Exited(); exited {
-		return OutcomeExited, "event " + event
+	if reason, _, exited := c.Exited(); exited {
+		return OutcomeExited, reason
 	}
 	if _, canceled := c.Canceled(); canceled {
 		return OutcomeCanceled, ""

@@ -142,6 +142,9 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 			}
 		}
 	}
+	for _, s := range d.EnteredSegments() {
+		missing.Add(waypost.DetailOutOfRange, s.Path, "segment %s is not of the stage %s; write the id of another one", clip(s.ID), stage)
+	}
 	// What conditions name stays in their text.
 	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
 		if d.AllNeeds().None() {

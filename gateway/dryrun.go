@@ -218,10 +218,12 @@ type dryRunGoal struct {
 
 // dryRunEntryAnswer says whether the entry takes the event.
 type dryRunEntryAnswer struct {
-	entryAnswer
-	Enters   bool    `json:"enters"`
-	EntryKey string  `json:"entryKey"`
-	Reason   *string `json:"reason"`
+	Kind     waypost.EntryKind `json:"kind"`
+	Event    string            `json:"event"`
+	EventID  *string           `json:"eventId"`
+	Enters   bool              `json:"enters"`
+	EntryKey string            `json:"entryKey"`
+	Reason   *string           `json:"reason"`
 }
 
 type pathStep struct {
@@ -321,8 +323,7 @@ func (c choice) enterDry(o *journey.SimulateOptions, e dryRunEntry) *dryRunEntry
 	decision := c.Enters(waypost.Occasion{Kind: waypost.EntryEvent, Lead: o.Facts.Lead, Event: &event, At: o.Start}, o.Facts)
 	o.Facts.Began, o.Facts.EntryKey = &event, decision.Key
 	return &dryRunEntryAnswer{
-		entryAnswer: answerEntry(waypost.Entry{Kind: waypost.EntryEvent, Event: e.Event, EventID: e.EventID}),
-		Enters:      decision.Enters, EntryKey: decision.Key, Reason: orNull(decision.Reason),
+		Kind: waypost.EntryEvent, Event: e.Event, EventID: orNull(e.EventID), Enters: decision.Enters, EntryKey: decision.Key, Reason: orNull(decision.Reason),
 	}
 }
 

@@ -177,10 +177,11 @@ type entryAnswer struct {
 	Kind    waypost.EntryKind `json:"kind"`
 	Event   *string           `json:"event"`
 	EventID *string           `json:"eventId"`
+	Segment *string           `json:"segment"`
 }
 
 func answerEntry(e waypost.Entry) entryAnswer {
-	return entryAnswer{e.Kind, orNull(e.Event), orNull(e.EventID)}
+	return entryAnswer{e.Kind, orNull(e.Event), orNull(e.EventID), orNull(e.Segment)}
 }
 
 func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"waypost"
 	"waypost/store/storetest"
 )
 
@@ -47,20 +49,20 @@ func TestEntryByEvent(t *testing.T) {
 	}).expect(t, 202)
 	list := f.get("/v1/enrollments?sort=createdAt&journeyId="+id).expect(t, 200)
 	items := list.json["items"].([]any)
-	if len(items) != 2 || !strings.Contains(list.raw, `"entry":{"kind":"event","event":"cart","eventId":"e1"},"entryKey":"c1"`) ||
-		!strings.Contains(list.raw, `"entry":{"kind":"event","event":"cart","eventId":"e9"},"entryKey":"8"`) {
+	if len(items) != 2 || !strings.Contains(list.raw, `"entry":{"kind":"event","event":"cart","eventId":"e1","segment":null},"entryKey":"c1"`) ||
+		!strings.Contains(list.raw, `"entry":{"kind":"event","event":"cart","eventId":"e9","segment":null},"entryKey":"8"`) {
 		t.Fatalf("enrolled %s", list.raw)
 	}
 	one := f.get("/v1/enrollments/"+items[0].(map[string]any)["enrollmentId"].(string)).expect(t, 200)
 	if !strings.Contains(one.raw, `"entry":{"kind":"event","event":"cart","eventId":"e`) || strings.Contains(one.raw, "total") {
 		t.Errorf("got %s", one.raw)
 	}
-	want := `"entered":2,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":2,"leadCreated":0,"leadChanged":0},"refused":1,"undecided":4`
+	want := `"entered":2,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":2,"leadCreated":0,"leadChanged":0,"segment":0},"refused":1,"undecided":4`
 	if got := f.get("/v1/journeys/"+id+"/statistics").expect(t, 200); !strings.Contains(got.raw, want) {
 		t.Errorf("got  %s\nwant %s", got.raw, want)
 	}
 	called := f.send("POST", "/v1/journeys/"+id+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
-	if got := f.get("/v1/enrollments/"+called).expect(t, 200); !strings.Contains(got.raw, `"entry":{"kind":"api","event":null,"eventId":null}`) {
+	if got := f.get("/v1/enrollments/"+called).expect(t, 200); !strings.Contains(got.raw, `"entry":{"kind":"api","event":null,"eventId":null,"segment":null}`) {
 		t.Errorf("a call: %s", got.raw)
 	}
 }
@@ -94,8 +96,8 @@ func TestEntryByLead(t *testing.T) {
 	begun("changed", 2)
 	f.send("PATCH", path, `{"businessParam":{"remark":"x"}}`).expect(t, 201)
 	begun("another field", 2)
-	if got := f.get("/v1/enrollments?sort=createdAt&journeyId=" + id); !strings.Contains(got.raw, `{"kind":"leadCreated","event":null,"eventId":null}`) ||
-		!strings.Contains(got.raw, `{"kind":"leadChanged","event":null,"eventId":null},"entryKey":"pro"`) {
+	if got := f.get("/v1/enrollments?sort=createdAt&journeyId=" + id); !strings.Contains(got.raw, `{"kind":"leadCreated","event":null,"eventId":null,"segment":null}`) ||
+		!strings.Contains(got.raw, `{"kind":"leadChanged","event":null,"eventId":null,"segment":null},"entryKey":"pro"`) {
 		t.Errorf("got %s", got.raw)
 	}
 	if c, err := storetest.ClaimCohort(t.Context(), f.store); err != nil || c == nil || len(c.Members) != 2 {
@@ -152,5 +154,70 @@ func TestEntryFaults(t *testing.T) {
 			t.Errorf("%s is not named: %s", target, got.raw)
 		}
 	}
-	f.send("POST", "/v1/journeys", `{"name":"J","entry":[{"segment":"seg_1","on":"enter"}]}`).expect(t, 400)
+	f.send("POST", "/v1/journeys", `{"name":"J","entry":[{"segment":1}]}`).expect(t, 400)
+}
+
+// A lead that enters a segment begins the journey and ends another one, once, and the answers name
+// the segment.
+func TestEntryBySegment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	g := f.newSegment(`lead.customFields.plan == "gold"`)
+	begins := f.publishedJourney(`{"name":"Gold","start":"end","entry":[{"segment":"` + g + `","on":"enter","when":"lead.name != 'Eve'","entryKey":"lead.name"}],"nodes":[{"id":"end","type":"exit"}]}`)
+	ends := f.publishedJourney(`{"name":"Silver","start":"wait","exitOn":[{"segment":"` + g + `","on":"enter"}],"nodes":[{"id":"wait","type":"delay","for":"72h"}]}`)
+	lead, eve := f.newLead("Ada"), f.newLead("Eve")
+	running := f.send("POST", "/v1/journeys/"+ends+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
+	for {
+		more, _, err := f.store.CheckSegments(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	f.clock.advance(time.Second)
+	woken := f.wakes.n.Load()
+	for _, id := range []int64{lead, eve} {
+		f.send("PATCH", fmt.Sprint("/v1/leads/", id), `{"businessParam":{"customFields":{"plan":"gold"}}}`).expect(t, 201)
+	}
+	if f.wakes.n.Load() != woken+2 {
+		t.Error("nobody is woken to look")
+	}
+	if _, acted, err := f.store.CheckSegments(t.Context(), 100); err != nil || !acted {
+		t.Fatalf("acted %t, %v", acted, err)
+	}
+	list := f.get("/v1/enrollments?journeyId="+begins).expect(t, 200)
+	if items := list.json["items"].([]any); len(items) != 1 || !strings.Contains(list.raw, `"entry":{"kind":"segment","event":null,"eventId":null,"segment":"`+g+`"},"entryKey":"Ada"`) {
+		t.Errorf("enrolled %s", list.raw)
+	}
+	if got := f.get("/v1/journeys/"+begins+"/statistics").expect(t, 200); !strings.Contains(got.raw, `"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":1},"refused":0,"undecided":0`) {
+		t.Errorf("statistics %s", got.raw)
+	}
+	if got := f.get("/v1/enrollments/"+running).expect(t, 200); !strings.Contains(got.raw, `"status":"exited"`) || !strings.Contains(got.raw, `"what":"exited","next":null,"reason":"segment `+g+`"`) {
+		t.Errorf("ended %s", got.raw)
+	}
+	if a := f.send("DELETE", "/v1/segments/"+g, "").fault(t, 409, "Conflict"); !strings.Contains(a.raw, "journey ") {
+		t.Errorf("deleted %s", a.raw)
+	}
+	f.send("PUT", "/v1/segments/"+g, `{"name":"n","when":"lead.name == \"Ada\""}`).expect(t, 200)
+	if a := f.send("POST", "/v1/journeys/"+begins+"/copy", `{"stage":"test"}`).expect(t, 201); !strings.Contains(a.raw, "segment "+g+" is not of the stage test") {
+		t.Errorf("a copy: %s", a.raw)
+	}
+}
+
+// Publishing names what is wrong with the segments that a journey begins and ends by.
+func TestSegmentFaultsOfEntry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	g, absent := f.newSegment(`lead.gender == 1`), waypost.NewID(waypost.PrefixSegment, f.clock.Now())
+	id := f.send("POST", "/v1/journeys", strings.NewReplacer("SEGMENT", g, "ABSENT", absent).Replace(`{"name":"J","start":"end",
+		"entry":[{"segment":"SEGMENT","on":"leave"},{"segment":"ABSENT","on":"enter"},{"segment":"SEGMENT"},{"segment":"SEGMENT","on":"enter"},{"segment":"SEGMENT","on":"enter"}],
+		"exitOn":[{"segment":"ABSENT","on":"enter"},{"segment":"SEGMENT","on":"leave"},{"segment":"SEGMENT","on":"enter"},{"segment":"SEGMENT","on":"enter"}],
+		"nodes":[{"id":"end","type":"exit"}]}`)).expect(t, 201).str(t, "id")
+	got := f.send("POST", "/v1/journeys/"+id+"/publish", "").fault(t, 400, "BadRequest", "OutOfRange entry[0].on", "NullValue entry[2].on", "Duplicate entry[4]",
+		"OutOfRange exitOn[1].on", "Duplicate exitOn[3].segment", "OutOfRange entry[1].segment", "OutOfRange exitOn[0].segment")
+	if !strings.Contains(got.raw, `must be enter: only entering a segment counts, not \"leave\"`) || !strings.Contains(got.raw, "there is no segment "+absent) {
+		t.Errorf("got %s", got.raw)
+	}
 }

@@ -265,3 +265,28 @@ func TestGoalTried(t *testing.T) {
 	f.send("POST", "/v1/journeys/"+draft+"/publish", "").fault(t, 400, "BadRequest",
 		"OutOfRange controlGroup", "NullValue goal.event", "InvalidFormat goal.within", "InvalidFormat goal.when", "NullValue nodes[0].winner.after")
 }
+
+// Of two carts of a lead, the purchase of one converts the enrollment that this cart began.
+func TestGoalOfEntry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.publishedJourney(`{"name":"Cart","start":"end","entry":[{"event":"cart","entryKey":"event.cartId"}],
+		"goal":{"event":"purchase","when":"event.cartId == enrollment.event.properties.cartId"},"nodes":[{"id":"end","type":"exit"}]}`)
+	lead := f.newLead("Ada")
+	for _, event := range []string{`"a","name":"cart"`, `"b","name":"cart"`, `"b","name":"purchase"`} {
+		cart, _, _ := strings.Cut(event, ",")
+		f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":%q,"leadsId":%d,"properties":{"cartId":%s},%s}`,
+			waypost.NewID("evt_", f.clock.Now()), lead, cart, strings.TrimPrefix(event, cart+","))).expect(t, 202)
+	}
+	list := f.get("/v1/enrollments?journeyId="+id).expect(t, 200)
+	for _, item := range list.json["items"].([]any) {
+		e := item.(map[string]any)
+		one := f.get("/v1/enrollments/"+e["enrollmentId"].(string)).expect(t, 200)
+		if converted := one.json["conversion"] != nil; converted != (e["entryKey"] == "b") {
+			t.Errorf("the enrollment of cart %s: %s", e["entryKey"], one.raw)
+		}
+	}
+	if st := f.get("/v1/journeys/"+id+"/statistics").expect(t, 200); !strings.Contains(st.raw, `"goal":{"enrollments":2,"converted":1,`) {
+		t.Errorf("counted %s", st.raw)
+	}
+}

@@ -221,15 +221,25 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 	})
 }
 
-// checkRecords notes the segments and journeys that conditions name and the scope lacks.
+// checkRecords notes the segments and journeys that conditions name, and the segments that entry
+// and exitOn name, and the scope lacks.
 func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Definition, p *waypost.Problems) error {
-	needs := d.AllNeeds()
-	if needs.None() {
+	needs, entered := d.AllNeeds(), d.EnteredSegments()
+	if needs.None() && len(entered) == 0 {
 		return nil
 	}
-	segments, err := a.Segments.MissingSegments(ctx, sc, needs.Segments)
+	ids := slices.Clone(needs.Segments)
+	for _, s := range entered {
+		ids = append(ids, s.ID)
+	}
+	segments, err := a.Segments.MissingSegments(ctx, sc, ids)
 	if err != nil {
 		return err
+	}
+	for _, s := range entered {
+		if waypost.IsID(waypost.PrefixSegment, s.ID) && slices.Contains(segments, s.ID) {
+			p.Add(waypost.DetailOutOfRange, s.Path, "there is no segment %s", s.ID)
+		}
 	}
 	journeys, err := a.Journeys.MissingJourneys(ctx, sc, needs.Journeys())
 	if err != nil {

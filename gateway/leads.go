@@ -74,7 +74,7 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// wakeFor wakes the pump for the journeys that a lead has begun.
+// wakeFor wakes the pump for the journeys that a lead has begun, or may begin.
 func (a *api) wakeFor(lead waypost.Lead) {
 	if lead.Began > 0 {
 		a.Waker.Wake()
@@ -173,25 +173,41 @@ type countAnswer struct {
 	Sample []int64 `json:"sample"`
 }
 
-// countLeads tells how many leads a launch to an audience would be for now.
+// countLeads tells how many leads a launch to an audience would be for now, or how many meet a
+// condition.
 func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
 	var body struct {
 		Audience *audienceBody `json:"audience"`
+		When     *string       `json:"when"`
 	}
 	var audience waypost.Audience
-	err := decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) { audience = a.audience(p, body.Audience, leadsIDs) })
+	err := decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
+		switch {
+		case body.When == nil:
+			audience = a.audience(p, body.Audience, leadsIDs)
+		case body.Audience != nil:
+			p.Add(waypost.DetailInvalidFormat, "when", "must not stand beside %s", audienceTarget)
+		case waypost.CheckSegmentWhen(p, *body.When):
+			compileWhen(p, *body.When)
+		}
+	})
 	if err != nil {
 		return answer{}, err
 	}
 	n, most := countSample, simulationTime
 	switch {
-	case audience.Segment != "":
+	case audience.Segment != "" || body.When != nil:
 		most = segmentTime
 	case audience.Listed():
 		n = countListed
 	}
 	ans := countAnswer{Sample: []int64{}}
 	err = a.simulations.run(ctx, simulationWait, most, func(ctx context.Context) error {
+		if body.When != nil {
+			c, err := a.Segments.CountCondition(ctx, r.scope, *body.When, n)
+			ans.Count, ans.Sample = c.Count, append(ans.Sample, c.Sample...)
+			return err
+		}
 		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, n)
 		ans.Count = total
 		for i, left := 0, min(countSample, len(leads)); i < left; i++ { // spread over those that were looked up

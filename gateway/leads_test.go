@@ -731,6 +731,20 @@ func TestCountLeads(t *testing.T) {
 	if a := f.send("POST", "/v1/leads/count", `{"audience":{"leadsIds":[1000000]}}`).expect(t, 200); a.raw != `{"count":0,"sample":[]}` {
 		t.Errorf("nobody: %s", a.raw)
 	}
+	f.send("POST", "/v1/leads", `{"businessParam":{"name":"Grace","customFields":{"first name":"x"}}}`).expect(t, 201)
+	for when, want := range map[string]int{`lead.name == "Ada"`: 45, `"first name" in lead.customFields`: 1, `lead.name.size() > 3`: 1, `events("buy").count() > 0`: 0} {
+		a := f.send("POST", "/v1/leads/count", fmt.Sprintf(`{"when":%q}`, when)).expect(t, 200)
+		if sample := a.json["sample"].([]any); a.json["count"] != float64(want) || len(sample) != min(want, 20) {
+			t.Errorf("%s: %s", when, a.raw)
+		}
+	}
+	for body, fault := range map[string]string{
+		`{"when":" "}`: "NullValue when", `{"when":"` + strings.Repeat("x", 4097) + `"}`: "TooLong when", `{"when":"lead.nme == 1"}`: "InvalidFormat when",
+		`{"when":"entered(\"jrn_06jvh5r0g1s0q2k3m4n5p6q7r8\")"}`: "InvalidFormat when", `{"when":"inSegment(\"seg_06jvh5r0g1s0q2k3m4n5p6q7r8\")"}`: "InvalidFormat when",
+		`{"when":"true","audience":{"filter":{}}}`: "InvalidFormat when", `{"when":1}`: "InvalidType when",
+	} {
+		f.send("POST", "/v1/leads/count", body).fault(t, 400, "BadRequest", fault)
+	}
 }
 
 func TestCustomFields(t *testing.T) {

@@ -21,6 +21,9 @@ type Segments interface {
 	DeleteSegment(ctx context.Context, by waypost.Caller, id string, check func(waypost.Segment) error) error
 	// CountSegment counts the leads of a segment, and picks up to n of them.
 	CountSegment(ctx context.Context, sc waypost.Scope, id string, n int) (waypost.SegmentCount, error)
+	// CountCondition is CountSegment for a condition that no segment has, and refuses what
+	// CreateSegment refuses.
+	CountCondition(ctx context.Context, sc waypost.Scope, when string, n int) (waypost.SegmentCount, error)
 	// SegmentMembers lists them in the order of their leadsId; a lead's place is its leadsId.
 	SegmentMembers(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.Lead, error)
 	// MissingSegments returns those of ids that there is no segment for.
@@ -56,14 +59,18 @@ func decodeSegment(r *request) (s waypost.Segment, err error) {
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		s.Name, s.When = body.Name, body.When
 		before := len(*p)
-		if p.AddAll(s.Validate()); len(*p) > before {
-			return
-		}
-		if _, err := journey.CompileSegment(s.When); err != nil {
-			p.Add(waypost.DetailInvalidFormat, "when", "%s", err)
+		if p.AddAll(s.Validate()); len(*p) == before {
+			compileWhen(p, s.When)
 		}
 	})
 	return s, err
+}
+
+// compileWhen reports what is wrong with a condition, but for what the stage must have.
+func compileWhen(p *waypost.Problems, when string) {
+	if _, err := journey.CompileSegment(when); err != nil {
+		p.Add(waypost.DetailInvalidFormat, "when", "%s", err)
+	}
 }
 
 func (a *api) createSegment(ctx context.Context, r *request) (answer, error) {

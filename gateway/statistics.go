@@ -73,12 +73,13 @@ type begunAnswer struct {
 	Event       int `json:"event"`
 	LeadCreated int `json:"leadCreated"`
 	LeadChanged int `json:"leadChanged"`
+	Segment     int `json:"segment"`
 }
 
 func countedEnrollments(c waypost.Counts) enrollmentsAnswer {
 	return enrollmentsAnswer{
 		Entered: c.Entered, Completed: c.Completed, Exited: c.Exited, Failed: c.Failed, Canceled: c.Canceled, HeldOut: c.HeldOut,
-		Begun:   begunAnswer{c.Begun[waypost.EntryEvent], c.Begun[waypost.EntryLeadCreated], c.Begun[waypost.EntryLeadChanged]},
+		Begun:   begunAnswer{c.Begun[waypost.EntryEvent], c.Begun[waypost.EntryLeadCreated], c.Begun[waypost.EntryLeadChanged], c.Begun[waypost.EntrySegment]},
 		Refused: c.Refused, Undecided: c.Undecided,
 	}
 }

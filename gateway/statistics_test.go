@@ -31,7 +31,7 @@ func TestStatistics(t *testing.T) {
 		{"id":"end","type":"exit"}]}`
 	draft := f.send("POST", "/v1/journeys", definition).expect(t, 201).str(t, "id")
 	path := "/v1/journeys/" + draft + "/statistics"
-	const nothing = `"nodes":[],"enrollments":{"entered":0,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"series":null}`
+	const nothing = `"nodes":[],"enrollments":{"entered":0,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"series":null}`
 	if a := f.get(path).expect(t, 200); a.raw != `{"journeyId":"`+draft+`","version":null,`+nothing {
 		t.Errorf("of a draft: %s", a.raw)
 	}
@@ -65,7 +65,7 @@ func TestStatistics(t *testing.T) {
 	f.send("POST", "/v1/enrollments/"+ids[4]+"/cancel", "").expect(t, 200)
 	first := `"nodes":[{"nodeId":"hello","entered":4,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":2,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"wait","count":2}%s]},` +
 		`{"nodeId":"wait","entered":2,"standing":2,"waiting":2,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[%s]}`
-	counts := `"enrollments":{"entered":5,"completed":0,"exited":0,"failed":0,"canceled":1,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null`
+	counts := `"enrollments":{"entered":5,"completed":0,"exited":0,"failed":0,"canceled":1,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null`
 	all := fmt.Sprintf(first, `,{"next":"end","count":0}`, `{"next":"end","count":0}`) + "," + zeros("end") + "]," + counts
 	for range 2 {
 		if a := f.get(path+"?version=1").expect(t, 200); !strings.Contains(a.raw, all) {
@@ -84,7 +84,7 @@ func TestStatistics(t *testing.T) {
 	second := `{"from":"2026-01-31T13:00:00.000Z","nodes":[{"nodeId":"hello","entered":0,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]},` +
 		`{"nodeId":"wait","entered":0,"standing":1,"waiting":1,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"end","count":1}]},` +
 		`{"nodeId":"end","entered":1,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]}],` +
-		`"enrollments":{"entered":0,"completed":1,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null}`
+		`"enrollments":{"entered":0,"completed":1,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null}`
 	if want := `"series":[{"from":"2026-01-31T12:00:00.000Z",` + fmt.Sprintf(first, "", "") + "]," + counts + "}," + second + "]}"; !strings.HasSuffix(a.raw, want) {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}

@@ -36,6 +36,7 @@ type touchpointNumber struct{ node, member string }
 // part by its plannedID.
 func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 	ids = map[int64]int{}
+	spellNumbers(a)
 	var visit func(e ast.Expr)
 	visit = func(e ast.Expr) {
 		if isLogic(e) {
@@ -60,6 +61,23 @@ func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 	}
 	visit(a.Expr())
 	return parts, ids
+}
+
+// spellNumbers has Unparse write numbers without an exponent: of 1e-7 it makes 1e-07.0, which is none. A name
+// that reads so stands for the number then; the expression is of no other use.
+func spellNumbers(a *ast.AST) {
+	spell := ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.LiteralKind {
+			return
+		}
+		if n, ok := e.AsLiteral().(types.Double); ok && strings.Contains(strconv.FormatFloat(float64(n), 'g', -1, 64), "e") {
+			e.SetKindCase(ast.NewExprFactory().NewIdent(e.ID(), strconv.FormatFloat(float64(n), 'f', -1, 64)))
+		}
+	})
+	ast.PostOrderVisit(a.Expr(), spell)
+	for _, call := range a.SourceInfo().MacroCalls() {
+		ast.PostOrderVisit(call, spell)
+	}
 }
 
 // isLogic tells whether an expression joins others: it is &&, ||, or a ! before one of

@@ -8,14 +8,45 @@ import (
 )
 
 func (c *checker) exitOn() {
-	events := c.d.body.ExitOn
-	c.atMost(len(events), MaxExitEvents, "exitOn", "a journey has at most %d such events, not %d")
-	for i, e := range events {
-		path := element("exitOn", i) + ".event"
-		c.eventName(e.Event, path)
-		if first := slices.Index(events, e); first < i && e.Event != "" {
-			c.p.Add(waypost.DetailDuplicate, path, "exitOn[%d] is the same event", first)
+	exits := c.d.body.ExitOn
+	c.atMost(len(exits), MaxExits, "exitOn", "a journey has at most %d events and segments that it exits on, not %d")
+	for i, e := range exits {
+		path := element("exitOn", i)
+		first := slices.Index(exits, e)
+		switch {
+		case e.Segment == "" && e.On == "":
+			c.eventName(e.Event, path+".event")
+			if first < i && e.Event != "" {
+				c.p.Add(waypost.DetailDuplicate, path+".event", "exitOn[%d] is the same event", first)
+			}
+		case e.Event != "":
+			c.p.Add(waypost.DetailInvalidFormat, path, "must have only one of event and segment")
+		default:
+			c.segment(e.Segment, e.On, path)
+			if first < i && e.Segment != "" {
+				c.p.Add(waypost.DetailDuplicate, path+".segment", "exitOn[%d] is the same segment", first)
+			}
 		}
+	}
+}
+
+// onEnter is what a lead does to a segment that begins or ends enrollments.
+const onEnter = "enter"
+
+// segment checks the segment that leads enter, at a path.
+func (c *checker) segment(id, on, path string) {
+	switch {
+	case id == "":
+		c.p.Add(waypost.DetailNullValue, path+".segment", "must name a segment")
+	case !waypost.IsID(waypost.PrefixSegment, id):
+		c.p.Add(waypost.DetailInvalidFormat, path+".segment", "must be the id of a segment, such as %s…, not %q", waypost.PrefixSegment, waypost.Clip(id, 80))
+	}
+	switch on {
+	case onEnter:
+	case "":
+		c.p.Add(waypost.DetailNullValue, path+".on", "must be %s", onEnter)
+	default:
+		c.p.Add(waypost.DetailOutOfRange, path+".on", "must be %s: only entering a segment counts, not %q", onEnter, waypost.Clip(on, 80))
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	MaxProperties    = 64   // of one emit
 	MaxWeight        = 10_000
 	MaxWinnerLeads   = 10_000_000
-	MaxExitEvents    = 20
+	MaxExits         = 20
 	MaxCap           = 1000 // touchpoints of a frequency cap
 	MaxName          = 200
 	MaxDescription   = 2000     // characters
@@ -80,8 +80,11 @@ type reentry struct {
 	Every  string                `json:"every,omitempty"`
 }
 
+// exitOn has one of Event and Segment.
 type exitOn struct {
-	Event string `json:"event,omitempty"`
+	Event   string `json:"event,omitempty"`
+	Segment string `json:"segment,omitempty"` // the id of one that the lead enters
+	On      string `json:"on,omitempty"`      // of a segment: onEnter
 }
 
 type frequencyCap struct {
@@ -129,11 +132,35 @@ func (d *Definition) Reentry() waypost.Reentry {
 // ExitOn returns the names of the events that end an enrollment wherever it
 // stands, in the order of the definition.
 func (d *Definition) ExitOn() []string {
-	names := make([]string, len(d.body.ExitOn))
-	for i, e := range d.body.ExitOn {
-		names[i] = e.Event
+	names := []string{}
+	for _, e := range d.body.ExitOn {
+		if e.Segment == "" {
+			names = append(names, e.Event)
+		}
 	}
 	return names
+}
+
+// Exits tells whether events or segments end an enrollment wherever it stands.
+func (d *Definition) Exits() bool { return len(d.body.ExitOn) > 0 }
+
+// SegmentAt is a segment that a definition names.
+type SegmentAt struct{ Path, ID string }
+
+// EnteredSegments returns the segments that begin the journey, or end an enrollment, once a
+// lead enters them, in the order of the definition.
+func (d *Definition) EnteredSegments() (list []SegmentAt) {
+	for i, e := range d.body.Entry {
+		if e.Segment != "" {
+			list = append(list, SegmentAt{element("entry", i) + ".segment", e.Segment})
+		}
+	}
+	for i, e := range d.body.ExitOn {
+		if e.Segment != "" {
+			list = append(list, SegmentAt{element("exitOn", i) + ".segment", e.Segment})
+		}
+	}
+	return list
 }
 
 // QuietHours returns the quiet hours; the zero value is none.

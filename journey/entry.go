@@ -16,11 +16,13 @@ import (
 )
 
 // entry is a part of the definition's entry: an occasion that begins the journey by itself.
-// It has one of Event, LeadCreated and LeadChanged.
+// It has one of Event, LeadCreated, LeadChanged and Segment.
 type entry struct {
 	Event       string   `json:"event,omitempty"`       // the event's name
 	LeadCreated bool     `json:"leadCreated,omitempty"` //
 	LeadChanged []string `json:"leadChanged,omitempty"` // the fields: one of them has changed
+	Segment     string   `json:"segment,omitempty"`     // the id of one that the lead enters
+	On          string   `json:"on,omitempty"`          // of a segment: onEnter
 	When        string   `json:"when,omitempty"`        // a CEL condition; empty takes all
 	EntryKey    string   `json:"entryKey,omitempty"`    // a CEL expression; empty is no key
 }
@@ -33,16 +35,22 @@ func (e entry) kind() waypost.EntryKind {
 		return waypost.EntryLeadCreated
 	case len(e.LeadChanged) > 0:
 		return waypost.EntryLeadChanged
+	case e.Segment != "":
+		return waypost.EntrySegment
 	}
 	return ""
 }
 
 // name is what people call the occasion.
 func (e entry) name() string {
-	if kind := e.kind(); kind != waypost.EntryEvent {
+	switch kind := e.kind(); kind {
+	case waypost.EntryEvent:
+		return "event " + e.Event
+	case waypost.EntrySegment:
+		return "segment " + e.Segment
+	default:
 		return string(kind)
 	}
-	return "event " + e.Event
 }
 
 // takes tells whether the entry names the occasion, whatever its condition says.
@@ -54,6 +62,8 @@ func (e entry) takes(o waypost.Occasion) bool {
 		return e.Event == o.Event.Name
 	case o.Kind == waypost.EntryLeadChanged:
 		return slices.ContainsFunc(e.LeadChanged, func(field string) bool { return slices.Contains(o.Changed, field) })
+	case o.Kind == waypost.EntrySegment:
+		return e.Segment == o.Segment
 	}
 	return true
 }
@@ -86,7 +96,7 @@ func (d *Definition) compileEntry(e entry) (c compiledEntry) {
 func (d *Definition) EntryRules() []waypost.EntryRule {
 	var rules []waypost.EntryRule
 	for _, e := range d.body.Entry {
-		rule := waypost.EntryRule{Kind: e.kind(), Event: e.Event}
+		rule := waypost.EntryRule{Kind: e.kind(), Event: e.Event, Segment: e.Segment}
 		if !slices.Contains(rules, rule) {
 			rules = append(rules, rule)
 		}
@@ -172,23 +182,29 @@ func (c *checker) entry() {
 	entries := c.d.body.Entry
 	c.atMost(len(entries), MaxEntries, "entry", "a journey has at most %d entries, not %d")
 	same := func(a, b entry) bool {
-		return a.Event == b.Event && a.LeadCreated == b.LeadCreated && slices.Equal(a.LeadChanged, b.LeadChanged) && a.When == b.When && a.EntryKey == b.EntryKey
+		return a.Event == b.Event && a.LeadCreated == b.LeadCreated && slices.Equal(a.LeadChanged, b.LeadChanged) &&
+			a.Segment == b.Segment && a.On == b.On && a.When == b.When && a.EntryKey == b.EntryKey
 	}
 	for i, e := range entries[:min(len(entries), MaxEntries)] {
 		path := element("entry", i)
 		kinds := 0
-		for _, given := range []bool{e.Event != "", e.LeadCreated, len(e.LeadChanged) > 0} {
+		for _, given := range []bool{e.Event != "", e.LeadCreated, len(e.LeadChanged) > 0, e.Segment != ""} {
 			if given {
 				kinds++
 			}
 		}
 		switch {
 		case kinds == 0:
-			c.p.Add(waypost.DetailNullValue, path, "must have one of event, leadCreated: true and leadChanged")
+			c.p.Add(waypost.DetailNullValue, path, "must have one of event, leadCreated: true, leadChanged and segment")
 		case kinds > 1:
-			c.p.Add(waypost.DetailInvalidFormat, path, "must have only one of event, leadCreated and leadChanged")
+			c.p.Add(waypost.DetailInvalidFormat, path, "must have only one of event, leadCreated, leadChanged and segment")
 		case e.Event != "":
 			c.eventName(e.Event, path+".event")
+		case e.Segment != "":
+			c.segment(e.Segment, e.On, path)
+		}
+		if e.On != "" && e.Segment == "" {
+			c.p.Add(waypost.DetailInvalidFormat, path+".on", "only an entry by a segment has it")
 		}
 		if first := slices.IndexFunc(entries, func(other entry) bool { return same(e, other) }); first < i && kinds > 0 {
 			c.p.Add(waypost.DetailDuplicate, path, "entry[%d] is the same", first)

@@ -17,7 +17,8 @@ func TestEnters(t *testing.T) {
 		{"event":"open"},
 		{"event":"number","entryKey":"event.n"},
 		{"leadCreated":true,"when":"lead.name == 'Ada'"},
-		{"leadChanged":["customFields.plan","email"],"when":"now > timestamp('2020-01-01')"}],"nodes":[{"id":"end","type":"exit"}]}`))
+		{"leadChanged":["customFields.plan","email"],"when":"now > timestamp('2020-01-01')"},
+		{"segment":"seg_06jvh5r0g1s0q2k3m4n5p6q7r8","on":"enter","when":"lead.region == 3","entryKey":"lead.name"}],"nodes":[{"id":"end","type":"exit"}]}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -52,6 +53,8 @@ func TestEnters(t *testing.T) {
 		"created":           {waypost.Occasion{Kind: waypost.EntryLeadCreated, At: noon}, lead, true, false, "", "entry 5: leadCreated: lead.name == \"Ada\" → true"},
 		"another created":   {waypost.Occasion{Kind: waypost.EntryLeadCreated, At: noon}, waypost.Lead{}, false, false, "", "entry 5: leadCreated: lead.name == \"Ada\" → false"},
 		"changed":           {waypost.Occasion{Kind: waypost.EntryLeadChanged, Changed: []string{"email", "name"}, At: noon}, lead, true, false, "", "entry 6: leadChanged: now > timestamp(\"2020-01-01\") → true"},
+		"a segment":         {waypost.Occasion{Kind: waypost.EntrySegment, Segment: "seg_06jvh5r0g1s0q2k3m4n5p6q7r8", At: noon}, lead, true, false, "Ada", "entry 7: segment seg_06jvh5r0g1s0q2k3m4n5p6q7r8: lead.region == 3 → true"},
+		"another segment":   {waypost.Occasion{Kind: waypost.EntrySegment, Segment: "seg_16jvh5r0g1s0q2k3m4n5p6q7r8", At: noon}, lead, false, false, "", ""},
 		"another field":     {waypost.Occasion{Kind: waypost.EntryLeadChanged, Changed: []string{"customFields.planet"}, At: noon}, lead, false, false, "", ""},
 	} {
 		want := waypost.EntryDecision{Enters: c.enters, Failed: c.failed, Key: c.key, Reason: c.reason, Reentry: waypost.Reentry{Policy: waypost.ReentryAlways}}
@@ -62,8 +65,9 @@ func TestEnters(t *testing.T) {
 	rules := []waypost.EntryRule{
 		{Kind: waypost.EntryEvent, Event: "cart"}, {Kind: waypost.EntryEvent, Event: "open"}, {Kind: waypost.EntryEvent, Event: "number"},
 		{Kind: waypost.EntryLeadCreated}, {Kind: waypost.EntryLeadChanged},
+		{Kind: waypost.EntrySegment, Segment: "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"},
 	}
-	if got := d.EntryRules(); len(got) != len(rules) || got[0] != rules[0] || got[4] != rules[4] {
+	if got := d.EntryRules(); len(got) != len(rules) || got[0] != rules[0] || got[4] != rules[4] || got[5] != rules[5] {
 		t.Errorf("rules %+v", got)
 	}
 }

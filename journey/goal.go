@@ -117,7 +117,7 @@ func (g *Goals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead wa
 	}
 	yes, worth = d.Converts(Facts{
 		Lead: lead, JourneyID: v.JourneyID, JourneyName: v.Name, Version: v.Version, EnrollmentID: e.ID, EntryKey: e.EntryKey, Params: e.Params,
-		Event: event.Properties, Now: event.AcceptedAt,
+		Event: event.Properties, Began: e.Event, Now: event.AcceptedAt,
 	})
 	return yes, worth, nil
 }

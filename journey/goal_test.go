@@ -43,7 +43,8 @@ func TestConverts(t *testing.T) {
 	facts := journey.Facts{
 		Lead:  waypost.Lead{LeadFields: waypost.LeadFields{Gender: &gender}},
 		Event: map[string]any{"total": 12.34567, "name": "x", "huge": 1e9}, Params: map[string]any{"factor": 2.0},
-		Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
+		Began: &waypost.Event{Name: "cart", Properties: map[string]any{"name": "x"}},
+		Now:   time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
 	}
 	for _, test := range []struct {
 		when, value string
@@ -55,6 +56,8 @@ func TestConverts(t *testing.T) {
 		{"event.total > 13", "event.total", false, 0},
 		{"event.none > 13", "event.total", false, 0},
 		{"lead.gender == 1 && enrollment.params.factor == 2 && now > timestamp('2026-01-01T00:00:00Z')", "event.total * enrollment.params.factor", true, 246913},
+		{"event.name == enrollment.event.properties.name", "", true, 0},
+		{"event.name != enrollment.event.properties.name", "", false, 0},
 		{"", "event.none", true, 0},
 		{"", "event.name", true, 0},
 		{"", "event.huge", true, 0},

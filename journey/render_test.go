@@ -118,7 +118,7 @@ func TestCheckTemplate_faults(t *testing.T) {
 		"{{ lead.nmae | upcase }}":                    "line 1, column 4: lead has no member \"nmae\"",
 		"é{{ lead['nmae'] }}":                         "line 1, column 5: lead has no member \"nmae\"",
 		"{{ lead.name.frist }}":                       "line 1, column 4: lead.name has no member \"frist\"",
-		"{{ event.amount }}":                          "line 1, column 4: event is known in the condition of a waitForEvent only; that which an enrollment began by is enrollment.event",
+		"{{ event.amount }}":                          "line 1, column 4: event is known in the condition of a waitForEvent, of an entry and of a goal only; that which an enrollment began by is enrollment.event",
 		"{{ enrollment.parms }}":                      "line 1, column 4: enrollment has no member \"parms\"",
 		"{{ today.year }}":                            "line 1, column 4: today has no member \"year\"",
 		"{{ touchpoints.hello.ok }}":                  "line 1, column 4: a touchpoint has no member \"ok\", but succeed, httpStatus, message, attempts",

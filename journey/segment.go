@@ -27,6 +27,7 @@ type SegmentPart struct {
 	Text   string
 	Needs  waypost.RecordNeeds
 	Fields []string // of the lead: those that it reads
+	Timed  bool     // time alone can change what it says
 	c      condition
 }
 
@@ -49,6 +50,7 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 	if issues.Err() != nil {
 		return nil, told(issues.Errors())
 	}
+	spellNumbers(parsed.NativeRep())
 	var parts []SegmentPart
 	var cut func(e ast.Expr) error
 	cut = func(e ast.Expr) error {
@@ -68,7 +70,7 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", waypost.Clip(text, maxPartText), err)
 		}
-		parts = append(parts, SegmentPart{text, c.needs, fieldsOf(c.expr), c})
+		parts = append(parts, SegmentPart{text, c.needs, fieldsOf(c.expr), isTimed(c.expr), c})
 		return nil
 	}
 	if err := cut(parsed.NativeRep().Expr()); err != nil {
@@ -104,6 +106,19 @@ func fieldsOf(e ast.Expr) (fields []string) {
 		}
 	}))
 	return fields
+}
+
+// isTimed tells whether an expression asks what time it is, or for events of the last hours.
+func isTimed(e ast.Expr) (timed bool) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.IdentKind {
+			timed = timed || e.AsIdent() == varNow || e.AsIdent() == varToday
+		}
+		if _, needs, ok := RecordCall(e); ok {
+			timed = timed || len(needs.Events) > 0 && needs.Events[0].Window > 0
+		}
+	}))
+	return timed
 }
 
 // Expr is the part as it was checked: numbers are doubles, calls that read times have the

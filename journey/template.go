@@ -64,7 +64,7 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 	known, ok := members()[root]
 	switch {
 	case root == varEvent:
-		return "event is known in the condition of a waitForEvent only; that which an enrollment began by is enrollment.event"
+		return "event is known in the condition of a waitForEvent, of an entry and of a goal only; that which an enrollment began by is enrollment.event"
 	case !ok && root != varTouchpoints && root != varNow && root != varToday:
 		return fmt.Sprintf("there is no variable %q; the variables are %s", waypost.Clip(root, 64), variableNames())
 	case len(path) < 2:

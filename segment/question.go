@@ -105,6 +105,9 @@ func (q questions) ofCall(e ast.Expr, want bool) (Cond, bool) {
 				return c, true
 			}
 		}
+		if name, ok := textOf(args[0]); ok && isCustomFields(args[1]) {
+			return field{name: name, custom: true}.has(want), true
+		}
 	case operators.Index:
 		if f, ok := fieldOf(e); ok {
 			return f.holds(want), true
@@ -339,14 +342,16 @@ func fieldOf(e ast.Expr) (f field, ok bool) {
 		f = field{name: member, kind: kinds[member]}
 		return f, f.kind != 0
 	}
-	of, object, ok := journey.Access(operand)
-	if !ok || !isLead(of) || object != customFields || !storable(member) {
+	if !isCustomFields(operand) || !storable(member) {
 		return f, false
 	}
 	return field{name: member, custom: true}, true
 }
 
-const customFields = "customFields"
+func isCustomFields(e ast.Expr) bool {
+	of, object, ok := journey.Access(e)
+	return ok && isLead(of) && object == "customFields"
+}
 
 func isLead(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "lead" }
 

@@ -23,6 +23,8 @@ type Segment struct {
 	depth int
 	where Cond
 	exact bool
+	asks  waypost.RecordNeeds // with the segments that it names
+	timed bool                // it or one of these
 }
 
 // part is one of the conditions that && joins.
@@ -86,11 +88,15 @@ func (c *compiler) compileOne(when string) (*Segment, error) {
 	s := &Segment{depth: 1, exact: true}
 	var wheres []Cond
 	for _, p := range parts {
+		s.asks.Add(p.Needs)
+		s.timed = s.timed || p.Timed
 		for _, other := range p.Needs.Segments {
 			of, err := c.compile(other)
 			if err != nil {
 				return nil, err
 			}
+			s.asks.Add(of.asks)
+			s.timed = s.timed || of.timed
 			if s.depth = max(s.depth, of.depth+1); s.depth > MaxDepth {
 				return nil, c.of(fmt.Errorf("%s: more than %d segments name each other in a row", waypost.Clip(p.Text, 100), MaxDepth))
 			}
@@ -131,6 +137,12 @@ func (s *Segment) Needs(whole bool) (needs waypost.RecordNeeds) {
 	}
 	return needs
 }
+
+// Asks is what it asks of a lead's record, with the segments that it names.
+func (s *Segment) Asks() waypost.RecordNeeds { return s.asks }
+
+// Timed tells whether time alone can change who is in it.
+func (s *Segment) Timed() bool { return s.timed }
 
 // Fields are the fields of a lead that the parts read which Where does not answer.
 func (s *Segment) Fields() (fields []string) {

@@ -22,12 +22,13 @@ type controlRow struct {
 	Until      stamp               `bun:"until_at"`
 	Shift      bool                `bun:"shift"`
 	Event      string              `bun:"event"`
+	SegmentID  string              `bun:"segment_id"`
 	SweepAt    stamp               `bun:"sweep_at"`
 	SweepAfter string              `bun:"sweep_after"`
 }
 
 func (r controlRow) control() waypost.Control {
-	return waypost.Control{Target: r.Target, Kind: r.Kind, From: r.From.Time, Until: r.Until.Time, Shift: r.Shift, Event: r.Event}
+	return waypost.Control{Target: r.Target, Kind: r.Kind, From: r.From.Time, Until: r.Until.Time, Shift: r.Shift, Event: r.Event, Segment: r.SegmentID}
 }
 
 // holdRow is a workflow that waits for the resume of a target.
@@ -95,7 +96,7 @@ func controlRows(ctx context.Context, db bun.IDB, of waypost.ControlTargets, inF
 	var rows []controlRow
 	query := func() *bun.SelectQuery {
 		rows = nil
-		q := db.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at", "until_at", "shift", "event")
+		q := db.NewSelect().Model(&rows).Column("id", "target", "kind", "from_at", "until_at", "shift", "event", "segment_id")
 		if inForce {
 			q.Where("until_at IS NULL")
 		}

@@ -59,6 +59,16 @@ func (s *Store) lockRows(ctx context.Context, q *bun.SelectQuery, how string) er
 	return err
 }
 
+// lockTable waits for the transactions that have read a table, or write to it, and keeps others
+// from both until this one ends.
+func (s *Store) lockTable(ctx context.Context, tx bun.Tx, table string) error {
+	if !s.postgres {
+		return nil
+	}
+	_, err := tx.NewRaw("LOCK TABLE ? IN ACCESS EXCLUSIVE MODE", bun.Ident(table)).Exec(ctx)
+	return err
+}
+
 // othersWrite tells whether other transactions write while one does.
 func (s *Store) othersWrite() bool { return s.postgres }
 

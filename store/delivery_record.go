@@ -83,6 +83,9 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost
 	if err := s.announceFailures(ctx, tx, run.failures); err != nil {
 		return err
 	}
+	if err := s.checkDeliveries(ctx, tx, run.successes); err != nil {
+		return err
+	}
 	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
 }
 
@@ -173,6 +176,7 @@ type recording struct {
 	history    webhookDeltas
 	progress   []waypost.Progress
 	failures   []waypost.Touchpoint // that have failed for good
+	successes  []waypost.Touchpoint
 }
 
 func (run *recording) record(r waypost.AttemptRecord, response []byte) {
@@ -216,6 +220,9 @@ func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 	row.conclude(r)
 	if row.Status == waypost.DeliveryFailed {
 		run.failures = append(run.failures, r.Touchpoint)
+	}
+	if row.Status == waypost.DeliverySucceeded {
+		run.successes = append(run.successes, r.Touchpoint)
 	}
 	if r.Progress != nil {
 		run.progress = append(run.progress, *r.Progress)
@@ -318,7 +325,8 @@ func recordEnds(before, from, when string) string {
 		FROM ` + from + ` AS u WHERE d.enrollment_id = u.enrollment_id AND d.visit = u.visit ` + when + `
 		RETURNING d.enrollment_id, u.moved_to, u.node_id, u.last_seq, u.deferred, u.ended_at, u.end_seq, u.end_entries,
 			u.was_status, u.was_node, u.was_seq, u.was_deferred, u.delta,
-			d.webhook_id, u.at, u.error_class, u.duration_ms),
+			d.webhook_id, u.at, u.error_class, u.duration_ms, d.org, d.stage, d.leads_id, d.journey_id, d.status),
+	k AS (` + insertChecks + "d.at + 1000 * d.duration_ms, 0 FROM d" + checkSent + `),
 	h AS (` + intoHistory + `),
 	e AS (UPDATE enrollments AS e SET status = d.moved_to, node_id = d.node_id, last_seq = d.last_seq, deferred = d.deferred, ended_at = d.ended_at,
 			end_seq = d.end_seq, end_entries = d.end_entries, move = NULL

@@ -20,6 +20,7 @@
 //	db_one_statement.go  operations that are one statement on PostgreSQL
 //	db_announcements.go  statements that announce what happened
 //	db_segment.go        comparisons of texts and custom fields for segments
+//	db_segment_checks.go statements that have leads looked at on the way of a message
 //	db_columns.go        times, JSON and secrets as columns
 //	db_errors.go         error codes, Away, wrap
 //
@@ -49,7 +50,9 @@
 //	suppression.go        Suppressions: who is written to no more
 //	subscription.go       Subscriptions: webhooks that are told what happens
 //	segment.go            Segments
+//	segment_checks.go     who may have entered a watched segment, and what follows
 //	segment_read.go       the leads of a segment, and what is recorded of leads
+//	segment_watch.go      whose members are remembered; reading them as a whole
 //	segment_where.go      what SQL answers of a segment
 //
 // Who enters a journey, and where they stand.

@@ -116,7 +116,7 @@ type entryRow struct {
 // Enrollment returns an enrollment and its timeline, in order; NotFound if the
 // scope has none of this id. What was decided about it is derived: the statuses
 // paused and canceled, and the entries (of Seq 0) paused, resumed and, for a
-// cancel or an event that it exited on, exited.
+// cancel, or what it exited on, exited.
 func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
 	defer wrap(&err, "load enrollment %s", clip(id))
 	var row startedRow
@@ -215,15 +215,15 @@ func withControls(e waypost.Enrollment, entries []waypost.TimelineEntry, control
 	return merged
 }
 
-// withExit has a timeline end with the event that the enrollment exited on. What was
+// withExit has a timeline end with what the enrollment exited on. What was
 // under way when it came is told before, as it was recorded; if that was the end of
-// the journey, it is the event that counts.
+// the journey, it is the exit that counts.
 func withExit(e waypost.Enrollment, entries []waypost.TimelineEntry, controls waypost.Controls) []waypost.TimelineEntry {
-	event, at, exited := controls.Exited()
+	reason, at, exited := controls.Exited()
 	if !exited {
 		return entries
 	}
-	exit := waypost.TimelineEntry{At: at, What: waypost.WhatExited, Reason: "event " + event, Version: e.Version}
+	exit := waypost.TimelineEntry{At: at, What: waypost.WhatExited, Reason: reason, Version: e.Version}
 	if n := len(entries); n > 0 {
 		last := &entries[n-1]
 		if last.What == waypost.WhatExited {

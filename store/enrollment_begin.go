@@ -28,29 +28,41 @@ type entryRuleRow struct {
 
 	waypost.Scope
 	Kind      waypost.EntryKind `bun:"kind"`
-	Event     string            `bun:"event"`
+	Name      string            `bun:"name"` // of the event, or the id of the segment; "" of leads
 	JourneyID string            `bun:"journey_id"`
 	Version   int               `bun:"version"`
+	SinceAt   stamp             `bun:"since_at"` // when the journey began to begin by it
 }
 
 // keepEntryRules stores what begins a version in the place of what began the one before it.
 func (s *Store) keepEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
+	var before []entryRuleRow
+	if err := tx.NewSelect().Model(&before).Where("journey_id = ?", journey.ID).Scan(ctx); err != nil {
+		return err
+	}
 	if err := dropEntryRules(ctx, tx, journey.ID); err != nil || len(rules) == 0 {
 		return err
 	}
+	now := stamp{s.time()}
 	rows := mapped(rules, func(r waypost.EntryRule) entryRuleRow {
-		return entryRuleRow{Scope: journey.scope(), Kind: r.Kind, Event: cleanText(r.Event), JourneyID: journey.ID, Version: version}
+		row := entryRuleRow{Scope: journey.scope(), Kind: r.Kind, Name: cleanText(cmp.Or(r.Event, r.Segment)), JourneyID: journey.ID, Version: version, SinceAt: now}
+		for _, b := range before {
+			if b.Kind == row.Kind && b.Name == row.Name {
+				row.SinceAt = b.SinceAt
+			}
+		}
+		return row
 	})
 	var p waypost.Problems
 	for _, row := range rows {
 		others, err := tx.NewSelect().Model((*entryRuleRow)(nil)).
-			Where("org = ? AND stage = ? AND kind = ? AND event = ?", row.Org, row.Stage, row.Kind, row.Event).Count(ctx)
+			Where("org = ? AND stage = ? AND kind = ? AND name = ?", row.Org, row.Stage, row.Kind, row.Name).Count(ctx)
 		if err != nil {
 			return err
 		}
 		if others >= waypost.MaxEntryRules {
 			p.Add(waypost.DetailOutOfRange, "entry", "%d journeys of the stage begin by %s already; archive one of them",
-				others, cmp.Or(row.Event, string(row.Kind)))
+				others, cmp.Or(row.Name, string(row.Kind)))
 		}
 	}
 	if err := p.Err("entry"); err != nil {
@@ -72,12 +84,12 @@ type entryRule struct {
 }
 
 // entryRules are those that occasions of a kind may begin journeys by, in the order of the
-// journeys. events are names, or "" alone.
-func entryRules(ctx context.Context, tx bun.Tx, sc waypost.Scope, kind waypost.EntryKind, events ...string) (rules []entryRule, err error) {
+// journeys. names are those of events, ids of segments, or "" alone.
+func entryRules(ctx context.Context, tx bun.Tx, sc waypost.Scope, kind waypost.EntryKind, names ...string) (rules []entryRule, err error) {
 	err = tx.NewSelect().Model(&rules).ColumnExpr("?TableColumns").
 		ColumnExpr("EXISTS (SELECT 1 FROM journey_exits AS jx WHERE jx.journey_id = er.journey_id AND jx.version = er.version) AS exits").
 		Join("JOIN journeys AS j ON j.id = er.journey_id AND j.status = ?", waypost.JourneyActive).
-		Where("er.org = ? AND er.stage = ? AND er.kind = ? AND er.event IN (?)", sc.Org, sc.Stage, kind, bun.List(events)).
+		Where("er.org = ? AND er.stage = ? AND er.kind = ? AND er.name IN (?)", sc.Org, sc.Stage, kind, bun.List(names)).
 		Order("er.journey_id").Scan(ctx)
 	if err != nil {
 		err = fmt.Errorf("look for journeys that begin: %w", err)
@@ -92,6 +104,15 @@ type occasion struct {
 	depth  int    // of what it begins, see waypost.Enrollment.Depth
 	claims bool   // what it begins is stored claimed
 	bulk   bool   // it is one of many: what they begin is divided into cohorts
+	since  stamp  // of a segment: when what had the lead enter it was stored
+}
+
+// name is that of the rules that it may begin journeys by.
+func (o occasion) name() string {
+	if o.Event != nil {
+		return o.Event.Name
+	}
+	return o.Segment
 }
 
 // begin enrolls the leads of occasions, all different, in the journeys of the rules that
@@ -140,7 +161,7 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 	keys, of := map[int64]string{}, map[int64]occasion{}
 	var reentry waypost.Reentry
 	for _, o := range occasions {
-		if o.Event != nil && o.Event.Name != b.rule.Event {
+		if o.name() != b.rule.Name || o.Kind == waypost.EntrySegment && o.since.Before(b.rule.SinceAt.Time) {
 			continue
 		}
 		decision, err := b.entrances.Enter(b.version, o.Occasion)
@@ -166,7 +187,7 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 		return 0, nil
 	}
 	now := of[all[0]].At
-	entered, out, err := b.enterBoth(ctx, b.tx, b.rule.JourneyID, onReentry(reentry), leads, held, keys, now)
+	entered, out, err := b.enterBoth(ctx, b.tx, b.rule.Scope, b.rule.JourneyID, onReentry(reentry), leads, held, keys, now)
 	if err != nil {
 		return 0, err
 	}
@@ -260,7 +281,7 @@ func (b *beginning) divide(ctx context.Context, rows []enrollmentRow, members []
 
 // remember notes in an enrollment what it began by.
 func (b *beginning) remember(row *enrollmentRow, o occasion) error {
-	entry := waypost.Entry{Kind: o.Kind}
+	entry := waypost.Entry{Kind: o.Kind, Segment: o.Segment}
 	row.Depth = o.depth
 	if o.Event != nil {
 		entry.Event, entry.EventID = o.Event.Name, o.Event.EventID
@@ -312,7 +333,7 @@ func (s *Store) withEvent(row enrollmentRow) (waypost.Enrollment, error) {
 func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule, events []eventRow, leads map[int64]waypost.Lead, bulk bool) ([]waypost.Cohort, error) {
 	occasions := make([]occasion, 0, len(events))
 	for _, row := range events {
-		if !slices.ContainsFunc(rules, func(r entryRule) bool { return r.Event == row.Name }) {
+		if !slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == row.Name }) {
 			continue
 		}
 		event, err := row.event()
@@ -336,7 +357,7 @@ func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule,
 func rounds(events []eventRow, rules []entryRule) [][]eventRow {
 	enters := map[int64]bool{}
 	for _, e := range events {
-		enters[e.LeadsID] = enters[e.LeadsID] || slices.ContainsFunc(rules, func(r entryRule) bool { return r.Event == e.Name })
+		enters[e.LeadsID] = enters[e.LeadsID] || slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == e.Name })
 	}
 	var parts [][]eventRow
 	times := map[int64]int{}
@@ -370,8 +391,8 @@ func (s *Store) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, eve
 }
 
 // beginByLeads enrolls leads that were created, which have no state before, or changed, in the
-// journeys that this begins, and returns how many it has enrolled. The leads are locked, or
-// new.
+// journeys that this begins, and has those looked at that may have entered a segment by it. It
+// returns how many it has enrolled or has looked at. The leads are locked, or new.
 func (s *Store) beginByLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, appID string, changes []leadChange, depth int, bulk bool) (n int, err error) {
 	for _, kind := range []waypost.EntryKind{waypost.EntryLeadCreated, waypost.EntryLeadChanged} {
 		of := slices.DeleteFunc(slices.Clone(changes), func(c leadChange) bool { return (c.before == nil) != (kind == waypost.EntryLeadCreated) })
@@ -408,5 +429,10 @@ func (s *Store) beginByLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, a
 		}
 		n += begun
 	}
-	return n, nil
+	if len(changes) == 0 {
+		return n, nil
+	}
+	ids := mapped(changes, func(c leadChange) int64 { return c.after.LeadsID })
+	marked, err := s.checkLeads(ctx, tx, sc, ids, segmentCause{kind: causeLead, at: changes[0].after.UpdatedAt, depth: depth})
+	return n + marked, err
 }

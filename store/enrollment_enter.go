@@ -110,6 +110,9 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		if err := s.countEntered(ctx, tx, now, row); err != nil {
 			return err
 		}
+		if _, err := s.checkLeads(ctx, tx, sc, []int64{row.LeadsID}, segmentCause{kind: causeEntered, name: row.JourneyID, at: row.CreatedAt}); err != nil {
+			return err
+		}
 		if err := entry.write(ctx, tx); err != nil {
 			return err
 		}

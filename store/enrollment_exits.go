@@ -10,41 +10,44 @@ import (
 	"waypost"
 )
 
-// journeyExitRow is an event that ends the enrollments of a version.
+// journeyExitRow is an event, or a segment that the lead enters, that ends the enrollments of a
+// version.
 type journeyExitRow struct {
 	bun.BaseModel `bun:"table:journey_exits,alias:jx"`
 
 	JourneyID string `bun:"journey_id,pk"`
 	Version   int    `bun:"version,pk"`
 	Event     string `bun:"event,pk"`
+	SegmentID string `bun:"segment_id,pk"`
 }
 
-// addExits stores by which events the enrollments of a version end.
-func addExits(ctx context.Context, tx bun.Tx, v versionRow) error {
-	// The one member of a definition that events need.
+// exitsOf lists by what the enrollments of a version end, each once.
+func exitsOf(journeyID string, version int, text string) (rows []journeyExitRow, err error) {
+	// The one member of a definition that exits need.
 	var definition struct {
-		ExitOn []struct {
-			Event string `json:"event"`
-		} `json:"exitOn"`
+		ExitOn []struct{ Event, Segment string }
 	}
-	if err := fromJSON(v.Definition, &definition); err != nil {
-		return err
-	}
-	var rows []journeyExitRow
+	err = fromJSON(text, &definition)
 	for _, on := range definition.ExitOn {
-		row := journeyExitRow{JourneyID: v.JourneyID, Version: v.Version, Event: on.Event}
+		row := journeyExitRow{JourneyID: journeyID, Version: version, Event: on.Event, SegmentID: on.Segment}
 		if !slices.Contains(rows, row) {
 			rows = append(rows, row)
 		}
 	}
-	if len(rows) == 0 {
-		return nil
+	return rows, err
+}
+
+// addExits stores by what the enrollments of a version end.
+func addExits(ctx context.Context, tx bun.Tx, v versionRow) error {
+	rows, err := exitsOf(v.JourneyID, v.Version, v.Definition)
+	if err != nil || len(rows) == 0 {
+		return err
 	}
-	_, err := tx.NewInsert().Model(&rows).Exec(ctx)
+	_, err = tx.NewInsert().Model(&rows).Exec(ctx)
 	return err
 }
 
-// exits tells whether enrollments of a version end by events. If so, or if the version has a
+// exits tells whether enrollments of a version end by events or segments. If so, or if the version has a
 // goal, no event of the leads is accepted until the transaction ends: each comes before the
 // enrollments that it makes, or finds them. It is called before other rows are
 // locked.
@@ -60,10 +63,7 @@ func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version 
 // them, as a cancel would end them, and tells their workflows. Those that are canceled
 // with their launch or journey, and not swept yet, stay so. The leads are locked.
 func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
-	var found []struct {
-		enrollmentRow `bun:",extend"`
-		Event         string `bun:"event"`
-	}
+	var found []leavingRow
 	err := tx.NewSelect().Model(&found).Column("e.id", "e.journey_id", "e.launch_id", "e.leads_id", "jx.event").
 		Join("JOIN journey_exits AS jx ON jx.journey_id = e.journey_id AND jx.version = e.version").
 		Where("e.leads_id IN (?) AND e.exits AND e.ended_at IS NULL", bun.List(distinct(mapped(events, leadOfEvent)))).
@@ -71,9 +71,8 @@ func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk boo
 	if err != nil {
 		return fmt.Errorf("look for enrollments that exit: %w", err)
 	}
-	type group struct{ journeyID, launchID string }
-	groups := map[group][]string{}
 	first, by := firstOfKind(events), map[string]int{} // by which of the events an enrollment exits
+	var leaving []leavingRow
 	for _, row := range found {
 		i, matches := first[eventKind{row.LeadsID, row.Event}]
 		if !matches {
@@ -81,12 +80,30 @@ func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk boo
 		}
 		earlier, again := by[row.ID]
 		if !again {
-			key := group{row.JourneyID, text(row.LaunchID)}
-			groups[key] = append(groups[key], row.ID)
+			leaving = append(leaving, row)
 		}
 		if !again || i < earlier {
 			by[row.ID] = i
 		}
+	}
+	return s.leave(ctx, tx, leaving, events[0].AcceptedAt, func(id string) controlRow { return controlRow{Event: events[by[id]].Name} }, bulk)
+}
+
+// leavingRow is an enrollment that exits.
+type leavingRow struct {
+	enrollmentRow `bun:",extend"`
+	Event         string `bun:"event"`      // that it exits on, or
+	SegmentID     string `bun:"segment_id"` // the segment
+}
+
+// leave ends enrollments, each once, that are not canceled, and tells their workflows. by is
+// what of its control says why.
+func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stamp, by func(id string) controlRow, bulk bool) error {
+	type group struct{ journeyID, launchID string }
+	groups := map[group][]string{}
+	for _, row := range rows {
+		key := group{row.JourneyID, text(row.LaunchID)}
+		groups[key] = append(groups[key], row.ID)
 	}
 	var leaving []string
 	for key, ids := range groups {
@@ -104,8 +121,10 @@ func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk boo
 		return nil
 	}
 	slices.Sort(leaving)
-	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, events[0].AcceptedAt, func(id string) controlRow {
-		return controlRow{Kind: waypost.ControlExit, Event: events[by[id]].Name}
+	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, at, func(id string) controlRow {
+		row := by(id)
+		row.Kind = waypost.ControlExit
+		return row
 	})
 	if err != nil {
 		return fmt.Errorf("exit enrollments: %w", err)

@@ -143,7 +143,7 @@ type conversionRow struct {
 // candidateRow is an enrollment that an event of this name may bring to its goal.
 type candidateRow struct {
 	enrollmentRow `bun:",extend"`
-	Event         string `bun:"event"`
+	GoalEvent     string `bun:"goal_event"`
 	WithinMs      int64  `bun:"within_ms"`
 }
 
@@ -167,7 +167,7 @@ func (s *Store) convert(ctx context.Context, tx bun.Tx, sc waypost.Scope, events
 	found := map[string]*conversionRow{}
 	for _, event := range events {
 		for _, c := range candidates {
-			if c.LeadsID != event.LeadsID || c.Event != event.Name || event.AcceptedAt.After(c.until()) {
+			if c.LeadsID != event.LeadsID || c.GoalEvent != event.Name || event.AcceptedAt.After(c.until()) {
 				continue
 			}
 			yes, worth, err := s.judged(ctx, tx, c.enrollmentRow, leads[c.LeadsID], event)
@@ -215,8 +215,8 @@ func (s *Store) candidates(ctx context.Context, tx bun.Tx, sc waypost.Scope, eve
 	}
 	var rows []candidateRow
 	since := events[0].AcceptedAt.Add(-time.Duration(most) * time.Millisecond)
-	err = tx.NewSelect().Model(&rows).Column("e.id", "e.journey_id", "e.version", "e.leads_id", "e.entry_key", "e.params", "e.status", "e.goal_version", "e.created_at").
-		Column("g.event", "g.within_ms").Join("JOIN journey_goals AS g ON g.journey_id = e.journey_id AND g.version = e.goal_version").
+	err = tx.NewSelect().Model(&rows).Column("e.id", "e.journey_id", "e.version", "e.leads_id", "e.entry_key", "e.params", "e.event", "e.status", "e.goal_version", "e.created_at").
+		ColumnExpr("g.event AS goal_event").Column("g.within_ms").Join("JOIN journey_goals AS g ON g.journey_id = e.journey_id AND g.version = e.goal_version").
 		Where("e.leads_id IN (?) AND e.created_at >= ?", bun.List(distinct(leads)), stamp{since}).
 		Where("g.event IN (?)", bun.List(slices.Sorted(maps.Keys(longest)))).Order("e.id").Scan(ctx)
 	return rows, wrapped(err, "look for enrollments with goals")
@@ -238,7 +238,10 @@ func (s *Store) judged(ctx context.Context, tx bun.Tx, row enrollmentRow, lead w
 	if err != nil {
 		return false, 0, err
 	}
-	e, err := row.enrollment()
+	e, err := s.withEvent(row)
+	if errors.Is(err, waypost.ErrDecrypt) { // without its key it is as one that was erased
+		e, err = row.enrollment()
+	}
 	if err != nil {
 		return false, 0, err
 	}

@@ -215,7 +215,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			running = append(running, e.LeadsID)
 		}
 	}
-	members, out, err := o.enterBoth(ctx, o.tx, o.batch.Into, rule, running, held, nil, o.now)
+	members, out, err := o.enterBoth(ctx, o.tx, o.batch.Scope, o.batch.Into, rule, running, held, nil, o.now)
 	if err != nil {
 		return err
 	}

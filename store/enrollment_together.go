@@ -183,6 +183,7 @@ func (s *Store) enrollInOneStatement(ctx context.Context, all []entering, r wayp
 		AND (SELECT count(*) FROM journey_exits AS x WHERE x.journey_id = r.journey_id AND x.version = r.version) = 0
 		`+onReentry(r)+` RETURNING enrollment_id),
 	counted AS `+insertDeltas("SELECT r.journey_id, r.version, r.delta FROM entered JOIN r ON r.id = entered.enrollment_id")+`,
+	checked AS (`+checkEntered+`),
 	audited AS (
 		INSERT INTO audit (id, org, stage, application, actor, action, target, became, request_id)
 		SELECT r.entry_id, r.org, r.stage, r.application, r.actor, 'enrollment.create', r.id, r.became, r.request_id

@@ -280,7 +280,7 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 }
 
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
-// events end enrollments, and from now on it begins as p.Entry says. If the hash is the newest version's, that version is returned,
+// events and segments end enrollments, and from now on it begins as p.Entry says. If the hash is the newest version's, that version is returned,
 // and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
 // no journey of this id, BadRequest if it lacks one of the webhooks or of the segments that
 // the definition names.
@@ -290,9 +290,30 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 	if err := checkJourney(p.Name, p.Definition); err != nil {
 		return v, err
 	}
+	segments, err := enteredSegments(p)
+	if err != nil {
+		return v, err
+	}
+	for range maxTries {
+		if err := s.watchAll(ctx, sc, segments); err != nil {
+			return v, err
+		}
+		v, err = s.publishJourney(ctx, sc, author, id, p, segments)
+		if !errors.Is(err, errUnwatched) {
+			break
+		}
+	}
+	return v, err
+}
+
+// publishJourney is PublishJourney, if the segments that begin or end the version are watched.
+func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *waypost.Author, id string, p waypost.Publication, segments []string) (v waypost.JourneyVersion, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		journey, err := s.lockJourney(ctx, tx, sc, id)
 		if err != nil {
+			return err
+		}
+		if err := s.holdWatches(ctx, tx, sc, segments); err != nil {
 			return err
 		}
 		var row versionRow

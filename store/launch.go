@@ -467,7 +467,7 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, err
 		}
 	}
-	entered, heldOut, err := s.enterBoth(ctx, tx, l.JourneyID, onReentry(r), b.leads, b.heldOut, nil, now)
+	entered, heldOut, err := s.enterBoth(ctx, tx, l.Scope, l.JourneyID, onReentry(r), b.leads, b.heldOut, nil, now)
 	if err != nil {
 		return step, err
 	}
@@ -572,14 +572,16 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 }
 
 // enterBoth is enterAll for leads that run, and for those that are held out.
-func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, journeyID, rule string, running, held []int64, keys map[int64]string, now time.Time) (entered, heldOut []waypost.CohortMember, err error) {
+func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, sc waypost.Scope, journeyID, rule string, running, held []int64, keys map[int64]string, now time.Time) (entered, heldOut []waypost.CohortMember, err error) {
 	if entered, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(running, now), 1, keys, now); err != nil {
 		return nil, nil, fmt.Errorf("note entries: %w", err)
 	}
 	if heldOut, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(held, now), 0, keys, now); err != nil {
 		return nil, nil, fmt.Errorf("note entries of the control group: %w", err)
 	}
-	return entered, heldOut, nil
+	leads := mapped(slices.Concat(entered, heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
+	_, err = s.checkLeads(ctx, tx, sc, leads, segmentCause{kind: causeEntered, name: journeyID, at: stamp{now}})
+	return entered, heldOut, err
 }
 
 // insertCohorts divides enrollments, which are as made is otherwise, into cohorts that wait

@@ -361,6 +361,12 @@ func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, che
 		if err := s.eraseEvents(ctx, tx, id); err != nil {
 			return err
 		}
+		if err := s.dropChecks(ctx, tx, id); err != nil {
+			return err
+		}
+		if _, err := tx.NewDelete().Model((*memberRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {
+			return err
+		}
 		if _, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ type eventOutcome struct {
 // see AcceptEvent. Those in bulk are of many leads.
 func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
 	// Await locks the leads too: either it sees these events, or this sees its waits.
-	leads, begins, err := s.lockLeadsOf(ctx, tx, sc, rows)
+	leads, follows, err := s.lockLeadsOf(ctx, tx, sc, rows)
 	if err != nil {
 		return nil, fmt.Errorf("lock leads: %w", err)
 	}
@@ -166,9 +166,14 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 		return nil, err
 	}
 	// First: who leaves waits no longer.
-	claimed, err := s.exitAndBegin(ctx, tx, sc, stored, begins, bulk)
+	claimed, err := s.exitAndBegin(ctx, tx, sc, stored, follows.begins, bulk)
 	if err != nil {
 		return nil, err
+	}
+	if follows.asked {
+		if err := s.checkEvents(ctx, tx, sc, stored); err != nil {
+			return nil, err
+		}
 	}
 	for i := range rows { // whoever claims one sees to all of them
 		if outcomes[i].fresh && rows[i].claims {
@@ -179,24 +184,32 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	return outcomes, s.tellWaits(ctx, tx, stored, bulk)
 }
 
-// lockLeadsOf locks the leads of events and returns those that there are. begins tells whether
-// a journey begins by one of the events: nearly nothing, where none does.
-func (s *Store) lockLeadsOf(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (leads []int64, begins bool, err error) {
+// eventsFollowed tells what follows from one of some events at least.
+type eventsFollowed struct {
+	begins bool // a journey begins by it
+	asked  bool // it may change who is in a watched segment
+}
+
+// lockLeadsOf locks the leads of events and returns those that there are. It costs nearly nothing
+// where nothing follows.
+func (s *Store) lockLeadsOf(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (leads []int64, follows eventsFollowed, err error) {
 	var found []struct {
 		LeadsID int64 `bun:"leads_id"`
 		Begins  bool  `bun:"begins"`
+		Asked   bool  `bun:"asked"`
 	}
+	names := bun.List(distinct(mapped(events, nameOfEvent)))
 	q := tx.NewSelect().TableExpr("leads AS l").Column("l.leads_id").
-		ColumnExpr("EXISTS (SELECT 1 FROM entry_rules WHERE org = ? AND stage = ? AND kind = ? AND event IN (?)) AS begins",
-			sc.Org, sc.Stage, waypost.EntryEvent, bun.List(distinct(mapped(events, nameOfEvent)))).
+		ColumnExpr("EXISTS (SELECT 1 FROM entry_rules WHERE org = ? AND stage = ? AND kind = ? AND name IN (?)) AS begins", sc.Org, sc.Stage, waypost.EntryEvent, names).
+		ColumnExpr("EXISTS (SELECT 1 FROM segment_causes WHERE org = ? AND stage = ? AND kind = ? AND name IN (?)) AS asked", sc.Org, sc.Stage, causeEvent, names).
 		Where("l.leads_id IN (?) AND l.org = ? AND l.stage = ?", bun.List(distinct(mapped(events, leadOfEvent))), sc.Org, sc.Stage).Order("l.leads_id")
 	if err := s.lockFor(q, forChange).Scan(ctx, &found); err != nil {
-		return nil, false, err
+		return nil, follows, err
 	}
 	for _, row := range found {
-		leads, begins = append(leads, row.LeadsID), row.Begins
+		leads, follows = append(leads, row.LeadsID), eventsFollowed{row.Begins, row.Asked}
 	}
-	return leads, begins, nil
+	return leads, follows, nil
 }
 
 // exitAndBegin counts events for goals, ends the enrollments that exit on them, and then makes

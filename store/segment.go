@@ -51,7 +51,7 @@ func (s *Store) CreateSegment(ctx context.Context, by waypost.Caller, g waypost.
 		if n := len(rows); n >= waypost.MaxSegments {
 			return waypost.Errorf(waypost.CodeConflict, "", "the stage has %d segments, which is the most that it can have", n)
 		}
-		if err := s.checkCondition(ctx, tx, sc, rows, row); err != nil {
+		if _, err := s.checkCondition(ctx, tx, sc, rows, row); err != nil {
 			return err
 		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
@@ -80,8 +80,9 @@ func (s *Store) lockSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope) (
 }
 
 // checkCondition compiles a segment that is to be one of the rows, and those that name it,
-// and looks whether the journeys are there that it names.
-func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, row segmentRow) error {
+// and looks whether the journeys are there that it names. It returns all that its condition
+// changes.
+func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, row segmentRow) (changed []string, err error) {
 	whens := map[string]string{}
 	for _, r := range rows {
 		whens[r.ID] = r.When
@@ -89,23 +90,28 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 	whens[row.ID] = row.When
 	compiled, err := segment.Compile(row.ID, whens)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Those that name it, and those that name them.
-	changed := []string{row.ID}
+	changed = []string{row.ID}
 	for i := 0; i < len(changed); i++ {
 		for _, r := range rows {
 			if slices.Contains(changed, r.ID) || !slices.Contains(segmentsIn(r.When), changed[i]) {
 				continue
 			}
 			if _, err := segment.Compile(r.ID, whens); err != nil {
-				return segment.Faulty("segment %s could not be read any more: %s", r.ID, err)
+				return nil, segment.Faulty("segment %s could not be read any more: %s", r.ID, err)
 			}
 			changed = append(changed, r.ID)
 		}
 	}
-	needs := compiled.Needs(true)
-	lacking, err := missing(ctx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, needs.Journeys())
+	return changed, s.checkJourneys(ctx, tx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, compiled.Needs(true))
+}
+
+// checkJourneys looks whether the journeys, and their nodes, are there that a condition names; from
+// selects journeys.
+func (s *Store) checkJourneys(ctx context.Context, tx bun.Tx, from *bun.SelectQuery, sc waypost.Scope, needs waypost.RecordNeeds) error {
+	lacking, err := missing(ctx, from, sc, needs.Journeys())
 	if err != nil {
 		return err
 	}
@@ -162,14 +168,17 @@ func (s *Store) ListSegments(ctx context.Context, sc waypost.Scope, page waypost
 
 // ReplaceSegment gives a segment another name and condition, unless check (unless nil),
 // which sees it as it is, refuses. NotFound if the scope has none of this id; BadRequest as
-// CreateSegment, and if a segment that names it could not be read any more.
+// CreateSegment, and if a segment that names it could not be read any more. Who comes into a
+// segment by the change does not enter it: journeys do not begin or end by that.
 func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string, g waypost.Segment, check func(waypost.Segment) error) (_ waypost.Segment, err error) {
 	defer wrap(&err, "replace segment %s", clip(id))
 	sc, author := by.Within()
 	if err := checkSegment(g); err != nil {
 		return g, err
 	}
+	var watched []string
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		watched = nil // of a try before
 		rows, i, err := s.lockSegment(ctx, tx, sc, id)
 		if err != nil {
 			return err
@@ -182,15 +191,29 @@ func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string
 		}
 		g.ID, g.CreatedAt, g.UpdatedAt = before.ID, before.CreatedAt, s.time()
 		row := newSegmentRow(sc, g)
-		if err := s.checkCondition(ctx, tx, sc, rows, row); err != nil {
+		changed, err := s.checkCondition(ctx, tx, sc, rows, row)
+		if err != nil {
 			return err
 		}
 		if _, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
+		if g.When != before.When {
+			if watched, err = s.rewatch(ctx, tx, sc, changed); err != nil {
+				return err
+			}
+		}
 		return s.audit(ctx, tx, author, "segment.update", g.ID, auditedSegment(before), auditedSegment(g))
 	})
-	return g, err
+	if err != nil {
+		return g, err
+	}
+	for _, id := range watched {
+		if s.fillSegment(ctx, id) != nil {
+			break // a pump does it
+		}
+	}
+	return g, nil
 }
 
 // lockSegment is lockSegments, and finds one of them.
@@ -231,6 +254,9 @@ func (s *Store) DeleteSegment(ctx context.Context, by waypost.Caller, id string,
 		}
 		if user != "" {
 			return waypost.Errorf(waypost.CodeConflict, "id", "%s uses the segment", user)
+		}
+		if err := dropWatch(ctx, tx, id); err != nil { // of a publication that failed
+			return err
 		}
 		if _, err := tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err

@@ -36,25 +36,9 @@ type reading struct {
 // readSegment compiles a segment as it is now; NotFound if the scope has none of this id.
 func (s *Store) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, id string, now time.Time) (reading, error) {
 	whens := map[string]string{}
-	key := ""
-	for next := []string{cleanText(id)}; len(next) > 0; {
-		var rows []segmentRow
-		q := db.NewSelect().Model(&rows).Where("id IN (?) AND org = ? AND stage = ?", bun.List(next), sc.Org, sc.Stage).Order("id")
-		if err := q.Scan(ctx); err != nil {
-			return reading{}, fmt.Errorf("load segments: %w", err)
-		}
-		next = nil
-		for _, r := range rows {
-			whens[r.ID] = r.When
-			key += r.ID + r.When + "\x00"
-		}
-		for _, r := range rows {
-			for _, named := range segmentsIn(r.When) {
-				if _, known := whens[named]; !known && !slices.Contains(next, named) {
-					next = append(next, named)
-				}
-			}
-		}
+	key, err := s.loadConditions(ctx, db, sc, []string{cleanText(id)}, whens)
+	if err != nil {
+		return reading{}, err
 	}
 	if _, found := whens[id]; !found {
 		return reading{}, noSuch("segment", id)
@@ -70,6 +54,44 @@ func (s *Store) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, i
 	return reading{sc, seg, now}, nil
 }
 
+// loadConditions adds the conditions of segments to whens, and those of the segments that they name. key
+// changes with them.
+func (s *Store) loadConditions(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string, whens map[string]string) (key string, err error) {
+	for next := ids; len(next) > 0; {
+		var rows []segmentRow
+		q := db.NewSelect().Model(&rows).Where("id IN (?) AND org = ? AND stage = ?", bun.List(next), sc.Org, sc.Stage).Order("id")
+		if err := q.Scan(ctx); err != nil {
+			return "", fmt.Errorf("load segments: %w", err)
+		}
+		next = nil
+		for _, r := range rows {
+			whens[r.ID] = r.When
+			key += r.ID + r.When + "\x00"
+		}
+		for _, r := range rows {
+			for _, named := range segmentsIn(r.When) {
+				if _, known := whens[named]; !known && !slices.Contains(next, named) {
+					next = append(next, named)
+				}
+			}
+		}
+	}
+	return key, nil
+}
+
+// readCondition compiles a condition that no segment has. It refuses what CreateSegment refuses.
+func (s *Store) readCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, when string, now time.Time) (reading, error) {
+	whens := map[string]string{"": when}
+	if _, err := s.loadConditions(ctx, tx, sc, segmentsIn(when), whens); err != nil {
+		return reading{}, err
+	}
+	seg, err := segment.Compile("", whens)
+	if err != nil {
+		return reading{}, err
+	}
+	return reading{sc, seg, now}, s.checkJourneys(ctx, tx, tx.NewSelect().Model((*journeyRow)(nil)), sc, seg.Needs(true))
+}
+
 // where selects leads (alias l) that meet what SQL answers of the segment; for many see
 // whereOf.
 func (s *Store) where(tx bun.IDB, r reading, many bool) *bun.SelectQuery {
@@ -81,8 +103,24 @@ func (s *Store) where(tx bun.IDB, r reading, many bool) *bun.SelectQuery {
 // same leads always the same. NotFound if the scope has none of this id.
 func (s *Store) CountSegment(ctx context.Context, sc waypost.Scope, id string, n int) (c waypost.SegmentCount, err error) {
 	defer wrap(&err, "count segment %s", clip(id))
+	return s.countReading(ctx, n, func(ctx context.Context, tx bun.Tx) (reading, error) { return s.readSegment(ctx, tx, sc, id, s.time()) })
+}
+
+// CountCondition is CountSegment for a condition that no segment has; BadRequest of "when" as
+// CreateSegment.
+func (s *Store) CountCondition(ctx context.Context, sc waypost.Scope, when string, n int) (c waypost.SegmentCount, err error) {
+	defer wrap(&err, "count the leads that meet a condition")
+	if err := checkSegment(waypost.Segment{When: when}); err != nil {
+		return c, err
+	}
+	return s.countReading(ctx, n, func(ctx context.Context, tx bun.Tx) (reading, error) {
+		return s.readCondition(ctx, tx, sc, when, s.time())
+	})
+}
+
+func (s *Store) countReading(ctx context.Context, n int, read func(ctx context.Context, tx bun.Tx) (reading, error)) (c waypost.SegmentCount, err error) {
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-		r, err := s.readSegment(ctx, tx, sc, id, s.time())
+		r, err := read(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -237,11 +275,14 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 	if len(leads) == 0 || asked && r.seg.Exact() {
 		return leads, nil
 	}
-	q := db.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ?", r.sc.Org, r.sc.Stage)
+	q := db.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ? AND l.leads_id IN (?)", r.sc.Org, r.sc.Stage, bun.List(leads))
 	if !asked {
-		q = s.where(db, r, false)
+		// The limit has the leads found by their ids first: to a database without statistics, the
+		// scope seems as good.
+		among := db.NewSelect().TableExpr("leads").Where("leads_id IN (?)", bun.List(leads)).Order("leads_id").Limit(int64(len(leads)))
+		q = s.where(db, r, false).ModelTableExpr("(?) AS l", among)
 	}
-	q.Where("l.leads_id IN (?)", bun.List(leads)).OrderExpr("l.leads_id")
+	q.OrderExpr("l.leads_id")
 	if r.seg.Exact() {
 		err = q.Column("leads_id").Scan(ctx, &ids)
 		return ids, err

@@ -46,6 +46,9 @@ type Outbox interface {
 
 	FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error)
 
+	CheckSegments(ctx context.Context, limit int) (more, acted bool, err error)
+	ReadSegments(ctx context.Context) (more, acted bool, err error)
+
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
 	SettleLaunches(ctx context.Context) (more bool, err error)
 
@@ -130,6 +133,10 @@ const (
 	foldEvery   = 5 * time.Second
 	// attemptsAtOnce are rows of attempts that one transaction adds to the history of webhooks.
 	attemptsAtOnce = 1000
+	// checksEvery is shorter, too: what workers record can have leads enter segments, and
+	// wakes nobody.
+	checksEvery  = 250 * time.Millisecond
+	checksAtOnce = 200
 	// eventsAtOnce are rows that one transaction adds to the counts of events' names.
 	eventsAtOnce = 1000
 )
@@ -175,6 +182,7 @@ func (p *Pump) lanes() []lane {
 		{"tell workflows of changes for many", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, true) }},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 		{"tell subscriptions", sweepEvery, (*Pump).tellSubscriptions},
+		{"look who has entered segments", checksEvery, (*Pump).checkSegments},
 	}
 	for range launched {
 		lanes = append(lanes, lane{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
@@ -222,6 +230,7 @@ func (p *Pump) Run(ctx context.Context) {
 		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
 		{"fold the names of events", foldEvery, (*Pump).foldEventNames},
 		{"settle launches", foldEvery, (*Pump).settleLaunches},
+		{"read watched segments", sweepEvery, (*Pump).readSegments},
 	} {
 		running.Go(func() { p.run(ctx, fold, nil) })
 	}
@@ -538,6 +547,25 @@ func (p *Pump) sweepCanceled(ctx context.Context) (more bool, err error) {
 // foldStatistics adds to the statistics of journeys what has changed of them.
 func (p *Pump) foldStatistics(ctx context.Context) (more bool, err error) {
 	return p.outbox.FoldStatistics(ctx, foldsAtOnce)
+}
+
+// checkSegments looks at leads of whom something was stored, and has the journeys go on that begin
+// or end by the segments that they have entered.
+func (p *Pump) checkSegments(ctx context.Context) (more bool, err error) {
+	more, acted, err := p.outbox.CheckSegments(ctx, checksAtOnce)
+	if acted {
+		p.Wake()
+	}
+	return more, err
+}
+
+// readSegments reads watched segments as a whole, as time changes who is in them.
+func (p *Pump) readSegments(ctx context.Context) (more bool, err error) {
+	more, acted, err := p.outbox.ReadSegments(ctx)
+	if acted {
+		p.Wake()
+	}
+	return more, err
 }
 
 // settleLaunches notes which launches have ended, for those who are told of it.

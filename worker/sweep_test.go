@@ -58,6 +58,14 @@ func (o *leftOutbox) ClaimNotices(context.Context, int, bool) ([]waypost.Notice,
 func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
 func (o *leftOutbox) SettleLaunches(context.Context) (bool, error)     { return false, nil }
 
+func (o *leftOutbox) CheckSegments(context.Context, int) (more, acted bool, err error) {
+	return false, false, nil
+}
+
+func (o *leftOutbox) ReadSegments(context.Context) (more, acted bool, err error) {
+	return false, false, nil
+}
+
 func (o *leftOutbox) TellSubscriptions(context.Context, int) ([]waypost.RedeliveryBatch, bool, error) {
 	return nil, false, nil
 }

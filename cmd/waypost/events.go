@@ -68,8 +68,9 @@ func (c *cli) eventsSend() *cobra.Command {
 	var lead int64
 	cmd := &cobra.Command{
 		Use: "send --id ID --name NAME --lead N", Short: "Report one thing that a lead did",
-		Long: `Reports an event of a lead. Enrollments of the lead that wait for an event of this name (a node
-waitForEvent) look at it at once; its properties are what their conditions see as event.
+		Long: `Reports an event of a lead. It begins the journeys whose entry names it, enrollments that wait for
+it (waitForEvent) look at it at once, and it counts for goals; its properties are what their
+conditions see as event.
 The id makes it safe to report an event again: the same id has no second effect.`,
 		Example: `  waypost events send --id order-77 --name purchase --lead 1001 --properties '{"amount":120}'
   waypost events send --id login-2026-01-31-1001 --name login --lead 1001

@@ -317,7 +317,7 @@ func TestJourneysShowTree(t *testing.T) {
 			counts("which", `"entered":8,"edges":[{"next":"wait","count":7},{"next":"end","count":1}]`),
 			counts("wait", `"entered":7,"standing":5,"waiting":5,"edges":[{"next":"hello","count":2}]`), counts("end", `"entered":2`),
 		}, ",")+`],"enrollments":{"entered":10,"completed":2,"exited":0,"failed":0,"canceled":1,"heldOut":4,
-			"begun":{"event":7,"leadCreated":0,"leadChanged":2},"refused":3,"undecided":1}}`),
+			"begun":{"event":7,"leadCreated":0,"leadChanged":2,"segment":0},"refused":3,"undecided":1}}`),
 	})
 	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`"name": "Tree"`, `
 version 2: 10 enrollments, 2 completed, 0 exited, 0 failed, 1 canceled, 4 held out

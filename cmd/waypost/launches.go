@@ -63,7 +63,7 @@ same leads in every launch of the journey with this share.`,
 		Example: strings.ReplaceAll(`  waypost NAME jrn_… --filter leadsGroup=3 --filter createdFrom=2026-01-01T00:00:00Z
   waypost NAME jrn_… --leads leads.txt --start-at 2026-12-24T09:00:00+08:00 --rate 50
   printf '1001\n1002\n' | waypost NAME jrn_… --leads -
-  waypost NAME jrn_… --filter leadsGroup=3 --cron '0 9 * * mon-fri' --timezone Asia/Shanghai --control-group 0.1`, "NAME", name),
+  waypost NAME jrn_… --segment seg_… --cron '0 9 * * mon' --timezone Asia/Shanghai --control-group 0.1`, "NAME", name),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			audience, err := c.audience("a launch", in)

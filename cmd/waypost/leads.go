@@ -28,14 +28,19 @@ func (c *cli) leads() *cobra.Command {
 
 func (c *cli) leadsCount() *cobra.Command {
 	var in audienceInput
+	var when string
 	cmd := &cobra.Command{
-		Use: "count --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all", Short: "Count the leads of an audience, and name some of them",
-		Long: `Counts the leads that a launch to an audience would be for now, and names up to 20 of them, spread over
-all. Of a list of more than 1,000 leads it estimates how many exist.`,
+		Use: "count --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all | --when CONDITION", Short: "Count the leads of an audience, and name some of them",
+		Long: `Counts the leads that a launch to an audience would be for now, or that meet a condition, and names up to
+20 of them, spread over all. Of a list of more than 1,000 leads it estimates how many exist.`,
 		Example: `  waypost leads count --filter customFields.plan=gold --filter birthday=--12-31
-  waypost leads count --leads leads.txt`,
+  waypost leads count --leads leads.txt
+  waypost leads count --when 'events("purchase", duration("720h")).count() > 2'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if when != "" {
+				return c.send(cmd.Context(), http.MethodPost, leadsPath+"/count", map[string]any{"when": when})
+			}
 			audience, err := c.audience("a count", in)
 			if err != nil {
 				return err
@@ -44,6 +49,11 @@ all. Of a list of more than 1,000 leads it estimates how many exist.`,
 		},
 	}
 	in.flags(cmd)
+	cmd.Flags().StringVar(&when, "when", "", "the leads that meet a condition, as a segment has it (docs/segments.md)")
+	notEmpty(cmd, "when")
+	for _, other := range []string{"leads", "filter", "segment", "all"} {
+		cmd.MarkFlagsMutuallyExclusive("when", other)
+	}
 	return cmd
 }
 

@@ -47,6 +47,7 @@ func TestLeadsCalls(t *testing.T) {
 		{"count", "", []string{"count", "--filter", "customFields.plan=gold", "--filter", "gender=2"}, "POST /v1/leads/count",
 			`{"audience":{"filter":{"customFields.plan":"gold","gender":2}}}`, "", "count   2\n"},
 		{"count of a list", "7\n8\n", []string{"count", "--leads", "-"}, "POST /v1/leads/count", `{"audience":{"leadsIds":[7,8]}}`, "", "sample  [7,8]"},
+		{"count of a condition", "", []string{"count", "--when", `lead.region == 1`}, "POST /v1/leads/count", `{"when":"lead.region == 1"}`, "", "count   2\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

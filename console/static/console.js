@@ -57,7 +57,7 @@ document.addEventListener("click", async (event) => {
 // A form is sent once.
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.method !== "post") return;
+  if (form.method !== "post" || event.defaultPrevented) return;
   if (form.dataset.sent) return event.preventDefault();
   form.dataset.sent = "yes";
 });

@@ -4,6 +4,7 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
@@ -30,12 +31,15 @@ import (
 
 	"waypost/devstack/datadir"
 	"waypost/devstack/stack"
+	"waypost/limits"
 )
 
-// startTime bounds the start of waypost-dev and of Chromium, pageTime what is done with a page.
+// startTime bounds the start of waypost-dev and of Chromium, pageTime what is done with a page,
+// storyTime what is done with the one page of a whole story.
 const (
 	startTime = 2 * time.Minute
 	pageTime  = time.Minute
+	storyTime = 3 * time.Minute
 )
 
 // shared is what all tests of the package use.
@@ -77,6 +81,7 @@ func chromium() string {
 
 func begin() (*shared, error) {
 	started = true
+	limits.CallTime = time.Minute // a machine that stands still is no outage
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	s := &shared{}
@@ -85,14 +90,7 @@ func begin() (*shared, error) {
 		return nil, err
 	}
 	s.stop = append(s.stop, func() { _ = os.RemoveAll(dir) })
-	env := []string{"WAYPOST_DATA_DIR=" + dir}
-	for _, name := range []string{
-		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_CONSOLE_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
-		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
-	} {
-		env = append(env, name+"=127.0.0.1:0")
-	}
-	dev, err := stack.Start(ctx, stack.Options{Environ: env, Out: io.Discard, ErrOut: os.Stderr})
+	dev, err := startDev(ctx, dir, io.Discard)
 	if err != nil {
 		return s, err
 	}
@@ -115,6 +113,45 @@ func begin() (*shared, error) {
 	s.stop = append(s.stop, stopAllocator, stopBrowser)
 	s.browser = browser
 	return s, chromedp.Do(browser)
+}
+
+// startDev starts waypost-dev on free ports.
+func startDev(ctx context.Context, dir string, out io.Writer) (*stack.Stack, error) {
+	env := []string{"WAYPOST_DATA_DIR=" + dir}
+	for _, name := range []string{
+		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_CONSOLE_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
+		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
+	} {
+		env = append(env, name+"=127.0.0.1:0")
+	}
+	return stack.Start(ctx, stack.Options{Environ: env, Out: out, ErrOut: os.Stderr})
+}
+
+// Fresh starts a waypost-dev of the test's own, as somebody has it who has just begun, and
+// opens the sign-in link that it prints.
+func Fresh(t *testing.T) (*Page, Gateway) {
+	t.Helper()
+	begun(t) // skips where there is no Chromium
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	var printed bytes.Buffer
+	dev, err := startDev(ctx, t.TempDir(), &printed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		if err := dev.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	site := Site{URL: dev.Profile.Console}
+	link := regexp.MustCompile(regexp.QuoteMeta(site.URL) + `(/sign-in/link\S+)`).FindStringSubmatch(printed.String())
+	if link == nil {
+		t.Fatalf("no sign-in link is printed:\n%s", printed.String())
+	}
+	return open(t, site, link[1], Look{SignedOut: true}, storyTime), gatewayOf(t, dev.Profile)
 }
 
 // signIn uses a sign-in link and returns the cookie of the session.
@@ -197,6 +234,7 @@ type Look struct {
 // Page is a page of the console in a tab. Do its actions with Run.
 type Page struct {
 	t      *testing.T
+	site   Site
 	ctx    context.Context
 	mu     sync.Mutex
 	faults []string
@@ -210,7 +248,7 @@ type Page struct {
 func Open(t *testing.T, path string, look Look) *Page {
 	t.Helper()
 	s := begun(t)
-	return open(t, Site{s.console, s.session}, path, look)
+	return open(t, Site{s.console, s.session}, path, look, pageTime)
 }
 
 // Site is a console that a test has started, and who is signed in there.
@@ -229,18 +267,25 @@ func SignIn(t *testing.T, url, token string) Site {
 	return Site{url, session}
 }
 
+// OpenStory is Open for a test that is one person's way over many pages.
+func OpenStory(t *testing.T, path string) *Page {
+	t.Helper()
+	s := begun(t)
+	return open(t, Site{s.console, s.session}, path, Look{}, storyTime)
+}
+
 // OpenAt is Open for another console than that of the shared waypost-dev.
 func OpenAt(t *testing.T, site Site, path string, look Look) *Page {
 	t.Helper()
-	return open(t, site, path, look)
+	return open(t, site, path, look, pageTime)
 }
 
-func open(t *testing.T, site Site, path string, look Look) *Page {
+func open(t *testing.T, site Site, path string, look Look, most time.Duration) *Page {
 	t.Helper()
 	s := begun(t)
 	tab, closeTab := chromedp.NewContext(s.browser, chromedp.WithNewBrowserContext())
-	ctx, cancel := context.WithTimeout(tab, pageTime)
-	p := &Page{t: t, ctx: ctx}
+	ctx, cancel := context.WithTimeout(tab, most)
+	p := &Page{t: t, site: site, ctx: ctx}
 	p.close = sync.OnceFunc(func() {
 		cancel()
 		closeTab()
@@ -438,10 +483,7 @@ func (p *Page) Keys(keys string) {
 }
 
 // URL is the address of a path of the console.
-func (p *Page) URL(path string) string {
-	s, _ := start() // it has started
-	return s.console + path
-}
+func (p *Page) URL(path string) string { return p.site.URL + path }
 
 // ForgetCookie deletes a cookie of the console.
 func ForgetCookie(name string) func(context.Context, *chromedp.Target) error {

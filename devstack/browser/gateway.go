@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost/client"
+	"waypost/devstack/datadir"
 	"waypost/signature"
 )
 
@@ -21,7 +22,10 @@ type Gateway struct {
 // API is the gateway, as the demo's application.
 func API(t *testing.T) Gateway {
 	t.Helper()
-	p := begun(t).profile
+	return gatewayOf(t, begun(t).profile)
+}
+
+func gatewayOf(t *testing.T, p datadir.Profile) Gateway {
 	return Gateway{t, client.New(p.URL, signature.Key{AccessKey: p.AccessKey, SecretKey: p.SecretKey}), p.Receiver}
 }
 

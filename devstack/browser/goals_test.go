@@ -45,7 +45,7 @@ func TestGoal(t *testing.T) {
 	}
 
 	p := browser.Open(t, "/journeys/"+id, browser.Look{})
-	for _, want := range []string{"The event goal_cart", "event.total > 50", "The event goal_bought within 7 days", "30 %", "Begun by an event", "percentage points"} {
+	for _, want := range []string{"The event goal_cart", "event.total > 50", "The event goal_bought within 7 days", "30%", "Begun by an event", "percentage points"} {
 		shows(t, p, "#goal", want)
 	}
 	shows(t, p, "#lift .badge.ok", "The rate is higher")

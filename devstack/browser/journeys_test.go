@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func TestNewJourney(t *testing.T) {
 
 	p.Visit(at + "/publish")
 	follow(t, p, `document.querySelector("form.after").requestSubmit()`, "#outline")
-	if text := p.Text("#outline"); !strings.Contains(text, "Wait · 2 days") || !strings.Contains(text, "Follow-up") {
+	if text := p.Text("#outline"); !strings.Contains(text, "Delay · 2 days") || !strings.Contains(text, "Follow-up") {
 		t.Errorf("the outline is\n%s", text)
 	}
 }
@@ -249,6 +250,74 @@ func TestCanvas(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/canvas", browser.Look{})
 	p.Until(`/[1-9]\d*\s*passed/.test(document.querySelector('[data-id="choose"]').textContent)`)
+}
+
+// A journey of 200 nodes is drawn whole, and can be dragged. How long it takes to open, and how
+// many frames a second there are meanwhile, is told with -v.
+func TestLargeCanvas(t *testing.T) {
+	const ways, length = 11, 18 // behind a split, and before the end
+	api := browser.API(t)
+	webhook := api.Webhook("Large", api.Receiver)
+	var arms, nodes []browser.Object
+	for way := range ways {
+		id := func(i int) string { return fmt.Sprintf("w%d-%d", way, i) }
+		arms = append(arms, browser.Object{"weight": 1, "next": id(0)})
+		for i := range length {
+			next := id(i + 1)
+			if i == length-1 {
+				next = "end"
+			}
+			switch i % 3 {
+			case 0:
+				nodes = append(nodes, browser.Object{"id": id(i), "type": "touchpoint", "webhook": webhook, "next": next})
+			case 1:
+				nodes = append(nodes, browser.Object{"id": id(i), "type": "delay", "for": "1h", "next": next})
+			default:
+				nodes = append(nodes, browser.Object{"id": id(i), "type": "branch", "cases": []browser.Object{{"when": "lead.region > 1", "next": next}}, "otherwise": "end"})
+			}
+		}
+	}
+	nodes = append([]browser.Object{{"id": "choose", "type": "split", "arms": arms}}, append(nodes, browser.Object{"id": "end", "type": "exit"})...)
+	journey := api.Journey("Large", nodes...)
+	p := browser.Open(t, "/journeys/"+journey+"/canvas", browser.Look{})
+	p.Until(`document.querySelector('.react-flow__node[data-id="choose"]')`)
+	t.Logf("opened after %.0f ms", browser.Eval[float64](p, `performance.now()`))
+	dragged(t, p, "as it opens")
+	p.Click(".wp-foot .wp-line + .wp-tool") // shows all
+	p.Until(`document.querySelectorAll(".react-flow__node").length > 50`)
+	dragged(t, p, "far away")
+}
+
+// dragged drags the canvas about, and tells how many frames a second the browser drew.
+func dragged(t *testing.T, p *browser.Page, where string) {
+	t.Helper()
+	viewport := `document.querySelector(".react-flow__viewport").style.transform`
+	before := browser.Eval[string](p, viewport)
+	p.Script(`{
+		const pane = document.querySelector(".react-flow__pane"), box = pane.getBoundingClientRect(), frames = [];
+		let x = box.left + box.width / 2, y = box.top + box.height / 2;
+		const mouse = (type, to) => to.dispatchEvent(new MouseEvent(type, {bubbles: true, cancelable: true, view: window, clientX: x, clientY: y, button: 0, buttons: 1}));
+		const frame = (at) => {
+			frames.push(at);
+			x += frames.length % 60 < 30 ? 8 : -8;
+			y += frames.length % 50 < 30 ? 6 : -6;
+			if (frames.length <= 120) {
+				mouse("mousemove", window);
+				requestAnimationFrame(frame);
+				return;
+			}
+			mouse("mouseup", window);
+			window.frames = (frames.length - 1) * 1000 / (at - frames[0]);
+		};
+		window.frames = 0;
+		mouse("mousedown", pane);
+		requestAnimationFrame(frame);
+	}`)
+	p.Until(`window.frames`)
+	if after := browser.Eval[string](p, viewport); after == before {
+		t.Errorf("%s: it still stands at %s", where, after)
+	}
+	t.Logf("dragged %s: %.0f frames/s, %d nodes at the end", where, browser.Eval[float64](p, `window.frames`), browser.Eval[int](p, `document.querySelectorAll(".react-flow__node").length`))
 }
 
 // A journey is paused after a question, and resumed.

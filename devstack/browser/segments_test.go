@@ -16,13 +16,15 @@ func TestSegment(t *testing.T) {
 	journey := api.Journey("Segmented", exit)
 	p := browser.Open(t, "/segments/new", browser.Look{})
 	p.Fill("#field-name", hostile)
+	p.Click("#tab-text")
+	p.Shows(".expression .cm-content")
 	p.Fill("#field-when", `lead.customFields.tier = "segmented"`)
-	click(t, p, ".submit .primary", "#fault-when")
+	click(t, p, ".stack .primary", "#fault-when")
 	p.Allow("400") // the form is answered with the part that is wrong
 	shows(t, p, "#fault-when", "line 1")
 	p.Accessible()
 	p.Fill("#field-when", `lead.customFields.tier == "segmented"`)
-	click(t, p, ".submit .primary", ".note.ok")
+	click(t, p, ".stack .primary", ".note.ok")
 	shows(t, p, "h1", "<script>alert(1)</script>")
 	path := browser.Eval[string](p, "location.pathname")
 	id := path[len("/segments/"):]
@@ -44,7 +46,7 @@ func TestSegment(t *testing.T) {
 	api.Do("POST", "/v1/segments", browser.Object{"name": "Names it", "when": `inSegment("` + id + `")`})
 	p.Visit(path + "/edit")
 	p.Fill("#field-name", "Changed")
-	click(t, p, ".submit .primary", ".note.ok")
+	click(t, p, ".stack .primary", ".note.ok")
 	if s := api.Do("GET", "/v1"+path, nil); s["name"] != "Changed" {
 		t.Errorf("the segment is %v", s)
 	}

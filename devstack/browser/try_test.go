@@ -394,7 +394,7 @@ func TestLaunchIsControlled(t *testing.T) {
 	p.Screenshot("launch-review-recurring")
 	click(t, p, "button[value=launch]", "#launch")
 	shows(t, p, "#launch", "0 9 * * 1-5")
-	shows(t, p, "#launch", "50 %")
+	shows(t, p, "#launch", "50%")
 	for _, step := range []struct{ opens, confirms, asks, says string }{
 		{"[data-dialog='pause']", "#pause .dialog-actions button:last-child", "No more leads are let in", "The launch is paused"},
 		{"[data-dialog='resume']", "#resume .primary", "A delay that was under way", "The launch goes on"},

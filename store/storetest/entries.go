@@ -13,7 +13,8 @@ import (
 )
 
 // totals decides about entries as package journey does by conditions: an event enters if its
-// total is more than the definition's least, a lead if it has a name that begins with "V".
+// total is more than the definition's least, a lead if it has a name that begins with "V", and
+// whoever has entered a segment but Eve.
 // The entry key is the property cart. A total that is no number cannot be evaluated.
 type totals struct{}
 
@@ -33,6 +34,8 @@ func (totals) Enter(v waypost.JourneyVersion, o waypost.Occasion) (d waypost.Ent
 		d.Key, _ = o.Event.Properties["cart"].(string)
 	case waypost.EntryLeadCreated:
 		d.Enters = strings.HasPrefix(o.Lead.Name, "V")
+	case waypost.EntrySegment:
+		d.Enters = o.Lead.Name != "Eve"
 	case waypost.EntryLeadChanged:
 		d.Enters = slices.Contains(o.Changed, "customFields.plan")
 	}

@@ -50,7 +50,7 @@ func (f *fixture) wantExited(t testing.TB, id, event string, at time.Time) {
 	if n := len(slices.DeleteFunc(slices.Clone(entries), func(e waypost.TimelineEntry) bool { return e.What != waypost.WhatExited })); n != 1 {
 		t.Fatalf("%d exits in %+v", n, entries)
 	}
-	if name, since, exited := f.controls(t, id).Exited(); !exited || name != event || !since.Equal(at) {
+	if reason, since, exited := f.controls(t, id).Exited(); !exited || reason != "event "+event || !since.Equal(at) {
 		t.Fatalf("controls: %+v", f.controls(t, id))
 	}
 }

@@ -71,6 +71,8 @@ var segmentTests = []test{
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.SegmentMembers(t.Context(), sc, g.ID, waypost.Page{})
 			wantCode(t, err, waypost.CodeNotFound)
+			_, err = f.CountCondition(t.Context(), sc, fmt.Sprintf(`inSegment("%s")`, g.ID), 5)
+			wantCode(t, err, waypost.CodeBadRequest)
 			_, err = f.CreateSegment(t.Context(), sc, waypost.Segment{Name: "x", When: fmt.Sprintf(`inSegment("%s")`, g.ID)})
 			wantCode(t, err, waypost.CodeBadRequest)
 		}
@@ -263,6 +265,9 @@ func agreeWithSQL(t *testing.T, f *fixture) {
 		if c := must[waypost.SegmentCount](t)(f.CountSegment(t.Context(), scope, g.ID, 1)); c.Count != len(want) {
 			t.Fatalf("%s (exact: %t, %v): counted %d, want %d", when, seg.Exact(), seg.Where(), c.Count, len(want))
 		}
+		if c := must[waypost.SegmentCount](t)(f.CountCondition(t.Context(), scope, when, 1)); c.Count != len(want) {
+			t.Fatalf("%s: counted %d that meet the condition, want %d", when, c.Count, len(want))
+		}
 		if len(want) > 0 && len(want) < len(leads) {
 			some++
 		}
@@ -426,7 +431,7 @@ func (d *draw) condition(depth int) string {
 	case 6:
 		return fmt.Sprintf("lead.customFields[%q]", "vip")
 	case 7:
-		return d.one("has(lead.customFields.plan)", "has(lead.customFields.vip)", "has(lead.email)", "true", "false")
+		return d.one("has(lead.customFields.plan)", `"vip" in lead.customFields`, "has(lead.customFields.vip)", "has(lead.email)", "true", "false")
 	case 8:
 		return d.one("lead.createdAt", "timestamp(lead.updatedAt)", "lead.updatedAt") + " " + d.op() + " now - duration(" + d.one(`"2h"`, `"5h30m"`, `"P1D"`) + ")"
 	case 9, 10:

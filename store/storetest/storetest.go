@@ -51,6 +51,7 @@ func Run(t *testing.T, open Open) {
 		{"launches", launchTests},
 		{"recurring launches", recurringTests},
 		{"controls", controlTests},
+		{"entered segments", enteredTests},
 		{"events", eventTests},
 		{"event lists", eventListTests},
 		{"event imports", eventImportTests},

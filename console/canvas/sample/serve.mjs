@@ -15,6 +15,7 @@ journeys["win-back-before"] = before(journeys["win-back"]);
 const stored = new Map(Object.entries(journeys).map(([name, draft]) => [name, { draft, revision: 1 }]));
 const options = {
   webhooks: [{ id: "email", name: "E-mail" }, { id: "sms", name: "SMS" }, { id: "crm", name: "CRM" }],
+  segments: [{ id: "seg_06jvh5r0g1s0q2k3m4n5p6q7r8", name: "Gold" }],
   journeys: [{ id: "jrn_06c1x4q9yg4cdnv2e7p5t8a3rm", name: "Welcome" }],
   events: ["login", "purchase", "clicked", "unsubscribed"],
   properties: { purchase: ["amount", "cart"] },

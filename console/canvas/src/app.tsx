@@ -36,7 +36,7 @@ export function App({ page }: { page: Page }) {
     (): Words => ({
       lang: page.lang,
       texts: page.texts,
-      names: new Map([...(options?.webhooks ?? []), ...(options?.journeys ?? [])].map((o) => [o.id, o.name])),
+      names: new Map([...(options?.webhooks ?? []), ...(options?.journeys ?? []), ...(options?.segments ?? [])].map((o) => [o.id, o.name])),
     }),
     [page, options],
   );

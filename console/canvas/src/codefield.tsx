@@ -14,12 +14,13 @@ interface CodeProps {
   value: string;
   onChange: (value: string) => void;
   placeholder?: string | undefined;
+  hint?: string | undefined;
   language: Language;
   event?: string | undefined; // the name of the event that it sees
   fault?: string | undefined;
 }
 
-export function Code({ name, label, value, onChange, placeholder = "", language, event, fault = "" }: CodeProps) {
+export function Code({ name, label, value, onChange, placeholder = "", hint, language, event, fault = "" }: CodeProps) {
   const { expressions } = useShared();
   const id = useId();
   const holder = useRef<HTMLDivElement>(null);
@@ -98,6 +99,7 @@ export function Code({ name, label, value, onChange, placeholder = "", language,
           {fault}
         </small>
       )}
+      {hint && !fault && <small>{hint}</small>}
     </div>
   );
 }

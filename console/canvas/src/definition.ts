@@ -10,7 +10,7 @@ export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as con
 export const maxNodes = 200;
 export const maxCases = 50;
 export const maxArms = 20;
-export const maxExitEvents = 20;
+export const maxExits = 20;
 export const maxTags = 20;
 export const maxAwaited = 20;
 export const maxEntries = 20;
@@ -56,6 +56,7 @@ export interface Node {
   lead?: string | null;
   offset?: string | null;
   arms?: Arm[] | null;
+  winner?: { by?: string | null; after?: string | null; leads?: number | null } | null;
   journey?: string | null;
   cases?: Case[] | null;
   otherwise?: string | null;
@@ -65,11 +66,13 @@ export interface Node {
   onMissed?: string | null;
 }
 
-// One of the first three members says what begins the journey.
+// One of the first four members says what begins the journey.
 export interface Entry {
   event?: string | null;
   leadCreated?: boolean | null;
   leadChanged?: string[] | null;
+  segment?: string | null;
+  on?: string | null; // of a segment: enter
   when?: string | null;
   entryKey?: string | null;
 }
@@ -80,7 +83,7 @@ export interface Definition {
   tags?: string[] | null;
   start?: string | null;
   reentry?: { policy?: string | null; every?: string | null } | null;
-  exitOn?: { event?: string | null }[] | null;
+  exitOn?: { event?: string | null; segment?: string | null; on?: string | null }[] | null;
   quietHours?: { from?: string | null; to?: string | null; timezone?: string | null } | null;
   frequencyCap?: { touchpoints?: number | null; per?: string | null } | null;
   entry?: Entry[] | null;

@@ -216,7 +216,7 @@ export function quick(d: Definition, say: (what: "required" | "badDuration" | "u
     if (n.type === "waitFor") need("when", n.when);
     if (n.type === "waitForEvent" || n.type === "waitFor") need("timeout", n.timeout);
     n.cases?.forEach((c, j) => {
-      if (n.type === "branch" && !c.when) out.push({ target: at(`cases[${j}].when`), message: say("required", "when") });
+      if (n.type === "branch" && !c.when) out.push({ target: at(`cases[${j}].when`), message: say("required", "condition") });
     });
     if (!reached.has(n.id)) out.push({ target: at(""), message: say("unreachable", "") });
   });

@@ -72,7 +72,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   }, [definition, saver, page]);
 
   const quick = useMemo(() => {
-    const fields: Record<string, TextKey> = { webhook: "webhook", for: "for", journey: "journey", event: "event", timeout: "timeout", when: "when" };
+    const fields: Record<string, TextKey> = { webhook: "webhook", for: "for", journey: "journey", event: "event", timeout: "timeout", when: "when", condition: "branch" };
     return edit.quick(definition, (what, field) => fill(t[what], { field: field in fields ? t[fields[field]!] : field }));
   }, [definition, t]);
   const problems = useMemo(() => {

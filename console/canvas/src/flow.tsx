@@ -193,6 +193,26 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
     if (added.length > 0 && added.length < graph.nodes.length / 2) center(added[0]!.id, true);
   }, [graph, center]);
 
+  // A form that opens beside the picture takes its room: the chosen node stays in sight, else the middle.
+  const chosen = useRef(selected);
+  chosen.current = selected;
+  useEffect(() => {
+    const room = box.current?.querySelector<HTMLElement>(".react-flow");
+    if (!room) return;
+    let width = room.clientWidth;
+    const watch = new ResizeObserver(() => {
+      const by = room.clientWidth - width;
+      width += by;
+      const f = flow.current;
+      if (!f || by === 0) return;
+      const [one] = chosen.current;
+      if (one !== undefined && chosen.current.size === 1 && place.steps.has(one)) center(one, false);
+      else void f.setViewport({ ...f.getViewport(), x: f.getViewport().x + by / 2 });
+    });
+    watch.observe(room);
+    return () => watch.disconnect();
+  }, [place, center]);
+
   // Arrow keys go along the edges, and to the neighbours at the same height.
   const keys = (e: KeyboardEvent): void => {
     const id = (e.target as HTMLElement).closest<HTMLElement>(".react-flow__node")?.dataset["id"];

@@ -229,25 +229,28 @@ function Fields(props: FormProps) {
       const arms = node.arms ?? [];
       const put = (next: typeof arms, field: string): void => change({ ...node, arms: next }, field);
       return (
-        <fieldset className="wp-list">
-          <legend>{t.arms}</legend>
-          {arms.map((a, i) => (
-            <div className="wp-list-item" key={i}>
-              <div className="wp-row">
-                <Text
-                  name={`${String.fromCharCode(65 + i)} · ${armShare(node, i, words.lang)}`}
-                  label={t.weight}
-                  type="number"
-                  value={String(a.weight ?? "")}
-                  onChange={(v) => put(arms.map((x, j) => (j === i ? { ...x, weight: v ? Math.trunc(Number(v)) : null } : x)), `arm ${i}`)}
-                />
-                <Way {...props} kind="arm" index={i} name={t.goesTo} />
-                <Tool icon="trash" name={t.remove} disabled={arms.length <= 2} act={() => put(arms.filter((_, j) => j !== i), "")} />
+        <>
+          <fieldset className="wp-list">
+            <legend>{t.arms}</legend>
+            {arms.map((a, i) => (
+              <div className="wp-list-item" key={i}>
+                <div className="wp-row">
+                  <Text
+                    name={`${String.fromCharCode(65 + i)} · ${armShare(node, i, words.lang)}`}
+                    label={t.weight}
+                    type="number"
+                    value={String(a.weight ?? "")}
+                    onChange={(v) => put(arms.map((x, j) => (j === i ? { ...x, weight: v ? Math.trunc(Number(v)) : null } : x)), `arm ${i}`)}
+                  />
+                  <Way {...props} kind="arm" index={i} name={t.goesTo} />
+                  <Tool icon="trash" name={t.remove} disabled={arms.length <= 2} act={() => put(arms.filter((_, j) => j !== i), "")} />
+                </div>
               </div>
-            </div>
-          ))}
-          <Add name={t.addArm} act={() => put([...arms, { weight: 50 }], "")} disabled={arms.length >= maxArms} />
-        </fieldset>
+            ))}
+            <Add name={t.addArm} act={() => put([...arms, { weight: 50 }], "")} disabled={arms.length >= maxArms} />
+          </fieldset>
+          <Winner {...props} />
+        </>
       );
     }
     case "enroll":
@@ -260,6 +263,50 @@ function Fields(props: FormProps) {
     case "exit":
       return null;
   }
+}
+
+// Winner says when a split compares its arms by the journey's goal: after a time, or after so many leads.
+function Winner({ definition, node, change }: FormProps) {
+  const t = useShared().words.texts;
+  const { winner } = node;
+  const put = (next: Node["winner"], field: string): void => change(tidy({ ...node, winner: next }), field);
+  const byLeads = !!winner && winner.leads !== undefined;
+  return (
+    <fieldset className="wp-group">
+      <legend>{t.winner}</legend>
+      <label className="wp-check">
+        <input type="checkbox" checked={!!winner} onChange={(e) => put(e.target.checked ? { by: "goal", after: "P7D" } : undefined, "winner")} />
+        <span>{t.winnerOn}</span>
+      </label>
+      {winner && (
+        <>
+          <Pick
+            name={t.compared}
+            value={byLeads ? "leads" : "after"}
+            required
+            onChange={(by) => put(by === "leads" ? { by: "goal", leads: 1000 } : { by: "goal", after: "P7D" }, "winner")}
+            items={[
+              { id: "after", name: t.afterTime },
+              { id: "leads", name: t.afterLeads },
+            ]}
+          />
+          {byLeads ? (
+            <Text name={t.winnerLeads} type="number" max={10_000_000} value={String(winner.leads ?? "")} onChange={(v) => put({ ...winner, leads: v ? Math.trunc(Number(v)) : null }, "winner.leads")} />
+          ) : (
+            <Text name={t.winnerAfter} value={winner.after ?? ""} onChange={(after) => put({ ...winner, after }, "winner.after")} hint={t.durationHint} />
+          )}
+          {!definition.goal && (
+            <div className="wp-field">
+              <small className="wp-fault">
+                <Icon name="missing" size={13} />
+                {t.winnerGoal}
+              </small>
+            </div>
+          )}
+        </>
+      )}
+    </fieldset>
+  );
 }
 
 // Id changes only when the field is left: each letter would be another node.
@@ -280,6 +327,7 @@ interface TextProps {
   placeholder?: string;
   hint?: string;
   type?: "text" | "time" | "number";
+  max?: number; // of a number
   list?: readonly string[];
   lines?: number;
   maxLength?: number;
@@ -290,10 +338,10 @@ interface TextProps {
   event?: string; // it sees an event of this name
 }
 
-export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", list, lines, maxLength, code, bad, language, target = "", event }: TextProps) {
+export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", max = 10_000, list, lines, maxLength, code, bad, language, target = "", event }: TextProps) {
   const id = useId();
   const fault = use(Faults).get(target);
-  if (language) return <Code name={name} label={label} value={value} onChange={onChange} placeholder={placeholder} language={language} event={event} fault={fault} />;
+  if (language) return <Code name={name} label={label} value={value} onChange={onChange} placeholder={placeholder} hint={hint} language={language} event={event} fault={fault} />;
   const common = {
     id,
     value,
@@ -312,7 +360,7 @@ export function Text({ name, label, value, onChange, onBlur, placeholder, hint, 
       {lines ? (
         <textarea {...common} rows={lines} onChange={(e) => onChange(e.target.value)} />
       ) : (
-        <input {...common} type={type} min={type === "number" ? 1 : undefined} max={type === "number" ? 10_000 : undefined} list={list?.length ? `${id}-list` : undefined} autoComplete="off" onChange={(e) => onChange(e.target.value)} />
+        <input {...common} type={type} min={type === "number" ? 1 : undefined} max={type === "number" ? max : undefined} list={list?.length ? `${id}-list` : undefined} autoComplete="off" onChange={(e) => onChange(e.target.value)} />
       )}
       {list && list.length > 0 && (
         <datalist id={`${id}-list`}>
@@ -398,6 +446,11 @@ function Params({ params, change, member = "params", title, name: hint, add, lis
   return (
     <fieldset className="wp-list">
       <legend>{title ?? texts.params}</legend>
+      {member === "params" && rows.length === 0 && (
+        <div className="wp-field">
+          <small>{texts.paramsHint}</small>
+        </div>
+      )}
       {list && (
         <datalist id={`${id}-list`}>
           {list.map((v) => (

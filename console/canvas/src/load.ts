@@ -8,6 +8,7 @@ import type { Page } from "./main.tsx";
 export interface Options {
   webhooks: { id: string; name: string }[];
   journeys: { id: string; name: string }[];
+  segments: { id: string; name: string }[];
   events: string[];
   fields: string[]; // custom fields of leads
   timezones: string[];
@@ -21,7 +22,7 @@ export interface Loaded {
   options: Options;
 }
 
-const none: Options = { webhooks: [], journeys: [], events: [], fields: [], timezones: [], properties: {} };
+const none: Options = { webhooks: [], journeys: [], segments: [], events: [], fields: [], timezones: [], properties: {} };
 
 async function get(url: string): Promise<{ json: unknown; etag: string }> {
   const answer = await fetch(url, { cache: "no-store", headers: { Accept: "application/json" } });

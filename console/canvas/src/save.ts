@@ -15,6 +15,7 @@ const outliving = 60_000; // bytes: browsers send no more than 64 KiB after the 
 export class Saver<T> {
   private wanted: T | undefined; // not yet sent
   private sending = false;
+  private sent: Promise<void> = Promise.resolve(); // the newest try
   private timer: number | undefined;
   private checking = 0; // the number of the newest check
   private stopped = false; // somebody else has saved: nothing is sent until reset
@@ -31,14 +32,24 @@ export class Saver<T> {
     private readonly kind = "application/json",
   ) {}
 
-  // start checks what is stored already, and saves at once when the page is left.
+  // start checks what is stored already, and saves at once when the page is left. A link waits for
+  // that: the next page would show what was stored before.
   start(): () => void {
     void this.look();
     const leave = (): void => {
       if (document.visibilityState === "hidden" && this.wanted !== undefined) void this.send(true);
     };
     document.addEventListener("visibilitychange", leave);
+    const follow = (e: MouseEvent): void => {
+      const link = e.target instanceof Element ? e.target.closest("a") : null;
+      if (!link?.href || link.target || link.download || link.origin !== location.origin) return;
+      if (e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || this.stopped || !(this.sending || this.wanted !== undefined)) return;
+      e.preventDefault();
+      void this.settled().then((saved) => saved && location.assign(link.href));
+    };
+    document.addEventListener("click", follow);
     return () => {
+      document.removeEventListener("click", follow);
       document.removeEventListener("visibilitychange", leave);
       clearTimeout(this.timer);
     };
@@ -54,7 +65,7 @@ export class Saver<T> {
 
   // now saves at once what has changed.
   now(): void {
-    void this.send(false);
+    if (!this.sending) this.sent = this.send(false);
   }
 
   // reset goes on from what was loaded anew.
@@ -68,9 +79,17 @@ export class Saver<T> {
     void this.look();
   }
 
+  // settled sends what is left, and tells whether all of it could be.
+  private async settled(): Promise<boolean> {
+    await this.sent;
+    this.sent = this.send(false);
+    await this.sent;
+    return this.wanted === undefined && !this.stopped;
+  }
+
   private later(ms: number): void {
     clearTimeout(this.timer);
-    this.timer = window.setTimeout(() => void this.send(false), ms);
+    this.timer = window.setTimeout(() => this.now(), ms);
   }
 
   private async send(leaving: boolean): Promise<void> {

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 
 import { useShared } from "./context.ts";
-import { type Definition, type Entry, maxEntries, maxEntryFields, maxExitEvents, maxTags, tidy } from "./definition.ts";
+import { type Definition, type Entry, maxEntries, maxEntryFields, maxExits, maxTags, tidy } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { Add, Pick, Text, Tool } from "./forms.tsx";
 import { Icon } from "./icons.tsx";
@@ -98,7 +98,11 @@ export function Settings({ definition: d, options, problems, change, close }: Se
           <legend>{t.exitOn}</legend>
           {(d.exitOn ?? []).map((e, i, all) => (
             <div className="wp-row" key={i}>
-              <Text label={`${t.event} ${i + 1}`} value={e.event ?? ""} onChange={(event) => set("exitOn", all.map((x, j) => (j === i ? { ...x, event } : x)))} list={options.events} />
+              {e.segment == null ? (
+                <Text label={`${t.event} ${i + 1}`} value={e.event ?? ""} onChange={(event) => set("exitOn", all.map((x, j) => (j === i ? { ...x, event } : x)))} list={options.events} />
+              ) : (
+                <Pick name={`${t.entersSegment} ${i + 1}`} value={e.segment} onChange={(segment) => set("exitOn", all.map((x, j) => (j === i ? { segment, on: "enter" } : x)))} items={options.segments} />
+              )}
               <Tool
                 icon="trash"
                 name={t.remove}
@@ -109,7 +113,8 @@ export function Settings({ definition: d, options, problems, change, close }: Se
               />
             </div>
           ))}
-          <Add name={t.addEvent} act={() => set("exitOn", [...(d.exitOn ?? []), { event: "" }])} disabled={(d.exitOn?.length ?? 0) >= maxExitEvents} />
+          <Add name={t.addEvent} act={() => set("exitOn", [...(d.exitOn ?? []), { event: "" }])} disabled={(d.exitOn?.length ?? 0) >= maxExits} />
+          <Add name={t.addSegment} act={() => set("exitOn", [...(d.exitOn ?? []), { segment: "", on: "enter" }])} disabled={(d.exitOn?.length ?? 0) >= maxExits} />
         </fieldset>
         <fieldset className="wp-group">
           <legend>{t.quietHours}</legend>
@@ -147,10 +152,10 @@ function percent(share: number | null | undefined): string {
 // Begin is the form of one thing that begins the journey.
 function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Entry; options: Options; change: (entry: Entry) => void; remove: () => void }) {
   const t = useShared().words.texts;
-  const kind = e.leadCreated ? "leadCreated" : e.leadChanged ? "leadChanged" : "event";
+  const kind = e.leadCreated ? "leadCreated" : e.leadChanged ? "leadChanged" : e.segment != null ? "segment" : "event";
   const turn = (to: string): void => {
-    const { event: _, leadCreated: __, leadChanged: ___, ...rest } = e;
-    change(to === "event" ? { event: "", ...rest } : to === "leadCreated" ? { leadCreated: true, ...rest } : { leadChanged: [], ...rest });
+    const kinds: Record<string, Entry> = { event: { event: "" }, leadCreated: { leadCreated: true }, leadChanged: { leadChanged: [] }, segment: { segment: "", on: "enter" } };
+    change({ ...kinds[to], ...tidy({ when: e.when, entryKey: e.entryKey }) });
   };
   const event = kind === "event" ? (e.event ?? "") : undefined;
   return (
@@ -165,14 +170,16 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
             { id: "event", name: t.event },
             { id: "leadCreated", name: t.leadCreated },
             { id: "leadChanged", name: t.leadChanged },
+            { id: "segment", name: t.entersSegment },
           ]}
         />
         <Tool icon="trash" name={t.remove} act={remove} />
       </div>
       {kind === "event" && <Text name={t.event} value={e.event ?? ""} onChange={(v) => change({ ...e, event: v })} list={options.events} />}
       {kind === "leadChanged" && <Listed name={t.leadFields} hint={t.leadFieldsHint} max={maxEntryFields} length={200} items={e.leadChanged ?? []} change={(leadChanged) => change({ ...e, leadChanged })} />}
+      {kind === "segment" && <Pick name={t.segment} value={e.segment ?? ""} onChange={(segment) => change({ ...e, segment, on: "enter" })} items={options.segments} />}
       <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} />
-      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} language="cel" event={event} />
+      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} placeholder={t.entryKeyExample} hint={t.entryKeyHint} language="cel" event={event} />
     </div>
   );
 }

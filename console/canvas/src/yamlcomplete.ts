@@ -38,6 +38,8 @@ export function completeYAML(source: string, at: number, options: Options): (Off
       return named(options.webhooks);
     case "journey":
       return named(options.journeys);
+    case "segment":
+      return named(options.segments);
     case "event":
       return value(options.events);
     case "timezone":

@@ -289,17 +289,23 @@ test("the settings of the journey have a form", async () => {
   await click(having(".wp-check", "Skip messages beyond a number"));
   await click(having(".wp-form button", "Add an event"));
   await type(labelled("Event 1"), "unsubscribed");
+  await click(having(".wp-form button", "Add a segment"));
+  await js(`{ const s = ${field("Entering a segment 2")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-form button", "Add what begins it"));
   await js(`{ const s = ${field("Begins by 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await type(field("Fields"), "email, customFields.plan");
   await js("document.activeElement.blur()");
+  await click(having(".wp-form button", "Add what begins it"));
+  await js(`{ const s = ${field("Begins by 2")}; s.value = "segment"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await js(`{ const s = ${field("Segment")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-check", "Count who reaches a goal"));
   await type(field("Event"), "purchase");
   await type(field("Control group (%)"), "7");
+  const gold = { segment: "seg_06jvh5r0g1s0q2k3m4n5p6q7r8", on: "enter" };
   await stored("empty", (d) => {
     assert.deepEqual(d.reentry, { policy: "never" });
-    assert.deepEqual([d.entry, d.goal, d.controlGroup], [[{ leadChanged: ["email", "customFields.plan"] }], { event: "purchase" }, 0.07]);
-    assert.deepEqual([d.name, d.tags, d.quietHours, d.frequencyCap, d.exitOn], ["Birthdays", ["gifts", "生日"], { from: "21:00", to: "08:00", timezone: "Asia/Shanghai" }, { touchpoints: 3, per: "24h" }, [{ event: "unsubscribed" }]]);
+    assert.deepEqual([d.entry, d.goal, d.controlGroup], [[{ leadChanged: ["email", "customFields.plan"] }, gold], { event: "purchase" }, 0.07]);
+    assert.deepEqual([d.name, d.tags, d.quietHours, d.frequencyCap, d.exitOn], ["Birthdays", ["gifts", "生日"], { from: "21:00", to: "08:00", timezone: "Asia/Shanghai" }, { touchpoints: 3, per: "24h" }, [{ event: "unsubscribed" }, gold]]);
   });
   await click(having(".wp-check", "Hold messages back at night"));
   await stored("empty", (d) => assert.equal(d.quietHours, undefined));

@@ -404,7 +404,7 @@ test("a path leads to its place in YAML", () => {
 });
 
 test("YAML is completed by where it stands", () => {
-  const options = { webhooks: [{ id: "whk_1", name: "E-mail" }], journeys: [], events: ["buy"], fields: ["plan"], timezones: ["UTC"], properties: { buy: ["amount"] } };
+  const options = { webhooks: [{ id: "whk_1", name: "E-mail" }], journeys: [], segments: [], events: ["buy"], fields: ["plan"], timezones: ["UTC"], properties: { buy: ["amount"] } };
   // after completes a text at the place of ‸; first is what the first offer makes of its line.
   const after = (text: string): string[] => completeYAML(text.replace("‸", ""), text.indexOf("‸"), options)?.offers.map((o) => o.label) ?? [];
   const first = (text: string): string => {

@@ -321,6 +321,51 @@ CREATE TABLE segments (
 );
 CREATE INDEX segments_by_scope ON segments (org, stage, id);
 
+-- Segments that a journey begins or ends by: their members are remembered, so that whoever
+-- becomes one is known (store/segment_watch.go).
+CREATE TABLE segment_watches (
+  segment_id TEXT COLLATE "C" PRIMARY KEY REFERENCES segments (id),
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  timed BOOLEAN NOT NULL, -- time alone can change who is in it
+  revision BIGINT NOT NULL, -- counts the changes of what is asked
+  filled_to BIGINT, -- the members up to this lead are known; NULL: all are
+  due_at BIGINT NOT NULL -- when it is next read as a whole
+);
+CREATE INDEX segment_watches_by_scope ON segment_watches (org, stage, segment_id);
+CREATE INDEX segment_watches_due ON segment_watches (due_at);
+
+CREATE TABLE segment_members (
+  segment_id TEXT COLLATE "C" NOT NULL,
+  leads_id BIGINT NOT NULL,
+  PRIMARY KEY (segment_id, leads_id)
+);
+CREATE INDEX segment_members_by_lead ON segment_members (leads_id);
+
+-- What can change who is in a watched segment, with those that it names. Whoever stores such a
+-- thing looks here first.
+CREATE TABLE segment_causes (
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  kind TEXT COLLATE "C" NOT NULL, -- lead, event, entered or delivered
+  name TEXT COLLATE "C" NOT NULL, -- of the event, or the id of the journey; '': of leads
+  segment_id TEXT COLLATE "C" NOT NULL,
+  PRIMARY KEY (kind, org, stage, name, segment_id)
+);
+CREATE INDEX segment_causes_by_segment ON segment_causes (segment_id);
+
+-- Leads of which such a thing was stored, a row for each. None has a key but its own: whoever
+-- looks at the lead does not stand in the way of those who store another one.
+CREATE TABLE segment_checks (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  org TEXT COLLATE "C" NOT NULL,
+  stage TEXT COLLATE "C" NOT NULL,
+  leads_id BIGINT NOT NULL,
+  at BIGINT NOT NULL,
+  depth SMALLINT NOT NULL -- of what it begins, as events have it
+);
+CREATE INDEX segment_checks_by_lead ON segment_checks (leads_id);
+
 ---- journeys
 
 CREATE TABLE journeys (
@@ -372,14 +417,17 @@ CREATE TABLE journey_webhooks (
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
 
--- The events that end the enrollments of a version, wherever they stand.
+-- The events, and the segments that their lead enters, that end the enrollments of a version,
+-- wherever they stand.
 CREATE TABLE journey_exits (
   journey_id TEXT COLLATE "C" NOT NULL,
   version BIGINT NOT NULL,
-  event TEXT COLLATE "C" NOT NULL, -- its name
-  PRIMARY KEY (journey_id, version, event),
+  event TEXT COLLATE "C" NOT NULL, -- its name; '': a segment
+  segment_id TEXT COLLATE "C" NOT NULL, -- '': an event
+  PRIMARY KEY (journey_id, version, event, segment_id),
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 );
+CREATE INDEX journey_exits_by_segment ON journey_exits (segment_id) WHERE segment_id <> '';
 
 -- The events that can reach the goal of a version: accepting one looks here first.
 CREATE TABLE journey_goals (
@@ -416,11 +464,12 @@ CREATE TABLE winners (
 CREATE TABLE entry_rules (
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
-  kind TEXT COLLATE "C" NOT NULL, -- event, leadCreated or leadChanged
-  event TEXT COLLATE "C" NOT NULL, -- its name; '': of leads
+  kind TEXT COLLATE "C" NOT NULL, -- event, leadCreated, leadChanged or segment
+  name TEXT COLLATE "C" NOT NULL, -- of the event, or the id of the segment; '': of leads
   journey_id TEXT COLLATE "C" NOT NULL REFERENCES journeys (id),
   version BIGINT NOT NULL,
-  PRIMARY KEY (org, stage, kind, event, journey_id)
+  since_at BIGINT NOT NULL, -- who entered the segment before does not count
+  PRIMARY KEY (org, stage, kind, name, journey_id)
 );
 CREATE INDEX entry_rules_by_journey ON entry_rules (journey_id);
 
@@ -641,7 +690,8 @@ CREATE TABLE controls (
   from_at BIGINT NOT NULL,
   until_at BIGINT, -- of a pause; NULL while it lasts
   shift BOOLEAN NOT NULL, -- of a pause: time stood still in it
-  event TEXT COLLATE "C" NOT NULL, -- of an exit
+  event TEXT COLLATE "C" NOT NULL, -- of an exit by an event
+  segment_id TEXT COLLATE "C" NOT NULL DEFAULT '', -- of an exit by a segment
   sweep_at BIGINT, -- when the sweeper next carries out the cancel of a launch or a journey; NULL: all is done
   sweep_after TEXT COLLATE "C" NOT NULL -- the last enrollment that the sweeper has canceled
 );

@@ -313,6 +313,51 @@ CREATE TABLE segments (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX segments_by_scope ON segments (org, stage, id);
 
+-- Segments that a journey begins or ends by: their members are remembered, so that whoever
+-- becomes one is known (store/segment_watch.go).
+CREATE TABLE segment_watches (
+  segment_id TEXT PRIMARY KEY REFERENCES segments (id),
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  timed INTEGER NOT NULL, -- time alone can change who is in it
+  revision INTEGER NOT NULL, -- counts the changes of what is asked
+  filled_to INTEGER, -- the members up to this lead are known; NULL: all are
+  due_at INTEGER NOT NULL -- when it is next read as a whole
+) STRICT, WITHOUT ROWID;
+CREATE INDEX segment_watches_by_scope ON segment_watches (org, stage, segment_id);
+CREATE INDEX segment_watches_due ON segment_watches (due_at);
+
+CREATE TABLE segment_members (
+  segment_id TEXT NOT NULL,
+  leads_id INTEGER NOT NULL,
+  PRIMARY KEY (segment_id, leads_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX segment_members_by_lead ON segment_members (leads_id);
+
+-- What can change who is in a watched segment, with those that it names. Whoever stores such a
+-- thing looks here first.
+CREATE TABLE segment_causes (
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  kind TEXT NOT NULL, -- lead, event, entered or delivered
+  name TEXT NOT NULL, -- of the event, or the id of the journey; '': of leads
+  segment_id TEXT NOT NULL,
+  PRIMARY KEY (kind, org, stage, name, segment_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX segment_causes_by_segment ON segment_causes (segment_id);
+
+-- Leads of which such a thing was stored, a row for each. None has a key but its own: whoever
+-- looks at the lead does not stand in the way of those who store another one.
+CREATE TABLE segment_checks (
+  id INTEGER PRIMARY KEY,
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  leads_id INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  depth INTEGER NOT NULL -- of what it begins, as events have it
+) STRICT;
+CREATE INDEX segment_checks_by_lead ON segment_checks (leads_id);
+
 ---- journeys
 
 CREATE TABLE journeys (
@@ -364,14 +409,17 @@ CREATE TABLE journey_webhooks (
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
 
--- The events that end the enrollments of a version, wherever they stand.
+-- The events, and the segments that their lead enters, that end the enrollments of a version,
+-- wherever they stand.
 CREATE TABLE journey_exits (
   journey_id TEXT NOT NULL,
   version INTEGER NOT NULL,
-  event TEXT NOT NULL, -- its name
-  PRIMARY KEY (journey_id, version, event),
+  event TEXT NOT NULL, -- its name; '': a segment
+  segment_id TEXT NOT NULL, -- '': an event
+  PRIMARY KEY (journey_id, version, event, segment_id),
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX journey_exits_by_segment ON journey_exits (segment_id) WHERE segment_id <> '';
 
 -- The events that can reach the goal of a version: accepting one looks here first.
 CREATE TABLE journey_goals (
@@ -408,11 +456,12 @@ CREATE TABLE winners (
 CREATE TABLE entry_rules (
   org TEXT NOT NULL,
   stage TEXT NOT NULL,
-  kind TEXT NOT NULL, -- event, leadCreated or leadChanged
-  event TEXT NOT NULL, -- its name; '': of leads
+  kind TEXT NOT NULL, -- event, leadCreated, leadChanged or segment
+  name TEXT NOT NULL, -- of the event, or the id of the segment; '': of leads
   journey_id TEXT NOT NULL REFERENCES journeys (id),
   version INTEGER NOT NULL,
-  PRIMARY KEY (org, stage, kind, event, journey_id)
+  since_at INTEGER NOT NULL, -- who entered the segment before does not count
+  PRIMARY KEY (org, stage, kind, name, journey_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX entry_rules_by_journey ON entry_rules (journey_id);
 
@@ -623,7 +672,8 @@ CREATE TABLE controls (
   from_at INTEGER NOT NULL,
   until_at INTEGER, -- of a pause; NULL while it lasts
   shift INTEGER NOT NULL, -- of a pause: time stood still in it
-  event TEXT NOT NULL, -- of an exit
+  event TEXT NOT NULL, -- of an exit by an event
+  segment_id TEXT NOT NULL DEFAULT '', -- of an exit by a segment
   sweep_at INTEGER, -- when the sweeper next carries out the cancel of a launch or a journey; NULL: all is done
   sweep_after TEXT NOT NULL -- the last enrollment that the sweeper has canceled
 ) STRICT;
