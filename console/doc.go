@@ -11,6 +11,7 @@
 //     api_segments.go, api_subscriptions.go, api_suppressions.go, api_webhooks.go, names.go
 //   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, faults.go,
 //     static.go
+//   - pages that many look at: live.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
