@@ -1,17 +1,21 @@
 package stack_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os"
+	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,10 +35,10 @@ const (
 
 type object = map[string]any
 
-// BenchmarkViewers tells how much of one core the viewers of a page take together beyond what the
-// stack takes without them: of the console, the gateway, the database and Redis, which are all in
-// this process, and of the viewers, which are as well. It also tells how long the first look at a
-// page takes while nobody else looks.
+// BenchmarkViewers tells how much of one core the viewers of a page cost beyond what the stack takes
+// without them: in the console, the gateway, the database and Redis, which are all in this process.
+// The viewers are in another one. It also tells how long the first look at a page takes while nobody
+// else looks.
 //
 //	cd devstack && go test ./stack -run '^$' -bench Viewers -benchtime 1x
 func BenchmarkViewers(b *testing.B) {
@@ -56,14 +60,15 @@ func BenchmarkViewers(b *testing.B) {
 		every      time.Duration // as the page says
 	}{{"overview", "/", 10 * time.Second}, {"journey", "/journeys/" + journey, 4 * time.Second}, {"launch", "/launches/" + launch, 2 * time.Second}} {
 		b.Run(page.name, func(b *testing.B) {
+			all := audience{At: s.Profile.Console + page.path, Every: page.every, Cookies: people}
 			for b.Loop() {
 				began := time.Now()
-				if _, err := look(people[0], s.Profile.Console+page.path, http.Header{}); err != nil {
+				if _, err := look(all.browsers()[0], all.At, http.Header{}); err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms-first")
 				refused := 0
-				used := busyFor(func() { refused = watch(b, people, s.Profile.Console+page.path, page.every) })
+				used := busyFor(func() { refused = all.elsewhere(b) })
 				b.ReportMetric(100*(used-idle), "%core")
 				b.ReportMetric(float64(refused), "refused")
 			}
@@ -109,8 +114,12 @@ func populate(b *testing.B, s *stack.Stack) (journey, launch string) {
 
 var linkToken = regexp.MustCompile(`/sign-in/link\?token=([^"<&\s]+)`)
 
-// signedIn are browsers, each with a viewer of its own.
-func signedIn(b *testing.B, s *stack.Stack) (people []*http.Client) {
+// signedIn are the cookies of browsers, each with a viewer of its own.
+func signedIn(b *testing.B, s *stack.Stack) (people []*http.Cookie) {
+	console, err := url.Parse(s.Profile.Console)
+	if err != nil {
+		b.Fatal(err)
+	}
 	browser := func(token string) *http.Client {
 		b.Helper()
 		jar, err := cookiejar.New(nil)
@@ -129,7 +138,7 @@ func signedIn(b *testing.B, s *stack.Stack) (people []*http.Client) {
 		if found == nil {
 			b.Fatal("there is no sign-in link")
 		}
-		people = append(people, browser(found[1]))
+		people = append(people, browser(found[1]).Jar.Cookies(console)...)
 	}
 	return people
 }
@@ -181,17 +190,84 @@ func look(c *http.Client, at string, header http.Header) (etag string, err error
 	return res.Header.Get("ETag"), nil
 }
 
-// watch has all people look at a page every so often, each at a time of their own. It returns how
-// many looks the gateway was too busy for.
-func watch(b *testing.B, people []*http.Client, at string, every time.Duration) int {
-	ctx, cancel := context.WithTimeout(b.Context(), watched)
+// audience is who looks at a page every so often.
+type audience struct {
+	At      string
+	Every   time.Duration
+	Cookies []*http.Cookie // of a session each
+}
+
+// audienceVariable has this program be an audience, which it reads from its input.
+const audienceVariable = "WAYPOST_TEST_AUDIENCE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(audienceVariable) == "" {
+		os.Exit(m.Run())
+	}
+	var all audience
+	err := json.NewDecoder(os.Stdin).Decode(&all)
+	if err == nil {
+		var refused int
+		refused, err = all.watch()
+		fmt.Println(refused)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// elsewhere is watch in a process of its own.
+func (all audience) elsewhere(b *testing.B) (refused int) {
+	b.Helper()
+	input, err := json.Marshal(all)
+	if err != nil {
+		b.Fatal(err)
+	}
+	program := exec.CommandContext(b.Context(), os.Args[0])
+	program.Env = append(os.Environ(), audienceVariable+"=1")
+	program.Stdin, program.Stderr = bytes.NewReader(input), os.Stderr
+	out, err := program.Output()
+	if err == nil {
+		refused, err = strconv.Atoi(strings.TrimSpace(string(out)))
+	}
+	if err != nil {
+		b.Error(err)
+	}
+	return refused
+}
+
+// browsers are those of the audience.
+func (all audience) browsers() (people []*http.Client) {
+	for _, session := range all.Cookies {
+		people = append(people, &http.Client{Transport: withCookie{session, &http.Transport{}}})
+	}
+	return people
+}
+
+// withCookie sends a cookie with each request.
+type withCookie struct {
+	cookie *http.Cookie
+	http.RoundTripper
+}
+
+func (w withCookie) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.AddCookie(w.cookie)
+	return w.RoundTripper.RoundTrip(r)
+}
+
+// watch has all look at the page, each at a time of their own. It returns how many looks the gateway
+// was too busy for.
+func (all audience) watch() (refused int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), watched)
 	defer cancel()
-	faults := make([]error, len(people))
-	var refused atomic.Int64
-	var all sync.WaitGroup
+	people := all.browsers()
+	faults, busy := make([]error, len(people)), make([]int, len(people))
+	var running sync.WaitGroup
 	for i, c := range people {
-		all.Go(func() {
-			wait, etag := time.NewTimer(every*time.Duration(i)/time.Duration(len(people))), ""
+		running.Go(func() {
+			wait, etag := time.NewTimer(all.Every*time.Duration(i)/time.Duration(len(people))), ""
 			for {
 				select {
 				case <-ctx.Done():
@@ -202,25 +278,25 @@ func watch(b *testing.B, people []*http.Client, at string, every time.Duration) 
 				if etag != "" {
 					header.Set("If-None-Match", etag)
 				}
-				found, err := look(c, at, header)
+				found, err := look(c, all.At, header)
 				switch {
 				case errors.Is(err, errBusy):
-					refused.Add(1)
+					busy[i]++
 				case err != nil:
 					faults[i] = err
 					return
 				default:
 					etag = found
 				}
-				wait.Reset(every)
+				wait.Reset(all.Every)
 			}
 		})
 	}
-	all.Wait()
-	if err := errors.Join(faults...); err != nil {
-		b.Error(err)
+	running.Wait()
+	for _, n := range busy {
+		refused += n
 	}
-	return int(refused.Load())
+	return refused, errors.Join(faults...)
 }
 
 // busyFor is how many cores this process has used while something went on.
