@@ -113,6 +113,15 @@ func (d definition) node(id string) node {
 // title is what people call a node of this id.
 func (d definition) title(id string) string { return d.node(id).Title() }
 
+// options are the nodes, as a filter or a form offers them.
+func (d definition) options() []option {
+	var out []option
+	for _, n := range d.Nodes {
+		out = append(out, option{n.ID, n.Title()})
+	}
+	return out
+}
+
 // statistics are the counts of a journey.
 type statistics struct {
 	counts
@@ -306,7 +315,12 @@ type dryRunStep struct {
 	Result    string    `json:"result"`
 	Reason    string    `json:"reason"`
 	Next      string    `json:"next"`
+	// Values are what the step sets of the lead, or the properties of the event that it emits.
+	Values json.RawMessage `json:"values"`
 }
+
+// Text is the values as people read them, "" if there are none.
+func (s dryRunStep) Text() string { return indented(s.Values) }
 
 // left is when the step was left, or when the run stopped.
 func (s dryRunStep) left(run dryRun) time.Time {
@@ -353,6 +367,11 @@ func (g gateway) listJourneys(ctx context.Context, query url.Values) (list[journ
 
 func (g gateway) journey(ctx context.Context, id string) (journey, error) {
 	return get[journey](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id), nil)
+}
+
+// createJourney takes a draft.
+func (g gateway) createJourney(ctx context.Context, draft any) (made journey, err error) {
+	return made, g.do(ctx, waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", draft, &made)
 }
 
 func (g gateway) listVersions(ctx context.Context, id string, query url.Values) (list[version], error) {

@@ -72,31 +72,32 @@ type customField struct {
 	Type string `json:"type"`
 }
 
+const fieldsPath = "/v1/leads/fields"
+
 // customFields are the custom fields that leads have, the most frequent first.
 func (g gateway) customFields(ctx context.Context) ([]customField, error) {
-	answer, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, "/v1/leads/fields", nil)
+	answer, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, fieldsPath, nil)
 	return answer.Items, err
 }
 
-// leadFieldNames are the names of the custom fields.
-func (g gateway) leadFieldNames(ctx context.Context) (names []string, err error) {
-	fields, err := g.customFields(ctx)
-	for _, f := range fields {
-		names = append(names, f.Name)
+// namesIn reads the names of a list of what has no ids.
+func (g gateway) namesIn(ctx context.Context, grant waypost.Grant, path string) ([]string, error) {
+	answer, err := get[list[named]](ctx, g, grant, path, nil)
+	names := []string{}
+	for _, n := range answer.Items {
+		names = append(names, n.Name)
 	}
 	return names, err
+}
+
+// leadFieldNames are the names of the custom fields.
+func (g gateway) leadFieldNames(ctx context.Context) ([]string, error) {
+	return g.namesIn(ctx, waypost.GrantLeadsExport, fieldsPath)
 }
 
 // eventNames are the names of the events that have come in, in the gateway's order.
 func (g gateway) eventNames(ctx context.Context) ([]string, error) {
-	answer, err := get[list[struct {
-		Name string `json:"name"`
-	}]](ctx, g, waypost.GrantJourneysRead, "/v1/events/names", nil)
-	names := []string{}
-	for _, e := range answer.Items {
-		names = append(names, e.Name)
-	}
-	return names, err
+	return g.namesIn(ctx, waypost.GrantJourneysRead, "/v1/events/names")
 }
 
 // eventProperties are the names of the properties that the newest events had, sorted, by the

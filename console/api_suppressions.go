@@ -43,7 +43,7 @@ func (g gateway) deleteSuppression(ctx context.Context, id string) error {
 
 // channels are the channels of webhooks, sorted.
 func (g gateway) channels(ctx context.Context) (channels []string, err error) {
-	found, err := g.listWebhooks(ctx, url.Values{"limit": {"500"}})
+	found, err := g.listWebhooks(ctx, url.Values{"limit": {mostNames}})
 	for _, w := range found.Items {
 		if w.Channel != "" {
 			channels = append(channels, w.Channel)

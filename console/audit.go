@@ -38,7 +38,7 @@ func (e auditEntry) Path() string {
 	for prefix, path := range map[string]string{
 		waypost.PrefixJourney: "/journeys/", waypost.PrefixLaunch: "/launches/", waypost.PrefixWebhook: "/webhooks/",
 		waypost.PrefixEnrollment: "/enrollments/", waypost.PrefixMessage: "/deliveries/",
-		waypost.PrefixSubscription: "/subscriptions/",
+		waypost.PrefixSubscription: "/subscriptions/", waypost.PrefixSegment: "/segments/",
 	} {
 		if strings.HasPrefix(e.Target, prefix) && !strings.HasSuffix(e.Action, ".delete") {
 			return path + e.Target
@@ -76,12 +76,16 @@ func (v *visit) audit() error {
 		filter{Name: "from", Label: v.t("audit.from"), Type: "datetime-local", Zone: v.chosen.Zone},
 		filter{Name: "to", Label: v.t("audit.to"), Type: "datetime-local", Zone: v.chosen.Zone},
 	)
-	found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
-	if err != nil {
+	p := auditPage{Filters: filters}
+	err := together(func() error {
+		found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
+		p.Items, p.More = found.Items, filters.more(found.NextCursor)
 		return err
-	}
-	p := auditPage{Filters: filters, Items: found.Items, More: filters.more(found.NextCursor)}
-	if p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context()); err != nil {
+	}, func() (err error) {
+		p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context())
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return v.render(page{Name: "audit", Title: v.t("audit.title"), Place: "audit", Data: p})

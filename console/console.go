@@ -88,6 +88,7 @@ type console struct {
 	issuer   *issuer // nil without one
 	// passwords hashes them.
 	passwords *passwords
+	lives     *liveParts
 }
 
 // New returns the console. It fails only if what is embedded in it is faulty.
@@ -103,6 +104,7 @@ func New(o Options) (http.Handler, error) {
 	c := &console{
 		Options: o, routes: routes, sessions: scs.New(), pages: all, secure: strings.HasPrefix(o.URL, "https://"),
 		issuer: newIssuer(o.OIDC, o.URL), passwords: hasher,
+		lives: &liveParts{now: time.Now, parts: map[string]*livePart{}},
 	}
 	c.sessions.Store = o.Sessions
 	c.sessions.HashTokenInStore = true // who reads Redis can take over no session

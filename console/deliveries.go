@@ -48,31 +48,37 @@ const mostGroups = 8
 
 func (v *visit) deliveries() error {
 	ctx := v.r.Context()
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
-	if err != nil {
+	filters := v.deliveryFilters(nil, nil) // the names come beside what is asked for by them
+	var p deliveriesPage
+	calls := []func() error{func() (err error) {
+		p.Journeys, p.Webhooks, err = v.gateway.bothNames(ctx)
 		return err
-	}
-	filters := v.deliveryFilters(journeys, webhooks)
-	found, err := v.gateway.listDeliveries(ctx, filters.query(v.r))
-	if err != nil {
+	}, func() error {
+		found, err := v.gateway.listDeliveries(ctx, filters.query(v.r))
+		p.Items, p.More = found.Items, filters.more(found.NextCursor)
+		if err != nil {
+			return err
+		}
+		var versions []inVersion
+		for _, d := range found.Items {
+			versions = append(versions, d.in())
+		}
+		p.Steps, err = v.stepNames(versions)
 		return err
-	}
-	p := deliveriesPage{Filters: filters, Items: found.Items, Journeys: journeys, Webhooks: webhooks, More: filters.more(found.NextCursor)}
-	var versions []inVersion
-	for _, d := range found.Items {
-		versions = append(versions, d.in())
-	}
-	if p.Steps, err = v.stepNames(versions); err != nil {
-		return err
-	}
+	}}
 	if v.r.URL.Query().Get("cursor") == "" {
-		if p.Groups, p.Again, err = v.failures(filters); err != nil {
+		calls = append(calls, func() (err error) {
+			p.Groups, p.Again, err = v.failures(filters)
 			return err
-		}
-		if p.Redeliveries, err = v.redeliveries(); err != nil {
+		}, func() (err error) {
+			p.Redeliveries, err = v.redeliveries()
 			return err
-		}
+		})
 	}
+	if err := together(calls...); err != nil {
+		return err
+	}
+	p.Filters = v.deliveryFilters(p.Journeys, p.Webhooks)
 	p.Exports = filters.exports("/deliveries/export")
 	return v.render(page{Name: "deliveries", Title: v.t("deliveries.title"), Place: "deliveries", Live: 5, Data: p})
 }
@@ -270,23 +276,27 @@ func (v *visit) delivery() error {
 		return err
 	}
 	p := deliveryPage{deliveryDetail: d, Body: indented(d.Request.Body)}
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
-	if err != nil {
+	err = together(func() error {
+		journeys, webhooks, err := v.gateway.bothNames(ctx)
+		p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
 		return err
-	}
-	p.Journey, p.Webhook = journeys.Of(d.JourneyID), webhooks.Of(d.WebhookID)
-	steps, err := v.stepNames([]inVersion{d.in()})
-	if err != nil {
+	}, func() error {
+		steps, err := v.stepNames([]inVersion{d.in()})
+		p.Step = steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID)
 		return err
-	}
-	p.Step = steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID)
-	title := v.t("delivery.title", "journey", p.Journey, "node", p.Step)
-	if d.SubscriptionID != "" {
-		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
-		if err := unlessGone(err); err != nil {
-			return err
+	}, func() error {
+		if d.SubscriptionID == "" {
+			return nil
 		}
+		s, _, err := v.gateway.subscription(ctx, d.SubscriptionID)
 		p.Subscription = cmp.Or(s.Name, d.SubscriptionID)
+		return unlessGone(err)
+	})
+	if err != nil {
+		return err
+	}
+	title := v.t("delivery.title", "journey", p.Journey, "node", p.Step)
+	if p.Subscription != "" {
 		title = v.t("delivery.told", "subscription", p.Subscription)
 	}
 	for _, a := range d.AttemptLog {

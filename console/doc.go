@@ -11,13 +11,15 @@
 //     api_segments.go, api_subscriptions.go, api_suppressions.go, api_webhooks.go, names.go
 //   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, faults.go,
 //     static.go
+//   - pages that many look at: live.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go
 //   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
 //   - what a person has chosen: preferences.go
-//   - the pages of resources: overview.go, journeys.go (outline.go, goals.go, edit.go, try.go, forecast.go,
-//     migrate.go), launches.go, deliveries.go, enrollments.go, webhooks.go, webhook_form.go,
-//     subscriptions.go, suppressions.go, segments.go, leads.go, imports.go, articles.go, users.go, audit.go
+//   - the pages of resources: overview.go, journeys.go (outline.go, goals.go, edit.go, try.go,
+//     forecast.go, migrate.go), launches.go, deliveries.go, enrollments.go, webhooks.go,
+//     webhook_form.go, subscriptions.go, suppressions.go, segments.go, leads.go, imports.go,
+//     articles.go, users.go, audit.go
 //
 // CONTRIBUTING.md, "A page of the console", is the checklist for a page.
 package console

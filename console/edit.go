@@ -121,8 +121,8 @@ func (v *visit) keepJSON() error {
 	if draft["name"], err = json.Marshal(v.t("edit.copyName", "name", waypost.Clip(name, 120), "person", waypost.Clip(v.user.Name, 60))); err != nil {
 		return err
 	}
-	var made journey
-	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", draft, &made); err != nil {
+	made, err := v.gateway.createJourney(v.r.Context(), draft)
+	if err != nil {
 		return err
 	}
 	body, err := json.Marshal(map[string]string{"name": made.Name, "path": "/journeys/" + made.ID + "/edit"})
@@ -174,19 +174,22 @@ type textPage struct {
 }
 
 func (v *visit) editText() error {
-	h, err := v.loadDraft("text")
+	var data textPage
+	err := together(func() (err error) {
+		data.Head, err = v.loadDraft("text")
+		return err
+	}, func() (err error) {
+		data.Problems, err = v.problems(v.r.PathValue("id"))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	text, err := toYAML(h.Journey.Draft)
-	if err != nil {
+	data.ETag = data.Head.ETag
+	if data.Text, err = toYAML(data.Head.Journey.Draft); err != nil {
 		return err
 	}
-	found, err := v.problems(h.Journey.ID)
-	if err != nil {
-		return err
-	}
-	return v.textForm(http.StatusOK, textPage{Head: h, Text: text, ETag: h.ETag, Problems: found})
+	return v.textForm(http.StatusOK, data)
 }
 
 func (v *visit) textForm(status int, data textPage) error {

@@ -48,27 +48,30 @@ func (v *visit) enrollment() error {
 	if err != nil {
 		return err
 	}
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
-	if err != nil {
-		return err
-	}
-	sent, err := v.gateway.listDeliveries(ctx, url.Values{"enrollmentId": {e.ID}, "limit": {strconv.Itoa(mostMessages)}})
-	if err != nil {
-		return err
-	}
 	p := enrollmentPage{
-		enrollmentDetail: e, Journey: journeys.Of(e.JourneyID), Deliveries: sent.Items, More: sent.NextCursor != "", Webhooks: webhooks,
-		ParamsText: paramsText(e.Params), May: !e.Status.Ended() && v.user.Role.Allows(waypost.GrantJourneysRun),
+		enrollmentDetail: e, ParamsText: paramsText(e.Params), May: !e.Status.Ended() && v.user.Role.Allows(waypost.GrantJourneysRun),
 	}
-	if p.Lead, err = v.leadName(e.LeadsID); err != nil {
+	err = together(func() error {
+		journeys, webhooks, err := v.gateway.bothNames(ctx)
+		p.Journey, p.Webhooks = journeys.Of(e.JourneyID), webhooks
 		return err
-	}
-	if e.Entry.Segment != "" || slices.ContainsFunc(e.Timeline, func(t waypost.TimelineEntry) bool { return reasonSegment.MatchString(t.Reason) }) {
-		if p.Segments, err = v.gateway.segmentNames(ctx); err != nil {
-			return err
+	}, func() error {
+		sent, err := v.gateway.listDeliveries(ctx, url.Values{"enrollmentId": {e.ID}, "limit": {strconv.Itoa(mostMessages)}})
+		p.Deliveries, p.More = sent.Items, sent.NextCursor != ""
+		return err
+	}, func() (err error) {
+		p.Lead, err = v.leadName(e.LeadsID)
+		return err
+	}, func() (err error) {
+		if e.Entry.Segment != "" || slices.ContainsFunc(e.Timeline, func(t waypost.TimelineEntry) bool { return reasonSegment.MatchString(t.Reason) }) {
+			if p.Segments, err = v.gateway.segmentNames(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	if p.Steps, p.definition, err = v.steps(e, p.Segments); err != nil {
+		p.Steps, p.definition, err = v.steps(e, p.Segments)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	live := 0

@@ -99,8 +99,8 @@ func (v *visit) fail(err error) {
 	}
 }
 
-// failScript answers a call of the canvas or of the editor of YAML with an error, in the form of the gateway's: a script
-// would take the page of an error, or of the sign-in, for an answer.
+// failScript answers a call of the canvas or of the editor of YAML with an error, in the form
+// of the gateway's: a script would take the page of an error, or of the sign-in, for an answer.
 func (v *visit) failScript(err error) {
 	statuses := map[waypost.ErrorCode]int{
 		waypost.CodeNotFound: http.StatusNotFound, waypost.CodeBadRequest: http.StatusBadRequest, waypost.CodeUnprocessableEntity: http.StatusUnprocessableEntity,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -144,8 +145,8 @@ func (v *visit) createJourney() error {
 	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
-	var made journey
-	if err := v.gateway.do(v.r.Context(), waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", json.RawMessage(draft), &made); err != nil {
+	made, err := v.gateway.createJourney(v.r.Context(), json.RawMessage(draft))
+	if err != nil {
 		return v.newJourneyForm(http.StatusBadRequest, err)
 	}
 	v.flash("ok", v.t("journeys.new.made"))
@@ -353,11 +354,15 @@ func (v *visit) journey() error {
 	if v.r.URL.Query().Has("edit") {
 		return v.redirect("/journeys/"+url.PathEscape(v.r.PathValue("id"))+"/edit", nil)
 	}
-	h, err := v.loadJourney(ctx, "")
-	if err != nil {
+	var h journeyHead
+	var journeys, webhooks names
+	err := together(func() (err error) {
+		h, err = v.loadJourney(ctx, "")
 		return err
-	}
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
+	}, func() (err error) {
+		journeys, webhooks, err = v.gateway.bothNames(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -436,12 +441,8 @@ func (v *visit) enrollments() error {
 	if err != nil {
 		return err
 	}
-	var nodes []option
-	for _, n := range h.Definition.Nodes {
-		nodes = append(nodes, option{n.ID, h.Title(n.ID)})
-	}
 	filters := newFilterBar(v.r,
-		filter{Name: "nodeId", Label: v.t("enrollment.stands"), Type: "select", Options: nodes},
+		filter{Name: "nodeId", Label: v.t("enrollment.stands"), Type: "select", Options: h.Definition.options()},
 		filter{Name: "status", Label: v.t("deliveries.status"), Type: "several", Options: options(v, "enrollment.status.", enrollmentStatuses)},
 		filter{Name: "leadsId", Label: v.t("deliveries.leadsId"), Type: "number"},
 		filter{Name: "sort", Label: v.t("leads.order"), Type: "select", Always: true, Options: options(v, "enrollment.sort.", []string{"-createdAt", "createdAt"})},
@@ -537,8 +538,7 @@ func (v *visit) statisticsJSON() error {
 func (v *visit) optionsJSON() error {
 	ctx := v.r.Context()
 	var webhooks, journeys, segments names
-	fields := []string{}
-	var events []string
+	var fields, events []string
 	var properties map[string][]string
 	err := together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
@@ -546,9 +546,8 @@ func (v *visit) optionsJSON() error {
 	}, func() (err error) {
 		segments, err = v.gateway.segmentNames(ctx)
 		return err
-	}, func() error {
-		names, err := v.gateway.leadFieldNames(ctx)
-		fields = append(fields, names...)
+	}, func() (err error) {
+		fields, err = v.gateway.leadFieldNames(ctx)
 		return err
 	}, func() (err error) {
 		events, err = v.gateway.eventNames(ctx)
@@ -599,7 +598,7 @@ func (v *visit) statistics() error {
 		versions = append(versions, option{strconv.Itoa(n), v.t("journeys.versionN", "n", n)})
 	}
 	filters := newFilterBar(v.r,
-		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: []option{{"hour", v.t("statistics.hour")}, {"day", v.t("statistics.day")}}},
+		filter{Name: "every", Label: v.t("statistics.every"), Type: "select", Always: true, Options: options(v, "statistics.", []string{"hour", "day"})},
 		filter{Name: "version", Label: v.t("journeys.version"), Type: "select", Options: versions},
 	)
 	data := statisticsPage{Head: h, Filters: filters, Counts: h.Counts}
@@ -610,13 +609,19 @@ func (v *visit) statistics() error {
 	query := url.Values{}
 	if n := filters.Filters[1].Value; n != "" {
 		query.Set("version", n)
-		whole, err := v.gateway.statistics(ctx, h.Journey.ID, query)
-		if err != nil {
-			return err
-		}
-		data.Counts = whole.counts
 	}
-	if data.Points, data.Nodes, err = v.points(h.Journey.ID, from, query); err != nil {
+	err = together(func() error {
+		if len(query) == 0 {
+			return nil
+		}
+		whole, err := v.gateway.statistics(ctx, h.Journey.ID, query)
+		data.Counts = whole.counts
+		return err
+	}, func() (err error) {
+		data.Points, data.Nodes, err = v.points(h.Journey.ID, from, query)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	place := func(n countedNode) int { // in the definition; nodes of other versions stand last
@@ -637,6 +642,7 @@ func (v *visit) points(journeyID string, from time.Time, query url.Values) (poin
 		every = "day"
 		from = later(from, time.Now().AddDate(0, 0, -daysShown))
 	}
+	query = maps.Clone(query)
 	query.Set("every", every)
 	query.Set("from", from.UTC().Format(time.RFC3339))
 	found, err := v.gateway.statistics(v.r.Context(), journeyID, query)
@@ -692,26 +698,30 @@ func (v *visit) versions() error {
 	if cursor := q.Get("cursor"); cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	found, err := v.gateway.listVersions(ctx, h.Journey.ID, query)
-	if err != nil {
-		return err
-	}
-	data := versionsPage{Head: h, Items: found.Items, From: q.Get("from"), To: q.Get("to")}
-	if data.People, err = v.people(h.Journey.ID, h.Journey.PublishedVersion+1); err != nil {
-		return err
-	}
-	if found.NextCursor != "" {
-		data.More = v.r.URL.Path + "?" + url.Values{"cursor": {found.NextCursor}}.Encode()
-	}
+	data := versionsPage{Head: h, From: q.Get("from"), To: q.Get("to")}
 	if data.From == "" && h.Journey.PublishedVersion > 1 {
 		data.From, data.To = strconv.Itoa(h.Journey.PublishedVersion-1), strconv.Itoa(h.Journey.PublishedVersion)
 	}
-	if data.From != "" && data.To != "" {
-		d, err := v.gateway.diff(ctx, h.Journey.ID, data.From, data.To)
-		if err != nil {
-			return err
+	err = together(func() error {
+		found, err := v.gateway.listVersions(ctx, h.Journey.ID, query)
+		data.Items = found.Items
+		if found.NextCursor != "" {
+			data.More = v.r.URL.Path + "?" + url.Values{"cursor": {found.NextCursor}}.Encode()
 		}
+		return err
+	}, func() (err error) {
+		data.People, err = v.people(h.Journey.ID, h.Journey.PublishedVersion+1)
+		return err
+	}, func() error {
+		if data.From == "" || data.To == "" {
+			return nil
+		}
+		d, err := v.gateway.diff(ctx, h.Journey.ID, data.From, data.To)
 		data.Diff = &d
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return v.renderJourney(page{Name: "journey_versions", Data: data}, h)
 }
@@ -728,17 +738,19 @@ type comparePage struct {
 }
 
 func (v *visit) compare() error {
-	ctx := v.r.Context()
-	h, err := v.loadJourney(ctx, "versions")
-	if err != nil {
+	ctx, id, q := v.r.Context(), v.r.PathValue("id"), v.r.URL.Query()
+	data := comparePage{From: q.Get("from"), To: q.Get("to")}
+	var found list[version]
+	err := together(func() (err error) {
+		data.Head, err = v.loadJourney(ctx, "versions")
 		return err
-	}
-	q := v.r.URL.Query()
-	data := comparePage{Head: h, From: q.Get("from"), To: q.Get("to")}
-	if data.Diff, err = v.gateway.diff(ctx, h.Journey.ID, data.From, data.To); err != nil {
+	}, func() (err error) {
+		data.Diff, err = v.gateway.diff(ctx, id, data.From, data.To)
 		return err
-	}
-	found, err := v.gateway.listVersions(ctx, h.Journey.ID, nil)
+	}, func() (err error) {
+		found, err = v.gateway.listVersions(ctx, id, nil)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -751,7 +763,7 @@ func (v *visit) compare() error {
 			data.Versions = append(data.Versions, option{n, v.t("journeys.versionN", "n", n)})
 		}
 	}
-	return v.renderJourney(page{Name: "journey_compare", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: data}, h)
+	return v.renderJourney(page{Name: "journey_compare", Scripts: []string{"canvas.js"}, Styles: []string{"canvas.css"}, Data: data}, data.Head)
 }
 
 // definitionPage shows the definition as a text.

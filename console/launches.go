@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -31,24 +32,32 @@ var launchStatuses = []waypost.LaunchStatus{
 }
 
 func (v *visit) launches() error {
-	journeys, err := v.gateway.journeyNames(v.r.Context())
+	var data launchesPage
+	var journeys names
+	err := together(func() (err error) {
+		journeys, err = v.gateway.journeyNames(v.r.Context())
+		return err
+	}, func() (err error) {
+		data, err = v.loadLaunches("", filter{Name: "journeyId", Label: v.t("launches.journey"), Type: "select"})
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	data, err := v.loadLaunches("", filter{Name: "journeyId", Label: v.t("launches.journey"), Type: "select", Options: journeys.options()})
-	if err != nil {
-		return err
-	}
-	data.Journeys = journeys
+	data.Journeys, data.Filters.Filters[1].Options = journeys, journeys.options()
 	return v.render(page{Name: "launches", Title: v.t("launches.title"), Place: "launches", Live: 5, Data: data})
 }
 
 func (v *visit) journeyLaunches() error {
-	h, err := v.loadJourney(v.r.Context(), "launches")
-	if err != nil {
+	var h journeyHead
+	var data launchesPage
+	err := together(func() (err error) {
+		h, err = v.loadJourney(v.r.Context(), "launches")
 		return err
-	}
-	data, err := v.loadLaunches(h.Journey.ID)
+	}, func() (err error) {
+		data, err = v.loadLaunches(v.r.PathValue("id"))
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -90,22 +99,24 @@ func (v *visit) launch() error {
 	if err != nil {
 		return err
 	}
-	data := launchPage{launch: l, Journey: l.JourneyID}
-	j, err := v.gateway.journey(ctx, l.JourneyID)
-	if err := unlessGone(err); err != nil {
+	data := launchPage{launch: l}
+	var j journey
+	err = together(func() (err error) {
+		j, err = v.gateway.journey(ctx, l.JourneyID)
+		return unlessGone(err)
+	}, func() error {
+		if l.Schedule == nil {
+			return nil
+		}
+		found, err := v.gateway.listLaunches(ctx, url.Values{"recurringId": {l.LaunchID}, "limit": {occurrencesShown}})
+		data.Occurrences = found.Items
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	if j.Name != "" {
-		data.Journey = j.Name
-	}
-	if l.Schedule != nil {
-		found, err := v.gateway.listLaunches(ctx, url.Values{"recurringId": {l.LaunchID}, "limit": {occurrencesShown}})
-		if err != nil {
-			return err
-		}
-		data.Occurrences = found.Items
-	}
-	if left := l.Total - l.Decided(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
+	data.Journey = cmp.Or(j.Name, l.JourneyID)
+	if left := l.Left(); l.Status == waypost.LaunchRunning && left > 0 && l.RatePerSecond > 0 {
 		data.EndsAt = time.Now().Add(time.Duration(float64(left) / l.RatePerSecond * float64(time.Second))).Truncate(time.Minute)
 	}
 	if !l.StartedAt.IsZero() && j.ID != "" {
@@ -208,13 +219,17 @@ var presets = map[string]string{"daily": "0 9 * * *", "weekdays": "0 9 * * 1-5",
 // loadLaunchForm reads the journey, what the form offers, and what was sent of it.
 func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	ctx := v.r.Context()
-	if data.Head, err = v.loadHead(ctx); err != nil {
-		return data, err
-	}
-	if data.Fields, err = v.gateway.leadFieldNames(ctx); err != nil {
-		return data, err
-	}
-	segments, err := v.gateway.segmentNames(ctx)
+	var segments names
+	err = together(func() (err error) {
+		data.Head, err = v.loadHead(ctx)
+		return err
+	}, func() (err error) {
+		data.Fields, err = v.gateway.leadFieldNames(ctx)
+		return err
+	}, func() (err error) {
+		segments, err = v.gateway.segmentNames(ctx)
+		return err
+	})
 	if err != nil {
 		return data, err
 	}
@@ -421,7 +436,7 @@ func (v *visit) planOf(data *newLaunchPage) plan {
 	p := plan{Audience: v.audienceOf(values, faults)}
 	switch values["when"] {
 	case "at":
-		at, err := time.ParseInLocation("2006-01-02T15:04", values["at"], v.chosen.Zone)
+		at, err := time.ParseInLocation(localMinute, values["at"], v.chosen.Zone)
 		if err != nil {
 			faults["at"] = v.t("form.dateTime")
 		}

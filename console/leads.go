@@ -44,6 +44,9 @@ func (v *visit) leads() error {
 // genders are those of leads, as numbers.
 var genders = []string{"0", "1", "2"}
 
+// booleans are the values of what is or is not.
+var booleans = []string{"true", "false"}
+
 // mostCustomFilters bounds the filters of custom fields that are offered.
 const mostCustomFilters = 6
 
@@ -58,7 +61,7 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "leadsGroup", Label: v.t("leads.field.leadsGroup"), Type: "number", Further: true},
 		{Name: "region", Label: v.t("leads.field.region"), Type: "number", Further: true},
 		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: options(v, "leads.gender.", genders), Further: true},
-		{Name: "test", Label: v.t("leads.field.test"), Type: "select", Options: []option{{"true", v.t("leads.is.true")}, {"false", v.t("leads.is.false")}}, Further: true},
+		{Name: "test", Label: v.t("leads.field.test"), Type: "select", Options: options(v, "leads.is.", booleans), Further: true},
 		{Name: "birthday", Label: v.t("leads.birthdayFilter"), Further: true},
 		{Name: "createdFrom", Label: v.t("leads.createdFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
@@ -157,28 +160,30 @@ func (v *visit) lead() error {
 		return err
 	}
 	p := leadPage{Lead: l, Facts: v.leadFacts(l)}
-	if p.Journeys, err = v.gateway.journeyNames(ctx); err != nil {
-		return err
-	}
 	of := url.Values{"leadsId": {strconv.FormatInt(id, 10)}, "limit": {strconv.Itoa(mostChapters)}}
-	enrolled, err := v.gateway.enrollmentsOf(ctx, of)
+	var sent list[delivery]
+	var events list[event]
+	err = together(func() (err error) {
+		p.Journeys, err = v.gateway.journeyNames(ctx)
+		return err
+	}, func() error {
+		enrolled, err := v.gateway.enrollmentsOf(ctx, of)
+		p.Enrollments, p.MoreJourney = enrolled.Items, enrolled.NextCursor != ""
+		return err
+	}, func() (err error) {
+		sent, err = v.gateway.listDeliveries(ctx, of)
+		return err
+	}, func() (err error) {
+		events, err = v.gateway.listEvents(ctx, of)
+		return err
+	}, func() error {
+		suppressed, err := v.gateway.listSuppressions(ctx, of)
+		p.Suppressed = suppressed.Items
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	p.Enrollments, p.MoreJourney = enrolled.Items, enrolled.NextCursor != ""
-	sent, err := v.gateway.listDeliveries(ctx, of)
-	if err != nil {
-		return err
-	}
-	events, err := v.gateway.listEvents(ctx, of)
-	if err != nil {
-		return err
-	}
-	suppressed, err := v.gateway.listSuppressions(ctx, of)
-	if err != nil {
-		return err
-	}
-	p.Suppressed = suppressed.Items
 	var versions []inVersion
 	for _, e := range p.Enrollments {
 		versions = append(versions, inVersion{e.JourneyID, e.Version})
@@ -323,8 +328,27 @@ type leadForm struct {
 // consentPrefix begins the names of fields of consents.
 const consentPrefix = "consents."
 
-func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) (leadForm, error) {
+// leadInputs are the fields of a lead, without its consents.
+func (v *visit) leadInputs(form url.Values, custom pairs, faults map[string]string) leadForm {
 	p := leadForm{Custom: custom.mark(faults).withSpare(), Test: form.Has("test")}
+	p.Custom.Label, p.Custom.Hint = v.t("leads.field.customFields"), v.t("leads.customHint")
+	p.Custom.Kinds = options(v, "pairs.", []string{"text", "number", "boolean"})
+	for _, f := range leadFields {
+		in := field{Name: f.name, Label: v.t("leads.field." + f.name), Value: form.Get(f.name), Type: f.kind, Fault: faultOf(faults, f.name), Required: f.name == "name", Complete: "off"}
+		switch f.kind {
+		case "lines":
+			in.Type, in.Hint = "area", v.t("leads.phoneHint")
+		case "gender":
+			in.Type, in.Options = "select", v.orNotSet(options(v, "leads.gender.", genders))
+		}
+		p.Fields = append(p.Fields, in)
+	}
+	return p
+}
+
+// newLeadForm is the whole form: it has a consent for each channel of a webhook.
+func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]string) (leadForm, error) {
+	p := v.leadInputs(form, custom, faults)
 	channels, err := v.gateway.channels(v.r.Context())
 	if err != nil {
 		return p, err
@@ -334,25 +358,17 @@ func (v *visit) newLeadForm(form url.Values, custom pairs, faults map[string]str
 			channels = append(channels, channel)
 		}
 	}
+	agrees := v.orNotSet(options(v, "leads.agrees.", booleans))
 	for _, channel := range distinct(channels) {
 		name := consentPrefix + channel
-		p.Consents = append(p.Consents, field{Name: name, Label: channel, Type: "select", Value: form.Get(name), Fault: faults[name], Options: []option{
-			{"", v.t("leads.notSet")}, {"true", v.t("leads.agrees.true")}, {"false", v.t("leads.agrees.false")},
-		}})
-	}
-	p.Custom.Label, p.Custom.Hint = v.t("leads.field.customFields"), v.t("leads.customHint")
-	p.Custom.Kinds = options(v, "pairs.", []string{"text", "number", "boolean"})
-	for _, f := range leadFields {
-		in := field{Name: f.name, Label: v.t("leads.field." + f.name), Value: form.Get(f.name), Type: f.kind, Fault: faultOf(faults, f.name), Required: f.name == "name", Complete: "off"}
-		switch f.kind {
-		case "lines":
-			in.Type, in.Hint = "area", v.t("leads.phoneHint")
-		case "gender":
-			in.Type, in.Options = "select", append([]option{{"", v.t("leads.notSet")}}, options(v, "leads.gender.", genders)...)
-		}
-		p.Fields = append(p.Fields, in)
+		p.Consents = append(p.Consents, field{Name: name, Label: channel, Type: "select", Value: form.Get(name), Fault: faults[name], Options: agrees})
 	}
 	return p, nil
+}
+
+// orNotSet are options, and before them that nothing is set.
+func (v *visit) orNotSet(others []option) []option {
+	return append([]option{{"", v.t("leads.notSet")}}, others...)
 }
 
 func (v *visit) renderLeadForm(p leadForm, title string, back *link) error {

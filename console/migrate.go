@@ -154,9 +154,7 @@ func (v *visit) loadBoth(data *migratePage) error {
 		return err
 	}
 	data.Head.Definition = after
-	for _, n := range after.Nodes {
-		data.Targets = append(data.Targets, option{n.ID, n.Title()})
-	}
+	data.Targets = after.options()
 	for i := range data.In.Nodes {
 		s := &data.In.Nodes[i]
 		s.node = before.node(s.ID)
@@ -234,20 +232,21 @@ func (v *visit) affected(h journeyHead) ([]standingIn, error) {
 	if err != nil {
 		return nil, err
 	}
+	var calls []func() error
 	for i := range found {
-		published, err := v.gateway.version(v.r.Context(), h.Journey.ID, found[i].Version)
-		if err != nil {
-			return nil, err
-		}
-		before, err := define(published.Definition)
-		if err != nil {
-			return nil, err
-		}
-		for k := range found[i].Nodes {
-			s := &found[i].Nodes[k]
-			s.node = before.node(s.ID)
-			s.There = d.node(s.ID).Type != ""
-		}
+		calls = append(calls, func() error {
+			published, err := v.gateway.version(v.r.Context(), h.Journey.ID, found[i].Version)
+			if err != nil {
+				return err
+			}
+			before, err := define(published.Definition)
+			for k := range found[i].Nodes {
+				s := &found[i].Nodes[k]
+				s.node = before.node(s.ID)
+				s.There = d.node(s.ID).Type != ""
+			}
+			return err
+		})
 	}
-	return found, nil
+	return found, together(calls...)
 }

@@ -3,8 +3,10 @@ package console
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"waypost"
@@ -48,22 +50,43 @@ const (
 )
 
 func (v *visit) overview() error {
-	ctx := v.r.Context()
-	data, err := v.loadOverview(ctx)
+	data, err := v.loadOverview(v.r.Context(), time.Now())
 	if err != nil {
 		return err
 	}
 	return v.render(page{Name: "overview", Title: v.t("overview.title"), Place: "overview", Live: 10, Scripts: []string{"chart.js"}, Data: data})
 }
 
-func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error) {
-	now := time.Now()
+// overviewLists are answers that the first page is made of.
+type overviewLists struct {
+	active             list[journey]
+	open               [3]list[launch] // by openLaunches
+	newest             list[launch]
+	deferred, retrying []failureCount // by webhook
+	failed             []failureCount // of the last hour
+}
+
+// openLaunches are the states of the launches that are listed first.
+var openLaunches = [3]waypost.LaunchStatus{waypost.LaunchRunning, waypost.LaunchPaused, waypost.LaunchScheduled}
+
+func (v *visit) loadOverview(ctx context.Context, now time.Time) (data overviewPage, err error) {
 	hourAgo := now.Add(-time.Hour).UTC().Format(time.RFC3339)
-	var active list[journey]
-	byStatus := make([]list[launch], 3)
-	var newest list[launch]
-	waiting := make([][]failureCount, 2)
-	var failing []failureCount
+	lists, err := v.loadOverviewLists(ctx, &data, hourAgo)
+	if err != nil {
+		return data, err
+	}
+	data.Nothing, data.More = len(data.Journeys) == 0, lists.active.NextCursor != ""
+	year, month, day := now.In(v.chosen.Zone).Date()
+	data.Launches, data.Today = lists.launches(time.Date(year, month, day, 0, 0, 0, 0, v.chosen.Zone))
+	data.Waiting, data.Failing = lists.waiting(), lists.failing(hourAgo)
+	return data, v.loadOverviewNumbers(ctx, &data, lists.active.Items, now)
+}
+
+// loadOverviewLists reads the lists, and what of them the page shows as it is.
+func (v *visit) loadOverviewLists(ctx context.Context, data *overviewPage, hourAgo string) (lists overviewLists, err error) {
+	byWebhook := func(status waypost.DeliveryStatus) ([]failureCount, error) {
+		return v.gateway.groupDeliveries(ctx, url.Values{"status": {string(status)}, "groupBy": {waypost.GroupWebhookID}})
+	}
 	calls := []func() error{
 		func() (err error) {
 			data.Journeys, err = v.gateway.journeyNames(ctx)
@@ -74,100 +97,107 @@ func (v *visit) loadOverview(ctx context.Context) (data overviewPage, err error)
 			return err
 		},
 		func() (err error) {
-			active, err = v.gateway.listJourneys(ctx, url.Values{"status": {"active"}, "limit": {journeysOfPage}})
-			return err
-		},
-		func() (err error) {
-			newest, err = v.gateway.listLaunches(ctx, url.Values{"limit": {"100"}})
-			return err
-		},
-		func() (err error) {
 			data.Stalled, err = v.gateway.stalled(ctx, nil)
 			return err
 		},
 		func() (err error) {
-			failing, err = v.gateway.groupDeliveries(ctx, url.Values{"status": {"failed"}, "from": {hourAgo}})
+			lists.active, err = v.gateway.listJourneys(ctx, url.Values{"status": {string(waypost.JourneyActive)}, "limit": {journeysOfPage}})
+			return err
+		},
+		func() (err error) {
+			lists.newest, err = v.gateway.listLaunches(ctx, url.Values{"limit": {"100"}})
+			return err
+		},
+		func() (err error) {
+			lists.failed, err = v.gateway.groupDeliveries(ctx, url.Values{"status": {string(waypost.DeliveryFailed)}, "from": {hourAgo}})
+			return err
+		},
+		func() (err error) {
+			lists.deferred, err = byWebhook(waypost.DeliveryDeferred)
+			return err
+		},
+		func() (err error) {
+			lists.retrying, err = byWebhook(waypost.DeliveryRetrying)
 			return err
 		},
 	}
-	for i, status := range []string{"running", "paused", "scheduled"} {
+	for i, status := range openLaunches {
 		calls = append(calls, func() (err error) {
-			byStatus[i], err = v.gateway.listLaunches(ctx, url.Values{"status": {status}, "limit": {"8"}})
+			lists.open[i], err = v.gateway.listLaunches(ctx, url.Values{"status": {string(status)}, "limit": {strconv.Itoa(launchesShown)}})
 			return err
 		})
 	}
-	for i, status := range []string{"deferred", "retrying"} {
-		calls = append(calls, func() (err error) {
-			waiting[i], err = v.gateway.groupDeliveries(ctx, url.Values{"status": {status}, "groupBy": {waypost.GroupWebhookID}})
-			return err
-		})
+	return lists, together(calls...)
+}
+
+// launches are those that the page shows, the open ones first, and how many were made since
+// midnight.
+func (lists overviewLists) launches(midnight time.Time) (shown []launch, today int) {
+	for _, l := range lists.open {
+		shown = append(shown, l.Items...)
 	}
-	if err := together(calls...); err != nil {
-		return data, err
-	}
-	data.Nothing = len(data.Journeys) == 0
-	for _, l := range byStatus {
-		data.Launches = append(data.Launches, l.Items...)
-	}
-	data.More = active.NextCursor != ""
-	year, month, day := now.In(v.chosen.Zone).Date()
-	midnight := time.Date(year, month, day, 0, 0, 0, 0, v.chosen.Zone)
-	for _, l := range newest.Items {
+	for _, l := range lists.newest.Items {
 		if l.CreatedAt.Before(midnight) {
 			continue
 		}
-		data.Today++
-		if !slices.ContainsFunc(data.Launches, func(shown launch) bool { return shown.LaunchID == l.LaunchID }) {
-			data.Launches = append(data.Launches, l)
+		today++
+		if !slices.ContainsFunc(shown, func(other launch) bool { return other.LaunchID == l.LaunchID }) {
+			shown = append(shown, l)
 		}
 	}
-	data.Launches = data.Launches[:min(len(data.Launches), launchesShown)]
-	sums := map[string]*failureCount{}
-	for _, groups := range waiting {
-		for _, g := range groups {
-			if sums[g.WebhookID] == nil {
-				sums[g.WebhookID] = &failureCount{groupKey: groupKey{WebhookID: g.WebhookID}}
-			}
-			sums[g.WebhookID].Count += g.Count
-		}
+	return shown[:min(len(shown), launchesShown)], today
+}
+
+// waiting are the deliveries that are held back or retried, by webhook, the most first.
+func (lists overviewLists) waiting() (groups []failureGroup) {
+	sums := map[string]int{}
+	for _, g := range slices.Concat(lists.deferred, lists.retrying) {
+		sums[g.WebhookID] += g.Count
 	}
-	for _, g := range sums {
-		data.Waiting = append(data.Waiting, failureGroup{failureCount: *g, Path: "/deliveries?status=retrying,deferred&webhookId=" + url.QueryEscape(g.WebhookID)})
+	for id, n := range sums {
+		groups = append(groups, failureGroup{
+			failureCount: failureCount{groupKey: groupKey{WebhookID: id}, Count: n}, Path: "/deliveries?status=retrying,deferred&webhookId=" + url.QueryEscape(id),
+		})
 	}
-	slices.SortFunc(data.Waiting, func(a, b failureGroup) int {
+	slices.SortFunc(groups, func(a, b failureGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.WebhookID, b.WebhookID))
 	})
-	data.Waiting = data.Waiting[:min(len(data.Waiting), groupsShown)]
-	for _, g := range failing[:min(len(failing), groupsShown)] {
+	return groups[:min(len(groups), groupsShown)]
+}
+
+// failing are the failures of the last hour, with links to the lists of them.
+func (lists overviewLists) failing(hourAgo string) (groups []failureGroup) {
+	for _, g := range lists.failed[:min(len(lists.failed), groupsShown)] {
 		query := g.query()
 		query.Set("status", string(waypost.DeliveryFailed))
 		query.Set("from", hourAgo)
-		data.Failing = append(data.Failing, failureGroup{failureCount: g, Path: "/deliveries?" + query.Encode()})
+		groups = append(groups, failureGroup{failureCount: g, Path: "/deliveries?" + query.Encode()})
 	}
-	return data, v.loadOverviewNumbers(ctx, &data, active.Items, now)
+	return groups
 }
 
 // loadOverviewNumbers reads the people of journeys, and the health and attempts of webhooks.
 func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, active []journey, now time.Time) error {
-	rows := make([]journeyRow, len(active))
+	data.Active = make([]journeyRow, len(active))
 	var calls []func() error
 	for i, j := range active {
-		rows[i].journey = j
+		row := &data.Active[i]
+		row.journey = j
 		calls = append(calls, func() error {
 			s, err := v.gateway.statistics(ctx, j.ID, nil)
-			rows[i].Counts = s.counts
+			row.Counts = s.counts
 			return unlessGone(err)
 		})
 	}
 	since := url.Values{"from": {now.Add(-23 * time.Hour).UTC().Format(time.RFC3339)}, "every": {"hour"}}
 	asked := data.Webhooks[:min(len(data.Webhooks), webhooksAsked)]
-	down, hours := make([]downWebhook, len(asked)), make([][]interval, len(asked))
+	fares, hours := make([]downWebhook, len(asked)), make([][]interval, len(asked))
 	for i, w := range asked {
 		calls = append(calls, func() error {
 			h, err := v.gateway.healthOf(ctx, w.ID)
-			down[i] = downWebhook{w.ID, w.Name, h}
+			fares[i] = downWebhook{w.ID, w.Name, h}
 			if err != nil {
-				down[i].Enabled, down[i].Breaker.State = true, "" // it is gone
+				fares[i].Enabled, fares[i].Breaker.State = true, "" // it is gone
 			}
 			return unlessGone(err)
 		}, func() (err error) {
@@ -178,32 +208,31 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 	if err := together(calls...); err != nil {
 		return err
 	}
-	for _, r := range rows {
+	for _, r := range data.Active {
 		data.Standing += r.Counts.Standing()
 	}
-	slices.SortStableFunc(rows, func(a, b journeyRow) int { return cmp.Compare(b.Counts.Standing(), a.Counts.Standing()) })
-	data.Active = rows
-	data.Running = rows[:min(len(rows), journeysShown)]
-	for _, w := range down {
-		if !w.Enabled || w.Breaker.State == "open" || w.Breaker.State == "halfOpen" {
-			data.Down = append(data.Down, w)
-		}
-	}
-	byHour := map[time.Time]*interval{}
-	for _, series := range hours {
+	slices.SortStableFunc(data.Active, func(a, b journeyRow) int { return cmp.Compare(b.Counts.Standing(), a.Counts.Standing()) })
+	data.Running = data.Active[:min(len(data.Active), journeysShown)]
+	data.Down = slices.DeleteFunc(fares, downWebhook.takes)
+	data.addHours(hours)
+	return nil
+}
+
+// takes tells whether the webhook takes messages.
+func (d downWebhook) takes() bool {
+	return d.Enabled && d.Breaker.State != "open" && d.Breaker.State != "halfOpen"
+}
+
+// addHours adds up the attempts of webhooks, by hour and in all.
+func (data *overviewPage) addHours(webhooks [][]interval) {
+	byHour := map[time.Time]interval{}
+	for _, series := range webhooks {
 		for _, a := range series {
-			if byHour[a.From] == nil {
-				byHour[a.From] = &interval{From: a.From}
-			}
-			byHour[a.From].Succeeded += a.Succeeded
-			byHour[a.From].Failed += a.Failed
+			sum := byHour[a.From]
+			byHour[a.From] = interval{From: a.From, Succeeded: sum.Succeeded + a.Succeeded, Failed: sum.Failed + a.Failed}
 			data.Delivered += a.Succeeded
 			data.Failed += a.Failed
 		}
 	}
-	for _, a := range byHour {
-		data.Hours = append(data.Hours, *a)
-	}
-	slices.SortFunc(data.Hours, func(a, b interval) int { return b.From.Compare(a.From) })
-	return nil
+	data.Hours = slices.SortedFunc(maps.Values(byHour), func(a, b interval) int { return b.From.Compare(a.From) })
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -114,7 +115,7 @@ type link struct {
 }
 
 // render answers with a page inside the layout. One that has not changed since the browser
-// got it is 304 without a body.
+// got it is 304 without a body. For all who look at a live page, it keeps its content instead.
 func (v *visit) render(p page) error {
 	template := v.pages[v.chosen.Language][p.Name]
 	if template == nil {
@@ -122,8 +123,19 @@ func (v *visit) render(p page) error {
 	}
 	h := v.w.Header()
 	var body bytes.Buffer
-	if err := template.ExecuteTemplate(&body, "layout", v.newView(p)); err != nil {
+	part := "layout"
+	if v.made != nil {
+		part = "content"
+	}
+	if err := template.ExecuteTemplate(&body, part, v.newView(p)); err != nil {
 		return fmt.Errorf("render %s: %w", p.Name, err)
+	}
+	if v.made != nil {
+		*v.made = liveContent{p.Live, etagOf(body.Bytes()), body.Bytes(), zipped(body.Bytes())}
+		return nil
+	}
+	if v.r.Header.Get(liveHeader) != "" {
+		h.Set(liveHeader, strconv.Itoa(p.Live))
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Cookie")
@@ -155,9 +167,16 @@ func (v *visit) send(body []byte) {
 	}
 	h.Set("Content-Encoding", "gzip")
 	v.w.WriteHeader(v.status)
-	zip := gzip.NewWriter(v.w)
-	_, _ = zip.Write(body)
+	_, _ = v.w.Write(zipped(body))
+}
+
+// zipped is a body, compressed.
+func zipped(body []byte) []byte {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, _ = zip.Write(body) // memory takes everything
 	_ = zip.Close()
+	return out.Bytes()
 }
 
 // nonce is for one answer: its policy takes the style sheets with this nonce too.

@@ -5,9 +5,9 @@ import "waypost"
 // route is one line of the console.
 type route struct {
 	method  string
-	pattern string       // as http.ServeMux reads it
-	role    waypost.Role // the least that may come here; anyone: also who has not signed in
-	handle  func(*visit) error
+	pattern string             // as http.ServeMux reads it
+	role    waypost.Role       // the least that may come here; anyone: also who has not signed in
+	handle  func(*visit) error // live(…): of a page with page.Live
 }
 
 // anyone stands for the role of a route for which nobody must be signed in.
@@ -26,15 +26,15 @@ var routes = []route{
 	{"POST", "/sign-out", anyone, (*visit).signOut},
 	{"POST", "/preferences", anyone, (*visit).choose},
 
-	{"GET", "/{$}", waypost.RoleViewer, (*visit).overview},
-	{"GET", "/deliveries", waypost.RoleViewer, (*visit).deliveries},
+	{"GET", "/{$}", waypost.RoleViewer, live((*visit).overview)},
+	{"GET", "/deliveries", waypost.RoleViewer, live((*visit).deliveries)},
 
 	{"GET", "/deliveries/export", waypost.RoleViewer, (*visit).exportDeliveries},
 	{"POST", "/deliveries/redeliver", waypost.RoleMarketer, (*visit).redeliver},
-	{"GET", "/deliveries/{id}", waypost.RoleViewer, (*visit).delivery},
+	{"GET", "/deliveries/{id}", waypost.RoleViewer, live((*visit).delivery)},
 	{"POST", "/deliveries/{id}/redeliver", waypost.RoleMarketer, (*visit).redeliverOne},
 	{"POST", "/redeliveries/{id}/cancel", waypost.RoleMarketer, (*visit).cancelRedelivery},
-	{"GET", "/enrollments/{id}", waypost.RoleViewer, (*visit).enrollment},
+	{"GET", "/enrollments/{id}", waypost.RoleViewer, live((*visit).enrollment)},
 	{"POST", "/enrollments/{id}/pause", waypost.RoleMarketer, (*visit).pauseEnrollment},
 	{"POST", "/enrollments/{id}/resume", waypost.RoleMarketer, (*visit).resumeEnrollment},
 	{"POST", "/enrollments/{id}/cancel", waypost.RoleMarketer, (*visit).cancelEnrollment},
@@ -44,11 +44,11 @@ var routes = []route{
 	{"GET", "/leads/export", waypost.RoleViewer, (*visit).exportLeads},
 	{"GET", uploadPath, waypost.RoleMarketer, (*visit).showUpload},
 	{"POST", uploadPath, waypost.RoleMarketer, (*visit).upload},
-	{"GET", uploadPath + "/{id}", waypost.RoleMarketer, (*visit).leadImport},
+	{"GET", uploadPath + "/{id}", waypost.RoleMarketer, live((*visit).leadImport)},
 	{"GET", uploadPath + "/{id}/errors", waypost.RoleMarketer, (*visit).importErrors},
 	{"POST", uploadPath + "/{id}/cancel", waypost.RoleMarketer, (*visit).cancelImport},
 	{"POST", "/leads/search.json", waypost.RoleViewer, (*visit).findLeads},
-	{"GET", "/leads/{id}", waypost.RoleViewer, (*visit).lead},
+	{"GET", "/leads/{id}", waypost.RoleViewer, live((*visit).lead)},
 	{"POST", "/leads/{id}", waypost.RoleMarketer, (*visit).saveLead},
 	{"POST", "/leads/{id}/delete", waypost.RoleMarketer, (*visit).deleteLead},
 	{"GET", "/segments", waypost.RoleViewer, (*visit).segments},
@@ -75,7 +75,7 @@ var routes = []route{
 	{"GET", "/webhooks", waypost.RoleViewer, (*visit).webhooks},
 	{"GET", "/webhooks/new", waypost.RoleAdmin, (*visit).newWebhook},
 	{"POST", "/webhooks", waypost.RoleAdmin, (*visit).createWebhook},
-	{"GET", "/webhooks/{id}", waypost.RoleViewer, (*visit).webhook},
+	{"GET", "/webhooks/{id}", waypost.RoleViewer, live((*visit).webhook)},
 	{"POST", "/webhooks/{id}", waypost.RoleAdmin, (*visit).saveWebhook},
 	{"POST", "/webhooks/{id}/test", waypost.RoleAdmin, (*visit).testWebhook},
 	{"POST", "/webhooks/{id}/enable", waypost.RoleAdmin, (*visit).enableWebhook},
@@ -87,21 +87,21 @@ var routes = []route{
 	{"GET", "/subscriptions", waypost.RoleViewer, (*visit).subscriptions},
 	{"GET", "/subscriptions/new", waypost.RoleAdmin, (*visit).newSubscription},
 	{"POST", "/subscriptions", waypost.RoleAdmin, (*visit).createSubscription},
-	{"GET", "/subscriptions/{id}", waypost.RoleViewer, (*visit).subscription},
+	{"GET", "/subscriptions/{id}", waypost.RoleViewer, live((*visit).subscription)},
 	{"POST", "/subscriptions/{id}", waypost.RoleAdmin, (*visit).saveSubscription},
 	{"POST", "/subscriptions/{id}/delete", waypost.RoleAdmin, (*visit).deleteSubscription},
 
-	{"GET", "/journeys", waypost.RoleViewer, (*visit).journeys},
+	{"GET", "/journeys", waypost.RoleViewer, live((*visit).journeys)},
 	{"POST", "/journeys", waypost.RoleMarketer, (*visit).createJourney},
 	{"GET", "/journeys/new", waypost.RoleMarketer, (*visit).newJourney},
-	{"GET", "/journeys/{id}", waypost.RoleViewer, (*visit).journey},
-	{"GET", "/journeys/{id}/canvas", waypost.RoleViewer, (*visit).canvas},
+	{"GET", "/journeys/{id}", waypost.RoleViewer, live((*visit).journey)},
+	{"GET", "/journeys/{id}/canvas", waypost.RoleViewer, live((*visit).canvas)},
 	{"GET", "/journeys/{id}/canvas.json", waypost.RoleViewer, (*visit).canvasJSON},
 	{"GET", "/journeys/{id}/statistics.json", waypost.RoleViewer, (*visit).statisticsJSON},
 	{"GET", "/journeys/{id}/options.json", waypost.RoleViewer, (*visit).optionsJSON},
-	{"GET", "/journeys/{id}/enrollments", waypost.RoleViewer, (*visit).enrollments},
-	{"GET", "/journeys/{id}/statistics", waypost.RoleViewer, (*visit).statistics},
-	{"GET", "/journeys/{id}/launches", waypost.RoleViewer, (*visit).journeyLaunches},
+	{"GET", "/journeys/{id}/enrollments", waypost.RoleViewer, live((*visit).enrollments)},
+	{"GET", "/journeys/{id}/statistics", waypost.RoleViewer, live((*visit).statistics)},
+	{"GET", "/journeys/{id}/launches", waypost.RoleViewer, live((*visit).journeyLaunches)},
 	{"GET", "/journeys/{id}/versions", waypost.RoleViewer, (*visit).versions},
 	{"GET", "/journeys/{id}/compare", waypost.RoleViewer, (*visit).compare},
 	{"GET", "/journeys/{id}/definition.json", waypost.RoleViewer, (*visit).definitionJSON},
@@ -111,7 +111,7 @@ var routes = []route{
 	{"POST", "/journeys/{id}/try", waypost.RoleViewer, (*visit).try},
 	{"POST", "/journeys/{id}/try/send", waypost.RoleMarketer, (*visit).sendTest},
 	{"GET", "/journeys/{id}/forecast", waypost.RoleViewer, (*visit).showForecast},
-	{"GET", "/journeys/{id}/migrate", waypost.RoleMarketer, (*visit).migration},
+	{"GET", "/journeys/{id}/migrate", waypost.RoleMarketer, live((*visit).migration)},
 	{"POST", "/journeys/{id}/migrate", waypost.RoleMarketer, (*visit).migrate},
 	{"GET", "/journeys/{id}/edit", waypost.RoleMarketer, (*visit).editCanvas},
 	{"GET", "/journeys/{id}/draft.json", waypost.RoleMarketer, (*visit).draftJSON},
@@ -135,8 +135,8 @@ var routes = []route{
 	{"POST", "/journeys/{id}/launch", waypost.RoleMarketer, (*visit).sendLaunch},
 	{"POST", "/journeys/{id}/launch/count", waypost.RoleMarketer, (*visit).countLaunch},
 
-	{"GET", "/launches", waypost.RoleViewer, (*visit).launches},
-	{"GET", "/launches/{id}", waypost.RoleViewer, (*visit).launch},
+	{"GET", "/launches", waypost.RoleViewer, live((*visit).launches)},
+	{"GET", "/launches/{id}", waypost.RoleViewer, live((*visit).launch)},
 	{"POST", "/launches/{id}/pause", waypost.RoleMarketer, controlLaunch("pause")},
 	{"POST", "/launches/{id}/resume", waypost.RoleMarketer, controlLaunch("resume")},
 	{"POST", "/launches/{id}/cancel", waypost.RoleMarketer, controlLaunch("cancel")},

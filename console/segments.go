@@ -86,19 +86,26 @@ type membersPage struct {
 }
 
 func (v *visit) members() error {
-	ctx := v.r.Context()
-	s, _, err := v.gateway.segment(ctx, v.r.PathValue("id"))
-	if err != nil {
+	ctx, id, bar := v.r.Context(), v.r.PathValue("id"), newFilterBar(v.r)
+	var s segment
+	var found list[waypost.Lead]
+	slow := false
+	err := together(func() (err error) {
+		s, _, err = v.gateway.segment(ctx, id)
 		return err
-	}
-	bar := newFilterBar(v.r)
-	found, err := v.gateway.listMembers(ctx, s.ID, bar.query(v.r))
-	if err != nil && !busy(err) {
+	}, func() (err error) {
+		found, err = v.gateway.listMembers(ctx, id, bar.query(v.r))
+		if slow = busy(err); slow {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return v.render(page{
 		Name: "segment_members", Title: v.t("segments.membersOf", "name", s.Name), Place: "segments", Back: &link{Path: "/segments/" + s.ID, Text: s.Name},
-		Data: membersPage{found.Items, bar.more(found.NextCursor), err != nil},
+		Data: membersPage{found.Items, bar.more(found.NextCursor), slow},
 	})
 }
 

@@ -17,15 +17,19 @@ type subscriptionsPage struct {
 
 func (v *visit) subscriptions() error {
 	ctx := v.r.Context()
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
+	var data subscriptionsPage
+	err := together(func() (err error) {
+		data.Journeys, data.Webhooks, err = v.gateway.bothNames(ctx)
+		return err
+	}, func() error {
+		found, err := v.gateway.listSubscriptions(ctx, url.Values{"limit": {strconv.Itoa(waypost.MaxSubscriptions)}})
+		data.Items = found.Items
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	found, err := v.gateway.listSubscriptions(ctx, url.Values{"limit": {strconv.Itoa(waypost.MaxSubscriptions)}})
-	if err != nil {
-		return err
-	}
-	return v.render(page{Name: "subscriptions", Title: v.t("subscriptions.title"), Place: "subscriptions", Data: subscriptionsPage{found.Items, journeys, webhooks}})
+	return v.render(page{Name: "subscriptions", Title: v.t("subscriptions.title"), Place: "subscriptions", Data: data})
 }
 
 // subscriptionPage is the data of the page of one subscription.
@@ -48,11 +52,15 @@ func (v *visit) subscription() error {
 	if err != nil {
 		return err
 	}
-	journeys, webhooks, err := v.gateway.bothNames(ctx)
-	if err != nil {
+	var journeys, webhooks names
+	var sent list[delivery]
+	err = together(func() (err error) {
+		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err
-	}
-	sent, err := v.gateway.listDeliveries(ctx, url.Values{"subscriptionId": {s.ID}, "limit": {strconv.Itoa(tellsOfPage)}})
+	}, func() (err error) {
+		sent, err = v.gateway.listDeliveries(ctx, url.Values{"subscriptionId": {s.ID}, "limit": {strconv.Itoa(tellsOfPage)}})
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,17 +31,13 @@ func (v *visit) renderSuppressions(status int, faults map[string]string, general
 	}
 	p := suppressionsPage{Filters: filters, Items: found.Items, More: filters.more(found.NextCursor), General: general}
 	form := v.r.PostForm
-	var kinds []option
 	fault := ""
 	for _, kind := range addressKinds {
-		kinds = append(kinds, option{kind, v.t("leads.field." + kind)})
-		if fault == "" {
-			fault = faults[kind]
-		}
+		fault = cmp.Or(fault, faults[kind])
 	}
 	p.New = []field{
 		{Name: "channel", Label: v.t("suppressions.channel"), Value: form.Get("channel"), Required: true, Hint: v.t("suppressions.channelHint"), Complete: "off", Fault: faults["channel"]},
-		{Name: "kind", Type: "select", Label: v.t("suppressions.kind"), Value: form.Get("kind"), Options: kinds, Required: true},
+		{Name: "kind", Type: "select", Label: v.t("suppressions.kind"), Value: form.Get("kind"), Options: options(v, "leads.field.", addressKinds), Required: true},
 		{Name: "address", Label: v.t("suppressions.address"), Value: form.Get("address"), Required: true, Complete: "off", Fault: fault},
 	}
 	return v.render(page{Name: "suppressions", Title: v.t("suppressions.title"), Place: "suppressions", Status: status, Data: p})

@@ -143,6 +143,7 @@ type trailItem struct {
 	Late            bool   // the event comes when nobody is there any more
 	NodeID, Type    string
 	What, Why, Raw  string // as in a timeline
+	Values          string // that it sets or emits
 	Stays           string // how long it waits there, in words
 	Message, Failed bool
 }
@@ -251,7 +252,19 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	if v.r.Method == http.MethodPost {
 		form = v.r.PostForm
 	}
-	h, err := v.loadDraft("try")
+	var h journeyHead
+	var seen []string
+	var webhooks names
+	err = together(func() (err error) {
+		h, err = v.loadDraft("try")
+		return err
+	}, func() (err error) {
+		seen, err = v.gateway.eventNames(ctx)
+		return err
+	}, func() (err error) {
+		webhooks, err = v.gateway.webhookNames(ctx)
+		return err
+	})
 	if err != nil {
 		return data, err
 	}
@@ -259,7 +272,7 @@ func (v *visit) loadTry() (data tryPage, err error) {
 		Head: h, t: v.t, Draft: form.Get("draft") == "true" || h.Journey.PublishedVersion == 0, Stored: form.Get("who") != "invented",
 		Lead:    field{Name: "leadsId", Label: v.t("try.lead"), Value: strings.TrimSpace(form.Get("leadsId")), Hint: v.t("try.leadHint")},
 		StartAt: field{Name: "startAt", Label: v.t("try.startAt"), Type: "datetime-local", Value: form.Get("startAt"), Hint: v.t("try.startHint")},
-		Events:  eventRowsOf(form), Tried: form.Get("send"),
+		Events:  eventRowsOf(form), Tried: form.Get("send"), Webhooks: webhooks,
 	}
 	if ms, err := strconv.ParseInt(form.Get("span"), 10, 64); err == nil {
 		data.Span = time.Duration(min(max(ms, 0), mostTried.Milliseconds())) * time.Millisecond
@@ -284,17 +297,6 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	}
 	data.Names = eventsIn(text)
 	data.Expected = len(data.Names)
-	var seen []string
-	err = together(func() (err error) {
-		seen, err = v.gateway.eventNames(ctx)
-		return err
-	}, func() (err error) {
-		data.Webhooks, err = v.gateway.webhookNames(ctx)
-		return err
-	})
-	if err != nil {
-		return data, err
-	}
 	for _, name := range seen {
 		if !slices.Contains(data.Names, name) {
 			data.Names = append(data.Names, name)
@@ -304,9 +306,7 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	if v.r.Method != http.MethodPost {
 		fields = url.Values{"name": {v.t("try.sample")}}
 	}
-	if data.Invented, err = v.newLeadForm(fields, pairsOf("customFields", fields), nil); err != nil {
-		return data, err
-	}
+	data.Invented = v.leadInputs(fields, pairsOf("customFields", fields), nil)
 	for i, f := range data.Invented.Fields { // the first six are asked for most
 		if i >= 6 {
 			data.Further = append(data.Further, f)
@@ -428,7 +428,7 @@ func (v *visit) trailOf(run dryRun, rows []eventRow) (trail []trailItem) {
 		for len(events) > 0 && events[0].At.Before(s.EnteredAt) {
 			trail, events = append(trail, events[0]), events[1:]
 		}
-		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Message: s.Type == "touchpoint", Failed: s.Result == "failed"}
+		item := trailItem{At: s.EnteredAt, NodeID: s.NodeID, Type: s.Type, Message: s.Type == "touchpoint", Failed: s.Result == "failed", Values: s.Text()}
 		item.What, item.Why, item.Raw = v.became(s)
 		if stays := s.left(run).Sub(s.EnteredAt); stays >= time.Second {
 			item.Stays = v.span(stays)

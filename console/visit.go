@@ -22,6 +22,7 @@ type visit struct {
 	gateway gateway // with the rights of the user, in the stage that was chosen
 	status  int     // that was answered; 0: nothing yet
 	log     []slog.Attr
+	made    *liveContent // where render keeps a page for all who look at it (live.go), else nil
 }
 
 // serve makes a route a handler: it finds out who asks, refuses who may not, and logs and

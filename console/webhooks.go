@@ -63,11 +63,30 @@ func (v *visit) webhook() error {
 // what became of a test message.
 func (v *visit) showWebhook(id, secret string, result *trial) error {
 	ctx := v.r.Context()
-	w, _, err := v.gateway.webhook(ctx, id)
+	chosen := spans[1]
+	for _, s := range spans {
+		if s.name == v.r.URL.Query().Get("span") {
+			chosen = s
+		}
+	}
+	from := time.Now().Add(-time.Duration(chosen.days) * 24 * time.Hour)
+	var w webhook
+	var fares health
+	var series []interval
+	err := together(func() (err error) {
+		w, _, err = v.gateway.webhook(ctx, id)
+		return err
+	}, func() (err error) {
+		fares, err = v.gateway.healthOf(ctx, id)
+		return err
+	}, func() (err error) {
+		series, err = v.gateway.webhookHistory(ctx, id, url.Values{"every": {chosen.every}, "from": {from.UTC().Format(time.RFC3339)}})
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	p := webhookPage{webhook: w, Secret: secret, Trial: result, Overlap: w.PreviousSigningSecretUntil.After(time.Now())}
+	p := webhookPage{webhook: w, Health: fares, Secret: secret, Trial: result, Overlap: w.PreviousSigningSecretUntil.After(time.Now())}
 	if len(w.Params) > 0 {
 		text, err := json.MarshalIndent(w.Params, "", "  ")
 		if err != nil {
@@ -75,22 +94,8 @@ func (v *visit) showWebhook(id, secret string, result *trial) error {
 		}
 		p.ParamsAt = string(text)
 	}
-	if p.Health, err = v.gateway.healthOf(ctx, id); err != nil {
-		return err
-	}
-	chosen := spans[1]
-	for _, s := range spans {
-		if s.name == v.r.URL.Query().Get("span") {
-			chosen = s
-		}
-	}
 	for _, s := range spans {
 		p.Spans = append(p.Spans, link{"/webhooks/" + id + "?span=" + s.name + "#history", v.t("webhook.span." + s.name), s.name == chosen.name})
-	}
-	from := time.Now().Add(-time.Duration(chosen.days) * 24 * time.Hour)
-	series, err := v.gateway.webhookHistory(ctx, id, url.Values{"every": {chosen.every}, "from": {from.UTC().Format(time.RFC3339)}})
-	if err != nil {
-		return err
 	}
 	text, err := json.Marshal(series)
 	if err != nil {

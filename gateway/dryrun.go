@@ -235,6 +235,7 @@ type pathStep struct {
 	Result    *string          `json:"result"`
 	Reason    *string          `json:"reason"`
 	Next      *string          `json:"next"`
+	Values    map[string]any   `json:"values"` // that are set or emitted; nil: none
 }
 
 // dryRunMessage is a message that would be sent. Its body is null if it could not be
@@ -394,7 +395,7 @@ func (a *api) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, l
 
 func answerPathStep(s journey.PathStep) pathStep {
 	return pathStep{
-		s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next),
+		s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next), s.Values,
 	}
 }
 

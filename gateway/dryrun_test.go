@@ -38,8 +38,8 @@ func TestDryRun(t *testing.T) {
 	got := f.send("POST", path, fmt.Sprintf(`{"leadsId":%v,"entryKey":"k","params":{"coupon":"X"}}`, lead)).expect(t, 200)
 	const at = `"2026-01-31T12:00:00.000Z"`
 	want := fmt.Sprintf(`{"journeyId":"%[1]s","version":1,"draft":false,"leadsId":%[2]v,"entry":null,"startAt":%[3]s,"endAt":%[3]s,"status":"completed","limit":null,`+
-		`"path":[{"nodeId":"hello","type":"touchpoint","visit":1,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"delivered","reason":null,"next":"end"},`+
-		`{"nodeId":"end","type":"exit","visit":2,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"exited","reason":null,"next":null}],`+
+		`"path":[{"nodeId":"hello","type":"touchpoint","visit":1,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"delivered","reason":null,"next":"end","values":null},`+
+		`{"nodeId":"end","type":"exit","visit":2,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"exited","reason":null,"next":null,"values":null}],`+
 		`"timeline":[`, id, lead, at)
 	if !strings.HasPrefix(got.raw, want) {
 		t.Errorf("got  %s\nwant %s…", got.raw, want)
@@ -63,6 +63,29 @@ func TestDryRun(t *testing.T) {
 	}
 	if e, err := storetest.ClaimCohort(t.Context(), f.store); err != nil || e != nil {
 		t.Errorf("enrolled %v, %v", e, err)
+	}
+}
+
+// A dry run tells what nodes would set and emit, and changes nothing.
+func TestDryRunValues(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.publishedJourney(`{"name":"Stage","start":"set","nodes":[
+		{"id":"set","type":"updateLead","set":{"remark":"seen by {{ journey.name }}","customFields.visits":"{{ lead.customFields.visits | plus: 1 }}"},"next":"tell"},
+		{"id":"tell","type":"emit","event":"stage.changed","properties":{"visits":"{{ lead.customFields.visits }}","by":"{{ lead.remark }}"},"next":"bad"},
+		{"id":"bad","type":"updateLead","set":{"gender":"{{ lead.customFields.visits | times: 9 }}"}}]}`)
+	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","customFields":{"visits":1}}}`).expect(t, 201).json["leadsId"]
+	got := f.send("POST", "/v1/journeys/"+id+"/dryrun", fmt.Sprintf(`{"leadsId":%v}`, lead)).expect(t, 200)
+	for _, want := range []string{
+		`"next":"tell","values":{"customFields":{"visits":2},"remark":"seen by Stage"}}`,
+		`"next":"bad","values":{"by":"seen by Stage","visits":2}}`, `"result":"failed","reason":"gender: must be 0, 1 or 2","next":null,"values":null}`,
+	} {
+		if !strings.Contains(got.raw, want) {
+			t.Errorf("%s is not in %s", want, got.raw)
+		}
+	}
+	if now := f.get(fmt.Sprintf("/v1/leads/%v", lead)).expect(t, 200); strings.Contains(now.raw, "seen by") {
+		t.Errorf("the lead was changed: %s", now.raw)
 	}
 }
 

@@ -19,9 +19,18 @@ import (
 // cannot hold, is a *waypost.Error (UnprocessableEntity) that names the field and holds no
 // value of the facts; any other error is one of the caller.
 func (d *Definition) LeadPatch(node string, f Facts) (waypost.LeadPatch, error) {
+	fields, err := d.leadFields(node, f)
+	if err != nil {
+		return waypost.LeadPatch{}, err
+	}
+	return patchOf(fields)
+}
+
+// leadFields renders what an updateLead node sets, as the body of a PATCH has it.
+func (d *Definition) leadFields(node string, f Facts) (map[string]any, error) {
 	n, ok := d.Node(node)
 	if !ok || n.Type != UpdateLead {
-		return waypost.LeadPatch{}, fmt.Errorf("render fields: %q is no updateLead", waypost.Clip(node, 64))
+		return nil, fmt.Errorf("render fields: %q is no updateLead", waypost.Clip(node, 64))
 	}
 	r := renderer{d: d, facts: &f}
 	fields, custom := map[string]any{}, map[string]any{}
@@ -34,13 +43,17 @@ func (d *Definition) LeadPatch(node string, f Facts) (waypost.LeadPatch, error) 
 		}
 		v, err := render(n.Set[name].value)
 		if err != nil {
-			return waypost.LeadPatch{}, faultOf(name, err)
+			return nil, faultOf(name, err)
 		}
 		into[member] = v
 	}
 	if len(custom) > 0 {
 		fields["customFields"] = custom
 	}
+	return fields, nil
+}
+
+func patchOf(fields map[string]any) (waypost.LeadPatch, error) {
 	body, err := waypost.EncodeJSON(fields)
 	if err != nil {
 		return waypost.LeadPatch{}, fmt.Errorf("render fields: %w", err)

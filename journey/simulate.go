@@ -104,6 +104,9 @@ type PathStep struct {
 	Result  string    `json:"result"`          // as Visit has it; "" if the simulation stopped there
 	Reason  string    `json:"reason"`
 	Next    string    `json:"next"` // "" if the journey ended there
+	// Values are what an updateLead sets, as the body of a PATCH of the lead, or the properties
+	// of the event that an emit stores. Nil of all others, and where that failed.
+	Values map[string]any `json:"values"`
 }
 
 // SimulatedTouchpoint is a message that would have been sent.
@@ -507,26 +510,41 @@ func (s *simulation) effect(n Node) (Input, error) {
 	in := Input{Kind: InputDecided, At: s.now, Succeed: true, Reason: n.Effect()}
 	facts := s.facts
 	facts.Now = s.now
+	var values map[string]any
 	var err error
 	if n.Type == Emit {
 		var e waypost.Event
 		if e, err = s.d.EventOf(n.ID, facts); err == nil {
 			s.events = append(s.events, &SimulatedEvent{Name: e.Name, At: s.now, Properties: e.Properties, own: true})
 			s.order()
+			values = e.Properties
 		}
 	} else {
-		var patch waypost.LeadPatch
-		if patch, err = s.d.LeadPatch(n.ID, facts); err == nil {
-			var fields waypost.LeadFields
-			if fields, _, err = patch.Change(facts.Lead.LeadFields, "", s.now); err == nil {
-				s.facts.Lead.LeadFields, s.facts.Lead.UpdatedAt = fields, s.now
-			}
-		}
+		values, err = s.set(n.ID, facts)
 	}
 	if reason, refused := EffectFault(err); refused {
 		return Input{Kind: InputDecided, At: s.now, Reason: reason}, nil
 	}
+	s.run.Path[len(s.run.Path)-1].Values = values
 	return in, err
+}
+
+// set sets fields of the lead, and returns them.
+func (s *simulation) set(node string, facts Facts) (map[string]any, error) {
+	values, err := s.d.leadFields(node, facts)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := patchOf(values)
+	if err != nil {
+		return nil, err
+	}
+	fields, _, err := patch.Change(facts.Lead.LeadFields, "", s.now)
+	if err != nil {
+		return nil, err
+	}
+	s.facts.Lead.LeadFields, s.facts.Lead.UpdatedAt = fields, s.now
+	return values, nil
 }
 
 // await returns the input that ends a wait for an event: the first event that satisfies

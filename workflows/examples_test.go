@@ -95,7 +95,9 @@ func (c exampleCase) run(t *testing.T, definition string) {
 		}
 	}
 	w.restart(begin.Add(-time.Minute))
-	v := w.publish(definition)
+	silent, err := w.store.CreateSegment(ctx, scope, waypost.Segment{Name: "silent", When: "lead.test"})
+	must(t, err)
+	v := w.publish(strings.ReplaceAll(definition, `"silent"`, `"`+silent.ID+`"`))
 	d, problems := journey.Parse(v.Definition)
 	must(t, problems.Err(""))
 	lead := w.leadOfArms(d, v.JourneyID, c)

@@ -194,6 +194,8 @@ func TestClientOfGateway(t *testing.T) {
 	const hint = "; if it is a name, `waypost journeys apply -f FILE --set email=whk_…` gives it an id"
 	runCLI(t, client, named, "journeys", "apply", "-f", "-", "--publish").want(t, 1, nil, []string{`there is no webhook "email"` + hint + " (OutOfRange)\n"})
 	runCLI(t, client, named, "journeys", "validate", "-").want(t, 1, nil, []string{`there is no webhook "email"` + hint + " (OutOfRange)\n"})
+	runCLI(t, client, "{name: Named, start: e, entry: [{segment: silent, on: enter}], nodes: [{id: e, type: exit}]}", "journeys", "validate", "-").
+		want(t, 1, nil, []string{`not "silent"; if it is a name, ` + "`waypost journeys apply -f FILE --set silent=seg_…` gives it an id"})
 	enrolling := "{name: Named, start: e, nodes: [{id: e, type: enroll, journey: follow, next: n}, {id: n, type: enroll, journey: jrn_none}]}"
 	r := runCLI(t, client, enrolling, "journeys", "validate", "-")
 	r.want(t, 1, nil, []string{`there is no journey "follow"; if it is a name, ` + "`waypost journeys apply -f FILE --set follow=jrn_…`", `there is no journey "jrn_none" (`})

@@ -44,8 +44,9 @@ func (c *cli) journeysApply() *cobra.Command {
 with the same name, gets it as its draft; where there is none, a journey is created.
 Enrollments that run stay on the version that they began with.
 
-A file can have names of its own for webhooks and for the journeys of enroll nodes, so that it
-serves several stages: --set NAME=ID puts an id in wherever a node's webhook or journey is NAME.`,
+A file can have names of its own for webhooks, for the journeys of enroll nodes and for the segments
+of entry and exitOn, so that it serves several stages: --set NAME=ID puts an id in wherever one is
+NAME.`,
 		Example: `  cat > welcome.yaml <<'END'
   name: Welcome
   start: hello

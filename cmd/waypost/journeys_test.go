@@ -12,10 +12,10 @@ import (
 func TestJourneysSet(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{"PUT /v1/journeys/jrn_1": always(200, `{"id":"jrn_1"}`), "GET /v1/journeys/jrn_1": always(200, `{"id":"jrn_1"}`)})
-	const text = "name: email\nstart: a\nnodes:\n  - {id: a, type: touchpoint, webhook: email, params: {webhook: email, big: 1.50}, next: b}\n" +
+	const text = "name: email\nstart: a\nentry: [{segment: silent, on: enter}, {event: email}]\nexitOn: [{segment: silent, on: enter}]\nnodes:\n  - {id: a, type: touchpoint, webhook: email, params: {webhook: email, big: 1.50}, next: b}\n" +
 		"  - {id: b, type: touchpoint, webhook: sms, next: c}\n  - {id: c, type: enroll, journey: other}\n"
-	runCLI(t, p.environ(), text, "journeys", "apply", "-f", "-", "--id", "jrn_1", "--set", "email=whk_1", "--set", "other=jrn_2").want(t, 0, []string{"jrn_1"}, nil)
-	const want = `{"name":"email","start":"a","nodes":[{"id":"a","type":"touchpoint","webhook":"whk_1","params":{"webhook":"email","big":1.50},"next":"b"},` +
+	runCLI(t, p.environ(), text, "journeys", "apply", "-f", "-", "--id", "jrn_1", "--set", "email=whk_1", "--set", "other=jrn_2", "--set", "silent=seg_3").want(t, 0, []string{"jrn_1"}, nil)
+	const want = `{"name":"email","start":"a","entry":[{"segment":"seg_3","on":"enter"},{"event":"email"}],"exitOn":[{"segment":"seg_3","on":"enter"}],"nodes":[{"id":"a","type":"touchpoint","webhook":"whk_1","params":{"webhook":"email","big":1.50},"next":"b"},` +
 		`{"id":"b","type":"touchpoint","webhook":"sms","next":"c"},{"id":"c","type":"enroll","journey":"jrn_2"}]}`
 	if got := p.last(t).body; got != want {
 		t.Errorf("sent %s", got)
@@ -194,6 +194,18 @@ func TestJourneysForecast(t *testing.T) {
 	runCLI(t, p.environ(), "", "journeys", "forecast", "jrn_3").want(t, 2, nil, []string{"a forecast needs one of"})
 }
 
+func TestJourneysDryRunValues(t *testing.T) {
+	t.Parallel()
+	const body = `{"journeyId":"jrn_1","status":"completed","path":[{"nodeId":"set","type":"updateLead","leftAt":"2026-01-31T12:00:00.000Z","values":{"gender":2}},` +
+		`{"nodeId":"end","type":"exit","leftAt":"2026-01-31T12:00:00.000Z","values":null}],"timeline":[],"messages":[]}`
+	p := newPeer(t, map[string]func(request) reply{"POST /v1/journeys/jrn_1/dryrun": always(200, body)})
+	r := runCLI(t, p.environ(), "", "journeys", "dryrun", "jrn_1", "--lead", "1")
+	r.want(t, 0, []string{"VALUES AT", "2026-01-31T12:00:00.000Z  set   updateLead  {\"gender\":2}\n", "no messages"}, nil)
+	if strings.Contains(r.stdout, "exit") {
+		t.Errorf("it prints what has no values:\n%s", r.stdout)
+	}
+}
+
 // Everything that is wrong with a file is told as publishing tells it, and nothing is
 // stored.
 func TestJourneysValidate(t *testing.T) {
@@ -234,6 +246,7 @@ func TestExamplesOfGateway(t *testing.T) {
 	if err != nil || len(files) != 6 {
 		t.Fatalf("%v, %v", files, err)
 	}
+	segment := do("id", "", "segments", "create", "--name", "silent", "--when", "lead.gender == 2")
 	journeys := map[string]string{}
 	for _, path := range files {
 		text := readFile(t, path)
@@ -242,6 +255,9 @@ func TestExamplesOfGateway(t *testing.T) {
 			if strings.Contains(text, "webhook: "+name) {
 				args = append(args, "--set", name+"="+webhook)
 			}
+		}
+		if strings.Contains(text, "segment: silent") {
+			args = append(args, "--set", "silent="+segment)
 		}
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		journeys[name] = do("journeyId", "", append([]string{"journeys", "apply"}, args...)...)

@@ -276,11 +276,25 @@ func (c *cli) printDryRun(run members) error {
 	if err := c.printList(run, "timeline", timelineColumns...); err != nil {
 		return err
 	}
+	if err := c.printValues(run); err != nil {
+		return err
+	}
 	if messages, err := run.list("messages"); err == nil && len(messages) == 0 {
 		fmt.Fprintln(c.stdout, "\nno messages")
 	}
 	return c.printList(run, "messages",
 		col("MESSAGE AT", "at"), col("NODE", "nodeId"), col("WEBHOOK", "webhookId"), col("SUCCEED", "succeed"), column{"PARAMS", paramsOf})
+}
+
+// printValues prints what updateLead nodes would set and emit nodes would store.
+func (c *cli) printValues(run members) error {
+	path, err := run.list("path")
+	path = slices.DeleteFunc(path, func(step members) bool { return step.text("values") == "" })
+	if err != nil || len(path) == 0 {
+		return err
+	}
+	fmt.Fprintln(c.stdout)
+	return c.printRows(path, col("VALUES AT", "leftAt"), col("NODE", "nodeId"), col("TYPE", "type"), col("VALUES", "values"))
 }
 
 // paramsOf returns the params of a dry run's message, or why it could not be rendered.

@@ -236,7 +236,7 @@ func (c *cli) printDefinition(m members, name string) error {
 }
 
 func setFlag(cmd *cobra.Command, set *[]string) {
-	cmd.Flags().StringArrayVar(set, "set", nil, "NAME=ID: the id of the webhook or journey that the file calls NAME; may stand several times")
+	cmd.Flags().StringArrayVar(set, "set", nil, "NAME=ID: the id of the webhook, journey or segment that the file calls NAME; may stand several times")
 }
 
 // readDefinition reads a file with a journey, and puts ids in the place of names.
@@ -248,47 +248,59 @@ func (c *cli) readDefinition(file string, set []string) (json.RawMessage, error)
 	return setPlaceholders(definition, set)
 }
 
-// setPlaceholders replaces names of webhooks and journeys in a definition by ids, as
+// named are the members of the lists of a definition in which a file can have names of its own.
+var named = []struct {
+	list    string
+	members []string
+}{{"nodes", []string{"webhook", "journey"}}, {"entry", []string{"segment"}}, {"exitOn", []string{"segment"}}}
+
+// setPlaceholders replaces names of webhooks, journeys and segments in a definition by ids, as
 // --set NAME=ID says. JSON that is not a definition is left as it is; the gateway refuses it.
 func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessage, error) {
 	ids, err := pairsOf("--set", pairs, "NAME=ID, such as email=whk_…")
 	if err != nil || len(ids) == 0 {
 		return definition, err
 	}
-	used := map[string]bool{}
 	var d members
-	var nodes []members
-	if json.Unmarshal(definition, &d) != nil || json.Unmarshal(d.raw("nodes"), &nodes) != nil {
+	if json.Unmarshal(definition, &d) != nil {
 		return definition, nil
 	}
-	for _, node := range nodes {
-		for i, m := range node {
-			var name string
-			if m.name != "webhook" && m.name != "journey" || json.Unmarshal(m.value, &name) != nil || ids[name] == "" {
-				continue
+	used := map[string]bool{}
+	for _, n := range named {
+		at := slices.IndexFunc(d, func(m member) bool { return m.name == n.list })
+		var items []members
+		if at < 0 {
+			continue
+		}
+		if json.Unmarshal(d[at].value, &items) != nil {
+			return definition, nil
+		}
+		for _, item := range items {
+			for i, m := range item {
+				var name string
+				if !slices.Contains(n.members, m.name) || json.Unmarshal(m.value, &name) != nil || ids[name] == "" {
+					continue
+				}
+				if item[i].value, err = json.Marshal(ids[name]); err != nil {
+					return nil, fmt.Errorf("encode --set %s: %w", name, err)
+				}
+				used[name] = true
 			}
-			id, err := json.Marshal(ids[name])
-			if err != nil {
-				return nil, fmt.Errorf("encode --set %s: %w", name, err)
-			}
-			node[i].value, used[name] = id, true
+		}
+		if d[at].value, err = json.Marshal(items); err != nil {
+			return nil, fmt.Errorf("encode the definition: %w", err)
 		}
 	}
 	for name := range ids {
 		if !used[name] {
-			return nil, usagef("--set %s: no node has %s as its webhook or journey", name, name)
+			return nil, usagef("--set %s: no node has %s as its webhook or journey, and neither entry nor exitOn as a segment", name, name)
 		}
 	}
-	data, err := json.Marshal(nodes)
-	if err != nil {
-		return nil, fmt.Errorf("encode the definition: %w", err)
-	}
-	d[slices.IndexFunc(d, func(m member) bool { return m.name == "nodes" })].value = data
 	return json.Marshal(d)
 }
 
-// unknownName matches the error about a webhook or a journey that does not exist.
-var unknownName = regexp.MustCompile(`^there is no (webhook|journey) "([^"]+)"$`)
+// unknownName matches the errors about webhooks, journeys and segments that do not exist.
+var unknownName = regexp.MustCompile(`^(?:there is no (webhook|journey)|must be the id of a (segment), such as seg_…, not) "([^"]+)"$`)
 
 // hintSet adds a hint at --set to an error about a name in a definition.
 func hintSet(err error) error {
@@ -301,11 +313,12 @@ func hintSet(err error) error {
 		if said == nil {
 			continue
 		}
-		prefix := map[string]string{"webhook": waypost.PrefixWebhook, "journey": waypost.PrefixJourney}[said[1]]
-		if strings.HasPrefix(said[2], prefix) {
+		name := said[3]
+		prefix := map[string]string{"webhook": waypost.PrefixWebhook, "journey": waypost.PrefixJourney, "segment": waypost.PrefixSegment}[said[1]+said[2]]
+		if strings.HasPrefix(name, prefix) {
 			continue
 		}
-		hint := fmt.Sprintf("; if it is a name, `waypost journeys apply -f FILE --set %s=%s…` gives it an id", said[2], prefix)
+		hint := fmt.Sprintf("; if it is a name, `waypost journeys apply -f FILE --set %s=%s…` gives it an id", name, prefix)
 		fault.Details[i].Message += hint
 		fault.Message = strings.Replace(fault.Message, d.Message, d.Message+hint, 1) // a single detail is repeated there
 	}

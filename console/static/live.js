@@ -1,12 +1,12 @@
-// Live parts: while the tab is visible, the page is asked for again every so many seconds,
-// and its elements with data-live and an id are replaced if it has changed (ETag).
+// Live parts: while the tab is visible, the content of the page is asked for again every so many
+// seconds (X-Live), and its elements with data-live and an id are replaced if it has changed (ETag).
 import { writeTimes } from "./zone.js";
 
 const slowest = 15; // seconds between two tries while the console does not answer
 
 export function live() {
   const retry = document.querySelector("[data-retry]");
-  const every = Number(retry?.dataset.retry ?? document.body.dataset.liveEvery ?? 0);
+  let every = Number(retry?.dataset.retry ?? document.body.dataset.liveEvery ?? 0);
   if (!every) return;
 
   const offline = document.querySelector("[data-offline]");
@@ -24,13 +24,16 @@ export function live() {
     if (document.visibilityState !== "visible") return; // until it is
     if (!retry && !document.querySelector("[data-live]")) return;
     try {
-      const answer = await fetch(location.href, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
+      const headers = { "X-Live": "1" };
+      if (etag) headers["If-None-Match"] = etag;
+      const answer = await fetch(location.href, { headers, cache: "no-store" });
       if (answer.redirected) return location.reload(); // signed out
       if (answer.status >= 500) throw new Error(answer.statusText);
       if (retry) return location.reload();
       failures = 0;
       if (offline) offline.hidden = true;
       if (answer.status === 200) {
+        every = Number(answer.headers.get("X-Live"));
         etag = answer.headers.get("ETag") ?? "";
         replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       }
@@ -38,10 +41,10 @@ export function live() {
       failures++;
       if (offline) offline.hidden = false;
     }
-    wait();
+    if (every) wait(); // else nothing more will happen
   }
 
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && look());
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && every && look());
   wait();
 }
 

@@ -443,8 +443,8 @@ func (p *Page) Shows(selector string) {
 }
 
 // Click waits until the page is loaded, with its scripts, and the first element of a CSS selector
-// can be seen with nothing over its middle, and clicks it. All of that is one script, so a part of the page that is replaced
-// meanwhile cannot come between the looking and the click.
+// can be seen with nothing over its middle, and clicks it. All of that is one script, so a part
+// of the page that is replaced meanwhile cannot come between the looking and the click.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	p.Until(fmt.Sprintf(`(() => {
