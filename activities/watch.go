@@ -21,7 +21,7 @@ func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Ver
 		items[n] = b.Items[i]
 		waits[n] = waypost.Wait{
 			Touchpoint: items[n].Touchpoint(), WorkflowID: workflowID, NodeID: items[n].State.Node, LeadsID: items[n].LeadsID,
-			Events: []string{waypost.Anything}, Fields: []string{waypost.Anything},
+			Events: v.Awaited(items[n].State.Node), Fields: []string{waypost.Anything},
 		}
 	}
 	leads, err := a.store.Follow(ctx, b.Scope, waits)

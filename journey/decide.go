@@ -3,9 +3,11 @@ package journey
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -119,6 +121,35 @@ func (d *Definition) Holds(node string, f Facts) (yes bool, reason string) {
 	c := d.conditions[i]()[0]
 	v := c.holds(ctx, conditionVariables(&f))
 	return v.yes, waypost.Clip(c.told(v, &f), maxWhy)
+}
+
+// Awaited names the events that can make the condition of a waitFor node true: those that it asks
+// for. It is every one where the condition depends on more than these and its lead's fields: on the
+// time, on touchpoints, or on what else is recorded of the lead.
+func (d *Definition) Awaited(node string) (events []string) {
+	every := []string{waypost.Anything}
+	i, ok := d.index[node]
+	if !ok || d.body.Nodes[i].Type != WaitFor {
+		return every
+	}
+	c := d.conditions[i]()[0]
+	if n := c.needs; c.err != nil || isTimed(c.expr) || names(c.expr, varTouchpoints) || len(n.Entered)+len(n.Delivered)+len(n.Segments) > 0 {
+		return every
+	}
+	for _, e := range c.needs.Events {
+		if !slices.Contains(events, e.Name) {
+			events = append(events, e.Name)
+		}
+	}
+	return events
+}
+
+// names tells whether an expression names a variable.
+func names(e ast.Expr, variable string) (named bool) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		named = named || e.Kind() == ast.IdentKind && e.AsIdent() == variable
+	}))
+	return named
 }
 
 // Words for why a condition is false.

@@ -507,3 +507,37 @@ func TestAllNeedsBesideManyEvents(t *testing.T) {
 		t.Errorf("it asks for %v", got)
 	}
 }
+
+// A waitFor is told of the events that its condition asks for, and of all where it depends on more
+// than these and the fields of the lead.
+func TestAwaited(t *testing.T) {
+	t.Parallel()
+	const journey, segment, every = `"jrn_06h1zq7dstkka0abr2ywy42pec"`, `"seg_06h1zq7dstkka0abr2ywy42pec"`, "*"
+	for when, want := range map[string]string{
+		`lead.customFields.plan == "pro" && lead.email.endsWith("x")`:                                      "",
+		`date(lead.customFields.expiry).getDate('Asia/Shanghai') == 1 || enrollment.params.now == "today"`: "",
+		`events("a").count() > 2 || events("b").exists(e, e.n == 1) && events("a").last().n > lead.region`: "a b",
+		`events("a").size() > 2 && !has(lead.customFields.plan)`:                                           "a",
+		`events("a", duration("24h")).count() < 3`:                                                         every,
+		`events("a").count() > 0 && lead.updatedAt < now - duration("24h")`:                                every,
+		`date(lead.customFields.expiry) == today`:                                                          every,
+		`touchpoints.hello.succeed`:                                                                        every,
+		`"hello" in touchpoints`:                                                                           every,
+		`lead.region == 1 || entered(` + journey + `)`:                                                     every,
+		`delivered(` + journey + `, "hello")`:                                                              every,
+		`[1].exists(x, inSegment(` + segment + `))`:                                                        every,
+		`no such thing`: every,
+	} {
+		raw, err := json.Marshal(when)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := parse(t, `{"name":"x","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":"w","next":"wait"},{"id":"wait","type":"waitFor","timeout":"1h","when":`+string(raw)+`}]}`)
+		if err := d.Check(nil, nil).Err(""); (err == nil) != (when != `no such thing`) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if got := strings.Join(d.Awaited("wait"), " "); got != want {
+			t.Errorf("%s: told of %q, want %q", when, got, want)
+		}
+	}
+}

@@ -172,6 +172,33 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// The workflow of a waitFor is told of the events that the condition asks for, and of no others.
+func TestWaitForItsEvents(t *testing.T) {
+	t.Parallel()
+	for condition, want := range map[string]struct {
+		word string
+		told int
+	}{
+		`events(\"purchase\").exists(e, e.amount > 5)`:                                {"matched", 2},
+		`lead.customFields.plan == \"pro\"`:                                           {"timedOut", 0},
+		`events(\"refund\").count() > 0`:                                              {"timedOut", 0},
+		`events(\"refund\").count() == 0 && now > lead.createdAt + duration(\"90m\")`: {"matched", 2},
+	} {
+		t.Run(condition, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			e := w.enroll(w.publish(`{"name":"Waiting","start":"wait","nodes":[{"id":"wait","type":"waitFor","when":"`+condition+`","timeout":"24h"}]}`), 1)[0]
+			for i, amount := range []int{1, 9} {
+				w.at(time.Duration(i+1)*time.Hour, w.event(fmt.Sprint("e", i), e.LeadsID, amount))
+			}
+			w.run()
+			if _, lines := w.timeline(e); !slices.Contains(lines, "wait "+want.word) || w.told != want.told {
+				t.Errorf("%q, told %d times, want %+v", lines, w.told, want)
+			}
+		})
+	}
+}
+
 // A waitFor goes on when its condition is true: at once, when the lead changes, or when an
 // event comes that makes it look; and when its time is over.
 func TestWaitFor(t *testing.T) {
