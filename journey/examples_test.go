@@ -18,7 +18,7 @@ import (
 
 // exampleFiles are the journeys of examples/, which the tests of workflows run
 // through, too.
-var exampleFiles = []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order"}
+var exampleFiles = []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order", "trial"}
 
 // exampleCase is what becomes of a lead, as examples/testdata has it.
 type exampleCase struct {

@@ -55,7 +55,7 @@ func readExample(t *testing.T, path string, v any) {
 // The example journeys do in workflows, in skipped time, what they do in a simulation.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order"} {
+	for _, name := range []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order", "trial"} {
 		var definition map[string]any
 		readExample(t, name+".yaml", &definition)
 		for _, n := range definition["nodes"].([]any) {

@@ -227,7 +227,7 @@ func TestExamplesPage(t *testing.T) {
 // Every file of examples/ says to type what is understood.
 func TestExampleComments(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back"} {
+	for _, name := range []string{"welcome", "abandoned-cart", "cart-abandoned", "birthday", "win-back", "first-order", "trial"} {
 		text := strings.ReplaceAll(pageOf(t, "examples", name+".yaml"), "\\\n#", "")
 		found := regexp.MustCompile(`(?m)^# +waypost (.*?)(  +#.*)?$`).FindAllStringSubmatch(text, -1)
 		if len(found) == 0 {

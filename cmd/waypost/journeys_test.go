@@ -243,7 +243,7 @@ func TestExamplesOfGateway(t *testing.T) {
 	do := func(member, stdin string, args ...string) string { return memberOf(t, client, member, stdin, args...) }
 	webhook := do("id", "", "webhooks", "create", "--name", "w", "--url", "http://127.0.0.1:1/hook", "--param", "from={{ journey.name }}")
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 7 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	segment := do("id", "", "segments", "create", "--name", "silent", "--when", "lead.gender == 2")
