@@ -86,10 +86,9 @@ func (g GoalCounts) LiftOver(other GoalCounts, confidence float64) Lift {
 	if g.Enrollments <= 0 || other.Enrollments <= 0 {
 		return l
 	}
-	z := math.Sqrt2 * math.Erfinv(confidence)
 	p, q := g.Rate(), other.Rate()
-	pLow, pHigh := g.score(z)
-	qLow, qHigh := other.score(z)
+	pLow, pHigh := score(p, float64(g.Enrollments), confidence)
+	qLow, qHigh := score(q, float64(other.Enrollments), confidence)
 	l.Difference = p - q
 	l.Low = l.Difference - math.Hypot(p-pLow, qHigh-q)
 	l.High = l.Difference + math.Hypot(pHigh-p, q-qLow)
@@ -105,12 +104,36 @@ func (g GoalCounts) LiftOver(other GoalCounts, confidence float64) Lift {
 	return l
 }
 
-// score is Wilson's interval of the rate: E. B. Wilson, Probable inference, the law of
-// succession, and statistical inference, JASA 22 (1927) 209-212.
-func (g GoalCounts) score(z float64) (low, high float64) {
-	n, p := float64(g.Enrollments), g.Rate()
+// score is Wilson's interval of a rate p that was measured of n: E. B. Wilson, Probable inference,
+// the law of succession, and statistical inference, JASA 22 (1927) 209-212.
+func score(p, n, confidence float64) (low, high float64) {
+	z := math.Sqrt2 * math.Erfinv(confidence)
 	middle, half := p+z*z/(2*n), z*math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
 	return (middle - half) / (1 + z*z/n), (middle + half) / (1 + z*z/n)
+}
+
+// Expectation is how many of some enrollments are expected to convert.
+type Expectation struct{ Converted, Low, High int }
+
+// Expect tells how many of n more enrollments will convert if they are as those counted, with an
+// interval of LiftConfidence; ok is false if too few were counted. The interval is Wilson's for
+// the variance of both the measured rate and the coming one, 1/N = 1/Enrollments + 1/n, in whole
+// enrollments outwards.
+func (g GoalCounts) Expect(n int) (e Expectation, ok bool) {
+	if g.Enrollments < LeastEnrollments {
+		return Expectation{}, false
+	}
+	if n <= 0 {
+		return Expectation{}, true
+	}
+	p, counted, coming := g.Rate(), float64(g.Enrollments), float64(n)
+	low, high := score(p, counted*coming/(counted+coming), LiftConfidence)
+	const rounding = 1e-9 // of the bounds 0 and n
+	return Expectation{
+		Converted: int(math.Round(p * coming)),
+		Low:       max(0, int(math.Floor(low*coming+rounding))),
+		High:      min(n, int(math.Ceil(high*coming-rounding))),
+	}, true
 }
 
 // Contest says when the arms of a split are compared: After the first enrollment took one, or

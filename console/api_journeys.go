@@ -273,10 +273,21 @@ type audienceCount struct {
 
 // forecast is what a launch would send, by days in UTC.
 type forecast struct {
-	Total  int64         `json:"total"`
-	Sample int64         `json:"sample"`
-	Cut    int64         `json:"cut"`
-	Days   []forecastDay `json:"days"`
+	Total   int64         `json:"total"`
+	Sample  int64         `json:"sample"`
+	Cut     int64         `json:"cut"`
+	HeldOut int64         `json:"heldOut"`
+	Goal    *forecastGoal `json:"goal"`
+	Days    []forecastDay `json:"days"`
+}
+
+// forecastGoal is how many are expected to convert, and the enrollments that this goes by.
+type forecastGoal struct {
+	Enrollments int  `json:"enrollments"`
+	Converted   int  `json:"converted"`
+	Expected    *int `json:"expected"` // nil of too few, as the bounds
+	Low         *int `json:"low"`
+	High        *int `json:"high"`
 }
 
 type forecastDay struct {

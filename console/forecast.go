@@ -17,6 +17,8 @@ type forecastView struct {
 	Sample, Cut int64
 	Period      int // in days
 	Skipped     int64
+	HeldOut     int64
+	Goal        string // how many would reach it; "" without one
 }
 
 // forecastWebhook is a column: how many messages go through a webhook.
@@ -54,19 +56,38 @@ func (v *visit) forecastOf(journeyID string, body map[string]any, leftOut float6
 	if err != nil {
 		return nil, err
 	}
-	view := newForecastView(f.without(leftOut), webhooks)
+	f = f.without(leftOut)
+	view := newForecastView(f, webhooks)
+	switch g := f.Goal; {
+	case g == nil:
+	case g.Expected == nil || g.Low == nil || g.High == nil:
+		view.Goal = v.t("forecast.noGoal", "n", g.Enrollments)
+	default:
+		view.Goal = v.t("forecast.goal", "n", *g.Expected, "low", *g.Low, "high", *g.High, "enrollments", g.Enrollments, "converted", g.Converted)
+	}
 	if n := len(forecastTones); len(view.Webhooks) == n && len(view.Webhooks[n-1].ids) > 1 {
 		view.Webhooks[n-1].Name = v.t("forecast.others")
 	}
 	return view, nil
 }
 
-// without is the forecast of an audience of which a share is left out.
+// without is the forecast if a share of the audience is left out. The journey's control group is a
+// part of these, or they of it.
 func (f forecast) without(share float64) forecast {
-	if share == 0 {
+	enters := f.Total - f.HeldOut
+	left := min(enters, int64(math.Round(float64(f.Total)*(1-share))))
+	if left == enters {
 		return f
 	}
-	rest := func(n int64) int64 { return int64(math.Round(float64(n) * (1 - share))) }
+	rest := func(n int64) int64 { return int64(math.Round(float64(n) * float64(left) / float64(enters))) }
+	f.HeldOut = f.Total - left
+	if f.Goal != nil {
+		g := *f.Goal
+		if e, ok := (waypost.GoalCounts{Enrollments: g.Enrollments, Converted: g.Converted}).Expect(int(left)); ok {
+			g.Expected, g.Low, g.High = &e.Converted, &e.Low, &e.High
+		}
+		f.Goal = &g
+	}
 	f.Days = slices.Clone(f.Days)
 	for i := range f.Days {
 		day := &f.Days[i]
@@ -79,7 +100,7 @@ func (f forecast) without(share float64) forecast {
 }
 
 func newForecastView(f forecast, webhooks names) *forecastView {
-	view := &forecastView{Sample: f.Sample, Cut: f.Cut, Period: len(f.Days)}
+	view := &forecastView{Sample: f.Sample, Cut: f.Cut, Period: len(f.Days), HeldOut: f.HeldOut}
 	sums, last := map[string]int64{}, 0
 	for i, day := range f.Days {
 		for id, n := range day.Touchpoints {

@@ -76,6 +76,26 @@ func TestGoal(t *testing.T) {
 	}
 }
 
+// The forecast of a journey with a goal tells how many would reach it, or that there are no numbers.
+func TestGoalForecast(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	v, _ := s.as(waypost.RoleViewer)
+	for goal, want := range map[string]string{
+		`{"enrollments":1200,"converted":400,"expected":1,"low":0,"high":4}`:     "About 1 would reach the goal, 0 to 4 with 95% confidence: 400 of 1,200 who entered before did.|预计约 1 条转化（95% 置信区间：0 至 4）",
+		`{"enrollments":1,"converted":1,"expected":null,"low":null,"high":null}`: "only 1 who entered has had the time for it, and 30 are needed.|目标期限已过的入组仅 1 次",
+	} {
+		answers := goalGateway(convertedGoal, "unclear")
+		answers["/v1/journeys/jrn_1/forecast"] = `{"total":5,"sample":5,"cut":0,"heldOut":2,"goal":` + goal + `,"days":[{"date":"2026-01-31","touchpoints":{},"skipped":0}]}`
+		s.answers(answers)
+		en, zh, _ := strings.Cut(want, "|")
+		v.setCookie("language", "en")
+		has(t, v.get("/journeys/jrn_1/forecast").Body, en, "2 leads are held out by the control group.")
+		v.setCookie("language", "zh")
+		has(t, v.get("/journeys/jrn_1/forecast").Body, zh, "2 条线索属于对照组")
+	}
+}
+
 // A journey that neither begins by itself nor has a goal says nothing of both.
 func TestNoGoal(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,7 @@ func TestBecame(t *testing.T) {
 // behind the last message are left out.
 func TestForecastView(t *testing.T) {
 	t.Parallel()
-	f := forecast{Sample: 10, Cut: 1}
+	f := forecast{Total: 100, Sample: 10, Cut: 1, HeldOut: 10, Goal: &forecastGoal{Enrollments: 100, Converted: 50, Expected: new(45), Low: new(31), High: new(59)}}
 	for i := range 30 {
 		day := forecastDay{Date: time.Date(2026, 3, 1+i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), Touchpoints: map[string]int64{}}
 		if i == 9 {
@@ -140,8 +140,17 @@ func TestForecastView(t *testing.T) {
 	if last := view.Days[9]; last.All != 21 || !slices.Equal(last.N, []int64{6, 5, 4, 3, 3}) {
 		t.Errorf("the last day is %+v", last)
 	}
-	if half := newForecastView(f.without(0.5), nil); half.Webhooks[0].N != 3 || half.Webhooks[4].N != 2 || half.Skipped != 1 || f.Days[9].Touchpoints["f"] != 6 {
+	for _, share := range []float64{0, 0.1} { // these the journey holds out itself
+		if all := newForecastView(f.without(share), nil); all.Webhooks[0].N != 6 || all.HeldOut != 10 {
+			t.Errorf("without %v: %+v", share, all)
+		}
+	}
+	if half := newForecastView(f.without(0.55), nil); half.Webhooks[0].N != 3 || half.Webhooks[4].N != 2 || half.Skipped != 1 || f.Days[9].Touchpoints["f"] != 6 ||
+		half.HeldOut != 55 {
 		t.Errorf("of half of them: %+v", half)
+	}
+	if g := f.without(0.55).Goal; *g.Expected != 23 || *g.Low <= 10 || *g.High >= 35 || *f.Goal.Expected != 45 {
+		t.Errorf("of half of them %d convert, %d to %d", *g.Expected, *g.Low, *g.High)
 	}
 	if view := newForecastView(forecast{Days: f.Days[:5]}, nil); len(view.Webhooks) != 0 || len(view.Days) != 5 {
 		t.Errorf("of nothing: %+v", view)

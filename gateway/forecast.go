@@ -33,7 +33,20 @@ type forecastAnswer struct {
 	Sample    int           `json:"sample"` // of them, that were followed
 	Cut       int           `json:"cut"`    // of these, that were not followed to the end
 	HeldOut   int           `json:"heldOut"`
+	Goal      *forecastGoal `json:"goal"` // nil without one
 	Days      []forecastDay `json:"days"`
+}
+
+// forecastGoal says how many of those who are not held out would convert if they are as earlier
+// enrollments with the same goal.
+type forecastGoal struct {
+	Enrollments int  `json:"enrollments"` // the earlier ones
+	Converted   int  `json:"converted"`   // of them
+	Expected    *int `json:"expected"`    // nil of fewer than waypost.LeastEnrollments, as the bounds
+	Low         *int `json:"low"`
+	High        *int `json:"high"`
+	// Confidence is that of the bounds.
+	Confidence float64 `json:"confidence"`
 }
 
 // forecastDay is what would be sent on a day in UTC, of the whole audience.
@@ -114,6 +127,9 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	ans.Sample, ans.Cut, ans.Days = outlook.Leads, outlook.Cut, make([]forecastDay, len(outlook.Days))
 	scale := func(n int) int { return (n*ans.Total + ans.Sample/2) / max(1, ans.Sample) }
 	ans.HeldOut = scale(outlook.HeldOut)
+	if ans.Goal, err = a.forecastGoal(ctx, r, c, ans.Total-ans.HeldOut, now); err != nil {
+		return answer{}, err
+	}
 	for i, d := range outlook.Days {
 		ans.Days[i] = forecastDay{d.Date, map[string]int{}, scale(d.Skipped)}
 		for webhook, n := range d.Touchpoints {
@@ -121,6 +137,36 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 		}
 	}
 	return ok(ans)
+}
+
+// forecastGoal says how many of so many enrollments would convert. It goes by the whole days (UTC)
+// of a year whose enrollments can convert no more, in versions with the same goal.
+func (a *api) forecastGoal(ctx context.Context, r *request, c choice, enrollments int, now time.Time) (*forecastGoal, error) {
+	goal, has := c.Goal()
+	if !has {
+		return nil, nil
+	}
+	day := waypost.StatisticsDay.Duration()
+	to := now.Add(-goal.Within).UTC().Truncate(day)
+	st, err := a.Journeys.Statistics(ctx, waypost.StatisticsQuery{JourneyID: c.journeyID, From: to.Add(-365 * day), To: to, Span: waypost.StatisticsDay})
+	if err != nil {
+		return nil, err
+	}
+	var counted waypost.GoalCounts
+	for version, counts := range within(st.Series) {
+		d, err := a.definition(ctx, r.scope, c.journeyID, version)
+		if err != nil {
+			return nil, err
+		}
+		if c.SameGoal(d) {
+			counted.Add(counts.Goal, 1)
+		}
+	}
+	ans := &forecastGoal{Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
+	if e, ok := counted.Expect(enrollments); ok {
+		ans.Expected, ans.Low, ans.High = &e.Converted, &e.Low, &e.High
+	}
+	return ans, nil
 }
 
 // sampled gives the leads until enough, but at least one, in a random order that is always

@@ -32,14 +32,14 @@ func TestForecast(t *testing.T) {
 	if now < 400 || now > 600 || now+tomorrow < 2498 || now+tomorrow > 2502 {
 		t.Errorf("%v now and %v tomorrow, of 500 and 2000", now, tomorrow)
 	}
-	want := fmt.Sprintf(`{"journeyId":%q,"version":1,"draft":false,"startAt":"2026-01-31T12:00:00.000Z","total":2500,"sample":1000,"cut":0,"heldOut":0,"days":[`, id) +
+	want := fmt.Sprintf(`{"journeyId":%q,"version":1,"draft":false,"startAt":"2026-01-31T12:00:00.000Z","total":2500,"sample":1000,"cut":0,"heldOut":0,"goal":null,"days":[`, id) +
 		day("01-31", fmt.Sprintf(`"%s":%v`, hook, now), 0) + "," + day("02-01", fmt.Sprintf(`"%s":%v`, other, tomorrow), 0) + "," + day("02-02", "", int(now)) + "]}"
 	if got.raw != want {
 		t.Errorf("got  %s\nwant %s", got.raw, want)
 	}
 	// All of a small audience are followed.
 	if got := f.send("POST", path, `{"audience":{"filter":{"leadsGroup":1}},"days":1}`).expect(t, 200); !strings.Contains(got.raw,
-		`"total":500,"sample":500,"cut":0,"heldOut":0,"days":[`+day("01-31", fmt.Sprintf(`"%s":500`, hook), 0)+`]`) {
+		`"total":500,"sample":500,"cut":0,"heldOut":0,"goal":null,"days":[`+day("01-31", fmt.Sprintf(`"%s":500`, hook), 0)+`]`) {
 		t.Errorf("a group: %s", got.raw)
 	}
 	first := f.newLead("Ada")
@@ -57,7 +57,7 @@ func TestForecast(t *testing.T) {
 		t.Errorf("a long list: %.200s", got.raw)
 	}
 	empty := f.send("POST", path, `{"audience":{"filter":{"region":77}},"days":1,"version":1}`).expect(t, 200)
-	if !strings.HasSuffix(empty.raw, `"total":0,"sample":0,"cut":0,"heldOut":0,"days":[`+day("01-31", "", 0)+`]}`) {
+	if !strings.HasSuffix(empty.raw, `"total":0,"sample":0,"cut":0,"heldOut":0,"goal":null,"days":[`+day("01-31", "", 0)+`]}`) {
 		t.Errorf("nobody: %s", empty.raw)
 	}
 	draft := f.send("POST", "/v1/journeys", nothing).expect(t, 201).str(t, "id")

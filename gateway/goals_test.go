@@ -256,7 +256,7 @@ func TestGoalTried(t *testing.T) {
 		!strings.Contains(a.raw, `"heldOut":false,"goal":{"until":"2026-02-03T12:00:00.000Z","converted":false,"convertedAt":null,"value":0}`) {
 		t.Errorf("another one: %s", a.raw)
 	}
-	if a := f.send("POST", path+"/forecast", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d]},"days":1}`, held, other)).expect(t, 200); !strings.Contains(a.raw, `"total":2,"sample":2,"cut":0,"heldOut":1,`) {
+	if a := f.send("POST", path+"/forecast", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d]},"days":1}`, held, other)).expect(t, 200); !strings.Contains(a.raw, `"total":2,"sample":2,"cut":0,"heldOut":1,"goal":{"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95},`) {
 		t.Errorf("a forecast: %s", a.raw)
 	}
 	// What is wrong with a goal is told by publishing.
@@ -264,6 +264,44 @@ func TestGoalTried(t *testing.T) {
 	draft := f.send("POST", "/v1/journeys", faulty).expect(t, 201).str(t, "id")
 	f.send("POST", "/v1/journeys/"+draft+"/publish", "").fault(t, 400, "BadRequest",
 		"OutOfRange controlGroup", "NullValue goal.event", "InvalidFormat goal.within", "InvalidFormat goal.when", "NullValue nodes[0].winner.after")
+}
+
+// A forecast of conversions goes by enrollments with the same goal that can reach it no more.
+func TestGoalForecast(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.withWinner() // 20 of 90 convert
+	path := "/v1/journeys/" + id
+	forecast := func(what, body, goal string) {
+		t.Helper()
+		if a := f.send("POST", path+"/forecast", `{"audience":{"filter":{}},"days":1`+body+`}`).expect(t, 200); !strings.Contains(a.raw, `,"goal":`+goal+`,"days":[`) {
+			t.Errorf("%s: %s", what, a.raw)
+		}
+	}
+	const none = `{"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95}`
+	total := f.send("POST", path+"/forecast", `{"audience":{"filter":{}},"days":1}`).expect(t, 200)
+	e, ok := waypost.GoalCounts{Enrollments: 90, Converted: 20}.Expect(int(total.json["total"].(float64) - total.json["heldOut"].(float64)))
+	if !ok || e.Converted != 20 {
+		t.Fatalf("%+v of %s", e, total.raw)
+	}
+	known := fmt.Sprintf(`{"enrollments":90,"converted":20,"expected":20,"low":%d,"high":%d,"confidence":0.95}`, e.Low, e.High)
+	forecast("at once", "", none)
+	f.clock.advance(72 * time.Hour) // the day is not over that much before
+	forecast("after the time of the goal", "", none)
+	f.clock.advance(12 * time.Hour)
+	forecast("a day later", "", known)
+	for goal, want := range map[string]string{
+		`{"event":"purchase","when":"event.total > 0","within":"P3D"}`: known, // whatever it is worth
+		`{"event":"purchase","when":"event.total > 1","within":"72h"}`: none,
+		`{"event":"visit","when":"event.total > 0","within":"72h"}`:    none,
+		`{"event":"purchase","when":"event.total > 0","within":"71h"}`: none,
+		`null`: "null",
+	} {
+		f.send("PUT", path, `{"name":"Sell","start":"b","controlGroup":0.3,"nodes":[{"id":"b","type":"exit"}],"goal":`+goal+`}`).expect(t, 200)
+		forecast(goal, `,"draft":true`, want)
+	}
+	f.clock.advance(366 * 24 * time.Hour)
+	forecast("a year later", "", none)
 }
 
 // Of two carts of a lead, the purchase of one converts the enrollment that this cart began.

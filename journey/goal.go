@@ -40,6 +40,13 @@ func (d *Definition) Goal() (waypost.Goal, bool) {
 	return waypost.Goal{Event: g.Event, Within: time.Duration(within)}, true
 }
 
+// SameGoal tells whether the events that reach the goal are those of the other definition.
+func (d *Definition) SameGoal(other *Definition) bool {
+	g, has := d.Goal()
+	o, also := other.Goal()
+	return has == also && g == o && value(d.body.Goal).When == value(other.body.Goal).When
+}
+
 // ControlGroup returns the share of the leads that are held out, whatever way they enter.
 func (d *Definition) ControlGroup() float64 { return d.body.ControlGroup }
 

@@ -356,7 +356,8 @@ func (c *cli) journeysForecast() *cobra.Command {
 		Use: "forecast ID --leads FILE | --filter NAME=VALUE... | --segment SEGMENT | --all", Short: "Tell how many messages a journey would send on which day",
 		Long: `Runs a journey for leads that would all enter now, and counts its messages by day (UTC) and webhook.
 Of many leads a sample is followed, and the numbers are scaled. Messages are taken for delivered,
-and no lead does anything: waits for events run out. Nothing is sent or stored.
+and no lead does anything: waits for events run out. Nothing is sent or stored. How many would reach
+the goal is told by how many have.
 
 The leads are those of a file (--leads), those that match all filters (--filter), those of a segment (--segment), or all (--all).`,
 		Example: `  waypost journeys forecast jrn_… --all --days 90
@@ -390,7 +391,11 @@ The leads are those of a file (--leads), those that match all filters (--filter)
 // forecast is the gateway's answer.
 type forecast struct {
 	Total, Sample, Cut, HeldOut int
-	Days                        []struct {
+	Goal                        *struct {
+		Enrollments, Converted int
+		Expected, Low, High    *int
+	}
+	Days []struct {
 		Date        string
 		Touchpoints map[string]int
 		Skipped     int
@@ -438,6 +443,13 @@ func (c *cli) printForecast(f forecast) error {
 	}
 	if f.HeldOut > 0 {
 		fmt.Fprintf(c.stderr, "%s held out by the journey's control group.\n", quantity(f.HeldOut, "lead is", "leads are"))
+	}
+	if g := f.Goal; g != nil && g.Expected != nil && g.Low != nil && g.High != nil {
+		fmt.Fprintf(c.stderr, "About %d would reach the goal, %d to %d with 95%% confidence: of %s before, %d did.\n",
+			*g.Expected, *g.Low, *g.High, quantity(g.Enrollments, "enrollment", "enrollments"), g.Converted)
+	} else if g != nil {
+		fmt.Fprintf(c.stderr, "There are no numbers yet of how many would reach the goal: %s had the time for it, and %d are needed.\n",
+			quantity(g.Enrollments, "enrollment", "enrollments"), waypost.LeastEnrollments)
 	}
 	if f.Cut > 0 {
 		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", quantity(f.Cut, "of them was", "of them were"))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/rand"
 	"crypto/tls"
@@ -74,6 +75,9 @@ const (
 	plantedDeleted    = "deleted.yarrow@leak.example"
 	plantedErased     = "erased-feverfew-3382"
 	plantedFilter     = "filtered-vervain-2216"
+	plantedConsent    = "consent-sorrel-7728"
+	plantedSuppressed = "suppressed.rue@leak.example"
+	plantedReleased   = "released-borage-4096"
 	plantedImported   = "imported.wolfsbane@leak.example"
 	plantedWords      = "the receiver's own words about betony-5521"
 	plantedKey        = "idempotent-comfrey-8812"
@@ -101,6 +105,11 @@ func (s *site) plant(given secrets) {
 		{what: "open id", writings: []string{"nightshade-5561"}, in: leadColumn("open_id")},
 		{what: "external id", writings: []string{"mandragora-4218"}, in: leadColumn("external_id")},
 		{what: "custom field", writings: []string{plantedCustom}, in: leadColumn("custom_fields")},
+		// The audit log tells which members of a lead were changed.
+		{what: "consent", writings: []string{plantedConsent}, in: append(leadColumn("consents"), "sql audit.became")},
+		{what: "suppressed e-mail", writings: []string{plantedSuppressed}, in: append(foldedColumn("email"), "sql suppressions.email", "sql suppressions.email_folded")},
+		{what: "suppressed phone", writings: []string{"13998761234", "139 9876 1234"}, in: []string{"sql suppressions.mobile_phone"}},
+		{what: "suppressed external id", writings: []string{plantedReleased}, erased: true},
 		{what: "enrollment's param", writings: []string{plantedParam}, in: []string{"sql enrollments.params"}},
 		{what: "event's property", writings: []string{plantedProperty}, in: []string{"sql events.properties"}},
 		{what: "imported e-mail", writings: []string{plantedImported}, in: foldedColumn("email")},
@@ -282,6 +291,7 @@ func (s *site) run(t *testing.T) {
 	for _, path := range []string{"/taken", "/refused", "/down", "/garbage", "/loud", "/cut", "/moved"} {
 		hooks[strings.ToUpper(path[1:])] = hook(path, nil)
 	}
+	hooks["WANTED"] = hook("/wanted", map[string]any{"channel": "post", "requiresConsent": true})
 	hooks["TLS"] = hook("/tls", map[string]any{"url": secure.URL + "/tls", "signingSecret": given.signing[0], "tls": map[string]any{
 		"caCertificate": certificate, "clientCertificate": certificate, "clientKey": clientKey,
 	}})
@@ -301,6 +311,7 @@ func (s *site) run(t *testing.T) {
 		"name": plantedName, "mobilePhone": []string{"+86 139 1234 5678"}, "email": plantedEmail, "birthday": "1987-03-29", "address": "17 Gallowglass Lane",
 		"remark": "prefers-wormwood-tea", "wechat": plantedWechat, "qq": "998877665544", "telephone": "010-8765-4321", "openId": "nightshade-5561",
 		"externalId": "mandragora-4218", "customFields": map[string]any{"plan": plantedCustom, "renewal": "2020-01-01"},
+		"consents": map[string]any{"post": true, plantedConsent: true},
 	}
 	var ids []int64
 	businessParam, err := json.Marshal(map[string]any{"businessParam": fields})
@@ -326,6 +337,23 @@ func (s *site) run(t *testing.T) {
 		s.send(t, http.MethodPost, "/v1/leads", nil, `{"businessParam":`+refused+`}`, http.StatusBadRequest)
 		s.send(t, http.MethodPatch, fmt.Sprint("/v1/leads/", ophelia), nil, `{"businessParam":`+refused+`}`, http.StatusBadRequest)
 	}
+
+	// Whom messages must not go to.
+	suppressed := lead(map[string]any{"name": "D", "email": plantedSuppressed, "consents": map[string]any{"post": true}})
+	suppress := func(kind, address string, status int) (id string) {
+		var made struct{ ID string }
+		unmarshal(t, s.send(t, http.MethodPost, "/v1/suppressions", nil, fmt.Sprintf(`{"channel":"post",%q:%q}`, kind, address), status), &made)
+		return made.ID
+	}
+	suppress("email", plantedSuppressed, http.StatusCreated)
+	suppress("email", plantedSuppressed, http.StatusOK)
+	suppress("mobilePhone", "139 9876 1234", http.StatusCreated)
+	s.do(t, http.MethodDelete, "/v1/suppressions/"+suppress("externalId", plantedReleased, http.StatusCreated), nil, nil)
+	suppress("email", plantedInvalid, http.StatusBadRequest)
+	s.do(t, http.MethodGet, fmt.Sprint("/v1/suppressions?leadsId=", suppressed), nil, nil)
+	s.do(t, http.MethodPatch, fmt.Sprint("/v1/leads/", others[0]), map[string]any{"businessParam": map[string]any{"consents": map[string]any{plantedConsent: false}}}, nil)
+	s.send(t, http.MethodPatch, fmt.Sprint("/v1/leads/", others[0]), nil, `{"businessParam":{"consents":{"post":"`+plantedInvalid+`"}}}`, http.StatusBadRequest)
+
 	filters := url.Values{"name": {plantedName}, "mobilePhone": {plantedPhone}, "email": {plantedEmail}, "externalId": {"mandragora-4218"}}.Encode()
 	for target, status := range map[string]int{
 		"/v1/leads?" + filters:                           http.StatusOK,
@@ -389,6 +417,13 @@ func (s *site) run(t *testing.T) {
 	}
 	through := enroll(way, ophelia, plantedParam)
 	enroll(way, gone, plantedErased)
+	post := s.publish(t, hooks, `{"name":"Post","start":"wanted","nodes":[{"id":"wanted","type":"touchpoint","webhook":"WANTED"}]}`)
+	for lead, want := range map[int64]string{ophelia: waypost.WhatSent, others[0]: waypost.SkipConsent, suppressed: waypost.SkipSuppressed} {
+		e := s.api.AwaitEnd(t, enroll(post, lead, ""), time.Minute)
+		if !slices.ContainsFunc(e.Timeline, func(entry waypost.TimelineEntry) bool { return want == cmp.Or(entry.Reason, entry.What) }) {
+			t.Errorf("the enrollment is not %s: %+v", want, e)
+		}
+	}
 	var failed []string
 	for i, note := range []string{plantedProperty, plantedProperty + "!"} {
 		s.do(t, http.MethodPost, "/v1/events", map[string]any{
