@@ -37,9 +37,9 @@ type forecastAnswer struct {
 	Days      []forecastDay `json:"days"`
 }
 
-// forecastGoal says how many of those who are not held out would convert if they are as earlier
-// enrollments with the same goal.
+// forecastGoal says how many leads would convert if they are as earlier enrollments with the same goal.
 type forecastGoal struct {
+	Leads       int  `json:"leads"`       // of the audience, without test leads and those who are held out
 	Enrollments int  `json:"enrollments"` // the earlier ones
 	Converted   int  `json:"converted"`   // of them
 	Expected    *int `json:"expected"`    // nil of fewer than waypost.LeastEnrollments, as the bounds
@@ -127,7 +127,7 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	ans.Sample, ans.Cut, ans.Days = outlook.Leads, outlook.Cut, make([]forecastDay, len(outlook.Days))
 	scale := func(n int) int { return (n*ans.Total + ans.Sample/2) / max(1, ans.Sample) }
 	ans.HeldOut = scale(outlook.HeldOut)
-	if ans.Goal, err = a.forecastGoal(ctx, r, c, ans.Total-ans.HeldOut, now); err != nil {
+	if ans.Goal, err = a.forecastGoal(ctx, r, c, ans.Total-scale(outlook.HeldOut+outlook.Tests), now); err != nil {
 		return answer{}, err
 	}
 	for i, d := range outlook.Days {
@@ -139,9 +139,9 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	return ok(ans)
 }
 
-// forecastGoal says how many of so many enrollments would convert. It goes by the whole days (UTC)
+// forecastGoal says how many of so many leads would convert. It goes by the whole days (UTC)
 // of a year whose enrollments can convert no more, in versions with the same goal.
-func (a *api) forecastGoal(ctx context.Context, r *request, c choice, enrollments int, now time.Time) (*forecastGoal, error) {
+func (a *api) forecastGoal(ctx context.Context, r *request, c choice, leads int, now time.Time) (*forecastGoal, error) {
 	goal, has := c.Goal()
 	if !has {
 		return nil, nil
@@ -162,8 +162,8 @@ func (a *api) forecastGoal(ctx context.Context, r *request, c choice, enrollment
 			counted.Add(counts.Goal, 1)
 		}
 	}
-	ans := &forecastGoal{Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
-	if e, ok := counted.Expect(enrollments); ok {
+	ans := &forecastGoal{Leads: leads, Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
+	if e, ok := counted.Expect(leads); ok {
 		ans.Expected, ans.Low, ans.High = &e.Converted, &e.Low, &e.High
 	}
 	return ans, nil
