@@ -107,7 +107,7 @@ func (s *Store) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id strin
 	}
 	// Whoever has looked what segments ask for, and stores it, has ended before; all others see
 	// the rows that follow.
-	if err := s.lockTable(ctx, tx, "segment_causes"); err != nil {
+	if err := s.lockTable(ctx, tx, "segment_causes", againstUse); err != nil {
 		return err
 	}
 	asks := r.seg.Asks()
