@@ -140,42 +140,49 @@ func (s *Store) CheckSegments(ctx context.Context, limit int) (more, acted bool,
 		return false, false, err
 	}
 	limit = min(max(1, limit), memberBatch)
-	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
-		acted = false // of a try before
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
 		var rows []checkRow
 		q := tx.NewSelect().Model(&rows).Order("id").Limit(int64(limit))
 		if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx); err != nil {
 			return err
 		}
-		more = len(rows) == limit
+		more, acted = len(rows) == limit, false // acted of a try before
 		if len(rows) == 0 {
 			return nil
 		}
-		scopes := map[waypost.Scope][]int64{}
-		for _, row := range rows {
-			scopes[row.Scope] = append(scopes[row.Scope], row.LeadsID)
-		}
-		if err := s.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
+		if acted, err = s.enterChecked(ctx, tx, rows); err != nil {
 			return err
 		}
-		for _, sc := range slices.SortedFunc(maps.Keys(scopes), func(a, b waypost.Scope) int {
-			return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.Stage, b.Stage))
-		}) {
-			var watches []watchRow // as they are once the leads are locked; none of them ends before this does
-			q := tx.NewSelect().Model(&watches).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("segment_id")
-			if err := s.lockFor(q, forKey).Scan(ctx); err != nil {
-				return err
-			}
-			did, err := s.enterSegments(ctx, tx, sc, watches, distinct(scopes[sc]))
-			if err != nil {
-				return err
-			}
-			acted = acted || did
-		}
-		_, err := tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
+		_, err = tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
 		return err
 	})
 	return more, acted, err
+}
+
+// enterChecked is enterSegments for the leads of rows, which are locked.
+func (s *Store) enterChecked(ctx context.Context, tx bun.Tx, rows []checkRow) (acted bool, err error) {
+	if err := s.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
+		return false, err
+	}
+	scopes := map[waypost.Scope][]int64{}
+	for _, row := range rows {
+		scopes[row.Scope] = append(scopes[row.Scope], row.LeadsID)
+	}
+	for _, sc := range slices.SortedFunc(maps.Keys(scopes), func(a, b waypost.Scope) int {
+		return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.Stage, b.Stage))
+	}) {
+		var watches []watchRow // as they are once the leads are locked; none of them ends before this does
+		q := tx.NewSelect().Model(&watches).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("segment_id")
+		if err := s.lockFor(q, forKey).Scan(ctx); err != nil {
+			return false, err
+		}
+		did, err := s.enterSegments(ctx, tx, sc, watches, distinct(scopes[sc]))
+		if err != nil {
+			return false, err
+		}
+		acted = acted || did
+	}
+	return acted, nil
 }
 
 // comer is a lead that has entered a segment.
