@@ -1,7 +1,6 @@
 package console
 
 import (
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -9,17 +8,6 @@ import (
 
 	"waypost"
 )
-
-// answers has the site's gateway answer by path, beside its empty lists.
-func (s *site) answers(byPath map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		text, known := byPath[r.URL.Path]
-		_, _ = io.WriteString(w, text)
-		return known
-	}
-}
 
 // goalGateway is what the gateway says of a journey with an entry, a goal and a control group.
 func goalGateway(enrollments, verdict string) map[string]string {
