@@ -14,7 +14,7 @@ let tree; // undefined: rows cannot say the text
 let ours; // the text that the tree was written as, or read from
 let strict = false; // what is not filled in is marked
 let fault = ""; // what the gateway says of the condition
-let faulty; // the row that it says it of
+let faulty; // the row that it is about
 
 const say = (key, values = {}) => (texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
@@ -39,7 +39,7 @@ const identity = ["name", "event", "journey", "node", "segment"]; // what a row 
 
 // An operator of events has a second one, with In, for a span of time.
 const windowed = (op) => op.endsWith("In");
-const labelOf = (what, op) => texts[`op.${what}.${op}`] ?? say(`op.${op}`);
+const unwindowed = (op) => op.replace(/In$/, "");
 
 function picker(label, key, value, choices, change, bad) {
   const known = choices.flatMap((c) => c.choices ?? [c]).some((c) => c.value === value);
@@ -55,7 +55,10 @@ function picker(label, key, value, choices, change, bad) {
 }
 
 function input(label, key, value, type, change, bad, more = {}) {
-  const e = element("input", { type, "aria-label": label, "data-key": key, autocomplete: "off", dir: type === "text" ? "auto" : undefined, ...bad, ...more, oninput: (event) => change(event.target.value) });
+  const e = element("input", {
+    type, "aria-label": label, "data-key": key, autocomplete: "off", dir: type === "text" ? "auto" : undefined, ...bad, ...more,
+    oninput: (event) => change(event.target.value),
+  });
   e.value = value;
   return e;
 }
@@ -63,45 +66,60 @@ function input(label, key, value, type, change, bad, more = {}) {
 // offsetAt is the offset of the page's zone at the beginning of a day.
 function offsetAt(day) {
   const zone = document.documentElement.dataset.zone;
-  const of = (at) => new Intl.DateTimeFormat("en", { timeZone: zone, timeZoneName: "longOffset" }).formatToParts(at).find((p) => p.type === "timeZoneName").value.slice(3) || "+00:00";
+  const format = new Intl.DateTimeFormat("en", { timeZone: zone, timeZoneName: "longOffset" });
+  const of = (at) => format.formatToParts(at).find((p) => p.type === "timeZoneName").value.slice(3) || "+00:00"; // of GMT+08:00
   const noon = new Date(`${day}T12:00:00Z`);
   return Number.isNaN(noon.getTime()) ? "Z" : of(new Date(`${day}T00:00:00${of(noon)}`));
 }
 
-// control is the input of one part of a row, or several.
+// momentInputs are those of the beginning of a day in the page's zone.
+function momentInputs(value, label, key, bad, set) {
+  const offset = element("span", { class: "muted small" }, zone(value));
+  const day = input(label, key, value.slice(0, 10), "date", (v) => {
+    const at = v && `${v}T00:00:00${offsetAt(v)}`;
+    set(at);
+    offset.textContent = zone(at);
+  }, bad);
+  return [day, offset];
+}
+
+// spanInputs are those of a span of days, or, where inHours is true or false, of days or hours.
+function spanInputs(value, inHours, label, key, bad, set) {
+  const compose = (n, hours) => set(hours ? `${n}h` : `P${n}D`);
+  const amount = input(label, key, value.replace(/\D/g, ""), "number", (n) => compose(n, inHours), bad, { step: 1, min: 1, class: "short" });
+  if (inHours === undefined) return [amount, element("span", {}, say("days"))];
+  const choices = [{ value: "days", label: say("days") }, { value: "hours", label: say("hours") }];
+  const unit = picker(say("label.unit"), `${key}-unit`, inHours ? "hours" : "days", choices, (u) => {
+    inHours = u === "hours";
+    compose(amount.value, inHours);
+  }, { class: "short" });
+  return [amount, unit];
+}
+
+// control has the inputs of one part of a row.
 function control(row, { part, kind }, label, key, bad) {
   const value = row[part] ?? "";
   const set = (v) => {
     row[part] = v;
     changed();
   };
+  const choice = (choices) => picker(label, key, value, choices, (v) => redraw(() => set(v)), bad);
   const ids = (list) => list.map(({ id, name }) => ({ value: id, label: name }));
   switch (kind) {
     case "number": {
       const choices = whats[row.what].choices?.map((c) => ({ value: c, label: say(`gender.${c}`) }));
-      return [choices ? picker(label, key, value, choices, (v) => redraw(() => set(v)), bad) : input(label, key, value, "number", set, bad, { step: "any" })];
+      return [choices ? choice(choices) : input(label, key, value, "number", set, bad, { step: "any" })];
     }
     case "times":
       return [input(label, key, value, "number", set, bad, { step: 1, min: 1, max: 1000, class: "short" }), element("span", {}, say("times"))];
     case "day":
       return [input(label, key, value, "date", set, bad)];
-    case "moment": {
-      const offset = element("span", { class: "muted small" }, zone(value));
-      const day = input(label, key, value.slice(0, 10), "date", (v) => {
-        set(v && `${v}T00:00:00${offsetAt(v)}`);
-        offset.textContent = zone(row[part]);
-      }, bad);
-      return [day, offset];
-    }
+    case "moment":
+      return momentInputs(value, label, key, bad, set);
     case "span":
-    case "days": {
-      const hours = value.endsWith("h");
-      const number = value.replace(/\D/g, "");
-      const compose = (n, inHours) => set(inHours ? `${n}h` : `P${n}D`);
-      const unit = [{ value: "days", label: say("days") }, { value: "hours", label: say("hours") }];
-      const amount = input(label, key, number, "number", (n) => compose(n, row[part]?.endsWith("h")), bad, { step: 1, min: 1, class: "short" });
-      return kind === "days" ? [amount, element("span", {}, say("days"))] : [amount, picker(say("label.unit"), `${key}-unit`, hours ? "hours" : "days", unit, (u) => compose(amount.value, u === "hours"), { class: "short" })];
-    }
+      return spanInputs(value, value.endsWith("h"), label, key, bad, set);
+    case "days":
+      return spanInputs(value, undefined, label, key, bad, set);
     case "event":
       return [input(label, key, value, "text", set, bad, { list: "builder-events", dir: "ltr", spellcheck: "false" })];
     case "name":
@@ -112,9 +130,9 @@ function control(row, { part, kind }, label, key, bad) {
         set(v);
       }), bad)];
     case "node":
-      return [picker(label, key, value, ids(touchpointsOf(row.journey)), (v) => redraw(() => set(v)), bad)];
+      return [choice(ids(touchpointsOf(row.journey)))];
     case "segment":
-      return [picker(label, key, value, ids(options.segments), (v) => redraw(() => set(v)), bad)];
+      return [choice(ids(options.segments))];
   }
   return [input(label, key, value, "text", set, bad)];
 }
@@ -133,7 +151,9 @@ function touchpointsOf(journey) {
       return answer.ok ? await answer.json() : {};
     })).then((all) => {
       const found = new Map();
-      for (const n of all.flatMap((j) => (j.draft ?? j.definition)?.nodes ?? [])) if (n.type === "touchpoint") found.set(n.id, { id: n.id, name: n.label || n.id });
+      for (const { id, type, label } of all.flatMap((j) => (j.draft ?? j.definition)?.nodes ?? [])) {
+        if (type === "touchpoint") found.set(id, { id, name: label || id });
+      }
       touchpoints.set(journey, [...found.values()]);
       redraw();
     }, () => {}); // their ids can be read, and none can be chosen
@@ -150,53 +170,72 @@ const kindsOfOps = {
   any: ["set", "unset"],
 };
 
-function rowElement(row, path, number, remove) {
-  const { forms, named } = whats[row.what];
-  const custom = row.what === "customFields";
-  const seen = custom && options.fields.some((f) => f.name === row.name) && !row.other;
-  const bad = new Map((strict ? faultsOf(row) : []).map(({ part }) => [part, true]));
-  const id = `fault-${path}`;
-  const says = row === faulty ? fault : bad.size > 0 ? say(`missing.${faultsOf(row)[0].kind}`) : "";
-  const marks = (part) => (bad.has(part) || row === faulty ? { "aria-invalid": "true", "aria-describedby": id } : {});
+// listed tells whether the picker lists the custom field that a row is about: its name needs no input.
+const listed = (row) => row.what === "customFields" && !row.other && options.fields.some((f) => f.name === row.name);
+
+function whatPicker(row, path) {
   const what = (name) => ({ value: name, label: say(`what.${name}`) });
   const inGroup = (group) => Object.keys(whats).filter((name) => whats[name].group === group).map(what);
+  const fields = options.fields.map(({ name }) => ({ value: `customFields:${name}`, label: name }));
   const choices = [
     { label: say("part.lead"), choices: inGroup("lead") },
     { label: say("part.behaviour"), choices: inGroup("behaviour") },
-    { label: say("part.custom"), choices: [...options.fields.map(({ name }) => ({ value: `customFields:${name}`, label: name })), { value: "customFields", label: say("what.customFields") }] },
+    { label: say("part.custom"), choices: [...fields, ...inGroup("custom")] },
   ];
-  const part = (each) => control(row, each, say(`label.${each.part}`), `${path}:${each.part}`, marks(each.part));
-  const parts = partsOf(row).filter((p) => !(p.part === "name" && seen));
-  const first = parts.filter((p) => identity.includes(p.part));
-  const rest = parts.filter((p) => !identity.includes(p.part));
-  const option = (op) => ({ value: op, label: labelOf(row.what, op) });
-  const ops = custom ? Object.entries(kindsOfOps).map(([kind, list]) => ({ label: say(`kind.${kind}`), choices: list.map(option) })) : Object.keys(forms).filter((op) => !windowed(op)).map(option);
-  const changeOp = (op) => redraw(() => {
-    if (row.what === "event" && windowed(row.op)) op += "In";
-    row.op = op;
+  const value = listed(row) ? `customFields:${row.name}` : row.what;
+  return picker(say("label.what"), `${path}:what`, value, choices, (v) => redraw(() => choose(row, v)), {});
+}
+
+function opPicker(row, path) {
+  const option = (op) => ({ value: op, label: texts[`op.${row.what}.${op}`] ?? say(`op.${op}`) });
+  const choices = row.what === "customFields"
+    ? Object.entries(kindsOfOps).map(([kind, ops]) => ({ label: say(`kind.${kind}`), choices: ops.map(option) }))
+    : Object.keys(whats[row.what].forms).filter((op) => !windowed(op)).map(option);
+  return picker(say("label.op"), `${path}:op`, unwindowed(row.op), choices, (op) => redraw(() => {
+    row.op = windowed(row.op) ? `${op}In` : op;
     changed();
-  });
-  const spans = rest.filter((p) => p.part === "span");
-  const within = row.what === "event" && picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", [{ value: "ever", label: say("ever") }, { value: "in", label: say("inLast") }], (v) => redraw(() => {
-    row.op = row.op.replace(/In$/, "") + (v === "in" ? "In" : "");
+  }), {});
+}
+
+// withinPicker says whether all events count, or those of a span of time.
+function withinPicker(row, path) {
+  const choices = [{ value: "ever", label: say("ever") }, { value: "in", label: say("inLast") }];
+  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => redraw(() => {
+    row.op = unwindowed(row.op) + (v === "in" ? "In" : "");
     row.span ??= "P30D";
     changed();
   }), {});
-  const values = rest.filter((p) => row.what !== "event" || p.part !== "span").flatMap((p, i) => [...(i > 0 ? [element("span", {}, say("and"))] : []), ...part(p)]);
+}
+
+const removeButton = (label, path, remove) => element("button", {
+  type: "button", class: "copy", "aria-label": label, "data-key": `${path}:remove`, onclick: remove,
+}, icon("close"));
+
+const rowOf = new WeakMap(); // by element
+
+function rowElement(row, path, number, remove) {
+  const faults = strict ? faultsOf(row) : [];
+  const says = row === faulty ? fault : faults.length > 0 ? say(`missing.${faults[0].kind}`) : "";
+  const id = `fault-${path}`;
+  const marks = (part) => (row === faulty || faults.some((f) => f.part === part) ? { "aria-invalid": "true", "aria-describedby": id } : {});
+  const inputs = (parts) => parts.flatMap((p) => control(row, p, say(`label.${p.part}`), `${path}:${p.part}`, marks(p.part)));
+  const parts = partsOf(row).filter((p) => p.part !== "name" || !listed(row));
+  const first = parts.filter((p) => identity.includes(p.part));
+  const spans = row.what === "event" ? parts.filter((p) => p.part === "span") : [];
+  const values = parts.filter((p) => !first.includes(p) && !spans.includes(p));
   const shown = element("div", { class: `rule${says ? " faulty" : ""}`, role: "group", "aria-label": say("condition", { n: number }) },
     element("div", { class: "rule-parts" },
-      picker(say("label.what"), `${path}:what`, seen ? `customFields:${row.name}` : row.what, choices, (v) => redraw(() => choose(row, v)), {}),
-      ...first.flatMap(part),
-      picker(say("label.op"), `${path}:op`, row.op.replace(/In$/, ""), ops, changeOp, {}),
-      ...values,
-      ...(within ? [within, ...spans.flatMap(part)] : [])),
-    element("button", { type: "button", class: "copy", "aria-label": say("remove", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close")),
+      whatPicker(row, path),
+      ...inputs(first),
+      opPicker(row, path),
+      ...values.flatMap((p, i) => [...(i > 0 ? [element("span", {}, say("and"))] : []), ...inputs([p])]),
+      row.what === "event" ? withinPicker(row, path) : undefined,
+      ...inputs(spans)),
+    removeButton(say("remove", { n: number }), path, remove),
     says ? element("p", { class: "fault", id }, icon("warning"), says) : undefined);
   rowOf.set(shown, row);
   return shown;
 }
-
-const rowOf = new WeakMap(); // by element
 
 // choose makes a row about something else.
 function choose(row, value) {
@@ -215,12 +254,17 @@ function choose(row, value) {
   changed();
 }
 
+const deepest = 3; // groups that a group can be in
+
 function groupElement(group, path, number, depth, remove) {
   const joins = ["all", "any", "none"].map((join) => ({ value: join, label: say(`join.${join}`) }));
   const add = (item) => () => {
     group.items.push(item());
     redraw(changed, `${path}.${group.items.length - 1}`);
   };
+  const addButton = (label, key, item, quiet) => element("button", {
+    type: "button", class: `button small${quiet}`, "data-key": `${path}:${key}`, onclick: add(item),
+  }, icon("plus"), say(label));
   const items = group.items.map((item, i) => {
     const n = number ? `${number}.${i + 1}` : `${i + 1}`;
     const drop = () => {
@@ -238,12 +282,12 @@ function groupElement(group, path, number, depth, remove) {
           group.join = v;
           changed();
         }), {})),
-      ...(remove ? [element("button", { type: "button", class: "copy", "aria-label": say("removeGroup", { n: number }), "data-key": `${path}:remove`, onclick: remove }, icon("close"))] : [])),
+      remove ? removeButton(say("removeGroup", { n: number }), path, remove) : undefined),
     element("ol", { class: "rules" }, ...items),
     strict && group.items.length === 0 ? element("p", { class: "fault" }, icon("warning"), say("missing.group")) : undefined,
     element("div", { class: "rule-add" },
-      element("button", { type: "button", class: "button small", "data-key": `${path}:add`, onclick: add(freshRow) }, icon("plus"), say("add")),
-      ...(depth < 3 ? [element("button", { type: "button", class: "button small quiet", "data-key": `${path}:add-group`, onclick: add(freshGroup) }, icon("plus"), say("addGroup"))] : [])));
+      addButton("add", "add", freshRow, ""),
+      depth < deepest ? addButton("addGroup", "add-group", freshGroup, " quiet") : undefined));
 }
 
 // redraw shows the tree as it is after a change; the focus stays, or goes to the first control of a path.
@@ -253,12 +297,13 @@ function redraw(change, path) {
   const caret = before?.type === "text" ? [before.selectionStart, before.selectionEnd] : undefined;
   change?.();
   const list = (id, values) => element("datalist", { id }, ...values.map((value) => element("option", { value })));
-  place.replaceChildren(
-    ...(tree
-      ? [groupElement(tree, "0", "", 0), ...(fault && !faulty ? [element("p", { class: "fault", role: "alert" }, icon("warning"), fault)] : [])]
-      : [element("div", { class: "note info" }, icon("pen"), element("p", {}, say("byHand")))]),
+  const shown = tree ? [groupElement(tree, "0", "", 0)] : [element("div", { class: "note info" }, icon("pen"), element("p", {}, say("byHand")))];
+  if (tree && fault && !faulty) shown.push(element("p", { class: "fault", role: "alert" }, icon("warning"), fault));
+  place.replaceChildren(...shown,
     list("builder-events", options.events), list("builder-channels", options.channels), list("builder-fields", options.fields.map((f) => f.name)));
-  const focus = path ? place.querySelector(`[data-key^="${path}:"], [data-key^="${path}."]`) : key && [...place.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key);
+  const focus = path
+    ? place.querySelector(`[data-key^="${path}:"], [data-key^="${path}."]`)
+    : key && [...place.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key);
   focus?.focus();
   if (caret && focus?.type === "text" && focus.dataset.key === key) focus.setSelectionRange(...caret);
 }
@@ -333,21 +378,31 @@ async function count() {
   }
 }
 
+// offsetOf is where a line and a column of a text are. The gateway counts characters from 1, and scripts
+// count UTF-16 units.
+function offsetOf(text, line, column) {
+  const lines = text.split("\n");
+  const before = lines.slice(0, line - 1).reduce((n, l) => n + l.length + 1, 0);
+  return before + [...(lines[line - 1] ?? "")].slice(0, column - 1).join("").length;
+}
+
+// rowAbout is the row that a message of the gateway is about, by its position or an id in it.
+function rowAbout(message) {
+  const { text, places } = write(tree);
+  const position = /line (\d+), column (\d+)/.exec(message);
+  const at = position && text === ours ? offsetOf(text, Number(position[1]), Number(position[2])) : -1;
+  const ids = message.match(/(?:jrn|seg)_[0-9a-z]{26}/g) ?? [];
+  const found = places.find(({ from, to }) => at >= from && at < to)
+    ?? places.find(({ row }) => ids.includes(row.journey) || ids.includes(row.segment));
+  return found?.row;
+}
+
 // showFault says what is wrong at the row that it is about, and at the text.
 function showFault(message) {
   fault = message;
   faulty = undefined;
   if (tree && message && area.value === ours && complete(tree)) {
-    const { text, places } = write(tree);
-    const position = /line (\d+), column (\d+)/.exec(message);
-    const ids = message.match(/(?:jrn|seg)_[0-9a-z]{26}/g) ?? [];
-    if (position && text === ours) {
-      const before = text.split("\n").slice(0, Number(position[1]) - 1).reduce((n, line) => n + line.length + 1, 0);
-      const line = text.slice(before).split("\n", 1)[0];
-      const at = before + [...line].slice(0, Number(position[2]) - 1).join("").length;
-      faulty = places.find(({ from, to }) => at >= from && at < to)?.row;
-    }
-    faulty ??= places.find(({ row }) => ids.some((id) => id === row.journey || id === row.segment))?.row;
+    faulty = rowAbout(message);
     redraw();
   }
   const shown = document.getElementById("fault-when");

@@ -98,8 +98,8 @@ export function partsOf(row) {
 const maxExact = 2 ** 53;
 const isDay = (s) => /^\d{4}-\d\d-\d\d$/.test(s) && !Number.isNaN(Date.parse(s)) && new Date(`${s}T00:00:00Z`).toISOString().startsWith(s);
 
-// Each kind of value: whether rows can show it, and its literal in CEL. What a text input cannot hold, such
-// as a line break, rows cannot show.
+// Each kind of value: whether rows can show it, and its literal in CEL. What a text input cannot
+// hold, such as a line break, rows cannot show.
 const quote = (s) => JSON.stringify(s);
 const written = (s) => typeof s === "string" && s !== "" && !/[\0\r\n]/.test(s) && s.isWellFormed();
 const isNumber = (s) => written(s) && s.trim() !== "" && Math.abs(Number(s)) <= maxExact;
@@ -150,8 +150,9 @@ function writeRow(row, guarded) {
   });
 }
 
-// write is the CEL of a complete group, with where each row stands in it: [{row, from, to}]. A group of one
-// has a neutral second operand, so that it is a group when it is read; the outermost "all" needs none.
+// write is the CEL of a complete group, with where each row stands in it: [{row, from, to}]. A group
+// of one has a neutral second operand, so that it is a group when it is read; the outermost "all"
+// needs none, unless its only item is a group.
 export function write(group) {
   let out = "";
   const places = [];
@@ -169,21 +170,22 @@ export function write(group) {
   const members = ({ join, items }, guarded, outermost) => {
     const none = join === "none";
     const single = items.length === 1;
+    const alone = single && outermost && join === "all" && !items[0].join; // the row is the whole text
     if (none) out += "!(";
     items.forEach((it, i) => {
       if (i > 0) out += `${outermost && !none ? "\n" : " "}${join === "all" ? "&&" : "||"} `;
-      item(it, guarded || none, single && outermost && join === "all" && !it.join);
+      item(it, guarded || none, alone);
     });
-    if (single && !(outermost && join === "all" && !items[0].join)) out += join === "all" ? " && true" : " || false";
+    if (single && !alone) out += join === "all" ? " && true" : " || false";
     if (none) out += ")";
   };
   members(group, false, true);
   return { text: out, places };
 }
 
-// parse makes a tree of the part of CEL that forms are made of; it throws at everything else, comments too, which
-// rows would lose.
-function parse(source) {
+// tokensOf cuts CEL into texts, numbers, words and signs; it throws at everything else, comments
+// too, which rows would lose.
+function tokensOf(source) {
   const tokens = [];
   const pattern = /\s*(?:("(?:[^"\\\r\n]|\\.)*"|'(?:[^'\\\r\n]|\\.)*')|((?:\d+\.\d+|\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(&&|\|\||[=!<>]=|[-<>!+.,()[\]]))/y;
   const end = source.trimEnd().length;
@@ -192,14 +194,25 @@ function parse(source) {
     if (!m) throw new SyntaxError("unknown");
     const after = source[pattern.lastIndex] ?? "";
     // r"…", 5u and 0x5 are other literals; """ begins one of several lines.
-    if ((m[2] && /[\w.]/.test(after)) || (m[3] && /["']/.test(after)) || ((m[1] === '""' || m[1] === "''") && after === m[1][0])) throw new SyntaxError("another literal");
+    const other = (m[2] && /[\w.]/.test(after)) || (m[3] && /["']/.test(after)) || ((m[1] === '""' || m[1] === "''") && after === m[1][0]);
+    if (other) throw new SyntaxError("another literal");
     if (m[1]) tokens.push({ k: "text", v: unquote(m[1]) });
     else if (m[2]) tokens.push({ k: "number", v: Number(m[2]) });
     else tokens.push({ k: m[3] ? "word" : "sign", v: m[3] ?? m[4] });
   }
+  return tokens;
+}
+
+// parse makes a tree of the part of CEL that forms are made of; it throws at everything else. Each
+// function reads what its name says, from the loosest operator, or, to the tightest, member.
+function parse(source) {
+  const tokens = tokensOf(source);
   let at = 0;
   let deep = 0;
-  const is = (...signs) => tokens[at] !== undefined && (tokens[at].k === "sign" || (tokens[at].k === "word" && tokens[at].v === "in")) && signs.includes(tokens[at].v);
+  const is = (...signs) => {
+    const t = tokens[at];
+    return t !== undefined && (t.k === "sign" || (t.k === "word" && t.v === "in")) && signs.includes(t.v);
+  };
   const take = (sign) => {
     if (!is(sign)) throw new SyntaxError(`no ${sign}`);
     at++;
@@ -296,7 +309,8 @@ function parse(source) {
 const escapes = { a: "\x07", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v", "\\": "\\", "?": "?", '"': '"', "'": "'", "`": "`" };
 
 function unquote(literal) {
-  return literal.slice(1, -1).replace(/\\(?:x([\da-fA-F]{2})|X([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g, (_, x, bigX, u, bigU, octal, other) => {
+  const escaped = /\\(?:x([\da-fA-F]{2})|X([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g;
+  return literal.slice(1, -1).replace(escaped, (_, x, bigX, u, bigU, octal, other) => {
     const hex = x ?? bigX ?? u ?? bigU;
     if (hex !== undefined || octal !== undefined) return String.fromCodePoint(hex === undefined ? parseInt(octal, 8) : parseInt(hex, 16));
     if (!(other in escapes)) throw new SyntaxError("unknown escape");
@@ -334,29 +348,34 @@ function note({ part }, value, found) {
   return found[part] === value;
 }
 
-// Forms that are read beside those that are written: a number of events that is written another way, and an answer
-// that stands alone.
+// Forms that are read beside those that are written: a number of events that is written another way,
+// and an answer that stands alone.
 const others = {
   event: { done: "events(V).count() > I", doneIn: "events(V, duration(W)).count() > I" },
   test: { yes: "F" },
   consents: { yes: "F" },
-  customFields: {},
 };
 
-// trees are the forms as trees, by whether they are guarded: [{what, op, tree, more}].
+// trees are the forms as trees, by whether they are guarded: [{what, op, tree, more}]. more is added to
+// the number of events that the form names: "> 2" is a row of at least 3.
 const trees = new Map();
 function treesOf(guarded) {
   if (trees.has(guarded)) return trees.get(guarded);
   const list = [];
   for (const [what, { forms, named }] of Object.entries(whats)) {
     const fields = named
-      ? [{ F: `lead.${what}.K`, S: `has(lead.${what}.K)`, U: `!has(lead.${what}.K)` }, { F: `lead.${what}.K`, S: `K in lead.${what}`, U: `!(K in lead.${what})` }]
+      ? [
+          { F: `lead.${what}.K`, S: `has(lead.${what}.K)`, U: `!has(lead.${what}.K)` },
+          { F: `lead.${what}.K`, S: `K in lead.${what}`, U: `!(K in lead.${what})` },
+        ]
       : [fieldOf({ what })];
     const add = (op, form, more) => {
       for (const field of fields) list.push({ what, op, more, tree: parse(form.replace(/\b[FSU]\b/g, (hole) => field[hole])) });
     };
     for (const op of Object.keys(forms)) add(op, formOf(what, op, guarded), 0);
-    for (const [op, form] of Object.entries(others[what] ?? {})) add(op, guarded && !whats[what].always ? `S && ${form}` : form, what === "event" ? 1 : 0);
+    for (const [op, form] of Object.entries(others[what] ?? {})) {
+      add(op, guarded && !whats[what].always ? `S && ${form}` : form, what === "event" ? 1 : 0);
+    }
   }
   trees.set(guarded, list);
   return list;
