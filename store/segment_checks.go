@@ -261,9 +261,12 @@ func (s *Store) settleMembers(ctx context.Context, tx bun.Tx, r reading, id stri
 	if err != nil {
 		return nil, err
 	}
+	// The range keeps PostgreSQL from reading all members of a segment that is being filled: its
+	// statistics do not know of them yet.
 	var known []int64
 	err = tx.NewSelect().Model((*memberRow)(nil)).Column("leads_id").
-		Where("segment_id = ? AND leads_id IN (?)", id, bun.List(leads)).Order("leads_id").Scan(ctx, &known)
+		Where("segment_id = ? AND leads_id IN (?)", id, bun.List(leads)).
+		Where("leads_id BETWEEN ? AND ?", slices.Min(leads), slices.Max(leads)).Order("leads_id").Scan(ctx, &known)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/yamljson"
 )
 
 func versionsPath(journey string) string { return journeyPath(journey) + "/versions" }
@@ -241,7 +242,7 @@ func setFlag(cmd *cobra.Command, set *[]string) {
 
 // readDefinition reads a file with a journey, and puts ids in the place of names.
 func (c *cli) readDefinition(file string, set []string) (json.RawMessage, error) {
-	definition, err := c.readObject(file)
+	definition, err := c.readAs(file, yamljson.DefinitionToJSON)
 	if err != nil {
 		return nil, err
 	}
