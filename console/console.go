@@ -76,6 +76,7 @@ type Options struct {
 const (
 	sessionTime = 7 * 24 * time.Hour // from the sign-in on
 	sessionIdle = 12 * time.Hour     // without a request
+	sessionStep = time.Minute        // between two writes of when a session ends, so that a look at a live page writes nothing
 )
 
 // console is what all requests share.
@@ -108,7 +109,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	c.sessions.Store = o.Sessions
 	c.sessions.HashTokenInStore = true // who reads Redis can take over no session
-	c.sessions.Lifetime, c.sessions.IdleTimeout = sessionTime, sessionIdle
+	c.sessions.Lifetime = sessionIdle  // findUser prolongs it
 	c.sessions.Cookie.Name = c.cookieName("session")
 	c.sessions.Cookie.HttpOnly, c.sessions.Cookie.SameSite, c.sessions.Cookie.Secure = true, http.SameSiteLaxMode, c.secure
 	c.sessions.ErrorFunc = c.withoutSession

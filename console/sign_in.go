@@ -26,6 +26,13 @@ func (v *visit) findUser() error {
 		return err
 	}
 	v.user = u
+	end := time.Now().Add(sessionIdle)
+	if last := time.Unix(v.sessions.GetInt64(ctx, "began"), 0).Add(sessionTime); last.Before(end) {
+		end = last
+	}
+	if end.Sub(v.sessions.Deadline(ctx)) > sessionStep {
+		v.sessions.SetDeadline(ctx, end)
+	}
 	return nil
 }
 
@@ -41,6 +48,7 @@ func (v *visit) begin(u waypost.User, by string) error {
 	}
 	v.sessions.Put(ctx, "user", u.ID)
 	v.sessions.Put(ctx, "sessions", u.Sessions)
+	v.sessions.Put(ctx, "began", time.Now().Unix())
 	v.log = append(v.log, slog.String("signedIn", u.ID), slog.String("by", by))
 	return nil
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alexedwards/scs/v2"
 
 	"waypost"
 )
@@ -233,16 +236,72 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Sessions end after a time without a request, and after a time in any case.
+// agedSessions makes sessions that are found older by age, and keeps when those that are written are to end.
+type agedSessions struct {
+	Sessions
+	age  time.Duration
+	ends []time.Time
+}
+
+func (a *agedSessions) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	value, found, err := a.Sessions.FindCtx(ctx, token)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	end, values, err := scs.GobCodec{}.Decode(value)
+	if err != nil {
+		return nil, false, err
+	}
+	values["began"] = values["began"].(int64) - int64(a.age.Seconds())
+	value, err = scs.GobCodec{}.Encode(end.Add(-a.age), values)
+	return value, true, err
+}
+
+func (a *agedSessions) CommitCtx(ctx context.Context, token string, value []byte, end time.Time) error {
+	a.ends = append(a.ends, end)
+	return a.Sessions.CommitCtx(ctx, token, value, end)
+}
+
+// A session ends after a time without a request, and after a time in any case. What prolongs it is
+// written once a minute.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	var aged *agedSessions
+	s := newSite(t, func(o *Options) {
+		aged = &agedSessions{Sessions: o.Sessions}
+		o.Sessions = aged
+	})
+	for _, tt := range []struct {
+		age, left time.Duration // left: 0 if its end is not written
+	}{
+		{0, 0}, {sessionStep - 10*time.Second, 0}, {sessionStep + 10*time.Second, sessionIdle},
+		{sessionTime - sessionIdle, sessionIdle}, {sessionTime - time.Hour, time.Hour},
+	} {
+		v, _ := s.as(waypost.RoleViewer)
+		aged.age, aged.ends = tt.age, nil
+		if got := v.get("/deliveries"); got.Status != http.StatusOK {
+			t.Errorf("after %v: HTTP %d", tt.age, got.Status)
+		}
+		switch {
+		case tt.left == 0:
+			if len(aged.ends) > 0 {
+				t.Errorf("after %v: the end is written, %v", tt.age, aged.ends)
+			}
+		case len(aged.ends) != 1:
+			t.Errorf("after %v: %d ends are written", tt.age, len(aged.ends))
+		default:
+			if left := time.Until(aged.ends[0]); left > tt.left || left < tt.left-sessionStep {
+				t.Errorf("after %v: %v are left, want %v", tt.age, left, tt.left)
+			}
+		}
+		aged.age = 0
+	}
 	v, _ := s.as(waypost.RoleViewer)
 	s.redis.FastForward(sessionIdle - time.Minute)
 	if got := v.get("/deliveries"); got.Status != http.StatusOK {
 		t.Errorf("in time: HTTP %d", got.Status)
 	}
-	s.redis.FastForward(sessionIdle + time.Minute)
+	s.redis.FastForward(2 * time.Minute)
 	if got := v.get("/deliveries"); got.Status != http.StatusSeeOther {
 		t.Errorf("too late: HTTP %d", got.Status)
 	}

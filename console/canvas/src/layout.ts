@@ -24,6 +24,11 @@ const labelId = (edge: string): string => `label ${edge}`; // no node's id has a
 const turn = 16; // pixels from a node to where its edges turn
 const corner = 12; // the radius of a turn
 const lane = 28; // pixels between ways that lead back
+const between = 32; // pixels between two ranks
+
+// dagre doubles the length of each edge, in ranks, for a label in its middle, and halves what is
+// between two ranks. With labels that are nodes, that would be twice as many ranks to lay out.
+const minlen = 0.5;
 
 // From so many nodes on, drawing soon counts more than the last crossing: of 200, the layout takes
 // less than half as long.
@@ -33,7 +38,7 @@ const many = 100;
 // everything that they pass.
 export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: string) => Size): Layout {
   const d = new Dagre();
-  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 32, rankalign: "top", ranker: g.nodes.length > many ? "tight-tree" : "network-simplex" });
+  d.setGraph({ rankdir: "TB", nodesep: 36, edgesep: 28, ranksep: 2 * between, rankalign: "top", ranker: g.nodes.length > many ? "tight-tree" : "network-simplex" });
   const back = backEdges(g);
   for (const n of g.nodes) d.setNode(n.id, { ...sizeOf(n.id) });
   for (const e of g.edges) {
@@ -43,14 +48,20 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
     const size = labelOf(e.id);
     const weight = e.slots.every((s) => s.kind === "next") ? 3 : 1;
     d.setNode(labelId(e.id), { width: size.width, height: size.height });
-    d.setEdge(e.source, labelId(e.id), { weight: 4 * weight });
-    d.setEdge(labelId(e.id), e.target, { weight });
+    d.setEdge(e.source, labelId(e.id), { weight: 4 * weight, minlen });
+    d.setEdge(labelId(e.id), e.target, { weight, minlen });
   }
-  dagre(d, { customOrder: (ranked, order) => inOrder(ranked as Dagre, g, order as Order) });
+  dagre(d, {
+    customOrder: (ranked, order) => {
+      // dagre expects that each edge passes a rank, and fails where one has no point there.
+      for (const e of ranked.edges()) Object.assign(ranked.edge(e), { points: [{ x: 0, y: 0 }] });
+      inOrder(ranked as Dagre, g, order as Order);
+    },
+  });
 
-  const box = (id: string): { left: number; right: number; top: number; bottom: number; x: number } => {
-    const n = d.node(id) as unknown as Point & Size;
-    return { left: n.x - n.width / 2, right: n.x + n.width / 2, top: n.y - n.height / 2, bottom: n.y + n.height / 2, x: n.x };
+  const box = (id: string): { left: number; right: number; top: number; bottom: number; x: number; rank: number } => {
+    const n = d.node(id) as unknown as Point & Size & { rank: number };
+    return { left: n.x - n.width / 2, right: n.x + n.width / 2, top: n.y - n.height / 2, bottom: n.y + n.height / 2, x: n.x, rank: n.rank };
   };
   const nodes = new Map(g.nodes.map((n) => [n.id, { x: box(n.id).left, y: box(n.id).top }]));
   const edges: Layout["edges"] = new Map();
@@ -79,7 +90,8 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
     const label = box(labelId(e.id));
     const below = d.edge(labelId(e.id), e.target) as unknown as { points: Point[] };
     const centre = { x: label.x, y: (label.top + label.bottom) / 2 };
-    const route = [{ x: from.x, y: from.bottom }, centre, ...below.points.slice(1, -1), { x: to.x, y: to.top }];
+    const passed = to.rank > label.rank + 1 ? below.points.slice(1, -1) : [];
+    const route = [{ x: from.x, y: from.bottom }, centre, ...passed, { x: to.x, y: to.top }];
     edges.set(e.id, { path: rounded(steps(route)), label: centre, labelSize });
   }
   const boxes = g.nodes.map((n) => box(n.id));
