@@ -135,6 +135,21 @@ type armCounts struct {
 	Lift *liftCounts `json:"lift"` // nil without a control group
 }
 
+// armName is what people call an arm by its number, from 1: A, B, …, as the canvas does.
+func armName(number string) string {
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > 26 {
+		return number
+	}
+	return string(rune('A' + n - 1))
+}
+
+// Name is what people call the arm.
+func (a armCounts) Name() string { return armName(strconv.Itoa(a.Arm)) }
+
+// Name is what people call the arm that has won.
+func (w winnerState) Name() string { return armName(strconv.Itoa(w.Arm)) }
+
 // winnerState is what became of a split that compares its arms.
 type winnerState struct {
 	Version    int                   `json:"version"`

@@ -268,7 +268,7 @@ func TestBetterMessage(t *testing.T) {
 	p := browser.OpenStory(t, "/")
 	at := draw(t, p, "Better message", "compare", hook)
 	p.Click(".react-flow__node[data-id=choose]")
-	enter(p, "Send everybody the better way", "")
+	enter(p, "Send everybody the better arm", "")
 	shows(t, p, ".wp-form", "Arms are compared by the journey's goal, and it has none yet.")
 	p.Click(".wp-form [aria-label=Close]")
 	settle(p, "ab_ordered")
@@ -293,7 +293,7 @@ func TestBetterMessage(t *testing.T) {
 	}
 	more(80)
 	click(t, p, "#node-choose .step-what a", "#chosen #contest")
-	shows(t, p, "#contest", "Arm 2 has won and takes everybody.") // by itself
+	shows(t, p, "#contest", "Arm B has won and takes everybody.") // by itself
 	shows(t, p, "#arms tr:nth-child(2) .badge", "Winner")
 	p.Accessible()
 	p.Screenshot("ab-won")

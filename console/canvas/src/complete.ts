@@ -9,6 +9,7 @@ export interface Names {
   fields: readonly string[]; // custom fields of leads
   touchpoints: readonly string[]; // ids of nodes
   event?: readonly string[] | undefined; // the expression sees an event, which had these properties
+  segment?: boolean; // the condition is a segment's, which sees a lead but no journey
 }
 
 export interface Offer {
@@ -44,14 +45,17 @@ function completeCondition(before: string, names: Names): Offers | undefined {
   if (parts.length === 0) {
     // Behind a value: ")." or "'a'.".
     if (before[from - 1] === ".") return { from, offers: of("function", known.methods, call) };
-    const variables = ["lead", ...(names.event ? ["event"] : []), "touchpoints", "enrollment", "journey", "now", "today"];
+    const variables = ["lead", ...(names.event ? ["event"] : []), ...(names.segment ? [] : ofJourneys), "now", "today"];
     return { from, offers: [...of("variable", variables), ...of("function", known.functions, call), ...of("keyword", ["true", "false", "null", "in"])] };
   }
+  if (names.segment && ofJourneys.includes(parts[0]!)) return undefined;
   const plain = /^[A-Za-z_]\w*$/;
   const members = parts.length === 1 && parts[0] === "event" && names.event ? named(names.event, from, plain) : membersOf(parts, from, names, plain);
   const methods = parts.length === 1 && parts[0] !== "now" && parts[0] !== "today" ? [] : of("function", known.methods, call);
   return { from: members?.from ?? from, offers: [...(members?.offers ?? []), ...methods] };
 }
+
+const ofJourneys = ["touchpoints", "enrollment", "journey"];
 
 const call = (name: string): string => `${name}(`;
 

@@ -292,11 +292,11 @@ test("the settings of the journey have a form", async () => {
   await click(having(".wp-form button", "Add a segment"));
   await js(`{ const s = ${field("Entering a segment 2")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-form button", "Add what begins it"));
-  await js(`{ const s = ${field("Begins by 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await js(`{ const s = ${field("Entry 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await type(field("Fields"), "email, customFields.plan");
   await js("document.activeElement.blur()");
   await click(having(".wp-form button", "Add what begins it"));
-  await js(`{ const s = ${field("Begins by 2")}; s.value = "segment"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await js(`{ const s = ${field("Entry 2")}; s.value = "segment"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await js(`{ const s = ${field("Segment")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-check", "Count who reaches a goal"));
   await type(field("Event"), "purchase");

@@ -331,6 +331,10 @@ test("a condition is completed with what there is", () => {
   assert.deepEqual(offered("cel", "").slice(0, 3), ["lead", "event", "touchpoints"]);
   assert.ok(!offered("cel", "", { ...names, event: undefined }).includes("event"));
   assert.ok(offered("cel", "lead.gender == 1 && lead.").includes("customFields"));
+  const segment = { ...names, event: undefined, segment: true };
+  assert.deepEqual(complete("cel", "", segment)!.offers.filter((o) => o.type === "variable").map((o) => o.label), ["lead", "now", "today"]);
+  assert.deepEqual(["touchpoints.", "enrollment.", "journey.", "touchpoints.hello."].flatMap((before) => offered("cel", before, segment)), []);
+  assert.ok(offered("cel", "lead.", segment).includes("customFields"));
   assert.deepEqual(offered("cel", "lead.customFields.").slice(0, 2), ["plan", "renewalDate"]);
   assert.deepEqual(offered("cel", "touchpoints.").slice(0, 1), ["hello"]);
   assert.deepEqual(offered("cel", "!touchpoints.hello.su").slice(0, 4), ["succeed", "httpStatus", "message", "attempts"]);
